@@ -1,0 +1,1 @@
+//! Carries out a host part of a plan.

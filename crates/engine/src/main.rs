@@ -1,0 +1,2 @@
+//! The one binary of Venturi: a sub-command for each crate.
+fn main() { println!("hi"); }

@@ -1,0 +1,83 @@
+"""What every statistic asks of its input: finite numbers, of the right shape, enough of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from venturi.errors import SampleError
+
+FloatArray = npt.NDArray[np.float64]
+IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+NEGLIGIBLE_SPREAD = 1e-12
+"""Spread relative to the mean below which values count as equal. The difference of two clock readings near 10⁴ s,
+held in doubles, is uncertain by 10⁻¹² s: less than that is rounding, and a weight made from it means nothing."""
+
+
+def as_sample(values: npt.ArrayLike, name: str, *, minimum: int = 1) -> FloatArray:
+    """Return ``values`` as a 1-D array of finite doubles, or say what is wrong with them."""
+    sample = np.asarray(values, dtype=np.float64)
+    if sample.ndim != 1:
+        raise SampleError(f"{name}: expected one dimension, found shape {sample.shape}")
+    if sample.size < minimum:
+        raise SampleError(f"{name}: expected at least {minimum} values, found {sample.size}")
+    wrong = np.flatnonzero(~np.isfinite(sample))
+    if wrong.size:
+        raise SampleError(
+            f"{name}: expected finite numbers, found {sample[wrong[0]]} at position {wrong[0]}"
+            f" ({wrong.size} such); leave failed measurements out"
+        )
+    return sample
+
+
+def as_positive(values: npt.ArrayLike, name: str, *, minimum: int = 1) -> FloatArray:
+    """Return ``values`` as :func:`as_sample` does, all of them greater than zero."""
+    sample = as_sample(values, name, minimum=minimum)
+    wrong = np.flatnonzero(sample <= 0)
+    if wrong.size:
+        raise SampleError(f"{name}: expected numbers > 0, found {sample[wrong[0]]:g} at position {wrong[0]}")
+    return sample
+
+
+def as_index(values: npt.ArrayLike, name: str) -> IntArray:
+    """Return ``values`` as a 1-D array of whole numbers."""
+    index = np.asarray(values)
+    if index.ndim != 1 or not (np.issubdtype(index.dtype, np.integer) or index.size == 0):
+        raise SampleError(f"{name}: expected one dimension of integers, found shape {index.shape} of {index.dtype}")
+    return index.astype(np.int64, copy=False)
+
+
+def as_errors(values: npt.ArrayLike, name: str, size: int) -> FloatArray:
+    """Return standard errors: ``size`` finite numbers, none negative."""
+    errors = as_sample(values, name)
+    same_length(**{name: errors}, values=np.empty(size))
+    if np.any(errors < 0):
+        raise SampleError(f"{name}: expected standard errors >= 0, found {errors.min():g}")
+    return errors
+
+
+def same_length(**arrays: npt.NDArray[np.generic]) -> None:
+    """Refuse arrays of different lengths."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise SampleError("expected arrays of one length, found " + ", ".join(f"{n}: {k}" for n, k in lengths.items()))
+
+
+def as_level(level: float) -> float:
+    """Return a confidence level, which lies between 0 and 1."""
+    if not 0 < level < 1:
+        raise SampleError(f"level: expected a number between 0 and 1, such as 0.95, found {level!r}")
+    return level
+
+
+def is_constant(sample: FloatArray) -> bool:
+    """Return whether all values are the same, up to rounding."""
+    return bool(np.ptp(sample) <= NEGLIGIBLE_SPREAD * np.max(np.abs(sample)))
+
+
+def dense(index: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the sorted distinct values of ``index``, and for each element the position of its value among them."""
+    values, position = np.unique(index, return_inverse=True)
+    return values, position.astype(np.int64, copy=False)
