@@ -1,0 +1,46 @@
+# Everything a developer or a first visitor types. `make help` lists it.
+.PHONY: help setup demo test test-rust test-python lint bench docs clean
+VENV := .venv/bin
+export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:/usr/lib/rust-web/bin:$(PATH)
+
+help: ## this list
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## install what is missing: packages, .venv, the engine
+	@scripts/setup.sh run
+
+demo: ## study 000 scenario 1 at a reduced scale, on real files; prints the answer and the path of the report
+	@scripts/setup.sh run
+	@$(VENV)/venturi study run cnaf/cp --quick
+
+test: ## the same set-up, then all tests
+	@scripts/setup.sh dev
+	@$(MAKE) --no-print-directory test-rust test-python
+
+test-rust:
+	cargo test --quiet --workspace
+
+test-python:
+	$(VENV)/python -m pytest
+
+lint: ## formatting, lints and types, warnings denied
+	@scripts/setup.sh dev
+	cargo fmt --check
+	cargo clippy --quiet --workspace --all-targets -- -D warnings
+	$(VENV)/ruff format --check
+	$(VENV)/ruff check
+	$(VENV)/mypy
+
+bench: ## ours beside the peers, in one run each
+	@scripts/setup.sh dev
+	$(VENV)/python bench/harness.py
+	$(VENV)/python bench/fits.py
+	$(VENV)/python bench/analysis.py
+
+docs: ## the documentation as HTML in docs/_build
+	@scripts/setup.sh docs
+	$(VENV)/python -m sphinx -W -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
+
+clean: ## remove what can be made again (runs are kept)
+	rm -rf target .venv docs/_build .pytest_cache .mypy_cache .ruff_cache

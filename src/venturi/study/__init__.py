@@ -1,0 +1,11 @@
+"""The published studies as scenarios, with what they published and what is wrong in print.
+
+A study is a folder here: ``scenario.toml`` at the full published parameters, ``study.toml`` with the title, the question, the
+overrides of the quick variant and the published figures, errata included. Nothing of a study is code.
+
+The one type to read first: :class:`Study`.
+"""
+
+from venturi.study.catalogue import Erratum, Published, Study, studies, study
+
+__all__ = ["Erratum", "Published", "Study", "studies", "study"]

@@ -1,0 +1,9 @@
+"""What a testbed is made of, and what this machine can offer for one.
+
+Today: :func:`examine`, behind ``venturi doctor``. Hosts and storage of real machines are plain numbers of the plan's header;
+services and emulated hosts come with the lab. The one type to read first: :class:`Check`.
+"""
+
+from venturi.testbed.doctor import Check, examine
+
+__all__ = ["Check", "examine"]
