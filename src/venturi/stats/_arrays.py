@@ -52,7 +52,8 @@ def as_index(values: npt.ArrayLike, name: str) -> IntArray:
 def as_errors(values: npt.ArrayLike, name: str, size: int) -> FloatArray:
     """Return standard errors: ``size`` finite numbers, none negative."""
     errors = as_sample(values, name)
-    same_length(**{name: errors}, values=np.empty(size))
+    if errors.size != size:
+        raise SampleError(f"{name}: expected one standard error a value, {size} in all, found {errors.size}")
     if np.any(errors < 0):
         raise SampleError(f"{name}: expected standard errors >= 0, found {errors.min():g}")
     return errors
