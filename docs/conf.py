@@ -1,0 +1,16 @@
+"""Sphinx configuration: MyST pages, the default theme, no extension from elsewhere."""
+
+from venturi import __version__
+
+project = "Venturi"
+author = "The Venturi authors"
+copyright = author  # noqa: A001 - the name that Sphinx expects
+release = __version__
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+myst_enable_extensions = ["dollarmath", "colon_fence"]
+myst_heading_anchors = 3
+source_suffix = {".md": "markdown"}
+exclude_patterns = ["_build"]
+html_theme = "alabaster"
+html_title = "Venturi"
+autodoc_typehints = "description"
