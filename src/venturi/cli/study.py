@@ -1,0 +1,94 @@
+"""``venturi study``: the published experiments as scenarios."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+import typer
+
+from venturi.cli.options import RUNS, As, Runs, Scratch, Set
+from venturi.cli.outcome import data, data_json
+from venturi.cli.run import carry_out_scenario
+from venturi.study import Study, studies, study
+
+__all__ = ["app"]
+
+app = typer.Typer(no_args_is_help=True, help="Published experiments as scenarios: list, show, run.")
+
+
+@app.command(name="list")
+def list_(as_json: As = False) -> None:
+    """List the studies."""
+    known = studies()
+    if as_json:
+        data_json([{"name": s.name, "document": s.document, "title": s.title} for s in known.values()])
+        return
+    width = max(map(len, known))
+    for s in known.values():
+        data(f"{s.name:{width}}  {s.title} (report {s.document}, {', '.join(s.experiments)})")
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="Name of a study, such as cnaf/cp.")],
+    scenario: Annotated[bool, typer.Option("--scenario", help="Print the scenario file alone.")] = False,
+    as_json: As = False,
+) -> None:
+    """Show what a study asks, what was published, the errata, and the scenario.
+
+    `venturi study show cnaf/cp --scenario > my.toml` is a good start for a scenario of one's own.
+    """
+    chosen = study(name)
+    text = chosen.scenario_path.read_text(encoding="utf-8")
+    if scenario:
+        data(text.rstrip("\n"))
+    elif as_json:
+        data_json({**asdict(chosen), "scenario_path": str(chosen.scenario_path), "scenario": text})
+    else:
+        _print_study(chosen, text)
+
+
+def _print_study(chosen: Study, scenario: str) -> None:
+    data(f"{chosen.name}: {chosen.title}\n{chosen.question}\n")
+    data(f"Report {chosen.document}, experiments {', '.join(chosen.experiments)}.")
+    data(f"Quick variant (--quick): {chosen.quick_about}; that is --set {' --set '.join(chosen.quick)}\n")
+    for title, rows in asdict(chosen.published).items():
+        if rows:
+            data(f"Published {title}:")
+            for row in rows:
+                data("  " + ", ".join(f"{key} {value}" for key, value in row.items()))
+    data("\nErrata of the report:")
+    for erratum in chosen.errata:
+        data(f"  {erratum.id} ({erratum.status}), {erratum.location}: printed {erratum.printed}; {erratum.reading}")
+    data(f"\nScenario, {chosen.scenario_path}:\n\n{scenario}")
+
+
+@app.command()
+def run(
+    name: Annotated[str, typer.Argument(help="Name of a study, such as cnaf/cp.")],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="The small variant: minutes instead of hours or days.")
+    ] = False,
+    set_: Set = None,
+    scratch: Scratch = None,
+    runs: Runs = RUNS,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this study.")] = False,
+    as_json: As = False,
+) -> None:
+    """Carry out a study and report on it.
+
+    At the full published parameters this may take days and terabytes: `venturi plan` on the scenario tells, and what does not fit is
+    refused before it begins. Try --quick first.
+    """
+    chosen = study(name)
+    overrides = [*(chosen.quick if quick else ()), *(set_ or ())]
+    carry_out_scenario(
+        chosen.scenario_path,
+        overrides=overrides,
+        scratch=scratch,
+        runs=runs,
+        resume=resume,
+        as_json=as_json,
+        report=True,
+    )
