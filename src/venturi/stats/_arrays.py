@@ -11,9 +11,12 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 
-NEGLIGIBLE_SPREAD = 1e-12
-"""Spread relative to the mean below which values count as equal. The difference of two clock readings near 10⁴ s,
-held in doubles, is uncertain by 10⁻¹² s: less than that is rounding, and a weight made from it means nothing."""
+NEGLIGIBLE_SPREAD = 1e-9
+"""Spread of times, relative to their mean, below which they count as equal. Clocks tick in nanoseconds, and virtual
+time near 10⁵ s resolves 10⁻¹¹ s: what is smaller is rounding, and a weight made from it would mean nothing."""
+
+_ROUNDING = 1e-13
+"""Range of values, relative to the largest, that a few roundings of doubles can make."""
 
 
 def as_sample(values: npt.ArrayLike, name: str, *, minimum: int = 1) -> FloatArray:
@@ -63,7 +66,9 @@ def same_length(**arrays: npt.NDArray[np.generic]) -> None:
     """Refuse arrays of different lengths."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        raise SampleError("expected arrays of one length, found " + ", ".join(f"{n}: {k}" for n, k in lengths.items()))
+        raise SampleError(
+            "expected arrays of one length, found " + ", ".join(f"{n}: {k}" for n, k in lengths.items())
+        )
 
 
 def as_level(level: float) -> float:
@@ -75,7 +80,7 @@ def as_level(level: float) -> float:
 
 def is_constant(sample: FloatArray) -> bool:
     """Return whether all values are the same, up to rounding."""
-    return bool(np.ptp(sample) <= NEGLIGIBLE_SPREAD * np.max(np.abs(sample)))
+    return bool(np.ptp(sample) <= _ROUNDING * np.max(np.abs(sample)))
 
 
 def dense(index: IntArray) -> tuple[IntArray, IntArray]:

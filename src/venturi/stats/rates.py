@@ -116,8 +116,8 @@ def trial_rate(start_s: npt.ArrayLike, end_s: npt.ArrayLike, size_bytes: npt.Arr
     >>> trial.aggregate_bytes_per_s, trial.tail_s
     (50.0, 3.0)
     """
-    index = np.zeros(np.size(np.asarray(start_s)), dtype=np.int64)
-    return trial_rates(index, start_s, end_s, size_bytes).row(0)
+    starts = as_sample(start_s, "start_s")
+    return trial_rates(np.zeros(starts.size, dtype=np.int64), starts, end_s, size_bytes).row(0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +167,8 @@ def trial_rates(
         As for :func:`trial_rate`, shape (n,).
     """
     trial, at = dense(as_index(trial_index, "trial_index"))
-    start, end, size = as_sample(start_s, "start_s"), as_sample(end_s, "end_s"), as_sample(size_bytes, "size_bytes")
+    start, end = as_sample(start_s, "start_s", minimum=0), as_sample(end_s, "end_s", minimum=0)
+    size = as_sample(size_bytes, "size_bytes", minimum=0)
     same_length(trial_index=at, start_s=start, end_s=end, size_bytes=size)
     if np.any(end < start):
         where = int(np.argmax(end < start))
@@ -176,11 +177,12 @@ def trial_rates(
         raise SampleError(f"size_bytes: expected sizes >= 0, found {size.min():g}")
     order = np.argsort(at, kind="stable")
     n = np.bincount(at)
-    edges = np.concatenate(([0], np.cumsum(n)[:-1]))
+    edges = np.cumsum(n) - n
     start, end = start[order], end[order]
     first_start, last_start = np.minimum.reduceat(start, edges), np.maximum.reduceat(start, edges)
     first_end, last_end = np.minimum.reduceat(end, edges), np.maximum.reduceat(end, edges)
-    total, span = np.bincount(at, size), last_end - first_start
+    total = np.bincount(at, size).astype(np.float64, copy=False)
+    span = last_end - first_start
     return TrialRates(
         trial=trial,
         n=n,

@@ -70,7 +70,7 @@ def summarise(values: npt.ArrayLike) -> Summary:
 
     >>> rates = summarise([1700, 3270, 5401, 5817, 5494, 5546])
     >>> rates.mean, round(rates.std_population, 1), round(rates.std, 1)
-    (4538.0, 1526.0, 1671.6)
+    (4538.0, 1526.0, 1671.7)
     """
     sample = as_sample(values, "values")
     n = sample.size

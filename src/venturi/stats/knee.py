@@ -1,0 +1,138 @@
+"""The bend of a curve of rate against load: two straight lines that meet, fitted by weighted least squares.
+
+    rate = a + b load + c max(load − knee, 0)
+
+For each position of the knee the rest is linear, so the fit is a search in one dimension over the profile of the sum
+of squares. Whether there is a bend at all is judged by the F ratio against one straight line. The position is not
+identified under that hypothesis, so the ratio does not follow F(2, n − 4) exactly (Davies, Biometrika 74 (1987) 33);
+the test of this module measures by simulation how often it finds a bend in a straight line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+from venturi.errors import SampleError
+from venturi.stats._arrays import FloatArray, as_level
+from venturi.stats.step import load_curve
+
+__all__ = ["Knee", "two_segment_knee"]
+
+_GRID = 200
+"""Positions of the knee that are tried, between the second load and the last but one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Knee:
+    """Two segments and their meeting point.
+
+    Attributes
+    ----------
+    found
+        Whether two segments explain the curve better than one line, and the second is the flatter.
+    load, load_low, load_high
+        The meeting point and its profile interval, cut at the range searched; ``None`` if not found.
+    rate
+        The fitted rate there; ``None`` if not found.
+    slope_before, slope_after
+        Of the two fitted segments, rate per load, also if not found.
+    p_value
+        Of the F ratio of two segments against one line; approximate.
+    level, n
+        Confidence used, and number of points.
+    """
+
+    found: bool
+    load: float | None
+    load_low: float | None
+    load_high: float | None
+    rate: float | None
+    slope_before: float
+    slope_after: float
+    p_value: float
+    level: float
+    n: int
+
+
+def two_segment_knee(
+    load: npt.ArrayLike, rate: npt.ArrayLike, error: npt.ArrayLike | None = None, *, level: float = 0.95
+) -> Knee:
+    """Return the knee of a curve of rate against load.
+
+    Parameters
+    ----------
+    load
+        Strictly ascending, > 0, shape (n,), n ≥ 6 (the fit has four parameters).
+    rate
+        Shape (n,), > 0, any unit.
+    error
+        Standard errors of the rates, shape (n,), > 0: relative weights. By default all rates weigh the same.
+    level
+        Confidence of the test and of the interval.
+
+    Examples
+    --------
+    >>> load = [1, 2, 4, 6, 8, 10, 12]
+    >>> knee = two_segment_knee(load, [10, 20, 40, 50, 50, 50, 50])
+    >>> knee.found, round(knee.load, 2), round(knee.rate, 1)
+    (True, 5.0, 50.0)
+    """
+    loads, rates, errors = load_curve(load, rate, error, minimum=6)
+    if errors is not None and np.any(errors <= 0):
+        raise SampleError("error: expected standard errors > 0, found 0; leave the errors out to weigh all alike")
+    weight = np.ones_like(rates) if errors is None else errors.mean() / errors
+    freedom = loads.size - 4
+    # Rounding floor: data that lie on the line exactly must not become a bend found in the last digits.
+    floor = 1e-24 * float(np.sum((weight * rates) ** 2))
+    line = max(_fit(loads, rates, weight, None)[1], floor)
+    knees = np.unique(np.concatenate((np.linspace(loads[1], loads[-2], _GRID), loads[1:-1])))
+    squares = np.array([_fit(loads, rates, weight, knee)[1] for knee in knees])
+    best = _refined(loads, rates, weight, knees, squares)
+    coefficients, bent = _fit(loads, rates, weight, best)
+    bent = max(bent, floor)
+    p_value = float(stats.f.sf((line - bent) / 2 / (bent / freedom), 2, freedom))
+    limit = bent * (1 + stats.f.ppf(as_level(level), 1, freedom) / freedom)
+    inside = np.append(knees[squares <= limit], best)
+    before, after = float(coefficients[1]), float(coefficients[1] + coefficients[2])
+    found = p_value < 1 - level and abs(after) < abs(before)
+    return Knee(
+        found=found,
+        load=best if found else None,
+        load_low=float(inside.min()) if found else None,
+        load_high=float(inside.max()) if found else None,
+        rate=float(coefficients[0] + coefficients[1] * best) if found else None,
+        slope_before=before,
+        slope_after=after,
+        p_value=p_value,
+        level=level,
+        n=loads.size,
+    )
+
+
+def _fit(load: FloatArray, rate: FloatArray, weight: FloatArray, knee: float | None) -> tuple[FloatArray, float]:
+    """Return the coefficients (a, b[, c]) and the weighted sum of squares at a given knee, or of one line."""
+    terms = [np.ones_like(load), load]
+    if knee is not None:
+        terms.append(np.maximum(load - knee, 0.0))
+    design = np.column_stack(terms) * weight[:, None]
+    coefficients = np.asarray(np.linalg.lstsq(design, rate * weight)[0], dtype=np.float64)
+    return coefficients, float(np.sum((design @ coefficients - rate * weight) ** 2))
+
+
+def _refined(load: FloatArray, rate: FloatArray, weight: FloatArray, knees: FloatArray, squares: FloatArray) -> float:
+    """Return the best knee on the grid, refined by golden section between its neighbours."""
+    at = int(np.argmin(squares))
+    low, high = float(knees[max(at - 1, 0)]), float(knees[min(at + 1, len(knees) - 1)])
+    golden = (5**0.5 - 1) / 2
+    for _ in range(60):
+        left, right = high - golden * (high - low), low + golden * (high - low)
+        if _fit(load, rate, weight, left)[1] < _fit(load, rate, weight, right)[1]:
+            high = right
+        else:
+            low = left
+    middle = (low + high) / 2
+    return middle if _fit(load, rate, weight, middle)[1] < squares[at] else float(knees[at])
