@@ -1,1 +1,48 @@
-//! The vocabulary of Venturi.
+//! The vocabulary of Venturi: plans, records, commands, and the interpreter that carries a plan out.
+//!
+//! Left out on purpose: clocks, processes, files, sockets, threads and the environment. Whoever carries out a plan in real time
+//! (the agent) or in virtual time (a simulator) brings its own; `clippy.toml` keeps them out of here.
+//!
+//! Read [`Plan`] first, then [`Step`], then [`Interpreter`].
+
+#![deny(missing_docs)]
+
+mod call;
+mod command;
+pub mod conformance;
+mod draw;
+mod endpoint;
+mod error;
+mod header;
+mod interpreter;
+mod plan;
+mod record;
+mod scalar;
+pub mod schema;
+mod step;
+mod trial_id;
+mod units;
+
+pub use call::{Argument, Call, Expect, Values};
+pub use command::{ActorCommand, Command, CounterCommand, Start};
+pub use draw::{Draw, DrawStream};
+pub use endpoint::{Endpoint, NULL, ZERO};
+pub use error::Error;
+pub use header::{
+    CounterFamily, Dataset, FORMAT, Format, Header, Host, Measure, Name, Place, Totals, VERSION,
+    Version,
+};
+pub use interpreter::{Input, Interpreter, MAX_IDLE_ROUNDS, Output, Task, Transfer, TrialRef};
+pub use plan::{LINE_LIMIT_BYTES, Lines, Plan};
+pub use record::{
+    CacheState, Clock, Done, Event, Fatal, Finding, Hello, Outcome, PROTOCOL, Ready, Record,
+    ReleaseMethod, Sample, Signal, TransferRecord, Trial, TrialOutcome, TrialStart,
+};
+pub use scalar::Scalar;
+pub use step::{
+    ActorLine, AtStep, Cache, ComputeStep, DrawName, DropCachesStep, OrDraw, ParallelStep,
+    PauseStep, PoolStep, PrepareStep, ReadStep, RepeatLimit, RepeatStep, SignalStep, Step,
+    TransferStep, TrialStep, WaitStep,
+};
+pub use trial_id::TrialId;
+pub use units::{Bytes, Seconds};

@@ -1,0 +1,346 @@
+//! What every driver of the interpreter must show: small plans, each with the order of its events.
+//!
+//! A driver notes its outputs and inputs in a [`Trace`] and checks it against the [`Case`]. Only the order that the plan defines
+//! is compared: within an actor, within each child of a `parallel`, and where a counter or a pool makes one wait for another.
+//!
+//! An expected order is written by indentation: the lines below `in order` come one after the other, those below `any order` in
+//! whatever order, each block as a whole counting as one line of the block around it. After the first block, more of them may
+//! follow that state the order of some of its lines across blocks.
+
+use std::collections::BTreeMap;
+
+use crate::{Error, Input, Output, Plan, Task, Transfer, TrialRef};
+
+/// A tool that is on no machine: drivers must find it missing.
+pub const MISSING_TOOL: &str = "venturi-no-such-tool";
+
+/// The host that all actors of the cases live on.
+pub const HOST: &str = "here";
+
+/// A plan and the events that carrying it out must give.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// Name of its files.
+    pub name: &'static str,
+    plan: &'static str,
+    expected: &'static str,
+}
+
+macro_rules! cases {
+    ($($name:literal),* $(,)?) => {
+        /// All cases.
+        pub const CASES: &[Case] = &[$(Case {
+            name: $name,
+            plan: include_str!(concat!("../conformance/", $name, ".jsonl")),
+            expected: include_str!(concat!("../conformance/", $name, ".expected")),
+        }),*];
+    };
+}
+
+cases!(
+    "at",
+    "barrier",
+    "counters",
+    "data_sets",
+    "draws",
+    "nested",
+    "pools",
+    "reads",
+    "repeat",
+    "sequence",
+    "until",
+);
+
+impl Case {
+    /// The plan.
+    ///
+    /// # Errors
+    /// None for the cases of this crate, or a test of it fails.
+    pub fn plan(&self) -> Result<Plan, Error> {
+        Plan::read(self.plan.as_bytes())
+    }
+
+    /// Compare what was seen with what must be.
+    ///
+    /// # Errors
+    /// The first event that is missing, too many or out of order, in words, with the whole trace.
+    pub fn check(&self, trace: &Trace) -> Result<(), String> {
+        let say = |what: String| {
+            format!(
+                "{}: {what}\nseen:\n  {}",
+                self.name,
+                trace.lines.join("\n  ")
+            )
+        };
+        check(self.expected, &trace.lines).map_err(say)
+    }
+}
+
+/// Events as comparable lines.
+#[derive(Debug, Default)]
+pub struct Trace {
+    lines: Vec<String>,
+    tasks: BTreeMap<Task, (String, String)>,
+    seen: BTreeMap<String, u32>,
+}
+
+impl Trace {
+    /// Note something that the interpreter said; call it for every output, as it comes.
+    pub fn output(&mut self, output: &Output) {
+        match output {
+            Output::TrialStarted { trial } => self.trial(trial, "starts"),
+            Output::TrialEnded { trial } => self.trial(trial, "ends"),
+            Output::Arm {
+                task,
+                actor,
+                transfer,
+                intended,
+                ..
+            } => {
+                let name = self.name(actor, &subject(transfer));
+                let intended =
+                    intended.map_or_else(String::new, |time| format!(" intended at {time}"));
+                self.line(format!(
+                    "{actor}: arm {name} {}{intended}",
+                    particulars(transfer)
+                ));
+                self.tasks.insert(*task, (actor.to_string(), name));
+            }
+            Output::Release { tasks } => self.release(tasks),
+            Output::Prepare {
+                task,
+                actor,
+                prepare,
+                ..
+            } => {
+                let what = format!(
+                    "prepare {} {}+{}",
+                    prepare.dataset, prepare.first, prepare.files
+                );
+                self.task(
+                    *task,
+                    actor,
+                    &format!("{what} {:?}", prepare.cache).to_lowercase(),
+                );
+            }
+            Output::DropCaches {
+                task,
+                actor,
+                drop_caches: drop,
+                ..
+            } => {
+                self.task(
+                    *task,
+                    actor,
+                    &format!("drop_caches {} {}+{}", drop.dataset, drop.first, drop.files),
+                );
+            }
+            Output::Compute {
+                task,
+                actor,
+                core_s,
+                ..
+            } => self.task(*task, actor, &format!("compute {core_s}")),
+            Output::Signal { counter, add } => self.line(format!("signal {counter} +{add}")),
+            Output::Failed { error } => self.line(format!("failed: {error}")),
+        }
+    }
+
+    /// Note something that the interpreter is told; call it for every input, just before.
+    pub fn input(&mut self, input: &Input) {
+        let (task, what) = match input {
+            Input::Finished { task } => (task, "finish"),
+            Input::NotArmed { task } => (task, "cannot"),
+            // When a transfer is ready is the driver's affair, and that it is shows in the release.
+            Input::Armed { .. } | Input::Counter { .. } => return,
+        };
+        let (actor, name) = self.tasks.get(task).cloned().unwrap_or_default();
+        self.line(format!("{actor}: {what} {name}"));
+    }
+
+    fn trial(&mut self, trial: &TrialRef, what: &str) {
+        self.line(format!("{}: trial {} {what}", trial.actor, trial.trial));
+    }
+
+    fn task(&mut self, task: Task, actor: &str, what: &str) {
+        let name = self.name(actor, what);
+        self.line(format!("{actor}: {name}"));
+        self.tasks.insert(task, (actor.into(), name));
+    }
+
+    fn release(&mut self, tasks: &[Task]) {
+        let named: Vec<_> = tasks
+            .iter()
+            .map(|task| self.tasks.get(task).cloned().unwrap_or_default())
+            .collect();
+        let actor = named.first().map_or("", |(actor, _)| actor.as_str());
+        let names: Vec<_> = named.iter().map(|(_, name)| name.as_str()).collect();
+        self.line(format!("{actor}: release {}", names.join(", ")));
+    }
+
+    /// `s:1`, the second time `s:1 #2`.
+    fn name(&mut self, actor: &str, subject: &str) -> String {
+        self.number(&format!("{actor} {subject}"))
+            .map_or_else(|| subject.into(), |n| format!("{subject} #{n}"))
+    }
+
+    fn line(&mut self, line: String) {
+        let line = self
+            .number(&line)
+            .map_or_else(|| line.clone(), |n| format!("{line} #{n}"));
+        self.lines.push(line);
+    }
+
+    fn number(&mut self, text: &str) -> Option<u32> {
+        let seen = self.seen.entry(text.into()).or_default();
+        *seen += 1;
+        (*seen > 1).then_some(*seen)
+    }
+}
+
+fn subject(transfer: &Transfer) -> String {
+    if transfer.offset_bytes.is_some() {
+        format!("read {}", transfer.source)
+    } else {
+        transfer.destination.to_string()
+    }
+}
+
+fn particulars(transfer: &Transfer) -> String {
+    let Transfer {
+        call,
+        source,
+        bytes,
+        ..
+    } = transfer;
+    match transfer.offset_bytes {
+        Some(offset) => format!("{bytes} bytes at {offset} by {call}"),
+        None => format!("{bytes} bytes from {source} by {call}"),
+    }
+}
+
+#[derive(Debug)]
+enum Order {
+    Line(String),
+    Block { in_order: bool, parts: Vec<Order> },
+}
+
+fn check(expected: &str, seen: &[String]) -> Result<(), String> {
+    let blocks = parse(expected)?;
+    let (whole, more) = blocks
+        .split_first()
+        .ok_or("expected a block `in order` or `any order`, found none")?;
+    let mut places = BTreeMap::new();
+    for (place, line) in seen.iter().enumerate() {
+        places.insert(line.as_str(), place);
+    }
+    let mut lines = Vec::new();
+    whole.lines(&mut lines);
+    for line in &lines {
+        places
+            .get(line)
+            .ok_or_else(|| format!("expected `{line}`, not seen"))?;
+    }
+    if let Some(line) = seen.iter().find(|line| !lines.contains(&line.as_str())) {
+        return Err(format!("not expected: `{line}`"));
+    }
+    if lines.len() != seen.len() {
+        return Err(format!(
+            "expected {} lines, all different, saw {}",
+            lines.len(),
+            seen.len()
+        ));
+    }
+    std::iter::once(whole)
+        .chain(more)
+        .try_for_each(|block| block.span(&places).map(drop))
+}
+
+impl Order {
+    fn lines<'a>(&'a self, lines: &mut Vec<&'a str>) {
+        match self {
+            Self::Line(line) => lines.push(line),
+            Self::Block { parts, .. } => parts.iter().for_each(|part| part.lines(lines)),
+        }
+    }
+
+    /// First and last place of its lines; an error if the order is another.
+    fn span(&self, places: &BTreeMap<&str, usize>) -> Result<(usize, usize), String> {
+        let (in_order, parts) = match self {
+            Self::Line(line) => {
+                let place = *places
+                    .get(line.as_str())
+                    .ok_or_else(|| format!("expected `{line}`, not seen"))?;
+                return Ok((place, place));
+            }
+            Self::Block { in_order, parts } => (*in_order, parts),
+        };
+        let mut whole: Option<(usize, usize)> = None;
+        for part in parts {
+            let (first, last) = part.span(places)?;
+            if let Some((_, before)) = whole.filter(|&(_, before)| in_order && before > first) {
+                let line = |place| {
+                    places
+                        .iter()
+                        .find(|&(_, &at)| at == place)
+                        .map_or("", |(line, _)| line)
+                };
+                return Err(format!(
+                    "expected `{}` before `{}`",
+                    line(before),
+                    line(first)
+                ));
+            }
+            whole = Some(whole.map_or((first, last), |(start, end)| {
+                (start.min(first), end.max(last))
+            }));
+        }
+        whole.ok_or_else(|| "expected a line in each block".into())
+    }
+}
+
+/// Blocks at the left margin.
+fn parse(text: &str) -> Result<Vec<Order>, String> {
+    let lines = text
+        .lines()
+        .filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
+    let lines: Vec<_> = lines
+        .map(|line| (line.len() - line.trim_start().len(), line.trim()))
+        .collect();
+    let mut rest = lines.as_slice();
+    parse_parts(&mut rest, 0)
+}
+
+fn parse_parts(rest: &mut &[(usize, &str)], margin: usize) -> Result<Vec<Order>, String> {
+    let mut parts = Vec::new();
+    while let Some((&(indent, line), after)) = rest.split_first() {
+        if indent < margin {
+            break;
+        }
+        if indent > margin {
+            return Err(format!(
+                "expected an indentation of {margin}, found {indent}: `{line}`"
+            ));
+        }
+        *rest = after;
+        parts.push(match line {
+            "in order" | "any order" => {
+                let inner = rest.first().map_or(0, |&(indent, _)| indent);
+                let parts = if inner > margin {
+                    parse_parts(rest, inner)?
+                } else {
+                    Vec::new()
+                };
+                Order::Block {
+                    in_order: line == "in order",
+                    parts,
+                }
+            }
+            _ => Order::Line(line.into()),
+        });
+    }
+    Ok(parts)
+}
+
+#[cfg(test)]
+mod tests;

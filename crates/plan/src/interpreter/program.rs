@@ -1,0 +1,461 @@
+//! An actor's steps as one flat list, checked against the header.
+//!
+//! Flat, so that a strand is an index and the `repeat`s around it; checked here, so that carrying out can trust it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::TrialRef;
+use super::streams::{Drawn, MAX_SECONDS};
+use crate::{
+    ActorLine, DropCachesStep, Endpoint, Error, Header, Name, OrDraw, PrepareStep, ReadStep,
+    RepeatLimit, RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep, Values,
+};
+
+/// Deepest nesting of steps: far beyond any use, well within the stack.
+const MAX_NESTING: usize = 64;
+
+#[derive(Debug)]
+pub(super) struct Program {
+    pub actor: Name,
+    pub ops: Vec<Op>,
+}
+
+/// A step, or an end of one. Cheap to clone.
+#[derive(Debug, Clone)]
+pub(super) enum Op {
+    Trial(Arc<TrialRef>),
+    EndTrial,
+    /// A trial that is done already, with what it signalled.
+    Skipped(Arc<[(Name, u64)]>),
+    Transfer(Arc<TransferStep>),
+    Read(Arc<ReadStep>),
+    /// Where each child begins, and what comes after all of them.
+    Parallel {
+        children: Arc<[usize]>,
+        next: usize,
+    },
+    /// The end of a child or of the program.
+    End,
+    Repeat {
+        limit: RepeatLimit,
+        next: usize,
+    },
+    EndRepeat {
+        body: usize,
+    },
+    At(OrDraw<Seconds>),
+    Compute(OrDraw<Seconds>),
+    Pause(OrDraw<Seconds>),
+    Signal {
+        counter: Name,
+        add: u64,
+    },
+    Wait {
+        counter: Name,
+        until: u64,
+    },
+    Acquire {
+        pool: Name,
+        count: u32,
+    },
+    Release {
+        pool: Name,
+        count: u32,
+    },
+    Prepare(Arc<PrepareStep>),
+    DropCaches(Arc<DropCachesStep>),
+}
+
+/// The programs of the actors on `host`, in the order of their first lines.
+pub(super) fn compile(
+    header: &Header,
+    host: &str,
+    lines: Vec<ActorLine>,
+    skip: &BTreeSet<TrialId>,
+) -> Result<Vec<Program>, Error> {
+    for (name, draw) in &header.draws {
+        draw.check(name)?;
+    }
+    let mut hosts: BTreeMap<Name, Name> = BTreeMap::new();
+    let mut indices: BTreeMap<Name, usize> = BTreeMap::new();
+    let mut compilers: Vec<Compiler<'_>> = Vec::new();
+    for line in lines {
+        if !header.hosts.contains_key(&line.host) {
+            return Err(unknown(&line.actor, "host", &line.host));
+        }
+        let known = hosts
+            .entry(line.actor.clone())
+            .or_insert_with(|| line.host.clone());
+        if *known != line.host {
+            let (expected, found) = (known.as_ref().into(), line.host.as_ref().into());
+            return Err(Error::ActorMoved {
+                actor: line.actor.as_ref().into(),
+                expected,
+                found,
+            });
+        }
+        if line.host.as_ref() != host {
+            continue;
+        }
+        let index = *indices.entry(line.actor.clone()).or_insert(compilers.len());
+        if index == compilers.len() {
+            compilers.push(Compiler::new(header, skip, line.actor));
+        }
+        compilers[index].steps(line.steps, 0)?;
+    }
+    Ok(compilers.into_iter().map(Compiler::finish).collect())
+}
+
+struct Compiler<'a> {
+    header: &'a Header,
+    skip: &'a BTreeSet<TrialId>,
+    actor: Name,
+    ops: Vec<Op>,
+    trials: BTreeSet<TrialId>,
+    /// Calls whose command lines are known to be right, for a `transfer` and for a `read`.
+    calls: BTreeSet<(Name, bool)>,
+}
+
+impl<'a> Compiler<'a> {
+    fn new(header: &'a Header, skip: &'a BTreeSet<TrialId>, actor: Name) -> Self {
+        Self {
+            header,
+            skip,
+            actor,
+            ops: Vec::new(),
+            trials: BTreeSet::new(),
+            calls: BTreeSet::new(),
+        }
+    }
+
+    fn finish(mut self) -> Program {
+        self.ops.push(Op::End);
+        self.ops.shrink_to_fit();
+        Program {
+            actor: self.actor,
+            ops: self.ops,
+        }
+    }
+
+    fn steps(&mut self, steps: Vec<Step>, depth: usize) -> Result<(), Error> {
+        if depth > MAX_NESTING {
+            return Err(self.wrong(
+                "parallel",
+                "at most 64 steps within each other",
+                "more".into(),
+            ));
+        }
+        steps
+            .into_iter()
+            .try_for_each(|step| self.step(step, depth))
+    }
+
+    fn step(&mut self, step: Step, depth: usize) -> Result<(), Error> {
+        let op = match step {
+            Step::Trial(trial) => return self.trial(*trial, depth),
+            Step::Parallel(parallel) => return self.parallel(parallel.children, depth),
+            Step::Repeat(repeat) => return self.repeat(repeat, depth),
+            Step::Transfer(transfer) => self.transfer(*transfer)?,
+            Step::Read(read) => self.read(*read)?,
+            Step::At(at) => Op::At(self.seconds("at", at.time_s)?),
+            Step::Compute(compute) => Op::Compute(self.seconds("compute", compute.core_s)?),
+            Step::Pause(pause) => Op::Pause(self.seconds("pause", pause.duration_s)?),
+            Step::Signal(signal) => Op::Signal {
+                counter: signal.counter,
+                add: signal.add,
+            },
+            Step::Wait(wait) => Op::Wait {
+                counter: wait.counter,
+                until: wait.until,
+            },
+            Step::Acquire(acquire) => self.acquire(acquire.pool, acquire.count)?,
+            Step::Release(release) => {
+                self.known("pool", &self.header.pools, &release.pool)?;
+                Op::Release {
+                    pool: release.pool,
+                    count: release.count,
+                }
+            }
+            Step::Prepare(prepare) => {
+                self.files("prepare", &prepare.dataset, prepare.first, prepare.files)?;
+                Op::Prepare(Arc::new(prepare))
+            }
+            Step::DropCaches(drop) => {
+                self.files("drop_caches", &drop.dataset, drop.first, drop.files)?;
+                Op::DropCaches(Arc::new(drop))
+            }
+        };
+        self.ops.push(op);
+        Ok(())
+    }
+
+    fn trial(&mut self, trial: TrialStep, depth: usize) -> Result<(), Error> {
+        let misplaced = |actor: &Name, found| Error::TrialPlace {
+            actor: actor.as_ref().into(),
+            trial: trial.id,
+            found,
+        };
+        if depth > 0 {
+            return Err(misplaced(&self.actor, "inside another step"));
+        }
+        if !self.trials.insert(trial.id) {
+            return Err(misplaced(&self.actor, "twice"));
+        }
+        if self.skip.contains(&trial.id) {
+            let mut signals = Vec::new();
+            collect_signals(&trial.steps, 1, &mut signals);
+            self.ops.push(Op::Skipped(signals.into()));
+            return Ok(());
+        }
+        self.balanced(&trial.steps)?;
+        self.ops.push(Op::Trial(Arc::new(TrialRef {
+            trial: trial.id,
+            actor: self.actor.clone(),
+            point: trial.point,
+            repetition: trial.repetition,
+            block: trial.block,
+        })));
+        self.steps(trial.steps, depth + 1)?;
+        self.ops.push(Op::EndTrial);
+        Ok(())
+    }
+
+    fn parallel(&mut self, children: Vec<Vec<Step>>, depth: usize) -> Result<(), Error> {
+        let fork = self.ops.len();
+        self.ops.push(Op::End); // in its place until it is known where the children are
+        let mut starts = Vec::with_capacity(children.len());
+        for child in children {
+            starts.push(self.ops.len());
+            self.steps(child, depth + 1)?;
+            self.ops.push(Op::End);
+        }
+        self.ops[fork] = Op::Parallel {
+            children: starts.into(),
+            next: self.ops.len(),
+        };
+        Ok(())
+    }
+
+    fn repeat(&mut self, repeat: RepeatStep, depth: usize) -> Result<(), Error> {
+        let begin = self.ops.len();
+        self.ops.push(Op::End); // in its place until it is known where the body ends
+        self.steps(repeat.steps, depth + 1)?;
+        self.ops.push(Op::EndRepeat { body: begin + 1 });
+        self.ops[begin] = Op::Repeat {
+            limit: repeat.limit,
+            next: self.ops.len(),
+        };
+        Ok(())
+    }
+
+    fn transfer(&mut self, step: TransferStep) -> Result<Op, Error> {
+        self.call(&step.call, false)?;
+        self.endpoint(&step.source)?;
+        self.endpoint(&step.destination)?;
+        self.drawable(&step.bytes)?;
+        Ok(Op::Transfer(Arc::new(step)))
+    }
+
+    fn read(&mut self, step: ReadStep) -> Result<Op, Error> {
+        self.call(&step.call, true)?;
+        self.endpoint(&step.source)?;
+        self.drawable(&step.offset_bytes)?;
+        self.drawable(&step.bytes)?;
+        Ok(Op::Read(Arc::new(step)))
+    }
+
+    fn acquire(&self, pool: Name, count: u32) -> Result<Op, Error> {
+        let slots = *self.known("pool", &self.header.pools, &pool)?;
+        if count > slots {
+            return Err(self.wrong(
+                "acquire",
+                "no more slots than the pool has",
+                format!("{count} of {slots}"),
+            ));
+        }
+        Ok(Op::Acquire { pool, count })
+    }
+
+    fn call(&mut self, name: &Name, is_read: bool) -> Result<(), Error> {
+        let call = self.known("call", &self.header.calls, name)?;
+        if self.calls.insert((name.clone(), is_read)) {
+            let offset_bytes = is_read.then_some(0);
+            call.argv(&Values {
+                source: "",
+                destination: "",
+                bytes: 0,
+                files: 1,
+                slot: 0,
+                scratch: "",
+                offset_bytes,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn endpoint(&self, endpoint: &OrDraw<Endpoint>) -> Result<(), Error> {
+        self.drawable(endpoint)?;
+        match endpoint {
+            OrDraw::Fixed(endpoint) => self.place(endpoint),
+            OrDraw::Draw(name) => {
+                let values = self.known("draw", &self.header.draws, &name.draw)?.range();
+                values
+                    .iter()
+                    .filter_map(Endpoint::from_scalar)
+                    .try_for_each(|endpoint| self.place(&endpoint))
+            }
+        }
+    }
+
+    fn place(&self, endpoint: &Endpoint) -> Result<(), Error> {
+        if !endpoint.is_built_in() && !self.header.places.contains_key(endpoint.place()) {
+            return Err(unknown(&self.actor, "place", endpoint.place()));
+        }
+        Ok(())
+    }
+
+    fn seconds(
+        &self,
+        step: &'static str,
+        value: OrDraw<Seconds>,
+    ) -> Result<OrDraw<Seconds>, Error> {
+        self.drawable(&value)?;
+        match value {
+            OrDraw::Fixed(time) if !(0.0..=MAX_SECONDS).contains(&time.get()) => {
+                let expected = "a number of at least 0 and at most 1e10";
+                Err(self.wrong(step, expected, time.to_string()))
+            }
+            value => Ok(value),
+        }
+    }
+
+    /// A draw can stand here only if each of its values can.
+    fn drawable<T: Drawn>(&self, value: &OrDraw<T>) -> Result<(), Error> {
+        let OrDraw::Draw(name) = value else {
+            return Ok(());
+        };
+        let draw = self.known("draw", &self.header.draws, &name.draw)?;
+        match draw
+            .range()
+            .iter()
+            .find(|value| T::from_scalar(value).is_none())
+        {
+            Some(found) => Err(Error::Draw {
+                draw: name.draw.as_ref().into(),
+                expected: T::EXPECTED,
+                found: found.as_argument().unwrap_or_else(|| "null".into()),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn files(
+        &self,
+        step: &'static str,
+        dataset: &Name,
+        first: u64,
+        files: u64,
+    ) -> Result<(), Error> {
+        let known = self.known("data set", &self.header.datasets, dataset)?;
+        if first.checked_add(files).is_none_or(|end| end > known.files) {
+            let found = format!("{files} from number {first} on, of {}", known.files);
+            return Err(self.wrong(step, "files that the data set has", found));
+        }
+        Ok(())
+    }
+
+    /// On resume a trial is passed over as a whole, so it must leave the pools as it found them.
+    fn balanced(&self, steps: &[Step]) -> Result<(), Error> {
+        let mut balance = BTreeMap::new();
+        collect_slots(steps, 1, &mut balance);
+        match balance.into_iter().find(|&(_, kept)| kept != 0) {
+            Some((pool, kept)) => {
+                let found = format!("{kept} of `{pool}` kept");
+                Err(self.wrong("trial", "every slot it acquires released in it", found))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn known<'m, T>(
+        &self,
+        kind: &'static str,
+        names: &'m BTreeMap<Name, T>,
+        name: &Name,
+    ) -> Result<&'m T, Error> {
+        names
+            .get(name)
+            .ok_or_else(|| unknown(&self.actor, kind, name))
+    }
+
+    fn wrong(&self, step: &'static str, expected: &'static str, found: String) -> Error {
+        Error::Step {
+            actor: self.actor.as_ref().into(),
+            step,
+            expected,
+            found,
+        }
+    }
+}
+
+fn unknown(actor: &Name, kind: &'static str, found: &str) -> Error {
+    Error::UnknownName {
+        actor: actor.as_ref().into(),
+        kind,
+        found: found.into(),
+    }
+}
+
+/// What the steps signal when each is carried out `times` times.
+fn collect_signals(steps: &[Step], times: u64, signals: &mut Vec<(Name, u64)>) {
+    for step in steps {
+        match step {
+            Step::Signal(signal) => {
+                signals.push((signal.counter.clone(), signal.add.saturating_mul(times)))
+            }
+            Step::Parallel(parallel) => parallel
+                .children
+                .iter()
+                .for_each(|it| collect_signals(it, times, signals)),
+            Step::Repeat(RepeatStep {
+                limit: RepeatLimit::Count(count),
+                steps,
+            }) if *count > 0 => {
+                collect_signals(steps, times.saturating_mul(*count), signals);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Slots acquired less slots released; a loop that ends with the time counts once.
+fn collect_slots<'a>(steps: &'a [Step], times: i128, balance: &mut BTreeMap<&'a Name, i128>) {
+    let mut add = |pool, count: i128| {
+        let kept: &mut i128 = balance.entry(pool).or_default();
+        *kept = kept.saturating_add(count.saturating_mul(times));
+    };
+    for step in steps {
+        match step {
+            Step::Acquire(acquire) => add(&acquire.pool, acquire.count.into()),
+            Step::Release(release) => add(&release.pool, -i128::from(release.count)),
+            _ => {}
+        }
+    }
+    for step in steps {
+        match step {
+            Step::Parallel(parallel) => parallel
+                .children
+                .iter()
+                .for_each(|it| collect_slots(it, times, balance)),
+            Step::Repeat(repeat) => {
+                let count = match repeat.limit {
+                    RepeatLimit::Count(count) => i128::from(count),
+                    RepeatLimit::Until(_) => 1,
+                };
+                collect_slots(&repeat.steps, times.saturating_mul(count), balance);
+            }
+            _ => {}
+        }
+    }
+}

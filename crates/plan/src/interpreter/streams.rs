@@ -1,0 +1,100 @@
+//! The streams of random values of one actor, each as far as it has been drawn.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use crate::{Bytes, DrawStream, Endpoint, Name, Scalar, Seconds, TrialId};
+
+/// Streams outlive the strands that draw from them: the third child of a `parallel` that is repeated goes on in the next round
+/// where it stopped in the last.
+#[derive(Debug)]
+pub(super) struct Streams {
+    seed: u64,
+    actor: Name,
+    outside: ByStrand,
+    trial: Option<(TrialId, ByStrand)>,
+}
+
+/// By path of children and name of the stream.
+type ByStrand = BTreeMap<(Name, Name), DrawStream>;
+
+impl Streams {
+    pub fn new(seed: u64, actor: &Name) -> Self {
+        Self {
+            seed,
+            actor: actor.clone(),
+            outside: ByStrand::new(),
+            trial: None,
+        }
+    }
+
+    pub fn begin_trial(&mut self, id: TrialId) {
+        self.trial = Some((id, ByStrand::new()));
+    }
+
+    pub fn end_trial(&mut self) {
+        self.trial = None;
+    }
+
+    pub fn next_bits(&mut self, path: &Name, stream: &Name) -> u64 {
+        let (trial, streams): (&dyn Display, _) = match &mut self.trial {
+            Some((id, streams)) => (id, streams),
+            None => (&"", &mut self.outside),
+        };
+        let start = || DrawStream::new(self.seed, &self.actor, stream, &format!("{trial}{path}"));
+        streams
+            .entry((path.clone(), stream.clone()))
+            .or_insert_with(start)
+            .next_bits()
+    }
+}
+
+/// Latest time and longest duration, three centuries: what a driver adds up stays far from where clocks overflow.
+pub(super) const MAX_SECONDS: f64 = 1e10;
+
+/// What a draw can stand for.
+pub(super) trait Drawn: Clone {
+    /// What every drawn value must be.
+    const EXPECTED: &'static str;
+
+    fn from_scalar(scalar: &Scalar) -> Option<Self>;
+}
+
+impl Drawn for Seconds {
+    const EXPECTED: &'static str = "numbers of at least 0 and at most 1e10";
+
+    fn from_scalar(scalar: &Scalar) -> Option<Self> {
+        let number = scalar.as_number()?;
+        (0.0..=MAX_SECONDS)
+            .contains(&number)
+            .then_some(Self::new(number))
+    }
+}
+
+impl Drawn for Bytes {
+    const EXPECTED: &'static str = "numbers of at least 0 and below 2^63";
+
+    /// To the nearest byte.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the bounds
+    fn from_scalar(scalar: &Scalar) -> Option<Self> {
+        const TOO_MANY: f64 = (1_u64 << 63) as f64;
+        if let Scalar::Integer(integer) = scalar {
+            return u64::try_from(*integer).ok().map(Self::new);
+        }
+        let number = scalar.as_number()?;
+        (0.0..TOO_MANY)
+            .contains(&number)
+            .then_some(Self::new(number.round() as u64))
+    }
+}
+
+impl Drawn for Endpoint {
+    const EXPECTED: &'static str = "texts `place:relative/path`";
+
+    fn from_scalar(scalar: &Scalar) -> Option<Self> {
+        match scalar {
+            Scalar::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
+}

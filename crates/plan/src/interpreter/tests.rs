@@ -1,0 +1,468 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn header() -> Header {
+    let call = json!({"mover": "m", "options": {}, "argv": ["m"], "requires": [], "timeout_s": 1.0, "capture": false,
+        "expect": "nothing"});
+    let host = json!({"ssh": null, "memory_bytes": null});
+    serde_json::from_value(json!({
+        "format": "venturi-plan", "version": 1, "name": "n", "seed": 1, "scale": 1.0, "scenario": {},
+        "hosts": {"h": host, "other": host}, "places": {"p": {"host": "h", "path": "p"}},
+        "datasets": {"d": {"place": "p", "path": "d", "files": 3, "size_bytes": 1, "seed": 1}}, "calls": {"c": call},
+        "draws": {"size": {"kind": "uniform", "low": 0, "high": 1e9}, "none": {"kind": "choice", "values": [0]}, "rare": {"kind": "exponential", "mean": 1e308},
+            "names": {"kind": "choice", "values": ["p:a", "p:b"]}, "mixed": {"kind": "choice", "values": [1, "p:b"]},
+            "negative": {"kind": "uniform", "low": -1, "high": 1}, "elsewhere": {"kind": "choice", "values": ["q:a"]}},
+        "pools": {"slots": 2}, "measure": {"interval_s": null, "counters": []},
+        "totals": {"trials": 0, "transfers": 0, "bytes": 0, "disk_bytes": {}}}))
+    .unwrap()
+}
+
+fn transfer(bytes: impl Into<Value>) -> Value {
+    json!({"step": "transfer", "call": "c", "slot": 0, "source": "zero:", "destination": "p:x", "files": 1,
+        "bytes": bytes.into()})
+}
+
+fn trial(number: u32, steps: &[Value]) -> Value {
+    json!({"step": "trial", "id": TrialId::new(number), "point": 0, "repetition": 0, "block": 0, "factors": {}, "steps": steps})
+}
+
+fn line(actor: &str, steps: &[Value]) -> ActorLine {
+    serde_json::from_value(json!({"actor": actor, "host": "h", "steps": steps})).unwrap()
+}
+
+fn started(lines: Vec<ActorLine>, skip: &[u32]) -> Interpreter {
+    let skip = skip.iter().map(|&number| TrialId::new(number)).collect();
+    let mut interpreter = Interpreter::new(&header(), "h", lines, skip).unwrap();
+    interpreter.start(Seconds::ZERO);
+    interpreter
+}
+
+fn outputs(interpreter: &mut Interpreter) -> Vec<Output> {
+    std::iter::from_fn(|| interpreter.poll_output()).collect()
+}
+
+/// Carry everything out in no time but that of pauses; bytes of each transfer, by trial.
+fn carry_out(interpreter: &mut Interpreter) -> Vec<(Option<TrialId>, u64)> {
+    let mut seen = Vec::new();
+    let mut now = Seconds::ZERO;
+    loop {
+        while let Some(output) = interpreter.poll_output() {
+            match output {
+                Output::Arm {
+                    task,
+                    trial,
+                    transfer,
+                    ..
+                } => {
+                    seen.push((trial.map(|trial| trial.trial), transfer.bytes.get()));
+                    interpreter.handle_input(now, Input::Armed { task });
+                }
+                Output::Release { tasks } => {
+                    tasks
+                        .into_iter()
+                        .for_each(|task| interpreter.handle_input(now, Input::Finished { task }));
+                }
+                Output::Failed { error } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        let Some(time) = interpreter.poll_timeout() else {
+            break;
+        };
+        now = time;
+        interpreter.handle_timeout(now);
+    }
+    assert!(interpreter.is_finished());
+    seen
+}
+
+#[test]
+fn skipped_trials_leave_no_trace_and_shift_no_draw() {
+    let drawn = || transfer(json!({"draw": "size"}));
+    let repeated = json!({"step": "repeat", "count": 3, "steps": [drawn()]});
+    let lines = || {
+        vec![line(
+            "a",
+            &[
+                drawn(),
+                trial(0, std::slice::from_ref(&repeated)),
+                trial(1, &[drawn()]),
+                drawn(),
+            ],
+        )]
+    };
+    let all = carry_out(&mut started(lines(), &[]));
+    let resumed = carry_out(&mut started(lines(), &[0]));
+    let kept: Vec<_> = all
+        .iter()
+        .copied()
+        .filter(|&(trial, _)| trial != Some(TrialId::new(0)))
+        .collect();
+    assert_eq!(resumed, kept);
+    let values: BTreeSet<_> = all.iter().map(|&(_, bytes)| bytes).collect();
+    assert_eq!(values.len(), 6, "all drawn anew: {all:?}");
+    assert_eq!(
+        outputs(&mut started(vec![line("a", &[trial(0, &[drawn()])])], &[0])).len(),
+        0
+    );
+}
+
+#[test]
+fn signals_of_a_skipped_trial_count_so_that_nobody_waits_for_ever() {
+    let signal = json!({"step": "signal", "counter": "k", "add": 2});
+    let twice = json!({"step": "repeat", "count": 2, "steps": [signal]});
+    let waits = json!({"step": "wait", "counter": "k", "until": 4});
+    let mut interpreter = started(
+        vec![
+            line("a", &[trial(0, &[twice, transfer(1)])]),
+            line("b", &[waits]),
+        ],
+        &[0],
+    );
+    assert!(matches!(
+        outputs(&mut interpreter)[..],
+        [Output::Signal { add: 4, .. }]
+    ));
+    assert!(interpreter.is_finished());
+}
+
+#[test]
+fn an_at_before_a_skipped_trial_is_not_about_the_transfer_after_it() {
+    let lines = vec![line(
+        "a",
+        &[
+            json!({"step": "at", "time_s": 0}),
+            trial(0, &[transfer(1)]),
+            transfer(2),
+        ],
+    )];
+    assert!(matches!(
+        outputs(&mut started(lines, &[0]))[..],
+        [Output::Arm { intended: None, .. }]
+    ));
+}
+
+#[test]
+fn a_counter_from_another_host_lets_go_and_never_falls() {
+    let waits = |until: u64| json!({"step": "wait", "counter": "k", "until": until});
+    let mut interpreter = started(vec![line("a", &[waits(2), waits(3)])], &[]);
+    let counter = |value| Input::Counter {
+        name: "k".into(),
+        value,
+    };
+    assert!(interpreter.is_stalled());
+    interpreter.handle_input(Seconds::ZERO, counter(2));
+    assert_eq!(
+        interpreter.waiting(),
+        ["actor `a` waits for counter `k` to reach 3 (now 2)"]
+    );
+    interpreter.handle_input(Seconds::ZERO, counter(1));
+    assert!(interpreter.waiting()[0].contains("now 2"));
+    interpreter.handle_input(Seconds::ZERO, counter(3));
+    assert!(interpreter.is_finished());
+}
+
+fn failure(interpreter: &mut Interpreter) -> String {
+    match outputs(interpreter).pop() {
+        Some(Output::Failed { error }) => error.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn loops_that_take_no_time_are_an_error_not_a_hang() {
+    let check = |body: Value| {
+        let forever = json!({"step": "repeat", "until_s": 5, "steps": [body.clone()]});
+        let many = json!({"step": "repeat", "count": u64::MAX, "steps": [body]});
+        let inner = json!({"step": "repeat", "count": 3, "steps": [many]});
+        for step in [forever, inner, many] {
+            let mut interpreter = started(vec![line("a", &[step])], &[]);
+            assert!(failure(&mut interpreter).contains("expected time to pass"));
+            assert!(interpreter.is_finished());
+        }
+    };
+    check(json!({"step": "pause", "duration_s": {"draw": "none"}}));
+    check(json!({"step": "signal", "counter": "k", "add": 1}));
+    check(json!({"step": "parallel", "children": [[], [{"step": "at", "time_s": 0}]]}));
+    check(json!({"step": "repeat", "count": 0, "steps": []}));
+}
+
+#[test]
+fn a_loop_to_a_time_whose_tool_is_missing_ends_even_though_time_passes() {
+    let steps = [json!({"step": "repeat", "until_s": 1e9, "steps": [transfer(1)]})];
+    let mut interpreter = started(vec![line("a", &steps)], &[]);
+    let mut now = 0.0;
+    let mut tries = 0;
+    while let Some(Output::Arm { task, .. }) = interpreter.poll_output() {
+        now += 1e-3;
+        tries += 1;
+        interpreter.handle_input(Seconds::new(now), Input::NotArmed { task });
+    }
+    assert_eq!(tries, MAX_IDLE_ROUNDS + 1);
+    assert!(interpreter.is_finished());
+}
+
+#[test]
+fn a_long_loop_of_transfers_is_no_endless_loop() {
+    let rounds = 3 * MAX_IDLE_ROUNDS;
+    let inner = json!({"step": "repeat", "count": 1, "steps": [transfer(1)]});
+    let parallel = json!({"step": "parallel", "children": [[inner]]});
+    let steps = [json!({"step": "repeat", "count": rounds, "steps": [parallel]})];
+    assert_eq!(
+        carry_out(&mut started(vec![line("a", &steps)], &[])).len() as u64,
+        rounds
+    );
+}
+
+#[test]
+fn giving_back_what_was_not_taken_is_an_error() {
+    let mut interpreter = started(
+        vec![line(
+            "a",
+            &[json!({"step": "release", "pool": "slots", "count": 1})],
+        )],
+        &[],
+    );
+    assert!(failure(&mut interpreter).contains("found 0 taken"));
+}
+
+#[test]
+fn a_transfer_that_ends_at_the_barrier_does_not_hold_it_up() {
+    let children = json!({"step": "parallel", "children": [[transfer(1)], [transfer(2)]]});
+    let mut interpreter = started(vec![line("a", &[children])], &[]);
+    let tasks: Vec<_> = outputs(&mut interpreter)
+        .into_iter()
+        .map(|output| match output {
+            Output::Arm { task, .. } => task,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    interpreter.handle_input(Seconds::ZERO, Input::Armed { task: tasks[0] });
+    interpreter.handle_input(Seconds::ZERO, Input::Finished { task: tasks[0] });
+    interpreter.handle_input(Seconds::ZERO, Input::Armed { task: tasks[1] });
+    match &outputs(&mut interpreter)[..] {
+        [Output::Release { tasks: released }] => assert_eq!(released, &tasks[1..]),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn what_does_not_fit_the_header_is_refused_before_the_start() {
+    let check_lines = |lines: Vec<ActorLine>, expected: &str| {
+        let error = Interpreter::new(&header(), "h", lines, BTreeSet::new())
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    let check = |step: Value, expected: &str| check_lines(vec![line("a", &[step])], expected);
+    let with = |key: &str, value: Value| {
+        let mut step = transfer(1);
+        step[key] = value;
+        step
+    };
+    check(
+        with("call", json!("x")),
+        "name of a call of the plan's header, found `x`",
+    );
+    check(
+        with("source", json!("q:a")),
+        "name of a place of the plan's header, found `q`",
+    );
+    check(
+        with("source", json!({"draw": "elsewhere"})),
+        "name of a place of the plan's header, found `q`",
+    );
+    check(
+        with("source", json!({"draw": "size"})),
+        "draw `size`: expected texts",
+    );
+    check(
+        with("bytes", json!({"draw": "names"})),
+        "draw `names`: expected numbers",
+    );
+    check(
+        with("bytes", json!({"draw": "mixed"})),
+        "draw `mixed`: expected numbers",
+    );
+    check(
+        with("bytes", json!({"draw": "negative"})),
+        "expected numbers of at least 0 and below 2^63, found -1",
+    );
+    check(with("bytes", json!({"draw": "x"})), "name of a draw");
+    check(
+        json!({"step": "pause", "duration_s": -1}),
+        "a number of at least 0 and at most 1e10, found -1",
+    );
+    check(
+        json!({"step": "pause", "duration_s": 1e300}),
+        "at most 1e10",
+    );
+    check(
+        json!({"step": "pause", "duration_s": {"draw": "rare"}}),
+        "draw `rare`",
+    );
+    check(with("bytes", json!({"draw": "rare"})), "draw `rare`");
+    check(
+        json!({"step": "acquire", "pool": "slots", "count": 3}),
+        "3 of 2",
+    );
+    check(
+        json!({"step": "release", "pool": "x", "count": 1}),
+        "name of a pool",
+    );
+    let dataset = |name: &str, first: u64| json!({"step": "drop_caches", "dataset": name, "first": first, "files": 2});
+    check(dataset("x", 0), "name of a data set");
+    check(dataset("d", 2), "2 from number 2 on, of 3");
+    check(dataset("d", u64::MAX), "of 3");
+    check(
+        json!({"step": "repeat", "count": 1, "steps": [trial(0, &[])]}),
+        "inside another step",
+    );
+    check(
+        trial(
+            0,
+            &[json!({"step": "acquire", "pool": "slots", "count": 1})],
+        ),
+        "1 of `slots` kept",
+    );
+    check_lines(
+        vec![line("a", &[trial(0, &[])]), line("a", &[trial(0, &[])])],
+        "twice",
+    );
+    let moved = ActorLine {
+        host: "other".into(),
+        ..line("a", &[])
+    };
+    check_lines(vec![line("a", &[]), moved], "found one on `other`");
+    check_lines(
+        vec![ActorLine {
+            host: "x".into(),
+            ..line("a", &[])
+        }],
+        "name of a host",
+    );
+}
+
+#[test]
+fn actors_of_other_hosts_are_left_to_them() {
+    let other = ActorLine {
+        host: "other".into(),
+        ..line("a", &[transfer(1)])
+    };
+    assert!(started(vec![other], &[]).is_finished());
+}
+
+fn steps() -> impl Strategy<Value = Vec<Value>> {
+    let leaf = prop_oneof![
+        4 => (0_u64..9).prop_map(transfer),
+        1 => Just(json!({"step": "read", "call": "c", "slot": 0, "source": "p:x", "offset_bytes": 0, "bytes": {"draw": "size"}})),
+        1 => (0..3).prop_map(|s| json!({"step": "pause", "duration_s": s})),
+        1 => (0..6).prop_map(|s| json!({"step": "at", "time_s": s})),
+        1 => Just(json!({"step": "compute", "core_s": 1})),
+        1 => Just(json!({"step": "signal", "counter": "k", "add": 1})),
+        1 => Just(json!({"step": "prepare", "dataset": "d", "first": 0, "files": 1, "cache": "warm"})),
+    ];
+    let step = leaf.prop_recursive(3, 24, 4, |inner| {
+        let body = prop::collection::vec(inner, 0..4);
+        prop_oneof![
+            (0_u64..3, body.clone()).prop_map(
+                |(count, steps)| json!({"step": "repeat", "count": count, "steps": steps})
+            ),
+            prop::collection::vec(body, 0..4)
+                .prop_map(|children| json!({"step": "parallel", "children": children})),
+        ]
+    });
+    let slot = |step: Value| {
+        let pool = |kind: &str| json!({"step": kind, "pool": "slots", "count": 1});
+        json!({"step": "parallel", "children": [[pool("acquire"), step, pool("release")]]})
+    };
+    prop::collection::vec(
+        prop_oneof![4 => step.clone(), 1 => step.prop_map(slot)],
+        0..5,
+    )
+}
+
+/// What a driver must be able to rely on, whatever the order in which things end.
+#[derive(Default)]
+struct Watch {
+    armed: BTreeSet<Task>,
+    released: BTreeSet<Task>,
+    outstanding: Vec<Input>,
+    trial_of: BTreeMap<Task, TrialId>,
+    trials: Vec<TrialId>,
+}
+
+impl Watch {
+    fn output(&mut self, output: Output, can_arm: bool) {
+        match output {
+            Output::Arm { task, trial, .. } => {
+                self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
+                self.outstanding.push(if can_arm {
+                    Input::Armed { task }
+                } else {
+                    Input::NotArmed { task }
+                });
+            }
+            Output::Release { tasks } => {
+                assert!(!tasks.is_empty());
+                for task in tasks {
+                    assert!(self.armed.contains(&task) && self.released.insert(task));
+                    self.outstanding.push(Input::Finished { task });
+                }
+            }
+            Output::Prepare { task, trial, .. } | Output::Compute { task, trial, .. } => {
+                self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
+                self.outstanding.push(Input::Finished { task });
+            }
+            Output::TrialStarted { trial } => self.trials.push(trial.trial),
+            Output::TrialEnded { trial } => {
+                assert_eq!(self.trials.pop(), Some(trial.trial));
+                assert!(
+                    self.trial_of.values().all(|&other| other != trial.trial),
+                    "a trial ends before its tasks"
+                );
+            }
+            Output::Signal { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn input(&mut self, input: &Input) {
+        match input {
+            Input::Armed { task } => drop(self.armed.insert(*task)),
+            Input::Finished { task } | Input::NotArmed { task } => drop(self.trial_of.remove(task)),
+            Input::Counter { .. } => {}
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_ends_first_every_program_comes_to_its_end(
+        body in steps(), more in steps(), order in prop::collection::vec(any::<u16>(), 64),
+    ) {
+        let mut interpreter = started(vec![line("a", &[trial(0, &body)]), line("b", &more)], &[]);
+        let mut watch = Watch::default();
+        let mut order = order.into_iter().cycle();
+        let mut now = Seconds::ZERO;
+        loop {
+            let chance = order.next().expect("a cycle");
+            outputs(&mut interpreter).into_iter().for_each(|output| watch.output(output, chance % 5 > 0));
+            if !watch.outstanding.is_empty() && (chance % 3 > 0 || interpreter.poll_timeout().is_none()) {
+                let input = watch.outstanding.swap_remove(usize::from(chance) % watch.outstanding.len());
+                watch.input(&input);
+                interpreter.handle_input(now, input);
+            } else if let Some(time) = interpreter.poll_timeout() {
+                prop_assert!(time > now, "a time-out that does not pass");
+                now = time;
+                interpreter.handle_timeout(now);
+            } else {
+                break;
+            }
+        }
+        prop_assert!(interpreter.is_finished(), "{:?}", interpreter.waiting());
+        prop_assert_eq!(&watch.armed, &watch.released);
+    }
+}

@@ -1,0 +1,431 @@
+//! Any plan, record or command.
+
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+use venturi_plan::*;
+
+fn name() -> impl Strategy<Value = Name> {
+    "\\PC{0,8}".prop_map(Name::from)
+}
+
+fn seconds() -> impl Strategy<Value = Seconds> {
+    (prop::num::f64::NORMAL | prop::num::f64::ZERO | prop::num::f64::SUBNORMAL)
+        .prop_map(Seconds::new)
+}
+
+fn bytes() -> impl Strategy<Value = Bytes> {
+    any::<u64>().prop_map(Bytes::new)
+}
+
+fn endpoint() -> impl Strategy<Value = Endpoint> {
+    let text = prop_oneof![
+        Just("null:".to_owned()),
+        Just("zero:".to_owned()),
+        "[a-z]{1,5}:[a-z0-9 äß\"\\\\]{1,8}(/[a-z]{1,3})?"
+    ];
+    text.prop_map(|text| text.parse().expect("made to be one"))
+}
+
+fn or_draw<T: std::fmt::Debug + Clone>(
+    value: impl Strategy<Value = T>,
+) -> impl Strategy<Value = OrDraw<T>> {
+    prop_oneof![
+        value.prop_map(OrDraw::Fixed),
+        name().prop_map(|draw| OrDraw::Draw(DrawName { draw }))
+    ]
+}
+
+fn scalar() -> impl Strategy<Value = Scalar> {
+    prop_oneof![
+        Just(Scalar::Null),
+        any::<bool>().prop_map(Scalar::Truth),
+        any::<i64>().prop_map(Scalar::Integer),
+        (prop::num::f64::NORMAL | prop::num::f64::ZERO).prop_map(Scalar::Number),
+        name().prop_map(Scalar::Text),
+    ]
+}
+
+fn map<T: std::fmt::Debug>(
+    value: impl Strategy<Value = T>,
+) -> impl Strategy<Value = BTreeMap<Name, T>> {
+    prop::collection::btree_map(name(), value, 0..3)
+}
+
+fn leaf() -> impl Strategy<Value = Step> {
+    let transfer = (
+        name(),
+        any::<u32>(),
+        or_draw(endpoint()),
+        or_draw(endpoint()),
+        any::<u64>(),
+        or_draw(bytes()),
+        any::<bool>(),
+        map(scalar()),
+    );
+    let transfer = transfer.prop_map(
+        |(call, slot, source, destination, files, bytes, keep, labels)| {
+            Step::Transfer(Box::new(TransferStep {
+                call,
+                slot,
+                source,
+                destination,
+                files,
+                bytes,
+                keep,
+                labels,
+            }))
+        },
+    );
+    let read = (
+        name(),
+        any::<u32>(),
+        or_draw(endpoint()),
+        or_draw(bytes()),
+        or_draw(bytes()),
+    )
+        .prop_map(|(call, slot, source, offset_bytes, bytes)| {
+            Step::Read(Box::new(ReadStep {
+                call,
+                slot,
+                source,
+                offset_bytes,
+                bytes,
+            }))
+        });
+    let files = (name(), any::<u64>(), any::<u64>(), any::<bool>()).prop_map(
+        |(dataset, first, files, warm)| {
+            let cache = if warm { Cache::Warm } else { Cache::AsIs };
+            Step::Prepare(PrepareStep {
+                dataset,
+                first,
+                files,
+                cache,
+            })
+        },
+    );
+    prop_oneof![
+        transfer,
+        read,
+        files,
+        or_draw(seconds()).prop_map(|time_s| Step::At(AtStep { time_s })),
+        or_draw(seconds()).prop_map(|core_s| Step::Compute(ComputeStep { core_s })),
+        or_draw(seconds()).prop_map(|duration_s| Step::Pause(PauseStep { duration_s })),
+        (name(), any::<u64>()).prop_map(|(counter, add)| Step::Signal(SignalStep { counter, add })),
+        (name(), any::<u64>()).prop_map(|(counter, until)| Step::Wait(WaitStep { counter, until })),
+        (name(), any::<u32>()).prop_map(|(pool, count)| Step::Acquire(PoolStep { pool, count })),
+        (name(), any::<u32>()).prop_map(|(pool, count)| Step::Release(PoolStep { pool, count })),
+        (name(), any::<u64>(), any::<u64>()).prop_map(|(dataset, first, files)| Step::DropCaches(
+            DropCachesStep {
+                dataset,
+                first,
+                files
+            }
+        )),
+    ]
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    leaf().prop_recursive(3, 16, 3, |inner| {
+        let steps = prop::collection::vec(inner, 0..3);
+        let limit = prop_oneof![
+            any::<u64>().prop_map(RepeatLimit::Count),
+            seconds().prop_map(RepeatLimit::Until)
+        ];
+        prop_oneof![
+            (limit, steps.clone())
+                .prop_map(|(limit, steps)| Step::Repeat(RepeatStep { limit, steps })),
+            prop::collection::vec(steps.clone(), 0..3)
+                .prop_map(|children| Step::Parallel(ParallelStep { children })),
+            (
+                any::<u32>(),
+                any::<u32>(),
+                any::<u32>(),
+                any::<u32>(),
+                map(scalar()),
+                steps
+            )
+                .prop_map(|(id, point, repetition, block, factors, steps)| {
+                    let id = TrialId::new(id);
+                    Step::Trial(Box::new(TrialStep {
+                        id,
+                        point,
+                        repetition,
+                        block,
+                        factors,
+                        steps,
+                    }))
+                }),
+        ]
+    })
+}
+
+fn draw() -> impl Strategy<Value = Draw> {
+    let number = || prop::num::f64::NORMAL;
+    let values = || prop::collection::vec(scalar(), 0..3);
+    prop_oneof![
+        (number(), number()).prop_map(|(low, high)| Draw::Uniform { low, high }),
+        number().prop_map(|mean| Draw::Exponential { mean }),
+        values().prop_map(|values| Draw::Choice { values }),
+        (values(), prop::collection::vec(number(), 0..3))
+            .prop_map(|(values, weights)| Draw::Weighted { values, weights }),
+    ]
+}
+
+fn call() -> impl Strategy<Value = Call> {
+    let argument = prop_oneof![
+        ".{0,8}".prop_map(Argument::One),
+        prop::collection::vec(".{0,8}", 0..3).prop_map(Argument::Group),
+    ];
+    (
+        ".*",
+        map(scalar()),
+        prop::collection::vec(argument, 0..3),
+        seconds(),
+        any::<bool>(),
+        any::<bool>(),
+    )
+        .prop_map(|(mover, options, argv, timeout_s, capture, proof)| {
+            let expect = if proof {
+                Expect::Destination
+            } else {
+                Expect::Nothing
+            };
+            Call {
+                requires: vec![mover.clone()],
+                mover,
+                options,
+                argv,
+                timeout_s,
+                capture,
+                expect,
+            }
+        })
+}
+
+pub fn header() -> impl Strategy<Value = Header> {
+    let host = (prop::option::of(".*"), prop::option::of(bytes()))
+        .prop_map(|(ssh, memory_bytes)| Host { ssh, memory_bytes });
+    let place = (name(), ".*").prop_map(|(host, path)| Place { host, path });
+    let dataset = (name(), ".*", any::<u64>(), bytes(), any::<u64>()).prop_map(
+        |(place, path, files, size_bytes, seed)| Dataset {
+            place,
+            path,
+            files,
+            size_bytes,
+            seed,
+        },
+    );
+    let measure = prop::option::of(seconds()).prop_map(|interval_s| Measure {
+        interval_s,
+        counters: vec![CounterFamily::Cpu, CounterFamily::Nic],
+    });
+    let totals = (
+        any::<u64>(),
+        any::<Option<u64>>(),
+        prop::option::of(bytes()),
+        map(bytes()),
+    )
+        .prop_map(|(trials, transfers, bytes, disk_bytes)| Totals {
+            trials,
+            transfers,
+            bytes,
+            disk_bytes,
+        });
+    let names = (
+        map(host),
+        map(place),
+        map(dataset),
+        map(call()),
+        map(draw()),
+        map(any::<u32>()),
+    );
+    (
+        ".*",
+        any::<u64>(),
+        prop::num::f64::NORMAL,
+        names,
+        measure,
+        totals,
+    )
+        .prop_map(|(name, seed, scale, names, measure, totals)| {
+            let (hosts, places, datasets, calls, draws, pools) = names;
+            let scenario = serde_json::json!({"venturi": 1, "list": [null, 1.5, name]});
+            let (format, version) = (Format::default(), Version::default());
+            Header {
+                format,
+                version,
+                name,
+                seed,
+                scale,
+                scenario,
+                hosts,
+                places,
+                datasets,
+                calls,
+                draws,
+                pools,
+                measure,
+                totals,
+            }
+        })
+}
+
+pub fn actor_line() -> impl Strategy<Value = ActorLine> {
+    (name(), name(), prop::collection::vec(step(), 0..4))
+        .prop_map(|(actor, host, steps)| ActorLine { actor, host, steps })
+}
+
+fn transfer_record() -> impl Strategy<Value = TransferRecord> {
+    let plan = (
+        prop::option::of(any::<u32>()),
+        name(),
+        endpoint(),
+        map(scalar()),
+    );
+    let times = prop::option::of(seconds());
+    (
+        plan,
+        times,
+        prop::option::of(bytes()),
+        prop::option::of(any::<i32>()),
+        prop::option::of(".*"),
+    )
+        .prop_map(
+            |((trial, actor, endpoint, labels), time, some_bytes, code, text)| TransferRecord {
+                trial: trial.map(TrialId::new),
+                slot: 1,
+                call: actor.clone(),
+                actor,
+                source: endpoint,
+                destination: Endpoint::null(),
+                files: 2,
+                asked_bytes: Bytes::new(3),
+                received_bytes: some_bytes,
+                intended_s: time,
+                start_s: time,
+                end_s: time,
+                duration_s: time,
+                outcome: Outcome::Timeout,
+                exit_code: code,
+                signal: code,
+                error: text.clone(),
+                user_s: time,
+                system_s: None,
+                max_rss_bytes: some_bytes,
+                minor_faults: Some(1),
+                major_faults: None,
+                voluntary_switches: Some(2),
+                involuntary_switches: None,
+                read_call_bytes: some_bytes,
+                write_call_bytes: None,
+                read_disk_bytes: None,
+                write_disk_bytes: some_bytes,
+                stdout: text.clone(),
+                stderr: text,
+                labels,
+            },
+        )
+}
+
+pub fn record() -> impl Strategy<Value = Record> {
+    let finding = ".*".prop_map(|text| Finding {
+        code: text.clone(),
+        subject: text.clone(),
+        evidence: text.clone(),
+        advice: text,
+    });
+    let facts = || {
+        BTreeMap::from([(
+            "cpu".to_owned(),
+            serde_json::json!({"model": "x", "cores": 4}),
+        )])
+    };
+    let trial = (
+        prop::collection::vec(transfer_record(), 0..2),
+        prop::collection::vec(finding.clone(), 0..2),
+        seconds(),
+    );
+    prop_oneof![
+        any::<u64>().prop_map(move |time| {
+            let clock = Clock {
+                monotonic_ns: time,
+                unix_ns: time,
+            };
+            Record::Hello(Hello {
+                protocol: PROTOCOL,
+                engine: "0.1.0".into(),
+                pid: 1,
+                clock,
+                facts: facts(),
+            })
+        }),
+        (map(bytes()), map(Just(vec!["tool".to_owned()]))).prop_map(|(free_bytes, missing)| {
+            let memory_bytes = Bytes::new(1);
+            Record::Ready(Ready {
+                free_bytes,
+                missing,
+                release: ReleaseMethod::ExecStop,
+                memory_bytes,
+            })
+        }),
+        seconds().prop_map(|time_s| Record::TrialStart(TrialStart {
+            trial: TrialId::new(3),
+            time_s
+        })),
+        trial.prop_map(|(transfers, findings, time)| Record::Trial(Box::new(Trial {
+            trial: TrialId::new(1),
+            actor: "a".into(),
+            start_s: time,
+            end_s: time,
+            outcome: TrialOutcome::Failed,
+            cache: Some(CacheState {
+                state: "cold".into(),
+                method: "m".into(),
+                resident_ratio: Some(0.1)
+            }),
+            transfers,
+            findings,
+        }))),
+        transfer_record().prop_map(|transfer| Record::Transfer(Box::new(transfer))),
+        (seconds(), map(prop::num::f64::NORMAL))
+            .prop_map(|(time_s, counters)| Record::Sample(Sample { time_s, counters })),
+        seconds().prop_map(move |time_s| Record::Event(Event {
+            time_s,
+            kind: "k".into(),
+            detail: facts()
+        })),
+        (name(), any::<u64>()).prop_map(|(counter, add)| Record::Signal(Signal { counter, add })),
+        finding.prop_map(Record::Finding),
+        (seconds(), any::<u64>())
+            .prop_map(|(time_s, trials)| Record::Done(Done { time_s, trials })),
+        ".*".prop_map(|message| Record::Fatal(Fatal { message })),
+    ]
+}
+
+pub fn command() -> impl Strategy<Value = Command> {
+    let start = (
+        header(),
+        name(),
+        any::<u64>(),
+        prop::collection::btree_set(any::<u32>().prop_map(TrialId::new), 0..3),
+    );
+    prop_oneof![
+        start.prop_map(|(header, host, epoch_unix_ns, skip)| {
+            let (scratch, search) = ("/s".into(), vec!["/bin".into()]);
+            Command::Start(Box::new(Start {
+                host,
+                scratch,
+                epoch_unix_ns,
+                header,
+                skip,
+                search,
+            }))
+        }),
+        actor_line().prop_map(|line| Command::Actor(ActorCommand { line })),
+        (name(), any::<u64>())
+            .prop_map(|(counter, value)| Command::Counter(CounterCommand { counter, value })),
+        Just(Command::Go),
+        Just(Command::Stop),
+    ]
+}
