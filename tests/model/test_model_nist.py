@@ -1,0 +1,128 @@
+"""The fit core against NIST's certified nonlinear regressions.
+
+Certified values have 11 digits. Parameters and standard deviations are asked to agree to 1e-9 relative, ten digits,
+which leaves room for the rounding of the certified numbers and for cancellation in ill-conditioned sets.
+Lanczos1 is exact but for the 13th digit of its data: its residuals (8e-14) are 300 times the rounding of y in double
+precision, so only about three digits of SSE and of the standard deviations exist; its parameters have ten like all.
+"""
+
+from __future__ import annotations
+
+import pytest
+from nist_sets import MODELS, CertifiedSet, read
+
+from venturi.model import FAMILIES, Curve, Fit, Search, family_of, fit
+
+NAMES = sorted(MODELS)
+
+# Levenberg-Marquardt from NIST's far start alone, without the linear split, runs away or crawls on these. They are
+# solved from the same start once points around it are tried too, or once the amplitudes are projected out.
+HARD_ALONE = {("BoxBOD", 0, "whole"), ("MGH09", 0, "split"), ("MGH10", 0, "whole"), ("MGH17", 0, "whole"),
+              ("Eckerle4", 0, "whole")}  # fmt: skip
+# Terms that can be exchanged: indices of the parameters of each term, and which of them orders the terms.
+EXCHANGEABLE = {
+    "Lanczos1": ([(1, 2), (3, 4), (5, 6)], 1),
+    "Lanczos2": ([(1, 2), (3, 4), (5, 6)], 1),
+    "Lanczos3": ([(1, 2), (3, 4), (5, 6)], 1),
+    "MGH17": ([(2, 4), (3, 5)], 1),
+    "Gauss1": ([(3, 4, 5), (6, 7, 8)], 1),
+    "Gauss2": ([(3, 4, 5), (6, 7, 8)], 1),
+    "Gauss3": ([(3, 4, 5), (6, 7, 8)], 1),
+}
+# Widths that enter squared, with the amplitude that changes sign with them if any.
+SIGNLESS = {"Gauss1": ("b5", "b8"), "Gauss2": ("b5", "b8"), "Gauss3": ("b5", "b8"), "Eckerle4": ("b1", "b2")}
+
+
+def in_certified_order(found: Fit, name: str) -> tuple[dict[str, float], dict[str, float]]:
+    values, errors = dict(found.parameters), found.standard_errors
+    for width in SIGNLESS.get(name, ()):
+        values[width] = abs(values[width])
+    if name in EXCHANGEABLE:
+        groups, key = EXCHANGEABLE[name]
+        keys = [[f"b{index}" for index in group] for group in groups]
+        order = sorted(keys, key=lambda group: values[group[key]])
+        old_values, old_errors = dict(values), dict(errors)
+        for target, source in zip(keys, order, strict=True):
+            for to, origin in zip(target, source, strict=True):
+                values[to], errors[to] = old_values[origin], old_errors[origin]
+    return values, errors
+
+
+def check(found: Fit, certified: CertifiedSet, error_tolerance: float = 1e-9) -> None:
+    values, errors = in_certified_order(found, certified.name)
+    if certified.name == "Lanczos1":
+        error_tolerance = 0.01
+    assert found.converged
+    assert values == pytest.approx(certified.parameters, rel=1e-9)
+    assert errors == pytest.approx(certified.standard_deviations, rel=error_tolerance)
+    assert found.goodness.sse == pytest.approx(certified.residual_sum_of_squares, rel=2 * error_tolerance)
+
+
+def as_family(certified: CertifiedSet, form: str):
+    linear = certified.linear if form == "split" else ()
+    return family_of(certified.name, certified.function, list(certified.parameters), linear=linear)
+
+
+@pytest.mark.parametrize("form", ["whole", "split"])
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_certified_values_are_reached_from_the_start_that_nist_gives(name, start, form):
+    certified = read(name)
+    # MGH10 without the split is a narrow bent valley: thousands of steps from the far start.
+    settings = Search(last_steps=5000 if (name, start, form) == ("MGH10", 0, "whole") else 300)
+    found = fit(Curve(certified.x, certified.y), as_family(certified, form), start=certified.starts[start],
+                settings=settings)  # fmt: skip
+    check(found, certified)
+
+
+@pytest.mark.parametrize("form", ["whole", "split"])
+@pytest.mark.parametrize("start", [0, 1])
+@pytest.mark.parametrize("name", NAMES)
+def test_certified_values_are_reached_from_that_one_start_alone(name, start, form):
+    if (name, start, form) in HARD_ALONE:
+        pytest.skip("known to run away from this start alone; the test above reaches it with points around")
+    certified = read(name)
+    found = fit(Curve(certified.x, certified.y), as_family(certified, form), start=certified.starts[start], decades=0)
+    check(found, certified)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_certified_values_are_reached_from_our_own_seeded_starts(name):
+    certified = read(name)
+    boxes = {}
+    for key in certified.parameters:
+        if key not in certified.linear:
+            one, two = (start[key] for start in certified.starts)
+            boxes[key] = (min(one, two) / 3, 3 * max(one, two))
+    family = family_of(name, certified.function, list(certified.parameters), linear=certified.linear, starts=boxes)
+    settings = Search(screened=(1000,), kept=(16,), heats=((10, 4),))
+    check(fit(Curve(certified.x, certified.y), family, settings=settings), certified)
+
+
+def test_the_power_family_reproduces_danwood():
+    certified = read("DanWood")
+    found = fit(Curve(certified.x, certified.y), FAMILIES["power"])
+    assert list(found.parameters.values()) == pytest.approx(list(certified.parameters.values()), rel=1e-9)
+    assert list(found.standard_errors.values()) == pytest.approx(
+        list(certified.standard_deviations.values()), rel=1e-9
+    )
+
+
+def test_the_saturating_family_reproduces_misra1d():
+    # b1 b2 x/(1 + b2 x) = x/(a + b x) with a = 1/(b1 b2), b = 1/b1.
+    certified = read("Misra1d")
+    found = fit(Curve(certified.x, certified.y), FAMILIES["saturating"])
+    b1, b2 = certified.parameters.values()
+    assert found.parameters == pytest.approx({"a": 1 / (b1 * b2), "b": 1 / b1}, rel=1e-9)
+    assert found.goodness.sse == pytest.approx(certified.residual_sum_of_squares, rel=1e-9)
+    # The standard deviation of b1 = 1/b to first order.
+    assert found.standard_errors["b"] * b1**2 == pytest.approx(certified.standard_deviations["b1"], rel=1e-9)
+
+
+def test_the_gaussian_family_reproduces_eckerle4_from_its_own_starts():
+    # (b1/b2) exp(-((x - b3)/b2)²/2): height b1/b2, centre b3, width sqrt(2) b2.
+    certified = read("Eckerle4")
+    found = fit(Curve(certified.x, certified.y), FAMILIES["gaussian"])
+    b1, b2, b3 = certified.parameters.values()
+    assert found.parameters == pytest.approx({"a": b1 / b2, "b": b3, "c": 2**0.5 * b2}, rel=1e-9)
+    assert found.standard_errors["b"] == pytest.approx(certified.standard_deviations["b3"], rel=1e-9)
