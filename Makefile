@@ -1,5 +1,5 @@
 # Everything a developer or a first visitor types. `make help` lists it.
-.PHONY: help setup demo test test-rust test-python lint bench docs clean
+.PHONY: help setup demo test test-rust test-python lint bench docs reference clean
 VENV := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:/usr/lib/rust-web/bin:$(PATH)
 
@@ -44,3 +44,10 @@ docs: ## the documentation as HTML in docs/_build
 
 clean: ## remove what can be made again (runs are kept)
 	rm -rf target .venv docs/_build .pytest_cache .mypy_cache .ruff_cache
+
+reference: ## write the generated pages of docs/reference again
+	@scripts/setup.sh dev
+	$(VENV)/venturi-engine schema plan > docs/reference/plan.schema.json
+	$(VENV)/venturi schema > docs/reference/scenario.schema.json
+	$(VENV)/python -c 'from venturi.mover.reference import *; from venturi.mover import reference as r; print(r.movers_reference(), end="")' > docs/reference/movers.md
+	$(VENV)/python -c 'from venturi.cli.reference import cli_reference; print(cli_reference(), end="")' > docs/reference/cli.md

@@ -35,7 +35,7 @@ _SECONDS = {
     "ns": Fraction(1, 10**9), "us": Fraction(1, 10**6), "µs": Fraction(1, 10**6), "ms": Fraction(1, 1000),
     "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600), "d": Fraction(86400),
 }  # fmt: skip
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?|\.[0-9]+)\s*([^\s0-9].*?)?\s*\Z")
+_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]{1,2})?|\.[0-9]+)\s*([^\s0-9].*?)?\s*\Z")
 
 
 def _split(text: object, kind: str, example: str) -> tuple[Fraction, str]:

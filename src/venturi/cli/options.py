@@ -21,7 +21,7 @@ Set = Annotated[
 Scratch = Annotated[
     Path | None,
     typer.Option(
-        help="Directory below which relative storage paths lie. Default: $VENTURI_SCRATCH, else ~/.cache/venturi/scratch.",
+        help="Directory below which relative storage paths lie. Default: $VENTURI_SCRATCH, else scratch/ beside the runs; on other hosts ~/.cache/venturi/scratch.",
         file_okay=False,
     ),
 ]
@@ -29,9 +29,7 @@ Runs = Annotated[Path, typer.Option("--runs", help="Directory of the runs.", fil
 As = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 
-def default_scratch() -> Path:
-    """Return the scratch directory where none is given: ``$VENTURI_SCRATCH``, else one in the user's cache."""
+def default_scratch(runs: Path = RUNS) -> Path:
+    """Return the scratch directory of this machine where none is given: ``$VENTURI_SCRATCH``, else one beside the runs."""
     named = os.environ.get("VENTURI_SCRATCH")
-    if named:
-        return Path(named)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "venturi" / "scratch"
+    return Path(named) if named else runs / "scratch"

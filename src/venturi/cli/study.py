@@ -9,7 +9,10 @@ import typer
 
 from venturi.cli.options import RUNS, As, Runs, Scratch, Set
 from venturi.cli.outcome import data, data_json
-from venturi.cli.run import carry_out_scenario
+from venturi.cli.report import show_report
+from venturi.cli.run import carry_out_scenario, resume_run
+from venturi.run import Run, resolve_run
+from venturi.scenario import load_scenario
 from venturi.study import Study, studies, study
 
 __all__ = ["app"]
@@ -74,6 +77,7 @@ def run(
     scratch: Scratch = None,
     runs: Runs = RUNS,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this study.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     as_json: As = False,
 ) -> None:
     """Carry out a study and report on it.
@@ -82,13 +86,9 @@ def run(
     refused before it begins. Try --quick first.
     """
     chosen = study(name)
-    overrides = [*(chosen.quick if quick else ()), *(set_ or ())]
-    carry_out_scenario(
-        chosen.scenario_path,
-        overrides=overrides,
-        scratch=scratch,
-        runs=runs,
-        resume=resume,
-        as_json=as_json,
-        report=True,
-    )
+    scenario = load_scenario(chosen.scenario_path, overrides=[*(chosen.quick if quick else ()), *(set_ or ())])
+    if resume:
+        path = resume_run(resolve_run(scenario.name, runs), scratch=scratch, quiet=quiet)
+    else:
+        path = carry_out_scenario(scenario, scratch=scratch, runs=runs, quiet=quiet)
+    show_report(Run.open(path), as_json=as_json)

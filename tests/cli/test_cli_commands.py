@@ -1,0 +1,271 @@
+"""The command line as a user types it: real processes, real files, exit codes, and what goes to stdout and stderr."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
+TIMEOUT_S = 120
+
+SCENARIO = """
+venturi = 1
+name = "tiny"
+seed = 1
+[testbed.host.here]
+[testbed.storage.disk]
+host = "here"
+path = "tiny"
+[workload]
+kind = "sweep"
+mover = "cp"
+source = "disk"
+destination = "disk"
+repeat = 3
+[workload.factors]
+files = [1, 2, 3, 4]
+size = ["10 kB", "100 kB", "1 MB"]
+"""
+
+SLOW = """
+venturi = 1
+name = "slow"
+seed = 1
+[testbed.host.here]
+[testbed.storage.disk]
+host = "here"
+path = "slow"
+[mover.slow]
+argv = ["sh", "-c", "sleep 0.2; cp \\"$1\\" \\"$2\\"", "sh", "{source}", "{destination}"]
+[workload]
+kind = "sweep"
+mover = "slow"
+source = "disk"
+destination = "disk"
+repeat = 30
+[workload.factors]
+files = [1]
+size = ["1 kB"]
+"""
+
+
+@pytest.fixture
+def venturi(tmp_path, engine):
+    """Return a function that runs the command line in a directory of the test's own."""
+
+    def run(*words):
+        return subprocess.run(
+            [*VENTURI, *words],
+            cwd=tmp_path,
+            env=_environment(tmp_path),
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT_S,
+        )
+
+    (tmp_path / "tiny.toml").write_text(SCENARIO, encoding="utf-8")
+    (tmp_path / "slow.toml").write_text(SLOW, encoding="utf-8")
+    return run
+
+
+def _environment(tmp_path):
+    return os.environ | {"VENTURI_SCRATCH": str(tmp_path / "scratch"), "NO_COLOR": "1", "COLUMNS": "100"}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, engine):
+    """A directory in which the tiny scenario has been run twice, the second time under the name ``again``."""
+    home = tmp_path_factory.mktemp("finished")
+    (home / "tiny.toml").write_text(SCENARIO, encoding="utf-8")
+    for words in (["run", "tiny.toml"], ["run", "tiny.toml", "--set", "name=again"]):
+        done = subprocess.run(
+            [*VENTURI, *words], cwd=home, env=_environment(home), capture_output=True, text=True, timeout=TIMEOUT_S
+        )
+        assert done.returncode == 0, done.stderr
+    return home
+
+
+def _in(home, *words):
+    return subprocess.run(
+        [*VENTURI, *words], cwd=home, env=_environment(home), capture_output=True, text=True, timeout=TIMEOUT_S
+    )
+
+
+def test_help_names_every_command(venturi):
+    text = venturi("--help").stdout
+    for command in ("run", "plan", "report", "compare", "fit", "study", "doctor", "schema"):
+        assert command in text
+        assert venturi(command, "--help").returncode == 0
+
+
+def test_version_is_the_packages(venturi):
+    from venturi import __version__
+
+    assert venturi("--version").stdout == f"venturi {__version__}\n"
+
+
+def test_doctor_finds_the_engine_and_says_so_in_json(venturi):
+    checks = json.loads(venturi("doctor", "--json").stdout)
+    assert {check["name"]: check["state"] for check in checks}["engine"] == "ok"
+
+
+def test_plan_counts_and_the_same_scenario_gives_the_same_lines(venturi):
+    counted = json.loads(venturi("plan", "tiny.toml", "--json").stdout)
+    assert (counted["trials"], counted["transfers"], counted["fits"]) == (36, 90, True)
+    assert counted["bytes"] == 3 * (1 + 2 + 3 + 4) * (10_000 + 100_000 + 1_000_000)
+    first, second = (venturi("plan", "tiny.toml", "--lines").stdout for _ in range(2))
+    assert first == second
+    assert len(first.splitlines()) == 1 + 36
+
+
+def test_a_plan_that_does_not_fit_is_refused_before_anything_is_written(venturi, tmp_path):
+    words = ["tiny.toml", "--set", 'workload.factors.size=["900 PB"]']
+    planned = venturi("plan", *words)
+    assert planned.returncode == 1
+    assert "free" in planned.stderr and "scratch" in planned.stderr
+    assert venturi("run", *words).returncode == 1
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_finished_run_is_reported_as_text_page_tables_figures_and_json(finished):
+    done = _in(finished, "report", "tiny", "--csv", "tables", "--png", "figures")
+    assert done.returncode == 0, done.stderr
+    assert "cp" in done.stdout
+    page = next(finished.glob("runs/tiny-*/report.html")).read_text(encoding="utf-8")
+    HTMLParser().feed(page)
+    assert list((finished / "tables").glob("*.csv"))
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in (finished / "figures").glob("*.png"))
+    assert list((finished / "figures").glob("*.png"))
+    analysis = json.loads(_in(finished, "report", "tiny", "--json").stdout)
+    assert analysis["format"] == "venturi-analysis"
+    assert len(analysis["points"]) == 12
+
+
+def test_a_report_is_plain_text_where_nobody_looks(finished):
+    assert "\x1b[" not in _in(finished, "report", "tiny").stdout
+
+
+def test_two_runs_are_compared(finished):
+    done = _in(finished, "compare", "tiny", "again", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["points"]) == 12
+    assert _in(finished, "compare", "tiny", "again").returncode == 0
+
+
+def test_fit_predicts_inside_and_refuses_outside_the_measured_range(finished):
+    inside = json.loads(_in(finished, "fit", "tiny", "--against", "files", "--at", "2.5", "--json").stdout)
+    assert len(inside) == 3
+    assert all(curve["predictions"][0]["throughput_bytes_per_s"] > 0 for curve in inside)
+    outside = _in(finished, "fit", "tiny", "--against", "files", "--at", "400")
+    assert outside.returncode == 1
+    assert "400" in outside.stderr and "extrapol" in outside.stderr
+    assert _in(finished, "fit", "tiny", "--against", "files", "--at", "400", "--extrapolate").returncode == 0
+
+
+def test_fit_says_which_factors_there_are(finished):
+    done = _in(finished, "fit", "tiny", "--against", "streams")
+    assert done.returncode == 1
+    assert "files" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_study_show_prints_a_scenario_that_works(venturi, tmp_path):
+    text = venturi("study", "show", "cnaf/cp", "--scenario").stdout
+    (tmp_path / "copy.toml").write_text(text, encoding="utf-8")
+    assert json.loads(venturi("plan", "copy.toml", "--json", "--scratch", ".").stdout)["trials"] == 13_200
+    assert "cnaf/cp" in venturi("study", "list").stdout
+    assert "000-E03" in venturi("study", "show", "cnaf/cp").stdout
+
+
+def test_schema_is_a_json_schema_that_accepts_the_studies(venturi):
+    import tomllib
+
+    import jsonschema
+
+    from venturi.study import studies
+
+    schema = json.loads(venturi("schema").stdout)
+    for study in studies().values():
+        jsonschema.validate(tomllib.loads(study.scenario_path.read_text(encoding="utf-8")), schema)
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["run", "nothing.toml"], "nothing.toml"),
+        (["run", "tiny.toml", "--on", "moon"], 'expected one of hosts, found "moon"'),
+        (["run", "tiny.toml", "--set", "workload.repeet=3"], "did you mean"),
+        (["run", "tiny.toml", "--quick"], "only a study has a quick variant"),
+        (["report", "nothing"], "expected the path of a run"),
+        (["study", "run", "cnaf/pc"], 'did you mean "cnaf/cp"?'),
+        (["run", "--resume", "tiny.toml"], "expected the path of a run"),
+        (["fit", "tiny", "--at", "3"], "--against"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_words_get_a_message_and_code_1(venturi, words, expected):
+    done = venturi(*words)
+    assert done.returncode == 1
+    assert expected in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_ctrl_c_stops_the_children_and_says_how_to_resume(venturi, tmp_path):
+    process = subprocess.Popen(
+        [*VENTURI, "run", "slow.toml"], cwd=tmp_path, env=_environment(tmp_path),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _wait_for_trials(tmp_path, 3)
+    process.send_signal(signal.SIGINT)
+    _, talk = process.communicate(timeout=TIMEOUT_S)
+    assert process.returncode == 130
+    assert "venturi run --resume" in talk
+    (path,) = (tmp_path / "runs").glob("slow-*")
+    assert json.loads((path / "run.json").read_text())["state"] == "stopped"
+    resumed = venturi("run", "--resume", "slow.toml", "--json")
+    assert resumed.returncode == 0, resumed.stderr
+    assert json.loads(resumed.stdout)["trials_done"] == 30
+    trials = [json.loads(line)["trial"]["trial"] for line in _journal(path) if "trial" in json.loads(line)]
+    assert len(trials) == len(set(trials)) == 30
+
+
+def test_failed_transfers_give_code_3_and_a_reason(venturi):
+    done = venturi(
+        "run",
+        "slow.toml",
+        "--set",
+        "workload.repeat=2",
+        "--set",
+        'mover.slow.argv=["sh", "-c", "echo broken >&2; exit 7"]',
+    )
+    assert done.returncode == 3
+    report = venturi("report", "slow")
+    assert report.returncode == 0, report.stderr
+    assert "broken" in report.stdout
+
+
+def _journal(path: Path):
+    return (path / "journal.jsonl").read_text(encoding="utf-8").splitlines()
+
+
+def _wait_for_trials(home: Path, count: int) -> None:
+    """Wait until the journal of the one run below ``home`` holds so many trials; the bound is the test's."""
+    end_s = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < end_s:
+        if (
+            sum(
+                '"trial"' in line
+                for path in home.glob("runs/*/journal.jsonl")
+                for line in path.read_text().splitlines()
+            )
+            >= count
+        ):
+            return
+        os.sched_yield()
+    raise AssertionError(f"no {count} trials within {TIMEOUT_S} s")
