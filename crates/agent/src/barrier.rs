@@ -1,0 +1,412 @@
+//! The starting line: processes are made ready first and released together.
+//!
+//! *Exec-stop*, the better way: the child asks to be traced and calls `execve`, and the kernel stops it before its first
+//! instruction, its image loaded. The release is one `PTRACE_DETACH`. Fork, exec and the look-up of the file are over
+//! by then. *Pipe*, where tracing is not permitted or would take a program's privileges away: the child reads one byte
+//! from a pipe and calls `execve` after it, which then lies inside the measured time.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+use crate::clock::monotonic_ns;
+use crate::program::{Environment, Program};
+
+/// How a child is held at the starting line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Stopped by the kernel after `execve`.
+    ExecStop,
+    /// Reading from a pipe before `execve`.
+    Pipe,
+}
+
+/// What a child is to become.
+#[derive(Debug)]
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) argv: &'a [String],
+    pub(crate) environment: &'a Environment,
+    pub(crate) folder: &'a Path,
+    pub(crate) stdout: BorrowedFd<'a>,
+    pub(crate) stderr: BorrowedFd<'a>,
+}
+
+/// A child at the starting line; leader of a process group of its own.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    /// The child, and its group.
+    pub(crate) pid: Pid,
+    /// Holds it back; without one, the kernel does.
+    gate: Option<Gate>,
+}
+
+/// A child that is on its way.
+#[derive(Debug)]
+pub(crate) struct Released {
+    /// The child, and its group.
+    pub(crate) pid: Pid,
+    /// The monotonic clock right before it was let go.
+    pub(crate) start_ns: u64,
+    /// Carries the error number of a failed `execve` (pipe barrier only).
+    pub(crate) failure: Option<OwnedFd>,
+}
+
+#[derive(Debug)]
+struct Gate {
+    open: OwnedFd,
+    failure: OwnedFd,
+}
+
+/// Stack of a child that shares our memory until its `execve`; it makes some system calls and nothing else.
+const CHILD_STACK_BYTES: usize = 128 * 1024;
+
+/// Exit code of a child that never became its program; the real reason travels separately.
+const NOT_STARTED: c_int = 127;
+
+/// Arms children. All of its work happens on the thread that made it: a tracer is a thread, not a process.
+#[derive(Debug)]
+pub(crate) struct Barrier {
+    stack: Vec<u8>,
+    null: OwnedFd,
+    parent: Pid,
+    usual_files: libc::rlimit,
+    usual_slack_ns: c_int,
+    /// The best method that this host permits.
+    pub(crate) method: Method,
+}
+
+impl Barrier {
+    /// Opens what children need and tries out whether they may be traced. `usual_files` and `usual_slack_ns` are the
+    /// limits on descriptors and the timer slack that children get, whatever the agent has set for itself.
+    pub(crate) fn new(usual_files: libc::rlimit, usual_slack_ns: c_int) -> io::Result<Self> {
+        let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
+        let stack = vec![0; CHILD_STACK_BYTES];
+        let mut barrier = Self {
+            stack,
+            null,
+            parent: nix::unistd::getpid(),
+            usual_files,
+            usual_slack_ns,
+            method: Method::ExecStop,
+        };
+        if !barrier.tracing_works() {
+            barrier.method = Method::Pipe;
+        }
+        Ok(barrier)
+    }
+
+    /// The method for this program on this host.
+    pub(crate) fn method_for(&self, program: &Program) -> Method {
+        if program.privileged {
+            Method::Pipe
+        } else {
+            self.method
+        }
+    }
+
+    /// Brings a child to the starting line.
+    ///
+    /// # Errors
+    /// The error number of the call that failed; from `execve` for a file that cannot be executed.
+    pub(crate) fn arm(&mut self, launch: &Launch<'_>) -> Result<Armed, Errno> {
+        match self.method_for(launch.program) {
+            Method::ExecStop => self.arm_traced(launch),
+            Method::Pipe => self.arm_gated(launch),
+        }
+    }
+
+    fn arm_traced(&mut self, launch: &Launch<'_>) -> Result<Armed, Errno> {
+        let strings = Strings::new(launch)?;
+        let child = self.child(launch, &strings, None);
+        // With CLONE_VM and CLONE_VFORK no page table is copied, so that arming does not become slower when the agent
+        // holds a long plan, and we go on only when `execve` is over: a failure is then already in `child.error`.
+        let pid = self.clone(&child, libc::CLONE_VM | libc::CLONE_VFORK)?;
+        let error = child.error.load(Ordering::Acquire);
+        if error != 0 {
+            wait_for_end(pid);
+            return Err(Errno::from_raw(error));
+        }
+        wait_for_exec_stop(pid)?;
+        Ok(Armed { pid, gate: None })
+    }
+
+    fn arm_gated(&mut self, launch: &Launch<'_>) -> Result<Armed, Errno> {
+        let strings = Strings::new(launch)?;
+        let (gate_read, gate_write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let (failure_read, failure_write) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
+        let child = self.child(
+            launch,
+            &strings,
+            Some((gate_read.as_raw_fd(), failure_write.as_raw_fd())),
+        );
+        let pid = self.clone(&child, 0)?;
+        Ok(Armed {
+            pid,
+            gate: Some(Gate {
+                open: gate_write,
+                failure: failure_read,
+            }),
+        })
+    }
+
+    fn child(&self, launch: &Launch<'_>, strings: &Strings, gate: Option<(RawFd, RawFd)>) -> Child {
+        Child {
+            path: strings.path.as_ptr(),
+            argv: strings.argv.as_ptr(),
+            envp: strings.envp.as_ptr(),
+            folder: strings.folder.as_ptr(),
+            stdin: self.null.as_raw_fd(),
+            stdout: launch.stdout.as_raw_fd(),
+            stderr: launch.stderr.as_raw_fd(),
+            parent: self.parent.as_raw(),
+            usual_files: self.usual_files,
+            usual_slack_ns: self.usual_slack_ns,
+            gate,
+            error: AtomicI32::new(0),
+        }
+    }
+
+    fn clone(&mut self, child: &Child, flags: c_int) -> Result<Pid, Errno> {
+        let top = self.stack.as_mut_ptr_range().end;
+        let top = top.wrapping_sub(top as usize % 16).cast::<c_void>();
+        let argument = std::ptr::from_ref(child).cast::<c_void>().cast_mut();
+        // SAFETY: `become_program` makes only async-signal-safe calls on what `child` points to. All that outlives the
+        // call: with CLONE_VM, CLONE_VFORK keeps this thread here until the child has left our memory; without, the
+        // child has a copy. The stack is not in use by anybody else, for the same reason.
+        let pid = unsafe { libc::clone(become_program, top, flags | libc::SIGCHLD, argument) };
+        Errno::result(pid).map(Pid::from_raw)
+    }
+
+    /// Arms and kills one child: the only certain answer to all the rules that can forbid tracing.
+    fn tracing_works(&mut self) -> bool {
+        let program = Program {
+            path: "/proc/self/exe".into(),
+            privileged: false,
+        };
+        let environment = Environment::new(&[]);
+        let Ok(sink) = std::fs::OpenOptions::new().write(true).open("/dev/null") else {
+            return false;
+        };
+        let sink = OwnedFd::from(sink);
+        let sink = std::os::fd::AsFd::as_fd(&sink);
+        let launch = Launch {
+            program: &program,
+            argv: &["venturi-engine".into()],
+            environment: &environment,
+            folder: Path::new("/"),
+            stdout: sink,
+            stderr: sink,
+        };
+        let armed = self.arm_traced(&launch);
+        armed.inspect(Armed::cancel).is_ok()
+    }
+}
+
+impl Armed {
+    /// Lets the child go.
+    pub(crate) fn release(self) -> Released {
+        let start_ns = monotonic_ns();
+        match &self.gate {
+            None => {
+                // A child that was killed meanwhile cannot be detached from; reaping it tells the rest.
+                let _ = nix::sys::ptrace::detach(self.pid, None);
+            }
+            Some(gate) => {
+                let _ = nix::unistd::write(&gate.open, b"g");
+            }
+        }
+        Released {
+            pid: self.pid,
+            start_ns,
+            failure: self.gate.map(|gate| gate.failure),
+        }
+    }
+
+    /// Ends the child before it has begun, and reaps it.
+    pub(crate) fn cancel(&self) {
+        let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
+        wait_for_end(self.pid);
+    }
+}
+
+impl Released {
+    /// The error number of a failed `execve` behind the pipe barrier, once the child has ended.
+    pub(crate) fn exec_failure(&self) -> Option<Errno> {
+        let mut word = [0; 4];
+        let read = nix::unistd::read(self.failure.as_ref()?, &mut word);
+        (read == Ok(word.len())).then(|| Errno::from_raw(i32::from_ne_bytes(word)))
+    }
+}
+
+/// Texts and pointer tables that `execve` wants, made before the child exists.
+struct Strings {
+    path: CString,
+    folder: CString,
+    argv: Vec<*const c_char>,
+    envp: Vec<*const c_char>,
+    /// Owns what `argv` points to.
+    _argv: Vec<CString>,
+}
+
+impl Strings {
+    fn new(launch: &Launch<'_>) -> Result<Self, Errno> {
+        // A NUL inside an argument cannot be passed to any program.
+        let text = |bytes: &[u8]| CString::new(bytes).map_err(|_| Errno::EINVAL);
+        let argv_text = launch
+            .argv
+            .iter()
+            .map(|item| text(item.as_bytes()))
+            .collect::<Result<Vec<_>, _>>()?;
+        let end = std::iter::once(std::ptr::null());
+        Ok(Self {
+            path: text(launch.program.path.as_os_str().as_bytes())?,
+            folder: text(launch.folder.as_os_str().as_bytes())?,
+            argv: argv_text
+                .iter()
+                .map(|item| item.as_ptr())
+                .chain(end.clone())
+                .collect(),
+            envp: launch
+                .environment
+                .entries()
+                .map(CStr::as_ptr)
+                .chain(end)
+                .collect(),
+            _argv: argv_text,
+        })
+    }
+}
+
+/// All that the child looks at between `clone` and `execve`.
+struct Child {
+    path: *const c_char,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+    folder: *const c_char,
+    stdin: RawFd,
+    stdout: RawFd,
+    stderr: RawFd,
+    parent: libc::pid_t,
+    usual_files: libc::rlimit,
+    usual_slack_ns: c_int,
+    /// Where to wait and where to report a failure; without it, be traced.
+    gate: Option<(RawFd, RawFd)>,
+    /// The error number, in the memory that a traced child shares with us.
+    error: AtomicI32,
+}
+
+extern "C" fn become_program(argument: *mut c_void) -> c_int {
+    // SAFETY: `Barrier::clone` passes a `Child` that lives until this function has ended or replaced the process.
+    let child = unsafe { &*argument.cast::<Child>() };
+    // SAFETY: called in the child right after `clone`, with pointers that `Strings` keeps alive.
+    let error = unsafe { prepare_and_exec(child) };
+    if let Some((_, failure)) = child.gate {
+        let word = error.to_ne_bytes();
+        // SAFETY: the descriptor is the child's own copy and `word` is four readable bytes.
+        unsafe { libc::write(failure, word.as_ptr().cast(), word.len()) };
+    }
+    child.error.store(error, Ordering::Release);
+    // SAFETY: leaves without the exit handlers, which belong to the agent.
+    unsafe { libc::_exit(NOT_STARTED) }
+}
+
+/// Puts the child in order and calls `execve`. Returns only to give the error number.
+///
+/// # Safety
+/// For a fresh child only, with the pointers of `child` valid. Calls nothing that is not async-signal-safe, and never
+/// allocates: another thread of the agent may hold the allocator's lock, for ever in this copy.
+unsafe fn prepare_and_exec(child: &Child) -> c_int {
+    // SAFETY: system calls on the child's own state with valid arguments, see above.
+    unsafe {
+        if libc::setpgid(0, 0) != 0 {
+            return Errno::last_raw();
+        }
+        // Dies with the agent's thread. The agent may have died before that took effect: then nobody waits for us.
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        if libc::getppid() != child.parent {
+            libc::_exit(NOT_STARTED);
+        }
+        // Fds 0, 1 and 2 lose their close-on-exec flag here; all others keep theirs.
+        for (from, to) in [(child.stdin, 0), (child.stdout, 1), (child.stderr, 2)] {
+            if libc::dup2(from, to) < 0 {
+                return Errno::last_raw();
+            }
+        }
+        if libc::chdir(child.folder) != 0 {
+            return Errno::last_raw();
+        }
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const child.usual_files);
+        libc::prctl(libc::PR_SET_TIMERSLACK, child.usual_slack_ns);
+        if let Some((gate, _)) = child.gate {
+            let mut byte = 0_u8;
+            if libc::read(gate, (&raw mut byte).cast(), 1) != 1 {
+                libc::_exit(NOT_STARTED);
+            }
+        } else if libc::ptrace(
+            libc::PTRACE_TRACEME,
+            0,
+            std::ptr::null_mut::<c_void>(),
+            std::ptr::null_mut::<c_void>(),
+        ) != 0
+        {
+            return Errno::last_raw();
+        }
+        restore_signals();
+        libc::execve(child.path, child.argv, child.envp);
+        Errno::last_raw()
+    }
+}
+
+/// Ignored signals and the mask survive `execve`: a tool that inherits an ignored SIGPIPE behaves unlike in a shell.
+///
+/// # Safety
+/// For a fresh child only.
+unsafe fn restore_signals() {
+    // SAFETY: plain system calls; SIG_DFL is no handler, and the set is initialised before it is used.
+    unsafe {
+        for signal in 1..32 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
+        let mut none = std::mem::zeroed();
+        libc::sigemptyset(&raw mut none);
+        libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+    }
+}
+
+/// Waits until a traced child stands before its first instruction.
+fn wait_for_exec_stop(pid: Pid) -> Result<(), Errno> {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    loop {
+        match waitpid(pid, Some(WaitPidFlag::__WALL)) {
+            Ok(WaitStatus::Stopped(_, nix::sys::signal::Signal::SIGTRAP)) => break,
+            // Somebody's signal came first: the child shall have it, and stop after its exec all the same.
+            Ok(WaitStatus::Stopped(_, signal)) => nix::sys::ptrace::cont(pid, signal)?,
+            Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Err(Errno::ECHILD),
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // A tracee whose tracer dies would otherwise run on, released by nobody.
+    nix::sys::ptrace::setoptions(pid, nix::sys::ptrace::Options::PTRACE_O_EXITKILL)
+}
+
+fn wait_for_end(pid: Pid) {
+    use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+    loop {
+        match waitpid(pid, Some(WaitPidFlag::__WALL)) {
+            Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return,
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

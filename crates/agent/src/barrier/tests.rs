@@ -1,0 +1,196 @@
+use std::path::PathBuf;
+
+use super::*;
+use crate::capture::Capture;
+use crate::reap;
+
+fn barrier() -> Barrier {
+    // Whoever runs the tests may have left descriptors open for us.
+    crate::agent::keep_descriptors_to_ourselves();
+    Barrier::new(
+        libc::rlimit {
+            rlim_cur: 1024,
+            rlim_max: 1024,
+        },
+        50_000,
+    )
+    .expect("a barrier")
+}
+
+fn program(path: impl Into<PathBuf>) -> Program {
+    Program {
+        path: path.into(),
+        privileged: false,
+    }
+}
+
+/// Arms `argv` by this method; the first argument is a name for `PATH`.
+fn arm(method: Method, argv: &[&str], capture: &Capture) -> Result<Armed, Errno> {
+    let environment = Environment::new(&[]);
+    let program = environment
+        .find(argv[0])
+        .unwrap_or_else(|_| program(argv[0]));
+    let argv: Vec<String> = argv.iter().map(ToString::to_string).collect();
+    let (stdout, stderr) = capture.streams();
+    let launch = Launch {
+        program: &program,
+        argv: &argv,
+        environment: &environment,
+        folder: Path::new("/"),
+        stdout,
+        stderr,
+    };
+    let mut barrier = barrier();
+    barrier.method = method;
+    barrier.arm(&launch)
+}
+
+fn run(method: Method, argv: &[&str]) -> (reap::Exit, String) {
+    let capture = Capture::new().expect("memory files");
+    let released = arm(method, argv, &capture).expect("armed").release();
+    (
+        reap::reap(released.pid).expect("our child"),
+        capture.stdout(),
+    )
+}
+
+#[test]
+fn no_child_runs_before_it_is_released() {
+    for method in [Method::ExecStop, Method::Pipe] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mark = folder.path().join("mark");
+        let capture = Capture::new().expect("memory files");
+        let armed = arm(
+            method,
+            &["touch", mark.to_str().expect("a plain path")],
+            &capture,
+        )
+        .expect("armed");
+        if method == Method::ExecStop {
+            // The kernel says that it stands: `t` is "stopped by a tracer", and it is the program already.
+            let stat =
+                std::fs::read_to_string(format!("/proc/{}/stat", armed.pid)).expect("a child");
+            assert!(stat.contains("(touch) t "), "{stat}");
+        }
+        assert!(!mark.exists(), "{method:?}");
+        let released = armed.release();
+        assert_eq!(reap::reap(released.pid).expect("our child").code, Some(0));
+        assert!(mark.exists(), "{method:?}");
+    }
+}
+
+#[test]
+fn a_child_that_is_cancelled_has_never_run() {
+    for method in [Method::ExecStop, Method::Pipe] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let mark = folder.path().join("mark");
+        let capture = Capture::new().expect("memory files");
+        let armed = arm(
+            method,
+            &["touch", mark.to_str().expect("a plain path")],
+            &capture,
+        )
+        .expect("armed");
+        armed.cancel();
+        assert!(!mark.exists(), "{method:?}");
+    }
+}
+
+#[test]
+fn a_child_finds_the_world_as_a_shell_would_give_it() {
+    for method in [Method::ExecStop, Method::Pipe] {
+        let (_, descriptors) = run(method, &["ls", "/proc/self/fd"]);
+        assert_eq!(descriptors, "0\n1\n2\n3\n", "3 is the folder that ls reads");
+        let (_, status) = run(method, &["cat", "/proc/self/status"]);
+        assert!(
+            status.contains("SigBlk:\t0000000000000000") && status.contains("TracerPid:\t0"),
+            "{status}"
+        );
+        let ignored = status
+            .lines()
+            .find_map(|line| line.strip_prefix("SigIgn:\t"))
+            .expect("a field of every kernel");
+        let ignored = u64::from_str_radix(ignored, 16).expect("hexadecimal");
+        assert_eq!(ignored & 0x7fff_ffff, 0, "the 31 signals that have names");
+        let (_, told) = run(
+            method,
+            &[
+                "sh",
+                "-c",
+                "echo $LC_ALL; pwd; ulimit -n; cat /proc/self/timerslack_ns",
+            ],
+        );
+        assert_eq!(told, "C\n/\n1024\n50000\n");
+        let (_, group) = run(
+            method,
+            &[
+                "sh",
+                "-c",
+                "test $$ = $(cut -d ' ' -f 5 /proc/$$/stat) && echo leader",
+            ],
+        );
+        assert_eq!(group, "leader\n");
+    }
+}
+
+#[test]
+fn what_cannot_be_executed_is_told_with_its_error_number() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").expect("a script");
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+        .expect("its mode");
+    let script = script.to_str().expect("a plain path");
+    let capture = Capture::new().expect("memory files");
+    assert_eq!(
+        arm(Method::ExecStop, &[script], &capture).err(),
+        Some(Errno::ENOENT)
+    );
+    let released = arm(Method::Pipe, &[script], &capture)
+        .expect("behind a pipe it shows after the release")
+        .release();
+    assert_eq!(
+        reap::reap(released.pid).expect("our child").code,
+        Some(NOT_STARTED)
+    );
+    assert_eq!(released.exec_failure(), Some(Errno::ENOENT));
+}
+
+#[test]
+fn a_child_that_starts_well_reports_no_failure_of_exec() {
+    let capture = Capture::new().expect("memory files");
+    let released = arm(Method::Pipe, &["true"], &capture)
+        .expect("armed")
+        .release();
+    assert_eq!(reap::reap(released.pid).expect("our child").code, Some(0));
+    assert_eq!(released.exec_failure(), None);
+}
+
+#[test]
+fn a_program_with_privileges_of_its_own_is_never_traced() {
+    let privileged = Program {
+        path: "/bin/true".into(),
+        privileged: true,
+    };
+    assert_eq!(barrier().method_for(&privileged), Method::Pipe);
+}
+
+#[test]
+fn usage_and_bytes_of_a_child_are_its_own() {
+    let (exit, _) = run(
+        Method::ExecStop,
+        &[
+            "dd",
+            "if=/dev/zero",
+            "of=/dev/null",
+            "bs=100000",
+            "count=7",
+            "status=none",
+        ],
+    );
+    let io = exit.io.expect("our own child's account is readable");
+    assert_eq!(io.write_call_bytes, 700_000);
+    assert!(io.read_call_bytes >= 700_000, "and what the loader reads");
+    assert!(exit.usage.max_rss_bytes > 100_000);
+    assert_eq!((exit.code, exit.signal), (Some(0), None));
+}

@@ -1,0 +1,160 @@
+//! What is left of a process when it has ended: its exit, what it used, what it read and wrote.
+
+use std::mem::MaybeUninit;
+
+use nix::errno::Errno;
+use nix::unistd::Pid;
+
+/// How a process ended, and its own account.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Exit {
+    /// Exit code, unless a signal ended it.
+    pub(crate) code: Option<i32>,
+    /// The signal that ended it.
+    pub(crate) signal: Option<i32>,
+    /// From `wait4`: the process and those of its children that it waited for.
+    pub(crate) usage: Usage,
+    /// From `/proc/PID/io`; none where it may not be read.
+    pub(crate) io: Option<Io>,
+}
+
+/// The part of `rusage` that Linux fills.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Usage {
+    pub(crate) user_s: f64,
+    pub(crate) system_s: f64,
+    pub(crate) max_rss_bytes: u64,
+    pub(crate) minor_faults: u64,
+    pub(crate) major_faults: u64,
+    pub(crate) voluntary_switches: u64,
+    pub(crate) involuntary_switches: u64,
+}
+
+/// Bytes of a process by `/proc/PID/io`: through `read` and `write` calls, and from and to disks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Io {
+    pub(crate) read_call_bytes: u64,
+    pub(crate) write_call_bytes: u64,
+    pub(crate) read_disk_bytes: u64,
+    pub(crate) write_disk_bytes: u64,
+}
+
+/// Whether this child has ended. It stays a zombie, so that its `/proc` files can still be read.
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    look(pid, libc::WNOHANG)
+}
+
+/// Looks at a child without reaping it; without `WNOHANG` it waits for the end.
+fn look(pid: Pid, flags: libc::c_int) -> bool {
+    let id = pid.as_raw().unsigned_abs();
+    let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
+    // SAFETY: `info` is writable and of the right type; zeroed, it is a valid siginfo of no child.
+    let result = unsafe {
+        libc::waitid(
+            libc::P_PID,
+            id,
+            info.as_mut_ptr(),
+            flags | libc::WEXITED | libc::WNOWAIT,
+        )
+    };
+    // SAFETY: waitid has filled it or left it zeroed; `si_pid` is 0 when no child was in that state.
+    result == 0 && unsafe { info.assume_init().si_pid() } != 0
+}
+
+/// Reads the account of a child that has ended, and lets the kernel forget it. Waits for the end if it has not come.
+///
+/// # Errors
+/// The error number of `wait4`, when the process is not our child.
+pub(crate) fn reap(pid: Pid) -> Result<Exit, Errno> {
+    // The account is complete when the process is a zombie, and gone when it is reaped.
+    while !look(pid, 0) && Errno::last() == Errno::EINTR {}
+    let io = read_io(pid);
+    let mut status = 0;
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
+    loop {
+        // SAFETY: both pointers are to writable objects of the right types.
+        let result = unsafe {
+            libc::wait4(
+                pid.as_raw(),
+                &raw mut status,
+                libc::__WALL,
+                usage.as_mut_ptr(),
+            )
+        };
+        match Errno::result(result) {
+            Ok(_) => break,
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // SAFETY: zeroed is a valid rusage, and wait4 has filled it.
+    let usage = unsafe { usage.assume_init() };
+    Ok(Exit {
+        code: libc::WIFEXITED(status).then(|| libc::WEXITSTATUS(status)),
+        signal: libc::WIFSIGNALED(status).then(|| libc::WTERMSIG(status)),
+        usage: Usage::from(&usage),
+        io,
+    })
+}
+
+/// Whether any process of the group is left. To be asked after the leader is reaped: a zombie counts.
+pub(crate) fn group_is_alive(group: Pid) -> bool {
+    nix::sys::signal::killpg(group, None) != Err(Errno::ESRCH)
+}
+
+impl From<&libc::rusage> for Usage {
+    fn from(usage: &libc::rusage) -> Self {
+        const BYTES_PER_KIB: u64 = 1024;
+        Self {
+            user_s: seconds(usage.ru_utime),
+            system_s: seconds(usage.ru_stime),
+            max_rss_bytes: usage.ru_maxrss.unsigned_abs() * BYTES_PER_KIB,
+            minor_faults: usage.ru_minflt.unsigned_abs(),
+            major_faults: usage.ru_majflt.unsigned_abs(),
+            voluntary_switches: usage.ru_nvcsw.unsigned_abs(),
+            involuntary_switches: usage.ru_nivcsw.unsigned_abs(),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "CPU seconds are far below 2^53")]
+fn seconds(time: libc::timeval) -> f64 {
+    time.tv_sec as f64 + time.tv_usec as f64 * 1e-6
+}
+
+fn read_io(pid: Pid) -> Option<Io> {
+    parse_io(&std::fs::read_to_string(format!("/proc/{pid}/io")).ok()?)
+}
+
+fn parse_io(text: &str) -> Option<Io> {
+    let field = |name: &str| {
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line?.trim().parse().ok()
+    };
+    Some(Io {
+        read_call_bytes: field("rchar")?,
+        write_call_bytes: field("wchar")?,
+        read_disk_bytes: field("read_bytes")?,
+        write_disk_bytes: field("write_bytes")?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_io_file_of_a_process_is_read_by_name_not_by_place() {
+        let text = "rchar: 10\nwchar: 20\nsyscr: 1\nsyscw: 2\nread_bytes: 30\nwrite_bytes: 40\ncancelled_write_bytes: 5\n";
+        let expected = Io {
+            read_call_bytes: 10,
+            write_call_bytes: 20,
+            read_disk_bytes: 30,
+            write_disk_bytes: 40,
+        };
+        assert_eq!(parse_io(text), Some(expected));
+        assert_eq!(parse_io("rchar: 10\n"), None);
+    }
+}

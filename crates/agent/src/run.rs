@@ -1,0 +1,446 @@
+//! One host's part of a plan in real time: does what the interpreter says, and tells it what happened.
+
+mod orders;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+use venturi_plan::{
+    ActorLine, Done, Event, Finding, Input, Interpreter, Name, Outcome, Output, Record, Sample,
+    Seconds, Start, Task, Trial, TrialRef,
+};
+
+use crate::barrier::Barrier;
+use crate::clock::{NS_PER_S, RunClock, monotonic_ns};
+use crate::findings;
+use crate::guardian::Guardian;
+use crate::output::Sender;
+use crate::prepare::Prepared;
+use crate::program::Environment;
+use crate::reap;
+use crate::sampler::Sampler;
+use crate::transfer::{Entry, Ready, Running};
+use crate::trial::{Account, OpenTrial, Settled};
+use crate::worker::Workers;
+
+/// Between SIGTERM and SIGKILL for a transfer that did not end in its time (agent protocol), and the time that killed
+/// processes have to end when the run is halted.
+const GRACE_NS: u64 = 2 * NS_PER_S;
+
+/// How often it is looked whether killed children have ended, when the run is halted.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// Transfers that were released together within this are taken for simultaneous.
+const SPREAD_NS: u64 = NS_PER_S / 1000;
+
+/// Late or missing samples above this share are worth a finding.
+const LATE_SHARE: f64 = 0.01;
+
+/// What threads bring back to the event loop.
+#[derive(Debug)]
+pub(crate) enum Job {
+    /// The host has been looked over for `ready`.
+    Surveyed(Box<crate::survey::Survey>),
+    /// A `prepare` or `drop_caches` is over.
+    Prepared(Task, Option<TrialRef>, Prepared),
+    /// A `compute` is over.
+    Computed(Task),
+    /// A trial is closed.
+    TrialSettled(TrialRef, Box<Trial>, Vec<Pid>),
+    /// A transfer outside any trial is closed.
+    LooseSettled(Task, Settled),
+}
+
+/// What a run works with; made before it begins.
+#[derive(Debug)]
+pub(crate) struct Tools {
+    pub(crate) barrier: Barrier,
+    pub(crate) guardian: Guardian,
+    pub(crate) sender: Sender,
+    pub(crate) workers: Workers<Job>,
+}
+
+/// A run that has begun.
+#[derive(Debug)]
+pub(crate) struct Run {
+    tools: Tools,
+    start: Start,
+    scratch: PathBuf,
+    environment: Environment,
+    clock: RunClock,
+    interpreter: Interpreter,
+    ready: BTreeMap<Task, Ready>,
+    running: BTreeMap<Task, Running>,
+    deadlines: BTreeSet<(u64, Task)>,
+    trials: BTreeMap<TrialRef, OpenTrial>,
+    /// Destinations that transfers of open trials have written to.
+    begun: BTreeSet<(TrialRef, String)>,
+    /// What actors shall do once their trial is settled: the removal of a destination must not run into the next trial.
+    held: BTreeMap<Name, VecDeque<Output>>,
+    loose: usize,
+    trials_done: u64,
+    sampler: Option<Sampler>,
+    stop: Arc<AtomicBool>,
+    /// When the latest thing happened that the interpreter was told.
+    latest_s: f64,
+    failure: Option<String>,
+    #[cfg(test)]
+    trace: venturi_plan::conformance::Trace,
+}
+
+impl Run {
+    /// Begins: from here on, times count.
+    ///
+    /// # Errors
+    /// A text when the plan is not one that can be carried out, or the sampler cannot be started.
+    pub(crate) fn begin(
+        tools: Tools,
+        start: Start,
+        environment: Environment,
+        lines: Vec<ActorLine>,
+    ) -> Result<Self, String> {
+        let interpreter = Interpreter::new(&start.header, &start.host, lines, start.skip.clone());
+        let mut interpreter = interpreter.map_err(|error| error.to_string())?;
+        let clock = RunClock::new(start.epoch_unix_ns);
+        let sampler = start_sampler(&start, clock, &tools.sender)?;
+        let latest_s = clock.now_s();
+        interpreter.start(Seconds::new(latest_s));
+        Ok(Self {
+            tools,
+            scratch: PathBuf::from(&start.scratch),
+            start,
+            environment,
+            clock,
+            interpreter,
+            ready: BTreeMap::new(),
+            running: BTreeMap::new(),
+            deadlines: BTreeSet::new(),
+            trials: BTreeMap::new(),
+            begun: BTreeSet::new(),
+            held: BTreeMap::new(),
+            loose: 0,
+            trials_done: 0,
+            sampler,
+            stop: Arc::default(),
+            latest_s,
+            failure: None,
+            #[cfg(test)]
+            trace: venturi_plan::conformance::Trace::default(),
+        })
+    }
+
+    /// When [`Run::turn`] is due at the latest, on the monotonic clock.
+    pub(crate) fn wake_ns(&self) -> Option<u64> {
+        let interpreter = self
+            .interpreter
+            .poll_timeout()
+            .map(|time| self.clock.monotonic_ns_at(time.get()));
+        let deadline = self.deadlines.first().map(|(ns, _)| *ns);
+        interpreter.into_iter().chain(deadline).min()
+    }
+
+    /// Whether all is done and written down.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.interpreter.is_finished()
+            && self.held.is_empty()
+            && self.loose == 0
+            && self.running.is_empty()
+    }
+
+    /// One turn of the event loop, after whatever woke it.
+    ///
+    /// # Errors
+    /// A text when the plan cannot go on.
+    pub(crate) fn turn(&mut self) -> Result<(), String> {
+        self.notice_ends();
+        self.take_results()?;
+        self.end_overdue();
+        let now = self.clock.now_s();
+        if self
+            .interpreter
+            .poll_timeout()
+            .is_some_and(|due| due.get() <= now)
+        {
+            self.latest_s = now;
+            self.interpreter.handle_timeout(Seconds::new(now));
+        }
+        self.obey();
+        self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// The value of a shared counter.
+    pub(crate) fn take_counter(&mut self, name: Name, value: u64) {
+        self.inform(self.clock.now_s(), Input::Counter { name, value });
+    }
+
+    /// Kills what runs, and writes down the transfers that belong to no trial. Trials that are under way are lost, as they
+    /// have to be done again.
+    pub(crate) fn halt(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for (_, ready) in std::mem::take(&mut self.ready) {
+            ready.child.cancel();
+            self.tools.guardian.remove(ready.child.pid);
+        }
+        let mut running = std::mem::take(&mut self.running);
+        for transfer in running.values_mut() {
+            transfer.end(Signal::SIGKILL, Outcome::Stopped);
+        }
+        let patience_ns = monotonic_ns() + GRACE_NS;
+        for transfer in running.into_values() {
+            let group = transfer.pid();
+            // Not even SIGKILL ends a process that hangs in a dead file system: it is left to the guardian.
+            while !reap::has_ended(group) && monotonic_ns() < patience_ns {
+                std::thread::sleep(LOOK_INTERVAL);
+            }
+            if !reap::has_ended(group) {
+                continue;
+            }
+            let Ok(exit) = reap::reap(group) else {
+                continue;
+            };
+            // The guardian keeps the group when some of it is still dying.
+            if !reap::group_is_alive(group) {
+                self.tools.guardian.remove(group);
+            }
+            let entry = transfer.finish(monotonic_ns(), &exit, &self.clock);
+            if entry.trial.is_none() {
+                self.tools
+                    .sender
+                    .send(&Record::Transfer(Box::new(entry.record)));
+            }
+        }
+    }
+
+    /// The last words: how punctual the samples were, and `done`.
+    pub(crate) fn close(&mut self) {
+        if let Some(sampler) = self.sampler.take() {
+            let told = sampler.finish();
+            let interval_s = self
+                .start
+                .header
+                .measure
+                .interval_s
+                .map_or(0.0, Seconds::get);
+            if (told.late + told.missed) as f64 > told.taken as f64 * LATE_SHARE {
+                self.tools
+                    .sender
+                    .send(&Record::Finding(findings::samples_late(told, interval_s)));
+            }
+        }
+        let done = Done {
+            time_s: Seconds::new(self.clock.now_s()),
+            trials: self.trials_done,
+        };
+        self.tools.sender.send(&Record::Done(done));
+    }
+
+    /// What the run works with.
+    pub(crate) fn tools(&self) -> &Tools {
+        &self.tools
+    }
+
+    /// Tells the interpreter.
+    fn inform(&mut self, time_s: f64, input: Input) {
+        self.latest_s = time_s;
+        #[cfg(test)]
+        self.trace.input(&input);
+        self.interpreter.handle_input(Seconds::new(time_s), input);
+    }
+
+    /// Finds the children that have ended. All are looked at before the clock is read and anything else is done: so a
+    /// time is never too early, and is not made late by the handling of the other children.
+    fn notice_ends(&mut self) {
+        let ended =
+            |(task, running): (&Task, &Running)| reap::has_ended(running.pid()).then_some(*task);
+        let ended: Vec<Task> = self.running.iter().filter_map(ended).collect();
+        let end_ns = monotonic_ns();
+        for task in ended {
+            let Some(running) = self.running.remove(&task) else {
+                continue;
+            };
+            self.deadlines.remove(&(running.deadline_ns, task));
+            self.end_transfer(task, running, end_ns);
+        }
+    }
+
+    fn end_transfer(&mut self, task: Task, running: Running, end_ns: u64) {
+        let (group, timed_out) = (running.pid(), running.ended_by_us.is_some());
+        let exit = match reap::reap(group) {
+            Ok(exit) => exit,
+            Err(error) => {
+                self.failure = Some(format!(
+                    "expected to reap the child {group}, found: {error}"
+                ));
+                return;
+            }
+        };
+        let mut entry = running.finish(end_ns, &exit, &self.clock);
+        let left_behind = reap::group_is_alive(group).then_some(group);
+        match left_behind {
+            None => self.tools.guardian.remove(group),
+            // Of a group that we have ended something may still be dying; that is no doubt about the tool.
+            Some(group) if timed_out => drop(nix::sys::signal::killpg(group, Signal::SIGKILL)),
+            Some(_) => entry
+                .findings
+                .push(findings::children_left_behind(&entry.record.call)),
+        }
+        let in_trial = entry.trial.is_some();
+        self.write_down(task, entry, left_behind);
+        if in_trial {
+            self.inform(self.clock.seconds_at(end_ns), Input::Finished { task });
+        }
+    }
+
+    /// Puts an ended transfer into the account of its trial. One that has none is settled at once, and over only then: the
+    /// next one may write to the same destination.
+    fn write_down(&mut self, task: Task, entry: Entry, left_behind: Option<Pid>) {
+        let trial = entry.trial.clone();
+        let open = trial.as_ref().and_then(|trial| self.trials.get_mut(trial));
+        if let Some(open) = open {
+            open.account.entries.push((task.number(), entry));
+            open.account.left_behind.extend(left_behind);
+            return;
+        }
+        let account = Account {
+            entries: vec![(task.number(), entry)],
+            left_behind: left_behind.into_iter().collect(),
+        };
+        self.loose += 1;
+        self.run_job("settle", move || Job::LooseSettled(task, account.settle()));
+    }
+
+    fn take_results(&mut self) -> Result<(), String> {
+        self.tools.workers.waker().clear();
+        while let Some(result) = self.tools.workers.poll() {
+            let job = result.map_err(|_| {
+                "a thread of the agent panicked; its last words are on stderr".to_owned()
+            })?;
+            match job {
+                Job::Surveyed(_) => {} // before the run only
+                Job::Prepared(task, trial, prepared) => self.take_prepared(task, trial, prepared),
+                Job::Computed(task) => self.inform(self.clock.now_s(), Input::Finished { task }),
+                Job::TrialSettled(trial, record, vanished) => {
+                    self.close_trial(&trial, record, &vanished)
+                }
+                Job::LooseSettled(task, settled) => self.close_loose(task, settled),
+            }
+        }
+        Ok(())
+    }
+
+    fn close_loose(&mut self, task: Task, settled: Settled) {
+        self.loose -= 1;
+        for record in settled.transfers {
+            self.tools.sender.send(&Record::Transfer(Box::new(record)));
+        }
+        self.send_findings(settled.findings);
+        settled
+            .vanished
+            .iter()
+            .for_each(|group| self.tools.guardian.remove(*group));
+        // One that never started is no outstanding task any more, and the interpreter passes it over.
+        self.inform(self.clock.now_s(), Input::Finished { task });
+    }
+
+    fn take_prepared(&mut self, task: Task, trial: Option<TrialRef>, prepared: Prepared) {
+        let now_s = self.clock.now_s();
+        if let Some((kind, detail)) = prepared.event {
+            let event = Event {
+                time_s: Seconds::new(now_s),
+                kind: kind.into(),
+                detail,
+            };
+            self.tools.sender.send(&Record::Event(event));
+        }
+        match trial.and_then(|trial| self.trials.get_mut(&trial)) {
+            Some(open) => {
+                open.spoilt |= prepared.failed;
+                // The latest word on the cache counts: a drop after a preparation is what the transfers meet.
+                open.cache = prepared.cache.or(open.cache.take());
+                open.findings.extend(prepared.findings);
+            }
+            None => self.send_findings(prepared.findings),
+        }
+        self.inform(now_s, Input::Finished { task });
+    }
+
+    fn close_trial(&mut self, trial: &TrialRef, record: Box<Trial>, vanished: &[Pid]) {
+        vanished
+            .iter()
+            .for_each(|group| self.tools.guardian.remove(*group));
+        self.tools.sender.send(&Record::Trial(record));
+        self.trials_done += 1;
+        // The actor goes on, up to the end of its next trial at most, behind which it is held again.
+        let mut held = self.held.remove(&trial.actor).unwrap_or_default();
+        while let Some(output) = held.pop_front() {
+            self.carry_out(output);
+            if let Some(again) = self.held.get_mut(&trial.actor) {
+                again.append(&mut held);
+            }
+        }
+    }
+
+    fn send_findings(&self, findings: Vec<Finding>) {
+        for finding in findings {
+            self.tools.sender.send(&Record::Finding(finding));
+        }
+    }
+
+    /// Ends transfers whose time is over: first politely, then for good.
+    fn end_overdue(&mut self) {
+        let now_ns = monotonic_ns();
+        while let Some((due_ns, task)) = self
+            .deadlines
+            .first()
+            .copied()
+            .filter(|(due_ns, _)| *due_ns <= now_ns)
+        {
+            self.deadlines.remove(&(due_ns, task));
+            let Some(running) = self.running.get_mut(&task) else {
+                continue;
+            };
+            if running.ended_by_us.is_some() {
+                running.end(Signal::SIGKILL, Outcome::Timeout);
+                continue;
+            }
+            running.end(Signal::SIGTERM, Outcome::Timeout);
+            running.deadline_ns = now_ns + GRACE_NS;
+            self.deadlines.insert((running.deadline_ns, task));
+        }
+    }
+}
+
+fn start_sampler(
+    start: &Start,
+    clock: RunClock,
+    sender: &Sender,
+) -> Result<Option<Sampler>, String> {
+    let measure = &start.header.measure;
+    let Some(interval) = measure.interval_s.filter(|interval| interval.get() > 0.0) else {
+        return Ok(None);
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "positive; the cast saturates"
+    )]
+    let interval_ns = (interval.get() * NS_PER_S as f64) as u64;
+    let sender = sender.clone();
+    let emit = move |time_ns, counters| {
+        sender.offer(&Record::Sample(Sample {
+            time_s: Seconds::new(clock.seconds_at(time_ns)),
+            counters,
+        }))
+    };
+    let sampler = Sampler::start(&measure.counters, interval_ns, emit);
+    sampler
+        .map(Some)
+        .map_err(|error| format!("cannot start the sampling thread: {error}"))
+}

@@ -1,0 +1,137 @@
+//! A trial while it runs, and its settlement: what is looked at, removed and written down when all timing is over.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
+use venturi_plan::{
+    CacheState, Finding, Outcome, Seconds, TransferRecord, Trial, TrialOutcome, TrialRef,
+};
+
+use crate::reap::group_is_alive;
+use crate::transfer::Entry;
+
+/// How long killed processes may take to vanish; what is still there is left to the guardian.
+const VANISH: Duration = Duration::from_secs(2);
+
+/// How often it is looked whether they have.
+const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+
+/// A trial that has begun.
+#[derive(Debug)]
+pub(crate) struct OpenTrial {
+    pub(crate) start_s: f64,
+    pub(crate) cache: Option<CacheState>,
+    pub(crate) findings: Vec<Finding>,
+    /// A preparation has failed.
+    pub(crate) spoilt: bool,
+    pub(crate) account: Account,
+}
+
+/// Transfers that have ended and are not settled.
+#[derive(Debug, Default)]
+pub(crate) struct Account {
+    /// By the number of their task, which is the order of the plan.
+    pub(crate) entries: Vec<(u64, Entry)>,
+    /// Process groups whose leader has ended and others have not.
+    pub(crate) left_behind: Vec<Pid>,
+}
+
+/// A settled account.
+#[derive(Debug)]
+pub(crate) struct Settled {
+    pub(crate) transfers: Vec<TransferRecord>,
+    pub(crate) findings: Vec<Finding>,
+    /// Groups of which nothing is left.
+    pub(crate) vanished: Vec<Pid>,
+}
+
+impl OpenTrial {
+    /// A trial that begins now.
+    pub(crate) fn new(start_s: f64) -> Self {
+        Self {
+            start_s,
+            cache: None,
+            findings: Vec::new(),
+            spoilt: false,
+            account: Account::default(),
+        }
+    }
+
+    /// Closes the trial. Slow: it looks at file systems, removes files and waits for killed processes.
+    pub(crate) fn settle(self, trial: &TrialRef, end_s: f64) -> (Trial, Vec<Pid>) {
+        let settled = self.account.settle();
+        let good = !self.spoilt
+            && settled
+                .transfers
+                .iter()
+                .all(|transfer| transfer.outcome == Outcome::Ok);
+        let mut findings = self.findings;
+        findings.extend(settled.findings);
+        let record = Trial {
+            trial: trial.trial,
+            actor: trial.actor.clone(),
+            start_s: Seconds::new(self.start_s),
+            end_s: Seconds::new(end_s),
+            outcome: if good {
+                TrialOutcome::Ok
+            } else {
+                TrialOutcome::Failed
+            },
+            cache: self.cache,
+            transfers: settled.transfers,
+            findings: distinct(findings),
+        };
+        (record, settled.vanished)
+    }
+}
+
+impl Account {
+    /// Kills what was left behind, looks at the receivers, removes the destinations.
+    pub(crate) fn settle(mut self) -> Settled {
+        let vanished = self
+            .left_behind
+            .iter()
+            .copied()
+            .filter(|group| end_group(*group))
+            .collect();
+        self.entries.sort_by_key(|(task, _)| *task);
+        let mut entries: Vec<Entry> = self.entries.into_iter().map(|(_, entry)| entry).collect();
+        // All are looked at before the first is removed: two transfers may share a destination.
+        entries.iter_mut().for_each(Entry::check_receiver);
+        entries.iter_mut().for_each(Entry::remove_destination);
+        let (transfers, findings): (_, Vec<_>) = entries
+            .into_iter()
+            .map(|entry| (entry.record, entry.findings))
+            .unzip();
+        Settled {
+            transfers,
+            findings: distinct(findings.into_iter().flatten().collect()),
+            vanished,
+        }
+    }
+}
+
+fn end_group(group: Pid) -> bool {
+    let begun = Instant::now();
+    while group_is_alive(group) {
+        if begun.elapsed() > VANISH {
+            return false;
+        }
+        let _ = killpg(group, Signal::SIGKILL);
+        std::thread::sleep(LOOK_INTERVAL);
+    }
+    true
+}
+
+/// Each doubt once: 45 children that were released by pipe say nothing that one does not say.
+fn distinct(findings: Vec<Finding>) -> Vec<Finding> {
+    let mut kept: Vec<Finding> = Vec::new();
+    let mut seen = std::collections::BTreeSet::new();
+    for finding in findings {
+        if seen.insert((finding.code.clone(), finding.subject.clone())) {
+            kept.push(finding);
+        }
+    }
+    kept
+}

@@ -1,0 +1,348 @@
+//! A controller for tests: starts a real agent, gives it a plan, collects what it says.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use venturi_plan::{Hello, Outcome, Ready, Record, TransferRecord, Trial};
+
+/// No test waits longer for a record; far more than any needs on a busy host.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A scratch directory and the plan that is to be carried out in it.
+pub struct Scene {
+    pub scratch: tempfile::TempDir,
+    pub header: Value,
+    pub actors: Vec<Value>,
+    pub skip: Vec<&'static str>,
+    pub search: Vec<String>,
+}
+
+impl Scene {
+    /// A plan with a place `disk` (`data` below the scratch directory) and nothing else.
+    pub fn new() -> Self {
+        let header = json!({
+            "format": "venturi-plan", "version": 1, "name": "test", "seed": 1, "scale": 1.0, "scenario": {},
+            "hosts": {"me": {"ssh": null, "memory_bytes": null}, "other": {"ssh": null, "memory_bytes": null}},
+            "places": {"disk": {"host": "me", "path": "data"}, "far": {"host": "other", "path": "data"}},
+            "datasets": {}, "calls": {}, "draws": {}, "pools": {},
+            "measure": {"interval_s": null, "counters": []},
+            "totals": {"trials": 0, "transfers": 0, "bytes": 0, "disk_bytes": {}}
+        });
+        let scratch = tempfile::tempdir().expect("a scratch directory");
+        Self {
+            scratch,
+            header,
+            actors: Vec::new(),
+            skip: Vec::new(),
+            search: Vec::new(),
+        }
+    }
+
+    /// The directory of the place `disk`.
+    pub fn disk(&self) -> PathBuf {
+        self.scratch.path().join("data")
+    }
+
+    /// Adds a call with this command line; nothing proves it, its output is kept.
+    pub fn call(self, name: &str, argv: &[&str]) -> Self {
+        self.call_with(name, argv, json!({}))
+    }
+
+    /// Adds a call that a shell carries out.
+    pub fn shell(self, name: &str, script: &str) -> Self {
+        self.call(
+            name,
+            &["sh", "-c", script, "sh", "{source}", "{destination}"],
+        )
+    }
+
+    /// Adds a call with some keys of its own.
+    pub fn call_with(mut self, name: &str, argv: &[&str], keys: Value) -> Self {
+        let mut call = json!({"mover": name, "options": {}, "argv": argv, "requires": [argv[0]], "timeout_s": 20.0,
+            "capture": true, "expect": "nothing"});
+        for (key, value) in keys.as_object().expect("keys and values") {
+            call[key] = value.clone();
+        }
+        self.header["calls"][name] = call;
+        self
+    }
+
+    /// Adds a data set on `disk`.
+    pub fn dataset(mut self, name: &str, files: u64, size_bytes: u64) -> Self {
+        self.header["datasets"][name] = json!({"place": "disk", "path": name, "files": files, "size_bytes": size_bytes, "seed": 1});
+        self
+    }
+
+    /// Adds steps to an actor.
+    pub fn actor(mut self, actor: &str, steps: Vec<Value>) -> Self {
+        self.actors
+            .push(json!({"actor": actor, "host": "me", "steps": steps}));
+        self
+    }
+
+    /// Starts an agent that carries the plan out.
+    pub fn start(&self) -> Agent {
+        let mut agent = Agent::spawn();
+        agent.command(json!({"command": "start", "host": "me", "scratch": self.scratch.path(), "header": self.header,
+            "epoch_unix_ns": unix_ns(), "skip": self.skip, "search": self.search}));
+        for line in &self.actors {
+            agent.command(json!({"command": "actor", "line": line}));
+        }
+        agent.command(json!({"command": "go"}));
+        agent
+    }
+
+    /// Carries the plan out to its end.
+    pub fn run(&self) -> Told {
+        self.start().finish()
+    }
+}
+
+/// A trial with the number of its id.
+pub fn trial(number: u32, steps: Vec<Value>) -> Value {
+    json!({"step": "trial", "id": format!("t{number:07}"), "point": 0, "repetition": number, "block": 0, "factors": {},
+        "steps": steps})
+}
+
+/// A transfer of so many bytes.
+pub fn transfer(call: &str, source: &str, destination: &str, bytes: u64) -> Value {
+    json!({"step": "transfer", "call": call, "slot": 0, "source": source, "destination": destination, "files": 1,
+        "bytes": bytes})
+}
+
+/// A transfer that moves nothing.
+pub fn bare(call: &str) -> Value {
+    transfer(call, "zero:", "null:", 0)
+}
+
+fn unix_ns() -> u64 {
+    let now = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("after 1970");
+    u64::try_from(now.as_nanos()).expect("before 2554")
+}
+
+/// A running agent.
+pub struct Agent {
+    pub child: Child,
+    stdin: Option<ChildStdin>,
+    records: Receiver<Value>,
+}
+
+impl Agent {
+    /// Starts one that has not been told anything.
+    pub fn spawn() -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_venturi-engine"))
+            .arg("agent")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the engine is built");
+        let stdin = child.stdin.take();
+        let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (sender, records) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in stdout.lines() {
+                let line = line.expect("text");
+                let _ = sender.send(
+                    serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line}")),
+                );
+            }
+        });
+        Self {
+            child,
+            stdin,
+            records,
+        }
+    }
+
+    pub fn command(&mut self, command: Value) {
+        self.line(&command.to_string());
+    }
+
+    /// Says something that may be no command. An agent that is gone already does not hear it.
+    pub fn line(&mut self, line: &str) {
+        let _ = writeln!(self.stdin.as_mut().expect("stdin is open"), "{line}");
+    }
+
+    /// Closes its standard input.
+    pub fn leave(&mut self) {
+        self.stdin = None;
+    }
+
+    /// The next record of this kind; others are passed over.
+    pub fn next(&self, kind: &str) -> Value {
+        loop {
+            let record = self
+                .records
+                .recv_timeout(PATIENCE)
+                .unwrap_or_else(|error| panic!("no `{kind}` came: {error}"));
+            if record["record"] == kind {
+                return record;
+            }
+        }
+    }
+
+    /// Waits for its end, and tells all that it has said.
+    pub fn finish(mut self) -> Told {
+        let mut values = Vec::new();
+        loop {
+            match self.records.recv_timeout(PATIENCE) {
+                Ok(record) => values.push(record),
+                Err(mpsc::RecvTimeoutError::Disconnected) => break,
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    let _ = self.child.kill();
+                    panic!("the agent said nothing for {PATIENCE:?} after {values:#?}");
+                }
+            }
+        }
+        let status = self.child.wait().expect("our child");
+        let parse = |value: &Value| {
+            Record::parse(value.to_string().as_bytes())
+                .unwrap_or_else(|error| panic!("{error} in {value}"))
+        };
+        let records = values.iter().map(parse).collect();
+        Told {
+            values,
+            records,
+            code: status.code(),
+        }
+    }
+}
+
+/// All that an agent has said.
+pub struct Told {
+    pub values: Vec<Value>,
+    pub records: Vec<Record>,
+    pub code: Option<i32>,
+}
+
+impl Told {
+    pub fn hello(&self) -> &Hello {
+        self.records
+            .iter()
+            .find_map(|record| {
+                if let Record::Hello(hello) = record {
+                    Some(hello)
+                } else {
+                    None
+                }
+            })
+            .expect("hello")
+    }
+
+    pub fn ready(&self) -> &Ready {
+        self.records
+            .iter()
+            .find_map(|record| {
+                if let Record::Ready(ready) = record {
+                    Some(ready)
+                } else {
+                    None
+                }
+            })
+            .expect("ready")
+    }
+
+    pub fn trials(&self) -> Vec<&Trial> {
+        self.records
+            .iter()
+            .filter_map(|record| {
+                if let Record::Trial(trial) = record {
+                    Some(&**trial)
+                } else {
+                    None
+                }
+            })
+            .collect()
+    }
+
+    /// Transfers of all trials, then those of none.
+    pub fn transfers(&self) -> Vec<&TransferRecord> {
+        let loose = self.records.iter().filter_map(|record| {
+            if let Record::Transfer(transfer) = record {
+                Some(&**transfer)
+            } else {
+                None
+            }
+        });
+        self.trials()
+            .into_iter()
+            .flat_map(|trial| &trial.transfers)
+            .chain(loose)
+            .collect()
+    }
+
+    /// The one transfer.
+    pub fn transfer(&self) -> &TransferRecord {
+        let transfers = self.transfers();
+        assert_eq!(transfers.len(), 1, "{:#?}", self.values);
+        transfers[0]
+    }
+
+    pub fn outcomes(&self) -> Vec<Outcome> {
+        self.transfers()
+            .iter()
+            .map(|transfer| transfer.outcome)
+            .collect()
+    }
+
+    /// Codes of all findings, in trials and outside.
+    pub fn findings(&self) -> Vec<String> {
+        let loose = self.records.iter().filter_map(|record| {
+            if let Record::Finding(finding) = record {
+                Some(finding)
+            } else {
+                None
+            }
+        });
+        self.trials()
+            .into_iter()
+            .flat_map(|trial| &trial.findings)
+            .chain(loose)
+            .map(|finding| finding.code.clone())
+            .collect()
+    }
+
+    pub fn last(&self) -> &Record {
+        self.records.last().expect("an agent says hello at least")
+    }
+}
+
+/// Members of a process group that still run; a zombie does not.
+pub fn group_members(group: i32) -> Vec<i32> {
+    let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
+    let member = |entry: std::fs::DirEntry| {
+        let pid = entry.file_name().to_str()?.parse().ok()?;
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        // The name may hold anything, so the fields are counted from behind it: state, parent, group.
+        let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
+        (fields[2] == group.to_string() && fields[0] != "Z").then_some(pid)
+    };
+    processes.filter_map(member).collect()
+}
+
+/// Waits until a condition holds; the bound is the only clock.
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let begun = std::time::Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < PATIENCE, "{what} did not come about");
+        std::thread::yield_now();
+    }
+}
+
+/// Reads a file that another process is about to write.
+pub fn wait_for_number(path: &Path) -> i32 {
+    let mut number = None;
+    wait_until("a number in a file", || {
+        // The line end says that the number is whole.
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        number = text.strip_suffix('\n').and_then(|text| text.parse().ok());
+        number.is_some()
+    });
+    number.expect("waited for")
+}
