@@ -137,7 +137,7 @@ def format_bytes_exact(size_bytes: int) -> str:
 
 def format_duration(duration_s: float) -> str:
     """Return a time for people: ``1.23 ms``, ``12.3 s``, ``4 min 05 s``, ``2 h 03 min``."""
-    if duration_s >= 3600:
+    if round(duration_s) >= 3600:
         hours, minutes = divmod(round(duration_s / 60), 60)
         return f"{hours} h {minutes:02d} min"
     if round(duration_s) >= 120:

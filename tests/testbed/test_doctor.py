@@ -1,0 +1,52 @@
+"""The doctor looks at the real thing."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from venturi.backend import find_engine
+from venturi.errors import BackendError
+from venturi.testbed import examine
+
+
+def checks(scratch, engine=find_engine):
+    return {check.name: check for check in examine(scratch, engine)}
+
+
+def test_a_missing_engine_is_reported_with_what_to_do(tmp_path):
+    def missing():
+        raise BackendError("expected the engine, found none")
+
+    check = checks(tmp_path, missing)["engine"]
+    assert (check.state, check.group) == ("missing", "needed")
+    assert "make setup" in check.advice
+
+
+def test_an_engine_that_does_not_start_is_missing(tmp_path):
+    broken = tmp_path / "engine"
+    broken.write_text("not a program")
+    broken.chmod(0o755)
+    assert checks(tmp_path, lambda: broken)["engine"].state == "missing"
+
+
+def test_a_missing_tool_names_its_package_and_what_needs_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    check = checks(tmp_path)["rclone"]
+    assert check.state == "missing"
+    assert "apt-get install rclone" in check.advice and "mover rclone" in check.advice
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
+def test_a_scratch_directory_that_cannot_be_written_is_missing():
+    assert checks(Path("/proc/nothing"))["scratch"].state == "missing"
+
+
+def test_a_scratch_directory_need_not_exist_and_none_is_made(tmp_path):
+    scratch = tmp_path / "a" / "b"
+    assert checks(scratch)["scratch"].state in ("ok", "limited")
+    assert not scratch.exists()
+
+
+def test_every_doubtful_check_says_what_to_do(tmp_path):
+    assert all(check.advice for check in examine(tmp_path, find_engine) if check.state != "ok")
