@@ -1,0 +1,94 @@
+"""The backend `hosts`: the machines there are, this one and others over SSH, one agent on each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from venturi.backend.base import Outcome, Progress
+from venturi.backend.campaign import Campaign
+from venturi.backend.engine import Engine, find_engine
+from venturi.backend.site import LocalSite, RemoteSite, Site
+from venturi.backend.ssh import CACHE, RemoteHost
+from venturi.run import RunWriter
+
+__all__ = ["SCRATCH_VARIABLE", "HostsBackend"]
+
+SCRATCH_VARIABLE = "VENTURI_SCRATCH"
+
+
+class HostsBackend:
+    """Carries plans out on the hosts that they name.
+
+    Parameters
+    ----------
+    scratch
+        Directory below which relative places are, on every host; without it ``VENTURI_SCRATCH``. Without both, a
+        directory of this run alone (``scratch`` in the run directory, on other hosts ``~/.cache/venturi/scratch/RUN``),
+        which is removed when the run is complete; a directory that was given is kept, data sets included.
+    engine
+        Path of the engine; without it, it is looked for (:func:`find_engine`).
+    search
+        Folders in which agents look for tools before those of ``PATH``.
+    prefixes
+        Host → what stands before the agent's command line on this machine (``ip netns exec NAME``).
+
+    Raises
+    ------
+    BackendError
+        If there is no engine.
+
+    Examples
+    --------
+    >>> backend = HostsBackend(scratch="/data/scratch")  # doctest: +SKIP
+    >>> with RunWriter.create("runs", "plan.jsonl", backend="hosts") as run:  # doctest: +SKIP
+    ...     outcome = backend.carry_out(run, on_progress=print)
+    """
+
+    name = "hosts"
+
+    def __init__(
+        self,
+        *,
+        scratch: Path | str | None = None,
+        engine: Path | None = None,
+        search: Sequence[str] = (),
+        prefixes: Mapping[str, Sequence[str]] | None = None,
+    ) -> None:
+        self._scratch = str(scratch) if scratch is not None else os.environ.get(SCRATCH_VARIABLE) or None
+        self._engine = Engine.at(engine or find_engine())
+        self._search = list(search)
+        self._prefixes = dict(prefixes or {})
+
+    def carry_out(self, run: RunWriter, *, on_progress: Callable[[Progress], None] | None = None) -> Outcome:
+        """Carry out what is left of the plan of a run, and end its session: see :class:`venturi.backend.Backend`."""
+        try:
+            outcome = asyncio.run(Campaign(run, self._sites(run), self._search, on_progress).carry_out())
+        finally:
+            run.close()
+        if outcome.state == "complete" and self._scratch is None:
+            shutil.rmtree(run.path / "scratch", ignore_errors=True)
+        return outcome
+
+    def _sites(self, run: RunWriter) -> list[Site]:
+        hosts: dict[str, dict[str, Any]] = run.header["hosts"]
+        targets = [host.get("ssh") for host in hosts.values()]
+        sites: list[Site] = []
+        for name, host in hosts.items():
+            target = host.get("ssh")
+            # Two hosts that are one machine must not share the places that they both call "data".
+            folder = f"/{name}" if targets.count(target) > 1 else ""
+            if target is None:
+                scratch = Path(self._scratch) if self._scratch else run.path / "scratch"
+                command = [*self._prefixes.get(name, ()), str(self._engine.path), "agent"]
+                sites.append(LocalSite(name, f"{scratch.absolute()}{folder}", command, run.lock_descriptor))
+            else:
+                own = f"{CACHE}/scratch/{run.path.name}" if self._scratch is None else None
+                sites.append(
+                    RemoteSite(RemoteHost(name, target, self._engine), f"{own or self._scratch}{folder}", own)
+                )
+        return sites

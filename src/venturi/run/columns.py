@@ -1,0 +1,116 @@
+"""The columns of every table, with their types: nothing is ever guessed from what the first lines happen to hold."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+__all__ = ["COLUMNS", "JOURNAL_COLUMNS", "SAMPLE_COLUMNS", "TABLES", "as_struct"]
+
+_OF_A_TRANSFER = {
+    "trial": "VARCHAR",
+    "actor": "VARCHAR",
+    "slot": "BIGINT",
+    "mover": "VARCHAR",
+    "call": "VARCHAR",
+    "source": "VARCHAR",
+    "destination": "VARCHAR",
+    "files": "BIGINT",
+    "asked_bytes": "BIGINT",
+    "received_bytes": "BIGINT",
+    "tool_bytes": "BIGINT",
+    "intended_s": "DOUBLE",
+    "start_s": "DOUBLE",
+    "end_s": "DOUBLE",
+    "duration_s": "DOUBLE",
+    "outcome": "VARCHAR",
+    "exit_code": "BIGINT",
+    "signal": "BIGINT",
+    "error": "VARCHAR",
+    "user_s": "DOUBLE",
+    "system_s": "DOUBLE",
+    "max_rss_bytes": "BIGINT",
+    "minor_faults": "BIGINT",
+    "major_faults": "BIGINT",
+    "voluntary_switches": "BIGINT",
+    "involuntary_switches": "BIGINT",
+    "read_call_bytes": "BIGINT",
+    "write_call_bytes": "BIGINT",
+    "read_disk_bytes": "BIGINT",
+    "write_disk_bytes": "BIGINT",
+    "labels": "JSON",
+}
+"""Of one transfer in the journal: the agent's record, and what the controller adds (mover, tool_bytes)."""
+
+_OF_A_TRIAL = {
+    "point": "BIGINT",
+    "repetition": "BIGINT",
+    "block": "BIGINT",
+    "position": "BIGINT",
+    "session": "BIGINT",
+    "host": "VARCHAR",
+}
+_OF_A_FINDING = {"code": "VARCHAR", "subject": "VARCHAR", "evidence": "VARCHAR", "advice": "VARCHAR"}
+_OF_A_CACHE = {"state": "VARCHAR", "method": "VARCHAR", "resident_ratio": "DOUBLE"}
+
+
+def as_struct(columns: Mapping[str, str]) -> str:
+    """Return the columns as the text of a DuckDB struct type."""
+    return "STRUCT(" + ", ".join(f'"{name}" {kind}' for name, kind in columns.items()) + ")"
+
+
+JOURNAL_COLUMNS = {
+    "session": "JSON",
+    "trial": as_struct(
+        {
+            "trial": "VARCHAR",
+            "actor": "VARCHAR",
+            "start_s": "DOUBLE",
+            "end_s": "DOUBLE",
+            "outcome": "VARCHAR",
+            **_OF_A_TRIAL,
+            "factors": "JSON",
+            "cache": as_struct(_OF_A_CACHE),
+            "transfers": as_struct(_OF_A_TRANSFER) + "[]",
+            "findings": as_struct(_OF_A_FINDING) + "[]",
+        }
+    ),
+    "transfer": as_struct({**_OF_A_TRANSFER, "session": "BIGINT", "host": "VARCHAR"}),
+    "finding": as_struct({**_OF_A_FINDING, "trial": "VARCHAR", "host": "VARCHAR", "session": "BIGINT"}),
+}
+SAMPLE_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "counters": "MAP(VARCHAR, DOUBLE)"}
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "transfers": {
+        "trial": "VARCHAR",
+        **{name: kind for name, kind in _OF_A_TRIAL.items() if name != "host"},
+        "backend": "VARCHAR",
+        "host": "VARCHAR",
+        **{name: kind for name, kind in _OF_A_TRANSFER.items() if name != "trial"},
+        "cache_state": "VARCHAR",
+    },
+    "trials": {
+        "trial": "VARCHAR",
+        **_OF_A_TRIAL,
+        "actor": "VARCHAR",
+        "start_s": "DOUBLE",
+        "end_s": "DOUBLE",
+        "outcome": "VARCHAR",
+        "cache_state": "VARCHAR",
+        "cache_method": "VARCHAR",
+        "cache_resident_ratio": "DOUBLE",
+    },
+    "samples": {"host": "VARCHAR", "time_s": "DOUBLE", "counter": "VARCHAR", "value": "DOUBLE"},
+    "events": {"host": "VARCHAR", "time_s": "DOUBLE", "kind": "VARCHAR", "detail": "JSON"},
+    "findings": {
+        "code": "VARCHAR",
+        "subject": "VARCHAR",
+        "trial": "VARCHAR",
+        "host": "VARCHAR",
+        "evidence": "VARCHAR",
+        "advice": "VARCHAR",
+    },
+    "environment": {"session": "BIGINT", "host": "VARCHAR", "key": "VARCHAR", "value": "VARCHAR"},
+}
+"""Table → column → DuckDB type. ``transfers`` and ``trials`` have a column ``factor_NAME`` a factor besides."""
+
+TABLES = tuple(COLUMNS)

@@ -1,0 +1,208 @@
+"""The run directory: where its files are, what `run.json` says, and how a run is found by name."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from venturi.errors import RunError
+
+__all__ = [
+    "RUN_VERSION",
+    "RunInfo",
+    "RunState",
+    "latest_run",
+    "new_run_path",
+    "read_info",
+    "resolve_run",
+    "write_info",
+]
+
+RUN_FORMAT = "venturi-run"
+RUN_VERSION = 1
+
+INFO = "run.json"
+PLAN = "plan.jsonl"
+JOURNAL = "journal.jsonl"
+SAMPLES = "samples.jsonl"
+EVENTS = "events.jsonl"
+LOCK = "lock"
+
+RunState = Literal["running", "stopped", "complete"]
+"""``"running"`` is also what a killed run says of itself: it can be resumed like a stopped one."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunInfo:
+    """What ``run.json`` says."""
+
+    name: str
+    plan_sha256: str
+    created_unix_ns: int
+    state: RunState
+    backend: str
+    version: int = RUN_VERSION
+
+    def with_state(self, state: RunState) -> RunInfo:
+        """Return the same in another state."""
+        return replace(self, state=state)
+
+
+def new_run_path(base: Path, name: str, created_unix_ns: int) -> Path:
+    """Return ``base/NAME-YYYYmmddTHHMMSSZ``, with a number behind it if that is taken.
+
+    Characters of the name that do not belong in a file name become ``-``.
+    """
+    time = datetime.fromtimestamp(created_unix_ns // 10**9, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
+    stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "run"
+    path = base / f"{stem}-{time}"
+    number = 2
+    while path.exists():
+        path = base / f"{stem}-{time}-{number}"
+        number += 1
+    return path
+
+
+def read_info(path: Path) -> RunInfo:
+    """Return what ``run.json`` of the run directory says.
+
+    Raises
+    ------
+    RunError
+        If there is none, it is damaged, or it is of a newer version than this program reads.
+    """
+    try:
+        text = (path / INFO).read_text(encoding="utf-8")
+    except OSError as error:
+        raise RunError(
+            f"{path}: expected a run directory with {INFO}, found none ({error.strerror}); give the path or name of a run"
+        ) from error
+    try:
+        content = json.loads(text)
+        if content["format"] != RUN_FORMAT:
+            raise RunError(f"{path / INFO}: expected the format {RUN_FORMAT!r}, found {content['format']!r}")
+        version = int(content["version"])
+        if version > RUN_VERSION:
+            raise RunError(
+                f"{path / INFO}: expected a run of version {RUN_VERSION} or older, found version {version};"
+                " read it with the Venturi that made it, or a newer one"
+            )
+        return _info(content, version)
+    except (ValueError, KeyError, TypeError) as error:
+        raise RunError(f"{path / INFO}: expected what docs/reference/run.md describes, found {error!r}") from error
+
+
+def read_plan_header(path: Path) -> dict[str, Any]:
+    """Return the header of the plan of a run, as it stands in the file: it may be of an older version.
+
+    Raises
+    ------
+    RunError
+        If there is no plan.
+    """
+    try:
+        with (path / PLAN).open(encoding="utf-8") as lines:
+            header: dict[str, Any] = json.loads(lines.readline())
+    except (OSError, ValueError) as error:
+        raise RunError(f"{path / PLAN}: expected the plan of the run, found {error}; put it back") from error
+    return header
+
+
+def _info(content: dict[str, Any], version: int) -> RunInfo:
+    state = content["state"]
+    if state not in get_args(RunState):
+        raise ValueError(f"state {state!r}")
+    return RunInfo(
+        name=str(content["name"]),
+        plan_sha256=str(content["plan_sha256"]),
+        created_unix_ns=int(content["created_unix_ns"]),
+        state=state,
+        backend=str(content["backend"]),
+        version=version,
+    )
+
+
+def write_info(path: Path, info: RunInfo) -> None:
+    """Replace ``run.json`` in one step: a reader sees the old one or the new one, whatever happens in between."""
+    content = {"format": RUN_FORMAT, **asdict(info)}
+    replace_text(path / INFO, json.dumps(content, indent=2) + "\n")
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a file beside ``path``, make it durable, and put it in the place of ``path``."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make names made or replaced in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def latest_run(base: Path | str = "runs") -> Path:
+    """Return the directory of the run below ``base`` that was created last.
+
+    Raises
+    ------
+    RunError
+        If there is no run below ``base``.
+    """
+    found = _runs_below(Path(base))
+    if not found:
+        raise RunError(f"{base}: expected at least one run, found none; make one with `venturi run SCENARIO`")
+    return found[-1][1]
+
+
+def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
+    """Return the directory of a run given by its path, its name below ``base``, or the beginning of its name.
+
+    Where several runs begin alike, the one created last is meant if they are all of one scenario (`NAME` of
+    `NAME-TIME`); otherwise the name is refused as ambiguous.
+
+    Raises
+    ------
+    RunError
+        If there is no such run, or more than one.
+    """
+    base = Path(base)
+    for direct in (Path(name), base / name):
+        if (direct / INFO).exists():
+            return direct
+    matches = [(info, path) for info, path in _runs_below(base) if path.name.startswith(str(name))]
+    if not matches:
+        raise RunError(
+            f"{name}: expected the path of a run, or the beginning of a name below {base}/, found no such run"
+        )
+    if len({info.name for info, _ in matches}) > 1:
+        names = ", ".join(path.name for _, path in matches)
+        raise RunError(f"{name}: expected the beginning of one name below {base}/, found {names}; give more of it")
+    return matches[-1][1]
+
+
+def _runs_below(base: Path) -> list[tuple[RunInfo, Path]]:
+    """Return the readable runs below ``base``, oldest first."""
+    found = []
+    for path in sorted(base.glob(f"*/{INFO}")):
+        try:
+            found.append((read_info(path.parent), path.parent))
+        except RunError:
+            continue  # one damaged run must not hide the others
+    return sorted(found, key=lambda entry: (entry[0].created_unix_ns, entry[1].name))

@@ -1,0 +1,301 @@
+"""Tables: journal, samples and events made into Parquet, and opened for questions.
+
+The JSON lines are the truth and the tables are made from them alone, by DuckDB and without a row passing through
+Python: a million transfers and ten million samples take seconds. Tables are made in a hidden folder and moved into
+place one by one; `tables.json`, moved last, says how many bytes of each file they cover. Whoever finds other sizes
+makes them anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import duckdb
+
+from venturi.errors import RunError
+from venturi.run import directory
+from venturi.run.columns import COLUMNS, JOURNAL_COLUMNS, SAMPLE_COLUMNS, TABLES
+from venturi.run.journal import complete_bytes
+from venturi.run.lock import quiet
+
+__all__ = ["TABLES", "journal_ids", "open_tables", "seal"]
+
+SEAL = "tables.json"
+TABLES_VERSION = 1
+"""Raised when what is made from the same journal changes: tables of another version are made anew."""
+
+MEMORY_LIMIT = "1GB"
+"""For DuckDB while sealing; what does not fit goes to the disk. The goal for sealing and reporting is 2 GB in all."""
+
+OBJECT_BYTES = 16 * 2**20
+"""Longest line DuckDB takes without being told; a trial of some ten thousand transfers is longer."""
+
+_TRUTH = (directory.JOURNAL, directory.SAMPLES, directory.EVENTS)
+
+
+def open_tables(path: Path) -> duckdb.DuckDBPyConnection:
+    """Return a connection with one view a table, sealing first if the tables do not cover the journal.
+
+    A run that another process is writing, or that cannot be written to, is sealed into a temporary directory, which
+    goes when the connection does.
+    """
+    home = path
+    if not is_sealed(path):
+        with quiet(path) as nobody_writes:
+            if not (nobody_writes and os.access(path, os.W_OK)):
+                home = Path(tempfile.mkdtemp(prefix="venturi-tables-"))
+            try:
+                _seal_into(path, home, growing=not nobody_writes)
+            except BaseException:
+                if home != path:
+                    shutil.rmtree(home, ignore_errors=True)
+                raise
+    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    if home != path:
+        weakref.finalize(connection, shutil.rmtree, home, ignore_errors=True)
+    try:
+        for table in TABLES:
+            _make_view(connection, table, home / f"{table}.parquet")
+    except duckdb.Error as error:
+        connection.close()
+        raise RunError(
+            f"{home}: expected readable tables, found: {error}; delete {SEAL} there to have them made anew"
+        ) from error
+    return connection
+
+
+def seal(path: Path) -> None:
+    """Make the tables of a run from its journal, samples and events, unless they are up to date.
+
+    Only for who holds the lock of the run: nothing may be appended meanwhile.
+
+    Raises
+    ------
+    RunError
+        If a line cannot be read, or there is no room for the tables. The journal stays as it is.
+    """
+    if not is_sealed(path):
+        _seal_into(path, path, growing=False)
+
+
+def journal_ids(path: Path) -> tuple[list[str], int]:
+    """Return the trials in a journal, in its order, and the number of the last session (0: none yet)."""
+    journal = path / directory.JOURNAL
+    if complete_bytes(journal) == 0:
+        return [], 0
+    columns = {"trial": "STRUCT(trial VARCHAR)", "session": "STRUCT(number BIGINT)"}
+    source = _lines(journal, columns, max(OBJECT_BYTES, _longest_line(journal) + 1))
+    try:
+        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+            trials = connection.execute(f"SELECT trial.trial FROM {source} WHERE trial IS NOT NULL").fetchall()
+            last = connection.execute(f"SELECT coalesce(max(session.number), 0) FROM {source}").fetchone()
+    except duckdb.Error as error:
+        raise RunError(f"{journal}: expected one JSON object a line, found: {error}") from error
+    return [trial for (trial,) in trials], int(last[0]) if last else 0
+
+
+def is_sealed(path: Path) -> bool:
+    """Return whether the tables are there and cover all complete lines of the journal, samples and events."""
+    try:
+        covered = json.loads((path / SEAL).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    if not all((path / f"{table}.parquet").exists() for table in TABLES):
+        return False
+    if not (path / directory.JOURNAL).exists():
+        return True  # somebody kept the tables only
+    sizes = {name: complete_bytes(path / name) for name in _TRUTH}
+    return bool(covered == {"version": TABLES_VERSION, "bytes": sizes})
+
+
+def _seal_into(path: Path, home: Path, *, growing: bool) -> None:
+    info = directory.read_info(path)
+    work = Path(tempfile.mkdtemp(prefix=".tables-", dir=home))
+    try:
+        sizes = {name: complete_bytes(path / name) for name in _TRUTH}
+        sources = {name: _stable(path / name, size, work, growing) for name, size in sizes.items()}
+        config: dict[str, str | bool | int | float | list[str]] = {
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": str(work / "spill"),
+            "autoinstall_known_extensions": "false",
+        }
+        with duckdb.connect(config=config) as connection:
+            _make_tables(connection, sources, info.backend, work)
+        for table in TABLES:
+            (work / f"{table}.parquet").replace(home / f"{table}.parquet")
+        directory.replace_text(home / SEAL, json.dumps({"version": TABLES_VERSION, "bytes": sizes}) + "\n")
+    except (duckdb.Error, OSError) as error:
+        raise RunError(
+            f"{path}: the tables cannot be made: {error}; the journal is untouched, and any later reader tries again"
+        ) from error
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _stable(source: Path, size: int, work: Path, growing: bool) -> Path | None:
+    """Return a file that holds the first ``size`` bytes of ``source`` and does not grow; None if that is nothing."""
+    if size == 0:
+        return None
+    if source.stat().st_size == size and not growing:
+        return source
+    copy = work / source.name
+    with source.open("rb") as read, copy.open("wb") as write:
+        left = size
+        while left and (chunk := read.read(min(left, 2**20))):
+            write.write(chunk)
+            left -= len(chunk)
+    return copy
+
+
+def _make_tables(
+    connection: duckdb.DuckDBPyConnection, sources: Mapping[str, Path | None], backend: str, work: Path
+) -> None:
+    longest = max((_longest_line(source) for source in sources.values() if source), default=0)
+    object_bytes = max(OBJECT_BYTES, longest + 1)
+    journal = _lines(sources[directory.JOURNAL], JOURNAL_COLUMNS, object_bytes)
+    factors = _factors(connection, journal)
+
+    def save(table: str, query: str, more: str = "") -> None:
+        kept = ", ".join(f'"{name}"::{kind} AS "{name}"' for name, kind in COLUMNS[table].items())
+        target = _quote(str(work / f"{table}.parquet"))
+        connection.execute(f"COPY (SELECT {kept}{more} FROM ({query})) TO {target} (FORMAT parquet)")
+
+    kept_factors = "".join(f", {_name(column)}" for column in factors)
+    of_factors = "".join(f", {expression} AS {_name(column)}" for column, expression in factors.items())
+    done = f"(SELECT trial AS t FROM {journal} WHERE trial IS NOT NULL)"
+    cache = (
+        "t.cache.state AS cache_state, t.cache.method AS cache_method, t.cache.resident_ratio AS cache_resident_ratio"
+    )
+    save("trials", f"SELECT unnest(t), {cache}{of_factors} FROM {done}", kept_factors)
+    of_a_trial = "t.point, t.repetition, t.block, t.position, t.session, t.host, t.cache.state AS cache_state"
+    save(
+        "transfers",
+        f"""SELECT *, {_quote(backend)} AS backend FROM (
+            SELECT unnest(t.transfers, max_depth := 2), {of_a_trial}{of_factors} FROM {done}
+            UNION ALL BY NAME
+            SELECT unnest(transfer) FROM {journal} WHERE transfer IS NOT NULL)""",
+        kept_factors,
+    )
+    save(
+        "findings",
+        f"""SELECT unnest(finding) FROM {journal} WHERE finding IS NOT NULL
+            UNION ALL BY NAME
+            SELECT unnest(trial.findings, max_depth := 2), trial.trial AS trial, trial.host AS host
+            FROM {journal} WHERE len(trial.findings) > 0""",
+    )
+    _make_environment(connection, journal, work)
+    save("environment", "SELECT * FROM environment_facts ORDER BY session, host, key")
+    samples = _lines(sources[directory.SAMPLES], SAMPLE_COLUMNS, object_bytes)
+    save(
+        "samples",
+        f"""SELECT * FROM (
+            SELECT host, time_s, unnest(map_keys(counters)) AS counter, unnest(map_values(counters)) AS value
+            FROM {samples}) WHERE value IS NOT NULL""",
+    )
+    save("events", f"SELECT * FROM {_lines(sources[directory.EVENTS], COLUMNS['events'], object_bytes)}")
+
+
+def _factors(connection: duckdb.DuckDBPyConnection, journal: str) -> dict[str, str]:
+    """Return the columns of the factors, each with the SQL that takes its value out of ``t.factors``."""
+    texts = connection.execute(
+        f"SELECT DISTINCT trial.factors FROM {journal} WHERE trial.factors IS NOT NULL ORDER BY 1"
+    ).fetchall()
+    kinds: dict[str, str] = {}
+    for (text,) in texts:
+        for name, value in json.loads(text).items():
+            kinds[name] = _wider(kinds.get(name), value)
+    columns = {}
+    for name, kind in kinds.items():
+        pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+        columns[f"factor_{name}"] = f"CAST(t.factors ->> {_quote(pointer)} AS {kind or 'VARCHAR'})"
+    return columns
+
+
+def _wider(kind: str | None, value: object) -> str:
+    """Return the type that holds all values seen so far under a name, and this one; "" while only nulls were seen."""
+    match value:
+        case None:
+            return kind or ""
+        case bool():
+            own = "BOOLEAN"
+        case int() if -(2**63) <= value < 2**63:
+            own = "BIGINT"
+        case int() | float():
+            own = "DOUBLE"
+        case _:
+            own = "VARCHAR"
+    if kind in (None, "", own):
+        return own
+    return "DOUBLE" if {kind, own} == {"BIGINT", "DOUBLE"} else "VARCHAR"
+
+
+def _make_environment(connection: duckdb.DuckDBPyConnection, journal: str, work: Path) -> None:
+    """Make the table ``environment_facts`` from the sessions: one row a fact."""
+    path = work / "environment.jsonl"
+    texts = connection.execute(f"SELECT session FROM {journal} WHERE session IS NOT NULL").fetchall()
+    with path.open("w", encoding="utf-8") as lines:
+        for (text,) in texts:
+            session = json.loads(text)
+            for host, facts in (session.get("hosts") or {}).items():
+                for key, value in _flatten(facts):
+                    row = {"session": session.get("number"), "host": host, "key": key, "value": value}
+                    lines.write(json.dumps(row) + "\n")
+    source = _lines(path if path.stat().st_size else None, COLUMNS["environment"], OBJECT_BYTES)
+    connection.execute(f"CREATE TABLE environment_facts AS FROM {source}")
+
+
+def _flatten(facts: object, prefix: str = "") -> Iterator[tuple[str, str | None]]:
+    """Yield nested facts as dotted keys and text; what stands in a list is numbered from 0."""
+    items = facts.items() if isinstance(facts, dict) else enumerate(facts) if isinstance(facts, list) else None
+    if items is None:
+        yield prefix, facts if facts is None or isinstance(facts, str) else json.dumps(facts)
+        return
+    for key, value in items:
+        yield from _flatten(value, f"{prefix}.{key}" if prefix else str(key))
+
+
+def _lines(source: Path | None, columns: Mapping[str, str], object_bytes: int) -> str:
+    """Return the SQL that reads a file of JSON lines as these columns; of no file, an empty table of them."""
+    if source is None:
+        nothing = ", ".join(f"NULL::{kind} AS {_name(name)}" for name, kind in columns.items())
+        return f"(SELECT {nothing} WHERE false)"
+    types = ", ".join(f"{_quote(name)}: {_quote(kind)}" for name, kind in columns.items())
+    return (
+        f"read_json({_quote(_literal_path(source))}, format='newline_delimited', compression='none',"
+        f" maximum_object_size={object_bytes}, columns={{{types}}})"
+    )
+
+
+def _make_view(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -> None:
+    """Make a view on a table; columns that an older Venturi did not write are null."""
+    source = f"read_parquet({_quote(_literal_path(path))})"
+    there = {row[0] for row in connection.execute(f"DESCRIBE FROM {source}").fetchall()}
+    absent = "".join(f", NULL::{kind} AS {_name(name)}" for name, kind in COLUMNS[table].items() if name not in there)
+    connection.execute(f"CREATE VIEW {table} AS SELECT *{absent} FROM {source}")
+
+
+def _longest_line(path: Path) -> int:
+    """Return the length in bytes of the longest line, or 0 if no line can be longer than DuckDB takes anyway."""
+    if path.stat().st_size <= OBJECT_BYTES:
+        return 0
+    with path.open("rb") as lines:
+        return max(map(len, lines), default=0)
+
+
+def _literal_path(path: Path) -> str:
+    """Return a path in which ``[``, ``*`` and ``?`` mean themselves to DuckDB."""
+    return "".join(f"[{letter}]" if letter in "[*?" else letter for letter in str(path.absolute()))
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _quote(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

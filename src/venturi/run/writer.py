@@ -1,0 +1,336 @@
+"""Writing a run: what a backend does with what comes back."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from venturi.errors import PlanError, RunError
+from venturi.mover import movers
+from venturi.plan import TrialRow, read_header, trials
+from venturi.run import directory
+from venturi.run.directory import RunInfo, RunState
+from venturi.run.finding import Finding
+from venturi.run.journal import AppendFile
+from venturi.run.lock import RunLock
+from venturi.run.tables import journal_ids, seal
+
+__all__ = ["RunWriter", "TransferParser"]
+
+TransferParser = Callable[[Mapping[str, Any], Mapping[str, Any]], int | None]
+"""Takes a call of the plan and the record of a transfer, returns the bytes the tool says it moved (None: it does not
+say). What it raises makes the transfer a failed one."""
+
+
+class RunWriter:
+    """The one writer of a run directory, from :meth:`create` or :meth:`resume` to :meth:`finish` or :meth:`close`.
+
+    The methods that take records return at once; a thread makes the journal durable. Not thread-safe: one controller
+    calls them.
+
+    Attributes
+    ----------
+    path
+        The run directory.
+    header
+        The header of the plan, as it stands in the file.
+    epoch_unix_ns
+        What all times of the run count from. Nanoseconds since 1970.
+    trials
+        What the plan says of each trial, by id, in its order.
+    finished
+        Ids of the trials in the journal, this session's included.
+    session
+        Number of this session, from 1; 0 before :meth:`begin_session`.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> import tempfile
+    >>> base = Path(tempfile.mkdtemp())
+    >>> from venturi.plan import Header, Host, Measure, Plan, Totals, write_plan
+    >>> header = Header("nothing", 1, 1.0, {}, {"node1": Host()}, {}, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}))
+    >>> write_plan(Plan(header, ()), base / "plan.jsonl")
+    >>> with RunWriter.create(base / "runs", base / "plan.jsonl", backend="hosts") as run:
+    ...     run.begin_session({"node1": {"kernel": "6.1"}})
+    ...     run.finish("complete")
+    >>> from venturi.run import Run
+    >>> Run.open(run.path).state
+    'complete'
+    """
+
+    def __init__(self, path: Path, lock: RunLock, parse: TransferParser) -> None:
+        self.path = path
+        self.info = directory.read_info(path)
+        self.epoch_unix_ns = self.info.created_unix_ns
+        self._lock = lock
+        self._parse = parse
+        plan = path / directory.PLAN
+        found = _sha256(plan)
+        if found != self.info.plan_sha256:
+            raise RunError(
+                f"{plan}: expected the plan of this run (SHA-256 {self.info.plan_sha256[:16]}…), found another"
+                f" ({found[:16]}…); put the plan back, or start a new run"
+            )
+        self.header = directory.read_plan_header(path)
+        self.trials: dict[str, TrialRow] = _trials_by_id(plan)
+        self._journal = AppendFile(path / directory.JOURNAL, durable=True)
+        self._samples = AppendFile(path / directory.SAMPLES, durable=False)
+        self._events = AppendFile(path / directory.EVENTS, durable=False)
+        self._files = (self._journal, self._samples, self._events)
+        finished, sessions = journal_ids(path)
+        self.finished: set[str] = set(finished)
+        self.sessions_before = sessions
+        self.session = 0
+
+    @classmethod
+    def create(
+        cls,
+        base: Path | str,
+        plan: Path | str,
+        *,
+        backend: str,
+        parse: TransferParser | None = None,
+        path: Path | None = None,
+    ) -> RunWriter:
+        """Make a run directory below ``base`` for a plan, which is copied into it.
+
+        Parameters
+        ----------
+        base
+            Folder of runs; made if it is not there.
+        plan
+            The plan to carry out.
+        backend
+            ``"hosts"``, ``"lab"`` or ``"sim"``.
+        parse
+            How many bytes a tool says it moved; without it, ``venturi.mover`` is asked.
+        path
+            The run directory itself, if its name is not to be made from the plan's name and the time.
+
+        Raises
+        ------
+        PlanError
+            If the plan cannot be read.
+        RunError
+            If the directory cannot be made.
+        """
+        plan = Path(plan)
+        name = read_header(plan).name
+        created_unix_ns = time.time_ns()
+        home = path or directory.new_run_path(Path(base), name, created_unix_ns)
+        try:
+            home.mkdir(parents=True)
+            shutil.copyfile(plan, home / directory.PLAN)
+            _sync(home / directory.PLAN)
+            info = RunInfo(name, _sha256(home / directory.PLAN), created_unix_ns, "running", backend)
+            directory.write_info(home, info)  # last: what makes the directory a run
+        except FileExistsError as error:
+            raise RunError(f"{home}: expected no such directory yet; give another name") from error
+        except RunError:
+            raise
+        except OSError as error:
+            raise RunError(f"{home}: the run directory cannot be made: {error.strerror}") from error
+        return cls.resume(home, parse=parse)
+
+    @classmethod
+    def resume(cls, path: Path | str, *, parse: TransferParser | None = None) -> RunWriter:
+        """Open a run to carry on with it; what is in its journal is done.
+
+        Raises
+        ------
+        RunError
+            If there is no such run, another process writes it, or its plan has changed.
+        """
+        home = Path(path)
+        directory.read_info(home)
+        lock = RunLock(home)
+        try:
+            return cls(home, lock, parse or _tool_bytes)
+        except BaseException:
+            lock.release()
+            raise
+
+    @property
+    def lock_descriptor(self) -> int:
+        """Descriptor to hand to agents on this machine, so that the run stays taken until they are gone."""
+        return self._lock.descriptor
+
+    def remaining(self) -> Iterable[str]:
+        """Yield the trials of the plan that are not done, in its order."""
+        return (trial for trial in self.trials if trial not in self.finished)
+
+    def begin_session(self, hosts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record a start or resume: number, time, and what is known of each host (nested as it comes)."""
+        self.session = self.sessions_before = self.sessions_before + 1
+        self._set_state("running")
+        content = {"number": self.session, "time_unix_ns": time.time_ns(), "backend": self.info.backend}
+        self._journal.append({"session": {**content, "hosts": {name: dict(facts) for name, facts in hosts.items()}}})
+
+    def trial(self, record: Mapping[str, Any], host: str) -> str | None:
+        """Record a finished trial; return its outcome, or None, recording nothing, for one that is there already.
+
+        Raises
+        ------
+        RunError
+            If the journal cannot be written, or the trial is not of this plan.
+        """
+        name = str(record["trial"])
+        if name in self.finished:
+            return None
+        row = self.trials.get(name)
+        if row is None:
+            raise RunError(f"{self.path}: expected a trial of the plan from {host}, found {name!r}")
+        place = {"position": len(self.finished), "session": self.session, "host": host}
+        design = {"point": row.point, "repetition": row.repetition, "block": row.block, "factors": dict(row.factors)}
+        content = {key: value for key, value in record.items() if key not in ("record", "transfers")}
+        transfers = [self._transfer(transfer) for transfer in record.get("transfers") or ()]
+        if any(transfer["outcome"] != "ok" for transfer in transfers):
+            content["outcome"] = "failed"
+        self._journal.append({"trial": {**content, **place, **design, "transfers": transfers}})
+        self.finished.add(name)
+        return str(content["outcome"])
+
+    def transfer(self, record: Mapping[str, Any], host: str) -> None:
+        """Record a transfer outside any trial."""
+        place = {"session": self.session, "host": host}
+        content = {key: value for key, value in record.items() if key != "record"}
+        self._journal.append({"transfer": {**self._transfer(content), **place}})
+
+    def sample(self, record: Mapping[str, Any], host: str) -> None:
+        """Record the counters of a host at one moment."""
+        self._samples.append({"host": host, "time_s": record["time_s"], "counters": record["counters"]})
+
+    def event(self, record: Mapping[str, Any], host: str) -> None:
+        """Record something that happened: kind, time in seconds since the epoch, detail."""
+        detail = record.get("detail")
+        self._events.append({"host": host, "time_s": record["time_s"], "kind": record["kind"], "detail": detail})
+
+    def finding(self, finding: Finding) -> None:
+        """Record what makes the run, or one trial of it, doubtful."""
+        place = {"trial": finding.trial, "host": finding.host, "session": self.session}
+        self._journal.append({"finding": {**finding.as_record(), **place}})
+
+    def now_s(self) -> float:
+        """Return the time since the epoch of the run by this machine's clock, in seconds."""
+        return (time.time_ns() - self.epoch_unix_ns) / 1e9
+
+    def flush(self) -> None:
+        """Return when all that was recorded is on the disk, the journal durably.
+
+        Raises
+        ------
+        RunError
+            If something could not be written.
+        """
+        for file in self._files:
+            file.flush()
+
+    def finish(self, state: RunState, *, tables: bool = True) -> None:
+        """End the session: everything durable, the state set, the tables made if asked, the lock given up.
+
+        Raises
+        ------
+        RunError
+            If something could not be written; the journal holds what it could, and the lock is given up.
+        """
+        try:
+            self._close_files()
+            self._set_state(state)
+            if tables:
+                seal(self.path)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Give the run up as it is, without tables and with its state as it was; safe to call twice."""
+        try:
+            self._close_files()
+        finally:
+            self._lock.release()
+
+    def __enter__(self) -> RunWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except RunError:
+            if error is None:
+                raise
+
+    def _close_files(self) -> None:
+        failure: RunError | None = None
+        for file in self._files:
+            try:
+                file.close()
+            except RunError as error:
+                failure = failure or error
+        if failure is not None:
+            raise failure
+
+    def _set_state(self, state: RunState) -> None:
+        if state == self.info.state:
+            return
+        self.info = self.info.with_state(state)
+        try:
+            directory.write_info(self.path, self.info)
+        except OSError as error:
+            raise RunError(
+                f"{self.path / directory.INFO}: cannot be written: {error.strerror}; the journal is safe:"
+                " make room, then resume the run"
+            ) from error
+
+    def _transfer(self, record: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a transfer as the journal keeps it: with its mover, and what the tool said of itself."""
+        call = (self.header.get("calls") or {}).get(record.get("call")) or {}
+        content = {**record, "mover": call.get("mover"), "tool_bytes": None}
+        if record.get("outcome") != "ok" or record.get("stdout") is None:
+            return content
+        try:
+            content["tool_bytes"] = self._parse(call, record)
+        except Exception as error:  # whatever a parser trips over is a fact about this output, not about us
+            content["outcome"] = "failed"
+            content["error"] = f"the output of {call.get('mover')} could not be understood: {error}; it is kept here"
+            return content
+        return content
+
+
+def _tool_bytes(call: Mapping[str, Any], record: Mapping[str, Any]) -> int | None:
+    """Ask the mover of a call; a tool that a scenario describes in a few words has no parser."""
+    mover = movers().get(str(call.get("mover")))
+    report = mover.parse(record) if mover is not None else None
+    return None if report is None else report.bytes
+
+
+def _trials_by_id(plan: Path) -> dict[str, TrialRow]:
+    rows: dict[str, TrialRow] = {}
+    for row in trials(plan):
+        if row.trial in rows:
+            raise PlanError(f"{plan}: expected every trial once, found {row.trial} twice; expand the scenario again")
+        rows[row.trial] = row
+    return rows
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"{path}: expected the plan of the run: {error.strerror}") from error
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

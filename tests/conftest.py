@@ -1,0 +1,47 @@
+"""What tests of several rooms share: the engine, scratch directories, tiny plans."""
+
+import pytest
+
+from testkit import tiny_trials, write_plan
+from venturi.backend import find_engine
+from venturi.errors import BackendError
+from venturi.run import RunWriter
+
+
+@pytest.fixture(scope="session")
+def engine():
+    """Path of the real engine; without one, the tests that need it are skipped, by name."""
+    try:
+        return find_engine()
+    except BackendError as error:
+        pytest.skip(f"no venturi-engine: {error}")
+
+
+@pytest.fixture
+def scratch(tmp_path):
+    """A scratch directory for agents."""
+    path = tmp_path / "scratch"
+    path.mkdir()
+    return path
+
+
+@pytest.fixture
+def tiny_plan(tmp_path):
+    """Return a function that writes a plan of so many trials into the test's directory: see :func:`write_plan`."""
+
+    def make(count=4, **changes):
+        return write_plan(tmp_path / "plan.jsonl", tiny_trials(count), **changes)
+
+    return make
+
+
+@pytest.fixture
+def new_run(tmp_path, tiny_plan):
+    """Return a function that makes a run and begins its first session."""
+
+    def make(count=4, *, parse=None, **changes):
+        run = RunWriter.create(tmp_path / "runs", tiny_plan(count, **changes), backend="hosts", parse=parse)
+        run.begin_session({"node1": {"kernel": "6.1"}})
+        return run
+
+    return make

@@ -1,0 +1,130 @@
+"""A campaign that is killed again and again: nothing is lost, nothing counts twice."""
+
+import json
+import multiprocessing
+import os
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from testkit import call_of, living_processes, tiny_trials, write_plan
+from venturi.backend import HostsBackend, campaign
+from venturi.errors import BackendError
+from venturi.run import Run, RunWriter
+
+KILLS = 100
+TRIALS = 40
+SEED = 20260101
+LATEST_KILL_S = 0.3
+"""A session of this plan takes about a quarter of a second: kills fall anywhere in it, its start and its end included."""
+
+
+def control(run, plan, scratch, engine, token):
+    """Be the controller: make the run, or carry on with it."""
+    os.environ["VENTURI_TEST"] = token
+    campaign.RESTART_DELAYS_S = (0.0,)  # no connection that could come back is waited for
+    writer = (
+        RunWriter.resume(run)
+        if (run / "run.json").exists()
+        else RunWriter.create(run, plan, backend="hosts", path=run)
+    )
+    try:
+        HostsBackend(scratch=scratch, engine=engine).carry_out(writer)
+    except BackendError as error:
+        # Agents killed too often in a row: that is for the next session.
+        assert "times in a row" in str(error) or "found its end" in str(error), error
+
+
+def agent_of(controller):
+    """Return the PID of the agent of a controller, None while it has none."""
+    try:
+        for task in Path(f"/proc/{controller}/task").glob("*/children"):
+            for child in task.read_text().split():
+                if Path(f"/proc/{child}/comm").read_text() == "venturi-engine\n":
+                    return int(child)
+    except OSError:
+        pass
+    return None
+
+
+def check(run, path):
+    """Check that a finished run holds the planned trials, each once and whole."""
+    planned = [f"t{number:07d}" for number in range(TRIALS)]
+    lines = [json.loads(line) for line in (path / "journal.jsonl").read_bytes().splitlines()]
+    trials = [line["trial"] for line in lines if "trial" in line]
+    assert sorted(trial["trial"] for trial in trials) == planned
+    assert [trial["position"] for trial in trials] == list(range(TRIALS))
+    assert all(len(trial["transfers"]) == 1 for trial in trials)
+    rows = run.query("SELECT trial, outcome, received_bytes FROM transfers ORDER BY trial")
+    assert rows["trial"].tolist() == planned
+    assert set(zip(rows["outcome"], rows["received_bytes"], strict=True)) == {("ok", 100_000)}
+    assert run.state == "complete"
+
+
+def test_a_campaign_killed_at_a_hundred_moments_loses_no_trial_and_counts_none_twice(tmp_path, engine, scratch):
+    random_ = random.Random(SEED)
+    plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(TRIALS))
+    # Imports once, then forks: the kills fall into the campaign, not into the start of Python.
+    server = multiprocessing.get_context("forkserver")
+    server.set_forkserver_preload(["venturi.backend"])
+    kills = {"controller": 0, "agent": 0}
+    sessions = finished = 0
+    while True:
+        run = tmp_path / f"run-{finished}"
+        sessions += 1
+        controller = server.Process(target=control, args=(run, plan, scratch, engine, str(tmp_path)))
+        controller.start()
+        while sum(kills.values()) < KILLS:
+            controller.join(random_.uniform(0, LATEST_KILL_S))
+            if not controller.is_alive():
+                break
+            victim = "controller" if kills["controller"] <= kills["agent"] else "agent"
+            pid = controller.pid if victim == "controller" else agent_of(controller.pid)
+            if pid is not None:
+                os.kill(pid, signal.SIGKILL)
+                kills[victim] += 1
+        controller.join(60)
+        assert controller.exitcode in (0, -signal.SIGKILL)
+        if (run / "run.json").exists() and Run.open(run).state == "complete":
+            check(Run.open(run), run)
+            finished += 1
+            if sum(kills.values()) == KILLS:
+                break
+        elif run.exists() and not (run / "run.json").exists():
+            finished += 1  # killed before the run was one: its directory is no run, and another is begun
+    assert min(kills.values()) == KILLS // 2
+    assert sessions > KILLS // 2
+    deadline_s = time.monotonic() + 5
+    while living := living_processes(tmp_path):
+        assert time.monotonic() < deadline_s, living
+    assert not list((scratch / "data").glob("out/*"))
+
+
+@pytest.mark.parametrize("victim", ["controller", "agent"])
+def test_a_mover_does_not_outlive_what_started_it(tmp_path, engine, scratch, victim):
+    """One that runs long and has a child of its own, which is known by its environment alone."""
+    call = call_of(
+        ["sh", "-c", "sleep 600 & sleep 600", "{source}", "{destination}"], requires=["sh"], timeout_s=900.0
+    )
+    plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(1), calls={"cp": call})
+    server = multiprocessing.get_context("forkserver")
+    controller = server.Process(target=control, args=(tmp_path / "run", plan, scratch, engine, str(tmp_path)))
+    controller.start()
+    deadline_s = time.monotonic() + 20
+    while not any(b"sleep" in Path(f"/proc/{pid}/comm").read_bytes() for pid in living_processes(tmp_path)):
+        assert time.monotonic() < deadline_s
+    agent = agent_of(controller.pid)
+    movers = [
+        pid for pid in living_processes(tmp_path) if Path(f"/proc/{pid}/comm").read_text() != "venturi-engine\n"
+    ]
+    os.kill(controller.pid if victim == "controller" else agent, signal.SIGKILL)
+    while any(Path(f"/proc/{pid}").exists() for pid in movers):
+        assert time.monotonic() < deadline_s
+    if victim == "agent":
+        os.kill(controller.pid, signal.SIGKILL)
+    controller.join()
+    while living_processes(tmp_path):
+        assert time.monotonic() < deadline_s

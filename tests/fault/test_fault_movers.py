@@ -1,0 +1,150 @@
+"""Tools and disks that fail: each a clear record, and the rest goes on."""
+
+import os
+import stat
+import subprocess
+import time
+
+import pytest
+
+from testkit import call_of, living_processes, tiny_trials, transfer_step, write_plan
+from venturi.backend import HostsBackend
+from venturi.errors import RunError
+from venturi.run import Run, RunWriter
+
+SIZE = 100_000
+
+
+@pytest.fixture
+def carry_out(tmp_path, engine, scratch):
+    def work(plan):
+        run = RunWriter.create(tmp_path / "runs", plan, backend="hosts")
+        return HostsBackend(scratch=scratch, engine=engine).carry_out(run), Run.open(run.path)
+
+    return work
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 2 MiB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small file system to fill")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "venturi-test", folder]
+    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
+    if mounted.returncode != 0:
+        pytest.skip(f"no small file system to fill: {mounted.stderr.strip()}")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def trial(number, call, **changes):
+    """Return a trial of one transfer."""
+    name = f"t{number:07d}"
+    transfer = transfer_step(call, "data:set/000000", f"data:out/{name}", SIZE)
+    steps = [{"step": "prepare", "dataset": "set-data", "first": 0, "files": 1, "cache": "as_is"}, transfer | changes]
+    step = {
+        "step": "trial",
+        "id": name,
+        "point": number,
+        "repetition": 0,
+        "block": 0,
+        "factors": {"call": call},
+        "steps": steps,
+    }
+    return {"actor": "sweep", "host": "node1", "steps": [step]}
+
+
+FAULTS = {
+    # name: (script, outcome, exit code, signal, text kept)
+    "hangs": ("sleep 600 & sleep 600", "timeout", None, None, ""),
+    "refuses": ("echo no thank you >&2; exit 1", "failed", 1, None, "no thank you"),
+    "crashes": ("echo last words >&2; kill -SEGV $$", "killed", None, 11, "last words"),
+    "writes-short": ('head -c 1000 "$1" > "$2"', "short", 0, None, ""),
+    "writes-nothing": ("exit 0", "short", 0, None, ""),
+    "ignores-sigterm": ("trap '' TERM; while :; do sleep 1; done", "timeout", None, None, ""),
+}
+
+
+def test_whatever_a_mover_does_it_is_written_down_and_the_next_trial_follows(carry_out, tmp_path, monkeypatch):
+    monkeypatch.setenv("VENTURI_TEST", str(tmp_path))
+    calls = {"cp": call_of(["cp", "{source}", "{destination}"]),
+             "gone": call_of(["no-such-tool", "{source}", "{destination}"])}  # fmt: skip
+    for name, (text, *_) in FAULTS.items():
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{text}\n")
+        path.chmod(stat.S_IRWXU)
+        calls[name] = call_of([str(path), "{source}", "{destination}"], timeout_s=0.3)
+    order = [name for fault in (*FAULTS, "gone") for name in (fault, "cp")]
+    lines = [trial(number, call) for number, call in enumerate(order)]
+    began_s = time.monotonic()
+    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, calls=calls))
+    assert time.monotonic() - began_s < 20
+    assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", len(order), len(FAULTS) + 1)
+    rows = run.query("SELECT call, outcome, exit_code, signal, error, received_bytes FROM transfers ORDER BY trial")
+    found = dict(zip(rows["call"], zip(*list(rows.values())[1:], strict=True), strict=True))
+    assert [row for call, row in zip(rows["call"], rows["outcome"], strict=True) if call == "cp"] == ["ok"] * 7
+    for name, (_, expected, exit_code, signal, text) in FAULTS.items():
+        result, found_code, found_signal, error, _ = found[name]
+        assert result == expected, name
+        if exit_code is not None:
+            assert found_code == exit_code, name
+        if signal is not None:
+            assert found_signal == signal, name
+        assert error, name
+        assert text in error or text in kept_text(run, name), name
+    assert found["writes-short"][4] == 1000
+    assert found["writes-nothing"][4] == 0
+    assert found["gone"][0] == "missing"
+    assert "no-such-tool" in found["gone"][3]
+    (missing,) = [finding for finding in run.findings() if finding.code == "missing-tool"]
+    assert (missing.subject, missing.host) == ("no-such-tool", "node1")
+    assert living_processes(tmp_path) == []
+
+
+def kept_text(run, call):
+    """Return the output kept of the transfer of a call, which is in the journal."""
+    source = str(run.path / "journal.jsonl")
+    columns = "{trial: 'STRUCT(transfers STRUCT(call VARCHAR, stdout VARCHAR, stderr VARCHAR)[])'}"
+    rows = run.query(
+        f"SELECT t.stdout || t.stderr AS text FROM (SELECT unnest(trial.transfers) AS t FROM"
+        f" read_json('{source}', format='newline_delimited', columns={columns}) WHERE trial IS NOT NULL) WHERE t.call = ?",
+        [call],
+    )
+    return rows["text"][0]
+
+
+def test_a_disk_that_fills_up_fails_what_does_not_fit_and_nothing_else(carry_out, tmp_path, small_disk):
+    """The plan says that it needs little; a foreign file takes the room."""
+    (small_disk / "foreign").write_bytes(b"\0" * (2 * 2**20 - 3 * SIZE))
+    places = {"data": {"host": "node1", "path": str(small_disk)}}
+    calls = {"cp": call_of(["cp", "{source}", "{destination}"]),
+             "grows": call_of(["sh", "-c", 'cat "$0" "$0" "$0" > "$1"', "{source}", "{destination}"], requires=["sh"])}  # fmt: skip
+    lines = [trial(number, call) for number, call in enumerate(["cp", "grows", "cp"])]
+    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, calls=calls, places=places))
+    assert (outcome.state, outcome.failed) == ("complete", 1)
+    rows = run.query("SELECT outcome, error FROM transfers ORDER BY trial")
+    assert rows["outcome"].tolist() == ["ok", "failed", "ok"]
+    assert "No space left on device" in rows["error"][1] + kept_text(run, "grows")
+
+
+def test_a_full_disk_under_the_run_itself_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
+    tmp_path, engine, scratch, small_disk
+):
+    plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(60))
+    run = RunWriter.create(small_disk, plan, backend="hosts")
+    foreign = small_disk / "foreign"
+    free = os.statvfs(small_disk)
+    foreign.write_bytes(b"\0" * (free.f_bavail * free.f_frsize - 8 * 4096))
+    with pytest.raises(
+        RunError, match=r"journal.jsonl: cannot be written: No space left on device; .*then resume the run"
+    ):
+        HostsBackend(scratch=scratch, engine=engine).carry_out(run)
+    foreign.unlink()
+    with RunWriter.resume(run.path) as again:
+        assert 0 < len(again.finished) < 60
+        outcome = HostsBackend(scratch=scratch, engine=engine).carry_out(again)
+    assert outcome.state == "complete"
+    with Run.open(run.path) as read:
+        assert sorted(read.table("transfers")["trial"]) == [f"t{number:07d}" for number in range(60)]

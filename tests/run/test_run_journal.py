@@ -1,0 +1,107 @@
+import errno
+import json
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from venturi.errors import RunError
+from venturi.run import journal
+from venturi.run.journal import AppendFile, complete_bytes
+
+
+def write(path, contents):
+    file = AppendFile(path, durable=True)
+    for content in contents:
+        file.append(content)
+    file.close()
+
+
+def read(path):
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_lines_come_back_in_the_order_in_which_they_were_appended(tmp_path):
+    contents = [{"number": number, "text": 'é\n"' * number} for number in range(100)]
+    write(tmp_path / "journal.jsonl", contents)
+    assert read(tmp_path / "journal.jsonl") == contents
+
+
+def test_flush_returns_when_the_lines_can_be_read_by_others(tmp_path):
+    file = AppendFile(tmp_path / "journal.jsonl", durable=True)
+    for number in range(3):
+        file.append({"number": number})
+        file.flush()
+        assert len(read(tmp_path / "journal.jsonl")) == number + 1
+    file.close()
+
+
+def test_many_lines_share_one_fsync(tmp_path, monkeypatch):
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(journal.os, "fsync", lambda descriptor: (synced.append(descriptor), real(descriptor))[1])
+    write(tmp_path / "journal.jsonl", [{"number": number} for number in range(10_000)])
+    assert len(read(tmp_path / "journal.jsonl")) == 10_000
+    assert 1 <= len(synced) < 1_000
+
+
+@given(
+    cut=st.integers(min_value=0, max_value=400),
+    garbage=st.sampled_from([b"", b"\0" * 50, b"\0" * 9 + b"\n", b"}{\n", b"[]\n"]),
+)
+def test_whatever_a_crash_leaves_behind_the_whole_lines_before_it_stay(tmp_path_factory, cut, garbage):
+    path = tmp_path_factory.mktemp("journal") / "journal.jsonl"
+    contents = [{"trial": f"t{number:07d}"} for number in range(15)]
+    whole = b"".join(json.dumps(content, separators=(",", ":")).encode() + b"\n" for content in contents)
+    path.write_bytes(whole[:cut] + garbage)
+    write(path, [{"trial": "new"}])
+    kept = whole[:cut].count(b"\n")
+    assert read(path) == [*contents[:kept], {"trial": "new"}]
+
+
+def test_a_reader_sees_whole_lines_only(tmp_path):
+    path = tmp_path / "journal.jsonl"
+    assert complete_bytes(path) == 0
+    path.write_bytes(b'{"a":1}\n{"b":')
+    assert complete_bytes(path) == len(b'{"a":1}\n')
+    path.write_bytes(b"x" * 200_000)
+    assert complete_bytes(path) == 0
+
+
+def test_a_full_disk_is_said_at_once_and_leaves_no_torn_line(tmp_path, monkeypatch):
+    path = tmp_path / "journal.jsonl"
+    file = AppendFile(path, durable=True)
+    file.append({"number": 0})
+    file.flush()
+    real = os.write
+
+    def full(descriptor, content):
+        if descriptor != file._descriptor:
+            return real(descriptor, content)
+        if len(content) > 3:
+            return real(descriptor, content[:3])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(journal.os, "write", full)
+    file.append({"n": 1})
+    with pytest.raises(RunError, match="No space left on device; all trials up to this line are safe"):
+        file.flush()
+    with pytest.raises(RunError, match="make room, then resume"):
+        file.append({"number": 2})
+    with pytest.raises(RunError):
+        file.close()
+    file.close()
+    assert read(path) == [{"number": 0}]
+
+
+def test_a_number_that_json_does_not_know_is_refused(tmp_path):
+    file = AppendFile(tmp_path / "journal.jsonl", durable=True)
+    with pytest.raises(ValueError, match="JSON"):
+        file.append({"rate": float("nan")})
+    file.close()
+
+
+def test_a_file_in_a_missing_folder_is_a_clear_error(tmp_path):
+    with pytest.raises(RunError, match=r"gone/journal.jsonl: cannot be opened"):
+        AppendFile(tmp_path / "gone" / "journal.jsonl", durable=True)

@@ -1,0 +1,198 @@
+import json
+import os
+import shutil
+import stat
+
+import numpy as np
+import pytest
+
+from testkit import transfer_record, trial_record
+from venturi.errors import RunError
+from venturi.run import Run, RunWriter, latest_run, resolve_run
+from venturi.run.columns import COLUMNS
+
+
+def test_a_null_is_nan_among_numbers_and_none_elsewhere(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000000", transfers=[transfer_record("t0000000", exit_code=None, error=None)]), "node1")
+    run.trial(trial_record("t0000001", transfers=[transfer_record("t0000001", exit_code=3, error="no")]), "node1")
+    run.finish("stopped")
+    columns = Run.open(run.path).query(
+        "SELECT exit_code, error, asked_bytes, intended_s, exit_code > 1 AS bad FROM transfers ORDER BY trial"
+    )
+    np.testing.assert_array_equal(columns["exit_code"], [np.nan, 3.0])
+    assert columns["error"].tolist() == [None, "no"]
+    assert columns["asked_bytes"].dtype == np.int64
+    assert columns["intended_s"].dtype == np.float64
+    assert np.isnan(columns["intended_s"]).all()
+    assert columns["bad"].tolist() == [None, True]
+    assert not any(isinstance(values, np.ma.MaskedArray) for values in columns.values())
+
+
+def test_every_table_has_its_columns_even_in_a_run_of_nothing(new_run):
+    run = new_run()
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        for table, columns in COLUMNS.items():
+            assert list(read.table(table)) == list(columns), table
+        assert read.table("transfers")["duration_s"].dtype == np.float64
+        assert read.factors == ()
+        assert read.finished_trials() == frozenset()
+        assert read.environment() == {"node1": {"kernel": "6.1"}}
+
+
+def test_parameters_are_bound_by_position_and_by_name(new_run):
+    with new_run() as run:
+        read = Run.open(run.path)
+        assert read.query("SELECT ? + ? AS sum", [1, 2])["sum"].tolist() == [3]
+        assert read.query("SELECT $a * $b AS product", {"a": 3, "b": 4})["product"].tolist() == [12]
+
+
+def test_a_wrong_question_and_a_wrong_table_are_clear_errors(new_run):
+    with new_run() as run:
+        read = Run.open(run.path)
+        with pytest.raises(RunError, match=r"cannot be answered: .*duration"):
+            read.query("SELECT duration FROM transfers")
+        with pytest.raises(RunError, match=r"expected one of the tables transfers, trials, .* found 'transfer'"):
+            read.table("transfer")
+
+
+def test_factors_keep_their_types_whatever_comes_first(tmp_path, tiny_plan):
+    plan = tiny_plan(4)
+    lines = [json.loads(line) for line in plan.read_text().splitlines()]
+    values = [{"a": None, "b": 1, "c": 1, "d": True}, {"a": "x", "b": 2.5, "c": "auto", "d": False},
+              {"a": None, "b": 3, "c": 2, "d": True}, {"a": "7", "b": 4, "c": 3, "d": None, "e/f~\"'": 1}]  # fmt: skip
+    for line, factors in zip(lines[1:], values, strict=True):
+        line["steps"][0]["factors"] = factors
+    plan.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    with RunWriter.create(tmp_path / "runs", plan, backend="hosts") as run:
+        run.begin_session({})
+        for number in range(4):
+            run.trial(trial_record(f"t000000{number}"), "node1")
+        run.finish("complete")
+    rows = Run.open(run.path).table("transfers")
+    assert rows["factor_a"].tolist() == [None, "x", None, "7"]
+    assert rows["factor_b"].tolist() == [1.0, 2.5, 3.0, 4.0]
+    assert rows["factor_c"].tolist() == ["1", "auto", "2", "3"]
+    assert rows["factor_d"].tolist() == [True, False, True, None]
+    np.testing.assert_array_equal(rows["factor_e/f~\"'"], [np.nan, np.nan, np.nan, 1.0])
+
+
+def test_a_run_that_is_being_written_can_be_read(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000000"), "node1")
+    run.flush()
+    with (run.path / "journal.jsonl").open("ab") as journal:
+        journal.write(b'{"trial": {"trial": "t00')  # the middle of a write
+    before = sorted(run.path.iterdir())
+    with Run.open(run.path) as read:
+        assert read.finished_trials() == {"t0000000"}
+    assert sorted(run.path.iterdir()) == before  # a reader leaves the writer's directory alone
+    run.close()
+
+
+def test_tables_older_than_the_journal_are_made_anew(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000000"), "node1")
+    run.finish("stopped")
+    made = (run.path / "transfers.parquet").stat().st_mtime_ns
+    with Run.open(run.path) as read:
+        assert len(read.finished_trials()) == 1
+    assert (run.path / "transfers.parquet").stat().st_mtime_ns == made
+    again = RunWriter.resume(run.path)
+    again.begin_session({})
+    again.trial(trial_record("t0000001"), "node1")
+    again.close()  # killed: nobody made tables
+    with Run.open(run.path) as read:
+        assert len(read.finished_trials()) == 2
+    assert (run.path / "transfers.parquet").stat().st_mtime_ns > made
+
+
+def test_a_run_of_which_only_the_tables_were_kept_can_be_read(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000000"), "node1")
+    run.finish("stopped")
+    for name in ("journal.jsonl", "samples.jsonl", "events.jsonl", "lock"):
+        (run.path / name).unlink()
+    assert Run.open(run.path).finished_trials() == {"t0000000"}
+
+
+def test_a_run_that_cannot_be_written_to_can_be_read(new_run, monkeypatch):
+    run = new_run()
+    run.trial(trial_record("t0000000"), "node1")
+    run.close()
+    run.path.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    if os.geteuid() == 0:  # root may write anywhere: let it believe otherwise
+        monkeypatch.setattr(os, "access", lambda path, mode: False)
+    before = sorted(run.path.iterdir())
+    with Run.open(run.path) as read:
+        assert read.finished_trials() == {"t0000000"}
+    assert sorted(run.path.iterdir()) == before
+    run.path.chmod(stat.S_IRWXU)
+
+
+def test_letters_that_mean_something_to_a_shell_or_to_sql_are_harmless_in_a_path(tmp_path, tiny_plan):
+    path = tmp_path / "it's [1] *run?"
+    with RunWriter.create(tmp_path, tiny_plan(), backend="hosts", path=path) as run:
+        run.begin_session({})
+        run.trial(trial_record("t0000000"), "node1")
+        run.finish("stopped")
+    assert Run.open(path).finished_trials() == {"t0000000"}
+
+
+def test_a_trial_of_so_many_transfers_that_its_line_has_twenty_megabytes_is_read(new_run):
+    transfers = [transfer_record(slot=slot, stderr="x" * 1000) for slot in range(16_000)]
+    run = new_run()
+    run.trial(trial_record(transfers=transfers), "node1")
+    run.finish("stopped")
+    assert (run.path / "journal.jsonl").stat().st_size > 20e6
+    rows = Run.open(run.path).table("transfers")
+    assert rows["slot"].tolist() == list(range(16_000))
+
+
+def test_times_and_sizes_come_back_to_the_last_bit(new_run):
+    values = {"start_s": 1234567.123456789, "duration_s": 1e-7 / 3, "asked_bytes": 2**62 + 1}
+    run = new_run()
+    run.trial(trial_record(transfers=[transfer_record(**values)]), "node1")
+    run.finish("stopped")
+    row = Run.open(run.path).query("SELECT start_s, duration_s, asked_bytes FROM transfers")
+    assert {name: column[0].item() for name, column in row.items()} == values
+
+
+def test_a_newer_run_is_refused_and_a_damaged_one_explained(new_run):
+    with new_run() as run:
+        info = json.loads((run.path / "run.json").read_text())
+        for change, message in (
+            ({"version": 2}, "expected a run of version 1 or older, found version 2"),
+            ({"format": "zip"}, "expected the format 'venturi-run', found 'zip'"),
+            ({"state": "lost"}, "expected what docs/reference/run.md describes, found .*lost"),
+        ):
+            (run.path / "run.json").write_text(json.dumps(info | change))
+            with pytest.raises(RunError, match=message):
+                Run.open(run.path)
+        (run.path / "run.json").write_text("{")
+        with pytest.raises(RunError, match=r"expected what docs/reference/run\.md describes"):
+            Run.open(run.path)
+
+
+def test_a_run_is_found_by_path_by_name_and_by_the_beginning_of_its_name(tmp_path, tiny_plan):
+    paths = {}
+    for name in ("cp-here", "cp-there"):
+        for number in (1, 2):
+            path = tmp_path / f"{name}-2026010{number}T000000Z"
+            RunWriter.create(tmp_path, tiny_plan(name=name), backend="hosts", path=path).close()
+            paths[name, number] = path
+    assert latest_run(tmp_path) == paths["cp-there", 2]
+    assert resolve_run(paths["cp-here", 1], tmp_path) == paths["cp-here", 1]
+    assert resolve_run(paths["cp-here", 1].name, tmp_path) == paths["cp-here", 1]
+    assert resolve_run("cp-here-20260101", tmp_path) == paths["cp-here", 1]
+    assert resolve_run("cp-h", tmp_path) == paths["cp-here", 2]
+    with pytest.raises(RunError, match=r"expected the beginning of one name .* found cp-here-.* give more of it"):
+        resolve_run("cp", tmp_path)
+    with pytest.raises(RunError, match="found no such run"):
+        resolve_run("xrdcp", tmp_path)
+    shutil.rmtree(paths["cp-there", 2])
+    (paths["cp-there", 1] / "run.json").write_text("damaged")
+    assert latest_run(tmp_path) == paths["cp-here", 2]
+    with pytest.raises(RunError, match="expected at least one run, found none"):
+        latest_run(tmp_path / "empty")

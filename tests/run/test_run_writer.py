@@ -1,0 +1,163 @@
+import json
+
+import pytest
+
+from testkit import call_of, tiny_trials, transfer_record, trial_record, write_plan
+from venturi.errors import PlanError, RunError
+from venturi.run import Finding, Run, RunWriter
+
+
+def test_a_trial_in_the_journal_is_done_and_no_other(new_run):
+    run = new_run()
+    assert run.trial(trial_record("t0000001"), "node1")
+    run.flush()
+    assert list(run.remaining()) == ["t0000000", "t0000002", "t0000003"]
+    run.close()  # as a kill leaves it: no tables, still "running"
+    again = RunWriter.resume(run.path)
+    assert again.info.state == "running"
+    assert again.finished == {"t0000001"}
+    assert list(again.remaining()) == ["t0000000", "t0000002", "t0000003"]
+    again.close()
+
+
+def test_a_trial_that_comes_twice_counts_once(new_run):
+    run = new_run()
+    assert run.trial(trial_record(), "node1") == "ok"
+    assert run.trial(trial_record(), "node1") is None
+    run.finish("stopped")
+    again = RunWriter.resume(run.path)
+    again.begin_session({})
+    assert again.trial(trial_record(), "node1") is None
+    again.finish("stopped")
+    assert Run.open(run.path).query("SELECT count(*) AS n FROM transfers")["n"].tolist() == [1]
+
+
+def test_positions_and_sessions_go_on_where_they_stopped(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000002"), "node1")
+    run.trial(trial_record("t0000000"), "node1")
+    run.finish("stopped")
+    assert Run.open(run.path).state == "stopped"
+    again = RunWriter.resume(run.path)
+    again.begin_session({"node1": {"kernel": "6.2"}})
+    assert json.loads((run.path / "run.json").read_text())["state"] == "running"
+    again.trial(trial_record("t0000003"), "node1")
+    again.trial(trial_record("t0000001"), "node1")
+    again.finish("complete")
+    with Run.open(run.path) as read:
+        assert read.state == "complete"
+        rows = read.table("transfers")
+        assert rows["trial"].tolist() == ["t0000002", "t0000000", "t0000003", "t0000001"]
+        assert rows["position"].tolist() == [0, 1, 2, 3]
+        assert rows["session"].tolist() == [1, 1, 2, 2]
+        assert read.environment(1)["node1"]["kernel"] == "6.1"
+        assert read.environment()["node1"]["kernel"] == "6.2"
+
+
+def test_the_journal_carries_what_the_plan_says_of_a_trial(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000003"), "node1")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        row = read.table("transfers")
+        names = ("point", "repetition", "block", "host", "mover", "backend", "factor_half", "factor_size_bytes")
+        assert [row[name][0] for name in names] == [1, 1, 1, "node1", "cp", "hosts", 1, 100_000]
+        assert read.factors == ("files", "size_bytes", "half")
+
+
+def test_a_trial_of_another_plan_is_refused(new_run):
+    with (
+        new_run() as run,
+        pytest.raises(RunError, match=r"expected a trial of the plan from node1, found 't0000009'"),
+    ):
+        run.trial(trial_record("t0000009"), "node1")
+
+
+def test_a_plan_that_has_changed_cannot_be_resumed(new_run):
+    run = new_run()
+    run.close()
+    with (run.path / "plan.jsonl").open("a") as plan:
+        plan.write(json.dumps(next(tiny_trials(1, first=9))) + "\n")
+    with pytest.raises(RunError, match=r"expected the plan of this run .* put the plan back, or start a new run"):
+        RunWriter.resume(run.path)
+    with pytest.raises(RunError, match="expected the plan of this run"):
+        RunWriter.resume(run.path)  # the lock was given up, so this is not "in use"
+
+
+def test_a_plan_with_a_trial_twice_is_refused(tmp_path):
+    lines = [*tiny_trials(1), *tiny_trials(1)]
+    plan = write_plan(tmp_path / "plan.jsonl", lines)
+    with pytest.raises(PlanError, match="t0000000 twice"):
+        RunWriter.create(tmp_path / "runs", plan, backend="hosts")
+
+
+def test_what_a_tool_says_of_itself_is_kept_beside_what_was_measured(new_run):
+    run = new_run(parse=lambda call, record: int(record["stdout"].split()[0]))
+    run.trial(trial_record(transfers=[transfer_record(stdout="99999 bytes copied")]), "node1")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        row = read.table("transfers")
+    assert (row["tool_bytes"][0], row["received_bytes"][0], row["outcome"][0]) == (99_999, 100_000, "ok")
+
+
+def test_output_that_cannot_be_understood_makes_a_failed_transfer_with_its_text_kept(new_run):
+    run = new_run(parse=lambda call, record: int(record["stdout"].split()[0]))
+    run.trial(trial_record(transfers=[transfer_record(stdout="some bytes copied")]), "node1")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        row = read.query("SELECT outcome, error, tool_bytes FROM transfers")
+        assert read.query("SELECT outcome FROM trials")["outcome"].tolist() == ["failed"]
+    assert row["outcome"].tolist() == ["failed"]
+    assert "the output of cp could not be understood: invalid literal" in row["error"][0]
+    journal = [json.loads(line) for line in (run.path / "journal.jsonl").read_text().splitlines()]
+    assert journal[1]["trial"]["transfers"][0]["stdout"] == "some bytes copied"
+
+
+def test_a_mover_of_the_table_parses_its_own_output(new_run):
+    """The parser of the real movers is asked when no other is given; `cp` says nothing of itself."""
+    run = new_run(calls={"cp": call_of(["cp", "{source}", "{destination}"], capture=True)})
+    run.trial(trial_record(transfers=[transfer_record(stdout="")]), "node1")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        assert read.query("SELECT outcome, tool_bytes FROM transfers")["outcome"].tolist() == ["ok"]
+
+
+def test_findings_come_back_once_each_with_where_they_were_seen(new_run):
+    seen = Finding("agent-restarted", "node1", "killed by signal 9", "look into the log", host="node1")
+    of_a_trial = {"code": "not-cold", "subject": "set", "evidence": "0.3 resident", "advice": "use root"}
+    run = new_run()
+    run.finding(seen)
+    run.finding(seen)
+    run.trial(trial_record("t0000001", findings=[of_a_trial]), "node1")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        assert read.findings() == [seen, Finding(**of_a_trial, trial="t0000001", host="node1")]
+
+
+def test_samples_events_and_transfers_outside_trials_are_kept(new_run):
+    run = new_run()
+    run.sample({"record": "sample", "time_s": 0.5, "counters": {"cpu.user_s": 1.5, "nic.lo.rx_bytes": 10}}, "node1")
+    run.event({"record": "event", "time_s": 0.25, "kind": "dataset_made", "detail": {"files": 3}}, "node1")
+    run.transfer({"record": "transfer", **transfer_record(None, intended_s=0.75)}, "node1")
+    run.finish("complete")
+    with Run.open(run.path) as read:
+        assert read.table("samples")["counter"].tolist() == ["cpu.user_s", "nic.lo.rx_bytes"]
+        assert read.table("samples")["value"].tolist() == [1.5, 10.0]
+        assert read.query("SELECT detail ->> '$.files' AS files FROM events")["files"].tolist() == ["3"]
+        row = read.query("SELECT trial, position, session, host, mover, intended_s FROM transfers")
+        assert [values.tolist()[0] for values in row.values()] == [None, pytest.approx(float("nan"), nan_ok=True), 1,
+                                                                   "node1", "cp", 0.75]  # fmt: skip
+
+
+def test_a_run_directory_that_exists_is_not_overwritten(tmp_path, tiny_plan):
+    RunWriter.create(tmp_path, tiny_plan(), backend="hosts", path=tmp_path / "mine").close()
+    with pytest.raises(RunError, match="expected no such directory yet"):
+        RunWriter.create(tmp_path, tiny_plan(), backend="hosts", path=tmp_path / "mine")
+
+
+def test_two_runs_made_in_one_second_have_two_directories(tmp_path, tiny_plan):
+    paths = set()
+    for _ in range(3):
+        with RunWriter.create(tmp_path, tiny_plan(), backend="hosts") as run:
+            paths.add(run.path)
+    assert len(paths) == 3

@@ -1,0 +1,84 @@
+"""What tests build with: tiny plans by hand, records as an agent sends them, and who is still alive."""
+
+import json
+import os
+from pathlib import Path
+
+
+def call_of(argv, **changes):
+    """Return a call of a plan: what is run, and the defaults of everything else."""
+    call = {"mover": argv[0] if isinstance(argv[0], str) else "tool", "options": {}, "argv": list(argv),
+            "requires": [argv[0]], "timeout_s": 20.0, "capture": False, "expect": "destination"}  # fmt: skip
+    return call | changes
+
+
+def transfer_step(call, source, destination, size_bytes, **changes):
+    """Return a transfer of one file."""
+    step = {"step": "transfer", "call": call, "slot": 0, "source": source, "destination": destination, "files": 1,
+            "bytes": size_bytes}  # fmt: skip
+    return step | changes
+
+
+def tiny_trials(count, *, call="cp", size_bytes=100_000, place="data", host="node1", actor="sweep", first=0):
+    """Yield actor lines of one trial each: a file of a data set is copied."""
+    for number in range(first, first + count):
+        trial = f"t{number:07d}"
+        transfer = transfer_step(call, f"{place}:set/000000", f"{place}:out/{trial}", size_bytes)
+        prepare = {"step": "prepare", "dataset": f"set-{place}", "first": 0, "files": 1, "cache": "as_is"}
+        step = {"step": "trial", "id": trial, "point": number % 2, "repetition": number // 2, "block": number // 2,
+                "factors": {"files": 1, "size_bytes": size_bytes, "half": number % 2}, "steps": [prepare, transfer]}  # fmt: skip
+        yield {"actor": actor, "host": host, "steps": [step]}
+
+
+def write_plan(path, lines, *, hosts=None, places=None, calls=None, size_bytes=100_000, interval_s=None, **changes):
+    """Write a plan by hand and return its path; by default one local host with one place and one data set."""
+    hosts = hosts or {"node1": {"ssh": None, "memory_bytes": None}}
+    places = places or {"data": {"host": next(iter(hosts)), "path": "data"}}
+    lines = list(lines)
+    trials = sum(step["step"] == "trial" for line in lines for step in line["steps"])
+    header = {
+        "format": "venturi-plan", "version": 1, "name": "tiny", "seed": 1, "scale": 1.0, "scenario": {}, "hosts": hosts,
+        "places": places,
+        "datasets": {f"set-{place}": {"place": place, "path": "set", "files": 1, "size_bytes": size_bytes, "seed": 1}
+                     for place in places},
+        "calls": calls or {"cp": call_of(["cp", "{source}", "{destination}"])}, "draws": {}, "pools": {},
+        "measure": {"interval_s": interval_s, "counters": ["cpu", "memory"]},
+        "totals": {"trials": trials, "transfers": trials, "bytes": trials * size_bytes,
+                   "disk_bytes": dict.fromkeys(places, 2 * size_bytes)},
+    }  # fmt: skip
+    texts = [json.dumps(header | changes), *map(json.dumps, lines)]
+    Path(path).write_text("\n".join(texts) + "\n", encoding="utf-8")
+    return Path(path)
+
+
+def transfer_record(trial="t0000000", **changes):
+    """Return a transfer as an agent records it."""
+    measured = dict.fromkeys(
+        ("received_bytes", "intended_s", "start_s", "end_s", "duration_s", "exit_code", "signal", "error", "user_s",
+         "system_s", "max_rss_bytes", "minor_faults", "major_faults", "voluntary_switches", "involuntary_switches",
+         "read_call_bytes", "write_call_bytes", "read_disk_bytes", "write_disk_bytes", "stdout", "stderr")
+    )  # fmt: skip
+    fixed = {"trial": trial, "actor": "sweep", "slot": 0, "call": "cp", "source": "data:set/000000",
+             "destination": f"data:out/{trial}", "files": 1, "asked_bytes": 100_000, "outcome": "ok", "labels": {}}  # fmt: skip
+    return measured | fixed | {"start_s": 1.0, "end_s": 1.5, "duration_s": 0.5, "received_bytes": 100_000} | changes
+
+
+def trial_record(trial="t0000000", *, transfers=None, **changes):
+    """Return a trial as an agent records it."""
+    transfers = [transfer_record(trial)] if transfers is None else transfers
+    record = {"record": "trial", "trial": trial, "actor": "sweep", "start_s": 1.0, "end_s": 1.5, "outcome": "ok",
+              "cache": None, "transfers": transfers, "findings": []}  # fmt: skip
+    return record | changes
+
+
+def living_processes(token):
+    """Return the PIDs of all living processes that were started with ``VENTURI_TEST=token`` in their environment."""
+    entry = f"VENTURI_TEST={token}".encode()
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if entry in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
+                found.append(int(folder.name))
+        except OSError:
+            continue  # it has just ended, or is somebody else's
+    return found
