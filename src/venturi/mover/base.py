@@ -1,0 +1,208 @@
+"""What a mover is: how a tool is called, what can be set, and how its output is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol, TypeAlias
+
+from venturi.errors import UnitError, VenturiError
+from venturi.plan import Call
+from venturi.plan.header import OptionValue
+from venturi.plan.words import shown
+from venturi.units import format_bytes_exact, parse_bytes, parse_duration
+
+__all__ = ["Mover", "Option", "OptionKind", "OutputError", "ToolReport", "resolve_options"]
+
+OptionKind: TypeAlias = Literal["boolean", "choice", "integer", "size", "text", "time"]
+OPTION_KINDS: tuple[OptionKind, ...] = ("boolean", "choice", "integer", "size", "text", "time")
+MAX_WHOLE = 2**63 - 1
+"""The largest whole number that TOML, JSON and the engine all carry."""
+
+_SUFFIX: dict[str, str] = {"size": "_bytes", "time": "_s"}
+
+
+class OutputError(VenturiError, ValueError):
+    """A tool's output that is not of the known form.
+
+    It fails the transfer: a number that cannot be read is not guessed. ``text`` is the output, whole, to be kept.
+    """
+
+    def __init__(self, expected: str, text: str) -> None:
+        self.expected = expected
+        self.text = text
+        shown = text.strip()[-200:] or "nothing"
+        super().__init__(f"expected {expected} in the output of the tool, found: {shown}")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolReport:
+    """What a tool says of its own transfer: evidence, to be compared with what was measured.
+
+    Attributes
+    ----------
+    bytes
+        How much it says to have moved.
+    rate_bytes_per_s
+        The rate it says, by its own clock; ``None`` if it says none.
+    duration_s
+        The time it says, by its own clock; ``None`` if it says none.
+    """
+
+    bytes: int | None
+    rate_bytes_per_s: float | None = None
+    duration_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One thing that can be set.
+
+    Parameters
+    ----------
+    name
+        As it stands in a scenario, without unit.
+    kind
+        What its values are.
+    default
+        In base units; ``None``: not set, and the arguments that need it are left out.
+    meaning
+        One sentence for people.
+    choices
+        The values of a ``choice``.
+    minimum
+        The smallest value of an ``integer`` or a ``size``.
+    """
+
+    name: str
+    kind: OptionKind
+    default: OptionValue
+    meaning: str
+    choices: tuple[str, ...] = ()
+    minimum: int = 1
+
+    @property
+    def key(self) -> str:
+        """Name with the unit of its values: ``block`` is ``block_bytes``."""
+        return self.name + _SUFFIX.get(self.kind, "")
+
+    def parse(self, value: object) -> OptionValue:
+        """Return a value from a scenario in base units.
+
+        Raises
+        ------
+        UnitError
+            Saying what was expected and what was found.
+
+        Examples
+        --------
+        >>> Option("block", "size", 1 << 20, "bytes a call").parse("64 KiB")
+        65536
+        """
+        if self.kind == "size":
+            return self._at_least(
+                parse_size(value), f'a size of at least "{format_bytes_exact(self.minimum)}"', value
+            )
+        if self.kind == "time":
+            return parse_duration(value)
+        if self.kind == "integer" and type(value) is int:
+            return self._at_least(value, f"a whole number, {self.minimum} or more", value)
+        if self.kind == "boolean" and isinstance(value, bool):
+            return value
+        if self.kind == "choice" and isinstance(value, str) and value in self.choices:
+            return value
+        if self.kind == "text" and isinstance(value, str):
+            return value
+        raise UnitError(f"expected {self.expected}, found {shown(value)}")
+
+    @property
+    def expected(self) -> str:
+        """Its values in words, for messages and documents."""
+        match self.kind:
+            case "size":
+                return 'a size such as "1 MiB"'
+            case "time":
+                return 'a time such as "10 s"'
+            case "integer":
+                return f"a whole number, {self.minimum} or more"
+            case "text":
+                return "a text"
+            case "boolean":
+                return "true or false"
+            case "choice":
+                return " or ".join(f'"{choice}"' for choice in self.choices)
+
+    def _at_least(self, number: int, expected: str, value: object) -> int:
+        if not self.minimum <= number <= MAX_WHOLE:
+            raise UnitError(f"expected {expected}, found {shown(value)}")
+        return number
+
+
+class Mover(Protocol):
+    """A tool that moves bytes, called as its users call it.
+
+    Attributes
+    ----------
+    name
+        As it stands in a scenario.
+    summary
+        One sentence for people.
+    requires
+        The programs that must be there.
+    options
+        What can be set.
+    reads
+        Whether it reads a file of a data set; otherwise its source is ``zero:``.
+    writes
+        Whether it leaves a file; otherwise its destination is ``null:``.
+    null_destination
+        Whether ``/dev/null`` is a safe destination: a tool that renames into place would replace the device.
+    """
+
+    @property
+    def name(self) -> str: ...  # noqa: D102 - described above
+    @property
+    def summary(self) -> str: ...  # noqa: D102
+    @property
+    def requires(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def options(self) -> tuple[Option, ...]: ...  # noqa: D102
+    @property
+    def reads(self) -> bool: ...  # noqa: D102
+    @property
+    def writes(self) -> bool: ...  # noqa: D102
+    @property
+    def null_destination(self) -> bool: ...  # noqa: D102
+
+    def call(self, options: Mapping[str, OptionValue]) -> Call:
+        """Return how the tool is called with these options (all of them, in base units, by :attr:`Option.key`)."""
+        ...
+
+    def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
+        """Return what the tool said in a transfer record, ``None`` if it says nothing.
+
+        Raises
+        ------
+        OutputError
+            If the output is not of the known form; this fails the transfer.
+        """
+        ...
+
+
+def parse_size(value: object) -> int:
+    """Return a size in bytes, as :func:`venturi.units.parse_bytes`, and no more than the engine can count."""
+    size = parse_bytes(value)
+    if size > MAX_WHOLE:
+        raise UnitError(f"expected a size below 8 EiB, found {shown(value)}")
+    return size
+
+
+def resolve_options(mover: Mover, given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """Return all options of a mover in base units by :attr:`Option.key`: those given by name, and the defaults."""
+    return {option.key: given.get(option.name, option.default) for option in mover.options}
+
+
+def output_text(record: Mapping[str, Any], stream: Literal["stdout", "stderr"]) -> str:
+    """Return the kept output of a transfer record, empty if there is none."""
+    text = record.get(stream)
+    return text if isinstance(text, str) else ""

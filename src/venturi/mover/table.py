@@ -1,0 +1,63 @@
+"""The table of movers. A new tool is one new file, one line here and one test."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from importlib import metadata
+
+from venturi.errors import VenturiError
+from venturi.mover.base import Mover
+from venturi.mover.cp import Cp
+from venturi.mover.dd import Read, Write
+from venturi.mover.rclone import Rclone
+from venturi.mover.rsync import Rsync
+from venturi.plan.words import shown
+
+__all__ = ["BUILT_IN", "ENTRY_POINTS", "MoverError", "movers"]
+
+BUILT_IN: Mapping[str, Mover] = {mover.name: mover for mover in (Cp(), Read(), Write(), Rsync(), Rclone())}
+
+ENTRY_POINTS = "venturi.movers"
+"""Entry-point group: the value of an entry is a :class:`Mover`, or something that returns one when called."""
+
+
+_MEMBERS = ("summary", "requires", "options", "reads", "writes", "null_destination", "call", "parse")
+
+
+class MoverError(VenturiError, ImportError):
+    """A mover of another package that cannot be used."""
+
+
+@functools.cache
+def movers() -> Mapping[str, Mover]:
+    """Return all movers by name: the built-in ones, and those of packages with an entry point ``venturi.movers``.
+
+    Raises
+    ------
+    MoverError
+        If another package's mover cannot be loaded, or takes a name that is taken.
+    """
+    found = dict(BUILT_IN)
+    for entry in sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda entry: entry.name):
+        owner = f"the mover {entry.name} of {entry.dist.name if entry.dist else 'an unknown package'}"
+        if entry.name in found:
+            raise MoverError(
+                f"{owner}: expected a name that is free, found one that is taken; uninstall one of the two"
+            )
+        found[entry.name] = _load(entry, owner)
+    return found
+
+
+def _load(entry: metadata.EntryPoint, owner: str) -> Mover:
+    try:
+        mover = entry.load()
+        mover = mover() if isinstance(mover, type) or not hasattr(mover, "call") else mover
+    except Exception as error:  # whatever a stranger's module does when it is loaded
+        raise MoverError(f"{owner}: expected {entry.value} to load, found {type(error).__name__}: {error}") from error
+    lacking = [name for name in _MEMBERS if not hasattr(mover, name)]
+    name = getattr(mover, "name", None)
+    if lacking or name != entry.name:
+        what = f"no {', '.join(lacking)}" if lacking else f"the name {shown(name)}"
+        raise MoverError(f"{owner}: expected a mover of that name, found {what}")
+    return mover  # type: ignore[no-any-return]

@@ -1,0 +1,80 @@
+"""The plan: the only thing that crosses from intent to execution.
+
+A plan is a header and, for each actor, a program of steps, as JSON Lines (the format is
+documented in the reference, *The plan*). This package holds its types, writes and reads it, and
+says before anything runs how much it will move and whether that fits on the disks.
+
+Left out on purpose: making a plan (:mod:`venturi.workload`) and carrying one out
+(:mod:`venturi.backend`). The same types live in Rust in ``crates/plan``.
+
+Read :class:`Plan` first.
+"""
+
+from __future__ import annotations
+
+from venturi.plan.emit import emit_header, emit_line, plan_lines, write_plan
+from venturi.plan.estimate import Estimate, check_fits, estimate
+from venturi.plan.header import FORMAT, VERSION, Call, Dataset, Header, Host, Measure, Place, Totals
+from venturi.plan.read import TrialRow, actor_lines, read_header, read_plan, trials
+from venturi.plan.steps import (
+    Acquire,
+    ActorLine,
+    At,
+    Compute,
+    Draw,
+    DropCaches,
+    Parallel,
+    Pause,
+    Prepare,
+    Read,
+    Release,
+    Repeat,
+    Signal,
+    Step,
+    Transfer,
+    Trial,
+    Wait,
+)
+from venturi.plan.whole import Plan
+
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Acquire",
+    "ActorLine",
+    "At",
+    "Call",
+    "Compute",
+    "Dataset",
+    "Draw",
+    "DropCaches",
+    "Estimate",
+    "Header",
+    "Host",
+    "Measure",
+    "Parallel",
+    "Pause",
+    "Place",
+    "Plan",
+    "Prepare",
+    "Read",
+    "Release",
+    "Repeat",
+    "Signal",
+    "Step",
+    "Totals",
+    "Transfer",
+    "Trial",
+    "TrialRow",
+    "Wait",
+    "actor_lines",
+    "check_fits",
+    "emit_header",
+    "emit_line",
+    "estimate",
+    "plan_lines",
+    "read_header",
+    "read_plan",
+    "trials",
+    "write_plan",
+]

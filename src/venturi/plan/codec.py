@@ -1,0 +1,337 @@
+"""The shape of every record of a plan, in one table, with the writer and the reader that go by it.
+
+A :class:`Kind` turns one value into JSON and back. Reading checks as it goes and raises :class:`Malformed` with the
+place in the line; keys are always written in the order of the table, and a value equal to its default is left out of
+a step, so that equal plans are equal bytes.
+"""
+
+# ruff: noqa: ANN401 - what JSON holds is of any type until this module has looked at it
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.plan import header as h
+from venturi.plan import steps as s
+from venturi.plan.words import shown, suggestion
+
+__all__ = ["ACTOR_LINE", "HEADER", "Malformed", "Record", "check_keys"]
+
+MAX_DEPTH = 50
+"""How deep steps may be nested; a deeper plan is refused rather than overflowing a stack."""
+
+
+class Malformed(Exception):
+    """A value that is not what the format asks for; the reader adds file and line and raises a ``PlanError``."""
+
+    def __init__(self, where: str, expected: str, found: object, hint: str = "") -> None:
+        super().__init__(f"{where}: expected {expected}, found {shown(found)}{hint}")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How a value is written and read."""
+
+    emit: Callable[[Any], Any]
+    read: Callable[[Any, str], Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Record:
+    """A JSON object: its class and the kind of each field, in the order of writing."""
+
+    cls: type
+    fields: Mapping[str, Kind | Record]
+    tag: str | None = None
+    keep_defaults: bool = False
+
+    def emit(self, value: Any) -> dict[str, Any]:
+        """Return the JSON object of ``value``."""
+        out: dict[str, Any] = {} if self.tag is None else {"step": self.tag}
+        for name, emit, default in _writers(self):
+            item = getattr(value, name)
+            if item != default:
+                out[name] = item if emit is None else emit(item)
+        return out
+
+    def read(self, value: Any, where: str) -> Any:
+        """Return the record that the JSON object ``value`` stands for."""
+        if not isinstance(value, dict):
+            raise Malformed(where, "an object", value)
+        defaults = _DEFAULTS[self.cls]
+        check_keys(value, self.fields, where, ignore={"step"} if self.tag else set())
+        found = {}
+        for name, kind in self.fields.items():
+            if name in value:
+                found[name] = kind.read(value[name], f"{where}.{name}" if where else name)
+            elif name not in defaults:
+                raise Malformed(f"{where}.{name}" if where else name, "a value", None)
+        return self.cls(**found)
+
+
+@functools.cache
+def _writers(record: Record) -> tuple[tuple[str, Callable[[Any], Any] | None, object], ...]:
+    """Return for each field its name, its writer (``None``: as it is) and the default that is left out.
+
+    Kept by record: a plan of a million transfers writes a million records.
+    """
+    defaults = {} if record.keep_defaults else _DEFAULTS[record.cls]
+    never = object()
+    return tuple(
+        (name, None if kind.emit is _as_is else kind.emit, defaults.get(name, never))
+        for name, kind in record.fields.items()
+    )
+
+
+def check_keys(value: Mapping[str, Any], known: Mapping[str, Any], where: str, ignore: set[str]) -> None:
+    """Refuse a key that this version does not know: a plan only half understood would be carried out wrongly."""
+    for key in value:
+        if key not in known and key not in ignore:
+            raise Malformed(where or "line", f"only the keys {', '.join(known)}", key, suggestion(key, known))
+
+
+def _as_is(value: Any) -> Any:
+    return value
+
+
+def _plain(expected: str, accept: Callable[[Any], bool]) -> Kind:
+    def read(value: Any, where: str) -> Any:
+        if not accept(value):
+            raise Malformed(where, expected, value)
+        return value
+
+    return Kind(_as_is, read)
+
+
+def _is_whole(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_scalar(value: Any) -> bool:
+    return value is None or isinstance(value, (str, bool)) or _is_number(value)
+
+
+def _number() -> Kind:
+    inner = _plain("a finite number", _is_number)
+    return Kind(float, lambda value, where: float(inner.read(value, where)))
+
+
+def _one_of(*words: str) -> Kind:
+    return _plain(" or ".join(f'"{w}"' for w in words), lambda value: value in words)
+
+
+def _or_none(kind: Kind) -> Kind:
+    return Kind(
+        lambda value: None if value is None else kind.emit(value),
+        lambda value, where: None if value is None else kind.read(value, where),
+    )
+
+
+def _or_draw(kind: Kind) -> Kind:
+    def read(value: Any, where: str) -> Any:
+        if isinstance(value, dict):
+            check_keys(value, {"draw": TEXT}, where, set())
+            return s.Draw(TEXT.read(value.get("draw"), f"{where}.draw"))
+        return kind.read(value, where)
+
+    return Kind(lambda value: {"draw": value.name} if isinstance(value, s.Draw) else kind.emit(value), read)
+
+
+def _list(kind: Kind | Record, what: str = "a list") -> Kind:
+    def read(value: Any, where: str) -> tuple[Any, ...]:
+        if not isinstance(value, list):
+            raise Malformed(where, what, value)
+        return tuple(kind.read(item, f"{where}[{i}]") for i, item in enumerate(value))
+
+    return Kind(lambda value: [kind.emit(item) for item in value], read)
+
+
+def _map(kind: Kind | Record) -> Kind:
+    def read(value: Any, where: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise Malformed(where, "an object", value)
+        return {key: kind.read(item, f"{where}.{key}") for key, item in value.items()}
+
+    return Kind(lambda value: {key: kind.emit(item) for key, item in value.items()}, read)
+
+
+def _read_argument(value: Any, where: str) -> Any:
+    if isinstance(value, list):
+        return tuple(TEXT.read(item, f"{where}[{i}]") for i, item in enumerate(value))
+    if not isinstance(value, str):
+        raise Malformed(where, "a text or a list of texts", value)
+    return value
+
+
+def _emit_step(step: Any) -> dict[str, Any]:
+    if type(step) is s.Transfer and type(step.source) is type(step.destination) is str and type(step.bytes) is int:
+        return _emit_plain_transfer(step)
+    return _STEP_OF_CLASS[type(step)].emit(step)
+
+
+def _emit_plain_transfer(step: s.Transfer) -> dict[str, Any]:
+    """Return what the table gives for a transfer without draws, in a third of the time: plans are full of them."""
+    out: dict[str, Any] = {
+        "step": "transfer", "call": step.call, "slot": step.slot, "source": step.source,
+        "destination": step.destination, "files": step.files, "bytes": step.bytes,
+    }  # fmt: skip
+    if step.keep:
+        out["keep"] = True
+    if step.labels:
+        out["labels"] = dict(step.labels)
+    return out
+
+
+def _read_step(value: Any, where: str) -> Any:
+    if not isinstance(value, dict):
+        raise Malformed(where, "a step (an object)", value)
+    if where.count("steps[") + where.count("children[") > MAX_DEPTH:
+        raise Malformed(where, f"at most {MAX_DEPTH} levels of steps", MAX_DEPTH + 1)
+    tag = value.get("step")
+    if not isinstance(tag, str) or tag not in STEPS:
+        raise Malformed(f"{where}.step", f"one of {', '.join(STEPS)}", tag)
+    step = STEPS[tag].read(value, where)
+    if isinstance(step, s.Repeat) and (step.count is None) == (step.until_s is None):
+        raise Malformed(where, "either count or until_s", value)
+    return step
+
+
+def _is_endpoint(value: Any) -> bool:
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    place, colon, path = value.partition(":")
+    if place in h.BUILT_IN_PLACES:
+        return value == f"{place}:"
+    return bool(place and colon and path) and "/" not in place and path[0] != "/" and ".." not in path.split("/")
+
+
+def _read_draw(value: Any, where: str) -> Any:
+    table = ANY_TABLE.read(value, where)
+    kind = table.get("kind")
+    if not isinstance(kind, str) or kind not in _DRAWS:
+        raise Malformed(f"{where}.kind", f"one of {', '.join(_DRAWS)}", kind)
+    check_keys(table, _DRAWS[kind], where, ignore={"kind"})
+    for name, field in _DRAWS[kind].items():
+        if name not in table:
+            raise Malformed(f"{where}.{name}", "a value", None)
+        field.read(table[name], f"{where}.{name}")
+    return table
+
+
+TEXT = _plain("a text", lambda value: isinstance(value, str))
+ENDPOINT = _plain('an endpoint such as "place:path/below", "null:" or "zero:"', _is_endpoint)
+TRIAL_ID = _plain(
+    "t and seven digits or more",
+    lambda value: isinstance(value, str) and re.fullmatch(r"t([0-9]{7}|[1-9][0-9]{7,9})", value) is not None,
+)
+WHOLE = _plain("a whole number, 0 or more", _is_whole)
+FLAG = _plain("true or false", lambda value: isinstance(value, bool))
+ANY_TABLE = _plain("an object", lambda value: isinstance(value, dict))
+SCALAR = _plain("a text, a number, true, false or null", _is_scalar)
+NUMBER = _number()
+_DRAWS: dict[str, dict[str, Kind]] = {
+    "uniform": {"low": NUMBER, "high": NUMBER},
+    "exponential": {"mean": NUMBER},
+    "choice": {"values": _list(SCALAR)},
+    "weighted": {"values": _list(SCALAR), "weights": _list(NUMBER)},
+}
+_STEP = Kind(_emit_step, _read_step)
+_STEPS = _list(_STEP, "a list of steps")
+
+_TARGET = {"call": TEXT, "slot": WHOLE, "source": _or_draw(ENDPOINT)}
+_FILES = {"dataset": TEXT, "first": WHOLE, "files": WHOLE}
+
+STEPS: dict[str, Record] = {
+    record.tag: record
+    for record in (
+        Record(
+            s.Trial,
+            {
+                "id": TRIAL_ID, "point": WHOLE, "repetition": WHOLE, "block": WHOLE, "factors": _map(SCALAR),
+                "steps": _STEPS,
+            },
+            "trial",
+        ),
+        Record(
+            s.Transfer,
+            _TARGET
+            | {
+                "destination": _or_draw(ENDPOINT), "files": WHOLE, "bytes": _or_draw(WHOLE), "keep": FLAG,
+                "labels": _map(SCALAR),
+            },
+            "transfer",
+        ),
+        Record(s.Parallel, {"children": _list(_STEPS, "a list of lists of steps")}, "parallel"),
+        Record(s.Repeat, {"count": WHOLE, "until_s": NUMBER, "steps": _STEPS}, "repeat"),
+        Record(s.At, {"time_s": _or_draw(NUMBER)}, "at"),
+        Record(s.Compute, {"core_s": _or_draw(NUMBER)}, "compute"),
+        Record(s.Read, _TARGET | {"offset_bytes": _or_draw(WHOLE), "bytes": _or_draw(WHOLE)}, "read"),
+        Record(s.Pause, {"duration_s": _or_draw(NUMBER)}, "pause"),
+        Record(s.Signal, {"counter": TEXT, "add": WHOLE}, "signal"),
+        Record(s.Wait, {"counter": TEXT, "until": WHOLE}, "wait"),
+        Record(s.Acquire, {"pool": TEXT, "count": WHOLE}, "acquire"),
+        Record(s.Release, {"pool": TEXT, "count": WHOLE}, "release"),
+        Record(s.Prepare, _FILES | {"cache": _one_of("as_is", "warm")}, "prepare"),
+        Record(s.DropCaches, _FILES, "drop_caches"),
+    )
+    if record.tag is not None
+}  # fmt: skip
+_STEP_OF_CLASS = {record.cls: record for record in STEPS.values()}
+
+ACTOR_LINE = Record(s.ActorLine, {"actor": TEXT, "host": TEXT, "steps": _STEPS})
+
+_HOST = Record(h.Host, {"ssh": _or_none(TEXT), "memory_bytes": _or_none(WHOLE)}, keep_defaults=True)
+_PLACE = Record(h.Place, {"host": TEXT, "path": TEXT})
+_DATASET = Record(h.Dataset, {"place": TEXT, "path": TEXT, "files": WHOLE, "size_bytes": WHOLE, "seed": WHOLE})
+_CALL = Record(
+    h.Call,
+    {
+        "mover": TEXT, "options": _map(SCALAR),
+        "argv": _list(Kind(lambda value: value if isinstance(value, str) else list(value), _read_argument)),
+        "requires": _list(TEXT), "timeout_s": NUMBER, "capture": FLAG, "expect": _one_of("destination", "nothing"),
+    },
+    keep_defaults=True,
+)  # fmt: skip
+_MEASURE = Record(
+    h.Measure, {"interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic"))}
+)
+_TOTALS = Record(
+    h.Totals, {"trials": WHOLE, "transfers": _or_none(WHOLE), "bytes": _or_none(WHOLE), "disk_bytes": _map(WHOLE)}
+)
+
+HEADER = Record(
+    h.Header,
+    {
+        "version": WHOLE, "name": TEXT, "seed": WHOLE, "scale": NUMBER, "scenario": ANY_TABLE, "hosts": _map(_HOST),
+        "places": _map(_PLACE), "datasets": _map(_DATASET), "calls": _map(_CALL), "draws": _map(Kind(_as_is, _read_draw)),
+        "pools": _map(WHOLE), "measure": _MEASURE, "totals": _TOTALS,
+    },
+    keep_defaults=True,
+)  # fmt: skip
+
+
+def _defaults(cls: Any) -> dict[str, Any]:
+    if issubclass(cls, tuple):
+        return dict(cls._field_defaults)
+    found = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
+
+
+_DEFAULTS: dict[type, dict[str, Any]] = {
+    record.cls: _defaults(record.cls)
+    for record in (*STEPS.values(), ACTOR_LINE, _HOST, _PLACE, _DATASET, _CALL, _MEASURE, _TOTALS, HEADER)
+}

@@ -1,0 +1,186 @@
+"""The points of a sweep: values of factors parsed and checked, then product, zip and filter."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TYPE_CHECKING
+
+from venturi.mover import Mover
+from venturi.plan.header import OptionValue
+from venturi.plan.words import shown
+from venturi.scenario.expression import Expression, ExpressionError, Quantity, Value
+from venturi.scenario.words import Problem, path_text
+from venturi.units import format_bytes_exact
+from venturi.workload.factors import FIXED, Factor, Reader
+
+if TYPE_CHECKING:
+    from venturi.scenario import Scenario
+    from venturi.workload.sweep import Sweep
+
+__all__ = ["MAX_TRIALS", "Design", "Point", "design", "scaled_bytes"]
+
+MAX_TRIALS = 10**7
+"""Trials of one plan: what seven digits can number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One combination of values, in base units (sizes not yet scaled)."""
+
+    files: int
+    size_bytes: int
+    movers: tuple[Mover, ...]
+    cache: str
+    source: str | None
+    destination: str | None
+    options: Mapping[str, OptionValue]
+    varied: Mapping[str, OptionValue]
+    """The factors of this point by the name of the scenario."""
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """The points of a sweep in the order in which they are numbered, and the record name of each factor."""
+
+    points: tuple[Point, ...]
+    keys: Mapping[str, str]
+
+
+def scaled_bytes(size_bytes: int, scale: float) -> int:
+    """Return a size at the scale of the scenario: to the nearest byte, at least 1 unless it is 0.
+
+    Examples
+    --------
+    >>> scaled_bytes(100_000_000, 0.001), scaled_bytes(10, 0.001), scaled_bytes(0, 0.5)
+    (100000, 1, 0)
+    """
+    return max(1, round(size_bytes * Fraction(repr(scale)))) if size_bytes else 0
+
+
+def design(scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> Design | None:
+    """Return the points of a sweep, or ``None`` with all that is wrong appended to ``problems``."""
+    reader = Reader(scenario, sweep, problems)
+    factors = reader.factors()
+    fixed = reader.fixed()
+    options = reader.options()
+    reader.names(factors)
+    rules = reader.filters()
+    groups = reader.groups(factors)
+    if problems:
+        return None
+    points = []
+    for values in _combinations(factors, groups, rules, problems):
+        points.append(_point(values, fixed, options, reader.tools))
+        if problems:
+            return None
+    if problems:
+        return None
+    if not points:
+        problems.append(("workload.sweep.filter", "expected filters that leave a point, found none that passes all"))
+    elif len(points) * sweep.repeat > MAX_TRIALS:
+        found = f"{len(points)} points × {sweep.repeat} repetitions = {len(points) * sweep.repeat}"
+        problems.append(("workload.repeat", f"expected at most {MAX_TRIALS} trials in all, found {found}"))
+    else:
+        _check_points(points, problems)
+    if problems:
+        return None
+    return Design(tuple(points), {name: factor.key for name, factor in factors.items()})
+
+
+def _combinations(
+    factors: Mapping[str, Factor],
+    groups: list[tuple[str, ...]],
+    rules: list[tuple[str, Expression]],
+    problems: list[Problem],
+) -> Iterator[dict[str, OptionValue]]:
+    """Yield the combinations that pass all filters; the last factor varies fastest."""
+    for indices in itertools.product(*(range(len(factors[group[0]].values)) for group in groups)):
+        values = {
+            name: factors[name].values[index] for group, index in zip(groups, indices, strict=True) for name in group
+        }
+        operands = {name: _operand(value, factors[name].key) for name, value in values.items()}
+        try:
+            if all(rule.holds(operands) for _, rule in rules):
+                yield values
+        except ExpressionError:
+            _blame(rules, operands, problems)
+            return
+
+
+def _blame(rules: list[tuple[str, Expression]], operands: Mapping[str, Value], problems: list[Problem]) -> None:
+    for where, rule in rules:
+        try:
+            rule.holds(operands)
+        except ExpressionError as error:
+            problems.append((where, str(error)))
+
+
+def _operand(value: OptionValue, key: str) -> Value:
+    if isinstance(value, (str, bool)):
+        return value
+    assert value is not None
+    return Quantity(value, byte_power=int(key.endswith("_bytes")), second_power=int(key.endswith("_s")))
+
+
+def _point(
+    values: Mapping[str, OptionValue],
+    fixed: Mapping[str, str | None],
+    options: Mapping[str, OptionValue],
+    tools: Mapping[str, Mover],
+) -> Point:
+    every = {**fixed, **values}
+    reserved = ("files", "size", *FIXED)
+    varied_options = {name: value for name, value in values.items() if name not in reserved}
+    return Point(
+        files=int(every["files"] or 0),
+        size_bytes=int(every["size"] or 0),
+        movers=tuple(tools[name] for name in str(every["mover"]).split("+")),
+        cache=str(every["cache"]),
+        source=_text(every["source"]),
+        destination=_text(every["destination"]),
+        options={**options, **varied_options},
+        varied=dict(values),
+    )
+
+
+def _check_points(points: list[Point], problems: list[Problem]) -> None:
+    """Refuse two points that would do the same: an option varied that the mover of the point does not have."""
+    seen: dict[object, Point] = {}
+    for point in points:
+        names = {option.name for mover in point.movers for option in mover.options}
+        reads = any(mover.reads for mover in point.movers)
+        effect = {
+            name: (type(value).__name__, value)
+            for name, value in point.varied.items()
+            if name in ("files", "size", "mover")
+            or (name == "destination" and any(mover.writes for mover in point.movers))
+            or (name in ("source", "cache") and reads)
+            or name in names
+        }
+        twin = seen.setdefault(tuple(sorted(effect.items())), point)
+        if twin is not point:
+            name = next(name for name in point.varied if point.varied[name] != twin.varied[name])
+            mover = "+".join(mover.name for mover in point.movers)
+            where = path_text(("workload", "factors", name))
+            problems.append(
+                (where, f"expected a factor that matters to every mover, found that {mover} does the same for "
+                 f"{shown(twin.varied[name])} and {shown(point.varied[name])}; leave one out with workload.sweep.filter")
+            )  # fmt: skip
+            return
+
+
+def _text(value: OptionValue) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def scale_clashes(sizes: Mapping[int, int]) -> str | None:
+    """Return a sentence about two sizes that become one at this scale, or ``None``."""
+    seen: dict[int, int] = {}
+    for size, scaled in sizes.items():
+        if seen.setdefault(scaled, size) != size:
+            both = f"{format_bytes_exact(seen[scaled])} and {format_bytes_exact(size)}"
+            return f"expected a scale at which sizes stay apart, found that {both} both become {scaled} B"
+    return None

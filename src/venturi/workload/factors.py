@@ -1,0 +1,284 @@
+"""The tables of a sweep read and checked: values of factors, options, filters, groups that vary together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from venturi.errors import UnitError
+from venturi.mover.base import Option, parse_size
+from venturi.plan.header import OptionValue
+from venturi.plan.words import shown, suggestion
+from venturi.scenario.expression import Expression, ExpressionError, parse_expression
+from venturi.scenario.tools import movers_of
+from venturi.scenario.words import Problem, one_of, path_text
+
+if TYPE_CHECKING:
+    from venturi.scenario import Scenario
+    from venturi.workload.sweep import Sweep
+
+__all__ = ["FIXED", "MAX_FILES", "MAX_POINTS", "Factor", "Reader"]
+
+MAX_POINTS = 100_000
+"""Points of one sweep; more is a mistake in the factors."""
+
+MAX_FILES = 10_000
+"""Parallel transfers of one trial: more processes than this no host starts together."""
+
+FIXED = ("mover", "source", "destination", "cache")
+_CACHE = ("as_is", "cold", "warm")
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """A factor: its name in records, its values in base units, and what was written."""
+
+    key: str
+    values: tuple[OptionValue, ...]
+    written: tuple[object, ...]
+
+
+class Reader:
+    """Reads the tables of a sweep, and notes every problem with its place."""
+
+    def __init__(self, scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> None:
+        self.scenario, self.sweep, self.problems = scenario, sweep, problems
+        self.tools = movers_of(scenario)[0]
+        self.storages = tuple(scenario.testbed.storage)
+        named = self._named_movers()
+        self.used = {name: self.tools[name] for name in named if name in self.tools}
+        # What an unknown mover could be told is not known either: that it is unknown is said, and enough.
+        self.knows_all_movers = bool(named) and all(name in self.tools for name in named)
+
+    def factors(self) -> dict[str, Factor]:
+        """Return the factors whose values are all right, with one value for ``files`` if it is not varied."""
+        found = {}
+        for name, written in self.sweep.factors.items():
+            where = path_text(("workload", "factors", name))
+            meaning = self._meaning(name)
+            if meaning is None:
+                if self.knows_all_movers:
+                    self.problems.append((where, one_of("the factors", self._possible(), name)))
+                continue
+            if not isinstance(written, (list, tuple)):
+                self.problems.append((where, f"expected a list such as [{shown(written)}], found {shown(written)}"))
+                continue
+            if not written:
+                self.problems.append((where, "expected a list with a value or more, found an empty list"))
+                continue
+            key, parse = meaning
+            values = [self._parse(parse, value, f"{where}[{i}]") for i, value in enumerate(written)]
+            found[name] = Factor(key, tuple(values), tuple(written))
+        if "size" not in self.sweep.factors:
+            self.problems.append(
+                ("workload.factors.size", 'expected a list of sizes such as ["100 MB"], found nothing')
+            )
+        if "files" not in self.sweep.factors:
+            found = {"files": Factor("files", (1,), (1,)), **found}
+        return found
+
+    def fixed(self) -> dict[str, str | None]:
+        """Return mover, source, destination and cache where they are not factors: a factor takes their place."""
+        found: dict[str, str | None] = {}
+        for name in FIXED:
+            value: str | None = getattr(self.sweep, name)
+            if name in self.sweep.factors:
+                continue
+            if name in self.sweep.model_fields_set and value is not None:
+                meaning = self._meaning(name)
+                assert meaning is not None
+                self._parse(meaning[1], value, f"workload.{name}")
+            found[name] = value
+        self._require_endpoints()
+        return found
+
+    def options(self) -> dict[str, OptionValue]:
+        """Return the fixed options, by name, in base units."""
+        found = {}
+        for name, written in self.sweep.options.items():
+            where = path_text(("workload", "options", name))
+            options = self._options_named(name)
+            if not options and self.knows_all_movers:
+                self.problems.append((where, one_of(self._options_of_used(), self._known_options(), name)))
+            elif options and name not in self.sweep.factors:
+                found[name] = self._parse(_parse_all(options), written, where)
+        return found
+
+    def names(self, factors: Mapping[str, Factor]) -> None:
+        """Check the factors that other tables name."""
+        for index, name in enumerate(self.scenario.analyse.against):
+            if name not in self.sweep.factors and name not in ("files", "size"):
+                where = f"analyse.against[{index}]"
+                self.problems.append((where, one_of("the factors", dict.fromkeys(("files", "size", *factors)), name)))
+
+    def filters(self) -> list[tuple[str, Expression]]:
+        """Return the filters, parsed, with their places."""
+        found = []
+        known = tuple(dict.fromkeys(("files", *self.sweep.factors)))
+        for index, text in enumerate(self.sweep.sweep.filter):
+            where = f"workload.sweep.filter[{index}]"
+            try:
+                expression = parse_expression(text)
+            except ExpressionError as error:
+                self.problems.append((where, str(error)))
+                continue
+            unknown = [name for name in expression.names if name not in known]
+            for name in unknown:
+                self.problems.append((where, one_of("the factors", known, name)))
+            if not unknown:
+                found.append((where, expression))
+        return found
+
+    def groups(self, factors: Mapping[str, Factor]) -> list[tuple[str, ...]]:
+        """Return groups of factors that vary together, in the order of the factors, and check that each is sound."""
+        groups: list[tuple[str, ...]] = []
+        for index, names in enumerate(self.sweep.sweep.zip):
+            where = f"workload.sweep.zip[{index}]"
+            unknown = [name for name in names if name not in self.sweep.factors]
+            for name in unknown:
+                self.problems.append((where, one_of("the factors", self.sweep.factors, name)))
+            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1 or any(name in g for g in groups)]
+            for name in twice:
+                self.problems.append((where, f"expected each factor in one group once, found {name} again"))
+            if len(names) < 2:
+                self.problems.append((where, f"expected two factors or more, found {len(names)}"))
+            lengths = {name: len(factors[name].values) for name in names if name in factors}
+            if len(set(lengths.values())) > 1:
+                found = ", ".join(f"{name} with {length}" for name, length in lengths.items())
+                self.problems.append((where, f"expected lists of one length, found {found}"))
+            elif len(names) > 1 and not unknown and not twice:
+                groups.append(names)
+        zipped = {name for group in groups for name in group}
+        groups += [(name,) for name in factors if name not in zipped]
+        order = list(factors)
+        groups.sort(key=lambda group: min((order.index(name) for name in group if name in order), default=0))
+        for group in groups:
+            self._check_distinct(group, factors)
+        total = math.prod(len(factors[group[0]].values) for group in groups if group[0] in factors)
+        if total > MAX_POINTS:
+            self.problems.append(("workload.factors", f"expected at most {MAX_POINTS} combinations, found {total}"))
+        return groups
+
+    def _meaning(self, name: str) -> tuple[str, Callable[[object], OptionValue]] | None:
+        """Return the record name of a factor and what parses its values."""
+        plain: dict[str, tuple[str, Callable[[object], OptionValue]]] = {
+            "files": ("files", _parse_files),
+            "size": ("size_bytes", parse_size),
+            "mover": ("mover", self._parse_mover),
+            "cache": ("cache", _parse_cache),
+            "source": ("source", lambda value: self._parse_storage(value, self.storages)),
+            "destination": ("destination", lambda value: self._parse_storage(value, (*self.storages, "null"))),
+        }
+        if name in plain:
+            return plain[name]
+        options = self._options_named(name)
+        return (options[0].key, _parse_all(options)) if options else None
+
+    def _parse(self, parse: Callable[[object], OptionValue], value: object, where: str) -> OptionValue:
+        try:
+            return parse(value if isinstance(value, (str, int, float)) else _Shown(value))
+        except UnitError as error:
+            text = str(error).replace("found True", "found true").replace("found False", "found false")
+            self.problems.append((where, text))
+            return None
+
+    def _parse_mover(self, value: object) -> str:
+        if not isinstance(value, str):
+            raise UnitError(one_of("the movers", self.tools, value))
+        names = value.split("+")
+        for name in names:
+            if name not in self.tools:
+                raise UnitError(one_of("the movers", self.tools, name))
+        if len(set(names)) < len(names):
+            raise UnitError(f"expected different movers beside each other, found {shown(value)}")
+        return value
+
+    def _parse_storage(self, value: object, known: tuple[str, ...]) -> str:
+        if not isinstance(value, str) or value not in known:
+            raise UnitError(one_of("the storages", known, value))
+        return value
+
+    def _named_movers(self) -> list[str]:
+        written = self.sweep.factors.get("mover", [self.sweep.mover])
+        values = written if isinstance(written, (list, tuple)) else []
+        return [part for value in values if isinstance(value, str) for part in value.split("+")]
+
+    def _options_named(self, name: str) -> list[Option]:
+        return [option for mover in self.used.values() for option in mover.options if option.name == name]
+
+    def _known_options(self) -> list[str]:
+        return list(dict.fromkeys(option.name for mover in self.used.values() for option in mover.options))
+
+    def _options_of_used(self) -> str:
+        return f"the options of {' and '.join(self.used)}"
+
+    def _possible(self) -> list[str]:
+        return ["files", "size", *FIXED, *self._known_options()]
+
+    def _require_endpoints(self) -> None:
+        if self.sweep.mover is None and "mover" not in self.sweep.factors:
+            self.problems.append(
+                ("workload.mover", f"expected one of the movers {', '.join(self.tools)}, found nothing")
+            )
+        for name, needs in (("source", "reads"), ("destination", "writes")):
+            needing = [tool for tool, mover in self.used.items() if getattr(mover, needs)]
+            if needing and getattr(self.sweep, name) is None and name not in self.sweep.factors:
+                verb = "reads from" if name == "source" else "writes to"
+                what = f"the name of a storage ({needing[0]} {verb} it)"
+                self.problems.append((f"workload.{name}", f"expected {what}, found nothing"))
+        fixed_cold = self.sweep.cache == "cold" and "cache" not in self.sweep.factors
+        if self.used and fixed_cold and not any(mover.reads for mover in self.used.values()):
+            self.problems.append(
+                ("workload.cache", f'expected "as_is" ({" and ".join(self.used)} reads no data set), found "cold"')
+            )
+
+    def _check_distinct(self, group: tuple[str, ...], factors: Mapping[str, Factor]) -> None:
+        """Refuse a value that stands twice: two points would be one."""
+        if any(name not in factors or None in factors[name].values for name in group):
+            return
+        seen: dict[tuple[OptionValue, ...], int] = {}
+        for index, values in enumerate(zip(*(factors[name].values for name in group), strict=False)):
+            key = tuple((type(value).__name__, value) for value in values)
+            first = seen.setdefault(key, index)  # type: ignore[arg-type]
+            if first == index:
+                continue
+            where = f"{path_text(('workload', 'factors', group[0]))}[{index}]"
+            written = " with ".join(shown(factors[name].written[index]) for name in group)
+            self.problems.append(
+                (where, f"expected distinct values, found {written} a second time (first at [{first}])")
+            )
+
+
+def _parse_all(options: list[Option]) -> Callable[[object], OptionValue]:
+    def parse(value: object) -> OptionValue:
+        first, *_ = [option.parse(value) for option in options]
+        return first
+
+    return parse
+
+
+def _parse_files(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_FILES:
+        raise UnitError(f"expected a whole number from 1 to {MAX_FILES}, found {shown(value)}")
+    return value
+
+
+def _parse_cache(value: object) -> str:
+    if value not in _CACHE:
+        hint = suggestion(value, _CACHE) if isinstance(value, str) else ""
+        raise UnitError(f'expected "as_is", "cold" or "warm", found {shown(value)}{hint}')
+    return str(value)
+
+
+class _Shown:
+    """A value that parsers refuse with our wording of it."""
+
+    def __init__(self, value: object) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return shown(self._value)
+
+    __str__ = __repr__

@@ -1,0 +1,255 @@
+"""Movers: how each tool is called, whether it really moves the bytes, and how its output is read."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import venturi.mover
+from venturi.errors import UnitError
+from venturi.mover import (
+    BUILT_IN,
+    Command,
+    Option,
+    OutputError,
+    ToolReport,
+    movers,
+    movers_reference,
+    resolve_options,
+)
+from venturi.mover.command import placeholders
+
+OUTPUTS = Path(__file__).parent / "outputs"
+CONTENT = os.urandom(300_001)
+
+
+def argv_of(call, **values):
+    """Return the command line of a call, by the rules of the plan."""
+    known = {key: _word(value) for key, value in call.options.items() if value is not None} | values
+    argv = []
+    for argument in call.argv:
+        texts = [argument] if isinstance(argument, str) else argument
+        names = [name for text in texts for name in placeholders(text)]
+        if isinstance(argument, str) or all(name in known for name in names):
+            argv += [text.format(**known) for text in texts]
+    return argv
+
+
+def _word(value):
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def call_with(mover, **options):
+    written = {option.name: option.parse(options[option.name]) for option in mover.options if option.name in options}
+    return mover.call(resolve_options(mover, written))
+
+
+def run(mover, source, destination, size, **options):
+    """Run a mover as an agent does, and return its transfer record."""
+    call = call_with(mover, **options)
+    for tool in call.requires:
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    argv = argv_of(call, source=str(source), destination=str(destination), bytes=str(size), files="1", slot="0")
+    done = subprocess.run(argv, capture_output=True, text=True, env={**os.environ, "LC_ALL": "C"}, check=False)
+    assert done.returncode == 0, done.stderr
+    return {"stdout": done.stdout if call.capture else None, "stderr": done.stderr if call.capture else None}
+
+
+RUNS = [
+    ("cp", {}), ("cp", {"fsync": True}), ("cp", {"reflink": "auto"}), ("rsync", {}), ("rsync", {"fsync": True, "inplace": True}),
+    ("rclone", {}), ("rclone", {"checksum": False, "streams": 2, "transfers": 3}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", [CONTENT, b"", b"x"], ids=["some", "empty", "one byte"])
+@pytest.mark.parametrize(("name", "options"), RUNS, ids=str)
+def test_a_mover_copies_every_byte_and_says_so(name, options, content, tmp_path):
+    source, destination = tmp_path / "a source", tmp_path / "its copy"
+    source.write_bytes(content)
+    record = run(BUILT_IN[name], source, destination, len(content), **options)
+    assert destination.read_bytes() == content
+    report = BUILT_IN[name].parse(record)
+    assert report is None if name == "cp" else report.bytes == len(content)
+
+
+@pytest.mark.parametrize("options", [{}, {"block": "4 KiB"}], ids=str)
+@pytest.mark.parametrize("size", [0, 1, 300_001])
+def test_read_reads_all_and_write_writes_as_much_as_was_asked(options, size, tmp_path):
+    source, destination = tmp_path / "source", tmp_path / "destination"
+    source.write_bytes(CONTENT[:size])
+    assert BUILT_IN["read"].parse(run(BUILT_IN["read"], source, "/dev/null", size, **options)).bytes == size
+    record = run(BUILT_IN["write"], "/dev/zero", destination, size, fsync=True, **options)
+    assert BUILT_IN["write"].parse(record).bytes == size
+    assert destination.read_bytes() == bytes(size)
+
+
+def test_direct_reading_and_writing_move_a_last_part_that_is_no_whole_block(tmp_path):
+    probe = tmp_path / "probe"
+    probe.write_bytes(CONTENT)
+    try:
+        os.close(os.open(probe, os.O_RDONLY | os.O_DIRECT))
+    except OSError:
+        pytest.skip("the file system of the tests has no O_DIRECT")
+    record = run(BUILT_IN["write"], "/dev/zero", tmp_path / "w", 300_001, direct=True, block="64 KiB")
+    assert BUILT_IN["write"].parse(record).bytes == 300_001 == (tmp_path / "w").stat().st_size
+    assert BUILT_IN["read"].parse(run(BUILT_IN["read"], probe, "/dev/null", 300_001, direct=True)).bytes == 300_001
+
+
+def test_cp_leaves_the_file_on_stable_storage_only_if_it_is_asked_to():
+    plain, synced = call_with(BUILT_IN["cp"]), call_with(BUILT_IN["cp"], fsync=True)
+    assert plain.argv == ("cp", "--reflink=never", "{source}", "{destination}")
+    assert synced.argv[:3] == ("sh", "-c", 'cp --reflink=never "$1" "$2" && exec sync "$2"')
+    assert synced.requires == ("sh", "cp", "sync")
+
+
+def test_cp_without_reflink_asks_the_kernel_for_no_copy_of_its_own(tmp_path):
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    (tmp_path / "a").write_bytes(CONTENT)
+    calls = {}
+    for mode in ("never", "auto"):
+        argv = argv_of(
+            call_with(BUILT_IN["cp"], reflink=mode), source=str(tmp_path / "a"), destination=str(tmp_path / mode)
+        )
+        log = tmp_path / f"{mode}.log"
+        done = subprocess.run(
+            ["strace", "-o", log, "-e", "trace=copy_file_range,ioctl", *argv], capture_output=True, check=False
+        )
+        if done.returncode:
+            pytest.skip(f"strace may not trace here: {done.stderr.decode().strip()[:80]}")
+        calls[mode] = set(re.findall(r"^(copy_file_range|ioctl)\(.*(?:FICLONE|copy)?", log.read_text(), re.MULTILINE))
+    assert calls["never"] == set()
+    assert calls["auto"]
+
+
+RECORDED = {
+    "dd-9.1-read": ("read", "stderr", 3_000_000, 3_000_000 / 0.00350918),
+    "dd-9.1-small": ("write", "stderr", 100, 100 / 6.5148e-05),
+    "dd-9.1-one-byte": ("write", "stderr", 1, 1 / 2.712e-05),
+    "dd-9.1-empty": ("read", "stderr", 0, None),
+    "rsync-3.5.0": ("rsync", "stdout", 3_000_000, None),
+    "rsync-3.5.0-large": ("rsync", "stdout", 400_000_000, 266_731_846.67),
+    "rsync-3.5.0-empty": ("rsync", "stdout", 0, None),
+    "rclone-1.60.1": ("rclone", "stderr", 3_000_000, None),
+    "rclone-1.60.1-large": ("rclone", "stderr", 400_000_000, None),
+    "rclone-1.60.1-empty": ("rclone", "stderr", 0, None),
+}
+
+
+def test_every_recorded_output_is_expected_to_mean_something():
+    assert {path.stem for path in OUTPUTS.glob("*.txt")} == set(RECORDED)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_output_is_read_as_it_was_meant(name):
+    mover, stream, size, rate = RECORDED[name]
+    report = BUILT_IN[mover].parse({"stdout": "", "stderr": "", stream: (OUTPUTS / f"{name}.txt").read_text()})
+    assert report.bytes == size
+    if rate is not None:
+        assert report.rate_bytes_per_s == pytest.approx(rate)
+    if size == 0:
+        assert not report.rate_bytes_per_s or mover == "rsync"
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_output_that_is_cut_off_or_missing_fails_with_its_text_kept(name):
+    mover, stream, *_ = RECORDED[name]
+    whole = (OUTPUTS / f"{name}.txt").read_text()
+    for text in ("", whole[: len(whole) // 3], "something else\n"):
+        with pytest.raises(OutputError) as caught:
+            BUILT_IN[mover].parse({"stdout": "", "stderr": "", stream: text})
+        assert caught.value.text == text
+    with pytest.raises(OutputError):
+        BUILT_IN[mover].parse({"stdout": None, "stderr": None})
+
+
+@given(st.text(max_size=200), st.sampled_from(["read", "rsync", "rclone"]))
+@settings(deadline=None)
+def test_no_output_makes_a_parser_fail_otherwise(text, name):
+    try:
+        report = BUILT_IN[name].parse({"stdout": text, "stderr": text})
+    except OutputError:
+        return
+    assert isinstance(report, ToolReport)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['{"stats": 3}', '{"stats": {"bytes": "x", "speed": 1, "elapsedTime": 1}}', "[]", '{"stats": {"bytes": 1e999, "speed": 1}}',
+     '{"stats": {"bytes": 1, "speed": 1, "elapsedTime": NaN}}', "[" * 5000],
+)  # fmt: skip
+def test_statistics_of_a_strange_form_are_not_guessed(line):
+    with pytest.raises(OutputError):
+        BUILT_IN["rclone"].parse({"stderr": line})
+
+
+OPTIONS = {
+    "size": Option("block", "size", 1, "", minimum=1), "time": Option("pause", "time", None, ""),
+    "integer": Option("streams", "integer", None, ""), "boolean": Option("verify", "boolean", None, ""),
+    "choice": Option("mode", "choice", None, "", choices=("fast", "safe")),
+}  # fmt: skip
+
+
+def test_values_of_options_become_base_units_and_keys_carry_the_unit():
+    parsed = {kind: OPTIONS[kind].parse(value) for kind, value in
+              {"size": "4 KiB", "time": "5 ms", "integer": 3, "boolean": True, "choice": "safe"}.items()}  # fmt: skip
+    assert parsed == {"size": 4096, "time": 0.005, "integer": 3, "boolean": True, "choice": "safe"}
+    assert [option.key for option in OPTIONS.values()] == ["block_bytes", "pause_s", "streams", "verify", "mode"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("size", 4), ("size", "4"), ("size", "0"), ("size", "9 EB"), ("size", "9000000 PB"), ("time", 3), ("time", "3 MB"), ("integer", 0),
+     ("integer", True), ("integer", 1.0), ("integer", "3"), ("integer", 2**63), ("boolean", 1), ("boolean", "true"), ("choice", "both"),
+     ("choice", ["fast"])],
+)  # fmt: skip
+def test_a_value_of_another_kind_is_refused(kind, value):
+    with pytest.raises(UnitError, match=r"expected .*, found "):
+        OPTIONS[kind].parse(value)
+
+
+def test_a_boolean_of_a_template_is_a_condition():
+    tool = Command(
+        "t", ("t", ("-v", "{verify}"), ("-m", "{mode}"), "{source}"), ("t",), (OPTIONS["boolean"], OPTIONS["choice"])
+    )
+    assert argv_of(tool.call({"verify": True, "mode": None}), source="s") == ["t", "-v", "s"]
+    assert argv_of(tool.call({"verify": False, "mode": "fast"}), source="s") == ["t", "-m", "fast", "s"]
+    assert argv_of(tool.call({"verify": None, "mode": None}), source="s") == ["t", "s"]
+    assert (tool.reads, tool.writes, tool.call({"verify": None, "mode": None}).expect) == (True, False, "nothing")
+
+
+def test_every_placeholder_of_a_mover_is_known_to_the_agent():
+    fixed = {"source", "destination", "bytes", "files", "slot", "scratch"}
+    for mover in BUILT_IN.values():
+        for values in ({}, {option.name: True for option in mover.options if option.kind == "boolean"}):
+            call = mover.call(resolve_options(mover, values))
+            texts = [
+                text for argument in call.argv for text in ([argument] if isinstance(argument, str) else argument)
+            ]
+            names = {name for text in texts for name in placeholders(text)}
+            assert names <= fixed | set(call.options)
+            assert call.expect == ("destination" if mover.writes else "nothing")
+
+
+def test_the_reference_page_is_that_of_the_table():
+    page = Path(__file__).parents[2] / "docs" / "reference" / "movers.md"
+    assert page.read_text() == movers_reference(), (
+        "write it anew: python -c 'import venturi.mover as m; print(m.movers_reference(), end=\"\")'"
+    )
+
+
+def test_the_table_and_the_public_names_are_these():
+    assert list(BUILT_IN) == ["cp", "read", "write", "rsync", "rclone"]
+    assert set(BUILT_IN) <= set(movers())
+    assert set(venturi.mover.__all__) == {
+        "BUILT_IN", "ENTRY_POINTS", "Command", "Mover", "MoverError", "Option", "OutputError", "ToolReport", "movers",
+        "movers_reference", "resolve_options",
+    }  # fmt: skip

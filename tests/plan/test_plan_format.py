@@ -1,0 +1,281 @@
+"""Plans written and read back, against the schema and the examples that the engine is tested with too."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import venturi.plan
+from venturi.errors import PlanError
+from venturi.plan import (
+    Acquire,
+    ActorLine,
+    At,
+    Call,
+    Compute,
+    Dataset,
+    Draw,
+    DropCaches,
+    Header,
+    Host,
+    Measure,
+    Parallel,
+    Pause,
+    Place,
+    Plan,
+    Prepare,
+    Read,
+    Release,
+    Repeat,
+    Signal,
+    Totals,
+    Transfer,
+    Trial,
+    Wait,
+    actor_lines,
+    emit_header,
+    emit_line,
+    plan_lines,
+    read_header,
+    read_plan,
+    trials,
+    write_plan,
+)  # fmt: skip
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted((ROOT / "tests" / "data" / "plans").glob("*.jsonl"))
+REFUSED = sorted((ROOT / "tests" / "data" / "plans" / "refused").glob("*.jsonl"))
+SCHEMA = json.loads((ROOT / "docs" / "reference" / "plan.schema.json").read_text())
+
+names = st.text("abcxyz-é", min_size=1, max_size=6)
+whole = st.integers(0, 2**53)
+times = st.floats(0, 1e9) | names.map(Draw)
+endpoints = st.sampled_from(["null:", "zero:"]) | st.tuples(names, names).map(":".join)
+scalars = st.none() | st.booleans() | names | st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9)
+slots = st.integers(0, 10_000)
+leaves = st.one_of(
+    st.builds(
+        Transfer, names, slots, endpoints | names.map(Draw), endpoints, whole, whole | names.map(Draw), st.booleans(),
+        st.dictionaries(names, scalars, max_size=2),
+    ),
+    st.builds(At, times),
+    st.builds(Compute, times),
+    st.builds(Pause, times),
+    st.builds(Read, names, slots, endpoints, whole | names.map(Draw), whole),
+    st.builds(Signal, names, whole),
+    st.builds(Wait, names, whole),
+    st.builds(Acquire, names, slots),
+    st.builds(Release, names, slots),
+    st.builds(Prepare, names, whole, whole, st.sampled_from(["as_is", "warm"])),
+    st.builds(DropCaches, names, whole, whole),
+)  # fmt: skip
+
+
+def _nest(inner):
+    steps = st.lists(inner, max_size=3).map(tuple)
+    return st.one_of(
+        st.builds(Parallel, st.lists(steps, max_size=2).map(tuple)),
+        st.builds(Repeat, steps, count=slots),
+        st.builds(Repeat, steps, until_s=st.floats(0, 1e6)),
+        st.builds(
+            Trial, st.integers(0, 10**8).map("t{:07d}".format), slots, slots, slots,
+            st.dictionaries(names, scalars, max_size=3), steps,
+        ),
+    )  # fmt: skip
+
+
+lines = st.builds(ActorLine, names, names, st.lists(st.recursive(leaves, _nest, max_leaves=6), max_size=3).map(tuple))
+headers = st.builds(
+    Header,
+    name=names,
+    seed=whole,
+    scale=st.floats(1e-6, 10),
+    scenario=st.dictionaries(names, scalars, max_size=2),
+    hosts=st.dictionaries(names, st.builds(Host, st.none() | names, st.none() | whole), max_size=2),
+    places=st.dictionaries(names, st.builds(Place, names, names), max_size=2),
+    datasets=st.dictionaries(names, st.builds(Dataset, names, names, whole, whole, whole), max_size=2),
+    calls=st.dictionaries(
+        names,
+        st.builds(
+            Call, names, st.dictionaries(names, scalars, max_size=2),
+            st.lists(names | st.lists(names, max_size=2).map(tuple), max_size=3).map(tuple),
+            st.lists(names, max_size=2).map(tuple), st.floats(0.1, 1e5), st.booleans(),
+            st.sampled_from(["destination", "nothing"]),
+        ),
+        max_size=2,
+    ),
+    measure=st.builds(Measure, st.none() | st.floats(0.01, 10), st.lists(st.sampled_from(["cpu", "nic"])).map(tuple)),
+    totals=st.builds(Totals, whole, st.none() | whole, st.none() | whole, st.dictionaries(names, whole, max_size=2)),
+    draws=st.dictionaries(names, st.builds(lambda mean: {"kind": "exponential", "mean": mean}, st.floats(0.1, 9))),
+    pools=st.dictionaries(names, slots, max_size=2),
+)  # fmt: skip
+
+
+@given(headers, st.lists(lines, max_size=3))
+@settings(deadline=None)
+def test_a_plan_that_is_written_reads_back_equal_and_writes_the_same_bytes(tmp_path_factory, header, given_lines):
+    path = tmp_path_factory.mktemp("plan") / "plan.jsonl"
+    write_plan(Plan(header, given_lines), path)
+    again = read_plan(path)
+    assert again.header == header
+    assert list(again.lines) == given_lines
+    assert "\n".join(plan_lines(again)) + "\n" == path.read_text()
+
+
+@given(headers, st.lists(lines, max_size=3))
+@settings(deadline=None)
+def test_every_line_that_is_written_is_valid_by_the_schema(header, given_lines):
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for line in plan_lines(Plan(header, given_lines)):
+        validator.validate(json.loads(line))
+
+
+def test_there_are_examples():
+    assert EXAMPLES
+    assert REFUSED
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_reads_and_means_the_same_when_written_again(path):
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    written = [json.loads(line) for line in plan_lines(read_plan(path))]
+    for line in written:
+        validator.validate(line)
+    assert written == [json.loads(line) for line in path.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
+def test_a_plan_that_the_engine_refuses_is_refused_here_with_its_line(path):
+    with pytest.raises(PlanError, match=r": line [12]: ") as caught:
+        list(plan_lines(read_plan(path)))
+    assert "expected" in str(caught.value)
+    assert "found" in str(caught.value)
+
+
+MESSAGES = {
+    '{"actor": "a", "host": "h"}': "steps: expected a value, found nothing",
+    '{"actor": "a", "host": "h", "steps": [{"step": "pause"}]}': "steps[0].duration_s: expected a value, found nothing",
+    '{"actor": "a", "host": "h", "steps": [{"step": "puase", "duration_s": 1}]}': (
+        "steps[0].step: expected one of trial, transfer, parallel, repeat, at, compute, read, pause, signal, wait, "
+        'acquire, release, prepare, drop_caches, found "puase"'
+    ),
+    '{"actor": "a", "host": "h", "steps": [{"step": "pause", "duration": 1}]}': (
+        'steps[0]: expected only the keys duration_s, found "duration" (did you mean duration_s?)'
+    ),
+    '{"actor": "a", "host": "h", "steps": [{"step": "parallel", "children": [[{"step": "at", "time_s": "1 s"}]]}]}': (
+        'steps[0].children[0][0].time_s: expected a finite number, found "1 s"'
+    ),
+    '{"actor": "a", "host": "h", "steps": [{"step": "at", "time_s": NaN}]}': (
+        "expected JSON, found text that is not (NaN is no number in JSON)"
+    ),
+    "[1]": "expected a JSON object, found [1]",
+    '{"actor": "a"': "expected JSON, found text that is not (Expecting ',' delimiter: line 2 column 1 (char 14))",
+}
+
+
+@pytest.mark.parametrize("line", MESSAGES)
+def test_a_malformed_line_is_told_with_its_number_and_place(line, tmp_path):
+    path = tmp_path / "plan.jsonl"
+    path.write_text(EXAMPLES[0].read_text().splitlines()[0] + "\n" + line + "\n")
+    with pytest.raises(PlanError) as caught:
+        list(actor_lines(path))
+    assert str(caught.value) == f"{path}: line 2: {MESSAGES[line]}"
+
+
+def test_a_newer_version_is_refused_with_advice(tmp_path):
+    path = tmp_path / "plan.jsonl"
+    path.write_text('{"format": "venturi-plan", "version": 2, "colour": "red"}\n')
+    with pytest.raises(PlanError) as caught:
+        read_header(path)
+    assert str(caught.value) == (
+        f"{path}: line 1: version: expected at most 1, found 2: this plan was made by a newer Venturi; use that one, "
+        "or expand the scenario again with this one"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\n", b"{}\n", b"[]\n", b"x\n", b"\x00" * 9, b"[" * 100_000])
+def test_what_is_no_plan_is_refused_and_never_fails_otherwise(content, tmp_path):
+    path = tmp_path / "plan.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(PlanError):
+        list(read_plan(path).lines)
+    with pytest.raises(PlanError):
+        read_plan(tmp_path / "gone.jsonl")
+
+
+def test_steps_nested_without_end_are_refused(tmp_path):
+    path = tmp_path / "plan.jsonl"
+    steps = '{"step":"repeat","count":1,"steps":[' * 200 + "]}" * 200
+    path.write_text(EXAMPLES[0].read_text().splitlines()[0] + f'\n{{"actor":"a","host":"h","steps":[{steps}]}}\n')
+    with pytest.raises(PlanError, match="expected at most 50 levels of steps"):
+        list(actor_lines(path))
+
+
+def test_the_trials_of_a_plan_are_listed_with_what_they_move(tmp_path):
+    transfer = Transfer("cp", 0, "a:x", "a:y", 1, 100)
+    drawn = Transfer("cp", 0, "a:x", "a:y", 1, Draw("size"))
+    inner = (
+        Trial("t0000000", 0, 0, 0, {"files": 2}, (Parallel(((transfer,), (transfer,))),)),
+        Trial("t0000001", 1, 2, 3, {}, (Repeat((transfer, drawn), count=5),)),
+        Trial("t0000002", 1, 0, 0, {}, (Repeat((transfer,), until_s=3.0), Pause(1))),
+        Trial("t0000003", 1, 0, 0, {}, (Pause(1), Repeat((Pause(1),), until_s=3.0))),
+    )
+    header = read_header(EXAMPLES[0])
+    path = tmp_path / "plan.jsonl"
+    plan_lines_given = [
+        ActorLine("one", "h", (Pause(1), inner[0])),
+        ActorLine("two", "h", (Repeat(inner[1:], count=1),)),
+    ]
+    write_plan(Plan(header, plan_lines_given), path)
+    rows = list(trials(path))
+    assert [(row.trial, row.actor, row.transfers, row.bytes) for row in rows] == [
+        ("t0000000", "one", 2, 200), ("t0000001", "two", 10, None), ("t0000002", "two", None, None), ("t0000003", "two", 0, 0),
+    ]  # fmt: skip
+    assert (rows[1].point, rows[1].repetition, rows[1].block, rows[0].factors) == (1, 2, 3, {"files": 2})
+
+
+def test_listing_trials_tells_of_a_malformed_line_too(tmp_path):
+    path = tmp_path / "plan.jsonl"
+    path.write_text(
+        EXAMPLES[0].read_text().splitlines()[0] + '\n{"actor":"a","host":"h","steps":[{"step":"trial"}]}\n'
+    )
+    with pytest.raises(PlanError, match=r"line 2: steps\[0\].id: expected a value, found nothing"):
+        list(trials(path))
+
+
+def test_the_bytes_of_a_plan_are_fixed():
+    header = Header(
+        "x", 1, 0.5, {}, {"h": Host()}, {"p": Place("h", "é")}, {}, {}, Measure(None, ()), Totals(0, 0, 0, {})
+    )
+    assert emit_header(header) == (
+        '{"format":"venturi-plan","version":1,"name":"x","seed":1,"scale":0.5,"scenario":{},'
+        '"hosts":{"h":{"ssh":null,"memory_bytes":null}},"places":{"p":{"host":"h","path":"é"}},"datasets":{},"calls":{},'
+        '"draws":{},"pools":{},"measure":{"interval_s":null,"counters":[]},'
+        '"totals":{"trials":0,"transfers":0,"bytes":0,"disk_bytes":{}}}'
+    )
+    assert emit_line(
+        ActorLine("a", "h", (Transfer("cp", 1, "p:a", "null:", 1, 9, True, {"k": 1}), Pause(Draw("d"))))
+    ) == (
+        '{"actor":"a","host":"h","steps":[{"step":"transfer","call":"cp","slot":1,"source":"p:a","destination":"null:",'
+        '"files":1,"bytes":9,"keep":true,"labels":{"k":1}},{"step":"pause","duration_s":{"draw":"d"}}]}'
+    )
+
+
+def test_the_public_names_are_these():
+    steps = {
+        "Acquire", "At", "Compute", "DropCaches", "Parallel", "Pause", "Prepare", "Read", "Release", "Repeat", "Signal",
+        "Transfer", "Trial", "Wait",
+    }  # fmt: skip
+    header = {"Call", "Dataset", "Header", "Host", "Measure", "Place", "Totals", "FORMAT", "VERSION"}
+    functions = {
+        "actor_lines", "check_fits", "emit_header", "emit_line", "estimate", "plan_lines", "read_header", "read_plan",
+        "trials", "write_plan",
+    }  # fmt: skip
+    assert set(venturi.plan.__all__) == steps | header | functions | {
+        "ActorLine", "Draw", "Estimate", "Plan", "Step", "TrialRow",
+    }  # fmt: skip
