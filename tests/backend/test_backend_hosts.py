@@ -100,13 +100,11 @@ def test_samples_are_taken_while_trials_run(carry_out, tmp_path):
     assert counters["memory.available_bytes"][1] >= 10
 
 
-def test_a_scratch_directory_of_the_run_alone_is_gone_when_it_is_complete(tmp_path, engine, tiny_plan, monkeypatch):
+def test_without_a_scratch_directory_data_sets_are_kept_beside_the_runs(tmp_path, engine, tiny_plan, monkeypatch):
     monkeypatch.delenv("VENTURI_SCRATCH", raising=False)
     run = RunWriter.create(tmp_path / "runs", tiny_plan(2), backend="hosts")
-    seen = []
-    HostsBackend(engine=engine).carry_out(run, on_progress=lambda _: seen.append((run.path / "scratch").exists()))
-    assert any(seen)
-    assert not (run.path / "scratch").exists()
+    HostsBackend(engine=engine).carry_out(run)
+    assert (tmp_path / "runs" / "scratch" / "data" / "set" / "000000").stat().st_size == 100_000
 
 
 def test_a_scratch_directory_that_was_given_is_kept(carry_out, scratch, tiny_plan):

@@ -150,8 +150,10 @@ def test_a_host_gets_the_engine_carries_out_its_part_and_is_left_clean(tmp_path,
     # One clock: the true offset is 0, so the interval that the round trips prove must hold 0.
     assert abs(float(environment["clock.offset_s"])) <= float(environment["clock.uncertainty_s"])
     assert 0 < float(environment["clock.uncertainty_s"]) < 1
-    assert environment["scratch"] == f"{servers['node1'].home}/.cache/venturi/scratch/{run.path.name}"
-    assert not Path(environment["scratch"]).exists()
+    assert environment["scratch"] == f"{servers['node1'].home}/.cache/venturi/scratch"
+    assert [path.name for path in Path(environment["scratch"]).rglob("0*")] == [
+        "000000"
+    ]  # the data set, no destination
     wait_until_gone(servers["node1"])
 
 

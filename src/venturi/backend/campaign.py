@@ -330,8 +330,6 @@ class Campaign:
                 f"expected every trial to be carried out once all agents are done, found that {left} was not, of host"
                 f" {self._run.trials[left].host}; this is an error of Venturi or of the plan: please report it"
             )
-        if state == "complete":
-            await asyncio.gather(*(post.site.clear() for post in self._posts), return_exceptions=True)
         self._run.finish(state, tables=not self._hurried)
         self._say("")
         restarts = sum(post.restarts for post in self._posts)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,9 +26,9 @@ class HostsBackend:
     Parameters
     ----------
     scratch
-        Directory below which relative places are, on every host; without it ``VENTURI_SCRATCH``. Without both, a
-        directory of this run alone (``scratch`` in the run directory, on other hosts ``~/.cache/venturi/scratch/RUN``),
-        which is removed when the run is complete; a directory that was given is kept, data sets included.
+        Directory below which relative places are, on every host; without it ``VENTURI_SCRATCH``. Without both,
+        ``scratch`` beside the runs, on other hosts ``~/.cache/venturi/scratch``. What is made there is kept, so that the
+        next run finds its data sets.
     engine
         Path of the engine; without it, it is looked for (:func:`find_engine`).
     search
@@ -67,12 +66,9 @@ class HostsBackend:
     def carry_out(self, run: RunWriter, *, on_progress: Callable[[Progress], None] | None = None) -> Outcome:
         """Carry out what is left of the plan of a run, and end its session: see :class:`venturi.backend.Backend`."""
         try:
-            outcome = asyncio.run(Campaign(run, self._sites(run), self._search, on_progress).carry_out())
+            return asyncio.run(Campaign(run, self._sites(run), self._search, on_progress).carry_out())
         finally:
             run.close()
-        if outcome.state == "complete" and self._scratch is None:
-            shutil.rmtree(run.path / "scratch", ignore_errors=True)
-        return outcome
 
     def _sites(self, run: RunWriter) -> list[Site]:
         hosts: dict[str, dict[str, Any]] = run.header["hosts"]
@@ -83,12 +79,10 @@ class HostsBackend:
             # Two hosts that are one machine must not share the places that they both call "data".
             folder = f"/{name}" if targets.count(target) > 1 else ""
             if target is None:
-                scratch = Path(self._scratch) if self._scratch else run.path / "scratch"
+                here = Path(self._scratch) if self._scratch else run.path.parent / "scratch"
                 command = [*self._prefixes.get(name, ()), str(self._engine.path), "agent"]
-                sites.append(LocalSite(name, f"{scratch.absolute()}{folder}", command, run.lock_descriptor))
+                sites.append(LocalSite(name, f"{here.absolute()}{folder}", command, run.lock_descriptor))
             else:
-                own = f"{CACHE}/scratch/{run.path.name}" if self._scratch is None else None
-                sites.append(
-                    RemoteSite(RemoteHost(name, target, self._engine), f"{own or self._scratch}{folder}", own)
-                )
+                scratch = self._scratch or f"{CACHE}/scratch"
+                sites.append(RemoteSite(RemoteHost(name, target, self._engine), f"{scratch}{folder}"))
         return sites

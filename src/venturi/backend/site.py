@@ -47,10 +47,6 @@ class Site(Protocol):
         """
         ...
 
-    async def clear(self) -> None:
-        """Remove the scratch directory, if it was made for this run alone."""
-        ...
-
 
 class LocalSite:
     """This machine, or a network namespace of it."""
@@ -70,18 +66,14 @@ class LocalSite:
         """Start the engine as a child, which shares the lock of the run."""
         return await Agent.start(self.name, self._command, pass_fds=[self._lock_descriptor])
 
-    async def clear(self) -> None:
-        """Leave it to the backend, whose own directory it is in."""
-
 
 class RemoteSite:
     """A host behind SSH."""
 
-    def __init__(self, host: RemoteHost, scratch: str, own: str | None) -> None:
+    def __init__(self, host: RemoteHost, scratch: str) -> None:
         self.name = host.name
         self.scratch = scratch
         self._host = host
-        self._own = own
 
     async def prepare(self) -> ClockOffset | None:
         """Copy the engine if need be, find the home directory, and read the clock."""
@@ -94,8 +86,3 @@ class RemoteSite:
     async def start_agent(self) -> Agent:
         """Make the scratch directory and start the engine, through ssh."""
         return await Agent.start(self.name, self._host.agent_command(self.scratch))
-
-    async def clear(self) -> None:
-        """Remove the directory of this run."""
-        if self._own is not None:
-            await self._host.remove(self._own)

@@ -105,11 +105,6 @@ class RemoteHost:
             trips = await self._ask_clock(f'"{self._engine_path}" agent < /dev/null', _hello_clock)
         return estimate_offset(trips)
 
-    async def remove(self, folder: str) -> None:
-        """Remove a folder that was made for this run, if the host is still there."""
-        process = await self._start(self.command(f'rm -rf -- "{folder}"'))
-        await process.communicate()
-
     @property
     def _engine_path(self) -> str:
         return f"{CACHE}/{self.engine.remote_name}"

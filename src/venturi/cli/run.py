@@ -73,6 +73,7 @@ def carry_out_scenario(
     plan = expand(scenario)
     cost = estimate(plan.header)
     check_fits(cost, local_free_bytes(plan.header, scratch or default_scratch(runs)))
+    backend = HostsBackend(scratch=scratch)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.jsonl"
         write_plan(plan, path)
@@ -80,17 +81,18 @@ def carry_out_scenario(
     if not quiet:
         moved = "" if cost.bytes is None else f", {format_bytes(cost.bytes)}"
         talk(f"{plan.header.name}: {cost.trials} trials{moved}, in {writer.path}")
-    return _carry_out(writer, scratch, quiet=quiet, as_json=as_json)
+    return _carry_out(backend, writer, quiet=quiet, as_json=as_json)
 
 
 def resume_run(path: Path, *, scratch: Path | None, quiet: bool = False, as_json: bool = False) -> Path:
     """Go on with a run and return its directory; ends the process as :func:`carry_out_scenario` does."""
+    backend = HostsBackend(scratch=scratch)
     writer = RunWriter.resume(path)
     if not quiet:
         talk(
             f"{writer.header['name']}: {len(writer.finished)} of {len(writer.trials)} trials are done, going on in {path}"
         )
-    return _carry_out(writer, scratch, quiet=quiet, as_json=as_json)
+    return _carry_out(backend, writer, quiet=quiet, as_json=as_json)
 
 
 def _resume(
@@ -109,11 +111,11 @@ def _resume(
     resume_run(path, scratch=scratch, quiet=quiet, as_json=as_json)
 
 
-def _carry_out(writer: RunWriter, scratch: Path | None, *, quiet: bool, as_json: bool) -> Path:
+def _carry_out(backend: HostsBackend, writer: RunWriter, *, quiet: bool, as_json: bool) -> Path:
     path = writer.path
     try:
         with progress_view(quiet=quiet or as_json) as view:
-            outcome = HostsBackend(scratch=scratch).carry_out(writer, on_progress=view.show)
+            outcome = backend.carry_out(writer, on_progress=view.show)
     except RunError as error:
         raise RunError(f"{error}; resume with: venturi run --resume {path}") from error
     if as_json:
