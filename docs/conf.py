@@ -4,7 +4,7 @@ from venturi import __version__
 
 project = "Venturi"
 author = "The Venturi authors"
-copyright = author  # noqa: A001 - the name that Sphinx expects
+copyright = author
 release = __version__
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]

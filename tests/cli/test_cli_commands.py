@@ -125,7 +125,7 @@ def test_plan_counts_and_the_same_scenario_gives_the_same_lines(venturi):
 
 
 def test_a_plan_that_does_not_fit_is_refused_before_anything_is_written(venturi, tmp_path):
-    words = ["tiny.toml", "--set", 'workload.factors.size=["900 PB"]']
+    words = ["tiny.toml", "--set", 'workload.factors.size=["9 PB"]']
     planned = venturi("plan", *words)
     assert planned.returncode == 1
     assert "free" in planned.stderr and "scratch" in planned.stderr

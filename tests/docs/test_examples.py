@@ -34,7 +34,12 @@ def test_the_tutorial_works_as_pasted(page: Path, tmp_path: Path) -> None:
         elif language == "sh":
             for line in text.splitlines():
                 done = subprocess.run(
-                    ["bash", "-c", line], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=_TIMEOUT_S
+                    ["bash", "-c", line],
+                    cwd=tmp_path,
+                    env=environment,
+                    capture_output=True,
+                    text=True,
+                    timeout=_TIMEOUT_S,
                 )
                 assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
                 commands += 1

@@ -7,9 +7,6 @@ from typing import Annotated
 
 import typer
 
-from venturi import report as forms
-from venturi.analysis import AnalyseOptions, analyse
-from venturi.analysis import compare as compare_analyses
 from venturi.cli.options import RUNS, As, Runs
 from venturi.cli.outcome import data, talk
 from venturi.run import Run, resolve_run
@@ -31,6 +28,10 @@ def compare(
 
     Example: `venturi compare warm cold`
     """
+    from venturi import report as forms  # scipy and matplotlib: seconds that other commands need not wait for
+    from venturi.analysis import AnalyseOptions, analyse
+    from venturi.analysis import compare as compare_analyses
+
     options = AnalyseOptions(fits=False)
     a, b = (analyse(Run.open(resolve_run(name, runs)), options) for name in (first, second))
     comparison = compare_analyses(a, b, margin=margin)

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import Group
 
-from venturi.analysis import AnalyseOptions, Criterion, Curve, analyse, chosen_families, rank_curve
 from venturi.cli.options import RUNS, As, Runs
 from venturi.cli.outcome import data, data_json
 from venturi.errors import FitError, ScenarioError
-from venturi.model import Fit, Interval, Ranking, profile
 from venturi.run import Run, resolve_run
-from venturi.units import format_bytes, format_rate, parse_bytes
+from venturi.scenario import Criterion
+from venturi.units import parse_bytes
 
 __all__ = ["fit"]
 
@@ -50,6 +45,9 @@ def fit(
 
     Example: `venturi fit my-disk --against files --at 8`
     """
+    from venturi.analysis import AnalyseOptions, analyse  # scipy: seconds that other commands need not wait for
+    from venturi.cli.fitted import FittedCurve
+
     if at and against is None:
         raise ScenarioError([("--at", "say against which factor, such as --against files")], "venturi fit")
     analysis = analyse(
@@ -62,36 +60,14 @@ def fit(
             f"{run}: expected a curve{named}, found no such factor with several values; numeric factors that vary: {varied}"
         )
     where = [_quantity(text) for text in at or ()]
-    results = []
-    for curve in analysis.curves:
-        ranking = rank_curve(curve, chosen_families(family or ("all",), curve.against), criterion)
-        results.append(_Result(curve, ranking, _intervals(ranking, level), where, extrapolate, level))
+    results = [
+        FittedCurve.of(curve, family or ["all"], criterion, at=where, extrapolate=extrapolate, level=level)
+        for curve in analysis.curves
+    ]
     if as_json:
-        data_json([_as_json(result) for result in results])
+        data_json([result.as_json() for result in results])
     else:
-        data(Group(*(_shown(result) for result in results)))
-
-
-class _Result:
-    """One curve with its ranking, the intervals of its best fit, and the predictions asked for."""
-
-    def __init__(
-        self,
-        curve: Curve,
-        ranking: Ranking,
-        intervals: dict[str, Interval],
-        at: Sequence[float],
-        extrapolate: bool,
-        level: float,
-    ) -> None:
-        self.curve = curve
-        self.ranking = ranking
-        self.intervals = intervals
-        self.predictions = ranking.best.predict(list(at), level=level, extrapolate=extrapolate) if at else None
-
-    @property
-    def best(self) -> Fit:
-        return self.ranking.best
+        data(Group(*(result.shown() for result in results)))
 
 
 def _quantity(text: str) -> float:
@@ -100,92 +76,3 @@ def _quantity(text: str) -> float:
         return float(text)
     except ValueError:
         return float(parse_bytes(text))
-
-
-def _intervals(ranking: Ranking, level: float) -> dict[str, Interval]:
-    best = ranking.best
-    if best.degrees_of_freedom == 0 and not best.sigma_is_absolute:
-        return {}
-    return profile(best, level=level)
-
-
-def _title(curve: Curve) -> str:
-    others = ", ".join(
-        f"{name.removesuffix('_bytes')} {format_bytes(value) if name.endswith('_bytes') and isinstance(value, int | float) else value}"
-        for name, value in curve.others.items()
-    )
-    return f"throughput per file against {curve.against.removesuffix('_bytes')}" + (f"; {others}" if others else "")
-
-
-def _shown(result: _Result) -> RenderableType:
-    table = Table(box=None, padding=(0, 2, 0, 0))
-    for column in ("family", "formula", "R²", "adjusted", "AICc", result.ranking.criterion):
-        table.add_column(column, justify="left" if column in ("family", "formula") else "right")
-    for entry in result.ranking.entries:
-        good = entry.fit.goodness
-        table.add_row(
-            entry.fit.family.name, Text(entry.fit.family.formula), _number(good.r_squared), _number(good.r_squared_adjusted),
-            _number(good.aicc), _number(entry.score),
-        )  # fmt: skip
-    lines = [f"best: {result.best.family.name}, {result.best.family.formula}, fitted to {len(result.curve.x)} points"]
-    for name, value in result.best.parameters.items():
-        interval = result.intervals.get(name)
-        between = (
-            f"  [{interval.low:.4g}, {interval.high:.4g}] at {interval.level:g}, profile likelihood"
-            if interval
-            else "  no interval: as many parameters as points"
-        )
-        lines.append(f"  {name} = {value:.6g}{between}")
-    lines += [f"  warning: {warning}" for warning in result.best.warnings]
-    lines += [f"  not fitted: {refusal.family.name}: {refusal.reason}" for refusal in result.ranking.refused]
-    predictions = result.predictions
-    if predictions is not None:
-        for x, value, low, high, outside in zip(
-            predictions.x, predictions.value, predictions.low, predictions.high, predictions.extrapolated, strict=True
-        ):
-            mark = "  EXTRAPOLATED" if outside else ""
-            lines.append(f"  at {x:g}: {format_rate(value)} [{format_rate(low)}, {format_rate(high)}]{mark}")
-    return Group(Text(_title(result.curve), style="bold"), table, Text("\n".join(lines) + "\n"))
-
-
-def _number(value: float) -> str:
-    return f"{value:.4g}" if math.isfinite(value) else "–"
-
-
-def _plain(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-def _as_json(result: _Result) -> dict[str, Any]:
-    predictions = result.predictions
-    return {
-        "against": result.curve.against,
-        "others": dict(result.curve.others),
-        "x": list(result.curve.x),
-        "throughput_bytes_per_s": list(result.curve.y_bytes_per_s),
-        "criterion": result.ranking.criterion,
-        "fits": [
-            {
-                "family": entry.fit.family.name,
-                "formula": entry.fit.family.formula,
-                "parameters": {name: _plain(value) for name, value in entry.fit.parameters.items()},
-                "standard_errors": {name: _plain(value) for name, value in entry.fit.standard_errors.items()},
-                "r2": _plain(entry.fit.goodness.r_squared),
-                "adjusted_r2": _plain(entry.fit.goodness.r_squared_adjusted),
-                "aicc": _plain(entry.fit.goodness.aicc),
-                "score": _plain(entry.score),
-                "warnings": list(entry.fit.warnings),
-            }
-            for entry in result.ranking.entries
-        ],
-        "best_intervals": {
-            name: {"low": _plain(interval.low), "high": _plain(interval.high), "level": interval.level, "method": "profile likelihood"}
-            for name, interval in result.intervals.items()
-        },
-        "predictions": []
-        if predictions is None
-        else [
-            {"x": float(x), "throughput_bytes_per_s": _plain(v), "low": _plain(lo), "high": _plain(hi), "extrapolated": bool(e)}
-            for x, v, lo, hi, e in zip(*predictions[:4], predictions.extrapolated, strict=True)
-        ],
-    }  # fmt: skip

@@ -19,6 +19,7 @@ __all__ = ["app", "main"]
 app = typer.Typer(
     name="venturi",
     no_args_is_help=True,
+    invoke_without_command=True,
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",

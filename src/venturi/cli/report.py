@@ -1,18 +1,22 @@
-"""``venturi report``: the answer of a run."""
+"""``venturi report``: the answer of a run.
+
+What needs scipy and matplotlib is imported where it is used: both take seconds that other commands need not wait for.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi import report as forms
-from venturi.analysis import AnalyseOptions, Analysis, analyse
 from venturi.cli.options import RUNS, As, Runs
 from venturi.cli.outcome import data, talk
 from venturi.errors import RunError
 from venturi.run import Run, resolve_run
+
+if TYPE_CHECKING:
+    from venturi.analysis import Analysis
 
 __all__ = ["report", "show_report"]
 
@@ -44,6 +48,8 @@ def report(
 
     Example: `venturi report my-disk --csv tables --png figures`
     """
+    from venturi import report as forms
+
     opened = Run.open(resolve_run(run, runs))
     analysis = show_report(opened, confidence=confidence, html=html, as_json=as_json)
     for directory, write in ((csv, forms.csv), (png, forms.png)):
@@ -59,6 +65,9 @@ def show_report(
 
     With ``as_json`` the page is written only where ``html`` says so.
     """
+    from venturi import report as forms
+    from venturi.analysis import AnalyseOptions, analyse
+
     analysis = analyse(run, AnalyseOptions(confidence=confidence))
     if as_json:
         typer.echo(forms.json(analysis))
@@ -77,6 +86,8 @@ def _write_page(analysis: Analysis, run: Run, path: Path | None = None) -> Path:
     RunError
         If it cannot be written; the message names another way.
     """
+    from venturi import report as forms
+
     target = path or run.path / PAGE
     try:
         target.write_text(forms.html(analysis), encoding="utf-8")

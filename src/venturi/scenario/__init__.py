@@ -8,12 +8,13 @@ Read :class:`Scenario` first; :func:`load_scenario` makes it, and tells everythi
 from __future__ import annotations
 
 from venturi.scenario.load import load_scenario, scenario_from
-from venturi.scenario.model import Analyse, Host, Measure, MoverTemplate, Scenario, Storage, Testbed
+from venturi.scenario.model import Analyse, Criterion, Host, Measure, MoverTemplate, Scenario, Storage, Testbed
 from venturi.scenario.schema import scenario_schema
 from venturi.scenario.tools import movers_of
 
 __all__ = [
     "Analyse",
+    "Criterion",
     "Host",
     "Measure",
     "MoverTemplate",

@@ -14,10 +14,12 @@ from venturi.scenario.fields import Interval, Name, Number, Part, Rate, Size, Te
 from venturi.workload.base import Workload
 from venturi.workload.table import KINDS
 
-__all__ = ["VERSION", "Analyse", "Host", "Measure", "MoverTemplate", "Scenario", "Storage", "Testbed"]
+__all__ = ["VERSION", "Analyse", "Criterion", "Host", "Measure", "MoverTemplate", "Scenario", "Storage", "Testbed"]
 
 VERSION = 1
 Counter = Literal["cpu", "disk", "memory", "nic"]
+Criterion = Literal["aicc", "r2", "adjusted_r2", "cross_validation"]
+"""What ranks fits."""
 
 
 class Host(Part):
@@ -112,9 +114,7 @@ class Analyse(Part):
         PlainSerializer(lambda names: names if isinstance(names, str) else list(names)),
         WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "string"}}]}),
     ] = Field("all", description="Families of functions to fit: all, or a list of names.")
-    criterion: Literal["aicc", "r2", "adjusted_r2", "cross_validation"] = Field(
-        "aicc", description="What ranks the fits."
-    )
+    criterion: Criterion = Field("aicc", description="What ranks the fits.")
 
 
 class _OneOfKinds:

@@ -1,0 +1,70 @@
+"""An analysis or a comparison as plain values, ready for JSON: base units in the names, no NaN, no infinity."""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from venturi.analysis.compare import Comparison
+from venturi.analysis.result import Analysis, Trials
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Plain: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
+
+__all__ = ["ANALYSIS_FORMAT", "ANALYSIS_VERSION", "COMPARISON_FORMAT", "as_plain"]
+
+ANALYSIS_FORMAT = "venturi-analysis"
+COMPARISON_FORMAT = "venturi-comparison"
+ANALYSIS_VERSION = 1
+
+_LEFT_OUT = frozenset({"draw_x", "draw_y", "draw_low", "draw_high"})
+"""Only for figures; the formula and the parameters say the same."""
+
+
+def as_plain(result: Analysis | Comparison) -> dict[str, Any]:
+    """Return a result as dictionaries, lists, text, numbers, booleans and None.
+
+    The first keys are ``format`` and ``version``. The columns of the trials are left out (they are in the tables of the
+    run), and the points of drawn fits. What is not a finite number becomes None.
+
+    Examples
+    --------
+    >>> import json
+    >>> json.dumps(as_plain(analysis), allow_nan=False)  # doctest: +SKIP
+    """
+    name = ANALYSIS_FORMAT if isinstance(result, Analysis) else COMPARISON_FORMAT
+    return {"format": name, "version": ANALYSIS_VERSION, **_fields(result)}
+
+
+def _fields(value: Analysis | Comparison | DataclassInstance) -> dict[str, Any]:
+    kept = (field.name for field in fields(value) if field.name not in _LEFT_OUT)
+    return {name: _plain(getattr(value, name)) for name in kept if not isinstance(getattr(value, name), Trials)}
+
+
+def _plain(value: object) -> Plain:
+    match value:
+        case None | bool() | str():
+            return value
+        case enum.Enum():
+            return value.name
+        case int() | np.integer():
+            return int(value)
+        case float() | np.floating():
+            return float(value) if math.isfinite(value) else None
+        case np.ndarray():
+            return [_plain(item) for item in value.tolist()]
+        case Mapping():
+            return {str(key): _plain(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            return [_plain(item) for item in value]
+        case _ if is_dataclass(value) and not isinstance(value, type):
+            return _fields(value)
+        case _:
+            raise TypeError(f"expected plain data, found {type(value).__name__}")

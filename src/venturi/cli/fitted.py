@@ -1,0 +1,161 @@
+"""A curve of a run with all that the model knows of it: as text and as JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from venturi.analysis import Criterion, Curve, chosen_families, rank_curve
+from venturi.model import Entry, Interval, Prediction, Ranking, profile
+from venturi.units import format_bytes, format_rate
+
+__all__ = ["FittedCurve"]
+
+
+@dataclass(frozen=True)
+class FittedCurve:
+    """One curve, its families best first, intervals of the best one's parameters, and the predictions asked for."""
+
+    curve: Curve
+    ranking: Ranking
+    intervals: Mapping[str, Interval]
+    predictions: Prediction | None
+
+    @classmethod
+    def of(
+        cls,
+        curve: Curve,
+        families: Sequence[str],
+        criterion: Criterion,
+        *,
+        at: Sequence[float],
+        extrapolate: bool,
+        level: float,
+    ) -> FittedCurve:
+        """Fit and rank; where the curve has too few points for the criterion, adjusted R² decides.
+
+        Raises
+        ------
+        RangeError
+            If a prediction outside the measured range is asked for without ``extrapolate``.
+        FitError
+            If no family can be judged at all.
+        """
+        ranking = rank_curve(curve, chosen_families(families, curve.against), criterion)
+        best = ranking.best
+        bounded = best.degrees_of_freedom > 0 or best.sigma_is_absolute
+        return cls(
+            curve,
+            ranking,
+            profile(best, level=level) if bounded else {},
+            best.predict(list(at), level=level, extrapolate=extrapolate) if at else None,
+        )
+
+    def shown(self) -> RenderableType:
+        """Return the curve for a terminal: a table of families, then the best one."""
+        return Group(
+            Text(_title(self.curve), style="bold"), _table(self.ranking), Text("\n".join(self._lines()) + "\n")
+        )
+
+    def _lines(self) -> list[str]:
+        best = self.ranking.best
+        lines = [
+            f"best by {self.ranking.criterion}: {best.family.name}, {best.family.formula}, fitted to {len(self.curve.x)} points"
+        ]
+        for name, value in best.parameters.items():
+            interval = self.intervals.get(name)
+            between = (
+                f"[{interval.low:.4g}, {interval.high:.4g}] at level {interval.level:g}, profile likelihood"
+                if interval
+                else "no interval: as many parameters as points"
+            )
+            lines.append(f"  {name} = {value:.6g}  {between}")
+        lines += [f"  warning: {warning}" for warning in best.warnings]
+        lines += [f"  not fitted: {refusal.family.name}: {refusal.reason}" for refusal in self.ranking.refused]
+        lines += [
+            f"  at {x:g}: {format_rate(value)} [{format_rate(low)}, {format_rate(high)}]"
+            + ("  EXTRAPOLATED" if outside else "")
+            for x, value, low, high, outside in self._predicted()
+        ]
+        return lines
+
+    def _predicted(self) -> Iterator[tuple[float, float, float, float, bool]]:
+        if self.predictions is not None:
+            p = self.predictions
+            yield from zip(
+                *(column.tolist() for column in (p.x, p.value, p.low, p.high, p.extrapolated)), strict=True
+            )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as plain data, in base units; what is not finite is null."""
+        return {
+            "against": self.curve.against,
+            "others": dict(self.curve.others),
+            "x": list(self.curve.x),
+            "throughput_bytes_per_s": list(self.curve.y_bytes_per_s),
+            "criterion": self.ranking.criterion,
+            "fits": [_fit_as_json(entry) for entry in self.ranking.entries],
+            "best_intervals": {
+                name: {"low": _plain(i.low), "high": _plain(i.high), "level": i.level, "method": "profile likelihood"}
+                for name, i in self.intervals.items()
+            },
+            "predictions": [
+                {
+                    "x": x,
+                    "throughput_bytes_per_s": _plain(value),
+                    "low": _plain(low),
+                    "high": _plain(high),
+                    "extrapolated": outside,
+                }
+                for x, value, low, high, outside in self._predicted()
+            ],
+        }
+
+
+def _title(curve: Curve) -> str:
+    others = ", ".join(
+        f"{name.removesuffix('_bytes')} {format_bytes(value) if name.endswith('_bytes') and isinstance(value, int | float) else value}"
+        for name, value in curve.others.items()
+    )
+    return f"throughput per file against {curve.against.removesuffix('_bytes')}" + (f"; {others}" if others else "")
+
+
+def _table(ranking: Ranking) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    crossed = ranking.criterion == "cross_validation"
+    for column in ("family", "formula", "R²", "adjusted", "AICc", *(["CV error"] if crossed else [])):
+        table.add_column(column, justify="left" if column in ("family", "formula") else "right")
+    for entry in ranking.entries:
+        good = entry.fit.goodness
+        numbers = (good.r_squared, good.r_squared_adjusted, good.aicc, *([entry.score] if crossed else []))
+        table.add_row(entry.fit.family.name, Text(entry.fit.family.formula), *map(_number, numbers))
+    return table
+
+
+def _fit_as_json(entry: Entry) -> dict[str, Any]:
+    fit, good = entry.fit, entry.fit.goodness
+    return {
+        "family": fit.family.name,
+        "formula": fit.family.formula,
+        "parameters": {name: _plain(value) for name, value in fit.parameters.items()},
+        "standard_errors": {name: _plain(value) for name, value in fit.standard_errors.items()},
+        "r2": _plain(good.r_squared),
+        "adjusted_r2": _plain(good.r_squared_adjusted),
+        "aicc": _plain(good.aicc),
+        "score": _plain(entry.score),
+        "warnings": list(fit.warnings),
+    }
+
+
+def _number(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else "–"
+
+
+def _plain(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

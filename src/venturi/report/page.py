@@ -1,0 +1,212 @@
+"""One self-contained HTML page: no script, no reference to anything outside, light and dark, on paper too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from venturi.analysis import Analysis, Comparison
+from venturi.analysis.result import Curve, FactorValue, Fit, Point
+from venturi.analysis.words import (
+    describe,
+    factor_name,
+    factor_value,
+    interval_ends,
+    plural,
+    rate_with_interval,
+    varying,
+)
+from venturi.report.figures import Picture, pictures, ratio_picture
+from venturi.report.svg import css_variables, inline_svg
+from venturi.report.toml import as_toml
+from venturi.stats import Interval
+from venturi.units import format_bytes, format_duration, format_rate, format_rate_triple
+
+__all__ = ["html"]
+
+_TEMPLATES = Path(__file__).parent / "templates"
+MOST_RATIOS = 80
+"""Lines of the figure of ratios; the table has all."""
+
+
+def html(result: Analysis | Comparison) -> str:
+    """Return the page of an analysis or of a comparison.
+
+    Everything is inside: style, figures (SVG, text as text) and tables. Names and messages that came with the run are
+    escaped.
+
+    Examples
+    --------
+    >>> Path("report.html").write_text(html(analyse(run)), encoding="utf-8")  # doctest: +SKIP
+    """
+    if isinstance(result, Analysis):
+        return _environment().get_template("analysis.html").render(_analysis_context(result))
+    return _environment().get_template("comparison.html").render(_comparison_context(result))
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+        lstrip_blocks=True,
+    )  # fmt: skip
+    filters: dict[str, Callable[..., object]] = {
+        "rate": _or_dash(format_rate), "size": _or_dash(format_bytes), "duration": _or_dash(format_duration),
+        "number": _or_dash(lambda value: f"{value:,.4g}"), "percent": _or_dash(lambda value: f"{100 * value:.3g} %"),
+        "r2": _or_dash(lambda value: f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")), "tie": _tie, "whole": _or_dash(lambda value: f"{value:,.0f}"),
+        "ratio": _or_dash(lambda value: f"{value:.3g}"), "change": _or_dash(lambda value: f"{100 * (value - 1):+.1f} %"),
+        "interval": _interval, "figure": _figure, "plural": plural, "factor_name": factor_name,
+        "cpu": _or_dash(lambda value: f"{value * 1e9:.3g}"), "formula": _formula,
+    }  # fmt: skip
+    environment.filters.update(filters)
+    environment.globals.update(
+        style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
+        light=Markup(css_variables(dark=False)), dark=Markup(css_variables(dark=True)),
+        factor_value=factor_value, describe=describe, rate_with_interval=rate_with_interval, triple=format_rate_triple,
+    )  # fmt: skip
+    return environment
+
+
+def _or_dash(form: Callable[[Any], str]) -> Callable[[Any], str | Markup]:
+    def filtered(value: object) -> str | Markup:
+        return Markup('<span class="none" title="not measured">–</span>') if value is None else form(value)
+
+    return filtered
+
+
+def _interval(interval: Interval | None) -> str | Markup:
+    if interval is None:
+        return Markup('<span class="none" title="fewer than three trials">–</span>')
+    unit = format_rate(interval.estimate).split(" ", 1)[1]
+    return f"{' – '.join(interval_ends(interval, unit))} {unit}"
+
+
+def _tie(text: str) -> str:
+    """Keep a number and its unit on one line."""
+    return re.sub(r"(\d) (?=(?:[kMGTP]?(?:B|b)(?:/[sh])?|%|m?s|min|h|files?)\b|%)", "\\1\u00a0", text)
+
+
+def _figure(picture: Picture) -> Markup:
+    """Return the drawing; :func:`inline_svg` escapes the words in it."""
+    return Markup(inline_svg(picture))
+
+
+def _formula(text: str) -> Markup:
+    """Return a formula with its exponents raised: what follows ``^`` is a word, or stands in (balanced) brackets."""
+    found, rest = "", text
+    while "^" in rest:
+        before, _, rest = rest.partition("^")
+        exponent, rest = _exponent(rest)
+        found += f"{Markup.escape(before)}<sup>{Markup.escape(exponent)}</sup>"
+    return Markup(f'<span class="formula">{found}{Markup.escape(rest)}</span>')
+
+
+def _exponent(text: str) -> tuple[str, str]:
+    """Return the exponent at the beginning of ``text``, without its brackets, and what follows it."""
+    if not text.startswith("("):
+        word = re.match(r"-?\w*", text)
+        end = word.end() if word else 0
+        return text[:end], text[end:]
+    depth = 0
+    for place, letter in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(letter, 0)
+        if depth == 0:
+            return text[1:place], text[place + 1 :]
+    return text[1:], ""
+
+
+def _analysis_context(analysis: Analysis) -> dict[str, object]:
+    drawn = pictures(analysis)
+    varied = varying(analysis.factors)
+    return {
+        "a": analysis,
+        "pictures": drawn,
+        "varied": varied,
+        "created": datetime.fromtimestamp(analysis.about.created_unix_ns / 1e9, tz=UTC).strftime(
+            "%d %B %Y, %H:%M UTC"
+        ),
+        "triple_parts": _triple(analysis),
+        "doubts": [notice for notice in analysis.notices if notice.severity == "doubt"],
+        "notes": [notice for notice in analysis.notices if notice.severity == "note"],
+        "point_text": lambda point: _point_text(point, varied),
+        "curve_text": lambda curve: describe(curve.others, [n for n in curve.others if n in varied]) or "all",
+        "fitted": [curve for curve in analysis.curves if curve.best],
+        "fit_parameters": _parameters,
+        "second_best": _second_best,
+        "errata": {erratum.id: erratum for erratum in analysis.errata},
+        "has_zero": any(point.zero_size for point in analysis.points),
+        "has_parts": any(point.parts for point in analysis.points),
+        "scenario_toml": as_toml(analysis.about.scenario),
+        "against_name": lambda name: {"files": "parallel files", "size_bytes": "file size", "size": "file size"}.get(
+            name, factor_name(name)
+        ),
+        "axis_value": lambda name, value: factor_value(name, int(value) if float(value).is_integer() else value),
+        "sections": _sections(analysis, drawn),
+    }
+
+
+def _triple(analysis: Analysis) -> list[tuple[str, str]]:
+    """Return the highest rate as ESnet's scorecard shows it: three units for three readers."""
+    if analysis.headline is None:
+        return []
+    parts = format_rate_triple(analysis.headline.bytes_per_s).split(" = ")
+    return list(
+        zip(parts, ("in an hour: for whoever waits for the data", "on the network", "at the storage"), strict=True)
+    )
+
+
+def _point_text(point: Point | Mapping[str, FactorValue], varied: tuple[str, ...]) -> str:
+    factors = point.factors if isinstance(point, Point) else point
+    return describe(factors, [name for name in factors if name in varied or name in ("files", "size_bytes")])
+
+
+def _parameters(fit: Fit) -> list[tuple[str, str, str | None]]:
+    return [
+        (name, f"{value:.4g}", None if fit.errors.get(name) is None else f"{fit.errors[name]:.2g}")
+        for name, value in fit.parameters.items()
+    ]
+
+
+def _second_best(curve: Curve) -> Fit | None:
+    return curve.fits[1] if len(curve.fits) > 1 else None
+
+
+def _sections(analysis: Analysis, drawn: Mapping[str, list[Picture]]) -> list[tuple[str, str]]:
+    wanted = [
+        ("curves", "Throughput per file", bool(drawn["curves"])),
+        ("loads", "All files together", bool(analysis.loads)),
+        ("models", "Functions", bool(analysis.families)),
+        ("published", "Published values", bool(analysis.published_fits or analysis.published_totals or analysis.published_rates or analysis.claims)),
+        ("points", "Every point", bool(analysis.points)),
+        ("checks", "Checks", True),
+        ("series", "In time", bool(drawn["series"] or drawn["order"])),
+        ("failures", "Failures", bool(analysis.failures)),
+        ("not-tested", "Not tested", True),
+        ("repeat", "Repeat it", True),
+    ]  # fmt: skip
+    return [(name, title) for name, title, there in wanted if there]
+
+
+def _comparison_context(comparison: Comparison) -> dict[str, object]:
+    names = list(dict.fromkeys(name for point in comparison.points for name in point.factors))
+    shown = [n for n in names if len({str(p.factors.get(n)) for p in comparison.points}) > 1] or names[:2]
+    rows = [
+        (describe(p.factors, shown) or "all", p.throughput.ratio, p.throughput.verdict)
+        for p in comparison.points
+        if p.throughput
+    ]
+    return {
+        "c": comparison,
+        "names": names,
+        "picture": ratio_picture((comparison.first, comparison.second), rows[:MOST_RATIOS], comparison.margin)
+        if rows
+        else None,
+        "left_out": max(0, len(rows) - MOST_RATIOS),
+    }

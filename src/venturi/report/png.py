@@ -1,0 +1,27 @@
+"""The figures of a report as PNG files, for slides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from venturi.analysis import Analysis
+from venturi.report.figures import pictures
+from venturi.report.theme import BACKGROUND, styled
+
+__all__ = ["png"]
+
+DOTS_PER_INCH = 200
+
+
+def png(analysis: Analysis, directory: Path | str) -> list[Path]:
+    """Write every figure of the report as ``NAME.png`` into a directory, made if it is not there; return the paths."""
+    home = Path(directory)
+    home.mkdir(parents=True, exist_ok=True)
+    written = []
+    for group in pictures(analysis).values():
+        for picture in group:
+            path = home / f"{picture.name}.png"
+            with styled():
+                picture.figure.savefig(path, dpi=DOTS_PER_INCH, facecolor=BACKGROUND, metadata={"Software": None})
+            written.append(path)
+    return written

@@ -1,0 +1,203 @@
+"""A result for the terminal: readable at 80 columns and without colour."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from venturi.analysis import Analysis, Comparison
+from venturi.analysis.result import Notice
+from venturi.analysis.words import describe, factor_name, factor_value, plural, rate_with_interval, varying
+from venturi.stats import Interval
+from venturi.units import format_rate, format_rate_triple
+
+__all__ = ["terminal"]
+
+MOST_ROWS = 30
+"""Points listed; the page and the CSV tables have all."""
+_STYLES = {"agrees": "green", "disagrees": "red", "faster": "green", "slower": "red"}
+
+
+def terminal(result: Analysis | Comparison) -> Group:
+    """Return what :meth:`rich.console.Console.print` shows. Colour repeats what words say, never replaces them.
+
+    Examples
+    --------
+    >>> rich.console.Console().print(terminal(analyse(run)))  # doctest: +SKIP
+    """
+    return Group(*(_analysis(result) if isinstance(result, Analysis) else _comparison(result)))
+
+
+def _analysis(a: Analysis) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(a.sentence, style="bold"), Text()]
+    if a.headline is not None:
+        where = describe(
+            a.headline.factors, [n for n in a.headline.factors if n in (*varying(a.factors), "files", "size_bytes")]
+        )
+        parts += [
+            Text(f"{format_rate_triple(a.headline.bytes_per_s)}\nthe highest rate of a whole trial: {where}"),
+            Text(),
+        ]
+    parts += _notices(a.notices)
+    if a.points:
+        parts += [_points(a), Text()]
+    if a.best_families:
+        parts += [_families(a), Text()]
+    if a.totals or a.published_totals:
+        parts += [_totals(a), Text()]
+    if a.claims:
+        parts += _claims(a)
+    if a.failures:
+        parts += [_failures(a), Text()]
+    parts += [Text("Not tested", style="bold"), *(Text(f"- {text}") for text in a.not_tested)]
+    return parts
+
+
+def _notices(notices: Sequence[Notice]) -> list[RenderableType]:
+    found: list[RenderableType] = []
+    for notice in notices:
+        mark = "!" if notice.severity == "doubt" else "-"
+        count = f" ({notice.count:,} times)" if notice.count > 1 else ""
+        found.append(Text(f"{mark} {notice.code}{count}: {notice.evidence}", style="yellow" if mark == "!" else ""))
+        found.append(Text(f"  {notice.advice}", style="dim"))
+    return [*found, Text()] if found else []
+
+
+def _points(a: Analysis) -> Table:
+    table = _table("Points")
+    names = varying(a.factors) or tuple(factor.name for factor in a.factors if factor.name in ("files", "size_bytes"))
+    for name in names:
+        table.add_column({"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right")
+    for head in ("trials", "per file", "interval", "together", "failed"):
+        table.add_column(head, justify="right", no_wrap=head in ("per file", "together"))
+    shown = a.points if len(a.points) <= MOST_ROWS else a.points[:MOST_ROWS]
+    for p in shown:
+        table.add_row(
+            *(factor_value(name, p.factors[name]) for name in names), str(p.trials), _rate(p.throughput_bytes_per_s),
+            _interval(p.interval), _rate(p.together_bytes_per_s), str(p.transfers_failed or ""),
+        )  # fmt: skip
+    if len(shown) < len(a.points):
+        table.caption = f"{plural(len(a.points) - len(shown), 'more point')} in the page and the CSV tables"
+    return table
+
+
+def _families(a: Analysis) -> Table:
+    table = _table("Best function of throughput per file (table III form)")
+    for head in ("against", "by mean R²", "R²", f"by {a.about.criterion}", "first on"):
+        table.add_column(head, justify="right" if head in ("R²", "first on") else "left", overflow="fold")
+    for row in a.best_families:
+        against = {"files": "files", "size_bytes": "size"}.get(row.against, factor_name(row.against))
+        r2 = "-" if row.by_mean_r2.mean_r2 is None else f"{row.by_mean_r2.mean_r2:.3f}"
+        table.add_row(
+            against, row.by_mean_r2.family, r2, row.by_criterion.family, f"{row.by_criterion.first} of {row.curves}"
+        )
+    for fit in a.published_fits:
+        r2 = " or ".join(f"{value:g}" for value in (fit.mean_r2_table, fit.mean_r2_text) if value is not None)
+        table.add_row(f"{fit.against}, published", fit.family, r2 or "-", "", "")
+    return table
+
+
+def _totals(a: Analysis) -> Table:
+    table = _table("Total: mean over the grid of files × throughput per file (table IV form)")
+    for head in ("total", "files", "ours", "published"):
+        table.add_column(head, justify="left" if head == "total" else "right")
+    for total in a.totals:
+        table.add_row(total.name, f"{total.files_low} to {total.files_high}", format_rate(total.mean_bytes_per_s), "")
+    for total in a.common_totals:
+        table.add_row(
+            f"{total.name}, like for like",
+            f"{total.files_low} to {total.files_high}",
+            format_rate(total.mean_bytes_per_s),
+            "",
+        )
+    for row in a.published_totals:
+        ours = "-" if row.ours is None else format_rate(row.ours.mean_bytes_per_s)
+        table.add_row(row.name, f"{row.files_min} to {row.files_max}", ours, format_rate(row.total_bytes_per_s))
+    return table
+
+
+def _claims(a: Analysis) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(f"Claims of {a.about.study}", style="bold")]
+    for claim in a.claims:
+        line = Text("- ")
+        line.append(claim.verdict, style=_STYLES.get(claim.verdict, ""))
+        parts += [line.append(f": {claim.text}"), Text(f"  {claim.evidence}", style="dim")]
+    return [*parts, Text()]
+
+
+def _failures(a: Analysis) -> Table:
+    table = _table(f"Failures: {a.counts.transfers_failed:,} of {plural(a.counts.transfers, 'transfer')}")
+    for head in ("outcome", "call", "reason", "transfers"):
+        table.add_column(head, justify="right" if head == "transfers" else "left", overflow="fold")
+    for failure in a.failures[:10]:
+        table.add_row(failure.outcome, failure.call, failure.error or "no reason given", f"{failure.count:,}")
+    return table
+
+
+def _comparison(c: Comparison) -> list[RenderableType]:
+    parts: list[RenderableType] = [Text(c.sentence, style="bold"), Text()]
+    if c.total is not None:
+        error = "" if c.total.error is None else f" ± {c.total.error:.2g}"
+        parts += [Text(f"total over {plural(c.total.points, 'common point')}: {format_rate(c.total.first_bytes_per_s)} → "
+                       f"{format_rate(c.total.second_bytes_per_s)}, ratio {c.total.ratio:.3g}{error}"), Text()]  # fmt: skip
+    if c.points:
+        parts += [_ratios(c), Text()]
+    if any(c.unmatched):
+        parts += [Text(f"{c.unmatched[0]} points only in the first run, {c.unmatched[1]} only in the second"), Text()]
+    if c.differences:
+        parts.append(Text("What else was different", style="bold"))
+        parts += [Text(f"- {d.where}: {d.first or '-'} → {d.second or '-'}") for d in c.differences[:20]]
+        if len(c.differences) > 20:
+            parts.append(Text(f"- and {len(c.differences) - 20} more"))
+    return parts
+
+
+def _ratios(c: Comparison) -> Table:
+    table = _table(
+        f"Second over first, throughput per file ({100 * c.level:g} % intervals, margin {100 * c.margin:g} %)"
+    )
+    names = list(dict.fromkeys(name for point in c.points for name in point.factors))
+    shown = [n for n in names if len({str(p.factors.get(n)) for p in c.points}) > 1] or names[:2]
+    for name in shown:
+        table.add_column({"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right")
+    for head in ("first", "second", "ratio", "interval"):
+        table.add_column(head, justify="right", no_wrap=True)
+    table.add_column("verdict")
+    for p in c.points[:MOST_ROWS]:
+        ratio = p.throughput.ratio if p.throughput else None
+        verdict = p.throughput.verdict if p.throughput else "cannot tell"
+        table.add_row(
+            *(factor_value(name, p.factors.get(name)) for name in shown), _rate(p.first_bytes_per_s), _rate(p.second_bytes_per_s),
+            "-" if ratio is None else f"{ratio.estimate:.3g}", "-" if ratio is None else f"{ratio.low:.3g}–{ratio.high:.3g}",
+            Text(verdict, style=_STYLES.get(verdict, "")),
+        )  # fmt: skip
+    if len(c.points) > MOST_ROWS:
+        table.caption = f"{plural(len(c.points) - MOST_ROWS, 'more point')} in the page and the CSV tables"
+    return table
+
+
+def _table(title: str) -> Table:
+    return Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+        padding=(0, 1),
+        caption_justify="left",
+    )
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else format_rate(value)
+
+
+def _interval(interval: Interval | None) -> str:
+    """Return both ends in the unit of the estimate, which stands in the column before."""
+    if interval is None:
+        return "-"
+    return rate_with_interval(interval.estimate, interval).partition("(")[2].rstrip(")")

@@ -1,0 +1,238 @@
+"""What makes a run doubtful, claims and their verdicts, and runs of which little can be said."""
+
+import json
+
+import numpy as np
+import pytest
+from planted import planted_run, product, share_law
+
+from venturi.analysis import analyse, as_plain
+from venturi.analysis.claims import judge_claims
+from venturi.run import Finding
+
+GRID = product(files=[1, 2, 5, 10, 20, 30], size_bytes=[10**6, 10**7])
+COUNTS = {"read_call_bytes": 1.0, "write_call_bytes": 1.0, "read_disk_bytes": 1.0, "write_disk_bytes": 1.0}
+
+
+def codes(analysis):
+    return {notice.code: notice for notice in analysis.notices}
+
+
+def test_a_clean_run_has_nothing_doubtful(tmp_path):
+    analysis = analyse(planted_run(tmp_path, GRID, per_transfer=COUNTS))
+    assert [notice for notice in analysis.notices if notice.severity == "doubt"] == []
+    assert analysis.conservation.received_ratio == analysis.conservation.write_call_ratio == 1.0
+
+
+def test_planted_failures_are_counted_named_and_left_out_of_every_rate(tmp_path):
+    fails = lambda f, repetition, slot: "No space left on device" if f["files"] == 30 and slot < 2 else None  # noqa: E731
+    analysis = analyse(planted_run(tmp_path, GRID, fails=fails))
+    lost = 2 * 2 * 6
+    assert analysis.counts.transfers_failed == lost
+    (failure,) = analysis.failures
+    assert (failure.error, failure.count, failure.points) == ("No space left on device", lost, 2)
+    assert f"{lost} of 816 transfers failed and are left out." in analysis.caveat
+    assert "No space left on device" in codes(analysis)["transfers-failed"].evidence
+    point = next(p for p in analysis.points if p.files == 30)
+    assert (point.transfers_failed, point.transfers_ok) == (12, 28 * 6)
+    assert point.throughput_bytes_per_s == pytest.approx(1e9 / 30, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("share", "cache", "severity"), [(0.03, "as_is", "doubt"), (0.03, "warm", "note"), (1.0, "as_is", None)]
+)
+def test_a_run_from_the_page_cache_is_told_by_what_came_from_disk(tmp_path, share, cache, severity):
+    scenario = {"workload": {"kind": "sweep", "repeat": 6, "cache": cache}}
+    analysis = analyse(
+        planted_run(tmp_path, GRID, scenario=scenario, per_transfer={**COUNTS, "read_disk_bytes": share})
+    )
+    found = codes(analysis).get("page-cache")
+    assert (found.severity if found else None) == severity
+    if found:
+        assert "read from disk: 3 % of the bytes copied" in found.evidence
+        assert "page cache" in analysis.caveat
+
+
+@pytest.mark.parametrize(
+    ("source", "read"),
+    [("zero", 1.0), ("elsewhere", 1.0), ("gpfs", 0.0)],
+    ids=["made up", "on another host", "by a server"],
+)
+def test_a_process_that_reads_no_local_file_is_not_taken_for_the_page_cache(tmp_path, source, read):
+    counts = {**COUNTS, "read_call_bytes": read, "read_disk_bytes": 0.0}
+    analysis = analyse(planted_run(tmp_path, GRID, per_transfer=counts, source=source))
+    assert "page-cache" not in codes(analysis)
+    assert analysis.conservation.read_disk_ratio is None
+
+
+def test_a_cache_that_should_be_cold_and_is_not_is_found(tmp_path):
+    scenario = {"workload": {"kind": "sweep", "repeat": 6, "cache": "cold"}}
+    state = {"state": "warm", "method": "fadvise", "resident_ratio": 0.4}
+    analysis = analyse(planted_run(tmp_path, GRID, scenario=scenario, cache=state))
+    assert "72 of 72 trials; 40 % of the pages" in codes(analysis)["cache-not-cold"].evidence
+
+
+@pytest.mark.parametrize(
+    ("column", "share", "code"),
+    [("write_call_bytes", 0.0, "kernel-count-differs"), ("received_bytes", 0.99, "bytes-differ")],
+)
+def test_counts_that_disagree_are_found(tmp_path, column, share, code):
+    analysis = analyse(planted_run(tmp_path, GRID, per_transfer={**COUNTS, column: share}))
+    assert code in codes(analysis)
+
+
+def test_a_planted_drift_is_found_with_its_size_and_a_steady_run_has_none(tmp_path):
+    count = iter(range(10**6))
+
+    def slower(factors, rng):
+        return share_law(factors, rng) * (1 + 0.3 * next(count) / 816)
+
+    drifting = analyse(planted_run(tmp_path / "drift", GRID, slower))
+    assert "drift" in codes(drifting)
+    assert drifting.trend.ratio == pytest.approx(1 / 1.3, abs=0.03)
+    assert "drift" not in codes(analyse(planted_run(tmp_path / "steady", GRID)))
+
+
+def test_outliers_are_labelled_and_kept(tmp_path):
+    count = iter(range(10**6))
+
+    def law(factors, rng):
+        return share_law(factors, rng) * (5 if next(count) == 7 else 1)
+
+    analysis = analyse(planted_run(tmp_path, product(files=[1], size_bytes=[10**8]), law, repeat=20))
+    (point,) = analysis.points
+    assert point.outliers == 1
+    assert point.throughput_without_outliers_bytes_per_s > point.throughput_bytes_per_s
+    assert "outliers" in codes(analysis)
+
+
+def test_findings_of_the_run_are_counted_and_not_said_twice(tmp_path):
+    findings = [
+        Finding("start-spread", "node1", "ptrace is not allowed", "allow it", trial=f"t{i:07d}") for i in range(3)
+    ]
+    analysis = analyse(planted_run(tmp_path, GRID, findings=findings))
+    found = [notice for notice in analysis.notices if notice.code == "start-spread"]
+    assert [(notice.count, notice.evidence) for notice in found] == [(3, "ptrace is not allowed")]
+
+
+def test_counters_become_traces_of_the_planted_rates(tmp_path):
+    law = lambda f, rng: 2.0 * (1 + 0.01 * rng.standard_normal())  # noqa: E731
+    analysis = analyse(planted_run(tmp_path, product(files=[1, 2], size_bytes=[10**6]), law, samples=True))
+    (series,) = analysis.series
+    traces = {trace.name: trace for trace in series.traces}
+    assert np.allclose(traces["processor"].mean, 0.25)
+    assert np.allclose(traces["disk written"].mean, 1e8)
+    assert np.allclose(traces["disk read"].high, 5e7)
+    assert "network received" not in traces
+    assert analysis.conservation.device_written_bytes == pytest.approx(1e8 * series.busy[-1][1], rel=0.05)
+
+
+def test_the_steady_part_of_a_long_trial_is_looked_for(tmp_path):
+    analysis = analyse(
+        planted_run(tmp_path, product(files=[1], size_bytes=[10**9]), lambda f, rng: 12.0, repeat=2, samples=True)
+    )
+    (steady,) = analysis.steady
+    assert steady.counter == "disk written"
+    assert steady.steady_bytes_per_s == pytest.approx(1e8, rel=1e-6)
+
+
+# --- claims
+
+
+@pytest.fixture(scope="module")
+def against_cnaf(tmp_path_factory):
+    law = lambda f, rng: (0.01 + f["files"] * f["size_bytes"] / 1e9) * (1 + 0.01 * rng.standard_normal())  # noqa: E731
+    run = planted_run(tmp_path_factory.mktemp("cnaf"), product(files=[1, 2, 5, 10, 20, 45], size_bytes=[10**6, 10**7, 10**8]),
+                      law, scenario={"study": "cnaf/cp"})  # fmt: skip
+    return analyse(run)
+
+
+def test_claims_that_hold_agree_and_those_that_do_not_disagree_with_the_evidence(against_cnaf):
+    verdicts = {claim.id: claim for claim in against_cnaf.claims}
+    assert verdicts["falls-with-files"].verdict == "agrees"
+    assert verdicts["steepest-below-10-files"].verdict == "agrees"
+    assert verdicts["falls-with-size"].verdict == "disagrees"  # a fixed cost makes small files slow: it rises
+    assert verdicts["falls-with-size"].evidence.startswith(
+        "of 6 curves: 6 disagree; median change from the first to the last"
+    )
+
+
+def test_published_values_stand_beside_ours(against_cnaf):
+    (total,) = against_cnaf.published_totals
+    assert total.total_bytes_per_s == 0.76e9
+    assert total.ratio == pytest.approx(total.ours.mean_bytes_per_s / 0.76e9)
+    by_axis = {fit.against: fit for fit in against_cnaf.published_fits}
+    assert (by_axis["files"].mean_r2_table, by_axis["files"].mean_r2_text) == (0.93, 0.97)
+    assert by_axis["size"].ours_best.family == "setup"
+    assert "000-E14" in {erratum.id for erratum in against_cnaf.errata}
+
+
+def test_a_claim_cannot_be_told_without_repetitions_without_curves_or_without_a_check(tmp_path, against_cnaf):
+    once = analyse(planted_run(tmp_path, GRID, repeat=1, scenario={"study": "cnaf/cp"}))
+    assert {claim.verdict for claim in once.claims} == {"cannot tell"}
+    unknown = [
+        {"id": "a", "text": "t", "check": "sings", "against": "files"},
+        {"id": "b", "text": "t", "check": "flat", "against": "streams"},
+    ]
+    assert [claim.verdict for claim in judge_claims(unknown, against_cnaf.curves, 0.95)] == [
+        "cannot tell",
+        "cannot tell",
+    ]
+
+
+def test_a_flat_curve_agrees_with_flat_and_refutes_a_fall(tmp_path):
+    law = lambda f, rng: f["size_bytes"] / 1e8 * (1 + 0.005 * rng.standard_normal())  # noqa: E731
+    analysis = analyse(planted_run(tmp_path, product(files=[1, 2, 5, 10], size_bytes=[10**7]), law, repeat=10))
+    claims = [
+        {"id": check, "text": "t", "check": check, "against": "files"}
+        for check in ("flat", "decreasing", "increasing")
+    ]
+    verdicts = [claim.verdict for claim in judge_claims(claims, analysis.curves, 0.95)]
+    assert verdicts == ["agrees", "disagrees", "disagrees"]
+
+
+# --- runs of which little can be said
+
+EMPTY = {"points": product(files=[1], size_bytes=[10**6]), "done": 0}
+ALL_FAILED = {"points": product(files=[2], size_bytes=[10**6]), "fails": lambda f, r, s: "Permission denied"}
+ONE_POINT = {"points": product(files=[4], size_bytes=[10**7])}
+ONCE = {"points": GRID, "repeat": 1}
+ZERO_SIZE = {"points": product(files=[1, 2], size_bytes=[0])}
+UNFINISHED = {"points": GRID, "done": 10}
+
+
+@pytest.mark.parametrize(
+    ("case", "expected"),
+    [
+        (EMPTY, "Nothing was measured: no trial has finished."),
+        (ALL_FAILED, "Nothing was measured: all 12 transfers failed."),
+        (ONE_POINT, "With files of 10 MB, 4 cp in parallel move"),
+        (ONCE, "There are too few repetitions for intervals to be trusted."),
+        (ZERO_SIZE, "only files of size zero were moved, so there is a fixed cost and no rate"),
+        (UNFINISHED, "10 of 72 planned trials are done."),
+    ],
+    ids=["empty", "all failed", "one point", "once", "zero size", "unfinished"],
+)
+def test_the_sentence_says_what_cannot_be_said(tmp_path, case, expected):
+    case = dict(case)
+    analysis = analyse(planted_run(tmp_path, case.pop("points"), **case))
+    assert expected in analysis.sentence
+    json.dumps(as_plain(analysis), allow_nan=False)
+
+
+def test_one_repetition_gives_rates_without_errors_or_intervals(tmp_path):
+    analysis = analyse(planted_run(tmp_path, GRID, repeat=1))
+    assert all(
+        point.throughput_bytes_per_s and point.interval is None and point.error_bytes_per_s is None
+        for point in analysis.points
+    )
+    assert all("once" in " ".join(point.absent) for point in analysis.points)
+
+
+def test_the_same_run_gives_the_same_analysis_and_plain_data_is_versioned(tmp_path):
+    run = planted_run(tmp_path, GRID, repeat=14)
+    first, second = as_plain(analyse(run)), as_plain(analyse(run))
+    assert first == second
+    assert (first["format"], first["version"]) == ("venturi-analysis", 1)
+    assert "trials" not in first
+    assert first["counts"]["trials"] == 12 * 14

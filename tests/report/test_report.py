@@ -1,0 +1,314 @@
+"""The forms of a report: complete, well formed, self-contained, and honest at the edges."""
+
+import csv as csv_reader
+import io
+import itertools
+import json as json_reader
+import re
+import tomllib
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.text import Text
+from planted import planted_run, product, share_law
+from rich.console import Console
+
+from venturi import report
+from venturi.analysis import analyse, compare
+from venturi.plan import plan_lines
+from venturi.report.figures import pictures
+from venturi.report.page import _formula
+from venturi.report.svg import css_variables, inline_svg
+from venturi.report.theme import VARIABLES
+from venturi.report.toml import as_toml
+from venturi.scenario import load_scenario
+from venturi.study import study
+from venturi.workload import expand
+
+GRID = product(files=[1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45], size_bytes=[10**5, 10**6, 10**7])
+VOID = {"meta", "br", "hr", "img", "input", "link", "col", "wbr"}
+ATTACK = "</pre><script>alert(1)</script>"
+
+
+class Page(HTMLParser):
+    """Collects what a browser would load, and refuses tags that do not nest."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        values = dict(attrs)
+        if "id" in values:
+            self.ids.append(values["id"])
+        self.links += [
+            values[key] for key in ("href", "src", "xlink:href", "action", "data", "poster") if key in values
+        ]
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag not in VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def terminal_text(result, width=80):
+    console = Console(width=width, file=io.StringIO(), no_color=True, force_terminal=False)
+    console.print(report.terminal(result))
+    return console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """A run with everything: a study, failures with a hostile message, counters, published values."""
+
+    def law(factors, rng):
+        return 0.002 + share_law(factors, rng)
+
+    run = planted_run(
+        tmp_path_factory.mktemp("full"), GRID, law, samples=True, scenario={"study": "cnaf/cp", "scale": 0.01},
+        fails=lambda f, r, s: ATTACK if f["files"] == 45 and s == 44 else None,
+        per_transfer={"read_disk_bytes": 0.03, "write_call_bytes": 1.0},
+    )  # fmt: skip
+    return analyse(run)
+
+
+@pytest.fixture(scope="module")
+def page(full):
+    return report.html(full)
+
+
+def test_the_page_is_well_formed_with_unique_ids_and_links_that_lead_somewhere(page):
+    parsed = Page(page)
+    assert len(parsed.ids) == len(set(parsed.ids))
+    assert {link.removeprefix("#") for link in parsed.links if link.startswith("#")} <= set(parsed.ids)
+
+
+def test_the_page_refers_to_nothing_outside_and_holds_no_script(page):
+    parsed = Page(page)
+    assert all(link.startswith(("#", "data:")) for link in parsed.links)
+    assert "script" not in parsed.tags
+    assert set(re.findall(r"https?://[^\s\"'<)]+", page)) == {"http://www.w3.org/2000/svg"}
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_what_came_with_the_run_is_escaped(page):
+    assert "<script>alert(1)" not in page
+    assert "&lt;script&gt;alert(1)" in page
+
+
+def test_the_page_leads_with_the_answer_and_shows_failures_claims_and_published_values(page, full):
+    text = " ".join(" ".join(Page(page).text).replace("\u00a0", " ").split())
+    assert text.index("Over 3 sizes") < text.index("TB/h") < text.index("Throughput per file against number")
+    for words in (f"{full.counts.transfers_failed} of {full.counts.transfers:,} transfers failed",
+                  "page cache", "760 MB/s", "000-E03", "throughput per file falls as the files grow", "What this run did not test",
+                  full.about.plan_sha256, "venturi run planted.toml", "SHA-256"):  # fmt: skip
+        assert words in text
+
+
+def test_every_figure_has_a_title_and_a_description_with_numbers(page):
+    figures = re.findall(r"<svg.*?</svg>", page, flags=re.DOTALL)
+    assert len(figures) == 5  # against files, against size, together, order, counters
+    for figure in figures:
+        assert 'role="img"' in figure
+        assert re.search(r"<title[^>]*>[^<]+</title><desc[^>]*>[^<]*\d[^<]*</desc>", figure)
+
+
+def test_figures_follow_the_page_into_the_dark_and_stay_small(page, full):
+    drawn = [inline_svg(picture) for group in pictures(full).values() for picture in group]
+    for svg in drawn:
+        assert not any(swatch.light in svg for swatch in VARIABLES)
+        used = set(re.findall(r"var\(--(\w+)\)", svg))
+        assert used <= {swatch.variable for swatch in VARIABLES}
+    assert sum(map(len, drawn)) < 2e6
+    assert len(page) < 2e6
+    assert css_variables(dark=False).count("--") == css_variables(dark=True).count("--") == len(VARIABLES)
+
+
+def test_labels_of_eleven_curves_do_not_touch(full):
+    picture = next(p for p in pictures(full)["curves"] if p.name == "throughput-size")
+    axes = picture.figure.axes[0]
+    FigureCanvasAgg(picture.figure).draw()
+    # Without the leaders, which an annotation counts as part of itself.
+    boxes = sorted((Text.get_window_extent(label) for label in axes.texts), key=lambda box: box.y0)
+    assert len(boxes) == 11
+    assert all(box.x1 <= picture.figure.bbox.x1 for box in boxes)
+    assert all(lower.y1 <= upper.y0 + 1.0 for lower, upper in itertools.pairwise(boxes))
+
+
+def test_the_terminal_form_fits_80_columns_and_needs_no_colour(full):
+    text = terminal_text(full)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "\x1b" not in text
+    assert "Over 3 sizes" in text
+    assert "! transfers-failed" in text
+    assert "agrees: throughput per file falls as more files" in text
+
+
+def test_csv_tables_hold_the_points_in_base_units_and_read_back(full, tmp_path):
+    paths = {path.name: path for path in report.csv(full, tmp_path / "new")}
+    assert {
+        "points.csv",
+        "fits.csv",
+        "families.csv",
+        "totals.csv",
+        "claims.csv",
+        "published.csv",
+        "findings.csv",
+        "failures.csv",
+    } <= set(paths)
+    rows = list(csv_reader.DictReader(paths["points.csv"].read_text().splitlines()))
+    assert len(rows) == len(full.points)
+    for row, point in zip(rows, full.points, strict=True):
+        assert float(row["throughput_bytes_per_s"]) == point.throughput_bytes_per_s
+        assert int(row["factor_size_bytes"]) == point.factors["size_bytes"]
+    assert "nan" not in paths["points.csv"].read_text().lower()
+
+
+def test_json_is_strict_versioned_and_gives_the_numbers_back(full):
+    def refuse(text):
+        raise AssertionError(f"{text} is not JSON")
+
+    document = json_reader.loads(report.json(full), parse_constant=refuse)
+    assert (document["format"], document["version"]) == ("venturi-analysis", 1)
+    assert document["sentence"] == full.sentence
+    assert [p["throughput_bytes_per_s"] for p in document["points"]] == [
+        p.throughput_bytes_per_s for p in full.points
+    ]
+
+
+def test_png_files_are_written_one_a_figure(full, tmp_path):
+    paths = report.png(full, tmp_path)
+    assert {path.name for path in paths} >= {"throughput-files.png", "throughput-size.png", "total.png"}
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
+
+
+EDGES = {
+    "empty": {"points": product(files=[1], size_bytes=[10**6]), "done": 0},
+    "all failed": {"points": product(files=[2], size_bytes=[10**6]), "fails": lambda f, r, s: "Permission denied"},
+    "one point": {"points": product(files=[4], size_bytes=[10**7])},
+    "one trial": {"points": product(files=[1], size_bytes=[10**7]), "repeat": 1},
+    "one repetition": {"points": GRID[:12], "repeat": 1},
+    "zero size": {"points": product(files=[1, 2, 5], size_bytes=[0])},
+    "with zero size": {"points": product(files=[1, 2, 5], size_bytes=[0, 10**6, 10**7])},
+    "two movers": {"points": product(mover=["read", "read+write"], files=[1, 2, 3], size_bytes=[10**7])},
+    "no numeric factor": {"points": product(mover=["cp", "rsync"], files=[1], size_bytes=[10**7])},
+    "unfinished": {"points": GRID, "done": 7},
+    "no scatter": {"points": GRID[:9], "law": lambda f, rng: 0.25},
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_every_form_can_be_made_of_a_run_of_which_little_can_be_said(tmp_path, name):
+    case = dict(EDGES[name])
+    analysis = analyse(planted_run(tmp_path, case.pop("points"), **case))
+    text = " ".join(" ".join(Page(report.html(analysis)).text).replace("\u00a0", " ").split())
+    assert analysis.answer in text
+    assert " nan" not in text.lower()
+    assert not re.search(r"\bNone\b", text)
+    shown = terminal_text(analysis)
+    assert max(map(len, shown.splitlines())) <= 80
+    json_reader.loads(report.json(analysis))
+    assert report.csv(analysis, tmp_path / "csv") or name == "empty"
+
+
+def test_failures_are_named_where_nothing_succeeded(tmp_path):
+    case = dict(EDGES["all failed"])
+    analysis = analyse(planted_run(tmp_path, case.pop("points"), **case))
+    for text in (terminal_text(analysis), report.html(analysis)):
+        assert "Permission denied" in text
+        assert "all-failed" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a·e^(-((x-b)/c)²) + d", "a·e<sup>-((x-b)/c)²</sup> + d"),
+        ("s/(t0 + n^gamma·s/B)", "s/(t0 + n<sup>gamma</sup>·s/B)"),
+        ("a<b^(c", "a&lt;b<sup>c</sup>"),
+    ],
+)
+def test_exponents_of_formulas_are_raised_and_the_rest_is_escaped(text, shown):
+    assert str(_formula(text)) == f'<span class="formula">{shown}</span>'
+
+
+# --- comparisons
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    base = tmp_path_factory.mktemp("two")
+    slow = planted_run(base / "a", GRID[:9], name="before")
+    fast = planted_run(base / "b", GRID[:9], lambda f, rng: share_law(f, rng) / 2, name="after")
+    return compare(slow, fast)
+
+
+def test_a_comparison_has_every_form_too(compared, tmp_path):
+    page = Page(report.html(compared))
+    text = " ".join(" ".join(page.text).split())
+    assert text.count("faster") >= 9
+    assert all(link.startswith("#") for link in page.links)
+    shown = terminal_text(compared)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert "9 faster" in " ".join(shown.split())
+    assert json_reader.loads(report.json(compared))["format"] == "venturi-comparison"
+    report.csv(compared, tmp_path)
+    rows = list(csv_reader.DictReader((tmp_path / "comparison.csv").read_text().splitlines()))
+    assert np.allclose([float(row["ratio"]) for row in rows], 2.0, rtol=0.05)
+
+
+def test_a_comparison_of_nothing_says_so(tmp_path):
+    a = planted_run(tmp_path / "a", product(files=[1], size_bytes=[10**6]))
+    b = planted_run(tmp_path / "b", product(files=[2], size_bytes=[10**6]))
+    result = compare(a, b)
+    assert "no point in common" in report.html(result)
+    assert "no point in common" in terminal_text(result)
+
+
+# --- TOML
+
+
+def test_the_scenario_in_a_report_expands_into_the_same_plan(tmp_path):
+    chosen = study("cnaf/cp")
+    first = expand(load_scenario(chosen.scenario_path, overrides=[*chosen.quick, "workload.repeat=2"]))
+    lines = list(plan_lines(first))
+    (tmp_path / "again.toml").write_text(as_toml(json_reader.loads(lines[0])["scenario"]))
+    assert list(plan_lines(expand(load_scenario(tmp_path / "again.toml")))) == lines
+
+
+def test_names_with_dollars_are_names_and_not_formulas(tmp_path):
+    points = product(mover=["$HOME/a$b", "$x^2$"], files=[1, 2, 3], size_bytes=[10**7])
+    analysis = analyse(planted_run(tmp_path, points))
+    assert "$HOME/a$b" in inline_svg(pictures(analysis)["curves"][0])
+
+
+KEYS = st.text(max_size=8)
+SCALARS = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | st.text(max_size=12)
+VALUES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner, max_size=3), max_leaves=12
+)
+
+
+@given(st.dictionaries(KEYS, VALUES, max_size=5))
+def test_a_scenario_written_as_toml_reads_back_the_same(document):
+    assert tomllib.loads(as_toml(document)) == document
