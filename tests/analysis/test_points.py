@@ -189,5 +189,5 @@ def test_options_override_the_scenario_and_a_wrong_criterion_is_refused(shared):
     assert {curve.against for curve in analysis.curves} == {"files"}
     assert {fit.family for curve in analysis.curves for fit in curve.fits} == {"share", "power"}
     assert analysis.points[0].interval.level == 0.9
-    with pytest.raises(ScenarioError, match=r"analyse\.criterion: expected one of r2"):
+    with pytest.raises(ScenarioError, match=r"analyse\.criterion: expected one of aicc, r2"):
         analyse(run, AnalyseOptions(criterion="r3"))
