@@ -14,3 +14,5 @@ exclude_patterns = ["_build"]
 html_theme = "alabaster"
 html_title = "Venturi"
 autodoc_typehints = "description"
+napoleon_use_ivar = True
+suppress_warnings = ["ref.python"]  # attributes of several result types share names such as "low"

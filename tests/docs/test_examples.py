@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from venturi.scenario import load_scenario
+
 DOCS = Path(__file__).parents[2] / "docs"
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _TIMEOUT_S = 300
@@ -44,3 +46,28 @@ def test_the_tutorial_works_as_pasted(page: Path, tmp_path: Path) -> None:
                 assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
                 commands += 1
     assert commands > 0
+
+
+def test_every_scenario_in_the_documents_is_valid(tmp_path: Path) -> None:
+    """Each TOML block that begins with the version is loaded as it stands."""
+    found = 0
+    for page in [DOCS.parent / "README.md", *DOCS.rglob("*.md")]:
+        for language, text in blocks(page):
+            if language == "toml" and re.search(r"^venturi = 1", text, re.MULTILINE) and "include" not in text:
+                path = tmp_path / f"{found}.toml"
+                path.write_text(text, encoding="utf-8")
+                load_scenario(path)
+                found += 1
+    assert found >= 2
+
+
+def test_every_link_in_the_documents_leads_to_a_file() -> None:
+    pages = [*DOCS.parent.glob("*.md"), *DOCS.rglob("*.md")]
+    broken = [
+        f"{page.name}: {target}"
+        for page in pages
+        if "_build" not in page.parts
+        for target in re.findall(r"\]\((?!https?:|#)([^)#\s]+)", page.read_text(encoding="utf-8"))
+        if not (page.parent / target).exists()
+    ]
+    assert not broken

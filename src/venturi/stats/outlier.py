@@ -17,7 +17,7 @@ from venturi.stats._arrays import BoolArray, FloatArray, as_sample, is_constant
 __all__ = ["ROBUST_Z_LIMIT", "Outliers", "label_outliers"]
 
 ROBUST_Z_LIMIT = 3.5
-"""|z| above which a value is labelled (Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993)."""
+"""Absolute z above which a value is labelled (Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993)."""
 
 _MAD_PER_SIGMA = 0.6744897501960817
 """Median absolute deviation of a normal distribution with unit deviation: its upper quartile."""
@@ -35,7 +35,7 @@ class Outliers:
     z
         Robust z of each value: (value − median) over the robust deviation; 0 where all values are equal.
     is_outlier
-        Whether |z| exceeds ``limit``.
+        Whether the absolute z exceeds ``limit``.
     limit
         The limit used.
     scale
@@ -62,7 +62,7 @@ def label_outliers(values: npt.ArrayLike, *, limit: float = ROBUST_Z_LIMIT) -> O
     values
         Shape (n,), n ≥ 1, any unit. Below about five values hardly anything can be labelled.
     limit
-        Label above this |z|, > 0.
+        Label above this absolute z, > 0.
 
     Examples
     --------
