@@ -8,6 +8,7 @@ import time
 import pytest
 
 from testkit import call_of, living_processes, tiny_trials, transfer_step, write_plan
+from venturi.analysis import analyse
 from venturi.backend import HostsBackend
 from venturi.errors import RunError
 from venturi.run import Run, RunWriter
@@ -127,6 +128,27 @@ def test_a_disk_that_fills_up_fails_what_does_not_fit_and_nothing_else(carry_out
     rows = run.query("SELECT outcome, error FROM transfers ORDER BY trial")
     assert rows["outcome"].tolist() == ["ok", "failed", "ok"]
     assert "No space left on device" in rows["error"][1] + kept_text(run, "grows")
+
+
+@pytest.mark.parametrize("spoilt", [2, 5])
+def test_a_data_set_that_cannot_be_made_fails_its_trials_which_have_no_transfers(carry_out, tmp_path, spoilt):
+    """Its place is a file. The other trials go on, tables and analysis tell which is which."""
+    (tmp_path / "file").write_text("no directory")
+    places = {"bad": {"host": "node1", "path": str(tmp_path / "file")}, "data": {"host": "node1", "path": "data"}}
+    lines = [*tiny_trials(spoilt, place="bad"), *tiny_trials(5 - spoilt, first=spoilt)]
+    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, places=places))
+    assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", 5, spoilt)
+    names = [f"t{number:07d}" for number in range(5)]
+    assert run.table("transfers")["trial"].tolist() == names[spoilt:]
+    rows = run.query("SELECT outcome FROM trials ORDER BY trial")
+    assert rows["outcome"].tolist() == ["failed"] * spoilt + ["ok"] * (5 - spoilt)
+    found = [(finding.code, finding.trial, finding.subject) for finding in run.findings()]
+    assert found == [("prepare-failed", name, "set-bad") for name in names[:spoilt]]
+    assert all("Not a directory" in finding.evidence for finding in run.findings())
+    result = analyse(run)
+    assert (result.counts.trials_failed, result.counts.transfers) == (spoilt, 5 - spoilt)
+    if spoilt == 5:
+        assert result.answer == "Nothing was measured: 5 trials failed before their first transfer."
 
 
 def test_a_full_disk_under_the_run_itself_is_a_clear_error_and_the_run_goes_on_when_there_is_room(

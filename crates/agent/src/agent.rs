@@ -3,6 +3,7 @@
 //! One thread does everything that has to do with time, and waits in one place, for five things: the controller, the
 //! children, the slow threads, signals, and the clock.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
-use venturi_plan::{ActorLine, Clock, Command, Fatal, Hello, PROTOCOL, Record, Start};
+use venturi_plan::{ActorLine, Clock, Command, Fatal, Hello, Name, PROTOCOL, Record, Start};
 
 use crate::barrier::Barrier;
 use crate::clock::{monotonic_ns, unix_ns};
@@ -22,8 +23,9 @@ use crate::guardian::Guardian;
 use crate::input::{Lines, Reading};
 use crate::output::{Sender, Writer};
 use crate::program::Environment;
+use crate::reap;
 use crate::run::{Job, Run, Tools};
-use crate::survey::Survey;
+use crate::survey;
 use crate::worker::Workers;
 
 /// How long the last records may take to a controller that reads.
@@ -64,6 +66,8 @@ struct Waiting {
     start: Start,
     environment: Environment,
     lines: Vec<ActorLine>,
+    /// Shared counters, as far as they have been told; they only grow.
+    counters: BTreeMap<Name, u64>,
     go: bool,
     surveyed: bool,
 }
@@ -100,6 +104,7 @@ pub fn serve(build: &str) -> u8 {
 fn prepare() -> io::Result<(Tools, Writer, SignalFd)> {
     keep_descriptors_to_ourselves();
     let guardian = Guardian::start()?;
+    reap::adopt_orphans();
     let mut watched = SigSet::empty();
     for signal in [
         Signal::SIGCHLD,
@@ -227,6 +232,9 @@ impl Agent {
             self.take_signals()?;
         }
         self.proceed()?;
+        if let (true, Phase::Going(run)) = (readable.signal, &self.phase) {
+            run.bury_orphans();
+        }
         if readable.input {
             self.take_commands()?;
             self.proceed()?;
@@ -327,11 +335,18 @@ impl Agent {
                 waiting.go = true;
                 self.phase = Phase::Waiting(waiting);
             }
-            (Command::Counter(counter), mut phase) => {
-                if let Phase::Going(run) = &mut phase {
-                    run.take_counter(counter.counter, counter.value);
-                }
+            (Command::Counter(counter), Phase::Waiting(mut waiting)) => {
+                let known = waiting.counters.entry(counter.counter).or_default();
+                *known = counter.value.max(*known);
+                self.phase = Phase::Waiting(waiting);
+            }
+            (Command::Counter(counter), Phase::Going(mut run)) => {
+                run.take_counter(counter.counter, counter.value);
+                self.phase = Phase::Going(run);
+            }
+            (Command::Counter(_), phase) => {
                 self.phase = phase;
+                return wrong("counter", "`start` once, as the first command");
             }
             (Command::Start(_), phase) => {
                 self.phase = phase;
@@ -363,9 +378,13 @@ impl Agent {
                     start,
                     environment,
                     lines,
+                    counters,
                     ..
                 } = *waiting;
-                let run = Run::begin(tools, start, environment, lines).map_err(End::Fatal)?;
+                let mut run = Run::begin(tools, start, environment, lines).map_err(End::Fatal)?;
+                for (name, value) in counters {
+                    run.take_counter(name, value);
+                }
                 self.phase = Phase::Going(Box::new(run));
             }
         }
@@ -413,17 +432,18 @@ fn begin_waiting(start: Start, tools: Tools) -> Result<Waiting, End> {
     })?;
     let environment = Environment::new(&start.search);
     let (theirs, method) = (start.clone(), tools.barrier.method);
-    let survey = move || {
+    let look = move || {
         let environment = Environment::new(&theirs.search);
-        Job::Surveyed(Box::new(Survey::new(&theirs, &environment, method)))
+        Job::Surveyed(Box::new(survey::survey(&theirs, &environment, method)))
     };
-    let begun = tools.workers.run("survey", survey);
+    let begun = tools.workers.run("survey", look);
     begun.map_err(|error| End::Fatal(format!("cannot start a thread: {error}")))?;
     Ok(Waiting {
         tools,
         start,
         environment,
         lines: Vec::new(),
+        counters: BTreeMap::new(),
         go: false,
         surveyed: false,
     })
@@ -434,7 +454,7 @@ impl Waiting {
         self.tools.workers.waker().clear();
         while let Some(result) = self.tools.workers.poll() {
             match result {
-                Ok(Job::Surveyed(survey)) => self.tools.sender.send(&*survey),
+                Ok(Job::Surveyed(ready)) => self.tools.sender.send(&Record::Ready(*ready)),
                 Ok(_) => continue,
                 Err(_) => {
                     return Err(End::Fatal(

@@ -109,7 +109,7 @@ pub(crate) fn prepare_failed(dataset: &str, error: &str) -> Finding {
         "prepare-failed",
         dataset,
         error.to_owned(),
-        "the trial counts as failed; mend the cause and resume the run",
+        "the trial counts as failed and done, and none of its transfers was begun: mend the cause and run the scenario again",
     )
 }
 

@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 
 use nix::errno::Errno;
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 /// How a process ended, and its own account.
@@ -39,26 +40,41 @@ pub(crate) struct Io {
     pub(crate) write_disk_bytes: u64,
 }
 
-/// Whether this child has ended. It stays a zombie, so that its `/proc` files can still be read.
-pub(crate) fn has_ended(pid: Pid) -> bool {
-    look(pid, libc::WNOHANG)
+/// Makes this process the parent of all orphans that come of its children. PID 1 of a container may reap them late or never,
+/// and until then their process group would not be gone.
+pub(crate) fn adopt_orphans() {
+    // SAFETY: sets an attribute of this process, by numbers. No kernel that we run on lacks it.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Looks at a child without reaping it; without `WNOHANG` it waits for the end.
-fn look(pid: Pid, flags: libc::c_int) -> bool {
-    let id = pid.as_raw().unsigned_abs();
+/// Whether this child has ended. It stays a zombie, so that its `/proc` files can still be read.
+pub(crate) fn has_ended(pid: Pid) -> bool {
+    look(Some(pid), libc::WNOHANG).is_some()
+}
+
+/// Some child that has ended, an adopted one or not; it stays a zombie.
+pub(crate) fn any_ended() -> Option<Pid> {
+    look(None, libc::WNOHANG)
+}
+
+/// Looks at a child, or at all, without reaping; without `WNOHANG` it waits for the end.
+fn look(pid: Option<Pid>, flags: libc::c_int) -> Option<Pid> {
+    let (kind, id) = pid.map_or((libc::P_ALL, 0), |pid| {
+        (libc::P_PID, pid.as_raw().unsigned_abs())
+    });
     let mut info = MaybeUninit::<libc::siginfo_t>::zeroed();
     // SAFETY: `info` is writable and of the right type; zeroed, it is a valid siginfo of no child.
     let result = unsafe {
         libc::waitid(
-            libc::P_PID,
+            kind,
             id,
             info.as_mut_ptr(),
-            flags | libc::WEXITED | libc::WNOWAIT,
+            flags | libc::WEXITED | libc::WNOWAIT | libc::__WALL,
         )
     };
     // SAFETY: waitid has filled it or left it zeroed; `si_pid` is 0 when no child was in that state.
-    result == 0 && unsafe { info.assume_init().si_pid() } != 0
+    let found = unsafe { info.assume_init().si_pid() };
+    (result == 0 && found != 0).then(|| Pid::from_raw(found))
 }
 
 /// Reads the account of a child that has ended, and lets the kernel forget it. Waits for the end if it has not come.
@@ -67,7 +83,7 @@ fn look(pid: Pid, flags: libc::c_int) -> bool {
 /// The error number of `wait4`, when the process is not our child.
 pub(crate) fn reap(pid: Pid) -> Result<Exit, Errno> {
     // The account is complete when the process is a zombie, and gone when it is reaped.
-    while !look(pid, 0) && Errno::last() == Errno::EINTR {}
+    while look(Some(pid), 0).is_none() && Errno::last() == Errno::EINTR {}
     let io = read_io(pid);
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -97,9 +113,41 @@ pub(crate) fn reap(pid: Pid) -> Result<Exit, Errno> {
     })
 }
 
-/// Whether any process of the group is left. To be asked after the leader is reaped: a zombie counts.
+/// Lets the kernel forget a child that has ended and of which nobody wants to know more.
+pub(crate) fn forget(pid: Pid) -> bool {
+    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL;
+    matches!(
+        waitpid(pid, Some(flags)),
+        Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..))
+    )
+}
+
+/// Whether any process of the group is left, once its members that have ended and are ours are reaped. To be asked after the
+/// leader is: its account would be lost.
 pub(crate) fn group_is_alive(group: Pid) -> bool {
+    while forget(Pid::from_raw(-group.as_raw())) {}
     nix::sys::signal::killpg(group, None) != Err(Errno::ESRCH)
+}
+
+/// Whether a process of the group can still do anything. Slow, as it looks at all processes of the host; but it knows a zombie
+/// whose parent is not this process.
+pub(crate) fn group_can_run(group: Pid) -> bool {
+    let Ok(processes) = std::fs::read_dir("/proc") else {
+        return true;
+    };
+    let runs = |entry: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
+        let (state, of_group) = parse_stat(&stat)?;
+        Some(of_group == group && !matches!(state, "Z" | "X" | "x"))
+    };
+    processes.flatten().filter_map(runs).any(|runs| runs)
+}
+
+/// State and process group. The name before them may hold anything, so the fields are counted from its end.
+fn parse_stat(stat: &str) -> Option<(&str, Pid)> {
+    let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
+    let state = fields.next()?;
+    Some((state, Pid::from_raw(fields.nth(1)?.parse().ok()?)))
 }
 
 impl From<&libc::rusage> for Usage {
@@ -144,6 +192,28 @@ fn parse_io(text: &str) -> Option<Io> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_group_of_zombies_can_do_nothing_but_is_there_until_they_are_reaped() {
+        use std::os::unix::process::CommandExt;
+        let mut sleeper = std::process::Command::new("sleep");
+        let mut child = sleeper.arg("1000").process_group(0).spawn().expect("runs");
+        let group = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
+        assert!(group_can_run(group) && !has_ended(group));
+        child.kill().expect("our child");
+        look(Some(group), 0).expect("it ends");
+        assert!(!group_can_run(group));
+        assert_eq!(nix::sys::signal::killpg(group, None), Ok(()), "a zombie");
+        assert!(!group_is_alive(group), "reaped");
+        child.wait().expect_err("reaped already");
+    }
+
+    #[test]
+    fn the_fields_of_a_process_are_counted_behind_its_name() {
+        let stat = "12 (a) R 1 2 (b)) S 1 345 345 0 -1";
+        assert_eq!(parse_stat(stat), Some(("S", Pid::from_raw(345))));
+        assert_eq!(parse_stat("12 (cut"), None);
+    }
 
     #[test]
     fn the_io_file_of_a_process_is_read_by_name_not_by_place() {

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use venturi_plan::{Endpoint, Header, NULL, ZERO};
 
@@ -22,8 +22,6 @@ pub(crate) struct Location {
     pub(crate) local: bool,
     /// Below the scratch directory, where everything is ours.
     pub(crate) in_scratch: bool,
-    /// The directory of the place itself, which is never removed (an endpoint such as `disk:.`).
-    pub(crate) is_root: bool,
 }
 
 impl Places<'_> {
@@ -39,7 +37,6 @@ impl Places<'_> {
                 path: device.into(),
                 local: false,
                 in_scratch: false,
-                is_root: true,
             });
         }
         let place = self.header.places.get(endpoint.place())?;
@@ -47,9 +44,6 @@ impl Places<'_> {
             path: self.scratch.join(&place.path).join(endpoint.path()),
             local: &*place.host == self.host,
             in_scratch: Path::new(&place.path).is_relative(),
-            is_root: !Path::new(endpoint.path())
-                .components()
-                .any(|part| matches!(part, Component::Normal(_))),
         })
     }
 
@@ -106,7 +100,7 @@ pub(crate) fn make_way(
         }
         _ => {}
     }
-    Ok(if location.is_root || location.path == source {
+    Ok(if location.path == source {
         Removal::Refused
     } else {
         Removal::Remove
@@ -166,7 +160,6 @@ mod tests {
             path,
             local: true,
             in_scratch,
-            is_root: false,
         }
     }
 
@@ -241,27 +234,31 @@ mod tests {
     }
 
     #[test]
-    fn a_place_as_a_whole_is_never_removed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let header = crate::testing::header(r#"{"disk": {"host": "me", "path": "data"}}"#);
+    fn an_endpoint_lies_below_its_place_on_the_host_of_the_place() {
+        let header = crate::testing::header(
+            r#"{"disk": {"host": "me", "path": "data"}, "far": {"host": "you", "path": "/mnt"}}"#,
+        );
         let places = Places {
             header: &header,
             host: "me",
-            scratch: folder.path(),
+            scratch: Path::new("/scratch"),
         };
-        for (endpoint, expected) in [
-            ("disk:.", Removal::Refused),
-            ("disk:./", Removal::Refused),
-            ("disk:a/.", Removal::Remove),
-        ] {
-            let location = places
-                .locate(&endpoint.parse().expect("an endpoint by its grammar"))
-                .expect("a known place");
-            assert_eq!(
-                make_way(&location, Path::new("/x"), false, false).expect("free"),
-                expected,
-                "{endpoint}"
-            );
-        }
+        let check = |endpoint: &str, path: &str, local: bool, in_scratch: bool| {
+            let found = places.locate(&endpoint.parse().expect("an endpoint"));
+            let expected = Location {
+                path: path.into(),
+                local,
+                in_scratch,
+            };
+            assert_eq!(found, Some(expected), "{endpoint}");
+        };
+        check("disk:a/b", "/scratch/data/a/b", true, true);
+        check("far:x", "/mnt/x", false, false);
+        check("null:", "/dev/null", false, false);
+        check("zero:", "/dev/zero", false, false);
+        assert_eq!(
+            places.locate(&"nowhere:x".parse().expect("an endpoint")),
+            None
+        );
     }
 }

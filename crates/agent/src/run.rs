@@ -47,7 +47,7 @@ const LATE_SHARE: f64 = 0.01;
 #[derive(Debug)]
 pub(crate) enum Job {
     /// The host has been looked over for `ready`.
-    Surveyed(Box<crate::survey::Survey>),
+    Surveyed(Box<venturi_plan::Ready>),
     /// A `prepare` or `drop_caches` is over.
     Prepared(Task, Option<TrialRef>, Prepared),
     /// A `compute` is over.
@@ -77,6 +77,8 @@ pub(crate) struct Run {
     clock: RunClock,
     interpreter: Interpreter,
     ready: BTreeMap<Task, Ready>,
+    /// Those of `ready` that may not stand at the line yet; none between turns.
+    arming: Vec<Task>,
     running: BTreeMap<Task, Running>,
     deadlines: BTreeSet<(u64, Task)>,
     trials: BTreeMap<TrialRef, OpenTrial>,
@@ -120,6 +122,7 @@ impl Run {
             clock,
             interpreter,
             ready: BTreeMap::new(),
+            arming: Vec::new(),
             running: BTreeMap::new(),
             deadlines: BTreeSet::new(),
             trials: BTreeMap::new(),
@@ -173,6 +176,19 @@ impl Run {
         }
         self.obey();
         self.failure.take().map_or(Ok(()), Err)
+    }
+
+    /// Reaps what tools have left to us: the agent adopts their orphans. Its own children keep their account until their turn.
+    /// For a process that has no other children alone.
+    pub(crate) fn bury_orphans(&self) {
+        let runs = |pid: Pid| self.running.values().any(|running| running.pid() == pid);
+        let waits = |pid: Pid| self.ready.values().any(|ready| ready.child.pid == pid);
+        while let Some(pid) = reap::any_ended() {
+            if runs(pid) || waits(pid) {
+                return; // its own signal, which has come since, wakes the loop again
+            }
+            reap::forget(pid);
+        }
     }
 
     /// The value of a shared counter.
@@ -368,7 +384,12 @@ impl Run {
             }
             None => self.send_findings(prepared.findings),
         }
-        self.inform(now_s, Input::Finished { task });
+        let input = if prepared.failed {
+            Input::Failed { task }
+        } else {
+            Input::Finished { task }
+        };
+        self.inform(now_s, input);
     }
 
     fn close_trial(&mut self, trial: &TrialRef, record: Box<Trial>, vanished: &[Pid]) {

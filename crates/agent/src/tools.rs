@@ -12,8 +12,9 @@ use venturi_plan::{Argument, Header, Name};
 use crate::capture::Capture;
 use crate::program::Environment;
 
-/// A tool that has not told its version after this time is not asked further.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// A tool that has not told its version after this time is not asked further. `--version` takes milliseconds where it is known,
+/// and the start of the run waits for it.
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// How often a running `--version` is looked at.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
@@ -35,7 +36,8 @@ pub(crate) fn missing(header: &Header, environment: &Environment) -> BTreeMap<Na
     header.calls.keys().filter_map(absent).collect()
 }
 
-/// The first line that `TOOL --version` prints, for each tool of all calls that tells one; all are asked at once.
+/// The first line that `TOOL --version` prints, for each tool of all calls that tells one; all are asked at once, and within
+/// [`PATIENCE`] in all. What else a call hands to its tool is not passed on: to a shell it would be a script.
 pub(crate) fn versions(header: &Header, environment: &Environment) -> BTreeMap<String, String> {
     let tools = header.calls.values().flat_map(|call| {
         // A first argument with a placeholder is a path of some transfer, no tool.
@@ -46,10 +48,16 @@ pub(crate) fn versions(header: &Header, environment: &Environment) -> BTreeMap<S
         call.requires.iter().chain(called)
     });
     let tools: BTreeSet<&String> = tools.collect();
+    let deadline = Instant::now() + PATIENCE;
     std::thread::scope(|scope| {
         let asked: Vec<_> = tools
             .into_iter()
-            .map(|tool| (tool, scope.spawn(move || version(tool, environment))))
+            .map(|tool| {
+                (
+                    tool,
+                    scope.spawn(move || version(tool, environment, deadline)),
+                )
+            })
             .collect();
         let told = asked
             .into_iter()
@@ -58,7 +66,7 @@ pub(crate) fn versions(header: &Header, environment: &Environment) -> BTreeMap<S
     })
 }
 
-fn version(tool: &str, environment: &Environment) -> Option<String> {
+fn version(tool: &str, environment: &Environment, deadline: Instant) -> Option<String> {
     let program = environment.find(tool).ok()?;
     let capture = Capture::new().ok()?;
     let (stdout, stderr) = capture.streams();
@@ -73,17 +81,17 @@ fn version(tool: &str, environment: &Environment) -> Option<String> {
         .spawn()
         .ok()?;
     let group = Pid::from_raw(i32::try_from(child.id()).ok()?);
-    let asked = Instant::now();
     let status = loop {
         match child.try_wait() {
-            Ok(None) if asked.elapsed() < PATIENCE => std::thread::sleep(LOOK_INTERVAL),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK_INTERVAL),
             Ok(status) => break status,
             Err(_) => break None,
         }
     };
     // A tool without `--version` may have started something else instead.
     let _ = killpg(group, Signal::SIGKILL);
-    let _ = child.wait();
+    // Not waited for: one that hangs in a dead file system may never go. The run reaps it with the orphans of its tools.
+    let _ = child.try_wait();
     status.filter(std::process::ExitStatus::success)?;
     let (stdout, stderr) = (capture.stdout(), capture.stderr());
     let line = stdout

@@ -39,7 +39,7 @@ pub(crate) struct Order {
     pub(crate) begun: bool,
 }
 
-/// A transfer at the starting line.
+/// A transfer at the starting line, or on its last step to it.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) entry: Entry,
@@ -73,7 +73,7 @@ pub(crate) struct Entry {
 }
 
 impl Order {
-    /// Brings the tool to the starting line. A transfer that cannot get there is a result too: its entry says why.
+    /// Sends the tool to the starting line. A transfer that cannot get there is a result too: its entry says why.
     pub(crate) fn arm(self, site: &Site<'_>, barrier: &mut Barrier) -> Result<Ready, Box<Entry>> {
         let mut entry = Entry {
             record: self.blank_record(),
@@ -260,6 +260,18 @@ fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
 }
 
 impl Ready {
+    /// Waits until the tool stands at the line. One that has ended instead is a result, as in [`Order::arm`].
+    pub(crate) fn stand(mut self) -> Result<Self, Box<Entry>> {
+        let Err(error) = self.child.stand() else {
+            return Ok(self);
+        };
+        let record = &mut self.entry.record;
+        let (outcome, error) = exec_failure(Path::new(&*record.call), error);
+        record.outcome = outcome;
+        record.error = Some(error);
+        Err(Box::new(self.entry))
+    }
+
     /// Lets it go. Nothing but the release is done here: with its neighbours it shares one moment.
     pub(crate) fn release(self) -> Running {
         let released = self.child.release();
@@ -424,9 +436,9 @@ impl Entry {
         };
         let told = match destination.removal {
             Removal::Keep => return,
-            Removal::Refused => Some(
-                "it is the source, a whole place, or a directory that was there before".to_owned(),
-            ),
+            Removal::Refused => {
+                Some("it is the source, or a directory that was there before".to_owned())
+            }
             Removal::Remove => receiver::remove(&destination.path)
                 .err()
                 .map(|error| error.to_string()),

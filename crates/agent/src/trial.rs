@@ -8,14 +8,17 @@ use venturi_plan::{
     CacheState, Finding, Outcome, Seconds, TransferRecord, Trial, TrialOutcome, TrialRef,
 };
 
-use crate::reap::group_is_alive;
+use crate::reap::{group_can_run, group_is_alive};
 use crate::transfer::Entry;
 
 /// How long killed processes may take to vanish; what is still there is left to the guardian.
 const VANISH: Duration = Duration::from_secs(2);
 
-/// How often it is looked whether they have.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// After this time it is looked for the first time whether they have; each next time is twice as long.
+const FIRST_LOOK: Duration = Duration::from_millis(1);
+
+/// From looks so far apart on, all processes of the host are looked at: what is left may be somebody else's zombie.
+const CLOSE_LOOK: Duration = Duration::from_millis(16);
 
 /// A trial that has begun.
 #[derive(Debug)]
@@ -114,12 +117,17 @@ impl Account {
 
 fn end_group(group: Pid) -> bool {
     let begun = Instant::now();
+    let mut pause = FIRST_LOOK;
     while group_is_alive(group) {
+        let _ = killpg(group, Signal::SIGKILL);
+        std::thread::sleep(pause);
+        if pause >= CLOSE_LOOK && !group_can_run(group) {
+            return true;
+        }
         if begun.elapsed() > VANISH {
             return false;
         }
-        let _ = killpg(group, Signal::SIGKILL);
-        std::thread::sleep(LOOK_INTERVAL);
+        pause *= 2;
     }
     true
 }

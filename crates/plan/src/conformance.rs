@@ -14,6 +14,9 @@ use crate::{Error, Input, Output, Plan, Task, Transfer, TrialRef};
 /// A tool that is on no machine: drivers must find it missing.
 pub const MISSING_TOOL: &str = "venturi-no-such-tool";
 
+/// Files of this size are on no machine: drivers must find that such a data set cannot be made.
+pub const IMPOSSIBLE_BYTES: u64 = 1 << 60;
+
 /// The host that all actors of the cases live on.
 pub const HOST: &str = "here";
 
@@ -43,6 +46,7 @@ cases!(
     "counters",
     "data_sets",
     "draws",
+    "failed",
     "nested",
     "pools",
     "reads",
@@ -151,6 +155,7 @@ impl Trace {
         let (task, what) = match input {
             Input::Finished { task } => (task, "finish"),
             Input::NotArmed { task } => (task, "cannot"),
+            Input::Failed { task } => (task, "fail"),
             // When a transfer is ready is the driver's affair, and that it is shows in the release.
             Input::Armed { .. } | Input::Counter { .. } => return,
         };

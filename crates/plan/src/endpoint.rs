@@ -18,7 +18,7 @@ pub const ZERO: &str = "zero";
 /// `place:relative/path`, or `null:` or `zero:`.
 ///
 /// Destinations are removed after their trial, so a path that climbs out of its place (`..`, a leading `/`) or that is the place
-/// itself is refused when parsed, and whoever holds an `Endpoint` need not look again.
+/// itself (`.`) is refused when parsed, and whoever holds an `Endpoint` need not look again.
 ///
 /// ```
 /// use venturi_plan::Endpoint;
@@ -93,8 +93,10 @@ impl FromStr for Endpoint {
             }
             (_, false) => {}
         }
-        if path.starts_with('/') || path.split('/').any(|part| part == "..") {
-            return Err(wrong("a relative path that stays below its place"));
+        if path.starts_with('/') || path.split('/').any(|part| matches!(part, "." | "..")) {
+            return Err(wrong(
+                "a relative path below its place, without `.` and `..`",
+            ));
         }
         Ok(Self(text.into()))
     }
@@ -129,7 +131,7 @@ impl JsonSchema for Endpoint {
         json_schema!({
             "type": "string",
             "description": "`place:relative/path`, or `null:` or `zero:`",
-            "pattern": r"^(null:|zero:|(?!(null|zero):)[^:/\u0000]+:(?!/)(?!([^\u0000]*/)?\.\.(/|$))[^\u0000]+)$",
+            "pattern": r"^(null:|zero:|(?!(null|zero):)[^:/\u0000]+:(?!/)(?!([^\u0000]*/)?\.\.?(/|$))[^\u0000]+)$",
         })
     }
 }

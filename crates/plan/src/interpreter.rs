@@ -80,6 +80,8 @@ struct Actor {
     program: Program,
     /// A trial is no part of another, so an actor is in one at most.
     trial: Option<TrialRef>,
+    /// A preparation of this trial has failed.
+    spoilt: bool,
     streams: Streams,
 }
 
@@ -129,6 +131,7 @@ impl Interpreter {
             Actor {
                 program,
                 trial: None,
+                spoilt: false,
                 streams,
             }
         };
@@ -166,6 +169,10 @@ impl Interpreter {
             Input::Armed { task } => self.armed(task),
             Input::NotArmed { task } => self.ended(task, false),
             Input::Finished { task } => self.ended(task, true),
+            Input::Failed { task } => {
+                self.spoil_trial(task);
+                self.ended(task, false);
+            }
             Input::Counter { name, value } => {
                 self.ready.extend(self.counters.raise_to(&name, value))
             }
@@ -263,6 +270,13 @@ impl Interpreter {
         self.release(open);
         self.strands[strand].work += u64::from(carried_out);
         self.ready.push_back(strand);
+    }
+
+    fn spoil_trial(&mut self, task: Task) {
+        if let Some(outstanding) = self.tasks.get(&task) {
+            let actor = &mut self.actors[self.strands[outstanding.strand].actor];
+            actor.spoilt = actor.trial.is_some();
+        }
     }
 
     /// Let go all who stood at a barrier that is complete.

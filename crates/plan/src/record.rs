@@ -95,6 +95,10 @@ pub struct Ready {
     pub release: ReleaseMethod,
     /// Memory of the machine.
     pub memory_bytes: Bytes,
+    /// The first line that `TOOL --version` prints, by tool, for those that answer at once.
+    pub tools: BTreeMap<String, String>,
+    /// Facts of each place of this host: `path`, `type`, `device`, `mount`, `options`, `free_bytes`.
+    pub places: BTreeMap<Name, BTreeMap<String, String>>,
 }
 
 /// How children are held at the barrier.

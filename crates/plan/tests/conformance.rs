@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use venturi_plan::conformance::{CASES, Case, HOST, MISSING_TOOL, Trace};
+use venturi_plan::conformance::{CASES, Case, HOST, IMPOSSIBLE_BYTES, MISSING_TOOL, Trace};
 use venturi_plan::{Input, Interpreter, Output, Plan, Seconds, Task};
 
 const BYTES_PER_S: f64 = 1e6;
@@ -91,7 +91,16 @@ impl VirtualTime {
                         self.after(self.durations[&task], Input::Finished { task });
                     }
                 }
-                Output::Prepare { task, .. } | Output::DropCaches { task, .. } => {
+                Output::Prepare { task, prepare, .. } => {
+                    let size = self.plan.header.datasets[&prepare.dataset].size_bytes.get();
+                    let input = if size >= IMPOSSIBLE_BYTES {
+                        Input::Failed { task }
+                    } else {
+                        Input::Finished { task }
+                    };
+                    self.after(Seconds::new(PREPARATION_S), input);
+                }
+                Output::DropCaches { task, .. } => {
                     self.after(Seconds::new(PREPARATION_S), Input::Finished { task });
                 }
                 Output::Compute { task, core_s, .. } => {

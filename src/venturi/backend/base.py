@@ -33,6 +33,8 @@ class Progress:
         The sweep point of the trial begun last; empty before the first, and outside sweeps.
     message
         What is going on beside trials (a data set is made, an agent restarted); "" if nothing is.
+    failure
+        Why the first trial of this session that failed did so; "" if none has.
     """
 
     trials_done: int
@@ -45,6 +47,7 @@ class Progress:
     remaining_s: float | None = None
     factors: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from venturi.backend.checks import check_free_space, clock_findings, missing_fin
 from venturi.backend.clock import ClockOffset
 from venturi.backend.meter import Meter
 from venturi.backend.site import Site
+from venturi.backend.words import event_in_words
 from venturi.errors import BackendError
 from venturi.run import Finding, RunWriter
 from venturi.run.directory import PLAN
@@ -41,7 +42,6 @@ STOP_GRACE_S = 15.0
 """How long agents may take to end after `stop`: movers get SIGTERM, and SIGKILL 2 s later."""
 
 PROGRESS_INTERVAL_S = 0.1
-COUNTER_REPEAT_S = 0.5
 
 _T = TypeVar("_T")
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -134,11 +134,7 @@ class Campaign:
         await _all(self._start(post) for post in self._posts)
         self._begin_session()
         await _all(self._send_go(post) for post in self._posts)
-        repeating = asyncio.create_task(self._repeat_counters())
-        try:
-            await _all(self._attend(post) for post in self._posts)
-        finally:
-            repeating.cancel()
+        await _all(self._attend(post) for post in self._posts)
 
     def _begin_session(self) -> None:
         """Look before the first byte moves: does it fit, is everything there, what are these machines."""
@@ -253,13 +249,6 @@ class Campaign:
             value = sum(other.counters.get(counter, 0) for other in self._posts)
             await post.agent.send({"command": "counter", "counter": counter, "value": value})
 
-    async def _repeat_counters(self) -> None:
-        """Say the counters again now and then: an agent lets pass what it is told before it has taken up `go`."""
-        while len(self._posts) > 1:
-            await asyncio.sleep(COUNTER_REPEAT_S)
-            for post in self._posts:
-                await self._send_counters(post)
-
     def _take(self, post: _Post, record: Mapping[str, Any]) -> bool:
         """Take one record; return whether a shared counter has changed."""
         match record["record"]:
@@ -274,7 +263,8 @@ class Campaign:
                 self._run.sample(record, post.name)
             case "event":
                 self._run.event(record, post.name)
-                self._meter.say(_in_words(post.name, record))
+                if message := event_in_words(post.name, record):
+                    self._meter.say(message)
             case "finding":
                 self._run.finding(Finding.from_record(record, host=post.name))
             case "signal":
@@ -395,8 +385,3 @@ async def _end_of(agent: Agent) -> str:
 
 def _cause(code: int) -> str:
     return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-
-
-def _in_words(host: str, event: Mapping[str, Any]) -> str:
-    detail = ", ".join(f"{key} {value}" for key, value in (event.get("detail") or {}).items())
-    return f"{host}: {str(event['kind']).replace('_', ' ').replace('-', ' ')}" + (f" ({detail})" if detail else "")

@@ -69,7 +69,7 @@ def missing_findings(host: str, missing: Mapping[str, list[str]], used: set[str]
         yield Finding(
             "missing-tool",
             tool,
-            f"not found on {host}, and {', '.join(sorted(calls))} cannot be called without it",
+            f"{tool} was not found on host {host}, and {', '.join(sorted(calls))} cannot be called without it",
             f"install {tool} on {host} or put it on PATH there; its transfers are recorded as missing, the rest goes on",
             host=host,
         )

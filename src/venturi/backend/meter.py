@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from venturi.backend.base import Progress
+from venturi.backend.words import failure_in_words
 from venturi.run import RunWriter
 
 __all__ = ["Meter"]
@@ -34,6 +35,7 @@ class Meter:
         self._run = run
         self._began_s = now_s
         self._failed = 0
+        self._failure = ""
         self._message = ""
         self._factors: Mapping[str, Any] = {}
         self._recent: deque[tuple[float, int]] = deque()
@@ -62,7 +64,9 @@ class Meter:
         """Note that a trial has ended, how, and what it moved."""
         trial = str(record["trial"])
         transfers = record.get("transfers") or ()
-        self._failed += outcome != "ok"
+        if outcome != "ok":
+            self._failed += 1
+            self._failure = self._failure or failure_in_words(record)
         self._bytes_done += self._run.trials[trial].bytes or 0
         self._recent.append((now_s, sum(transfer.get("received_bytes") or 0 for transfer in transfers)))
         weight = self._weight(trial)
@@ -87,6 +91,7 @@ class Meter:
             remaining_s=elapsed_s * self._weight_left / self._weight_done if self._weight_done else None,
             factors=self._factors,
             message=self._message,
+            failure=self._failure,
         )
 
     def _weight(self, trial: str) -> int:

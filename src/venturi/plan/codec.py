@@ -211,7 +211,10 @@ def _is_endpoint(value: Any) -> bool:
     place, colon, path = value.partition(":")
     if place in h.BUILT_IN_PLACES:
         return value == f"{place}:"
-    return bool(place and colon and path) and "/" not in place and path[0] != "/" and ".." not in path.split("/")
+    if not (place and colon and path) or "/" in place or path[0] == "/":
+        return False
+    parts = path.split("/")
+    return "." not in parts and ".." not in parts
 
 
 def _read_draw(value: Any, where: str) -> Any:

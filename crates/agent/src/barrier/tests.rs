@@ -42,7 +42,8 @@ fn arm(method: Method, argv: &[&str], capture: &Capture) -> Result<Armed, Errno>
     };
     let mut barrier = barrier();
     barrier.method = method;
-    barrier.arm(&launch)
+    let armed = barrier.arm(&launch)?;
+    armed.stand().map(|()| armed)
 }
 
 fn run(method: Method, argv: &[&str]) -> (reap::Exit, String) {
@@ -94,6 +95,25 @@ fn a_child_that_is_cancelled_has_never_run() {
         armed.cancel();
         assert!(!mark.exists(), "{method:?}");
     }
+}
+
+#[test]
+fn a_child_that_is_killed_on_its_way_to_the_line_is_told() {
+    let environment = Environment::new(&[]);
+    let program = environment.find("true").expect("a standard tool");
+    let capture = Capture::new().expect("memory files");
+    let (stdout, stderr) = capture.streams();
+    let launch = Launch {
+        program: &program,
+        argv: &["true".into()],
+        environment: &environment,
+        folder: Path::new("/"),
+        stdout,
+        stderr,
+    };
+    let armed = barrier().arm(&launch).expect("forked");
+    nix::sys::signal::kill(armed.pid, nix::sys::signal::Signal::SIGKILL).expect("our child");
+    assert_eq!(armed.stand(), Err(Errno::ECHILD));
 }
 
 #[test]

@@ -12,19 +12,27 @@ use crate::compute;
 use crate::findings;
 use crate::prepare::{Files, Prepared};
 use crate::receiver::Places;
-use crate::transfer::{Order, Ready, Running, Site};
+use crate::transfer::{Entry, Order, Ready, Running, Site};
 use crate::trial::OpenTrial;
 
 impl Run {
     pub(super) fn obey(&mut self) {
-        while let Some(output) = self.interpreter.poll_output() {
-            #[cfg(test)]
-            self.trace.output(&output);
-            let actor = self.actor_of(&output).cloned();
-            match actor.and_then(|actor| self.held.get_mut(&actor)) {
-                Some(held) => held.push_back(output),
-                None => self.carry_out(output),
+        loop {
+            while let Some(output) = self.interpreter.poll_output() {
+                #[cfg(test)]
+                self.trace.output(&output);
+                let actor = self.actor_of(&output).cloned();
+                match actor.and_then(|actor| self.held.get_mut(&actor)) {
+                    Some(held) => held.push_back(output),
+                    None => self.carry_out(output),
+                }
             }
+            // All have been forked before the first is waited for.
+            let arming = std::mem::take(&mut self.arming);
+            if arming.is_empty() {
+                return;
+            }
+            arming.into_iter().for_each(|task| self.line_up(task));
         }
     }
 
@@ -162,13 +170,32 @@ impl Run {
             Ok(ready) => {
                 self.tools.guardian.add(ready.child.pid);
                 self.ready.insert(task, ready);
+                self.arming.push(task);
+            }
+            Err(entry) => self.give_up(task, *entry),
+        }
+    }
+
+    fn line_up(&mut self, task: Task) {
+        let Some(ready) = self.ready.remove(&task) else {
+            return;
+        };
+        let group = ready.child.pid;
+        match ready.stand() {
+            Ok(ready) => {
+                self.ready.insert(task, ready);
                 self.inform(self.clock.now_s(), Input::Armed { task });
             }
             Err(entry) => {
-                self.write_down(task, *entry, None);
-                self.inform(self.clock.now_s(), Input::NotArmed { task });
+                self.tools.guardian.remove(group);
+                self.give_up(task, *entry);
             }
         }
+    }
+
+    fn give_up(&mut self, task: Task, entry: Entry) {
+        self.write_down(task, entry, None);
+        self.inform(self.clock.now_s(), Input::NotArmed { task });
     }
 
     /// Lets transfers go together: one system call each and nothing between them.

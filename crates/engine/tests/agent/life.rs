@@ -38,18 +38,12 @@ fn ready_tells_free_space_tools_and_places() {
         "not a place of this host"
     );
     assert!(ready.memory_bytes.get() > 1 << 20);
-    let value = told
-        .values
-        .iter()
-        .find(|value| value["record"] == "ready")
-        .expect("ready");
+    assert!(ready.tools["cp"].starts_with("cp ("), "{:?}", ready.tools);
     assert!(
-        value["tools"]["cp"]
-            .as_str()
-            .is_some_and(|version| version.starts_with("cp (")),
-        "{value}"
+        ready.places["disk"].contains_key("type"),
+        "{:?}",
+        ready.places
     );
-    assert!(value["places"]["disk"]["type"].is_string(), "{value}");
 }
 
 #[test]
@@ -91,6 +85,55 @@ fn an_actor_waits_for_the_value_of_a_shared_counter() {
 }
 
 #[test]
+fn a_counter_that_comes_before_the_beginning_is_kept() {
+    let wait = |counter| json!({"step": "wait", "counter": counter, "until": 7});
+    let scene = Scene::new()
+        .call("true", &["true"])
+        .actor("one", vec![wait("before"), wait("with"), bare("true")]);
+    let mut agent = scene.introduce();
+    let counter = |name, value| json!({"command": "counter", "counter": name, "value": value});
+    agent.command(counter("before", 7));
+    agent.command(counter("before", 3)); // counters never fall
+    // In one write, so that the agent reads both before it begins.
+    agent.line(&format!("{{\"command\": \"go\"}}\n{}", counter("with", 7)));
+    assert_eq!(agent.finish().outcomes(), [Outcome::Ok]);
+}
+
+#[test]
+fn a_counter_before_the_start_is_refused() {
+    let mut agent = Agent::spawn();
+    agent.command(json!({"command": "counter", "counter": "bytes", "value": 7}));
+    let told = agent.finish();
+    assert_eq!(told.code, Some(2));
+    assert!(matches!(told.last(), Record::Fatal(fatal) if fatal.message.contains("`start`")));
+}
+
+#[test]
+fn a_tool_that_does_not_tell_its_version_does_not_hold_up_the_start() {
+    let scene = Scene::new();
+    let mark = scene.scratch.path().join("mark");
+    let script = format!("touch {}", mark.display());
+    let scene = scene
+        .tool("hangs", "sleep 1000")
+        .tool("deaf", "trap '' TERM; while :; do sleep 1; done")
+        .tool("answers", "echo 1.2.3")
+        .call("hangs", &["hangs"])
+        .call("deaf", &["deaf"])
+        .call("answers", &["answers"])
+        .call("shell", &["sh", "-c", &script]);
+    let begun = std::time::Instant::now();
+    let mut agent = scene.introduce();
+    let ready = agent.next("ready");
+    let took = begun.elapsed();
+    assert!(took.as_secs_f64() < 1.5, "{took:?}");
+    assert_eq!(ready["tools"]["answers"], "1.2.3");
+    assert!(ready["tools"].get("hangs").is_none() && ready["tools"].get("deaf").is_none());
+    assert!(!mark.exists(), "a shell is not asked to carry anything out");
+    agent.leave();
+    agent.finish();
+}
+
+#[test]
 fn an_open_loop_counts_from_the_intended_start() {
     let steps = [0.0, 0.05, 0.1]
         .map(|time| vec![json!({"step": "at", "time_s": time}), bare("true")])
@@ -127,14 +170,30 @@ fn a_data_set_that_cannot_be_made_fails_its_trial_and_the_next_goes_on() {
         .dataset("huge", 1, 1 << 60)
         .dataset("small", 3, 1000);
     let prepare = |dataset: &str| json!({"step": "prepare", "dataset": dataset, "first": 0, "files": 1, "cache": "warm"});
+    let signal = json!({"step": "signal", "counter": "done", "add": 1});
     let trials = vec![
-        trial(0, vec![prepare("huge"), bare("true")]),
+        trial(0, vec![prepare("huge"), bare("true"), signal]),
         trial(1, vec![prepare("small"), bare("true")]),
     ];
     let told = scene.actor("one", trials).run();
     let outcomes: Vec<TrialOutcome> = told.trials().iter().map(|trial| trial.outcome).collect();
     assert_eq!(outcomes, [TrialOutcome::Failed, TrialOutcome::Ok]);
     assert_eq!(told.findings(), ["prepare-failed"]);
+    let transfers: Vec<usize> = told
+        .trials()
+        .iter()
+        .map(|trial| trial.transfers.len())
+        .collect();
+    assert_eq!(
+        transfers,
+        [0, 1],
+        "nothing is measured on what is not there"
+    );
+    assert!(
+        told.records
+            .iter()
+            .any(|record| matches!(record, Record::Signal(signal) if &*signal.counter == "done"))
+    );
     let cache = told.trials()[1].cache.clone().expect("asked for");
     assert_eq!(
         (cache.state.as_str(), cache.resident_ratio),

@@ -71,6 +71,18 @@ impl Scene {
         self
     }
 
+    /// Writes a program of this name, for a shell to carry out, to where tools are looked for first.
+    pub fn tool(mut self, name: &str, script: &str) -> Self {
+        let folder = self.scratch.path().join("bin");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let path = folder.join(name);
+        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .expect("its mode");
+        self.search = vec![folder.display().to_string()];
+        self
+    }
+
     /// Adds a data set on `disk`.
     pub fn dataset(mut self, name: &str, files: u64, size_bytes: u64) -> Self {
         self.header["datasets"][name] = json!({"place": "disk", "path": name, "files": files, "size_bytes": size_bytes, "seed": 1});
@@ -86,13 +98,19 @@ impl Scene {
 
     /// Starts an agent that carries the plan out.
     pub fn start(&self) -> Agent {
+        let mut agent = self.introduce();
+        agent.command(json!({"command": "go"}));
+        agent
+    }
+
+    /// Starts an agent that knows the plan and waits for `go`.
+    pub fn introduce(&self) -> Agent {
         let mut agent = Agent::spawn();
         agent.command(json!({"command": "start", "host": "me", "scratch": self.scratch.path(), "header": self.header,
             "epoch_unix_ns": unix_ns(), "skip": self.skip, "search": self.search}));
         for line in &self.actors {
             agent.command(json!({"command": "actor", "line": line}));
         }
-        agent.command(json!({"command": "go"}));
         agent
     }
 

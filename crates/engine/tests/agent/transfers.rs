@@ -276,29 +276,14 @@ fn a_tool_without_its_interpreter_is_missing_too() {
 
 #[test]
 fn tools_are_looked_for_in_the_search_folders_first() {
-    let mut scene = Scene::new().call("mine", &["venturi-test-tool"]);
-    let folder = scene.scratch.path().join("bin");
-    std::fs::create_dir(&folder).expect("a folder");
-    std::fs::write(
-        folder.join("venturi-test-tool"),
-        "#!/bin/sh\necho 1.2.3-mine\n",
-    )
-    .expect("a script");
-    std::fs::set_permissions(
-        folder.join("venturi-test-tool"),
-        std::os::unix::fs::PermissionsExt::from_mode(0o755),
-    )
-    .expect("its mode");
-    scene.search = vec![folder.display().to_string()];
+    let scene = Scene::new()
+        .tool("venturi-test-tool", "echo 1.2.3-mine")
+        .call("mine", &["venturi-test-tool"]);
     let told = scene.actor("one", vec![trial(0, vec![bare("mine")])]).run();
     assert_eq!(told.transfer().stdout.as_deref(), Some("1.2.3-mine\n"));
-    let ready = told
-        .values
-        .iter()
-        .find(|value| value["record"] == "ready")
-        .expect("ready");
     assert_eq!(
-        ready["tools"]["venturi-test-tool"], "1.2.3-mine",
+        told.ready().tools["venturi-test-tool"],
+        "1.2.3-mine",
         "its version was asked for"
     );
 }
@@ -362,6 +347,68 @@ fn children_left_behind_are_told_and_ended_after_the_trial() {
         group_members(wait_for_number(&scene.scratch.path().join("group"))),
         Vec::<i32>::new()
     );
+}
+
+#[test]
+fn the_agent_itself_sees_to_what_a_tool_leaves_behind_whatever_its_parent_does() {
+    // What becomes of orphans that nobody else adopts is up to us: they stay for ever.
+    // SAFETY: sets an attribute of this process, by numbers.
+    assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
+    let trials = |call: &str| vec![trial(0, vec![bare(call)])];
+    let scene = Scene::new()
+        .shell("forks", "sleep 1000 & sleep 1000 & exit 0")
+        .shell("has forked", "true & sleep 0.2; exec true")
+        .call_with(
+            "hangs",
+            &["sh", "-c", "sleep 1000 & sleep 1000; true"],
+            json!({"timeout_s": 0.1}),
+        )
+        .actor("one", trials("forks"))
+        .actor("two", trials("hangs"))
+        .actor("three", trials("has forked"));
+    let told = scene.run();
+    let Record::Done(done) = told.last() else {
+        panic!("{:?}", told.last())
+    };
+    let end = told
+        .trials()
+        .iter()
+        .map(|trial| trial.end_s.get())
+        .fold(0.0, f64::max);
+    let waited = done.time_s.get() - end;
+    assert!(waited < 0.5, "{waited} s for what was killed to vanish");
+    assert_eq!(
+        told.findings(),
+        ["children-left-behind"],
+        "a child that has ended is not left behind: {:#?}",
+        told.values
+    );
+}
+
+#[test]
+fn what_left_its_group_is_adopted_and_no_zombie_stays() {
+    let scene = Scene::new();
+    let seen = scene.scratch.path().join("seen");
+    // The agent is the parent of the tool; its children are counted by their state.
+    let look = format!(
+        "for n in $(cat /proc/$PPID/task/*/children); do cat /proc/$n/stat; done > {}",
+        seen.display()
+    );
+    let scene = scene
+        .shell("leaves", "setsid sleep 0.01 & exit 0")
+        .shell("waits", "sleep 0.2")
+        .call("look", &["sh", "-c", &look])
+        .actor(
+            "one",
+            vec![
+                trial(0, vec![bare("leaves"), bare("waits")]),
+                trial(1, vec![bare("look")]),
+            ],
+        );
+    assert_eq!(scene.run().outcomes(), [Outcome::Ok; 3]);
+    let seen = std::fs::read_to_string(seen).expect("written by the tool");
+    assert!(seen.contains("(sh) "), "the tool itself at least: {seen}");
+    assert!(!seen.contains(") Z "), "{seen}");
 }
 
 #[test]

@@ -41,6 +41,13 @@ pub enum Input {
         /// Which.
         task: Task,
     },
+    /// A preparation could not be done. Within a trial nothing more of it is begun, so that nothing is measured that the plan did
+    /// not mean: what runs already goes on to its end, what is left is passed over but for signals and slots of pools, as others
+    /// may wait for them. Outside of trials it counts as finished.
+    Failed {
+        /// Which.
+        task: Task,
+    },
     /// The value of a counter over all hosts. Counters never fall: the greater of this and the value here counts.
     Counter {
         /// Its name.
@@ -50,7 +57,7 @@ pub enum Input {
     },
 }
 
-/// What to do. Every task is answered by [`Input::Finished`] or [`Input::NotArmed`], exactly once.
+/// What to do. Every task is answered by [`Input::Finished`], [`Input::NotArmed`] or [`Input::Failed`], exactly once.
 #[derive(Debug)]
 pub enum Output {
     /// A trial begins.
@@ -76,7 +83,7 @@ pub enum Output {
         /// Which, in the order of the plan.
         tasks: Vec<Task>,
     },
-    /// Make files of a data set exist.
+    /// Make files of a data set exist. Answered by [`Input::Finished`] or [`Input::Failed`].
     Prepare {
         /// Its name from here on.
         task: Task,

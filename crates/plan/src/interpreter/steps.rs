@@ -1,6 +1,7 @@
 //! What each kind of step does to the strand that meets it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use super::program::Op;
 use super::strand::{Round, StrandId};
@@ -12,13 +13,17 @@ use crate::{Endpoint, Error, Name, OrDraw, ReadStep, RepeatLimit, Seconds, Trans
 
 impl Interpreter {
     pub(super) fn step(&mut self, id: StrandId, op: &Op, now: Seconds) -> Result<Flow, Error> {
-        if !matches!(op, Op::Transfer(_) | Op::Read(_) | Op::Repeat { .. }) {
-            // Its first step is no transfer: nobody waits for it at the barrier.
+        let spoilt = self.actor_of(id).spoilt;
+        if spoilt || !matches!(op, Op::Transfer(_) | Op::Read(_) | Op::Repeat { .. }) {
+            // Its first step is no transfer, or none that will be armed: nobody waits for it at the barrier.
             let open = self.strands[id]
                 .barrier
                 .take()
                 .and_then(|barrier| self.barriers.leave(barrier));
             self.release(open);
+        }
+        if let Some(flow) = spoilt.then(|| self.pass_over(id, op, now)).flatten() {
+            return Ok(flow);
         }
         let flow = match op {
             Op::Trial(trial) => self.begin_trial(id, trial),
@@ -95,6 +100,10 @@ impl Interpreter {
 
     fn end_trial(&mut self, id: StrandId) -> Flow {
         let actor = &mut self.actors[self.strands[id].actor];
+        if std::mem::take(&mut actor.spoilt) {
+            // An `at` that found no transfer was not about the next trial's.
+            self.strands[id].intended = None;
+        }
         actor.streams.end_trial();
         self.outputs
             .extend(actor.trial.take().map(|trial| Output::TrialEnded { trial }));
@@ -108,6 +117,51 @@ impl Interpreter {
             self.signal(counter, *add);
         }
         Flow::Next
+    }
+
+    /// Passes over a step of a trial that has failed; none if it concerns others. Signals are waited for, slots are shared.
+    fn pass_over(&mut self, id: StrandId, op: &Op, now: Seconds) -> Option<Flow> {
+        match op {
+            Op::Transfer(_)
+            | Op::Read(_)
+            | Op::At(_)
+            | Op::Compute(_)
+            | Op::Pause(_)
+            | Op::Wait { .. }
+            | Op::Prepare(_)
+            | Op::DropCaches(_) => Some(Flow::Next),
+            Op::Repeat { limit, next } => {
+                let at = self.strands[id].at;
+                let counts = matches!(limit, RepeatLimit::Count(_));
+                let needed = counts && self.concerns_others(id, at..*next);
+                (!needed).then_some(Flow::Jump(*next))
+            }
+            // These rounds take no time, and are no more than the plan counts: no loop to be afraid of.
+            Op::EndRepeat { body } => {
+                let needed = self.concerns_others(id, *body..self.strands[id].at);
+                let rounds = &mut self.strands[id].rounds;
+                let again = rounds.last_mut().is_some_and(|round| {
+                    round.done += 1;
+                    matches!(round.limit, RepeatLimit::Count(_)) && round.may_begin(now)
+                });
+                if needed && again {
+                    return Some(Flow::Jump(*body));
+                }
+                rounds.pop();
+                Some(Flow::Next)
+            }
+            _ => None,
+        }
+    }
+
+    fn concerns_others(&self, id: StrandId, steps: Range<usize>) -> bool {
+        let shared = |op: &Op| {
+            matches!(
+                op,
+                Op::Signal { .. } | Op::Acquire { .. } | Op::Release { .. }
+            )
+        };
+        self.actor_of(id).program.ops[steps].iter().any(shared)
     }
 
     fn transfer(&mut self, id: StrandId, step: &TransferStep) -> Flow {

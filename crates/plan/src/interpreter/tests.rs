@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::RepeatLimit;
 
 fn header() -> Header {
     let call = json!({"mover": "m", "options": {}, "argv": ["m"], "requires": [], "timeout_s": 1.0, "capture": false,
@@ -169,6 +170,42 @@ fn failure(interpreter: &mut Interpreter) -> String {
         Some(Output::Failed { error }) => error.to_string(),
         other => panic!("{other:?}"),
     }
+}
+
+#[test]
+fn a_trial_that_failed_leaves_nothing_to_the_one_after_it() {
+    let prepare =
+        json!({"step": "prepare", "dataset": "d", "first": 0, "files": 1, "cache": "as_is"});
+    let at = json!({"step": "at", "time_s": 0});
+    let signal = json!({"step": "signal", "counter": "k", "add": 1});
+    // More rounds than an idle loop may have.
+    let rounds =
+        json!({"step": "repeat", "count": 2 * MAX_IDLE_ROUNDS, "steps": [transfer(1), signal]});
+    let ever = json!({"step": "repeat", "until_s": 1e9, "steps": [prepare, signal, transfer(1)]});
+    let steps = [trial(0, &[at, ever, rounds]), trial(1, &[transfer(2)])];
+    let mut interpreter = started(vec![line("a", &steps)], &[]);
+    let [.., Output::Prepare { task, .. }] = outputs(&mut interpreter)[..] else {
+        panic!("the trial begins with its preparation")
+    };
+    interpreter.handle_input(Seconds::ZERO, Input::Failed { task });
+    let told = outputs(&mut interpreter);
+    let sent = told
+        .iter()
+        .filter(|output| matches!(output, Output::Signal { .. }));
+    // The round that had begun, and all those of a loop whose rounds are known.
+    assert_eq!(sent.count() as u64, 1 + 2 * MAX_IDLE_ROUNDS);
+    let [
+        ..,
+        Output::TrialEnded { .. },
+        Output::TrialStarted { .. },
+        Output::Arm {
+            transfer, intended, ..
+        },
+    ] = &told[..]
+    else {
+        panic!("{told:?}")
+    };
+    assert_eq!((transfer.bytes.get(), *intended), (2, None));
 }
 
 #[test]
@@ -384,6 +421,21 @@ fn steps() -> impl Strategy<Value = Vec<Value>> {
     )
 }
 
+/// What these steps add to counters, with loops counted.
+fn signals(steps: &[crate::Step]) -> u64 {
+    let of_step = |step: &crate::Step| match step {
+        crate::Step::Signal(signal) => signal.add,
+        crate::Step::Trial(trial) => signals(&trial.steps),
+        crate::Step::Parallel(parallel) => parallel.children.iter().map(|it| signals(it)).sum(),
+        crate::Step::Repeat(repeat) => match repeat.limit {
+            RepeatLimit::Count(count) => count * signals(&repeat.steps),
+            RepeatLimit::Until(_) => 0,
+        },
+        _ => 0,
+    };
+    steps.iter().map(of_step).sum()
+}
+
 /// What a driver must be able to rely on, whatever the order in which things end.
 #[derive(Default)]
 struct Watch {
@@ -392,14 +444,23 @@ struct Watch {
     outstanding: Vec<Input>,
     trial_of: BTreeMap<Task, TrialId>,
     trials: Vec<TrialId>,
+    /// Trials in which a preparation has failed.
+    failed: BTreeSet<TrialId>,
+    signalled: u64,
 }
 
 impl Watch {
-    fn output(&mut self, output: Output, can_arm: bool) {
+    fn output(&mut self, output: Output, well: bool) {
         match output {
             Output::Arm { task, trial, .. } => {
+                assert!(
+                    trial
+                        .as_ref()
+                        .is_none_or(|trial| !self.failed.contains(&trial.trial)),
+                    "a trial that has failed begins nothing more"
+                );
                 self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
-                self.outstanding.push(if can_arm {
+                self.outstanding.push(if well {
                     Input::Armed { task }
                 } else {
                     Input::NotArmed { task }
@@ -412,7 +473,15 @@ impl Watch {
                     self.outstanding.push(Input::Finished { task });
                 }
             }
-            Output::Prepare { task, trial, .. } | Output::Compute { task, trial, .. } => {
+            Output::Prepare { task, trial, .. } => {
+                self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
+                self.outstanding.push(if well {
+                    Input::Finished { task }
+                } else {
+                    Input::Failed { task }
+                });
+            }
+            Output::Compute { task, trial, .. } => {
                 self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
                 self.outstanding.push(Input::Finished { task });
             }
@@ -424,7 +493,7 @@ impl Watch {
                     "a trial ends before its tasks"
                 );
             }
-            Output::Signal { .. } => {}
+            Output::Signal { add, .. } => self.signalled += add,
             other => panic!("{other:?}"),
         }
     }
@@ -433,6 +502,7 @@ impl Watch {
         match input {
             Input::Armed { task } => drop(self.armed.insert(*task)),
             Input::Finished { task } | Input::NotArmed { task } => drop(self.trial_of.remove(task)),
+            Input::Failed { task } => self.failed.extend(self.trial_of.remove(task)),
             Input::Counter { .. } => {}
         }
     }
@@ -443,7 +513,9 @@ proptest! {
     fn whatever_ends_first_every_program_comes_to_its_end(
         body in steps(), more in steps(), order in prop::collection::vec(any::<u16>(), 64),
     ) {
-        let mut interpreter = started(vec![line("a", &[trial(0, &body)]), line("b", &more)], &[]);
+        let program = || vec![line("a", &[trial(0, &body)]), line("b", &more)];
+        let planned: u64 = program().iter().map(|line| signals(&line.steps)).sum();
+        let mut interpreter = started(program(), &[]);
         let mut watch = Watch::default();
         let mut order = order.into_iter().cycle();
         let mut now = Seconds::ZERO;
@@ -464,5 +536,6 @@ proptest! {
         }
         prop_assert!(interpreter.is_finished(), "{:?}", interpreter.waiting());
         prop_assert_eq!(&watch.armed, &watch.released);
+        prop_assert_eq!(watch.signalled, planned);
     }
 }

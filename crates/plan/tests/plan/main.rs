@@ -101,8 +101,8 @@ fn what_is_no_plan_is_refused_with_the_line_and_what_was_found() {
 #[test]
 fn endpoints_that_leave_their_place_or_name_no_file_are_refused() {
     for text in [
-        "", "p", ":x", "p:", "p:/x", "p:..", "p:a/../b", "p:a/..", "a/b:x", "null:x", "zero:x",
-        "p:a\0",
+        "", "p", ":x", "p:", "p:/x", "p:..", "p:a/../b", "p:a/..", "p:.", "p:./", "p:./a",
+        "p:a/./b", "p:a/.", "a/b:x", "null:x", "zero:x", "p:a\0",
     ] {
         assert!(text.parse::<Endpoint>().is_err(), "{text}");
     }
@@ -114,6 +114,8 @@ fn endpoints_that_leave_their_place_or_name_no_file_are_refused() {
         "p:a:b",
         "p:...",
         "p:..a",
+        "p:.a",
+        "p:a.",
     ] {
         assert_eq!(
             text.parse::<Endpoint>().map(String::from).ok().as_deref(),

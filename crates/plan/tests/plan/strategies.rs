@@ -367,6 +367,11 @@ pub fn record() -> impl Strategy<Value = Record> {
                 missing,
                 release: ReleaseMethod::ExecStop,
                 memory_bytes,
+                tools: BTreeMap::from([("cp".into(), "cp 9.1".into())]),
+                places: BTreeMap::from([(
+                    "disk".into(),
+                    BTreeMap::from([("type".into(), "ext4".into())]),
+                )]),
             })
         }),
         seconds().prop_map(|time_s| Record::TrialStart(TrialStart {
