@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::path::Path;
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -25,6 +26,7 @@ use crate::output::{Sender, Writer};
 use crate::program::Environment;
 use crate::reap;
 use crate::run::{Job, Run, Tools};
+use crate::scratch;
 use crate::survey;
 use crate::worker::Workers;
 
@@ -130,6 +132,7 @@ fn prepare() -> io::Result<(Tools, Writer, SignalFd)> {
         guardian,
         sender: writer.sender(),
         workers,
+        scratch: None,
     };
     Ok((tools, writer, signals))
 }
@@ -424,12 +427,7 @@ fn begin_waiting(start: Start, tools: Tools) -> Result<Waiting, End> {
             start.scratch
         )));
     }
-    std::fs::create_dir_all(&start.scratch).map_err(|error| {
-        End::Fatal(format!(
-            "cannot make the scratch directory `{}`: {error}",
-            start.scratch
-        ))
-    })?;
+    let claim = scratch::claim(Path::new(&start.scratch)).map_err(End::Fatal)?;
     let environment = Environment::new(&start.search);
     let (theirs, method) = (start.clone(), tools.barrier.method);
     let look = move || {
@@ -439,7 +437,10 @@ fn begin_waiting(start: Start, tools: Tools) -> Result<Waiting, End> {
     let begun = tools.workers.run("survey", look);
     begun.map_err(|error| End::Fatal(format!("cannot start a thread: {error}")))?;
     Ok(Waiting {
-        tools,
+        tools: Tools {
+            scratch: Some(claim),
+            ..tools
+        },
         start,
         environment,
         lines: Vec::new(),

@@ -86,11 +86,12 @@ impl Barrier {
     /// Opens what children need and tries out whether they may be traced. `usual_files` and `usual_slack_ns` are the
     /// limits on descriptors and the timer slack that children get, whatever the agent has set for itself.
     pub(crate) fn new(usual_files: libc::rlimit, usual_slack_ns: c_int) -> io::Result<Self> {
-        let null = OwnedFd::from(std::fs::File::open("/dev/null")?);
+        let null = std::fs::File::open("/dev/null")
+            .map_err(|error| io::Error::new(error.kind(), format!("/dev/null: {error}")))?;
         let stack = vec![0; CHILD_STACK_BYTES];
         let mut barrier = Self {
             stack,
-            null,
+            null: null.into(),
             parent: nix::unistd::getpid(),
             usual_files,
             usual_slack_ns,

@@ -69,9 +69,9 @@ pub(crate) fn place(folder: &Path) -> BTreeMap<String, String> {
     facts
 }
 
-/// Memory of the host in bytes.
-pub(crate) fn memory_bytes() -> u64 {
-    memory_line("MemTotal").unwrap_or(0)
+/// Memory of the host in bytes, if it tells.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    memory_line("MemTotal")
 }
 
 /// proc_pid_mountinfo(5): of all mount points above the path the longest holds it, and of equal ones the last.
@@ -135,7 +135,9 @@ fn add_system(facts: &mut Facts) {
 }
 
 fn add_processor(facts: &mut Facts) {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let Ok(text) = fs::read_to_string("/proc/cpuinfo") else {
+        return; // what cannot be looked at is absent
+    };
     let field = |name: &str| {
         text.lines()
             .find_map(|line| Some(line.strip_prefix(name)?.split_once(':')?.1.trim()))

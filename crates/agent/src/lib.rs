@@ -27,6 +27,7 @@ mod reap;
 mod receiver;
 mod run;
 mod sampler;
+mod scratch;
 mod survey;
 #[cfg(test)]
 mod testing;

@@ -26,6 +26,7 @@ use crate::prepare::Prepared;
 use crate::program::Environment;
 use crate::reap;
 use crate::sampler::Sampler;
+use crate::scratch::Claim;
 use crate::transfer::{Entry, Ready, Running};
 use crate::trial::{Account, OpenTrial, Settled};
 use crate::worker::Workers;
@@ -65,6 +66,9 @@ pub(crate) struct Tools {
     pub(crate) guardian: Guardian,
     pub(crate) sender: Sender,
     pub(crate) workers: Workers<Job>,
+    /// The scratch directory, once it is known which.
+    #[expect(dead_code, reason = "held, never read")]
+    pub(crate) scratch: Option<Claim>,
 }
 
 /// A run that has begun.

@@ -36,7 +36,7 @@ pub(crate) fn survey(start: &Start, environment: &Environment, method: Method) -
             Method::ExecStop => ReleaseMethod::ExecStop,
             Method::Pipe => ReleaseMethod::Pipe,
         },
-        memory_bytes: Bytes::new(facts::memory_bytes()),
+        memory_bytes: facts::memory_bytes().map(Bytes::new),
         tools: tools::versions(&start.header, environment),
         places: roots
             .iter()

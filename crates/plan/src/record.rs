@@ -93,8 +93,8 @@ pub struct Ready {
     pub missing: BTreeMap<Name, Vec<String>>,
     /// How children are held at the barrier.
     pub release: ReleaseMethod,
-    /// Memory of the machine.
-    pub memory_bytes: Bytes,
+    /// Memory of the machine; null if it does not tell.
+    pub memory_bytes: Option<Bytes>,
     /// The first line that `TOOL --version` prints, by tool, for those that answer at once.
     pub tools: BTreeMap<String, String>,
     /// Facts of each place of this host: `path`, `type`, `device`, `mount`, `options`, `free_bytes`.

@@ -371,7 +371,7 @@ def _facts(post: _Post) -> dict[str, Any]:
     assert post.agent is not None
     hello = post.agent.hello
     facts = {**(hello.get("facts") or {}), "engine": hello.get("engine"), "scratch": post.site.scratch}
-    for key in ("release", "memory_bytes", "free_bytes"):
+    for key in ("release", "memory_bytes", "places", "tools"):
         facts[key] = post.ready.get(key)
     clock = post.clock or ClockOffset(0.0, 0.0)
     facts["clock"] = {"offset_s": clock.offset_s, "uncertainty_s": clock.uncertainty_s}

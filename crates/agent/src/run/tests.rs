@@ -23,6 +23,7 @@ fn tools(sender: Sender) -> Tools {
         guardian: Guardian::start().expect("a guardian"),
         sender,
         workers: Workers::new().expect("an event descriptor"),
+        scratch: None,
     }
 }
 

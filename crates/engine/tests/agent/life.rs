@@ -37,7 +37,11 @@ fn ready_tells_free_space_tools_and_places() {
         !ready.free_bytes.contains_key("far"),
         "not a place of this host"
     );
-    assert!(ready.memory_bytes.get() > 1 << 20);
+    assert!(
+        ready
+            .memory_bytes
+            .is_some_and(|bytes| bytes.get() > 1 << 20)
+    );
     assert!(ready.tools["cp"].starts_with("cp ("), "{:?}", ready.tools);
     assert!(
         ready.places["disk"].contains_key("type"),

@@ -366,7 +366,7 @@ pub fn record() -> impl Strategy<Value = Record> {
                 free_bytes,
                 missing,
                 release: ReleaseMethod::ExecStop,
-                memory_bytes,
+                memory_bytes: Some(memory_bytes),
                 tools: BTreeMap::from([("cp".into(), "cp 9.1".into())]),
                 places: BTreeMap::from([(
                     "disk".into(),
