@@ -1,15 +1,23 @@
-"""How long a report of a million transfers and ten million samples takes, and how much memory.
+"""How long the report of a million transfers and ten million samples takes, and how much memory.
 
     python bench/analysis.py [--directory DIRECTORY] [--transfers N] [--samples N] [--repeat 3]
 
-Writes the run with ``bench/analysis_data.py`` unless it is there, then analyses it and writes the page in a fresh process, a
-few times. Sealing (the tables from the journal) is timed by itself: it happens once a run. Prints the median, the spread, the
-peak memory of the process, and the limits beside.
+Writes the run with ``bench/analysis_data.py`` unless it is there, as a kill leaves it: no tables, half a last line. Then measures
+in turn, each in a fresh process and a few times over:
+
+- *sealing*: the tables made from the journal and the samples, nothing else;
+- the *first report* of the killed run: sealing and all below;
+- the *report* of the run once it is sealed: analysis, terminal, page.
+
+A total is the time of the whole process, its start and imports included. Prints medians, spread and peak memory, the limits
+beside. To see what fewer cores make of it, put ``taskset -c 0,1`` in front.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
+import itertools
 import json
 import os
 import platform
@@ -24,49 +32,86 @@ from pathlib import Path
 LIMIT_S = 15.0
 LIMIT_BYTES = 2e9
 HERE = Path(__file__).parent
+Seconds = dict[str, float]
+"""What one process measured: seconds under ``*_s``, bytes under ``*_bytes``, counts."""
 
 
-def measure(directory: Path) -> dict[str, float]:
-    """Seal if need be, analyse, write the page; return the seconds of each and the peak memory."""
+def sealing(directory: Path) -> Seconds:
+    """Make the tables, without what a reader does besides."""
+    from venturi.run import Run
+
+    before_s = time.perf_counter()
+    with Run.open(directory) as run:
+        counts = run.query("SELECT (SELECT count(*) FROM transfers) AS t, (SELECT count(*) FROM samples) AS s")
+    return {
+        "seal_s": time.perf_counter() - before_s,
+        "transfers": float(counts["t"][0]),
+        "samples": float(counts["s"][0]),
+    }
+
+
+def reporting(directory: Path) -> Seconds:
+    """Do what ``venturi report`` does: analyse (and seal if need be), terminal, page."""
+    marks = [time.perf_counter()]
+    from rich.console import Console
+
     from venturi import report
     from venturi.analysis import analyse
     from venturi.run import Run
 
-    marks = [time.perf_counter()]
+    marks.append(time.perf_counter())
     with Run.open(directory) as run:
         run.query("SELECT 1")
         marks.append(time.perf_counter())
         analysis = analyse(run)
         marks.append(time.perf_counter())
-        page = report.html(analysis)
-        (directory / "report.html").write_text(page, encoding="utf-8")
+        Console(file=io.StringIO()).print(report.terminal(analysis))
+        (directory / "report.html").write_text(report.html(analysis), encoding="utf-8")
         marks.append(time.perf_counter())
-    peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {
-        "seal_s": marks[1] - marks[0], "analyse_s": marks[2] - marks[1], "page_s": marks[3] - marks[2],
-        "peak_bytes": peak_bytes, "page_bytes": len(page.encode()), "transfers": analysis.counts.transfers,
-        "samples": sum(series.samples for series in analysis.series),
-    }  # fmt: skip
+    names = ("import_s", "seal_s", "analyse_s", "page_s")
+    return dict(zip(names, (end - start for start, end in itertools.pairwise(marks)), strict=True))
 
 
-def in_fresh_process(directory: Path) -> dict[str, float]:
-    """Return :func:`measure` of a process that did nothing else; ``all_s`` includes its start and imports."""
-    before = time.perf_counter()
-    done = subprocess.run(
-        [sys.executable, __file__, "--directory", str(directory), "--once"],
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    return {**json.loads(done.stdout), "all_s": time.perf_counter() - before}
+STAGES = {"sealing": sealing, "reporting": reporting}
 
 
-def row(name: str, values: list[float], unit: str, limit: float | None = None) -> None:
-    """Print one line of the table."""
-    text = f"{name:<28}{statistics.median(values):>9.2f} {unit:<4}{min(values):>9.2f} –{max(values):>7.2f}"
+def in_fresh_process(stage: str, directory: Path, *, sealed: bool) -> Seconds:
+    """Return what a stage measured in a process of its own, with ``all_s`` and ``peak_bytes`` of that process."""
+    if not sealed:
+        (directory / "tables.json").unlink(missing_ok=True)
+    before_s = time.perf_counter()
+    command = [sys.executable, __file__, "--directory", str(directory), "--stage", stage]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return {**json.loads(done.stdout), "all_s": time.perf_counter() - before_s}
+
+
+def row(name: str, runs: list[Seconds], key: str, *, limit: float | None = None) -> None:
+    """Print one line of the table: seconds, or gigabytes."""
+    unit, scale = ("GB", 1e9) if key.endswith("_bytes") else ("s", 1.0)
+    values = [run[key] / scale for run in runs]
+    text = f"{name:<42}{statistics.median(values):>7.2f} {unit:<3}{min(values):>7.2f} –{max(values):>6.2f}"
     if limit is not None:
-        text += f"   limit {limit:g} {unit}: {'met' if max(values) <= limit else 'MISSED'}"
+        text += f"   limit {limit / scale:g} {unit}: {'met' if max(values) <= limit / scale else 'MISSED'}"
     print(text)
+
+
+def total(name: str, runs: list[Seconds], parts: dict[str, str], *, limited: bool) -> None:
+    """Print the time of whole processes, what it went into, and their peak memory."""
+    row(name, runs, "all_s", limit=LIMIT_S if limited else None)
+    for part, key in parts.items():
+        row(f"    {part}", runs, key)
+    row("    peak memory", runs, "peak_bytes", limit=LIMIT_BYTES)
+
+
+def machine() -> str:
+    """Return what the figures depend on."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    return (f"{model}, {usable} of {os.cpu_count()} cores, {memory:.0f} GB, load {os.getloadavg()[0]:.1f},"
+            f" Python {platform.python_version()}")  # fmt: skip
 
 
 def main() -> None:
@@ -76,33 +121,30 @@ def main() -> None:
     parser.add_argument("--transfers", type=int, default=1_000_000)
     parser.add_argument("--samples", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--once", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--stage", choices=STAGES, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.once:
-        print(json.dumps(measure(options.directory)))
+    if options.stage:
+        measured = STAGES[options.stage](options.directory)
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        print(json.dumps({**measured, "peak_bytes": peak_bytes}))
         return
     with tempfile.TemporaryDirectory(prefix="venturi-bench-") as scratch:
         directory = options.directory or Path(scratch) / "run"
         if not (directory / "run.json").exists():
             size = ["--transfers", str(options.transfers), "--samples", str(options.samples)]
             subprocess.run([sys.executable, str(HERE / "analysis_data.py"), str(directory), *size], check=True)
-        (directory / "tables.json").unlink(missing_ok=True)
-        first = in_fresh_process(directory)
-        runs = [in_fresh_process(directory) for _ in range(options.repeat)]
-    with Path("/proc/cpuinfo").open(encoding="utf-8") as lines:
-        model = next(
-            (line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine()
-        )
-    load = os.getloadavg()[0]
-    print(f"{first['transfers']:,.0f} transfers, {first['samples']:,.0f} moments sampled; {model}, {os.cpu_count()} cores,"
-          f" load {load:.1f}, Python {platform.python_version()}")  # fmt: skip
-    print(f"{'':<28}{'median':>9}     {'least':>9} –{'most':>7}   of {options.repeat} fresh processes")
-    row("analyse", [r["analyse_s"] for r in runs], "s")
-    row("page", [r["page_s"] for r in runs], "s")
-    row("report, imports included", [r["all_s"] for r in runs], "s", LIMIT_S)
-    row("peak memory", [r["peak_bytes"] / 1e9 for r in runs], "GB", LIMIT_BYTES / 1e9)
-    row("page, size", [r["page_bytes"] / 1e6 for r in runs], "MB")
-    print(f"once a run: sealing {first['seal_s']:.1f} s, peak of that process {first['peak_bytes'] / 1e9:.2f} GB")
+        before = machine()
+        seals, firsts, reports = [], [], []
+        for _ in range(options.repeat):  # in turn, so that what else the machine does falls on all alike
+            seals.append(in_fresh_process("sealing", directory, sealed=False))
+            firsts.append(in_fresh_process("reporting", directory, sealed=False))
+            reports.append(in_fresh_process("reporting", directory, sealed=True))
+    print(f"{seals[0]['transfers']:,.0f} transfers, {seals[0]['samples']:,.0f} samples; {before}")
+    print(f"{'':<42}{'median':>7}    {'least':>7} –{'most':>6}   of {options.repeat} fresh processes each")
+    parts = {"imports": "import_s", "analysis": "analyse_s", "terminal and page": "page_s"}
+    total("sealing a killed run", seals, {}, limited=False)
+    total("report of a sealed run", reports, parts, limited=True)
+    total("first report of a killed run, sealing and all", firsts, {"sealing": "seal_s", **parts}, limited=True)
 
 
 if __name__ == "__main__":

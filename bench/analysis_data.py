@@ -1,10 +1,10 @@
 """Write a run of a million transfers and ten million samples, to measure sealing and reporting with.
 
-    python bench/analysis_data.py DIRECTORY [--transfers 1000000] [--samples 10000000] [--seal]
+    python bench/analysis_data.py DIRECTORY [--transfers 1000000] [--samples 10000000]
 
 The transfers follow a sweep over files, size and mover: set-up time plus size over rate, with a few per cent of
 log-normal noise and a few failures, so that fits and figures have something to find. One trial holds one transfer a
-file, up to 10. `--seal` makes the tables, and prints how long that took and how much memory it needed.
+file, up to 10. The files are what a kill leaves behind: no tables, the last line of the journal torn.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ import hashlib
 import itertools
 import json
 import random
-import resource
-import time
 from pathlib import Path
 
 COUNTERS = ("cpu.user_s", "cpu.system_s", "cpu.idle_s", "cpu.iowait_s", "nic.eth0.rx_bytes", "nic.eth0.tx_bytes",
@@ -62,10 +60,10 @@ def write_plan(path: Path, trials: int) -> list[dict]:
     return facts
 
 
-def transfer_line(trial: str, slot: int, factors: dict, start_s: float, duration_s: float, failed: bool) -> str:
+def transfer(trial: str, slot: int, factors: dict, start_s: float, duration_s: float, failed: bool) -> dict:
     """Return one transfer as the journal keeps it."""
     size = factors["size_bytes"]
-    return json.dumps({
+    return {
         "trial": trial, "actor": "sweep", "slot": slot, "call": factors["mover"], "mover": factors["mover"],
         "source": f"data:sets/{size}/{slot:06d}", "destination": f"data:out/{trial}/{slot:06d}", "files": 1,
         "asked_bytes": size, "received_bytes": 0 if failed else size, "tool_bytes": None, "intended_s": None,
@@ -75,52 +73,39 @@ def transfer_line(trial: str, slot: int, factors: dict, start_s: float, duration
         "max_rss_bytes": 4_000_000, "minor_faults": 200, "major_faults": 0, "voluntary_switches": 12,
         "involuntary_switches": 3, "read_call_bytes": size, "write_call_bytes": size, "read_disk_bytes": None,
         "write_disk_bytes": size, "stdout": None, "stderr": None, "labels": {},
-    })  # fmt: skip
+    }  # fmt: skip
 
 
 def write_journal(path: Path, facts: list[dict], transfers: int, random_: random.Random) -> float:
     """Write the journal; return the time of the run, in seconds."""
     now_s, written = 0.0, 0
+    session = {"number": 1, "time_unix_ns": EPOCH_UNIX_NS, "backend": "hosts", "hosts": {"node1": {"kernel": "6.1"}}}
     with path.open("w", buffering=2**20) as journal:
-        session = {
-            "number": 1,
-            "time_unix_ns": EPOCH_UNIX_NS,
-            "backend": "hosts",
-            "hosts": {"node1": {"kernel": "6.1"}},
-        }
-        journal.write(json.dumps({"session": session}) + "\n")
+        journal.write(line({"session": session}))
         for number, fact in enumerate(facts):
             trial, factors = f"t{number:07d}", fact["factors"]
             setup_s, rate = MOVERS[factors["mover"]]
-            count = min(factors["files"], transfers - written)
-            lines, end_s = [], now_s
-            for slot in range(count):
-                duration_s = (setup_s + factors["size_bytes"] * factors["files"] / rate) * random_.lognormvariate(
-                    0, 0.05
-                )
-                lines.append(transfer_line(trial, slot, factors, now_s, duration_s, random_.random() < 0.001))
-                end_s = max(end_s, now_s + duration_s)
-            written += count
-            head = json.dumps(
-                {
-                    "trial": trial,
-                    "actor": "sweep",
-                    "start_s": now_s,
-                    "end_s": end_s,
-                    "outcome": "ok",
-                    "cache": None,
-                    "findings": [],
-                    "position": number,
-                    "session": 1,
-                    "host": "node1",
-                    **fact,
-                }
-            )
-            journal.write(f'{{"trial": {head[:-1]}, "transfers": [{", ".join(lines)}]}}}}\n')
+            typical_s = setup_s + factors["size_bytes"] * factors["files"] / rate
+            rows = []
+            for slot in range(min(factors["files"], transfers - written)):
+                duration_s = typical_s * random_.lognormvariate(0, 0.05)
+                rows.append(transfer(trial, slot, factors, now_s, duration_s, random_.random() < 0.001))
+            end_s = max(row["end_s"] for row in rows)
+            head = {"trial": trial, "actor": "sweep", "start_s": now_s, "end_s": end_s, "outcome": "ok", "cache": None,
+                    "findings": [], "position": number, "session": 1, "host": "node1", **fact}  # fmt: skip
+            text = line({"trial": {**head, "transfers": rows}})
+            journal.write(text)
+            written += len(rows)
             now_s = end_s + 0.005
             if written == transfers:
                 break
+        journal.write(text[: len(text) // 2])
     return now_s
+
+
+def line(content: dict) -> str:
+    """Return a line as the writer of a run writes it."""
+    return json.dumps(content, separators=(",", ":")) + "\n"
 
 
 def write_samples(path: Path, samples: int, duration_s: float, random_: random.Random) -> None:
@@ -132,11 +117,11 @@ def write_samples(path: Path, samples: int, duration_s: float, random_: random.R
             for counter in COUNTERS:
                 totals[counter] += int(random_.random() * 1e6)
             time_s = moment * duration_s / moments
-            lines.write(f'{{"host": "node1", "time_s": {time_s}, "counters": {json.dumps(totals)}}}\n')
+            lines.write(line({"host": "node1", "time_s": time_s, "counters": totals}))
 
 
 def write_run(path: Path, transfers: int, samples: int) -> None:
-    """Write a finished run without tables."""
+    """Write a run that was killed at its end."""
     random_ = random.Random(1)
     path.mkdir(parents=True)
     trials = -(-transfers * len(FILES) // sum(FILES)) + len(FILES) * len(SIZES_BYTES) * len(MOVERS)
@@ -145,35 +130,19 @@ def write_run(path: Path, transfers: int, samples: int) -> None:
     write_samples(path / "samples.jsonl", samples, duration_s, random_)
     (path / "events.jsonl").touch()
     info = {"format": "venturi-run", "version": 1, "name": "synthetic", "created_unix_ns": EPOCH_UNIX_NS,
-            "plan_sha256": hashlib.sha256((path / "plan.jsonl").read_bytes()).hexdigest(), "state": "complete",
+            "plan_sha256": hashlib.sha256((path / "plan.jsonl").read_bytes()).hexdigest(), "state": "running",
             "backend": "hosts"}  # fmt: skip
     (path / "run.json").write_text(json.dumps(info))
 
 
 def main() -> None:
-    """Write the run, and measure if asked."""
+    """Write the run."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("directory", type=Path)
     parser.add_argument("--transfers", type=int, default=1_000_000)
     parser.add_argument("--samples", type=int, default=10_000_000)
-    parser.add_argument("--seal", action="store_true", help="make the tables, and print time and memory")
     options = parser.parse_args()
-    if not options.directory.exists():
-        write_run(options.directory, options.transfers, options.samples)
-    if options.seal:
-        from venturi.run import Run
-
-        (options.directory / "tables.json").unlink(missing_ok=True)
-        before_s = time.perf_counter()
-        with Run.open(options.directory) as run:
-            counts = run.query(
-                "SELECT (SELECT count(*) FROM transfers) AS transfers, (SELECT count(*) FROM samples) AS samples"
-            )
-        seconds = time.perf_counter() - before_s
-        peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000
-        print(
-            f"{counts['transfers'][0]} transfers, {counts['samples'][0]} samples: sealed in {seconds:.1f} s, {peak_mb:.0f} MB"
-        )
+    write_run(options.directory, options.transfers, options.samples)
 
 
 if __name__ == "__main__":

@@ -80,6 +80,16 @@ if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/ve
   log=.venv/setup.log
   .venv/bin/python -m pip install --quiet --constraint requirements.lock --editable ".$extra" >"$log" 2>&1 ||
     { cat "$log" >&2; rm -f "$started"; fail "the installation failed; the text above is in $log"; }
+  # The kernel ends the name of a script's interpreter at the first blank, and cuts it after 127 characters: let sh start it.
+  interpreter=$(head -n 1 .venv/bin/venturi)
+  if [[ $interpreter == *[[:blank:]]* || ${#interpreter} -gt 127 ]]; then
+    {
+      printf '%s\n' '#!/bin/sh' "'''exec' \"$PWD/.venv/bin/python\" \"\$0\" \"\$@\"" "' '''"
+      tail -n +2 .venv/bin/venturi
+    } >.venv/venturi.new
+    cat .venv/venturi.new >.venv/bin/venturi # keeps the permissions
+    rm .venv/venturi.new
+  fi
   mv "$started" "$stamp"
 fi
 say "ready: .venv/bin/venturi"

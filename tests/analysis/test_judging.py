@@ -220,6 +220,35 @@ def test_the_sentence_says_what_cannot_be_said(tmp_path, case, expected):
     json.dumps(as_plain(analysis), allow_nan=False)
 
 
+def test_the_sentence_of_a_stopped_run_compares_the_same_sizes(tmp_path):
+    """Few small files and many large ones say nothing of each other, although both are in the table."""
+    sizes = product(files=[1], size_bytes=[10**6]) + product(files=[2, 8], size_bytes=[10**8])
+    analysis = analyse(planted_run(tmp_path, sizes))
+    assert "With files of 100 MB, 2 cp in parallel move" in analysis.sentence
+    assert "and 8 in parallel" in analysis.sentence
+
+
+def test_saturation_is_told_in_numbers_of_files_that_were_tried(tmp_path):
+    """One size stops at 2 files and the other at 4: three would be an invention."""
+
+    def law(factors, rng):
+        best = 2 if factors["size_bytes"] == 10**6 else 4
+        return factors["size_bytes"] * max(factors["files"], best) / 1e9 * (1 + 0.001 * rng.standard_normal())
+
+    analysis = analyse(planted_run(tmp_path, product(files=[1, 2, 4, 8], size_bytes=[10**6, 10**7]), law))
+    assert "the total stops rising at 2 to 4 files, depending on the size" in analysis.sentence
+
+
+def test_totals_are_named_as_people_name_their_factors(tmp_path):
+    points = [
+        factors | {"block_bytes": block}
+        for block in (4096, 2**20)
+        for factors in product(files=[1, 2], size_bytes=[10**6])
+    ]
+    names = [total.name for total in analyse(planted_run(tmp_path, points)).totals]
+    assert names == ["block 4 KiB", "block 1 MiB"]
+
+
 def test_one_repetition_gives_rates_without_errors_or_intervals(tmp_path):
     analysis = analyse(planted_run(tmp_path, GRID, repeat=1))
     assert all(

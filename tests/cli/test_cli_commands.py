@@ -10,6 +10,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
+
+from venturi.cli.root import app
 
 VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
 TIMEOUT_S = 120
@@ -102,6 +105,17 @@ def test_help_names_every_command(venturi):
     for command in ("run", "plan", "report", "compare", "fit", "study", "doctor", "schema"):
         assert command in text
         assert venturi(command, "--help").returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words",
+    [[], ["run"], ["plan"], ["report"], ["compare"], ["fit"], ["study"], ["study", "run"], ["doctor"], ["schema"]],
+)
+def test_the_short_option_shows_the_help_of_every_command(words):
+    short, long = (CliRunner().invoke(app, [*words, option]) for option in ("-h", "--help"))
+    assert short.exit_code == 0
+    assert short.stdout == long.stdout
+    assert "Usage: " in short.stdout
 
 
 def test_version_is_the_packages(venturi):
@@ -204,7 +218,17 @@ def test_schema_is_a_json_schema_that_accepts_the_studies(venturi):
         (["report", "nothing"], "expected the path of a run"),
         (["study", "run", "cnaf/pc"], 'did you mean "cnaf/cp"?'),
         (["run", "--resume", "tiny.toml"], "expected the path of a run"),
+        (["run", "--resume", "cnaf/cp"], "expected the path of a run"),
+        (["run", "cnaf/pc"], 'did you mean the study "cnaf/cp"?'),
         (["fit", "tiny", "--at", "3"], "--against"),
+        (["fit", "tiny", "--family", "lineer"], "did you mean linear?"),
+        (["plan", "tiny.toml", "--set", 'analyse.families=["lineer"]'], "did you mean linear?"),
+        (
+            ["plan", "tiny.toml", "-o", "nowhere/plan.jsonl"],
+            "nowhere/plan.jsonl: expected a place that can be written to",
+        ),
+        (["run", "tiny.toml", "--scratch", "tiny.toml/below"], "tiny.toml is not a directory"),
+        (["run", "tiny.toml", "--scratch", "/proc/nothing"], "expected a directory that can be written to"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -248,6 +272,136 @@ def test_failed_transfers_give_code_3_and_a_reason(venturi):
     report = venturi("report", "slow")
     assert report.returncode == 0, report.stderr
     assert "broken" in report.stdout
+
+
+def test_the_end_of_a_run_says_why_its_transfers_failed(venturi):
+    failing = [
+        "slow.toml",
+        "--set",
+        'mover.slow.argv=["sh", "-c", "echo broken >&2; exit 7"]',
+        "--set",
+        "workload.repeat=2",
+    ]
+    done = venturi("run", *failing)
+    assert done.returncode == 3
+    assert "2 of 2 trials have transfers that failed; the first: slow failed" in done.stderr
+    assert "broken" in done.stderr
+    as_json = venturi("run", *failing, "--json")
+    assert as_json.returncode == 3
+    assert "broken" in json.loads(as_json.stdout)["first_failure"]
+
+
+def test_a_study_with_failed_transfers_is_reported_all_the_same(venturi):
+    done = venturi(
+        "study", "run", "cnaf/cp", "--quick", "--json", "--set", "workload.repeat=1", "--set", "workload.mover=broken",
+        "--set", "workload.factors.files=[1,2]", "--set", 'mover.broken.argv=["false", "{source}", "{destination}"]',
+    )  # fmt: skip
+    assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["counts"]["transfers_ok"] == 0
+
+
+def test_a_complete_run_is_not_carried_out_again(finished):
+    done = _in(finished, "run", "--resume", "tiny.toml")
+    assert done.returncode == 0, done.stderr
+    assert "nothing is left to do" in done.stderr
+    assert json.loads(_in(finished, "run", "--resume", "tiny.toml", "--json").stdout)["trials_done"] == 36
+
+
+def test_a_changed_scenario_is_not_resumed_by_mistake(finished):
+    changed = _in(finished, "run", "--resume", "tiny.toml", "--set", "workload.repeat=9")
+    assert changed.returncode == 1
+    assert "workload.repeat was 3, is 9" in changed.stderr
+    assert "venturi run --resume runs/tiny-" in changed.stderr
+
+
+def test_a_run_is_resumed_in_the_scratch_directory_that_it_began_with(venturi, tmp_path):
+    process = subprocess.Popen(
+        [*VENTURI, "run", "slow.toml", "--scratch", "one"], cwd=tmp_path, env=_environment(tmp_path),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _wait_for_trials(tmp_path, 1)
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    other = venturi("run", "--resume", "slow.toml", "--scratch", "two")
+    assert other.returncode == 1
+    assert "expected the scratch directory that it began with" in other.stderr
+    assert venturi("run", "--resume", "slow.toml").returncode == 0  # although $VENTURI_SCRATCH names another
+    assert (tmp_path / "one" / "slow").is_dir()
+    assert not (tmp_path / "two").exists()
+    assert not (tmp_path / "scratch").exists()
+
+
+def test_a_name_that_is_no_file_name_still_finds_its_run(venturi):
+    named = ["tiny.toml", "--set", "name=a day/night test", "--set", "workload.repeat=1"]
+    assert venturi("run", *named).returncode == 0
+    assert venturi("report", "a day/night test").returncode == 0
+    assert "nothing is left to do" in venturi("run", "--resume", *named).stderr
+
+
+def test_a_run_is_not_compared_with_itself(finished):
+    done = _in(finished, "compare", "tiny", "tiny")
+    assert done.returncode == 1
+    assert "expected two runs" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["report", "tiny", "--csv", "/proc/x"], ["compare", "tiny", "again", "--html", "/proc/x"]]
+)
+def test_a_place_that_cannot_be_written_is_told_after_the_answer(finished, words):
+    done = _in(finished, *words)
+    assert done.returncode == 1
+    assert "/proc/x: expected a place that can be written to" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout
+
+
+@pytest.mark.parametrize(
+    "words", [["report", "tiny"], ["report", "tiny", "--json"], ["schema"], ["plan", "tiny.toml"]]
+)
+def test_a_full_disk_under_the_output_is_told(finished, words):
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [*VENTURI, *words], cwd=finished, env=_environment(finished), stdout=full, stderr=subprocess.PIPE, text=True,
+            timeout=TIMEOUT_S,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_sizes_at_which_a_rate_is_predicted_carry_their_unit(finished):
+    assert "without a unit" in _in(finished, "fit", "tiny", "--against", "size", "--at", "50").stderr
+    done = _in(finished, "fit", "tiny", "--against", "size", "--at", "500 kB")
+    assert done.returncode == 0, done.stderr
+    assert "at 500 kB:" in done.stdout
+    assert "expected a number of files" in _in(finished, "fit", "tiny", "--against", "files", "--at", "few").stderr
+
+
+@pytest.mark.parametrize("columns", ["40", ""])
+def test_no_number_is_cut_off_however_narrow_the_terminal_is(finished, columns):
+    narrow = subprocess.run(
+        [*VENTURI, "report", "tiny"], cwd=finished, env=_environment(finished) | {"COLUMNS": columns}, capture_output=True,
+        text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert narrow.returncode == 0, narrow.stderr
+    assert "…" not in narrow.stdout
+
+
+def test_ctrl_c_while_the_program_is_loading_leaves_no_traceback(tmp_path):
+    """The interrupt is raised by the first import of the command line itself: no timing, no luck."""
+    (tmp_path / "duckdb.py").write_text("raise KeyboardInterrupt", encoding="utf-8")
+    done = subprocess.run(
+        [*VENTURI, "--version"], cwd=tmp_path, env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
+        capture_output=True, text=True, timeout=TIMEOUT_S,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "venturi: stopped\n")
+
+
+def test_lines_of_progress_do_not_repeat_what_is_going_on(venturi):
+    """A cold cache is dropped before each trial: that must not print a line each."""
+    done = venturi("run", "tiny.toml", "--set", "workload.cache=cold", "--set", "name=quiet")
+    assert done.returncode == 0, done.stderr
+    assert len([line for line in done.stderr.splitlines() if " trials · " in line]) <= 8, done.stderr
 
 
 def _journal(path: Path):

@@ -196,3 +196,15 @@ def test_a_run_is_found_by_path_by_name_and_by_the_beginning_of_its_name(tmp_pat
     assert latest_run(tmp_path) == paths["cp-here", 2]
     with pytest.raises(RunError, match="expected at least one run, found none"):
         latest_run(tmp_path / "empty")
+
+
+def test_the_name_of_a_scenario_means_its_newest_run_whatever_else_begins_with_it(tmp_path, tiny_plan):
+    for name in ("first", "first-cold", "a day/night test"):
+        RunWriter.create(tmp_path, tiny_plan(name=name), backend="hosts").close()
+    assert Run.open(resolve_run("first", tmp_path)).name == "first"
+    assert Run.open(resolve_run("first-c", tmp_path)).name == "first-cold"
+    assert Run.open(resolve_run("a day/night test", tmp_path)).name == "a day/night test"
+    with pytest.raises(RunError, match="give more of it"):
+        resolve_run("fir", tmp_path)
+    with pytest.raises(RunError, match="found no such run"):
+        resolve_run("", tmp_path)

@@ -9,6 +9,8 @@ import copy
 import datetime
 from typing import Any
 
+from venturi.scenario.families import FAMILY_NAMES
+
 GONE = object()
 
 GOOD: dict[str, Any] = {
@@ -408,6 +410,22 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "families that are a number": (
         {"analyse": {"families": 3}},
         ['analyse.families: expected "all" or a list of names, found 3'],
+    ),
+    "a family that does not exist": (
+        {"analyse": {"families": ["power", "lineer"]}},
+        [
+            f'analyse.families: expected one of the families: {", ".join(FAMILY_NAMES)}, found "lineer" (did you mean linear?)'
+        ],
+    ),
+    "a storage beside the scratch directory": (
+        {"testbed.storage.gpfs.path": "data/../../elsewhere"},
+        [
+            'testbed.storage.gpfs.path: expected a path below the scratch directory, or one that begins with /, found "data/../../elsewhere"'
+        ],
+    ),
+    "a storage that a shell would find": (
+        {"testbed.storage.gpfs.path": "~/data"},
+        ['testbed.storage.gpfs.path: expected a path written out, for no shell reads it, found "~/data"'],
     ),
     "an unknown criterion": (
         {"analyse": {"criterion": "bic"}},

@@ -9,6 +9,7 @@ from malformed import CASES, document
 
 from venturi.errors import ScenarioError
 from venturi.scenario import load_scenario, scenario_from
+from venturi.scenario.families import FAMILY_NAMES
 
 GOOD_TOML = """\
 venturi = 1
@@ -121,6 +122,18 @@ SYNTAX = {
 def test_text_that_is_no_toml_is_told_with_line_and_column(name, check_file):
     text, expected = SYNTAX[name]
     check_file({"main.toml": text}, [expected])
+
+
+def test_the_mark_that_windows_puts_before_the_first_character_does_no_harm(tmp_path):
+    path = tmp_path / "marked.toml"
+    path.write_text(GOOD_TOML, encoding="utf-8-sig")
+    assert load_scenario(path).name
+
+
+def test_a_scenario_may_ask_for_every_family_that_there_is():
+    from venturi.model import FAMILIES
+
+    assert tuple(FAMILIES) == FAMILY_NAMES
 
 
 def test_an_unreadable_file_is_told(check_file, tmp_path):

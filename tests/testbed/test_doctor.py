@@ -48,5 +48,24 @@ def test_a_scratch_directory_need_not_exist_and_none_is_made(tmp_path):
     assert not scratch.exists()
 
 
+@pytest.mark.parametrize(
+    ("scratch", "problem"),
+    [("/proc/nothing", "cannot write in /proc"), ("/dev/null/x", "/dev/null is not a directory")],
+)
+def test_a_scratch_directory_that_nobody_can_make_is_missing(scratch, problem):
+    check = checks(Path(scratch))["scratch"]
+    assert check.state == "missing"
+    assert problem in check.found
+
+
+def test_the_engine_is_told_in_words(tmp_path):
+    engine = tmp_path / "engine"
+    engine.write_text(
+        '#!/bin/sh\necho \'{"version":"0.1.0","profile":"release","target":"x86_64","commit":"4b877d723149"}\'\n'
+    )
+    engine.chmod(0o755)
+    assert checks(tmp_path, lambda: engine)["engine"].found.startswith("0.1.0 (release, x86_64, commit 4b877d7) at ")
+
+
 def test_every_doubtful_check_says_what_to_do(tmp_path):
     assert all(check.advice for check in examine(tmp_path, find_engine) if check.state != "ok")

@@ -12,7 +12,7 @@ from venturi.analysis import checks, claims, series
 from venturi.analysis.curves import axes, best_families, curves, family_table, surfaces
 from venturi.analysis.measured import DELIVERED_BYTES, Measured, measure
 from venturi.analysis.options import AnalyseOptions, Criterion
-from venturi.analysis.points import point_rows, trial_columns
+from venturi.analysis.points import point_rows, throughputs, trial_columns
 from venturi.analysis.result import About, Analysis, Counts, LoadCurve, Point, Trials
 from venturi.analysis.sentence import answer, caveat, headline
 from venturi.analysis.totals import COMMON_FILES, load_curves, totals
@@ -53,9 +53,10 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
     about = _about(run, options)
     wanted = _section(about.scenario, "analyse")
     measured = measure(run)
-    trials = trial_columns(measured)
+    columns = throughputs(measured)
+    trials = trial_columns(measured, columns)
     points = point_rows(
-        measured, trials, planned=_whole(_section(about.scenario, "workload").get("repeat")), level=about.confidence,
+        measured, columns, trials, planned=_whole(_section(about.scenario, "workload").get("repeat")), level=about.confidence,
         rng=np.random.default_rng(options.seed),
     )  # fmt: skip
     traces = series.host_series(run, trials)

@@ -194,8 +194,13 @@ def trend(trials: Trials, points: Sequence[Point], level: float) -> Trend | None
 def _nothing(e: Evidence) -> Notice | None:
     if e.counts.transfers_ok:
         return None
+    if e.counts.transfers == 0 and e.counts.trials_failed:
+        return Notice("all-failed", e.about.name, f"{plural(e.counts.trials_failed, 'trial')} failed before any transfer began",
+                      "see the other findings for the cause, mend it and run the scenario again")  # fmt: skip
     if e.counts.transfers == 0:
-        return Notice("no-data", e.about.name, "no trial has finished", "carry the run on, or look at its events")
+        return Notice(
+            "no-data", e.about.name, "no trial has finished", f"go on with it: venturi run --resume {e.about.path}"
+        )
     return Notice("all-failed", e.about.name, f"none of {plural(e.counts.transfers, 'transfer')} succeeded",
                   "see the reasons under Failures, and carry out one call by hand")  # fmt: skip
 
@@ -306,7 +311,8 @@ def _incomplete(e: Evidence) -> Notice | None:
     if planned is None or e.counts.trials >= planned or e.counts.trials == 0:
         return None
     return Notice("incomplete", e.about.name, f"{e.counts.trials:,} of {planned:,} planned trials are done ({e.about.state})",
-                  "resume the run; until then sweep points may be missing or rest on fewer trials", severity="doubt")  # fmt: skip
+                  f"go on with it: venturi run --resume {e.about.path}; until then points may be missing or rest on fewer trials",
+                  severity="doubt")  # fmt: skip
 
 
 def _start_spread(e: Evidence) -> Notice | None:

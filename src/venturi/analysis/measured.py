@@ -117,7 +117,8 @@ def _trials(run: Run) -> dict[str, npt.NDArray[Any]]:
 
 
 def _points(run: Run) -> tuple[PointFacts, ...]:
-    columns = [f'"factor_{name}"' for name in run.factors]
+    names = run.factors
+    columns = [f'"factor_{name}"' for name in names]
     wanted = "".join(f", any_value({column}) AS {column}" for column in columns)
     trials = run.query(
         f"""SELECT point, count(*) AS trials, count(*) FILTER (outcome IS DISTINCT FROM 'ok') AS trials_failed{wanted}
@@ -135,7 +136,7 @@ def _points(run: Run) -> tuple[PointFacts, ...]:
     )
     at = {int(point): index for index, point in enumerate(rows["point"])}
     return tuple(
-        _point(trials, index, rows, at.get(int(point)), run.factors) for index, point in enumerate(trials["point"])
+        _point(trials, index, rows, at.get(int(point)), names) for index, point in enumerate(trials["point"])
     )
 
 

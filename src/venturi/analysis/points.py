@@ -19,13 +19,26 @@ from venturi.analysis.measured import Measured, PointFacts
 from venturi.analysis.result import FactorValue, FloatArray, IntArray, Part, Point, Trials, ZeroSize
 from venturi.stats import PointThroughputs, label_outliers, point_throughputs, zero_size_correction
 
-__all__ = ["FEWEST_FOR_OUTLIERS", "MIXED_SIZES", "point_rows", "trial_columns"]
+__all__ = ["FEWEST_FOR_OUTLIERS", "MIXED_SIZES", "point_rows", "throughputs", "trial_columns"]
 
 MIXED_SIZES = "files of different sizes in one point: no throughput per file"
 FEWEST_FOR_OUTLIERS = 5
 
 
-def trial_columns(measured: Measured) -> Trials:
+def throughputs(measured: Measured) -> PointThroughputs:
+    """Return the throughput of every point whose files are of one size."""
+    uniform = np.array([facts.point for facts in measured.points if len(facts.sizes_bytes) == 1], dtype=np.int64)
+    keep = np.isin(measured.transfer_point, uniform)
+    return point_throughputs(
+        measured.transfer_point[keep],
+        measured.transfer_slot[keep],
+        measured.transfer_time_s[keep],
+        measured.transfer_size_bytes[keep],
+        measured.transfer_repetition[keep],
+    )
+
+
+def trial_columns(measured: Measured, columns: PointThroughputs) -> Trials:
     """Return the trials in the order of execution, with their rate as a whole and per file."""
     span = measured.trial_end_s - measured.trial_start_s
     sized = (span > 0) & (measured.trial_bytes > 0)
@@ -37,16 +50,16 @@ def trial_columns(measured: Measured) -> Trials:
         start_s=measured.trial_start_s,
         end_s=measured.trial_end_s,
         together_bytes_per_s=together,
-        throughput_bytes_per_s=_pseudo_values(measured, _throughputs(measured)),
+        throughput_bytes_per_s=_pseudo_values(measured, columns),
         tail_s=measured.trial_tail_s,
     )
 
 
 def point_rows(
-    measured: Measured, trials: Trials, *, planned: int | None, level: float, rng: np.random.Generator
-) -> tuple[Point, ...]:
+    measured: Measured, columns: PointThroughputs, trials: Trials, *, planned: int | None, level: float,
+    rng: np.random.Generator,
+) -> tuple[Point, ...]:  # fmt: skip
     """Return one row a point, in the order of the plan."""
-    columns = _throughputs(measured)
     at = {int(point): index for index, point in enumerate(columns.group)}
     parts = _parts(measured, trials)
     of_point = _Groups(trials.point)
@@ -73,18 +86,6 @@ class _Groups:
     def members(self, value: int) -> IntArray:
         first, last = self._range.get(value, (0, 0))
         return self._order[first:last]
-
-
-def _throughputs(measured: Measured) -> PointThroughputs:
-    uniform = np.array([facts.point for facts in measured.points if len(facts.sizes_bytes) == 1], dtype=np.int64)
-    keep = np.isin(measured.transfer_point, uniform)
-    return point_throughputs(
-        measured.transfer_point[keep],
-        measured.transfer_slot[keep],
-        measured.transfer_time_s[keep],
-        measured.transfer_size_bytes[keep],
-        measured.transfer_repetition[keep],
-    )
 
 
 def _pseudo_values(measured: Measured, columns: PointThroughputs) -> FloatArray:

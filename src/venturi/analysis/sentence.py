@@ -39,6 +39,9 @@ def answer(
     best: Sequence[BestFamily], mover: str,
 ) -> str:  # fmt: skip
     """Return the answer in one sentence."""
+    if counts.transfers == 0 and counts.trials_failed:
+        before = "its" if counts.trials_failed == 1 else "their"
+        return f"Nothing was measured: {plural(counts.trials_failed, 'trial')} failed before {before} first transfer."
     if counts.transfers == 0:
         return "Nothing was measured: no trial has finished."
     if counts.transfers_ok == 0:
@@ -77,9 +80,8 @@ def _rates(sized: Sequence[Point], factors: Sequence[Factor], loads: Sequence[Lo
         own = [load for load in loads if all(load.others.get(n) == v for n, v in zip(kinds, values, strict=True))]
         clauses.append(_clause(group, own, dict(zip(kinds, values, strict=True)), mover, brief=len(groups) > 1))
     left = len(groups) - MOST_CLAUSES
-    sizes = [
-        factor_value("size_bytes", size) for size in sorted({point.size_bytes for point in sized if point.size_bytes})
-    ]
+    used = {point.size_bytes for group in groups.values() for point in _comparable(group) if point.size_bytes}
+    sizes = [factor_value("size_bytes", size) for size in sorted(used)]
     text = "; ".join(clauses) + (f"; {left} more combinations are in the table" if left > 0 else "")
     over = f"over {len(sizes)} sizes ({sizes[0]} to {sizes[-1]})" if len(sizes) > 1 else f"with files of {sizes[0]}"
     return f"{over[0].upper()}{over[1:]}, {text}"
@@ -91,6 +93,7 @@ def _clause(
     subject = str(kind.get("mover", mover))
     rest = describe(kind, [name for name in kind if name != "mover"])
     subject += f" ({rest})" if rest else ""
+    group = _comparable(group)
     few, many = min(point.files for point in group), max(point.files for point in group)
     first, first_interval = _mean([p for p in group if p.files == few], together=False)
     if few == many:
@@ -108,6 +111,22 @@ def _clause(
     text += f" {rate_with_interval(last, last_interval)} each, {rate_with_interval(together, interval)} together"
     bend = _bend(loads, many)
     return f"{text}; {bend}" if bend else text
+
+
+def _comparable(group: Sequence[Point]) -> list[Point]:
+    """Return the points whose means over sizes may be set side by side: in a run that was stopped, few files may have been
+    tried with other sizes than many. Kept are two file counts, the widest apart that the most sizes share."""
+    sizes: dict[int, set[float | None]] = {}
+    for point in group:
+        sizes.setdefault(point.files, set()).add(point.size_bytes)
+
+    def worth(pair: tuple[int, int]) -> tuple[bool, int, int]:
+        shared = len(sizes[pair[0]] & sizes[pair[1]])
+        return pair[0] < pair[1] and shared > 0, shared, pair[1] - pair[0]
+
+    few, many = max(((a, b) for a in sizes for b in sizes if a <= b), key=worth)
+    common = sizes[few] & sizes[many]
+    return [point for point in group if point.files in (few, many) and point.size_bytes in common]
 
 
 def _mean(points: Sequence[Point], *, together: bool) -> tuple[float, Interval | None]:
@@ -140,9 +159,9 @@ def _bend(loads: Sequence[LoadCurve], many: int) -> str:
     if all(s.outcome == "below range" for s in points):
         return "the total does not rise with more files"
     low, high = min(reached), max(reached)
-    middle = float(np.median(reached))
-    spread = "" if low == high else f" ({low:g} to {high:g}, depending on the size)"
-    return f"the total stops rising at {middle:g} file{'' if middle == 1 else 's'}{spread}"
+    if low < high:
+        return f"the total stops rising at {low:g} to {high:g} files, depending on the size"
+    return f"the total stops rising at {low:g} file{'' if low == 1 else 's'}"
 
 
 def _shape(best: Sequence[BestFamily]) -> str:

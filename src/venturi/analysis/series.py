@@ -127,7 +127,7 @@ def merged(start_s: FloatArray, end_s: FloatArray, gap_s: float) -> tuple[tuple[
     begins = np.concatenate(([True], start[1:] > end[:-1] + gap_s))
     first = np.flatnonzero(begins)
     last = np.append(first[1:], len(start)) - 1
-    return tuple((float(start[i]), float(end[j])) for i, j in zip(first, last, strict=True))
+    return tuple(zip(start[first].tolist(), end[last].tolist(), strict=True))
 
 
 def steady_slices(run: Run, trials: Trials, interval_s: float | None) -> tuple[SteadySlice, ...]:

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from venturi.analysis.result import Factor, FactorValue, LoadCurve, Point, Total
+from venturi.analysis.words import describe
 from venturi.stats import (
     GridRates,
     Knee,
@@ -77,7 +78,7 @@ def _name(others: Mapping[str, FactorValue], factors: Sequence[Factor]) -> str:
     """Return the values of the factors that vary, the mover in any case."""
     varied = {factor.name for factor in factors if factor.varied}
     shown = [str(others["mover"])] if "mover" in others else []
-    shown += [f"{name} {value}" for name, value in others.items() if name in varied and name != "mover"]
+    shown += [describe({name: value}, [name]) for name, value in others.items() if name in varied and name != "mover"]
     return ", ".join(shown) or "all points"
 
 

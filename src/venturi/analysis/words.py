@@ -9,7 +9,7 @@ from venturi.stats import Interval
 from venturi.units import format_bytes, format_bytes_exact, format_duration, format_rate
 
 __all__ = [
-    "RATE_UNITS", "describe", "factor_name", "factor_value", "interval_ends", "plural", "rate_with_interval", "varying",
+    "RATE_UNITS", "describe", "factor_name", "factor_value", "interval_ends", "plural", "rate_range", "rate_with_interval", "varying",
 ]  # fmt: skip
 
 RATE_UNITS = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "PB/s": 1e15}
@@ -104,6 +104,24 @@ def interval_ends(interval: Interval, unit: str) -> tuple[str, str]:
         if ends[0] != ends[1]:
             break
     return ends
+
+
+def rate_range(low_bytes_per_s: float | None, high_bytes_per_s: float | None) -> str:
+    """Return both ends of a range in the unit of the lower one, the one rate there is, or a dash.
+
+    Examples
+    --------
+    >>> rate_range(5e8, 5.5e8), rate_range(9.19e8, 1.59e9), rate_range(3e8, 3e8), rate_range(None, None)
+    ('500–550 MB/s', '919–1590 MB/s', '300 MB/s', '–')
+    """
+    low = high_bytes_per_s if low_bytes_per_s is None else low_bytes_per_s
+    if low is None:
+        return "–"
+    text = format_rate(low)
+    if high_bytes_per_s is None or high_bytes_per_s == low:
+        return text
+    number, unit = text.split(" ", 1)
+    return f"{number}–{_rounded(high_bytes_per_s / RATE_UNITS[unit], 3)} {unit}"
 
 
 def _rounded(value: float, digits: int) -> str:

@@ -1,8 +1,20 @@
 """The command line: one file a command. Data go to stdout, talk goes to stderr.
 
-Exit codes, the same for every command: see :class:`venturi.cli.outcome.Exit`.
+Exit codes, the same for every command: see :class:`venturi.cli.outcome.Exit`. Read :mod:`venturi.cli.root` first.
 """
 
-from venturi.cli.main import app, main
+import sys
 
-__all__ = ["app", "main"]
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line and exit the process with one of the codes of :class:`~venturi.cli.outcome.Exit`."""
+    try:
+        from venturi.cli.root import (
+            carry_out,
+        )  # half a second of imports, in which Ctrl-C must not end in a traceback
+    except KeyboardInterrupt:
+        sys.stderr.write("venturi: stopped\n")
+        sys.exit(130)
+    carry_out()

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from venturi.cli.options import RUNS, As, Runs
-from venturi.cli.outcome import data, talk
+from venturi.cli.outcome import data, talk, writing
+from venturi.errors import RunError
 from venturi.run import Run, resolve_run
 
 __all__ = ["compare"]
@@ -33,12 +34,16 @@ def compare(
     from venturi.analysis import compare as compare_analyses
 
     options = AnalyseOptions(fits=False)
-    a, b = (analyse(Run.open(resolve_run(name, runs)), options) for name in (first, second))
+    paths = [resolve_run(name, runs) for name in (first, second)]
+    if paths[0].resolve() == paths[1].resolve():
+        raise RunError(f"{first}, {second}: expected two runs, found {paths[0]} twice; give more of their names")
+    a, b = (analyse(Run.open(path), options) for path in paths)
     comparison = compare_analyses(a, b, margin=margin)
     if as_json:
         typer.echo(forms.json(comparison))
     else:
         data(forms.terminal(comparison))
     if html is not None:
-        html.write_text(forms.html(comparison), encoding="utf-8")
+        with writing(html):
+            html.write_text(forms.html(comparison), encoding="utf-8")
         talk(f"wrote {html}")

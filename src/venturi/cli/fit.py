@@ -9,10 +9,12 @@ from rich.console import Group
 
 from venturi.cli.options import RUNS, As, Runs
 from venturi.cli.outcome import data, data_json
-from venturi.errors import FitError, ScenarioError
+from venturi.errors import FitError, ScenarioError, UnitError
 from venturi.run import Run, resolve_run
 from venturi.scenario import Criterion
-from venturi.units import parse_bytes
+from venturi.scenario.families import FAMILY_NAMES
+from venturi.scenario.words import one_of
+from venturi.units import parse_bytes, parse_duration
 
 __all__ = ["fit"]
 
@@ -24,7 +26,9 @@ def fit(
     ] = None,
     family: Annotated[
         list[str] | None,
-        typer.Option(help="Only these families; repeatable. Default: all that fit the kind of factor."),
+        typer.Option(
+            help=f"Only these families; repeatable: {', '.join(FAMILY_NAMES)}. Default: all that fit the kind of factor."
+        ),
     ] = None,
     criterion: Annotated[Criterion, typer.Option(help="What ranks them.")] = "aicc",
     at: Annotated[
@@ -48,18 +52,23 @@ def fit(
     from venturi.analysis import AnalyseOptions, analyse  # scipy: seconds that other commands need not wait for
     from venturi.cli.fitted import FittedCurve
 
+    for name in family or ():
+        if name not in (*FAMILY_NAMES, "all"):
+            raise ScenarioError([("--family", one_of("the families", FAMILY_NAMES, name))], "venturi fit")
     if at and against is None:
         raise ScenarioError([("--at", "say against which factor, such as --against files")], "venturi fit")
     analysis = analyse(
         Run.open(resolve_run(run, runs)), AnalyseOptions(fits=False, against=None if against is None else (against,))
     )
+    if not analysis.points:
+        raise FitError(f"{run}: expected measured points, found none: {analysis.answer}")
     if not analysis.curves:
         named = "" if against is None else f" against {against}"
         varied = ", ".join(factor.name for factor in analysis.factors if factor.varied and factor.numeric) or "none"
         raise FitError(
             f"{run}: expected a curve{named}, found no such factor with several values; numeric factors that vary: {varied}"
         )
-    where = [_quantity(text) for text in at or ()]
+    where = [_quantity(text, analysis.curves[0].against) for text in at or ()]
     results = [
         FittedCurve.of(curve, family or ["all"], criterion, at=where, extrapolate=extrapolate, level=level)
         for curve in analysis.curves
@@ -70,9 +79,13 @@ def fit(
         data(Group(*(result.shown() for result in results)))
 
 
-def _quantity(text: str) -> float:
-    """Return a plain number, or a size in bytes."""
+def _quantity(text: str, factor: str) -> float:
+    """Return a value of a factor in base units: sizes and times carry their unit, all else is a plain number."""
+    if factor.endswith("_bytes"):
+        return float(parse_bytes(text))
+    if factor.endswith("_s"):
+        return parse_duration(text)
     try:
         return float(text)
     except ValueError:
-        return float(parse_bytes(text))
+        raise UnitError(f'--at: expected a number of {factor}, such as 12, found "{text}"') from None

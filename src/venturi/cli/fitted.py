@@ -12,10 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from venturi.analysis import Criterion, Curve, chosen_families, rank_curve
+from venturi.analysis.words import factor_value
 from venturi.model import Entry, Interval, Prediction, Ranking, profile
 from venturi.units import format_bytes, format_rate
 
 __all__ = ["FittedCurve"]
+
+_CRITERIA = {"aicc": "AICc", "r_squared": "R²", "r_squared_adjusted": "adjusted R²", "cross_validation": "CV error"}
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,7 @@ class FittedCurve:
     def _lines(self) -> list[str]:
         best = self.ranking.best
         lines = [
-            f"best by {self.ranking.criterion}: {best.family.name}, {best.family.formula}, fitted to {len(self.curve.x)} points"
+            f"best by {_CRITERIA.get(self.ranking.criterion, self.ranking.criterion)}: {best.family.name}, {best.family.formula}, fitted to {len(self.curve.x)} points"
         ]
         for name, value in best.parameters.items():
             interval = self.intervals.get(name)
@@ -79,7 +82,7 @@ class FittedCurve:
         lines += [f"  warning: {warning}" for warning in best.warnings]
         lines += [f"  not fitted: {refusal.family.name}: {refusal.reason}" for refusal in self.ranking.refused]
         lines += [
-            f"  at {x:g}: {format_rate(value)} [{format_rate(low)}, {format_rate(high)}]"
+            f"  at {factor_value(self.curve.against, x)}: {format_rate(value)} [{format_rate(low)}, {format_rate(high)}]"
             + ("  EXTRAPOLATED" if outside else "")
             for x, value, low, high, outside in self._predicted()
         ]

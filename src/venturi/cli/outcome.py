@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 
-__all__ = ["Exit", "data", "data_json", "talk"]
+from venturi.errors import RunError
+
+__all__ = ["Exit", "data", "data_json", "talk", "writing"]
 
 
 class Exit(IntEnum):
@@ -25,7 +31,15 @@ class Exit(IntEnum):
     """Stopped by Ctrl-C or a signal; the last line says how to resume."""
 
 
-_stdout = Console(file=sys.stdout, highlight=False, soft_wrap=True)
+_WIDE = 1000
+"""Columns of a file or a pipe, which has no edge to cut a table at."""
+
+
+def _width() -> int | None:
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE
+
+
+_stdout = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=_width())
 _stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
@@ -42,3 +56,21 @@ def data_json(content: object) -> None:
 def talk(text: str = "") -> None:
     """Say something to the person at the terminal, on stderr."""
     _stderr.print(text, markup=False)
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what keeps a file or folder from being written into a message.
+
+    Raises
+    ------
+    RunError
+        With the place, the reason, and what to do.
+    """
+    try:
+        yield
+    except RunError:
+        raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RunError(f"{path}: expected a place that can be written to: {reason}; give another") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -10,14 +11,15 @@ from typing import Annotated, Any
 import typer
 
 from venturi.cli.options import As, Scratch, Set, default_scratch
-from venturi.cli.outcome import Exit, data, data_json, talk
+from venturi.cli.outcome import Exit, data, data_json, talk, writing
 from venturi.cli.source import load
 from venturi.errors import PlanError
 from venturi.plan import Estimate, Header, Plan, check_fits, estimate, plan_lines, write_plan
+from venturi.testbed import nearest_folder, obstacle
 from venturi.units import format_bytes, format_duration
 from venturi.workload import expand
 
-__all__ = ["local_free_bytes", "plan"]
+__all__ = ["check_places", "plan"]
 
 
 def plan(
@@ -43,9 +45,10 @@ def plan(
     if lines:
         sys.stdout.writelines(line + "\n" for line in plan_lines(expanded))
     if output is not None:
-        write_plan(expanded, output)
+        with writing(output):
+            write_plan(expanded, output)
         talk(f"wrote {output}")
-    problem = _problem(cost, local_free_bytes(expanded.header, scratch or default_scratch()))
+    problem = _problem(expanded.header, cost, scratch or default_scratch())
     if as_json:
         data_json(_as_json(expanded, cost, problem))
     elif not lines:
@@ -55,20 +58,38 @@ def plan(
         raise typer.Exit(Exit.ERROR)
 
 
-def local_free_bytes(header: Header, scratch: Path) -> dict[str, int]:
-    """Return the free bytes of the places of the plan that are on this machine; other hosts are asked when a run starts."""
-    free = {}
-    for name, place in header.places.items():
-        if header.hosts[place.host].ssh is None:
-            path = (scratch / place.path).absolute()
-            existing = next(folder for folder in (path, *path.parents) if folder.exists())
-            free[name] = shutil.disk_usage(existing).free
-    return free
+def check_places(header: Header, cost: Estimate, scratch: Path) -> None:
+    """Refuse a plan whose places on this machine cannot be written to, or are too small; others are looked at when a run starts.
+
+    Raises
+    ------
+    PlanError
+        Naming the places, what was found there, and what to do.
+    """
+    local = {
+        name: (scratch / place.path).absolute()
+        for name, place in header.places.items()
+        if header.hosts[place.host].ssh is None
+    }
+    problems = [
+        f"{name} ({header.places[name].path}): expected a directory that can be written to, found: {problem};"
+        " choose another with --scratch, or another path in the scenario"
+        for name, path in local.items()
+        if not _holds_data_sets(header, name, path) and (problem := obstacle(path))
+    ]
+    if problems:
+        raise PlanError("\n".join(problems))
+    check_fits(cost, {name: shutil.disk_usage(nearest_folder(path)).free for name, path in local.items()})
 
 
-def _problem(cost: Estimate, free_bytes: dict[str, int]) -> str | None:
+def _holds_data_sets(header: Header, place: str, path: Path) -> bool:
+    """Return whether data sets are there already: a storage that is only read from may then be read-only."""
+    return any(os.path.isdir(path / set_.path) for set_ in header.datasets.values() if set_.place == place)  # noqa: PTH112
+
+
+def _problem(header: Header, cost: Estimate, scratch: Path) -> str | None:
     try:
-        check_fits(cost, free_bytes)
+        check_places(header, cost, scratch)
     except PlanError as error:
         return str(error)
     return None

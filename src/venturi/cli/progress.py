@@ -54,12 +54,12 @@ class _Quiet:
 
 
 class _Lines(_Quiet):
-    """One plain line every :data:`LINE_INTERVAL_S`, and one at the end."""
+    """One plain line every :data:`LINE_INTERVAL_S`, one whenever something new begins, and one at the end."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
         self._last: Progress | None = None
-        self._message = ""
+        self._topics: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         if self._last is not None:
@@ -67,8 +67,12 @@ class _Lines(_Quiet):
 
     def show(self, progress: Progress) -> None:
         now_s = time.monotonic()
-        if now_s >= self._next_s or (progress.message and progress.message != self._message):
-            self._next_s, self._message, self._last = now_s + LINE_INTERVAL_S, progress.message, None
+        topic = progress.message.partition(":")[
+            0
+        ]  # "making data set X on node1: 3 of 8 files": new once, not at each file
+        if now_s >= self._next_s or (topic and topic not in self._topics):
+            self._next_s, self._last = now_s + LINE_INTERVAL_S, None
+            self._topics.add(topic)
             talk(_words(progress))
         else:
             self._last = progress

@@ -10,8 +10,8 @@ import typer
 import typer.main
 from typer.core import TyperGroup
 
-from venturi.cli.main import app
 from venturi.cli.outcome import Exit
+from venturi.cli.root import HELP_OPTIONS, app
 
 __all__ = ["cli_reference"]
 
@@ -55,7 +55,7 @@ def _commands(command: Command, words: list[str]) -> Iterator[tuple[list[str], C
 
 
 def _section(words: list[str], command: Command) -> list[str]:
-    context = typer.Context(command, info_name=" ".join(words))
+    context = typer.Context(command, info_name=" ".join(words), help_option_names=HELP_OPTIONS)
     usage = " ".join([" ".join(words), *command.collect_usage_pieces(context)])
     records = (parameter.get_help_record(context) for parameter in command.get_params(context))
     lines = [f"## `{' '.join(words)}`", "", f"    {usage}", "", inspect.cleandoc(command.help or "")]

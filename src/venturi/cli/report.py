@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from venturi.cli.options import RUNS, As, Runs
-from venturi.cli.outcome import data, talk
+from venturi.cli.outcome import data, talk, writing
 from venturi.errors import RunError
 from venturi.run import Run, resolve_run
 
@@ -54,7 +54,9 @@ def report(
     analysis = show_report(opened, confidence=confidence, html=html, as_json=as_json)
     for directory, write in ((csv, forms.csv), (png, forms.png)):
         if directory is not None:
-            for path in write(analysis, directory):
+            with writing(directory):
+                written = write(analysis, directory)
+            for path in written:
                 talk(f"wrote {path}")
 
 

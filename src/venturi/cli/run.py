@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from venturi.backend import HostsBackend, Outcome
+from venturi.backend import HostsBackend, Outcome, Progress
 from venturi.cli.options import RUNS, As, Runs, Scratch, Set, default_scratch
 from venturi.cli.outcome import Exit, data_json, talk
-from venturi.cli.plan import local_free_bytes
+from venturi.cli.plan import check_places
 from venturi.cli.progress import progress_view
-from venturi.cli.source import load
+from venturi.cli.source import is_scenario, load
 from venturi.errors import RunError, ScenarioError
-from venturi.plan import check_fits, estimate, write_plan
+from venturi.plan import estimate, write_plan
 from venturi.run import RunWriter, resolve_run
+from venturi.run.directory import read_first_hosts, read_info, read_plan_header
 from venturi.scenario import Scenario
 from venturi.units import format_bytes
 from venturi.workload import expand
 
-__all__ = ["carry_out_scenario", "resume_run", "run"]
+__all__ = ["carry_out_scenario", "conclude", "resume_scenario", "run"]
 
 _BACKENDS = ("hosts",)
 
@@ -56,23 +59,26 @@ def run(
         raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "venturi run")
     overrides = [*(set_ or []), *([f"scale={scale}"] if scale is not None else [])]
     if resume:
-        _resume(scenario, overrides, quick=quick, scratch=scratch, runs=runs, quiet=quiet, as_json=as_json)
-    else:
-        carry_out_scenario(
-            load(scenario, overrides, quick=quick), scratch=scratch, runs=runs, quiet=quiet, as_json=as_json
+        path, outcome, failure = _resume(
+            scenario, overrides, quick=quick, scratch=scratch, runs=runs, quiet=quiet or as_json
         )
+    else:
+        loaded = load(scenario, overrides, quick=quick)
+        path, outcome, failure = carry_out_scenario(loaded, scratch=scratch, runs=runs, quiet=quiet or as_json)
+    if as_json:
+        data_json(_as_json(path, outcome, failure))
+    conclude(path, outcome, failure, quiet=quiet or as_json)
 
 
-def carry_out_scenario(
-    scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False, as_json: bool = False
-) -> Path:
-    """Expand a scenario, carry its plan out in a new run, and return the run's directory.
+Ended = tuple[Path, Outcome, str]
+"""The directory of a run, how its session ended, and why the first trial that failed did so ("" if none failed)."""
 
-    Ends the process with the exit code of :class:`~venturi.cli.outcome.Exit` that fits, unless all went well.
-    """
+
+def carry_out_scenario(scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False) -> Ended:
+    """Expand a scenario and carry its plan out in a new run."""
     plan = expand(scenario)
     cost = estimate(plan.header)
-    check_fits(cost, local_free_bytes(plan.header, scratch or default_scratch(runs)))
+    check_places(plan.header, cost, scratch or default_scratch(runs))
     backend = HostsBackend(scratch=scratch)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.jsonl"
@@ -81,68 +87,143 @@ def carry_out_scenario(
     if not quiet:
         moved = "" if cost.bytes is None else f", {format_bytes(cost.bytes)}"
         talk(f"{plan.header.name}: {cost.trials} trials{moved}, in {writer.path}")
-    return _carry_out(backend, writer, quiet=quiet, as_json=as_json)
+    return _carry_out(backend, writer, quiet=quiet)
 
 
-def resume_run(path: Path, *, scratch: Path | None, quiet: bool = False, as_json: bool = False) -> Path:
-    """Go on with a run and return its directory; ends the process as :func:`carry_out_scenario` does."""
-    backend = HostsBackend(scratch=scratch)
+def resume_scenario(scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False) -> Ended:
+    """Go on with the newest run of a scenario.
+
+    Raises
+    ------
+    RunError
+        If there is none, or it began with another scenario of that name: its plan is fixed.
+    """
+    path = resolve_run(scenario.name, runs)
+    began = _flat(read_plan_header(path).get("scenario") or {})
+    now = _flat(scenario.document())
+    changed = [key for key in dict.fromkeys([*began, *now]) if began.get(key) != now.get(key)]
+    if changed:
+        what = "; ".join(f"{key} was {began.get(key)!r}, is {now.get(key)!r}" for key in changed[:3])
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        raise RunError(
+            f"{path}: expected a run of this scenario, found that it has changed since ({what}{more}); go on as it began with:"
+            f" venturi run --resume {path}; or begin a new run without --resume"
+        )
+    return _resume_run(path, scratch=scratch, quiet=quiet)
+
+
+def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    """Return the values of a document by their full keys."""
+    found: dict[str, Any] = {}
+    for key, value in document.items():
+        found.update(_flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value})
+    return found
+
+
+def _resume_run(path: Path, *, scratch: Path | None, quiet: bool) -> Ended:
+    if read_info(path).state == "complete":
+        count = int(read_plan_header(path)["totals"]["trials"])
+        if not quiet:
+            talk(f"{path}: nothing is left to do")
+        return path, Outcome("complete", count, count, 0, 0), ""
+    backend = HostsBackend(scratch=_same_scratch(path, scratch))
     writer = RunWriter.resume(path)
     if not quiet:
         talk(
             f"{writer.header['name']}: {len(writer.finished)} of {len(writer.trials)} trials are done, going on in {path}"
         )
-    return _carry_out(backend, writer, quiet=quiet, as_json=as_json)
+    return _carry_out(backend, writer, quiet=quiet)
 
 
-def _resume(
-    named: str, overrides: list[str], *, quick: bool, scratch: Path | None, runs: Path, quiet: bool, as_json: bool
-) -> None:
-    """Resume a run given by itself, or the newest one whose scenario has the name of the one given."""
-    if Path(named).is_file() or quick:
-        scenario = load(named, overrides, quick=quick)
-        path = resolve_run(scenario.name, runs)
-    else:
-        if overrides:
-            raise ScenarioError(
-                [("", "a run is resumed with the plan that it began with; leave out --set and --scale")], named
-            )
-        path = resolve_run(named, runs)
-    resume_run(path, scratch=scratch, quiet=quiet, as_json=as_json)
+def _same_scratch(path: Path, given: Path | None) -> Path | None:
+    """Return the scratch directory that a run began with, so that all its trials are of one place.
+
+    Raises
+    ------
+    RunError
+        If another one is given.
+    """
+    targets = {name: host.get("ssh") for name, host in read_plan_header(path)["hosts"].items()}
+    began = set()
+    for name, facts in read_first_hosts(path).items():
+        scratch = str(facts.get("scratch", ""))
+        # Hosts that are one machine have a folder each: see HostsBackend.
+        alone = list(targets.values()).count(targets.get(name)) == 1
+        began.add(scratch if alone else scratch.removesuffix(f"/{name}"))
+    if len(began) != 1 or "" in began:
+        return given  # nothing has begun; or this machine and others, each with its own default
+    (there,) = began
+    if given is not None and os.path.realpath(given) != os.path.realpath(there):
+        raise RunError(
+            f"{path}: expected the scratch directory that it began with, {there}, found --scratch {given}: its trials would be"
+            " of two places; leave --scratch out, or begin a new run"
+        )
+    return Path(there)
 
 
-def _carry_out(backend: HostsBackend, writer: RunWriter, *, quiet: bool, as_json: bool) -> Path:
+def _resume(named: str, overrides: list[str], *, quick: bool, scratch: Path | None, runs: Path, quiet: bool) -> Ended:
+    """Resume a run given by itself, or the newest one of a scenario."""
+    if quick or is_scenario(named):
+        loaded = load(named, overrides, quick=quick)
+        return resume_scenario(loaded, scratch=scratch, runs=runs, quiet=quiet)
+    if overrides:
+        raise ScenarioError(
+            [("", "a run is resumed with the plan that it began with; leave out --set and --scale")], named
+        )
+    return _resume_run(resolve_run(named, runs), scratch=scratch, quiet=quiet)
+
+
+def _carry_out(backend: HostsBackend, writer: RunWriter, *, quiet: bool) -> Ended:
     path = writer.path
+    failure = ""
+
+    def show(progress: Progress) -> None:
+        nonlocal failure
+        failure = progress.failure
+        view.show(progress)
+
     try:
-        with progress_view(quiet=quiet or as_json) as view:
-            outcome = backend.carry_out(writer, on_progress=view.show)
+        with progress_view(quiet=quiet) as view:
+            outcome = backend.carry_out(writer, on_progress=show)
     except RunError as error:
         raise RunError(f"{error}; resume with: venturi run --resume {path}") from error
-    if as_json:
-        data_json(_as_json(path, outcome))
-    _conclude(path, outcome, quiet=quiet)
-    return path
+    return path, outcome, failure
 
 
-def _conclude(path: Path, outcome: Outcome, *, quiet: bool) -> None:
+def conclude(path: Path, outcome: Outcome, failure: str, *, quiet: bool, reported: bool = False) -> None:
+    """Say how a session ended and what to do next, and end the process with the code of it, unless all went well.
+
+    Parameters
+    ----------
+    path, outcome, failure
+        What :func:`carry_out_scenario` returned.
+    quiet
+        Say nothing where all went well.
+    reported
+        The report has been shown: it need not be pointed to.
+    """
     if outcome.state == "stopped":
         talk(
             f"stopped after {outcome.trials_done} of {outcome.trials_total} trials; go on with: venturi run --resume {path}"
         )
         raise typer.Exit(Exit.STOPPED)
     if outcome.failed:
-        talk(f"{outcome.failed} trials with failed transfers; why: venturi report {path}")
+        talk(
+            f"{outcome.failed} of {outcome.trials_total} trials have transfers that failed; the first: {failure}"
+            + ("" if reported else f"\nall reasons: venturi report {path}")
+        )
         raise typer.Exit(Exit.FAILED_TRANSFERS)
-    if not quiet:
+    if not quiet and not reported:
         talk(f"done: {outcome.trials_done} trials; the answer: venturi report {path}")
 
 
-def _as_json(path: Path, outcome: Outcome) -> dict[str, Any]:
+def _as_json(path: Path, outcome: Outcome, failure: str) -> dict[str, Any]:
     return {
         "run": str(path),
         "state": outcome.state,
         "trials_done": outcome.trials_done,
         "trials_total": outcome.trials_total,
         "trials_failed": outcome.failed,
+        "first_failure": failure or None,
         "agent_restarts": outcome.restarts,
     }

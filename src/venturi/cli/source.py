@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
+import os
 from pathlib import Path
 
 from venturi.errors import ScenarioError
 from venturi.scenario import Scenario, load_scenario
 from venturi.study import studies, study
 
-__all__ = ["load"]
+__all__ = ["is_scenario", "load"]
 
 
 def load(named: str, overrides: list[str], *, quick: bool = False) -> Scenario:
@@ -19,11 +21,30 @@ def load(named: str, overrides: list[str], *, quick: bool = False) -> Scenario:
     ScenarioError
         If there is neither, ``quick`` is asked of a file, or the scenario is not valid.
     """
-    if not Path(named).exists() and named in studies():
+    if not _is_there(named) and named in studies():
         chosen = study(named)
         return load_scenario(chosen.scenario_path, overrides=[*(chosen.quick if quick else ()), *overrides])
     if quick:
         raise ScenarioError(
             [("", "only a study has a quick variant; use --set scale=… and --set workload.repeat=… instead")], named
         )
+    if not _is_there(named) and (near := difflib.get_close_matches(named, studies(), 1)):
+        raise ScenarioError(
+            [
+                (
+                    "",
+                    f'expected a scenario file or the name of a study, found neither; did you mean the study "{near[0]}"?',
+                )
+            ],
+            named,
+        )
     return load_scenario(Path(named), overrides=overrides)
+
+
+def is_scenario(named: str) -> bool:
+    """Return whether a word names a scenario, by a file or as a study; a directory is a run."""
+    return os.path.isfile(named) or (not _is_there(named) and named in studies())  # noqa: PTH113
+
+
+def _is_there(named: str) -> bool:
+    return os.path.exists(named)  # noqa: PTH110 - also False, and no error, where one may not look

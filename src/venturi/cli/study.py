@@ -10,8 +10,8 @@ import typer
 from venturi.cli.options import RUNS, As, Runs, Scratch, Set
 from venturi.cli.outcome import data, data_json
 from venturi.cli.report import show_report
-from venturi.cli.run import carry_out_scenario, resume_run
-from venturi.run import Run, resolve_run
+from venturi.cli.run import carry_out_scenario, conclude, resume_scenario
+from venturi.run import Run
 from venturi.scenario import load_scenario
 from venturi.study import Study, studies, study
 
@@ -83,12 +83,12 @@ def run(
     """Carry out a study and report on it.
 
     At the full published parameters this may take days and terabytes: `venturi plan` on the scenario tells, and what does not fit is
-    refused before it begins. Try --quick first.
+    refused before it begins. Try --quick first. Exit code 3, after the report, if transfers failed.
     """
     chosen = study(name)
     scenario = load_scenario(chosen.scenario_path, overrides=[*(chosen.quick if quick else ()), *(set_ or ())])
-    if resume:
-        path = resume_run(resolve_run(scenario.name, runs), scratch=scratch, quiet=quiet)
-    else:
-        path = carry_out_scenario(scenario, scratch=scratch, runs=runs, quiet=quiet)
-    show_report(Run.open(path), as_json=as_json)
+    carry_out = resume_scenario if resume else carry_out_scenario
+    path, outcome, failure = carry_out(scenario, scratch=scratch, runs=runs, quiet=quiet)
+    if outcome.state == "complete":
+        show_report(Run.open(path), as_json=as_json)
+    conclude(path, outcome, failure, quiet=quiet, reported=True)

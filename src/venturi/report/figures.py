@@ -436,7 +436,9 @@ def _label_ends(figure: Figure, axes: Axes, labels: Sequence[tuple[float, float,
     """Write each curve's name at its right end, pushed apart so that no two touch."""
     if not any(text for _, _, text, _ in labels):
         return
-    figure.draw_without_rendering()  # the layout decides how high the axes are
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(figure)  # decides how high the axes are
     place = axes.transData.transform
     heights = np.array([place((x, y))[1] for x, y, _, _ in labels])
     box = axes.get_window_extent()

@@ -20,6 +20,7 @@ from venturi.analysis.words import (
     factor_value,
     interval_ends,
     plural,
+    rate_range,
     rate_with_interval,
     varying,
 )
@@ -69,7 +70,7 @@ def _environment() -> jinja2.Environment:
     environment.globals.update(
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         light=Markup(css_variables(dark=False)), dark=Markup(css_variables(dark=True)),
-        factor_value=factor_value, describe=describe, rate_with_interval=rate_with_interval, triple=format_rate_triple,
+        factor_value=factor_value, describe=describe, rate_with_interval=rate_with_interval, rate_range=rate_range, triple=format_rate_triple,
     )  # fmt: skip
     return environment
 

@@ -11,7 +11,15 @@ from rich.text import Text
 
 from venturi.analysis import Analysis, Comparison
 from venturi.analysis.result import Notice
-from venturi.analysis.words import describe, factor_name, factor_value, plural, rate_with_interval, varying
+from venturi.analysis.words import (
+    describe,
+    factor_name,
+    factor_value,
+    plural,
+    rate_range,
+    rate_with_interval,
+    varying,
+)  # fmt: skip
 from venturi.stats import Interval
 from venturi.units import format_rate, format_rate_triple
 
@@ -49,6 +57,8 @@ def _analysis(a: Analysis) -> list[RenderableType]:
         parts += [_families(a), Text()]
     if a.totals or a.published_totals:
         parts += [_totals(a), Text()]
+    if a.published_rates:
+        parts += [_published_rates(a), Text()]
     if a.claims:
         parts += _claims(a)
     if a.failures:
@@ -71,9 +81,11 @@ def _points(a: Analysis) -> Table:
     table = _table("Points")
     names = varying(a.factors) or tuple(factor.name for factor in a.factors if factor.name in ("files", "size_bytes"))
     for name in names:
-        table.add_column({"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right")
+        table.add_column(
+            {"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right", overflow="fold"
+        )
     for head in ("trials", "per file", "interval", "together", "failed"):
-        table.add_column(head, justify="right", no_wrap=head in ("per file", "together"))
+        table.add_column(head, justify="right", overflow="fold")
     shown = a.points if len(a.points) <= MOST_ROWS else a.points[:MOST_ROWS]
     for p in shown:
         table.add_row(
@@ -104,7 +116,7 @@ def _families(a: Analysis) -> Table:
 def _totals(a: Analysis) -> Table:
     table = _table("Total: mean over the grid of files × throughput per file (table IV form)")
     for head in ("total", "files", "ours", "published"):
-        table.add_column(head, justify="left" if head == "total" else "right")
+        table.add_column(head, justify="left" if head == "total" else "right", overflow="fold")
     for total in a.totals:
         table.add_row(total.name, f"{total.files_low} to {total.files_high}", format_rate(total.mean_bytes_per_s), "")
     for total in a.common_totals:
@@ -117,6 +129,17 @@ def _totals(a: Analysis) -> Table:
     for row in a.published_totals:
         ours = "-" if row.ours is None else format_rate(row.ours.mean_bytes_per_s)
         table.add_row(row.name, f"{row.files_min} to {row.files_max}", ours, format_rate(row.total_bytes_per_s))
+    return table
+
+
+def _published_rates(a: Analysis) -> Table:
+    table = _table("Rates of whole trials: published and ours")
+    for head in ("rate", "files", "published", "ours"):
+        table.add_column(head, justify="left" if head == "rate" else "right", overflow="fold")
+    for row in a.published_rates:
+        files = f"{row.files_min}" + (f" to {row.files_max}" if row.files_max != row.files_min else "")
+        published = f"{row.qualifier} {rate_range(row.low_bytes_per_s, row.high_bytes_per_s)}".strip()
+        table.add_row(row.name, files, published, rate_range(row.ours_low_bytes_per_s, row.ours_high_bytes_per_s))
     return table
 
 
@@ -163,10 +186,12 @@ def _ratios(c: Comparison) -> Table:
     names = list(dict.fromkeys(name for point in c.points for name in point.factors))
     shown = [n for n in names if len({str(p.factors.get(n)) for p in c.points}) > 1] or names[:2]
     for name in shown:
-        table.add_column({"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right")
+        table.add_column(
+            {"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right", overflow="fold"
+        )
     for head in ("first", "second", "ratio", "interval"):
-        table.add_column(head, justify="right", no_wrap=True)
-    table.add_column("verdict")
+        table.add_column(head, justify="right", overflow="fold")
+    table.add_column("verdict", overflow="fold")
     for p in c.points[:MOST_ROWS]:
         ratio = p.throughput.ratio if p.throughput else None
         verdict = p.throughput.verdict if p.throughput else "cannot tell"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["COLUMNS", "JOURNAL_COLUMNS", "SAMPLE_COLUMNS", "TABLES", "as_struct"]
+__all__ = ["COLUMNS", "HEAD_COLUMNS", "SAMPLE_COLUMNS", "TABLES", "TRANSFER_COLUMNS", "as_struct"]
 
 _OF_A_TRANSFER = {
     "trial": "VARCHAR",
@@ -58,7 +58,7 @@ def as_struct(columns: Mapping[str, str]) -> str:
     return "STRUCT(" + ", ".join(f'"{name}" {kind}' for name, kind in columns.items()) + ")"
 
 
-JOURNAL_COLUMNS = {
+HEAD_COLUMNS = {
     "session": "JSON",
     "trial": as_struct(
         {
@@ -70,14 +70,24 @@ JOURNAL_COLUMNS = {
             **_OF_A_TRIAL,
             "factors": "JSON",
             "cache": as_struct(_OF_A_CACHE),
-            "transfers": as_struct(_OF_A_TRANSFER) + "[]",
             "findings": as_struct(_OF_A_FINDING) + "[]",
         }
     ),
-    "transfer": as_struct({**_OF_A_TRANSFER, "session": "BIGINT", "host": "VARCHAR"}),
     "finding": as_struct({**_OF_A_FINDING, "trial": "VARCHAR", "host": "VARCHAR", "session": "BIGINT"}),
 }
-SAMPLE_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "counters": "MAP(VARCHAR, DOUBLE)"}
+"""Of the journal, all but its transfers."""
+
+_WITH_PLACE = as_struct({**_OF_A_TRANSFER, "session": "BIGINT", "host": "VARCHAR"})
+TRANSFER_COLUMNS = {
+    "trial": as_struct(
+        {**_OF_A_TRIAL, "factors": "JSON", "cache": as_struct(_OF_A_CACHE), "transfers": _WITH_PLACE + "[]"}
+    ),
+    "transfer": _WITH_PLACE,
+}
+"""Of the journal, its transfers and what is known of each from its trial. Inside a trial it is the trial that has
+session and host, outside the transfer itself; one type for both lets one pass read both."""
+
+SAMPLE_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "set": "VARCHAR", "counters": "JSON", "values": "DOUBLE[]"}
 
 COLUMNS: dict[str, dict[str, str]] = {
     "transfers": {

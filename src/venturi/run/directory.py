@@ -59,13 +59,17 @@ def new_run_path(base: Path, name: str, created_unix_ns: int) -> Path:
     Characters of the name that do not belong in a file name become ``-``.
     """
     time = datetime.fromtimestamp(created_unix_ns // 10**9, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
-    stem = re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.") or "run"
+    stem = _file_name(name) or "run"
     path = base / f"{stem}-{time}"
     number = 2
     while path.exists():
         path = base / f"{stem}-{time}-{number}"
         number += 1
     return path
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._+-]+", "-", name).strip("-.")
 
 
 def read_info(path: Path) -> RunInfo:
@@ -111,6 +115,16 @@ def read_plan_header(path: Path) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise RunError(f"{path / PLAN}: expected the plan of the run, found {error}; put it back") from error
     return header
+
+
+def read_first_hosts(path: Path) -> dict[str, dict[str, Any]]:
+    """Return what was known of each host when the run began, or nothing if no session has begun."""
+    try:
+        with (path / JOURNAL).open(encoding="utf-8") as lines:
+            hosts = json.loads(lines.readline())["session"]["hosts"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return hosts if isinstance(hosts, dict) else {}
 
 
 def _info(content: dict[str, Any], version: int) -> RunInfo:
@@ -174,8 +188,9 @@ def latest_run(base: Path | str = "runs") -> Path:
 def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
     """Return the directory of a run given by its path, its name below ``base``, or the beginning of its name.
 
-    Where several runs begin alike, the one created last is meant if they are all of one scenario (`NAME` of
-    `NAME-TIME`); otherwise the name is refused as ambiguous.
+    The name of a scenario, as it stands in its file, means the run of it that was created last, also where other names
+    begin with it. The beginning of a name means the one created last if all that begin so are of one scenario; otherwise
+    it is refused as ambiguous.
 
     Raises
     ------
@@ -184,9 +199,13 @@ def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
     """
     base = Path(base)
     for direct in (Path(name), base / name):
-        if (direct / INFO).exists():
+        if os.path.exists(direct / INFO):  # noqa: PTH110 - also False, and no error, where one may not look
             return direct
-    matches = [(info, path) for info, path in _runs_below(base) if path.name.startswith(str(name))]
+    runs, start = _runs_below(base), _file_name(str(name))
+    exact = [path for info, path in runs if str(name) == info.name or start == _file_name(info.name)]
+    if exact and start:
+        return exact[-1]
+    matches = [(info, path) for info, path in runs if start and path.name.startswith(start)]
     if not matches:
         raise RunError(
             f"{name}: expected the path of a run, or the beginning of a name below {base}/, found no such run"

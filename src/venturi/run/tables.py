@@ -20,8 +20,8 @@ import duckdb
 
 from venturi.errors import RunError
 from venturi.run import directory
-from venturi.run.columns import COLUMNS, JOURNAL_COLUMNS, SAMPLE_COLUMNS, TABLES
-from venturi.run.journal import complete_bytes
+from venturi.run.columns import COLUMNS, HEAD_COLUMNS, SAMPLE_COLUMNS, TABLES, TRANSFER_COLUMNS
+from venturi.run.journal import complete_bytes, longest_line
 from venturi.run.lock import quiet
 
 __all__ = ["TABLES", "journal_ids", "open_tables", "seal"]
@@ -90,7 +90,7 @@ def journal_ids(path: Path) -> tuple[list[str], int]:
     if complete_bytes(journal) == 0:
         return [], 0
     columns = {"trial": "STRUCT(trial VARCHAR)", "session": "STRUCT(number BIGINT)"}
-    source = _lines(journal, columns, max(OBJECT_BYTES, _longest_line(journal) + 1))
+    source = _lines(journal, columns, longest_line(journal, OBJECT_BYTES))
     try:
         with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
             trials = connection.execute(f"SELECT trial.trial FROM {source} WHERE trial IS NOT NULL").fetchall()
@@ -145,21 +145,22 @@ def _stable(source: Path, size: int, work: Path, growing: bool) -> Path | None:
     if source.stat().st_size == size and not growing:
         return source
     copy = work / source.name
-    with source.open("rb") as read, copy.open("wb") as write:
-        left = size
-        while left and (chunk := read.read(min(left, 2**20))):
-            write.write(chunk)
-            left -= len(chunk)
+    shutil.copyfile(source, copy)
+    os.truncate(copy, size)
     return copy
 
 
 def _make_tables(
     connection: duckdb.DuckDBPyConnection, sources: Mapping[str, Path | None], backend: str, work: Path
 ) -> None:
-    longest = max((_longest_line(source) for source in sources.values() if source), default=0)
-    object_bytes = max(OBJECT_BYTES, longest + 1)
-    journal = _lines(sources[directory.JOURNAL], JOURNAL_COLUMNS, object_bytes)
-    factors = _factors(connection, journal)
+    object_bytes = max((longest_line(source, OBJECT_BYTES) for source in sources.values() if source), default=0)
+    journal, samples, events = (sources[name] for name in _TRUTH)
+    # Transfers are nine tenths of a journal and go through in a pass of their own; the rest is small enough to keep.
+    connection.execute(
+        f"""CREATE TEMP TABLE heads AS SELECT * FROM {_lines(journal, HEAD_COLUMNS, object_bytes)}
+            WHERE session IS NOT NULL OR trial IS NOT NULL OR finding IS NOT NULL"""
+    )
+    factors = _factors(connection)
 
     def save(table: str, query: str, more: str = "") -> None:
         kept = ", ".join(f'"{name}"::{kind} AS "{name}"' for name, kind in COLUMNS[table].items())
@@ -168,43 +169,58 @@ def _make_tables(
 
     kept_factors = "".join(f", {_name(column)}" for column in factors)
     of_factors = "".join(f", {expression} AS {_name(column)}" for column, expression in factors.items())
-    done = f"(SELECT trial AS t FROM {journal} WHERE trial IS NOT NULL)"
-    cache = (
-        "t.cache.state AS cache_state, t.cache.method AS cache_method, t.cache.resident_ratio AS cache_resident_ratio"
+    cache = "trial.cache.state AS cache_state, trial.cache.method AS cache_method"
+    save(
+        "trials",
+        f"""SELECT unnest(trial), {cache}, trial.cache.resident_ratio AS cache_resident_ratio{of_factors}
+            FROM heads WHERE trial IS NOT NULL""",
+        kept_factors,
     )
-    save("trials", f"SELECT unnest(t), {cache}{of_factors} FROM {done}", kept_factors)
-    of_a_trial = "t.point, t.repetition, t.block, t.position, t.session, t.host, t.cache.state AS cache_state"
     save(
         "transfers",
-        f"""SELECT *, {_quote(backend)} AS backend FROM (
-            SELECT unnest(t.transfers, max_depth := 2), {of_a_trial}{of_factors} FROM {done}
-            UNION ALL BY NAME
-            SELECT unnest(transfer) FROM {journal} WHERE transfer IS NOT NULL)""",
+        f"""SELECT one.* EXCLUDE (session, host), * EXCLUDE (one, session_, host_),
+                   coalesce(session_, one.session) AS session, coalesce(host_, one.host) AS host, {_quote(backend)} AS backend
+            FROM (SELECT unnest(CASE WHEN trial IS NULL THEN [transfer] ELSE trial.transfers END) AS one,
+                         trial.point, trial.repetition, trial.block, trial.position, trial.cache.state AS cache_state,
+                         trial.session AS session_, trial.host AS host_{of_factors}
+                  FROM {_lines(journal, TRANSFER_COLUMNS, object_bytes)} WHERE trial IS NOT NULL OR transfer IS NOT NULL)""",
         kept_factors,
     )
     save(
         "findings",
-        f"""SELECT unnest(finding) FROM {journal} WHERE finding IS NOT NULL
-            UNION ALL BY NAME
-            SELECT unnest(trial.findings, max_depth := 2), trial.trial AS trial, trial.host AS host
-            FROM {journal} WHERE len(trial.findings) > 0""",
+        """SELECT unnest(finding) FROM heads WHERE finding IS NOT NULL
+           UNION ALL BY NAME
+           SELECT unnest(trial.findings, max_depth := 2), trial.trial AS trial, trial.host AS host
+           FROM heads WHERE len(trial.findings) > 0""",
     )
-    _make_environment(connection, journal, work)
+    _make_environment(connection, work)
     save("environment", "SELECT * FROM environment_facts ORDER BY session, host, key")
-    samples = _lines(sources[directory.SAMPLES], SAMPLE_COLUMNS, object_bytes)
-    save(
-        "samples",
-        f"""SELECT * FROM (
-            SELECT host, time_s, unnest(map_keys(counters)) AS counter, unnest(map_values(counters)) AS value
-            FROM {samples}) WHERE value IS NOT NULL""",
-    )
-    save("events", f"SELECT * FROM {_lines(sources[directory.EVENTS], COLUMNS['events'], object_bytes)}")
+    save("samples", _samples(_lines(samples, SAMPLE_COLUMNS, object_bytes)))
+    save("events", f"SELECT * FROM {_lines(events, COLUMNS['events'], object_bytes)}")
 
 
-def _factors(connection: duckdb.DuckDBPyConnection, journal: str) -> dict[str, str]:
-    """Return the columns of the factors, each with the SQL that takes its value out of ``t.factors``."""
+def _samples(lines: str) -> str:
+    """Return the SQL that makes one row a counter of lines that name their counters, or the set that names them.
+
+    Names and values are two lists out of the text, for a MAP costs twice that: it looks for keys that stand there twice.
+    """
+    return f"""
+        SELECT host, time_s, unnest(names) AS counter, unnest(numbers) AS value FROM (
+            SELECT host, time_s,
+                   CASE WHEN "values" IS NULL THEN json_keys(counters)
+                        WHEN len(set_names) = len("values") THEN set_names
+                        ELSE error('samples at ' || time_s || ' s of ' || host || ' do not fit their set of counters')
+                   END AS names,
+                   coalesce("values", json_extract_string(counters, '$.*')::DOUBLE[]) AS numbers
+            FROM {lines} LEFT JOIN (
+                SELECT "set", any_value(json_keys(counters)) AS set_names FROM {lines}
+                WHERE "set" IS NOT NULL AND counters IS NOT NULL GROUP BY "set") USING ("set"))"""
+
+
+def _factors(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:
+    """Return the columns of the factors, each with the SQL that takes its value out of ``trial.factors``."""
     texts = connection.execute(
-        f"SELECT DISTINCT trial.factors FROM {journal} WHERE trial.factors IS NOT NULL ORDER BY 1"
+        "SELECT DISTINCT trial.factors FROM heads WHERE trial.factors IS NOT NULL ORDER BY 1"
     ).fetchall()
     kinds: dict[str, str] = {}
     for (text,) in texts:
@@ -213,7 +229,7 @@ def _factors(connection: duckdb.DuckDBPyConnection, journal: str) -> dict[str, s
     columns = {}
     for name, kind in kinds.items():
         pointer = "/" + name.replace("~", "~0").replace("/", "~1")
-        columns[f"factor_{name}"] = f"CAST(t.factors ->> {_quote(pointer)} AS {kind or 'VARCHAR'})"
+        columns[f"factor_{name}"] = f"CAST(trial.factors ->> {_quote(pointer)} AS {kind or 'VARCHAR'})"
     return columns
 
 
@@ -235,10 +251,10 @@ def _wider(kind: str | None, value: object) -> str:
     return "DOUBLE" if {kind, own} == {"BIGINT", "DOUBLE"} else "VARCHAR"
 
 
-def _make_environment(connection: duckdb.DuckDBPyConnection, journal: str, work: Path) -> None:
+def _make_environment(connection: duckdb.DuckDBPyConnection, work: Path) -> None:
     """Make the table ``environment_facts`` from the sessions: one row a fact."""
     path = work / "environment.jsonl"
-    texts = connection.execute(f"SELECT session FROM {journal} WHERE session IS NOT NULL").fetchall()
+    texts = connection.execute("SELECT session FROM heads WHERE session IS NOT NULL").fetchall()
     with path.open("w", encoding="utf-8") as lines:
         for (text,) in texts:
             session = json.loads(text)
@@ -278,14 +294,6 @@ def _make_view(connection: duckdb.DuckDBPyConnection, table: str, path: Path) ->
     there = {row[0] for row in connection.execute(f"DESCRIBE FROM {source}").fetchall()}
     absent = "".join(f", NULL::{kind} AS {_name(name)}" for name, kind in COLUMNS[table].items() if name not in there)
     connection.execute(f"CREATE VIEW {table} AS SELECT *{absent} FROM {source}")
-
-
-def _longest_line(path: Path) -> int:
-    """Return the length in bytes of the longest line, or 0 if no line can be longer than DuckDB takes anyway."""
-    if path.stat().st_size <= OBJECT_BYTES:
-        return 0
-    with path.open("rb") as lines:
-        return max(map(len, lines), default=0)
 
 
 def _literal_path(path: Path) -> str:

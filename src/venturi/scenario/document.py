@@ -82,7 +82,7 @@ def _include(
 
 def _parse(document: Document, path: Path, where: str) -> dict[str, Any] | None:
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = path.read_bytes().decode("utf-8-sig")  # editors of Windows put a mark before the first character
         return tomllib.loads(text)
     except OSError as error:
         problem = (where, f"expected a file that can be read, found none ({error.strerror})")

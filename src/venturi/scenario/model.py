@@ -10,7 +10,9 @@ from pydantic_core import CoreSchema, core_schema
 
 from venturi.mover.base import MAX_WHOLE, OPTION_KINDS
 from venturi.plan.words import shown
+from venturi.scenario.families import FAMILY_NAMES
 from venturi.scenario.fields import Interval, Name, Number, Part, Rate, Size, Text, Whole, refuse
+from venturi.scenario.words import one_of
 from venturi.workload.base import Workload
 from venturi.workload.table import KINDS
 
@@ -29,11 +31,20 @@ class Host(Part):
     memory: Size | None = Field(None, description="For data sets that must be larger than memory.")
 
 
+def _directory(path: str) -> str:
+    """Refuse what only a shell would understand, and what leads out of the scratch directory by a back door."""
+    if path.startswith("~") or "$" in path:
+        raise refuse(f"expected a path written out, for no shell reads it, found {shown(path)}")
+    if not path.startswith("/") and ".." in path.split("/"):
+        raise refuse(f"expected a path below the scratch directory, or one that begins with /, found {shown(path)}")
+    return path
+
+
 class Storage(Part):
     """A directory of a host."""
 
     host: Text = Field(description="The name of a host.")
-    path: Annotated[Text, Field(min_length=1)] = Field(
+    path: Annotated[Text, Field(min_length=1), AfterValidator(_directory)] = Field(
         description="A directory; a relative one is below the scratch directory."
     )
     rate: Rate | None = Field(None, description="Only for the estimate of time.")
@@ -89,6 +100,9 @@ def _families(value: object) -> Literal["all"] | tuple[str, ...]:
         return "all"
     if not isinstance(value, (list, tuple)) or not value or not all(isinstance(name, str) for name in value):
         raise refuse(f'expected "all" or a list of names, found {shown(value)}')
+    for name in value:
+        if name not in FAMILY_NAMES:
+            raise refuse(one_of("the families", FAMILY_NAMES, name))
     return _distinct(tuple(value))
 
 
@@ -112,7 +126,7 @@ class Analyse(Part):
         Literal["all"] | tuple[str, ...],
         PlainValidator(_families),
         PlainSerializer(lambda names: names if isinstance(names, str) else list(names)),
-        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "array", "items": {"type": "string"}}]}),
+        WithJsonSchema({"anyOf": [{"const": "all"}, {"type": "array", "items": {"enum": list(FAMILY_NAMES)}}]}),
     ] = Field("all", description="Families of functions to fit: all, or a list of names.")
     criterion: Criterion = Field("aicc", description="What ranks the fits.")
 

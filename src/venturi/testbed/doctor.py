@@ -7,17 +7,18 @@ a version number. Nothing is changed on the machine.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from venturi.errors import VenturiError
+from venturi.testbed.folder import nearest_folder, obstacle
 from venturi.units import format_bytes
 
 __all__ = ["Check", "examine"]
@@ -93,22 +94,30 @@ def _engine(find: Callable[[], Path]) -> Check:
         return Check(
             "needed", "engine", "missing", str(error), "run `make setup` in the checkout, or reinstall the wheel"
         )
-    return Check("needed", "engine", "ok", f"{answer.stdout.strip()} at {path}")
+    return Check("needed", "engine", "ok", f"{_version(answer.stdout)} at {path}")
+
+
+def _version(text: str) -> str:
+    """Return ``0.1.0 (release, x86_64-unknown-linux-gnu, commit 4b877d7)``, or the text itself where it is no such JSON."""
+    try:
+        said = json.loads(text)
+        facts = [
+            said.get("profile"),
+            said.get("target"),
+            f"commit {said['commit'][:7]}" if said.get("commit") else None,
+        ]
+        return f"{said['version']} ({', '.join(filter(None, facts))})"
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return " ".join(text.split())
 
 
 def _scratch(scratch: Path) -> Check:
-    existing = next(folder for folder in (scratch, *scratch.absolute().parents) if folder.exists())
-    try:
-        with tempfile.NamedTemporaryFile(dir=existing):
-            free_bytes = shutil.disk_usage(existing).free
-    except OSError as error:
-        return Check(
-            "needed",
-            "scratch",
-            "missing",
-            f"cannot write in {existing}: {error.strerror}",
-            "choose another directory with --scratch or VENTURI_SCRATCH",
-        )
+    problem = obstacle(scratch)
+    if problem:
+        advice = "choose another directory with --scratch or VENTURI_SCRATCH"
+        return Check("needed", "scratch", "missing", problem, advice)
+    existing = nearest_folder(scratch)
+    free_bytes = shutil.disk_usage(existing).free
     found = f"{scratch}: {format_bytes(free_bytes)} free, {_file_system(existing)}"
     if free_bytes < _SCRATCH_WANTED_BYTES:
         return Check(

@@ -14,7 +14,9 @@ from venturi.cli import compare, doctor, fit, plan, report, run, schema, study
 from venturi.cli.outcome import Exit, talk
 from venturi.errors import VenturiError
 
-__all__ = ["app", "main"]
+__all__ = ["HELP_OPTIONS", "app", "carry_out"]
+
+HELP_OPTIONS = ["-h", "--help"]
 
 app = typer.Typer(
     name="venturi",
@@ -23,7 +25,7 @@ app = typer.Typer(
     add_completion=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings={"help_option_names": HELP_OPTIONS},
     help="""Find out how fast data can move between two places, why it does not move faster, and what happens when the load grows.
 
 One scenario file becomes a plan, the plan is carried out, and what comes back is a run that can be reported, fitted and compared.
@@ -61,8 +63,8 @@ app.command(name="doctor")(doctor.doctor)
 app.command(name="schema")(schema.schema)
 
 
-def main() -> None:
-    """Run the command line and exit the process with one of the codes of :class:`~venturi.cli.outcome.Exit`."""
+def carry_out() -> None:
+    """Carry out the command that was typed, and exit with its code."""
     try:
         app(standalone_mode=True)
     except VenturiError as error:
@@ -75,3 +77,8 @@ def main() -> None:
         # Whoever read our output has gone (`venturi plan … | head`): not an error of ours, and nothing may be said.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
+    except OSError as error:
+        # What no command foresaw: a full disk under stdout, a folder that may not be entered. A message, not a traceback.
+        where = f"{error.filename}: " if error.filename else ""
+        talk(f"venturi: {where}{error.strerror or error}")
+        sys.exit(Exit.ERROR)
