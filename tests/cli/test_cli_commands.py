@@ -331,6 +331,20 @@ def test_a_run_is_resumed_in_the_scratch_directory_that_it_began_with(venturi, t
     assert not (tmp_path / "scratch").exists()
 
 
+def test_a_second_run_in_the_same_scratch_directory_is_refused_and_leaves_no_empty_run(venturi, tmp_path):
+    process = subprocess.Popen(
+        [*VENTURI, "run", "slow.toml"], cwd=tmp_path, env=_environment(tmp_path),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    _wait_for_trials(tmp_path, 1)
+    second = venturi("run", "tiny.toml")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=TIMEOUT_S)
+    assert second.returncode == 1
+    assert "in use by another run" in second.stderr and "--scratch" in second.stderr
+    assert not list((tmp_path / "runs").glob("tiny-*"))
+
+
 def test_a_name_that_is_no_file_name_still_finds_its_run(venturi):
     named = ["tiny.toml", "--set", "name=a day/night test", "--set", "workload.repeat=1"]
     assert venturi("run", *named).returncode == 0

@@ -293,7 +293,7 @@ def _drift(e: Evidence) -> Notice | None:
 
 
 def _signed(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+.2g} %".replace("-", "−")
+    return f"{float(f'{100 * (ratio - 1):.2g}'):+,g} %".replace("-", "−")
 
 
 def _few(e: Evidence) -> Notice | None:

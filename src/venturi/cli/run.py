@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +17,7 @@ from venturi.cli.outcome import Exit, data_json, talk
 from venturi.cli.plan import check_places
 from venturi.cli.progress import progress_view
 from venturi.cli.source import is_scenario, load
-from venturi.errors import RunError, ScenarioError
+from venturi.errors import BackendError, PlanError, RunError, ScenarioError
 from venturi.plan import estimate, write_plan
 from venturi.run import RunWriter, resolve_run
 from venturi.run.directory import read_first_hosts, read_info, read_plan_header
@@ -185,8 +186,12 @@ def _carry_out(backend: HostsBackend, writer: RunWriter, *, quiet: bool) -> Ende
     try:
         with progress_view(quiet=quiet) as view:
             outcome = backend.carry_out(writer, on_progress=show)
-    except RunError as error:
-        raise RunError(f"{error}; resume with: venturi run --resume {path}") from error
+    except (BackendError, PlanError, RunError) as error:
+        if writer.session == writer.sessions_before == 0:
+            # Nothing has been carried out: an empty run would only stand before the one of yesterday.
+            shutil.rmtree(path, ignore_errors=True)
+            raise
+        raise type(error)(f"{error}\ngo on with: venturi run --resume {path}") from error
     return path, outcome, failure
 
 
