@@ -117,7 +117,8 @@ def write_samples(path: Path, samples: int, duration_s: float, random_: random.R
             for counter in COUNTERS:
                 totals[counter] += int(random_.random() * 1e6)
             time_s = moment * duration_s / moments
-            lines.write(line({"host": "node1", "time_s": time_s, "counters": totals}))
+            what = {"values": list(totals.values())} if moment else {"counters": totals}
+            lines.write(line({"host": "node1", "time_s": time_s, "set": "0f5ec1", **what}))
 
 
 def write_run(path: Path, transfers: int, samples: int) -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from venturi.errors import RunError
 from venturi.run import journal
-from venturi.run.journal import AppendFile, complete_bytes
+from venturi.run.journal import AppendFile, complete_bytes, longest_line
 
 
 def write(path, contents):
@@ -105,3 +105,22 @@ def test_a_number_that_json_does_not_know_is_refused(tmp_path):
 def test_a_file_in_a_missing_folder_is_a_clear_error(tmp_path):
     with pytest.raises(RunError, match=r"gone/journal.jsonl: cannot be opened"):
         AppendFile(tmp_path / "gone" / "journal.jsonl", durable=True)
+
+
+@given(
+    lengths=st.lists(st.integers(min_value=0, max_value=40), max_size=30),
+    tail=st.integers(min_value=0, max_value=40),
+    usual=st.integers(min_value=1, max_value=30),
+)
+def test_no_line_is_longer_than_the_longest_and_the_usual_length_is_kept_where_it_will_do(
+    tmp_path_factory, lengths, tail, usual
+):
+    path = tmp_path_factory.mktemp("lines") / "lines"
+    path.write_bytes(b"".join(b"x" * length + b"\n" for length in lengths) + b"x" * tail)
+    assert longest_line(path, usual) == max([usual, tail, *(length + 1 for length in lengths)])
+
+
+def test_a_line_of_many_blocks_is_measured_to_its_end(tmp_path):
+    path = tmp_path / "lines"
+    path.write_bytes(b"x" * 9 + b"\n" + b"y" * 300_000 + b"\n" + b"z\n")
+    assert longest_line(path, 20) == 300_001

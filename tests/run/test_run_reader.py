@@ -91,6 +91,26 @@ def test_a_run_that_is_being_written_can_be_read(new_run):
     run.close()
 
 
+def test_a_killed_run_whose_last_lines_are_torn_is_read_up_to_them_and_sealed_for_good(new_run):
+    run = new_run()
+    run.trial(trial_record("t0000000"), "node1")
+    run.sample({"time_s": 0.5, "counters": {"cpu.user_s": 1.5}}, "node1")
+    run.close()
+    torn = {"journal.jsonl": b'{"trial": {"trial": "t0000001"}}', "samples.jsonl": b'{"host": "node1", "ti'}
+    for name, half in torn.items():
+        with (run.path / name).open("ab") as file:
+            file.write(half)
+    before = {name: (run.path / name).read_bytes() for name in torn}
+    with Run.open(run.path) as read:
+        assert read.finished_trials() == {"t0000000"}
+        assert read.table("samples")["value"].tolist() == [1.5]
+    assert {name: (run.path / name).read_bytes() for name in torn} == before  # the truth is not a reader's to mend
+    made = (run.path / "transfers.parquet").stat().st_mtime_ns
+    with Run.open(run.path) as read:
+        assert read.finished_trials() == {"t0000000"}
+    assert (run.path / "transfers.parquet").stat().st_mtime_ns == made
+
+
 def test_tables_older_than_the_journal_are_made_anew(new_run):
     run = new_run()
     run.trial(trial_record("t0000000"), "node1")

@@ -149,6 +149,69 @@ def test_samples_events_and_transfers_outside_trials_are_kept(new_run):
                                                                    "node1", "cp", 0.75]  # fmt: skip
 
 
+def test_names_of_counters_are_written_when_they_change_and_every_value_comes_back_exactly(new_run):
+    values = [0.1, 5e-324, 1.7976931348623157e308, 2**53 - 1, -0.0, 1e-7 / 3]
+    names = [f'nic.eth{number}, "odd" é' for number in range(len(values))]
+    taken = [  # a device comes and goes, hosts differ, and one counter differs from another by a capital only
+        ("node1", 0.5, dict(zip(names, values, strict=True))),
+        ("node1", 1.5, dict(zip(names, reversed(values), strict=True))),
+        ("node2", 1.5, {"disk.a": 1, "disk.A": 2}),
+        ("node1", 2.5, {names[0]: 7}),
+        ("node2", 2.5, {"disk.a": 3, "disk.A": 4}),
+        ("node1", 3.5, {}),
+        ("node1", 4.5, {}),
+    ]
+    run = new_run()
+    for host, time_s, counters in taken[:3]:
+        run.sample({"time_s": time_s, "counters": counters}, host)
+    run.close()
+    with RunWriter.resume(run.path) as again:  # another session, which knows nothing of the sets of the first
+        for host, time_s, counters in taken[3:]:
+            again.sample({"time_s": time_s, "counters": counters}, host)
+    lines = [json.loads(line) for line in (run.path / "samples.jsonl").read_text().splitlines()]
+    assert ["counters" in line for line in lines] == [True, False, True, True, True, True, False]
+    assert lines[2]["set"] == lines[4]["set"] != lines[0]["set"]
+    with Run.open(run.path) as read:
+        rows = read.query("SELECT host, time_s, counter, value FROM samples")
+    found = set(zip(*(column.tolist() for column in rows.values()), strict=True))
+    assert found == {
+        (host, time_s, name, float(value)) for host, time_s, counters in taken for name, value in counters.items()
+    }
+    assert len(rows["value"]) == len(found)
+
+
+@pytest.mark.parametrize("values", [[1.0], [1.0, 2.0, 3.0]])
+def test_samples_that_do_not_fit_their_set_of_counters_are_an_error_and_not_a_guess(new_run, values):
+    run = new_run()
+    run.sample({"time_s": 0.5, "counters": {"cpu.user_s": 1.5, "cpu.idle_s": 10}}, "node1")
+    run.close()
+    line = json.loads((run.path / "samples.jsonl").read_text())
+    for other in ({"values": values, "set": line["set"]}, {"values": [1.0, 2.0], "set": "unheard-of"}):
+        damaged = {"host": "node1", "time_s": 1.5, **other}
+        (run.path / "samples.jsonl").write_text(f"{json.dumps(line)}\n{json.dumps(damaged)}\n")
+        with pytest.raises(RunError, match=r"samples at 1\.5 s of node1 do not fit their set of counters"):
+            Run.open(run.path).table("samples")
+
+
+def test_transfers_inside_and_outside_trials_share_one_table_each_with_its_place(new_run):
+    run = new_run()
+    run.transfer({"record": "transfer", **transfer_record(None, slot=7, labels={"kind": "read"})}, "node2")
+    run.trial(
+        trial_record("t0000003", transfers=[transfer_record("t0000003", slot=slot) for slot in (0, 1)]), "node1"
+    )
+    run.trial(trial_record("t0000001", transfers=[]), "node1")
+    run.transfer({"record": "transfer", **transfer_record(None, slot=8)}, "node2")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        rows = read.query("SELECT slot, trial, host, session, position, labels ->> 'kind' AS kind FROM transfers")
+        assert read.query("SELECT count(*) AS n FROM trials")["n"].tolist() == [2]
+    assert rows["slot"].tolist() == [7, 0, 1, 8]
+    assert rows["trial"].tolist() == [None, "t0000003", "t0000003", None]
+    assert rows["host"].tolist() == ["node2", "node1", "node1", "node2"]
+    assert rows["session"].tolist() == [1, 1, 1, 1]
+    assert rows["kind"].tolist() == ["read", None, None, None]
+
+
 def test_a_run_directory_that_exists_is_not_overwritten(tmp_path, tiny_plan):
     RunWriter.create(tmp_path, tiny_plan(), backend="hosts", path=tmp_path / "mine").close()
     with pytest.raises(RunError, match="expected no such directory yet"):

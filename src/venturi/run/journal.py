@@ -190,7 +190,7 @@ def longest_line(path: Path, usual_bytes: int) -> int:
         while size - start > longest:
             end = _last_newline(descriptor, start + longest) + 1
             if end <= start:  # what begins here is longer than any line before it
-                end = _next_newline(descriptor, start + longest, size) + 1
+                end = min(_next_newline(descriptor, start + longest, size) + 1, size)
                 longest = end - start
             start = end
     finally:

@@ -204,7 +204,7 @@ def _samples(lines: str) -> str:
 
     Names and values are two lists out of the text, for a MAP costs twice that: it looks for keys that stand there twice.
     """
-    return f"""
+    return f"""SELECT * FROM (
         SELECT host, time_s, unnest(names) AS counter, unnest(numbers) AS value FROM (
             SELECT host, time_s,
                    CASE WHEN "values" IS NULL THEN json_keys(counters)
@@ -214,7 +214,7 @@ def _samples(lines: str) -> str:
                    coalesce("values", json_extract_string(counters, '$.*')::DOUBLE[]) AS numbers
             FROM {lines} LEFT JOIN (
                 SELECT "set", any_value(json_keys(counters)) AS set_names FROM {lines}
-                WHERE "set" IS NOT NULL AND counters IS NOT NULL GROUP BY "set") USING ("set"))"""
+                WHERE "set" IS NOT NULL AND counters IS NOT NULL GROUP BY "set") USING ("set"))) WHERE value IS NOT NULL"""
 
 
 def _factors(connection: duckdb.DuckDBPyConnection) -> dict[str, str]:

@@ -211,14 +211,13 @@ class RunWriter:
         """
         counters: Mapping[str, float] = record["counters"]
         names = tuple(counters)
-        known, of = self._sets.get(host, ((), ""))
-        if names == known:
-            content = {"set": of, "values": list(counters.values())}
+        before = self._sets.get(host)
+        if before is not None and before[0] == names:
+            content: dict[str, Any] = {"set": before[1], "values": list(counters.values())}
         else:
-            # Named by what it holds: a session that comes later cannot give the name to another set.
-            of = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-            self._sets[host] = names, of
-            content = {"set": of, "counters": dict(counters)}
+            # Called after what it holds, so that a later session cannot give the name to another set.
+            self._sets[host] = names, hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+            content = {"set": self._sets[host][1], "counters": dict(counters)}
         self._samples.append({"host": host, "time_s": record["time_s"], **content})
 
     def event(self, record: Mapping[str, Any], host: str) -> None:
