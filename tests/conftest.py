@@ -1,11 +1,21 @@
 """What tests of several rooms share: the engine, scratch directories, tiny plans."""
 
+import signal
+
 import pytest
 
 from testkit import tiny_trials, write_plan
 from venturi.backend import find_engine
 from venturi.errors import BackendError
 from venturi.run import RunWriter
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ctrl_c_works():
+    """A shell starts what it puts in the background with SIGINT ignored, and tests of Ctrl-C would pass it on."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")

@@ -82,3 +82,11 @@ def living_processes(token):
         except OSError:
             continue  # it has just ended, or is somebody else's
     return found
+
+
+def name_of(pid):
+    """Return the name of a process as the kernel has it, "" if it has just ended."""
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().rstrip("\n")
+    except OSError:
+        return ""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit import call_of, living_processes, tiny_trials, write_plan
+from testkit import call_of, living_processes, name_of, tiny_trials, write_plan
 from venturi.backend import HostsBackend, campaign
 from venturi.errors import BackendError
 from venturi.run import Run, RunWriter
@@ -43,7 +43,7 @@ def agent_of(controller):
     try:
         for task in Path(f"/proc/{controller}/task").glob("*/children"):
             for child in task.read_text().split():
-                if Path(f"/proc/{child}/comm").read_text() == "venturi-engine\n":
+                if name_of(child) == "venturi-engine":
                     return int(child)
     except OSError:
         pass
@@ -114,12 +114,10 @@ def test_a_mover_does_not_outlive_what_started_it(tmp_path, engine, scratch, vic
     controller = server.Process(target=control, args=(tmp_path / "run", plan, scratch, engine, str(tmp_path)))
     controller.start()
     deadline_s = time.monotonic() + 20
-    while not any(b"sleep" in Path(f"/proc/{pid}/comm").read_bytes() for pid in living_processes(tmp_path)):
+    while not any(name_of(pid) == "sleep" for pid in living_processes(tmp_path)):
         assert time.monotonic() < deadline_s
     agent = agent_of(controller.pid)
-    movers = [
-        pid for pid in living_processes(tmp_path) if Path(f"/proc/{pid}/comm").read_text() != "venturi-engine\n"
-    ]
+    movers = [pid for pid in living_processes(tmp_path) if name_of(pid) in ("sh", "sleep")]
     os.kill(controller.pid if victim == "controller" else agent, signal.SIGKILL)
     while any(Path(f"/proc/{pid}").exists() for pid in movers):
         assert time.monotonic() < deadline_s
