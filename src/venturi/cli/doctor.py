@@ -26,6 +26,8 @@ def doctor(
     """Say what this machine can do, what is missing, and how to get it.
 
     Tries the real things and changes nothing. Exit code 1 if something is missing without which nothing works.
+
+    Example: `venturi doctor --scratch /data/scratch`
     """
     checks = list(examine(scratch or default_scratch(), find_engine))
     if as_json:

@@ -13,5 +13,7 @@ def schema() -> None:
 
     Editors with TOML support complete and check a scenario with it: save it as `scenario.schema.json` and begin the scenario with
     `#:schema ./scenario.schema.json`.
+
+    Example: `venturi schema > scenario.schema.json`
     """
     data_json(scenario_schema())

@@ -84,6 +84,8 @@ def run(
 
     At the full published parameters this may take days and terabytes: `venturi plan` on the scenario tells, and what does not fit is
     refused before it begins. Try --quick first. Exit code 3, after the report, if transfers failed.
+
+    Example: `venturi study run cnaf/cp --quick --set workload.cache=cold`
     """
     chosen = study(name)
     scenario = load_scenario(chosen.scenario_path, overrides=[*(chosen.quick if quick else ()), *(set_ or ())])
