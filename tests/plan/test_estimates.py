@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from venturi.errors import PlanError
-from venturi.plan import Dataset, Header, Host, Measure, Place, Totals, check_fits, estimate
+from venturi.plan import Dataset, Header, Host, LabHost, Measure, Place, Storage, Totals, check_fits, estimate
 
 HEADER = Header(
     name="x",
@@ -82,3 +82,26 @@ def test_a_place_of_unknown_space_is_not_checked():
 def test_a_full_disk_gets_no_advice_on_scale():
     with pytest.raises(PlanError, match="found 0 B; use a path on a larger file system, or leave"):
         check_fits(estimate(HEADER), {"slow": 0})
+
+
+def test_hosts_of_a_lab_share_the_disk_of_this_machine_but_not_what_the_lab_makes():
+    header = dataclasses.replace(
+        HEADER,
+        hosts={"h": Host(lab=LabHost()), "i": Host(lab=LabHost())},
+        places={
+            "fast": Place("h", "data", Storage("directory")),
+            "far": Place("i", "x"),
+            "memory": Place("i", "m", Storage("tmpfs", 10**9)),
+        },
+        totals=Totals(1, 1, 1, {"fast": 10**9, "far": 10**9, "memory": 2 * 10**9}),
+    )
+    cost = estimate(header)
+    check_fits(cost, {"fast": 2 * 10**9, "far": 2 * 10**9, "memory": 2 * 10**9})
+    with pytest.raises(PlanError) as caught:
+        check_fits(cost, {"fast": 10**9, "far": 10**9, "memory": 10**9})
+    assert str(caught.value).splitlines() == [
+        "fast (data) and far (x) on this machine: expected 2 GB of free space, found 1 GB; use a smaller --scale (below "
+        "0.45), or another --scratch directory, or leave out the largest sizes",
+        "memory (m) on i: expected 2 GB of free space, found 1 GB; use a smaller --scale (below 0.45), or a larger size "
+        "for this storage, or leave out the largest sizes",
+    ]

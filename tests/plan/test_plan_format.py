@@ -16,14 +16,21 @@ from venturi.plan import (
     Acquire,
     ActorLine,
     At,
+    BurstyLoss,
     Call,
+    Change,
     Compute,
     Dataset,
     Draw,
     DropCaches,
     Header,
     Host,
+    IndependentLoss,
+    Interface,
+    LabHost,
+    Link,
     Measure,
+    Network,
     Parallel,
     Pause,
     Place,
@@ -32,7 +39,9 @@ from venturi.plan import (
     Read,
     Release,
     Repeat,
+    Service,
     Signal,
+    Storage,
     Totals,
     Transfer,
     Trial,
@@ -50,6 +59,8 @@ from venturi.plan import (
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "tests" / "data" / "plans").glob("*.jsonl"))
 REFUSED = sorted((ROOT / "tests" / "data" / "plans" / "refused").glob("*.jsonl"))
+# Written before plans had services and a network.
+OLDER = [path for path in EXAMPLES if path.stem in ("before-the-lab", "minimal")]
 SCHEMA = json.loads((ROOT / "docs" / "reference" / "plan.schema.json").read_text())
 
 names = st.text("abcxyz-é", min_size=1, max_size=6)
@@ -58,15 +69,16 @@ times = st.floats(0, 1e9) | names.map(Draw)
 endpoints = st.sampled_from(["null:", "zero:"]) | st.tuples(names, names).map(":".join)
 scalars = st.none() | st.booleans() | names | st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9)
 slots = st.integers(0, 10_000)
+ways = st.none() | st.tuples(names, names).map("/".join)
 leaves = st.one_of(
     st.builds(
         Transfer, names, slots, endpoints | names.map(Draw), endpoints, whole, whole | names.map(Draw), st.booleans(),
-        st.dictionaries(names, scalars, max_size=2),
+        st.dictionaries(names, scalars, max_size=2), ways, ways,
     ),
     st.builds(At, times),
     st.builds(Compute, times),
     st.builds(Pause, times),
-    st.builds(Read, names, slots, endpoints, whole | names.map(Draw), whole),
+    st.builds(Read, names, slots, endpoints, whole | names.map(Draw), whole, ways),
     st.builds(Signal, names, whole),
     st.builds(Wait, names, whole),
     st.builds(Acquire, names, slots),
@@ -90,14 +102,53 @@ def _nest(inner):
 
 
 lines = st.builds(ActorLine, names, names, st.lists(st.recursive(leaves, _nest, max_leaves=6), max_size=3).map(tuple))
+rates = st.floats(0, 1e12)
+shares = st.floats(0, 1)
+words = st.dictionaries(names, names, max_size=2)
+some_names = st.lists(names, max_size=2).map(tuple)
+lab_hosts = st.builds(
+    LabHost, st.none() | names, st.none() | st.lists(slots, max_size=2).map(tuple), st.none() | st.floats(0.1, 8),
+    st.none() | whole, names, words, some_names, words, st.none() | names,
+)  # fmt: skip
+storages = st.builds(
+    Storage, st.sampled_from(["directory", "tmpfs", "disk"]), st.none() | whole, st.none() | rates, st.none() | rates
+)
+services = st.builds(
+    Service, names, names, st.none() | names, some_names, st.dictionaries(names, scalars, max_size=2), some_names,
+    st.lists(st.integers(0, 65535), max_size=2).map(tuple), words,
+)  # fmt: skip
+losses = st.none() | st.builds(IndependentLoss, shares) | st.builds(BurstyLoss, shares, shares, shares)
+settings_of_links = st.fixed_dictionaries(
+    {},
+    optional={
+        "rate_bit_per_s": rates, "delay_s": shares, "jitter_s": shares, "queue_bytes": whole, "loss": losses,
+        "reorder_probability": shares, "up": st.booleans(),
+    },
+)  # fmt: skip
+networks = st.builds(
+    Network,
+    st.dictionaries(
+        names, st.builds(Interface, names, names, st.ip_addresses(v=4).map(str), slots, st.booleans()), max_size=2
+    ),
+    st.dictionaries(
+        names,
+        st.builds(Link, names, names, rates, shares, whole, shares, losses, shares, slots, st.booleans()),
+        max_size=2,
+    ),
+    some_names,
+    st.dictionaries(names, words, max_size=2),
+    st.lists(st.builds(Change, shares, names, settings_of_links), max_size=2).map(tuple),
+)
 headers = st.builds(
     Header,
     name=names,
     seed=whole,
     scale=st.floats(1e-6, 10),
     scenario=st.dictionaries(names, scalars, max_size=2),
-    hosts=st.dictionaries(names, st.builds(Host, st.none() | names, st.none() | whole), max_size=2),
-    places=st.dictionaries(names, st.builds(Place, names, names), max_size=2),
+    hosts=st.dictionaries(names, st.builds(Host, st.none() | names, st.none() | whole, st.none() | lab_hosts), max_size=2),
+    places=st.dictionaries(names, st.builds(Place, names, names, st.none() | storages), max_size=2),
+    services=st.dictionaries(names, services, max_size=2),
+    network=st.none() | networks,
     datasets=st.dictionaries(names, st.builds(Dataset, names, names, whole, whole, whole), max_size=2),
     calls=st.dictionaries(
         names,
@@ -105,11 +156,11 @@ headers = st.builds(
             Call, names, st.dictionaries(names, scalars, max_size=2),
             st.lists(names | st.lists(names, max_size=2).map(tuple), max_size=3).map(tuple),
             st.lists(names, max_size=2).map(tuple), st.floats(0.1, 1e5), st.booleans(),
-            st.sampled_from(["destination", "nothing"]),
+            st.sampled_from(["destination", "nothing"]), names,
         ),
         max_size=2,
     ),
-    measure=st.builds(Measure, st.none() | st.floats(0.01, 10), st.lists(st.sampled_from(["cpu", "nic"])).map(tuple)),
+    measure=st.builds(Measure, st.none() | st.floats(0.01, 10), st.lists(st.sampled_from(["cpu", "tcp"])).map(tuple)),
     totals=st.builds(Totals, whole, st.none() | whole, st.none() | whole, st.dictionaries(names, whole, max_size=2)),
     draws=st.dictionaries(names, st.builds(lambda mean: {"kind": "exponential", "mean": mean}, st.floats(0.1, 9))),
     pools=st.dictionaries(names, slots, max_size=2),
@@ -146,7 +197,23 @@ def test_an_example_reads_and_means_the_same_when_written_again(path):
     written = [json.loads(line) for line in plan_lines(read_plan(path))]
     for line in written:
         validator.validate(line)
-    assert written == [json.loads(line) for line in path.read_text().splitlines()]
+    given = [json.loads(line) for line in path.read_text().splitlines()]
+    if path not in OLDER:
+        assert written == given
+    assert written[1:] == given[1:]
+
+
+@pytest.mark.parametrize("path", OLDER, ids=lambda path: path.stem)
+def test_an_older_plan_is_read_as_one_that_has_nothing_of_what_came_later(path):
+    header = read_header(path)
+    assert {host.lab for host in header.hosts.values()} == {None}
+    assert {place.storage for place in header.places.values()} <= {None}
+    assert {call.local for call in header.calls.values()} <= {"{path}"}
+    assert (header.services, header.network) == ({}, None)
+    given = json.loads(path.read_text().splitlines()[0])
+    written = json.loads(emit_header(header))
+    assert given.keys() < written.keys()
+    assert {key: written[key] for key in ("services", "network")} == {"services": {}, "network": None}
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)
@@ -216,6 +283,33 @@ def test_steps_nested_without_end_are_refused(tmp_path):
         list(actor_lines(path))
 
 
+HEADER_MESSAGES = {
+    '"services":{"s":{"kind":"x","host":"h","doors":{"http":1}}}': "services.s.doors.http: expected a text, found 1",
+    '"services":{"s":{"kind":"x","host":"h","ports":[65536]}}': (
+        "services.s.ports[0]: expected a port, 0 to 65535, found 65536"
+    ),
+    '"network":{"interfaces":{"i":{"host":"h","device":"e","address":"10.0.0.256"}},"links":{}}': (
+        'network.interfaces.i.address: expected an IPv4 address such as "10.77.0.1", found "10.0.0.256"'
+    ),
+    '"network":{"interfaces":{},"links":{},"changes":[{"time_s":1,"link":"l","set":{"rate":1}}]}': (
+        "network.changes[0].set: expected only the keys rate_bit_per_s, delay_s, jitter_s, queue_bytes, loss, "
+        'reorder_probability, up, found "rate"'
+    ),
+    '"network":{"interfaces":{},"links":{"l":{"from":"a","to":"b","rate_bit_per_s":1,"delay_s":0,"queue_bytes":1,'
+    '"loss":{"kind":"rare"}}}}': 'network.links.l.loss.kind: expected one of independent, bursty, found "rare"',
+}
+
+
+@pytest.mark.parametrize("keys", HEADER_MESSAGES)
+def test_a_malformed_testbed_is_told_with_its_place(keys, tmp_path):
+    path = tmp_path / "plan.jsonl"
+    first = (ROOT / "tests" / "data" / "plans" / "before-the-lab.jsonl").read_text().splitlines()[0]
+    path.write_text(f"{first[:-1]},{keys}}}\n")
+    with pytest.raises(PlanError) as caught:
+        read_header(path)
+    assert str(caught.value) == f"{path}: line 1: {HEADER_MESSAGES[keys]}"
+
+
 def test_the_trials_of_a_plan_are_listed_with_what_they_move(tmp_path):
     transfer = Transfer("cp", 0, "a:x", "a:y", 1, 100)
     drawn = Transfer("cp", 0, "a:x", "a:y", 1, Draw("size"))
@@ -254,7 +348,8 @@ def test_the_bytes_of_a_plan_are_fixed():
     )
     assert emit_header(header) == (
         '{"format":"venturi-plan","version":1,"name":"x","seed":1,"scale":0.5,"scenario":{},'
-        '"hosts":{"h":{"ssh":null,"memory_bytes":null}},"places":{"p":{"host":"h","path":"é"}},"datasets":{},"calls":{},'
+        '"hosts":{"h":{"ssh":null,"memory_bytes":null,"lab":null}},"places":{"p":{"host":"h","path":"é","storage":null}},'
+        '"services":{},"network":null,"datasets":{},"calls":{},'
         '"draws":{},"pools":{},"measure":{"interval_s":null,"counters":[]},'
         '"totals":{"trials":0,"transfers":0,"bytes":0,"disk_bytes":{}}}'
     )
@@ -264,6 +359,11 @@ def test_the_bytes_of_a_plan_are_fixed():
         '{"actor":"a","host":"h","steps":[{"step":"transfer","call":"cp","slot":1,"source":"p:a","destination":"null:",'
         '"files":1,"bytes":9,"keep":true,"labels":{"k":1}},{"step":"pause","duration_s":{"draw":"d"}}]}'
     )
+    ways = {"source_via": "s/http", "destination_via": "t/gsiftp"}
+    assert emit_line(ActorLine("a", "h", (Transfer("cp", 1, "p:a", "null:", 1, 9, **ways),))) == (
+        '{"actor":"a","host":"h","steps":[{"step":"transfer","call":"cp","slot":1,"source":"p:a","source_via":"s/http",'
+        '"destination":"null:","destination_via":"t/gsiftp","files":1,"bytes":9}]}'
+    )
 
 
 def test_the_public_names_are_these():
@@ -271,11 +371,15 @@ def test_the_public_names_are_these():
         "Acquire", "At", "Compute", "DropCaches", "Parallel", "Pause", "Prepare", "Read", "Release", "Repeat", "Signal",
         "Transfer", "Trial", "Wait",
     }  # fmt: skip
-    header = {"Call", "Dataset", "Header", "Host", "Measure", "Place", "Totals", "FORMAT", "VERSION"}
+    header = {
+        "Call", "Dataset", "Header", "Host", "LabHost", "Measure", "Place", "Service", "Storage", "Totals", "FORMAT",
+        "VERSION",
+    }  # fmt: skip
+    network = {"BurstyLoss", "Change", "IndependentLoss", "Interface", "Link", "Loss", "Network"}
     functions = {
         "actor_lines", "check_fits", "emit_header", "emit_line", "estimate", "plan_lines", "read_header", "read_plan",
         "trials", "write_plan",
     }  # fmt: skip
-    assert set(venturi.plan.__all__) == steps | header | functions | {
+    assert set(venturi.plan.__all__) == steps | header | network | functions | {
         "ActorLine", "Draw", "Estimate", "Plan", "Step", "TrialRow",
     }  # fmt: skip

@@ -36,6 +36,9 @@ def test_a_run_of_version_1_says_what_it_said_then(version_1):
         assert run.table("events")["kind"].tolist() == ["dataset"]
         assert [(finding.code, finding.subject) for finding in run.findings()] == [("missing-tool", "no-such-tool")]
         assert run.environment()["node1"]["free_bytes.data"] == "1000000000000"
+        assert len(run.table("sockets")["local"]) == 0
+        assert rows["source_via"].tolist() == [None] * 6
+        assert rows["tool"].tolist() == [None] * 6 and np.isnan(rows["tool_retransmits"]).all()
 
 
 def test_a_run_of_version_1_that_was_stopped_can_be_resumed(version_1):
@@ -63,4 +66,4 @@ def test_the_public_names_are_these():
     assert set(venturi.run.__all__) == {
         "RUN_VERSION", "Finding", "Run", "RunState", "RunWriter", "latest_run", "resolve_run"}  # fmt: skip
     assert set(venturi.backend.__all__) == {
-        "Backend", "ClockOffset", "HostsBackend", "Outcome", "Progress", "find_engine"}  # fmt: skip
+        "Backend", "ClockOffset", "HostsBackend", "LabBackend", "Outcome", "Progress", "find_engine"}  # fmt: skip

@@ -1,9 +1,11 @@
 import json
 
+import numpy as np
 import pytest
 
 from testkit import call_of, tiny_trials, transfer_record, trial_record, write_plan
 from venturi.errors import PlanError, RunError
+from venturi.mover.base import ToolReport
 from venturi.run import Finding, Run, RunWriter
 
 
@@ -92,7 +94,7 @@ def test_a_plan_with_a_trial_twice_is_refused(tmp_path):
 
 
 def test_what_a_tool_says_of_itself_is_kept_beside_what_was_measured(new_run):
-    run = new_run(parse=lambda call, record: int(record["stdout"].split()[0]))
+    run = new_run(parse=lambda call, record: ToolReport(int(record["stdout"].split()[0])))
     run.trial(trial_record(transfers=[transfer_record(stdout="99999 bytes copied")]), "node1")
     run.finish("stopped")
     with Run.open(run.path) as read:
@@ -100,8 +102,37 @@ def test_what_a_tool_says_of_itself_is_kept_beside_what_was_measured(new_run):
     assert (row["tool_bytes"][0], row["received_bytes"][0], row["outcome"][0]) == (99_999, 100_000, "ok")
 
 
+def test_all_that_a_tool_says_of_itself_has_its_column(new_run):
+    said = ToolReport(
+        99_999, 2e6, 0.25, received_bytes=99_000, retransmits=3, first_byte_s=0.01, detail={"rtt_s": 0.002}
+    )
+    run = new_run(parse=lambda call, record: said)
+    run.trial(trial_record("t0000000", transfers=[transfer_record("t0000000", stdout="x")]), "node1")
+    run.trial(trial_record("t0000001", transfers=[transfer_record("t0000001")]), "node1")
+    run.finish("stopped")
+    names = ("tool_bytes", "tool_received_bytes", "tool_retransmits", "tool_duration_s", "tool_rate_bytes_per_s",
+             "tool_first_byte_s")  # fmt: skip
+    with Run.open(run.path) as read:
+        row = read.table("transfers")
+    assert [row[name][0] for name in names] == [99_999, 99_000, 3, 0.25, 2e6, 0.01]
+    assert json.loads(row["tool"][0]) == {"rtt_s": 0.002}
+    assert all(np.isnan(row[name][1]) for name in names) and row["tool"][1] is None
+
+
+@pytest.mark.parametrize(
+    "said", [ToolReport(2**63), ToolReport(1, float("nan")), ToolReport(1, detail={"rtt_s": float("inf")})]
+)
+def test_a_number_that_no_table_holds_makes_a_failed_transfer(new_run, said):
+    run = new_run(parse=lambda call, record: said)
+    run.trial(trial_record(transfers=[transfer_record(stdout="x")]), "node1")
+    run.finish("stopped")
+    with Run.open(run.path) as read:
+        row = read.query("SELECT outcome, error, tool_bytes FROM transfers")
+    assert row["outcome"].tolist() == ["failed"] and "could not be understood" in row["error"][0]
+
+
 def test_output_that_cannot_be_understood_makes_a_failed_transfer_with_its_text_kept(new_run):
-    run = new_run(parse=lambda call, record: int(record["stdout"].split()[0]))
+    run = new_run(parse=lambda call, record: ToolReport(int(record["stdout"].split()[0])))
     run.trial(trial_record(transfers=[transfer_record(stdout="some bytes copied")]), "node1")
     run.finish("stopped")
     with Run.open(run.path) as read:

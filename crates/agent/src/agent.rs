@@ -393,7 +393,7 @@ impl Agent {
         }
         if let Phase::Going(run) = &mut self.phase {
             run.turn().map_err(End::Fatal)?;
-            if run.is_finished() {
+            if run.is_finished() && !run.stays() {
                 return Err(End::Done);
             }
         }

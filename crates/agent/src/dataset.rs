@@ -14,10 +14,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+use venturi_plan::file_name;
 
 /// Name of the manifest in the folder of the set.
 pub(crate) const MANIFEST: &str = ".venturi-dataset.json";
@@ -33,6 +36,9 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How much work a kill can cost: the manifest is saved so often.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether another agent has done with the folder.
+const TURN_PAUSE: Duration = Duration::from_millis(10);
 
 /// The files that shall be there.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -106,6 +112,7 @@ impl Wanted {
         tell: &dyn Fn(Progress),
     ) -> Result<Made, Error> {
         std::fs::create_dir_all(&self.folder).map_err(|source| self.error(&self.folder, source))?;
+        let _turn = self.take_turn(stop)?;
         let mut manifest = self.read_manifest();
         let missing: Vec<u64> = (self.first..self.first + self.files)
             .filter(|index| !self.is_whole(&manifest, *index))
@@ -119,6 +126,27 @@ impl Wanted {
             files,
             reused: self.files - files,
         })
+    }
+
+    /// Keeps other agents of this machine out of the folder: several may see it, and each would make all files and save a
+    /// manifest that forgets the other's. None where the file system knows no locks.
+    fn take_turn(&self, stop: &AtomicBool) -> Result<Option<Flock<File>>, Error> {
+        let mut folder =
+            File::open(&self.folder).map_err(|source| self.error(&self.folder, source))?;
+        loop {
+            match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+                Ok(turn) => return Ok(Some(turn)),
+                // How long the other takes only the size of the set says; `stop` ends the waiting.
+                Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => {
+                    if stop.load(Ordering::Relaxed) {
+                        return Err(Error::Stopped);
+                    }
+                    std::thread::sleep(TURN_PAUSE);
+                    folder = back;
+                }
+                Err(_) => return Ok(None),
+            }
+        }
     }
 
     /// The manifest in the folder, or an empty one when it is not there, not readable or of another content: then all
@@ -328,11 +356,6 @@ impl Wanted {
             source,
         }
     }
-}
-
-/// The name of a file of a set.
-pub(crate) fn file_name(index: u64) -> String {
-    format!("{index:06}")
 }
 
 /// Bytes that an ordinary user can still write below a folder.

@@ -1,11 +1,13 @@
 //! All doubts that an agent can have about a measurement, one function each: what was seen, and what to do.
 
 use std::path::Path;
+use std::time::Duration;
 
 use venturi_plan::Finding;
 
 use crate::barrier::Method;
 use crate::sampler::Punctuality;
+use crate::sockets::Losses;
 
 fn finding(
     code: &str,
@@ -95,6 +97,18 @@ pub(crate) fn receiver_holds_more(path: &Path, asked: u64, held: u64) -> Finding
     )
 }
 
+pub(crate) fn receiver_late(path: &Path, asked: u64, first: u64, waited: Duration) -> Finding {
+    finding(
+        "receiver-late",
+        path.display().to_string(),
+        format!(
+            "when the tool had ended well, the server had {first} of {asked} bytes; the rest came within {:.0} ms",
+            waited.as_secs_f64() * 1e3
+        ),
+        "the measured time ends before all bytes are at the receiver: compare only with transfers through the same service",
+    )
+}
+
 pub(crate) fn destination_not_removed(path: &Path, reason: &str) -> Finding {
     finding(
         "destination-not-removed",
@@ -167,5 +181,53 @@ pub(crate) fn samples_late(told: Punctuality, interval_s: f64) -> Finding {
             told.missed
         ),
         "rates are right, since each sample has its own time; for a finer series leave a core free or take a longer interval",
+    )
+}
+
+pub(crate) fn sockets_not_seen(error: &std::io::Error) -> Finding {
+    finding(
+        "sockets-not-seen",
+        "TCP sockets",
+        format!("the kernel does not tell: {error}"),
+        "it needs CONFIG_INET_DIAG and, on a machine's own network, CONFIG_PROC_CHILDREN; without them leave `tcp` out",
+    )
+}
+
+pub(crate) fn sockets_not_final(error: &std::io::Error) -> Finding {
+    finding(
+        "sockets-not-final",
+        "TCP sockets",
+        format!("news of destroyed sockets cannot be had: {error}"),
+        "the last sample of a socket is not its final count, and short connections are missing: run the agent as root, or \
+         sample more often",
+    )
+}
+
+pub(crate) fn sockets_incomplete(losses: Losses, limit: usize) -> Finding {
+    let Losses {
+        beyond_limit,
+        overruns,
+        left_out,
+    } = losses;
+    finding(
+        "sockets-incomplete",
+        "TCP sockets",
+        format!(
+            "{beyond_limit} were beyond the limit of {limit} a sample; {overruns} times the kernel had no room for news of \
+             destroyed ones; {left_out} records were left out for a slow controller"
+        ),
+        "take counts of these sockets for lower bounds; sample less often, or use fewer streams",
+    )
+}
+
+pub(crate) fn cgroup_not_read(controller: &str, folder: &str) -> Finding {
+    finding(
+        "cgroup-not-read",
+        folder,
+        format!(
+            "expected counters of the controller `{controller}` in it, found none that this agent knows"
+        ),
+        "its counters are missing; `cpu` needs a folder with cpuacct.usage_user and cpuacct.usage_sys (version 1) or with \
+         user_usec and system_usec in cpu.stat (version 2)",
     )
 }

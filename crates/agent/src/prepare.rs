@@ -11,7 +11,7 @@ use venturi_plan::{Cache, CacheState, Dataset, Finding, PrepareStep};
 use crate::cache::{self, COLD_RATIO, Residency, WARM_RATIO};
 use crate::dataset::{Progress, Wanted};
 use crate::findings;
-use crate::receiver::Places;
+use crate::places::Places;
 
 /// More threads than this do not write or read faster on any file system that we know, and take cores from others.
 const MOST_THREADS: usize = 8;
@@ -48,26 +48,24 @@ impl Files {
         stop: &Arc<AtomicBool>,
     ) -> Result<Self, String> {
         let dataset: &Dataset = places
-            .header
+            .header()
             .datasets
             .get(name)
             .ok_or_else(|| format!("expected a data set `{name}` in the plan, found none"))?;
-        let place = places.header.places.get(&dataset.place);
+        let place = places.header().places.get(&dataset.place);
         let place = place.ok_or_else(|| {
             format!(
                 "data set `{name}`: expected a place `{}`, found none",
                 dataset.place
             )
         })?;
-        if &*place.host != places.host {
-            return Err(format!(
-                "data set `{name}` is on host `{}`, this is `{}`",
-                place.host, places.host
-            ));
-        }
-        let root = places
-            .root(&dataset.place)
-            .expect("the place was found above");
+        let root = places.root(&dataset.place).ok_or_else(|| {
+            format!(
+                "data set `{name}`: expected it on host `{}` or on one whose files are here, found it on `{}`",
+                places.host(),
+                place.host
+            )
+        })?;
         let wanted = Wanted {
             folder: root.join(&dataset.path),
             seed: dataset.seed,

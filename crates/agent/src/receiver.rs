@@ -3,64 +3,180 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
-use venturi_plan::{Endpoint, Header, NULL, ZERO};
+use venturi_plan::file_name;
 
-/// Where the places of a plan are, seen from one host.
-#[derive(Debug)]
-pub(crate) struct Places<'a> {
-    pub(crate) header: &'a Header,
-    pub(crate) host: &'a str,
-    pub(crate) scratch: &'a Path,
-}
+use crate::places::Location;
 
-/// An endpoint on its host.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Location {
-    pub(crate) path: PathBuf,
-    /// On this host, and not one of the devices.
-    pub(crate) local: bool,
-    /// Below the scratch directory, where everything is ours.
-    pub(crate) in_scratch: bool,
-}
+/// How long a server may take to give a file its full size after its client has ended well. One that answers before it has
+/// written is rare (GridFTP's 226 and XRootD's reply to a close come after it), and worth a finding.
+pub(crate) const LATE: Duration = Duration::from_secs(1);
 
-impl Places<'_> {
-    /// Where an endpoint is; none when the plan has no such place.
-    pub(crate) fn locate(&self, endpoint: &Endpoint) -> Option<Location> {
-        let device = match endpoint.place() {
-            NULL => Some("/dev/null"),
-            ZERO => Some("/dev/zero"),
-            _ => None,
-        };
-        if let Some(device) = device {
-            return Some(Location {
-                path: device.into(),
-                local: false,
-                in_scratch: false,
-            });
-        }
-        let place = self.header.places.get(endpoint.place())?;
-        Some(Location {
-            path: self.scratch.join(&place.path).join(endpoint.path()),
-            local: &*place.host == self.host,
-            in_scratch: Path::new(&place.path).is_relative(),
-        })
-    }
+/// The first pause between two looks; each next one is twice as long, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LAST_PAUSE: Duration = Duration::from_millis(50);
 
-    /// The directory of a place.
-    pub(crate) fn root(&self, place: &str) -> Option<PathBuf> {
-        Some(self.scratch.join(&self.header.places.get(place)?.path))
-    }
-}
-
-/// The destination of a transfer on this host.
+/// The destination of a transfer, where this agent sees it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Destination {
     pub(crate) path: PathBuf,
+    /// The files that come to be in it; none where it is the one file, or a directory with whatever the tool makes.
+    pub(crate) shares: Option<Shares>,
     /// Whether the bytes it holds prove the transfer.
     pub(crate) proves: bool,
+    /// Whether a server writes it, and not the tool.
+    pub(crate) served: bool,
     /// What may become of it after the trial.
     pub(crate) removal: Removal,
+}
+
+/// Numbered files that a transfer divides its bytes among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shares {
+    pub(crate) first: u64,
+    pub(crate) files: u64,
+    /// Size of each; none where they do not share the bytes evenly.
+    pub(crate) each_bytes: Option<u64>,
+}
+
+/// What a receiver holds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) bytes: u64,
+    /// In words, what of the bytes asked for is not there; none if nothing.
+    pub(crate) lacking: Option<String>,
+    /// Whether there is more than was asked for.
+    pub(crate) more: bool,
+}
+
+/// What a receiver that lacked bytes at first holds in the end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Late {
+    pub(crate) first_bytes: u64,
+    pub(crate) waited: Duration,
+}
+
+impl Shares {
+    /// The names of the files, in order.
+    pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
+        (self.first..self.first.saturating_add(self.files)).map(file_name)
+    }
+}
+
+impl Destination {
+    /// Looks at what is there.
+    ///
+    /// # Errors
+    /// When a directory or file cannot be read.
+    pub(crate) fn look(&self, asked_bytes: u64) -> io::Result<Held> {
+        match &self.shares {
+            None => {
+                let bytes = held_bytes(&self.path)?;
+                let lacking = (bytes < asked_bytes).then(|| {
+                    format!("{asked_bytes} bytes were asked for, the receiver holds {bytes}")
+                });
+                Ok(Held {
+                    bytes,
+                    lacking,
+                    more: bytes > asked_bytes,
+                })
+            }
+            Some(shares) => look_at_many(&self.path, shares, asked_bytes),
+        }
+    }
+
+    /// As [`Destination::look`], again and again as long as bytes are lacking, up to `end`. Also tells when they came late.
+    ///
+    /// # Errors
+    /// As [`Destination::look`].
+    pub(crate) fn look_until(
+        &self,
+        asked_bytes: u64,
+        end: Instant,
+    ) -> io::Result<(Held, Option<Late>)> {
+        until_whole(|| self.look(asked_bytes), end)
+    }
+
+    /// Removes what the transfer has made.
+    ///
+    /// # Errors
+    /// In words, when something of it stays.
+    pub(crate) fn clear(&self) -> Result<(), String> {
+        let told = |error: io::Error| error.to_string();
+        match (self.removal, &self.shares) {
+            (Removal::Keep, _) => Ok(()),
+            (Removal::Refused, _) => {
+                Err("it is the source, or a directory that was there before".into())
+            }
+            (Removal::Files, Some(shares)) => shares
+                .names()
+                .try_for_each(|name| remove(&self.path.join(name)))
+                .map_err(told),
+            (Removal::Remove | Removal::Files, _) => remove(&self.path).map_err(told),
+        }
+    }
+}
+
+/// Looks again and again as long as bytes are lacking, up to `end`.
+fn until_whole(
+    mut look: impl FnMut() -> io::Result<Held>,
+    end: Instant,
+) -> io::Result<(Held, Option<Late>)> {
+    let begun = Instant::now();
+    let mut held = look()?;
+    let first_bytes = held.bytes;
+    if held.lacking.is_none() {
+        return Ok((held, None));
+    }
+    let mut pause = FIRST_PAUSE;
+    while held.lacking.is_some() && Instant::now() < end {
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(LAST_PAUSE);
+        held = look()?;
+    }
+    let late = held.lacking.is_none().then_some(Late {
+        first_bytes,
+        waited: begun.elapsed(),
+    });
+    Ok((held, late))
+}
+
+fn look_at_many(folder: &Path, shares: &Shares, asked_bytes: u64) -> io::Result<Held> {
+    let (mut bytes, mut there, mut more, mut wrong) = (0, 0, false, None);
+    for name in shares.names() {
+        let found = match folder.join(&name).metadata() {
+            Ok(found) => Some(found.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        bytes += found.unwrap_or(0);
+        let whole = found.is_some() && shares.each_bytes.is_none_or(|each| found >= Some(each));
+        there += u64::from(whole);
+        more |= shares.each_bytes.is_some_and(|each| found > Some(each));
+        if !whole {
+            wrong = wrong.or(Some((name, found)));
+        }
+    }
+    let lacking = match wrong {
+        None if bytes >= asked_bytes => None,
+        None => Some(format!(
+            "{asked_bytes} bytes were asked for, the receiver holds {bytes}"
+        )),
+        Some((name, found)) => {
+            let found = found.map_or("is not there".into(), |bytes| format!("has {bytes} bytes"));
+            Some(format!(
+                "{} files and {asked_bytes} bytes were asked for, the receiver holds {there} whole files and {bytes} bytes; the \
+                 first that is not whole, `{name}`, {found}",
+                shares.files
+            ))
+        }
+    };
+    Ok(Held {
+        bytes,
+        lacking,
+        more: more || bytes > asked_bytes,
+    })
 }
 
 /// What may become of a destination after its trial.
@@ -70,6 +186,8 @@ pub(crate) enum Removal {
     Keep,
     /// It goes.
     Remove,
+    /// Its files go: the directory was there before.
+    Files,
     /// The plan would have it removed, but it is a directory that was there before and is not ours.
     Refused,
 }
@@ -81,10 +199,11 @@ pub(crate) enum Removal {
 /// When a directory cannot be made or the old file not be removed.
 pub(crate) fn make_way(
     location: &Location,
-    source: &Path,
+    source: Option<&Path>,
     keep: bool,
     begun: bool,
 ) -> io::Result<Removal> {
+    let is_source = Some(location.path.as_path()) == source;
     if let Some(parent) = location.path.parent() {
         fs::create_dir_all(parent)?;
     }
@@ -95,16 +214,40 @@ pub(crate) fn make_way(
         Ok(found) if found.is_dir() && !begun && !location.in_scratch => {
             return Ok(Removal::Refused);
         }
-        Ok(found) if !found.is_dir() && !begun && location.path != source => {
-            fs::remove_file(&location.path)?
-        }
+        Ok(found) if !found.is_dir() && !begun && !is_source => fs::remove_file(&location.path)?,
         _ => {}
     }
-    Ok(if location.path == source {
+    Ok(if is_source {
         Removal::Refused
     } else {
         Removal::Remove
     })
+}
+
+/// As [`make_way`], for a directory that many files come to: it is made, and what a killed run has left of them removed.
+///
+/// # Errors
+/// When the directory cannot be made or an old file not be removed.
+pub(crate) fn make_way_for_many(
+    location: &Location,
+    shares: &Shares,
+    keep: bool,
+    begun: bool,
+) -> io::Result<Removal> {
+    let was_there = location.path.symlink_metadata().is_ok();
+    fs::create_dir_all(&location.path)?;
+    if keep {
+        return Ok(Removal::Keep);
+    }
+    if was_there && !begun {
+        for name in shares.names() {
+            remove(&location.path.join(name))?;
+        }
+        if !location.in_scratch {
+            return Ok(Removal::Files);
+        }
+    }
+    Ok(Removal::Remove)
 }
 
 /// Bytes below a path: the size of a file, or the sum over the files of a directory; 0 when there is nothing.
@@ -152,113 +295,4 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn location(path: PathBuf, in_scratch: bool) -> Location {
-        Location {
-            path,
-            local: true,
-            in_scratch,
-        }
-    }
-
-    #[test]
-    fn a_directory_holds_the_sum_of_its_files_and_no_link() {
-        let folder = tempfile::tempdir().expect("a folder");
-        fs::create_dir(folder.path().join("inner")).expect("made");
-        fs::write(folder.path().join("inner/a"), [0; 10]).expect("written");
-        fs::write(folder.path().join("b"), [0; 5]).expect("written");
-        std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).expect("linked");
-        assert_eq!(held_bytes(folder.path()).expect("readable"), 15);
-        assert_eq!(
-            held_bytes(&folder.path().join("absent")).expect("nothing"),
-            0
-        );
-    }
-
-    #[test]
-    fn a_foreign_directory_that_was_there_is_never_removed() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let source = Path::new("/dev/zero");
-        let there = location(folder.path().to_owned(), false);
-        assert_eq!(
-            make_way(&there, source, false, false).expect("free"),
-            Removal::Refused
-        );
-        let ours = location(folder.path().to_owned(), true);
-        assert_eq!(
-            make_way(&ours, source, false, false).expect("free"),
-            Removal::Remove
-        );
-        let new = location(folder.path().join("new"), false);
-        assert_eq!(
-            make_way(&new, source, false, false).expect("free"),
-            Removal::Remove
-        );
-    }
-
-    #[test]
-    fn what_a_killed_run_left_is_gone_before_the_transfer_but_a_kept_file_stays() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("a/b/left");
-        let there = location(path.clone(), false);
-        assert_eq!(
-            make_way(&there, Path::new("/x"), true, false).expect("free"),
-            Removal::Keep
-        );
-        fs::write(&path, "old").expect("its parents were made");
-        assert_eq!(
-            make_way(&there, Path::new("/x"), true, false).expect("free"),
-            Removal::Keep
-        );
-        assert!(path.exists());
-        assert_eq!(
-            make_way(&there, Path::new("/x"), false, false).expect("free"),
-            Removal::Remove
-        );
-        assert!(!path.exists());
-    }
-
-    #[test]
-    fn a_source_is_never_taken_for_a_destination_to_remove() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("data");
-        fs::write(&path, "precious").expect("written");
-        let both = location(path.clone(), true);
-        assert_eq!(
-            make_way(&both, &path, false, false).expect("free"),
-            Removal::Refused
-        );
-        assert!(path.exists());
-    }
-
-    #[test]
-    fn an_endpoint_lies_below_its_place_on_the_host_of_the_place() {
-        let header = crate::testing::header(
-            r#"{"disk": {"host": "me", "path": "data"}, "far": {"host": "you", "path": "/mnt"}}"#,
-        );
-        let places = Places {
-            header: &header,
-            host: "me",
-            scratch: Path::new("/scratch"),
-        };
-        let check = |endpoint: &str, path: &str, local: bool, in_scratch: bool| {
-            let found = places.locate(&endpoint.parse().expect("an endpoint"));
-            let expected = Location {
-                path: path.into(),
-                local,
-                in_scratch,
-            };
-            assert_eq!(found, Some(expected), "{endpoint}");
-        };
-        check("disk:a/b", "/scratch/data/a/b", true, true);
-        check("far:x", "/mnt/x", false, false);
-        check("null:", "/dev/null", false, false);
-        check("zero:", "/dev/zero", false, false);
-        assert_eq!(
-            places.locate(&"nowhere:x".parse().expect("an endpoint")),
-            None
-        );
-    }
-}
+mod tests;

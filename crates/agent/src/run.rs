@@ -1,11 +1,12 @@
 //! One host's part of a plan in real time: does what the interpreter says, and tells it what happened.
 
+mod instruments;
 mod orders;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -13,7 +14,7 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use venturi_plan::{
-    ActorLine, Done, Event, Finding, Input, Interpreter, Name, Outcome, Output, Record, Sample,
+    ActorLine, Done, Event, Finding, Idle, Input, Interpreter, Name, Outcome, Output, Record,
     Seconds, Start, Task, Trial, TrialRef,
 };
 
@@ -21,12 +22,15 @@ use crate::barrier::Barrier;
 use crate::clock::{NS_PER_S, RunClock, monotonic_ns};
 use crate::findings;
 use crate::guardian::Guardian;
+use crate::list::{self, Listed};
+use crate::order::Order;
 use crate::output::Sender;
 use crate::prepare::Prepared;
 use crate::program::Environment;
 use crate::reap;
 use crate::sampler::Sampler;
 use crate::scratch::Claim;
+use crate::sockets::Sockets;
 use crate::transfer::{Entry, Ready, Running};
 use crate::trial::{Account, OpenTrial, Settled};
 use crate::worker::Workers;
@@ -51,6 +55,8 @@ pub(crate) enum Job {
     Surveyed(Box<venturi_plan::Ready>),
     /// A `prepare` or `drop_caches` is over.
     Prepared(Task, Option<TrialRef>, Prepared),
+    /// The list of a transfer of many files is made, or why not.
+    Listed(Task, Box<Order>, Result<Listed, String>),
     /// A `compute` is over.
     Computed(Task),
     /// A trial is closed.
@@ -76,7 +82,6 @@ pub(crate) struct Tools {
 pub(crate) struct Run {
     tools: Tools,
     start: Start,
-    scratch: PathBuf,
     environment: Environment,
     clock: RunClock,
     interpreter: Interpreter,
@@ -93,7 +98,10 @@ pub(crate) struct Run {
     loose: usize,
     trials_done: u64,
     sampler: Option<Sampler>,
+    sockets: Option<Sockets>,
     stop: Arc<AtomicBool>,
+    /// It has been said that nothing is left to do.
+    idle: bool,
     /// When the latest thing happened that the interpreter was told.
     latest_s: f64,
     failure: Option<String>,
@@ -115,12 +123,12 @@ impl Run {
         let interpreter = Interpreter::new(&start.header, &start.host, lines, start.skip.clone());
         let mut interpreter = interpreter.map_err(|error| error.to_string())?;
         let clock = RunClock::new(start.epoch_unix_ns);
-        let sampler = start_sampler(&start, clock, &tools.sender)?;
+        let sampler = instruments::start_sampler(&start, clock, &tools.sender)?;
+        let sockets = instruments::start_sockets(&start, clock, &tools.sender)?;
         let latest_s = clock.now_s();
         interpreter.start(Seconds::new(latest_s));
         Ok(Self {
             tools,
-            scratch: PathBuf::from(&start.scratch),
             start,
             environment,
             clock,
@@ -135,7 +143,9 @@ impl Run {
             loose: 0,
             trials_done: 0,
             sampler,
+            sockets,
             stop: Arc::default(),
+            idle: false,
             latest_s,
             failure: None,
             #[cfg(test)]
@@ -159,6 +169,15 @@ impl Run {
             && self.held.is_empty()
             && self.loose == 0
             && self.running.is_empty()
+    }
+
+    /// Whether the agent is to stay when all is done; says once that it is.
+    pub(crate) fn stays(&mut self) -> bool {
+        if self.start.stay && !std::mem::replace(&mut self.idle, true) {
+            let time_s = Seconds::new(self.clock.now_s());
+            self.tools.sender.send(&Record::Idle(Idle { time_s }));
+        }
+        self.start.stay
     }
 
     /// One turn of the event loop, after whatever woke it.
@@ -236,10 +255,14 @@ impl Run {
                     .send(&Record::Transfer(Box::new(entry.record)));
             }
         }
+        list::remove_all(Path::new(&self.start.scratch));
     }
 
     /// The last words: how punctual the samples were, and `done`.
     pub(crate) fn close(&mut self) {
+        if let Some(sockets) = self.sockets.take() {
+            self.send_findings(sockets.finish());
+        }
         if let Some(sampler) = self.sampler.take() {
             let told = sampler.finish();
             let interval_s = self
@@ -345,6 +368,7 @@ impl Run {
             match job {
                 Job::Surveyed(_) => {} // before the run only
                 Job::Prepared(task, trial, prepared) => self.take_prepared(task, trial, prepared),
+                Job::Listed(task, order, made) => self.take_list(task, *order, made),
                 Job::Computed(task) => self.inform(self.clock.now_s(), Input::Finished { task }),
                 Job::TrialSettled(trial, record, vanished) => {
                     self.close_trial(&trial, record, &vanished)
@@ -440,32 +464,4 @@ impl Run {
             self.deadlines.insert((running.deadline_ns, task));
         }
     }
-}
-
-fn start_sampler(
-    start: &Start,
-    clock: RunClock,
-    sender: &Sender,
-) -> Result<Option<Sampler>, String> {
-    let measure = &start.header.measure;
-    let Some(interval) = measure.interval_s.filter(|interval| interval.get() > 0.0) else {
-        return Ok(None);
-    };
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "positive; the cast saturates"
-    )]
-    let interval_ns = (interval.get() * NS_PER_S as f64) as u64;
-    let sender = sender.clone();
-    let emit = move |time_ns, counters| {
-        sender.offer(&Record::Sample(Sample {
-            time_s: Seconds::new(clock.seconds_at(time_ns)),
-            counters,
-        }))
-    };
-    let sampler = Sampler::start(&measure.counters, interval_ns, emit);
-    sampler
-        .map(Some)
-        .map_err(|error| format!("cannot start the sampling thread: {error}"))
 }

@@ -2,9 +2,12 @@
 //!
 //! Values are cumulative, as the kernel counts: rates are for the analysis to make, from two samples and their times.
 
+mod cgroup;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -21,6 +24,25 @@ pub(crate) type Counters = BTreeMap<Name, f64>;
 pub(crate) struct Sampler {
     stop: Arc<AtomicBool>,
     thread: JoinHandle<Punctuality>,
+}
+
+/// Control groups whose counters are sampled.
+#[derive(Debug, Default)]
+pub(crate) struct ControlGroups(Vec<Source>);
+
+impl ControlGroups {
+    /// Opens the counters of a controller's folder. Returns whether there are any.
+    pub(crate) fn add(&mut self, controller: &str, folder: &Path) -> bool {
+        let sources = cgroup::open(controller, folder);
+        let any = !sources.is_empty();
+        self.0.extend(sources);
+        any
+    }
+
+    /// Whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
 /// How well the schedule was kept.
@@ -40,17 +62,19 @@ pub(crate) struct Punctuality {
 const LONGEST_SLEEP_NS: u64 = NS_PER_S / 10;
 
 impl Sampler {
-    /// Samples these families every `interval_ns`, and calls `emit` with the reading of the monotonic clock and the
+    /// Samples these families and control groups every `interval_ns`, and calls `emit` with the reading of the monotonic clock and the
     /// counters; `emit` says whether the sample was taken.
     pub(crate) fn start(
         families: &[CounterFamily],
+        groups: ControlGroups,
         interval_ns: u64,
         mut emit: impl FnMut(u64, Counters) -> bool + Send + 'static,
     ) -> std::io::Result<Self> {
-        let sources = families
+        let mut sources: Vec<Source> = families
             .iter()
             .filter_map(|family| Source::open(*family))
             .collect();
+        sources.extend(groups.0);
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&stop);
         let thread = std::thread::Builder::new()
@@ -118,6 +142,7 @@ fn sleep_until(monotonic_ns: u64) {
 }
 
 /// One file of the kernel, kept open: it is read from its start each time.
+#[derive(Debug)]
 struct Source {
     file: File,
     buffer: Vec<u8>,
@@ -132,7 +157,13 @@ impl Source {
             CounterFamily::Nic => ("/proc/net/dev", parse_nics),
             CounterFamily::Disk => ("/proc/diskstats", parse_disks),
             CounterFamily::Memory => ("/proc/meminfo", parse_memory),
+            // Sockets are records of their own.
+            CounterFamily::Tcp => return None,
         };
+        Self::at(Path::new(path), parse)
+    }
+
+    fn at(path: &Path, parse: fn(&str, &mut Counters)) -> Option<Self> {
         Some(Self {
             file: File::open(path).ok()?,
             buffer: vec![0; 16 * 1024],
@@ -272,7 +303,7 @@ fn parse_disks(text: &str, counters: &mut Counters) {
 
 /// Partitions have no folder of their own there; `/` in a device name (`cciss/c0d0`) is a `!`.
 fn is_whole_device(name: &str) -> bool {
-    std::path::Path::new("/sys/block")
+    Path::new("/sys/block")
         .join(name.replace('/', "!"))
         .exists()
 }

@@ -3,24 +3,18 @@
 use venturi_plan::{Bytes, Ready, ReleaseMethod, Start};
 
 use crate::barrier::Method;
+use crate::places::Places;
 use crate::program::Environment;
-use crate::receiver::Places;
 use crate::{dataset, facts, tools};
 
 /// Looks the host over; takes no longer than [`tools::PATIENCE`] beside what file systems take to answer.
 pub(crate) fn survey(start: &Start, environment: &Environment, method: Method) -> Ready {
-    let places = Places {
-        header: &start.header,
-        host: &start.host,
-        scratch: start.scratch.as_ref(),
-    };
-    let here = start
+    let places = Places::new(start);
+    let roots: Vec<_> = start
         .header
         .places
-        .iter()
-        .filter(|(_, place)| place.host == start.host);
-    let roots: Vec<_> = here
-        .filter_map(|(name, _)| Some((name, places.root(name)?)))
+        .keys()
+        .filter_map(|name| Some((name, places.root(name)?)))
         .collect();
     let free_bytes = roots.iter().filter_map(|(name, root)| {
         let there = root.ancestors().find(|ancestor| ancestor.is_dir())?;

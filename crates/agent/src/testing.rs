@@ -1,6 +1,6 @@
 //! Plans for the tests of this crate.
 
-use venturi_plan::Header;
+use venturi_plan::{Header, Start};
 
 /// A header with these places, as JSON, and nothing else.
 pub(crate) fn header(places: &str) -> Header {
@@ -11,4 +11,19 @@ pub(crate) fn header(places: &str) -> Header {
             "totals": {{"trials": 0, "transfers": 0, "bytes": 0, "disk_bytes": {{}}}}}}"#
     );
     serde_json::from_str(&text).expect("a header")
+}
+
+/// The start of an agent of host `me` with the scratch directory `/scratch` and these places.
+pub(crate) fn start(places: &str) -> Start {
+    Start {
+        host: "me".into(),
+        scratch: "/scratch".into(),
+        epoch_unix_ns: 0,
+        header: header(places),
+        skip: std::collections::BTreeSet::new(),
+        search: Vec::new(),
+        sees: std::collections::BTreeMap::new(),
+        cgroups: None,
+        stay: false,
+    }
 }

@@ -1,43 +1,21 @@
-//! One call of a mover: made ready, let go, ended, written down.
+//! One call of a mover from the starting line on: let go, ended, written down. How it gets there: `order.rs`.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use venturi_plan::{
-    Bytes, Call, Expect, Finding, Name, Outcome, Seconds, Transfer, TransferRecord, TrialRef,
-    Values,
-};
+use venturi_plan::{Bytes, Call, Finding, Outcome, Seconds, TransferRecord, TrialRef};
 
-use crate::barrier::{self, Barrier, Launch, Method, Released};
+use crate::barrier::{self, Released};
 use crate::capture::{Capture, LARGE_BYTES};
 use crate::clock::RunClock;
 use crate::findings;
-use crate::program::Environment;
+use crate::last_words::last_words;
+use crate::list;
 use crate::reap::Exit;
-use crate::receiver::{self, Destination, Places, Removal};
-
-/// The longest error text in a record; the whole output stands beside it.
-const ERROR_CHARS: usize = 300;
-
-/// What arming needs to know of the host and the plan.
-#[derive(Debug)]
-pub(crate) struct Site<'a> {
-    pub(crate) places: Places<'a>,
-    pub(crate) environment: &'a Environment,
-}
-
-/// A transfer as the plan wants it.
-#[derive(Debug)]
-pub(crate) struct Order {
-    pub(crate) trial: Option<TrialRef>,
-    pub(crate) actor: Name,
-    pub(crate) transfer: Transfer,
-    pub(crate) intended: Option<Seconds>,
-    /// A transfer of the same trial has written to this destination before.
-    pub(crate) begun: bool,
-}
+use crate::receiver::Destination;
 
 /// A transfer at the starting line, or on its last step to it.
 #[derive(Debug)]
@@ -69,175 +47,13 @@ pub(crate) struct Entry {
     pub(crate) trial: Option<TrialRef>,
     pub(crate) record: TransferRecord,
     pub(crate) destination: Option<Destination>,
+    /// The list of its files.
+    pub(crate) list: Option<PathBuf>,
     pub(crate) findings: Vec<Finding>,
 }
 
-impl Order {
-    /// Sends the tool to the starting line. A transfer that cannot get there is a result too: its entry says why.
-    pub(crate) fn arm(self, site: &Site<'_>, barrier: &mut Barrier) -> Result<Ready, Box<Entry>> {
-        let mut entry = Entry {
-            record: self.blank_record(),
-            trial: self.trial.clone(),
-            destination: None,
-            findings: Vec::new(),
-        };
-        match self.try_arm(site, barrier, &mut entry) {
-            Ok((child, capture)) => {
-                let call = &site.places.header.calls[&self.transfer.call];
-                Ok(Ready {
-                    entry,
-                    child,
-                    capture,
-                    capture_kept: call.capture,
-                    timeout_s: call.timeout_s.get(),
-                })
-            }
-            Err((outcome, error)) => {
-                entry.record.outcome = outcome;
-                entry.record.error = Some(error);
-                Err(Box::new(entry))
-            }
-        }
-    }
-
-    fn try_arm(
-        &self,
-        site: &Site<'_>,
-        barrier: &mut Barrier,
-        entry: &mut Entry,
-    ) -> Result<(barrier::Armed, Capture), (Outcome, String)> {
-        let failed = |error: String| (Outcome::Failed, error);
-        let call = site.places.header.calls.get(&self.transfer.call);
-        let call = call.ok_or_else(|| {
-            failed(format!(
-                "expected a call `{}` in the plan, found none",
-                self.transfer.call
-            ))
-        })?;
-        let source = site.places.locate(&self.transfer.source);
-        let destination = site.places.locate(&self.transfer.destination);
-        let (Some(source), Some(destination)) = (source, destination) else {
-            let (source, destination) = (&self.transfer.source, &self.transfer.destination);
-            return Err(failed(format!(
-                "expected places of the plan in `{source}` and `{destination}`"
-            )));
-        };
-        let argv = self
-            .argv(call, &source.path, &destination.path, site.places.scratch)
-            .map_err(failed)?;
-        let program = argv
-            .first()
-            .ok_or_else(|| failed(format!("call `{}` has no argument", self.transfer.call)))?;
-        let program = site
-            .environment
-            .find(program)
-            .map_err(|error| (Outcome::Missing, error))?;
-        if destination.local {
-            let removal =
-                receiver::make_way(&destination, &source.path, self.transfer.keep, self.begun);
-            let removal = removal.map_err(|error| {
-                failed(format!(
-                    "destination `{}`: {error}",
-                    destination.path.display()
-                ))
-            })?;
-            let proves = call.expect == Expect::Destination;
-            entry.destination = Some(Destination {
-                path: destination.path,
-                proves,
-                removal,
-            });
-        } else if call.expect == Expect::Destination && !self.transfer.destination.is_built_in() {
-            entry.findings.push(findings::receiver_not_checked(
-                self.transfer.destination.as_str(),
-            ));
-        }
-        if barrier.method_for(&program) == Method::Pipe {
-            entry
-                .findings
-                .push(findings::released_by_pipe(&program.path, barrier.method));
-        }
-        let capture = Capture::new()
-            .map_err(|error| failed(format!("no memory file for the output: {error}")))?;
-        let (stdout, stderr) = capture.streams();
-        let environment = site.environment;
-        let launch = Launch {
-            program: &program,
-            argv: &argv,
-            environment,
-            folder: site.places.scratch,
-            stdout,
-            stderr,
-        };
-        let child = barrier
-            .arm(&launch)
-            .map_err(|error| exec_failure(&program.path, error))?;
-        Ok((child, capture))
-    }
-
-    fn argv(
-        &self,
-        call: &Call,
-        source: &Path,
-        destination: &Path,
-        scratch: &Path,
-    ) -> Result<Vec<String>, String> {
-        let text = |path: &Path| {
-            path.to_str()
-                .map(str::to_owned)
-                .ok_or_else(|| format!("`{}` is no UTF-8", path.display()))
-        };
-        let values = Values {
-            source: &text(source)?,
-            destination: &text(destination)?,
-            bytes: self.transfer.bytes.get(),
-            files: self.transfer.files,
-            slot: self.transfer.slot,
-            scratch: &text(scratch)?,
-            offset_bytes: self.transfer.offset_bytes.map(Bytes::get),
-        };
-        call.argv(&values).map_err(|error| error.to_string())
-    }
-
-    fn blank_record(&self) -> TransferRecord {
-        TransferRecord {
-            trial: self.trial.as_ref().map(|trial| trial.trial),
-            actor: self.actor.clone(),
-            slot: self.transfer.slot,
-            call: self.transfer.call.clone(),
-            source: self.transfer.source.clone(),
-            destination: self.transfer.destination.clone(),
-            files: self.transfer.files,
-            asked_bytes: self.transfer.bytes,
-            received_bytes: None,
-            intended_s: self.intended,
-            start_s: None,
-            end_s: None,
-            duration_s: None,
-            outcome: Outcome::Failed,
-            exit_code: None,
-            signal: None,
-            error: None,
-            user_s: None,
-            system_s: None,
-            max_rss_bytes: None,
-            minor_faults: None,
-            major_faults: None,
-            voluntary_switches: None,
-            involuntary_switches: None,
-            read_call_bytes: None,
-            write_call_bytes: None,
-            read_disk_bytes: None,
-            write_disk_bytes: None,
-            stdout: None,
-            stderr: None,
-            labels: self.transfer.labels.clone(),
-        }
-    }
-}
-
 /// By `execve`, a file that is not there or not executable is a missing tool; all else is a failure.
-fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
+pub(crate) fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
     let outcome = if matches!(error, Errno::ENOENT | Errno::EACCES) {
         Outcome::Missing
     } else {
@@ -260,6 +76,17 @@ fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
 }
 
 impl Ready {
+    /// A tool on its way to the line, whose output goes to `capture`.
+    pub(crate) fn new(entry: Entry, call: &Call, child: barrier::Armed, capture: Capture) -> Self {
+        Self {
+            entry,
+            child,
+            capture,
+            capture_kept: call.capture,
+            timeout_s: call.timeout_s.get(),
+        }
+    }
+
     /// Waits until the tool stands at the line. One that has ended instead is a result, as in [`Order::arm`].
     pub(crate) fn stand(mut self) -> Result<Self, Box<Entry>> {
         let Err(error) = self.child.stand() else {
@@ -350,7 +177,11 @@ impl Running {
             ),
             (Some(reason), ..) => (reason, Some("the run was stopped".into())),
             (None, Some(0), _) => (Outcome::Ok, None),
-            (None, Some(code), _) => (Outcome::Failed, Some(self.last_words(code))),
+            (None, Some(code), _) => {
+                let said = last_words(&self.capture.stderr());
+                let said = said.as_deref().unwrap_or("it printed no error");
+                (Outcome::Failed, Some(format!("exit code {code}: {said}")))
+            }
             (None, None, signal) => {
                 let name = signal
                     .and_then(|signal| Signal::try_from(signal).ok())
@@ -361,21 +192,6 @@ impl Running {
                 )
             }
         }
-    }
-
-    fn last_words(&self, code: i32) -> String {
-        let stderr = self.capture.stderr();
-        let last = stderr
-            .lines()
-            .rev()
-            .map(str::trim)
-            .find(|line| !line.is_empty());
-        let told: String = last
-            .unwrap_or("it printed no error")
-            .chars()
-            .take(ERROR_CHARS)
-            .collect();
-        format!("exit code {code}: {told}")
     }
 }
 
@@ -397,8 +213,8 @@ fn write_account(record: &mut TransferRecord, exit: &Exit) {
 }
 
 impl Entry {
-    /// Looks at what the receiver holds, and judges by it.
-    pub(crate) fn check_receiver(&mut self) {
+    /// Looks at what the receiver holds, and judges by it. What a server is late with is waited for up to `end`.
+    pub(crate) fn check_receiver(&mut self, end: Instant) {
         let Some(destination) = self
             .destination
             .as_ref()
@@ -407,44 +223,49 @@ impl Entry {
             return;
         };
         let asked = self.record.asked_bytes.get();
-        match receiver::held_bytes(&destination.path) {
-            Err(error) => self
-                .findings
-                .push(findings::receiver_unreadable(&destination.path, &error)),
-            Ok(held) => {
-                self.record.received_bytes = Some(Bytes::new(held));
-                if self.record.outcome == Outcome::Ok && held < asked {
-                    self.record.outcome = Outcome::Short;
-                    self.record.error = Some(format!(
-                        "{asked} bytes were asked for, the receiver holds {held}"
-                    ));
-                } else if held > asked {
-                    self.findings.push(findings::receiver_holds_more(
-                        &destination.path,
-                        asked,
-                        held,
-                    ));
-                }
+        let looked = if destination.served && self.record.outcome == Outcome::Ok {
+            destination.look_until(asked, end)
+        } else {
+            destination.look(asked).map(|held| (held, None))
+        };
+        let (held, late) = match looked {
+            Ok(looked) => looked,
+            Err(error) => {
+                self.findings
+                    .push(findings::receiver_unreadable(&destination.path, &error));
+                return;
             }
+        };
+        self.record.received_bytes = Some(Bytes::new(held.bytes));
+        if let (Some(lacking), Outcome::Ok) = (held.lacking, self.record.outcome) {
+            self.record.outcome = Outcome::Short;
+            self.record.error = Some(lacking);
+        }
+        let path = &destination.path;
+        if held.more {
+            self.findings
+                .push(findings::receiver_holds_more(path, asked, held.bytes));
+        }
+        if let Some(late) = late {
+            let (first, waited) = (late.first_bytes, late.waited);
+            self.findings
+                .push(findings::receiver_late(path, asked, first, waited));
         }
     }
 
-    /// Removes the destination, unless the plan keeps it.
-    pub(crate) fn remove_destination(&mut self) {
+    /// Removes the destination, unless the plan keeps it, and the list of files.
+    pub(crate) fn clear_away(&mut self) {
+        if let Some(list) = &self.list {
+            list::remove(list);
+        }
         let Some(destination) = &self.destination else {
             return;
         };
-        let told = match destination.removal {
-            Removal::Keep => return,
-            Removal::Refused => {
-                Some("it is the source, or a directory that was there before".to_owned())
-            }
-            Removal::Remove => receiver::remove(&destination.path)
-                .err()
-                .map(|error| error.to_string()),
-        };
-        self.findings.extend(
-            told.map(|reason| findings::destination_not_removed(&destination.path, &reason)),
-        );
+        if let Err(reason) = destination.clear() {
+            self.findings.push(findings::destination_not_removed(
+                &destination.path,
+                &reason,
+            ));
+        }
     }
 }

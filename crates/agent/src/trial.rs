@@ -9,6 +9,7 @@ use venturi_plan::{
 };
 
 use crate::reap::{group_can_run, group_is_alive};
+use crate::receiver::LATE;
 use crate::transfer::Entry;
 
 /// How long killed processes may take to vanish; what is still there is left to the guardian.
@@ -101,8 +102,11 @@ impl Account {
         self.entries.sort_by_key(|(task, _)| *task);
         let mut entries: Vec<Entry> = self.entries.into_iter().map(|(_, entry)| entry).collect();
         // All are looked at before the first is removed: two transfers may share a destination.
-        entries.iter_mut().for_each(Entry::check_receiver);
-        entries.iter_mut().for_each(Entry::remove_destination);
+        let end = Instant::now() + LATE;
+        entries
+            .iter_mut()
+            .for_each(|entry| entry.check_receiver(end));
+        entries.iter_mut().for_each(Entry::clear_away);
         let (transfers, findings): (_, Vec<_>) = entries
             .into_iter()
             .map(|entry| (entry.record, entry.findings))

@@ -21,11 +21,17 @@ enum Command {
     /// Carry out this host's part of a plan: commands on stdin, records on stdout, one JSON object a line
     #[command(after_long_help = AGENT_HELP)]
     Agent,
+    /// Hold the namespaces of a lab for as long as stdin is open: one JSON line in, one out
+    #[command(after_long_help = HOLD_HELP)]
+    Hold,
     /// Print the JSON Schema of a format
     Schema {
         /// Which format
         format: Format,
     },
+    /// Be the network of a lab: commands on stdin, records on stdout, one JSON object a line
+    #[command(after_long_help = WIRE_HELP)]
+    Wire,
     /// Tell version and build as one line of JSON
     Version,
     /// Tell the monotonic clock at the start of the process, in nanoseconds, to standard output
@@ -79,12 +85,45 @@ Commands and records are described in docs/reference/agent.md, plans in docs/ref
 Exit codes: 0 done or stopped by command, 1 the controller went away, 2 the plan or the host does not allow to go on (a
 `fatal` record says why), 128 + n ended by signal n."#;
 
+const HOLD_HELP: &str = r#"This makes two hosts that cannot reach each other, and shows the name of one of them:
+
+  mkfifo order; venturi-engine hold <order & exec 9>order
+  echo '{"hosts": {"a": "a.lab.test", "b": "b.lab.test"}, "tmpfs": ["/run"]}' >&9
+  pgrep --parent PID_OF_THE_READY_RECORD      # the hosts
+  nsenter --target PID_OF_A_HOST --mount --uts --net --pid hostname
+  exec 9>&-                                   # all is gone
+
+Without root, add `--user --preserve-credentials` to `nsenter`. See docs/reference/hold.md.
+
+Exit codes: 0 stdin ended, 2 the order is wrong or this machine refuses (a `fatal` record says why), 128 + n ended by signal n."#;
+
+const WIRE_HELP: &str = r#"This puts 10 ms and 100 Mb/s between two namespaces that you have made (`ip netns add a`, `ip netns add b`), for a minute:
+
+  { cat <<'END'
+{"command": "start", "epoch_unix_ns": 0, "seed": 1, "namespaces": {"a": "/run/netns/a", "b": "/run/netns/b"}, "interval_s": 1, "network": {"interfaces": {"a.eth0": {"host": "a", "device": "eth0", "address": "10.77.0.1"}, "b.eth0": {"host": "b", "device": "eth0", "address": "10.77.0.2"}}, "links": {"a>b": {"from": "a.eth0", "to": "b.eth0", "rate_bit_per_s": 1e8, "delay_s": 0.005, "queue_bytes": 125000}, "b>a": {"from": "b.eth0", "to": "a.eth0", "rate_bit_per_s": 1e8, "delay_s": 0.005, "queue_bytes": 125000}}}}
+{"command": "go"}
+END
+    sleep 60; echo '{"command": "stop"}'; } | venturi-engine wire
+
+and when it has said `ready`, in another shell:
+
+  for host in a b; do ip -n $host link set eth0 up; ip -n $host route add 10.77.0.0/16 dev eth0; done
+  ip -n a address add 10.77.0.1/32 dev eth0; ip -n b address add 10.77.0.2/32 dev eth0
+  ip netns exec a ping 10.77.0.2
+
+Commands and records are described in docs/reference/wire.md, what a link does to a packet in docs/concepts/wire.md.
+
+Exit codes: 0 stopped by command, 1 the controller went away, 2 the network or this machine does not allow to go on (a
+`fatal` record says why), 128 + n ended by signal n."#;
+
 fn main() -> ExitCode {
     // Read before anything else: the probe is there to tell when its first instructions ran.
     let begin_ns = venturi_agent::monotonic_ns();
     let arguments = Arguments::parse();
     let printed = match arguments.command {
         Command::Agent => return venturi_agent::serve(VERSION).into(),
+        Command::Hold => return venturi_hold::serve().into(),
+        Command::Wire => return venturi_wire::serve().into(),
         Command::Schema { format } => print(&format!("{:#}", schema(format))),
         Command::Version => print(&build().to_string()),
         Command::Probe { hold_ms } => {

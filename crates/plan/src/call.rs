@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::template::{Value, expand};
 use crate::{Error, Name, Scalar, Seconds};
 
 /// How a mover is called, with one option set.
@@ -25,6 +26,13 @@ pub struct Call {
     pub capture: bool,
     /// What proves the transfer.
     pub expect: Expect,
+    /// How the path of a file on the actor's host is written, for example `file://{path}`.
+    #[serde(default = "plain_path")]
+    pub local: String,
+}
+
+fn plain_path() -> String {
+    "{path}".into()
 }
 
 /// An element of a command line.
@@ -48,7 +56,7 @@ pub enum Expect {
 }
 
 /// What the placeholders of one transfer stand for, besides the call's options.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Values<'a> {
     /// `{source}`: path or URL.
     pub source: &'a str,
@@ -64,9 +72,19 @@ pub struct Values<'a> {
     pub scratch: &'a str,
     /// `{offset_bytes}`: has a value in a `read` only.
     pub offset_bytes: Option<u64>,
+    /// `{list}`: path of the list of files; has a value if there is more than one file.
+    pub list: Option<&'a str>,
+    /// `{source_host}`: of the URL; has no value for a local source.
+    pub source_host: Option<&'a str>,
+    /// `{source_port}`: of the URL, if that names one.
+    pub source_port: Option<u16>,
+    /// `{destination_host}`: of the URL; has no value for a local destination.
+    pub destination_host: Option<&'a str>,
+    /// `{destination_port}`: of the URL, if that names one.
+    pub destination_port: Option<u16>,
 }
 
-const PLACEHOLDERS: [&str; 7] = [
+const PLACEHOLDERS: [&str; 12] = [
     "source",
     "destination",
     "bytes",
@@ -74,6 +92,11 @@ const PLACEHOLDERS: [&str; 7] = [
     "slot",
     "scratch",
     "offset_bytes",
+    "list",
+    "source_host",
+    "source_port",
+    "destination_host",
+    "destination_port",
 ];
 
 impl Call {
@@ -87,15 +110,21 @@ impl Call {
     ///     "argv": ["get", ["-p", "{streams}"], "-b{block_bytes}", "{source}", "{destination}"],
     ///     "requires": ["get"], "timeout_s": 600.0, "capture": false, "expect": "destination"}"#)?;
     /// let values = Values {
-    ///     source: "/a", destination: "/b", bytes: 1, files: 1, slot: 0, scratch: "/s", offset_bytes: None,
+    ///     source: "/a", destination: "/b", bytes: 1, files: 1, slot: 0, scratch: "/s", ..Values::default()
     /// };
     /// assert_eq!(call.argv(&values)?, ["get", "-b4096", "/a", "/b"]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnknownPlaceholder`], [`Error::NoValue`] (outside a group) and [`Error::Brace`].
+    /// [`Error::UnknownPlaceholder`], [`Error::NoValue`] (outside a group), [`Error::Brace`], and [`Error::NoOffset`] where a part of a
+    /// file is to be read and the tool is never told which: it would read from the beginning, and nobody would see it.
     pub fn argv(&self, values: &Values<'_>) -> Result<Vec<String>, Error> {
+        if values.offset_bytes.is_some_and(|offset| offset > 0) && !self.names("{offset_bytes}") {
+            return Err(Error::NoOffset {
+                mover: self.mover.clone(),
+            });
+        }
         let mut argv = Vec::with_capacity(self.argv.len());
         for argument in &self.argv {
             match argument {
@@ -104,6 +133,13 @@ impl Call {
             }
         }
         Ok(argv)
+    }
+
+    fn names(&self, placeholder: &str) -> bool {
+        self.argv.iter().any(|argument| match argument {
+            Argument::One(text) => text.contains(placeholder),
+            Argument::Group(texts) => texts.iter().any(|text| text.contains(placeholder)),
+        })
     }
 
     fn expand_group(&self, texts: &[String], values: &Values<'_>) -> Result<Vec<String>, Error> {
@@ -120,74 +156,60 @@ impl Call {
         Ok(if complete { group } else { Vec::new() })
     }
 
-    fn expand(&self, text: &str, values: &Values<'_>) -> Result<String, Error> {
-        let mut argument = String::with_capacity(text.len());
-        let mut missing = None;
-        let mut rest = text;
-        while let Some(at) = rest.find(['{', '}']) {
-            argument.push_str(&rest[..at]);
-            let offset = text.len() - rest.len() + at;
-            let brace = &rest[at..];
-            if brace.starts_with("{{") || brace.starts_with("}}") {
-                argument.push_str(&brace[..1]);
-                rest = &brace[2..];
-                continue;
-            }
-            let (name, after) = placeholder(brace).ok_or_else(|| Error::Brace {
-                argument: text.into(),
-                offset,
-            })?;
-            match self
-                .value(name, values)
-                .ok_or_else(|| self.unknown(text, name))?
-            {
-                Some(value) => argument.push_str(&value),
-                None => missing = Some(name),
-            }
-            rest = after;
-        }
-        argument.push_str(rest);
-        match missing {
-            Some(name) => Err(Error::NoValue {
-                argument: text.into(),
-                placeholder: name.into(),
-            }),
-            None => Ok(argument),
-        }
-    }
-
-    /// `None`: unknown; `Some(None)`: known, but without a value here. The plan's own names go before the options.
-    fn value(&self, name: &str, values: &Values<'_>) -> Option<Option<String>> {
-        Some(match name {
-            "source" => Some(values.source.into()),
-            "destination" => Some(values.destination.into()),
-            "bytes" => Some(values.bytes.to_string()),
-            "files" => Some(values.files.to_string()),
-            "slot" => Some(values.slot.to_string()),
-            "scratch" => Some(values.scratch.into()),
-            "offset_bytes" => values.offset_bytes.map(|offset| offset.to_string()),
-            _ => self.options.get(name)?.as_argument(),
+    /// How this call writes the path of a file on its own host.
+    ///
+    /// ```
+    /// # use venturi_plan::Call;
+    /// # let call: Call = serde_json::from_str(r#"{"mover": "x", "options": {}, "argv": [], "requires": [], "timeout_s": 1.0,
+    /// #     "capture": false, "expect": "nothing", "local": "file://{path}"}"#)?;
+    /// assert_eq!(call.local("/data/000003")?, "file:///data/000003"); // `local` is `file://{path}`
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Template`] if `local` has another placeholder than `{path}`, or a single brace.
+    pub fn local(&self, path: &str) -> Result<String, Error> {
+        let value = |name: &str| match name {
+            "path" => Value::Text(path.into()),
+            _ => Value::Unknown,
+        };
+        expand(&self.local, value, || "path".into()).map_err(|source| Error::Template {
+            what: format!("`local` of the mover `{}`", self.mover),
+            source: Box::new(source),
         })
     }
 
-    fn unknown(&self, text: &str, name: &str) -> Error {
-        let known = PLACEHOLDERS
-            .iter()
-            .copied()
-            .chain(self.options.keys().map(AsRef::as_ref));
-        let known = known.collect::<Vec<_>>().join(", ");
-        Error::UnknownPlaceholder {
-            argument: text.into(),
-            placeholder: name.into(),
-            known,
+    fn expand(&self, text: &str, values: &Values<'_>) -> Result<String, Error> {
+        expand(text, |name| self.value(name, values), || self.known())
+    }
+
+    /// The plan's own names go before the options.
+    fn value(&self, name: &str, values: &Values<'_>) -> Value {
+        match name {
+            "source" => Some(values.source).into(),
+            "destination" => Some(values.destination).into(),
+            "bytes" => Some(values.bytes).into(),
+            "files" => Some(values.files).into(),
+            "slot" => Some(values.slot).into(),
+            "scratch" => Some(values.scratch).into(),
+            "offset_bytes" => values.offset_bytes.into(),
+            "list" => values.list.into(),
+            "source_host" => values.source_host.into(),
+            "source_port" => values.source_port.into(),
+            "destination_host" => values.destination_host.into(),
+            "destination_port" => values.destination_port.into(),
+            _ => match self.options.get(name) {
+                Some(option) => option.as_argument().into(),
+                None => Value::Unknown,
+            },
         }
     }
-}
 
-/// The name in `{name}…` and what follows it.
-fn placeholder(text: &str) -> Option<(&str, &str)> {
-    let (name, after) = text.strip_prefix('{')?.split_once('}')?;
-    (!name.contains('{')).then_some((name, after))
+    fn known(&self) -> String {
+        let options = self.options.keys().map(AsRef::as_ref);
+        let known = PLACEHOLDERS.iter().copied().chain(options);
+        known.collect::<Vec<_>>().join(", ")
+    }
 }
 
 #[cfg(test)]

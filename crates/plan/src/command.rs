@@ -1,6 +1,6 @@
 //! What a controller says to an agent: one JSON object a line.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 
 use schemars::JsonSchema;
@@ -61,6 +61,16 @@ pub struct Start {
     pub skip: BTreeSet<TrialId>,
     /// Folders to search for tools before those of `PATH`.
     pub search: Vec<String>,
+    /// Other hosts of the plan whose files are on this machine too, each with its scratch directory: their places can be read,
+    /// checked, prepared and cleaned from here.
+    #[serde(default)]
+    pub sees: BTreeMap<Name, String>,
+    /// Control groups whose counters are sampled too, by controller: `cpu` → `/sys/fs/cgroup/cpuacct/…`.
+    #[serde(default)]
+    pub cgroups: Option<BTreeMap<String, String>>,
+    /// When its part is over, say `idle` and go on sampling until `stop`: what other hosts do is seen on this one, too.
+    #[serde(default)]
+    pub stay: bool,
 }
 
 /// A line of the plan.

@@ -56,6 +56,22 @@ impl Endpoint {
         matches!(self.place(), NULL | ZERO)
     }
 
+    /// The directory below the place and the number of the file, if this is a file of a data set.
+    ///
+    /// ```
+    /// # use venturi_plan::Endpoint;
+    /// let file: Endpoint = "gpfs:sets/100MB/000003".parse()?;
+    /// assert_eq!(file.numbered(), Some(("sets/100MB", 3)));
+    /// assert_eq!("gpfs:sets/100MB/3".parse::<Endpoint>()?.numbered(), None);
+    /// # Ok::<(), venturi_plan::Error>(())
+    /// ```
+    #[must_use]
+    pub fn numbered(&self) -> Option<(&str, u64)> {
+        let (folder, name) = self.path().rsplit_once('/').unwrap_or(("", self.path()));
+        let number = name.parse().ok()?;
+        (file_name(number) == name).then_some((folder, number))
+    }
+
     /// The whole text, `place:relative/path`.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -67,6 +83,16 @@ impl Endpoint {
             .split_once(':')
             .expect("parsing admits only text with a colon")
     }
+}
+
+/// The name of a file of a data set: its number, in six digits or more.
+///
+/// ```
+/// assert_eq!(venturi_plan::file_name(7), "000007");
+/// ```
+#[must_use]
+pub fn file_name(number: u64) -> String {
+    format!("{number:06}")
 }
 
 impl FromStr for Endpoint {

@@ -70,6 +70,20 @@ pub enum Error {
         /// The text.
         found: String,
     },
+    /// The way to an end of a transfer is malformed.
+    #[error("expected `service/door`, found `{found}`")]
+    Via {
+        /// The text.
+        found: String,
+    },
+    /// A part of a file that does not begin at its beginning, and a mover that cannot be told where.
+    #[error(
+        "`offset_bytes` of a read: expected 0 (the mover `{mover}` names no `{{offset_bytes}}` and would read from the beginning), found more"
+    )]
+    NoOffset {
+        /// The mover.
+        mover: String,
+    },
     /// A trial id is malformed.
     #[error("expected a trial id such as `t0000012`, found `{found}`")]
     TrialId {
@@ -108,6 +122,24 @@ pub enum Error {
         /// Where the brace stands.
         offset: usize,
     },
+    /// A template of the header is malformed.
+    #[error("{what}: {source}")]
+    Template {
+        /// Which.
+        what: String,
+        /// What is wrong with it.
+        source: Box<Error>,
+    },
+    /// A service of the header does not fit the rest of it, or what it is asked for.
+    #[error("service `{service}`: expected {expected}, found {found}")]
+    Service {
+        /// The service.
+        service: String,
+        /// What is needed.
+        expected: String,
+        /// What is there.
+        found: String,
+    },
     /// The plan has no such thing.
     #[error("actor `{actor}`: expected the name of a {kind} of the plan's header, found `{found}`")]
     UnknownName {
@@ -127,6 +159,18 @@ pub enum Error {
         expected: &'static str,
         /// What is there.
         found: String,
+    },
+    /// An end of a transfer cannot be reached by the way that its step names.
+    #[error("actor `{actor}`, `{endpoint}` via `{via}`: {source}")]
+    Unreachable {
+        /// The actor.
+        actor: String,
+        /// The end.
+        endpoint: String,
+        /// The way.
+        via: String,
+        /// Why.
+        source: Box<Error>,
     },
     /// A value of a step is out of its range.
     #[error("actor `{actor}`, step `{step}`: expected {expected}, found {found}")]

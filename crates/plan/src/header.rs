@@ -7,7 +7,7 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Call, Draw, Seconds};
+use crate::{Bytes, Call, Draw, LabHost, Network, Seconds, Service, Storage};
 
 /// The newest version of the format that this crate reads, and the one it writes.
 pub const VERSION: u32 = 1;
@@ -37,6 +37,12 @@ pub struct Header {
     pub hosts: BTreeMap<Name, Host>,
     /// Places by name, besides the built-in `null` and `zero`.
     pub places: BTreeMap<Name, Place>,
+    /// Server programs by name.
+    #[serde(default)]
+    pub services: BTreeMap<Name, Service>,
+    /// The network between the hosts; null: whatever there is.
+    #[serde(default)]
+    pub network: Option<Network>,
     /// Data sets by name.
     pub datasets: BTreeMap<Name, Dataset>,
     /// Calls of movers by name.
@@ -120,23 +126,29 @@ impl JsonSchema for Version {
 }
 
 /// A machine.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Host {
     /// `user@host`; null is this machine.
     pub ssh: Option<String>,
     /// Memory of the machine, where the scenario says it.
     pub memory_bytes: Option<Bytes>,
+    /// How a lab makes it; null: it is there.
+    #[serde(default)]
+    pub lab: Option<LabHost>,
 }
 
 /// A directory of a host.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Place {
     /// The host it is on.
     pub host: Name,
     /// The directory; a relative path is below the agent's scratch directory.
     pub path: String,
+    /// How a lab makes it; null: a directory as any other.
+    #[serde(default)]
+    pub storage: Option<Storage>,
 }
 
 /// Equal files with content from a seed: file *i* is `path/` and *i* in six digits.
@@ -179,6 +191,8 @@ pub enum CounterFamily {
     Memory,
     /// Network interfaces.
     Nic,
+    /// TCP sockets, told in records of their own.
+    Tcp,
 }
 
 /// What the plan adds up to, for estimates and checks before it starts.

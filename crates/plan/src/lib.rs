@@ -15,30 +15,39 @@ mod endpoint;
 mod error;
 mod header;
 mod interpreter;
+mod lab;
+mod network;
 mod plan;
 mod record;
 mod scalar;
 pub mod schema;
+mod service;
+mod socket;
 mod step;
+mod template;
 mod trial_id;
 mod units;
 
 pub use call::{Argument, Call, Expect, Values};
 pub use command::{ActorCommand, Command, CounterCommand, Start};
 pub use draw::{Draw, DrawStream};
-pub use endpoint::{Endpoint, NULL, ZERO};
+pub use endpoint::{Endpoint, NULL, ZERO, file_name};
 pub use error::Error;
 pub use header::{
     CounterFamily, Dataset, FORMAT, Format, Header, Host, Measure, Name, Place, Totals, VERSION,
     Version,
 };
 pub use interpreter::{Input, Interpreter, MAX_IDLE_ROUNDS, Output, Task, Transfer, TrialRef};
+pub use lab::{CONGESTION_CONTROL, LabHost, Storage, StorageKind};
+pub use network::{ANY_DESTINATION, Change, Interface, Link, LinkSet, Loss, Network};
 pub use plan::{LINE_LIMIT_BYTES, Lines, Plan};
 pub use record::{
-    CacheState, Clock, Done, Event, Fatal, Finding, Hello, Outcome, PROTOCOL, Ready, Record,
+    CacheState, Clock, Done, Event, Fatal, Finding, Hello, Idle, Outcome, PROTOCOL, Ready, Record,
     ReleaseMethod, Sample, Signal, TransferRecord, Trial, TrialOutcome, TrialStart,
 };
 pub use scalar::Scalar;
+pub use service::{Door, Service, Via, authority};
+pub use socket::{Socket, Sockets};
 pub use step::{
     ActorLine, AtStep, Cache, ComputeStep, DrawName, DropCachesStep, OrDraw, ParallelStep,
     PauseStep, PoolStep, PrepareStep, ReadStep, RepeatLimit, RepeatStep, SignalStep, Step,

@@ -6,7 +6,7 @@ use std::io::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Endpoint, Error, Name, Scalar, Seconds, TrialId};
+use crate::{Bytes, Endpoint, Error, Name, Scalar, Seconds, Sockets, TrialId, Via};
 
 /// The version of the protocol between agent and controller.
 pub const PROTOCOL: u32 = 1;
@@ -27,12 +27,16 @@ pub enum Record {
     Transfer(Box<TransferRecord>),
     /// Counters at one moment.
     Sample(Sample),
+    /// TCP sockets at one moment.
+    Sockets(Sockets),
     /// Something worth knowing when.
     Event(Event),
     /// An addition to a counter, for the other hosts.
     Signal(Signal),
     /// A doubt about a measurement.
     Finding(Finding),
+    /// The end of this host's part of the plan, where the agent was asked to stay.
+    Idle(Idle),
     /// The end of the plan.
     Done(Done),
     /// The end of the agent.
@@ -175,8 +179,14 @@ pub struct TransferRecord {
     pub call: Name,
     /// Where the bytes came from.
     pub source: Endpoint,
+    /// The service and door through which they were read; null: none.
+    #[serde(default)]
+    pub source_via: Option<Via>,
     /// Where they went to; `null:` for a `read`.
     pub destination: Endpoint,
+    /// The service and door through which they were written; null: none.
+    #[serde(default)]
+    pub destination_via: Option<Via>,
     /// Number of files.
     pub files: u64,
     /// Bytes the plan asked for.
@@ -291,6 +301,13 @@ pub struct Finding {
     pub evidence: String,
     /// What to do.
     pub advice: String,
+}
+
+/// The end of this host's part of the plan; samples go on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Idle {
+    /// When.
+    pub time_s: Seconds,
 }
 
 /// The end of the plan.

@@ -10,7 +10,7 @@ use serde::de::value::MapAccessDeserializer;
 use serde::de::{self, Deserializer, IntoDeserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Endpoint, Name, Scalar, Seconds, TrialId};
+use crate::{Bytes, Endpoint, Name, Scalar, Seconds, TrialId, Via};
 
 /// One line of a plan: some more steps of an actor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -86,9 +86,16 @@ pub struct TransferStep {
     pub slot: u32,
     /// Where the bytes come from.
     pub source: OrDraw<Endpoint>,
+    /// The service and door through which the source is read; null: it is a file of the actor's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_via: Option<Via>,
     /// Where they go to.
     pub destination: OrDraw<Endpoint>,
-    /// Number of files.
+    /// The service and door through which the destination is written; null: it is a file of the actor's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub destination_via: Option<Via>,
+    /// Number of files. If more than one, `source` is the first of so many consecutive files of a data set, and `destination` the
+    /// directory that files of the same names come to be in.
     pub files: u64,
     /// Bytes in all files together.
     pub bytes: OrDraw<Bytes>,
@@ -110,6 +117,9 @@ pub struct ReadStep {
     pub slot: u32,
     /// The file.
     pub source: OrDraw<Endpoint>,
+    /// The service and door through which it is read; null: it is a file of the actor's host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_via: Option<Via>,
     /// Where in it to begin.
     pub offset_bytes: OrDraw<Bytes>,
     /// How much of it to read.

@@ -40,6 +40,7 @@ fn every_kind_of_record_and_command_has_a_schema() {
         "trial",
         "transfer",
         "sample",
+        "sockets",
         "event",
         "signal",
         "finding",

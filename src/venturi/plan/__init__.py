@@ -14,7 +14,21 @@ from __future__ import annotations
 
 from venturi.plan.emit import emit_header, emit_line, plan_lines, write_plan
 from venturi.plan.estimate import Estimate, check_fits, estimate
-from venturi.plan.header import FORMAT, VERSION, Call, Dataset, Header, Host, Measure, Place, Totals
+from venturi.plan.header import (
+    FORMAT,
+    VERSION,
+    Call,
+    Dataset,
+    Header,
+    Host,
+    LabHost,
+    Measure,
+    Place,
+    Service,
+    Storage,
+    Totals,
+)
+from venturi.plan.network import BurstyLoss, Change, IndependentLoss, Interface, Link, Loss, Network
 from venturi.plan.read import TrialRow, actor_lines, read_header, read_plan, trials
 from venturi.plan.steps import (
     Acquire,
@@ -43,7 +57,9 @@ __all__ = [
     "Acquire",
     "ActorLine",
     "At",
+    "BurstyLoss",
     "Call",
+    "Change",
     "Compute",
     "Dataset",
     "Draw",
@@ -51,7 +67,13 @@ __all__ = [
     "Estimate",
     "Header",
     "Host",
+    "IndependentLoss",
+    "Interface",
+    "LabHost",
+    "Link",
+    "Loss",
     "Measure",
+    "Network",
     "Parallel",
     "Pause",
     "Place",
@@ -60,8 +82,10 @@ __all__ = [
     "Read",
     "Release",
     "Repeat",
+    "Service",
     "Signal",
     "Step",
+    "Storage",
     "Totals",
     "Transfer",
     "Trial",

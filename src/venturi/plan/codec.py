@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import ipaddress
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.plan import header as h
+from venturi.plan import network as n
 from venturi.plan import steps as s
 from venturi.plan.words import shown, suggestion
 
@@ -43,20 +45,24 @@ class Kind:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Record:
-    """A JSON object: its class and the kind of each field, in the order of writing."""
+    """A JSON object: its class and the kind of each key, in the order of writing.
+
+    A key is the name of its attribute, unless ``names`` says another (``from`` is none in Python).
+    """
 
     cls: type
     fields: Mapping[str, Kind | Record]
     tag: str | None = None
     keep_defaults: bool = False
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def emit(self, value: Any) -> dict[str, Any]:
         """Return the JSON object of ``value``."""
         out: dict[str, Any] = {} if self.tag is None else {"step": self.tag}
-        for name, emit, default in _writers(self):
+        for key, name, emit, default in _writers(self):
             item = getattr(value, name)
             if item != default:
-                out[name] = item if emit is None else emit(item)
+                out[key] = item if emit is None else emit(item)
         return out
 
     def read(self, value: Any, where: str) -> Any:
@@ -66,25 +72,26 @@ class Record:
         defaults = _DEFAULTS[self.cls]
         check_keys(value, self.fields, where, ignore={"step"} if self.tag else set())
         found = {}
-        for name, kind in self.fields.items():
-            if name in value:
-                found[name] = kind.read(value[name], f"{where}.{name}" if where else name)
+        for key, kind in self.fields.items():
+            name = self.names.get(key, key)
+            if key in value:
+                found[name] = kind.read(value[key], f"{where}.{key}" if where else key)
             elif name not in defaults:
-                raise Malformed(f"{where}.{name}" if where else name, "a value", None)
+                raise Malformed(f"{where}.{key}" if where else key, "a value", None)
         return self.cls(**found)
 
 
 @functools.cache
-def _writers(record: Record) -> tuple[tuple[str, Callable[[Any], Any] | None, object], ...]:
-    """Return for each field its name, its writer (``None``: as it is) and the default that is left out.
+def _writers(record: Record) -> tuple[tuple[str, str, Callable[[Any], Any] | None, object], ...]:
+    """Return for each field its key, its name, its writer (``None``: as it is) and the default that is left out.
 
     Kept by record: a plan of a million transfers writes a million records.
     """
     defaults = {} if record.keep_defaults else _DEFAULTS[record.cls]
     never = object()
+    named = ((key, record.names.get(key, key), kind.emit) for key, kind in record.fields.items())
     return tuple(
-        (name, None if kind.emit is _as_is else kind.emit, defaults.get(name, never))
-        for name, kind in record.fields.items()
+        (key, name, None if emit is _as_is else emit, defaults.get(name, never)) for key, name, emit in named
     )
 
 
@@ -129,7 +136,7 @@ def _one_of(*words: str) -> Kind:
     return _plain(" or ".join(f'"{w}"' for w in words), lambda value: value in words)
 
 
-def _or_none(kind: Kind) -> Kind:
+def _or_none(kind: Kind | Record) -> Kind:
     return Kind(
         lambda value: None if value is None else kind.emit(value),
         lambda value, where: None if value is None else kind.read(value, where),
@@ -182,8 +189,14 @@ def _emit_plain_transfer(step: s.Transfer) -> dict[str, Any]:
     """Return what the table gives for a transfer without draws, in a third of the time: plans are full of them."""
     out: dict[str, Any] = {
         "step": "transfer", "call": step.call, "slot": step.slot, "source": step.source,
-        "destination": step.destination, "files": step.files, "bytes": step.bytes,
     }  # fmt: skip
+    if step.source_via is not None:
+        out["source_via"] = step.source_via
+    out["destination"] = step.destination
+    if step.destination_via is not None:
+        out["destination_via"] = step.destination_via
+    out["files"] = step.files
+    out["bytes"] = step.bytes
     if step.keep:
         out["keep"] = True
     if step.labels:
@@ -230,8 +243,45 @@ def _read_draw(value: Any, where: str) -> Any:
     return table
 
 
+def _is_via(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch("[^/]+/[^/]+", value) is not None
+
+
+def _is_address(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and str(ipaddress.IPv4Address(value)) == value
+    except ValueError:
+        return False
+
+
+def _emit_loss(loss: n.Loss) -> dict[str, Any]:
+    kind = next(kind for kind, record in _LOSSES.items() if isinstance(loss, record.cls))
+    return {"kind": kind, **_LOSSES[kind].emit(loss)}
+
+
+def _read_loss(value: Any, where: str) -> Any:
+    table = dict(ANY_TABLE.read(value, where))
+    kind = table.pop("kind", None)
+    if not isinstance(kind, str) or kind not in _LOSSES:
+        raise Malformed(f"{where}.kind", f"one of {', '.join(_LOSSES)}", kind)
+    return _LOSSES[kind].read(table, where)
+
+
+def _emit_settings(settings: Mapping[str, n.LinkSetting]) -> dict[str, Any]:
+    return {name: kind.emit(settings[name]) for name, kind in _SETTINGS.items() if name in settings}
+
+
+def _read_settings(value: Any, where: str) -> dict[str, Any]:
+    table = ANY_TABLE.read(value, where)
+    check_keys(table, _SETTINGS, where, set())
+    return {name: _SETTINGS[name].read(item, f"{where}.{name}") for name, item in table.items()}
+
+
 TEXT = _plain("a text", lambda value: isinstance(value, str))
 ENDPOINT = _plain('an endpoint such as "place:path/below", "null:" or "zero:"', _is_endpoint)
+VIA = _plain('a service and its door such as "gridftp-a/gsiftp"', _is_via)
+ADDRESS = _plain('an IPv4 address such as "10.77.0.1"', _is_address)
+PORT = _plain("a port, 0 to 65535", lambda value: _is_whole(value) and value < 1 << 16)
 TRIAL_ID = _plain(
     "t and seven digits or more",
     lambda value: isinstance(value, str) and re.fullmatch(r"t([0-9]{7}|[1-9][0-9]{7,9})", value) is not None,
@@ -250,7 +300,7 @@ _DRAWS: dict[str, dict[str, Kind]] = {
 _STEP = Kind(_emit_step, _read_step)
 _STEPS = _list(_STEP, "a list of steps")
 
-_TARGET = {"call": TEXT, "slot": WHOLE, "source": _or_draw(ENDPOINT)}
+_TARGET = {"call": TEXT, "slot": WHOLE, "source": _or_draw(ENDPOINT), "source_via": _or_none(VIA)}
 _FILES = {"dataset": TEXT, "first": WHOLE, "files": WHOLE}
 
 STEPS: dict[str, Record] = {
@@ -268,8 +318,8 @@ STEPS: dict[str, Record] = {
             s.Transfer,
             _TARGET
             | {
-                "destination": _or_draw(ENDPOINT), "files": WHOLE, "bytes": _or_draw(WHOLE), "keep": FLAG,
-                "labels": _map(SCALAR),
+                "destination": _or_draw(ENDPOINT), "destination_via": _or_none(VIA), "files": WHOLE,
+                "bytes": _or_draw(WHOLE), "keep": FLAG, "labels": _map(SCALAR),
             },
             "transfer",
         ),
@@ -292,8 +342,66 @@ _STEP_OF_CLASS = {record.cls: record for record in STEPS.values()}
 
 ACTOR_LINE = Record(s.ActorLine, {"actor": TEXT, "host": TEXT, "steps": _STEPS})
 
-_HOST = Record(h.Host, {"ssh": _or_none(TEXT), "memory_bytes": _or_none(WHOLE)}, keep_defaults=True)
-_PLACE = Record(h.Place, {"host": TEXT, "path": TEXT})
+_LAB_HOST = Record(
+    h.LabHost,
+    {
+        "site": _or_none(TEXT), "cpus": _or_none(_list(WHOLE)), "cpu_limit_cores": _or_none(NUMBER),
+        "memory_limit_bytes": _or_none(WHOLE), "congestion_control": TEXT, "sysctls": _map(TEXT), "nat": _list(TEXT),
+        "routes": _map(TEXT), "default_device": _or_none(TEXT),
+    },
+    keep_defaults=True,
+)  # fmt: skip
+_HOST = Record(
+    h.Host, {"ssh": _or_none(TEXT), "memory_bytes": _or_none(WHOLE), "lab": _or_none(_LAB_HOST)}, keep_defaults=True
+)
+_STORAGE = Record(
+    h.Storage,
+    {
+        "kind": _one_of("directory", "tmpfs", "disk"), "size_bytes": _or_none(WHOLE), "read_bytes_per_s": _or_none(NUMBER),
+        "write_bytes_per_s": _or_none(NUMBER),
+    },
+    keep_defaults=True,
+)  # fmt: skip
+_PLACE = Record(h.Place, {"host": TEXT, "path": TEXT, "storage": _or_none(_STORAGE)}, keep_defaults=True)
+_SERVICE = Record(
+    h.Service,
+    {
+        "kind": TEXT, "host": TEXT, "interface": _or_none(TEXT), "places": _list(TEXT), "options": _map(SCALAR),
+        "after": _list(TEXT), "ports": _list(PORT), "doors": _map(TEXT),
+    },
+    keep_defaults=True,
+)  # fmt: skip
+_INTERFACE = Record(
+    n.Interface,
+    {"host": TEXT, "device": TEXT, "address": ADDRESS, "mtu": WHOLE, "offload": FLAG},
+    keep_defaults=True,
+)
+_LOSSES: dict[str, Record] = {
+    "independent": Record(n.IndependentLoss, {"probability": NUMBER}),
+    "bursty": Record(n.BurstyLoss, {"enter": NUMBER, "leave": NUMBER, "probability": NUMBER}),
+}
+_SETTINGS: dict[str, Kind] = {
+    "rate_bit_per_s": NUMBER, "delay_s": NUMBER, "jitter_s": NUMBER, "queue_bytes": WHOLE,
+    "loss": _or_none(Kind(_emit_loss, _read_loss)), "reorder_probability": NUMBER, "up": FLAG,
+}  # fmt: skip
+_LINK = Record(
+    n.Link,
+    {
+        "from": TEXT, "to": TEXT, "rate_bit_per_s": NUMBER, "delay_s": NUMBER, "jitter_s": NUMBER, "queue_bytes": WHOLE,
+        "loss": _SETTINGS["loss"], "reorder_probability": NUMBER, "overhead_bytes": WHOLE, "up": FLAG,
+    },
+    keep_defaults=True,
+    names={"from": "origin"},
+)  # fmt: skip
+_CHANGE = Record(n.Change, {"time_s": NUMBER, "link": TEXT, "set": Kind(_emit_settings, _read_settings)})
+_NETWORK = Record(
+    n.Network,
+    {
+        "interfaces": _map(_INTERFACE), "routers": _list(TEXT), "links": _map(_LINK), "routes": _map(_map(TEXT)),
+        "changes": _list(_CHANGE),
+    },
+    keep_defaults=True,
+)  # fmt: skip
 _DATASET = Record(h.Dataset, {"place": TEXT, "path": TEXT, "files": WHOLE, "size_bytes": WHOLE, "seed": WHOLE})
 _CALL = Record(
     h.Call,
@@ -301,11 +409,12 @@ _CALL = Record(
         "mover": TEXT, "options": _map(SCALAR),
         "argv": _list(Kind(lambda value: value if isinstance(value, str) else list(value), _read_argument)),
         "requires": _list(TEXT), "timeout_s": NUMBER, "capture": FLAG, "expect": _one_of("destination", "nothing"),
+        "local": TEXT,
     },
     keep_defaults=True,
 )  # fmt: skip
 _MEASURE = Record(
-    h.Measure, {"interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic"))}
+    h.Measure, {"interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic", "tcp"))}
 )
 _TOTALS = Record(
     h.Totals, {"trials": WHOLE, "transfers": _or_none(WHOLE), "bytes": _or_none(WHOLE), "disk_bytes": _map(WHOLE)}
@@ -315,7 +424,7 @@ HEADER = Record(
     h.Header,
     {
         "version": WHOLE, "name": TEXT, "seed": WHOLE, "scale": NUMBER, "scenario": ANY_TABLE, "hosts": _map(_HOST),
-        "places": _map(_PLACE), "datasets": _map(_DATASET), "calls": _map(_CALL), "draws": _map(Kind(_as_is, _read_draw)),
+        "places": _map(_PLACE), "services": _map(_SERVICE), "network": _or_none(_NETWORK), "datasets": _map(_DATASET), "calls": _map(_CALL), "draws": _map(Kind(_as_is, _read_draw)),
         "pools": _map(WHOLE), "measure": _MEASURE, "totals": _TOTALS,
     },
     keep_defaults=True,
@@ -336,5 +445,8 @@ def _defaults(cls: Any) -> dict[str, Any]:
 
 _DEFAULTS: dict[type, dict[str, Any]] = {
     record.cls: _defaults(record.cls)
-    for record in (*STEPS.values(), ACTOR_LINE, _HOST, _PLACE, _DATASET, _CALL, _MEASURE, _TOTALS, HEADER)
-}
+    for record in (
+        *STEPS.values(), ACTOR_LINE, HEADER, _LAB_HOST, _HOST, _STORAGE, _PLACE, _SERVICE, _INTERFACE, *_LOSSES.values(),
+        _LINK, _CHANGE, _NETWORK, _DATASET, _CALL, _MEASURE, _TOTALS,
+    )
+}  # fmt: skip

@@ -6,11 +6,11 @@ All of it comes from the header alone, so it costs nothing however long the plan
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
 from venturi.errors import PlanError
-from venturi.plan.header import Header, Place
+from venturi.plan.header import Header, Host, Place
 from venturi.units import BITS_PER_BYTE, format_bytes, format_rate, parse_rate_bit_per_s
 
 __all__ = ["ASSUMED_RATE_BYTES_PER_S", "ASSUMED_TRIAL_S", "Estimate", "check_fits", "estimate"]
@@ -40,6 +40,8 @@ class Estimate:
         Of the plan.
     scale
         Of the plan.
+    hosts
+        Of the plan.
     """
 
     trials: int
@@ -50,6 +52,7 @@ class Estimate:
     assumption: str
     places: Mapping[str, Place]
     scale: float
+    hosts: Mapping[str, Host] = field(default_factory=dict)
 
 
 def estimate(header: Header, *, rate_bytes_per_s: float | None = None) -> Estimate:
@@ -81,6 +84,7 @@ def estimate(header: Header, *, rate_bytes_per_s: float | None = None) -> Estima
         f"{ASSUMED_TRIAL_S * 1000:g} ms beside its transfers",
         dict(header.places),
         header.scale,
+        dict(header.hosts),
     )
 
 
@@ -89,7 +93,8 @@ def check_fits(
 ) -> None:
     """Refuse a plan that would fill a disk.
 
-    Places with a relative path on one host lie below the same scratch directory and share its free space.
+    Places with a relative path on one host lie below the same scratch directory and share its free space, and so do those of
+    all hosts of a lab; a storage that a lab makes has its own.
 
     Parameters
     ----------
@@ -110,8 +115,7 @@ def check_fits(
     for name in cost.disk_bytes:
         place = cost.places.get(name)
         if place is not None and name in free_bytes:
-            relative = not PurePosixPath(place.path).is_absolute()
-            shared.setdefault((place.host, "" if relative else name), []).append(name)
+            shared.setdefault(_file_system(name, place, cost), []).append(name)
     problems = []
     for (host, _), names in shared.items():
         needed = sum(max(0, cost.disk_bytes[name] - present.get(name, 0)) for name in names)
@@ -122,11 +126,29 @@ def check_fits(
         raise PlanError("\n".join(problems))
 
 
+def _file_system(name: str, place: Place, cost: Estimate) -> tuple[str, str]:
+    """Return a key that places on one file system have in common: the host, and the place if it is alone."""
+    if _is_made(place) or PurePosixPath(place.path).is_absolute():
+        return place.host, name
+    host = cost.hosts.get(place.host)
+    return "this machine" if host is not None and host.lab is not None else place.host, ""
+
+
+def _is_made(place: Place) -> bool:
+    """Return whether a lab makes a file system for the place."""
+    return place.storage is not None and place.storage.kind != "directory"
+
+
 def _too_small(host: str, names: list[str], needed: int, free: int, cost: Estimate) -> str:
     places = cost.places
     where = " and ".join(f"{name} ({places[name].path})" for name in names)
-    relative = not PurePosixPath(places[names[0]].path).is_absolute()
-    other = "another --scratch directory" if relative else "a path on a larger file system"
+    place = places[names[0]]
+    if _is_made(place):
+        other = "a larger size for this storage"
+    elif PurePosixPath(place.path).is_absolute():
+        other = "a path on a larger file system"
+    else:
+        other = "another --scratch directory"
     # A tenth is left free: file systems slow down, and refuse, before they are full.
     share = 0.9 * cost.scale * free / needed
     advice = f"a smaller --scale (below {share:.2g}), or {other}" if share >= 1e-6 else other

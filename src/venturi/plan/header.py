@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from venturi.plan.network import Network
+
 __all__ = [
     "BUILT_IN_PLACES",
     "FORMAT",
@@ -16,9 +18,13 @@ __all__ = [
     "Expect",
     "Header",
     "Host",
+    "LabHost",
     "Measure",
     "OptionValue",
     "Place",
+    "Service",
+    "Storage",
+    "StorageKind",
     "Totals",
 ]
 
@@ -29,14 +35,62 @@ BUILT_IN_PLACES = ("null", "zero")
 OptionValue: TypeAlias = str | int | float | bool | None
 Argument: TypeAlias = str | tuple[str, ...]
 Expect: TypeAlias = Literal["destination", "nothing"]
+StorageKind: TypeAlias = Literal["directory", "tmpfs", "disk"]
+
+
+@dataclass(frozen=True, slots=True)
+class LabHost:
+    """How a lab makes a host.
+
+    Attributes
+    ----------
+    site
+        For people and pictures.
+    cpus
+        The cores its processes are pinned to; ``None``: any.
+    cpu_limit_cores, memory_limit_bytes
+        What its processes may use together; ``None``: all.
+    congestion_control, sysctls
+        TCP of the host, set explicitly: kernels differ in their defaults.
+    nat
+        Devices out of which private addresses are hidden behind the host's own.
+    routes
+        Address → device, where that is not ``default_device``.
+    default_device
+        The device by which all other addresses are reached; ``None``: none are.
+    """
+
+    site: str | None = None
+    cpus: tuple[int, ...] | None = None
+    cpu_limit_cores: float | None = None
+    memory_limit_bytes: int | None = None
+    congestion_control: str = "cubic"
+    sysctls: Mapping[str, str] = field(default_factory=dict)
+    nat: tuple[str, ...] = ()
+    routes: Mapping[str, str] = field(default_factory=dict)
+    default_device: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine: ``ssh`` is how it is reached, ``None`` for this one."""
+    """A machine: ``ssh`` is how it is reached, ``None`` for this one; ``lab`` how a lab makes it."""
 
     ssh: str | None = None
     memory_bytes: int | None = None
+    lab: LabHost | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How a lab makes a place: a ``directory``, a ``tmpfs``, or a ``disk`` of its own (ext4 on a loop device).
+
+    ``size_bytes`` is what it holds, the rates the fastest it may be read and written; ``None``: no limit.
+    """
+
+    kind: StorageKind
+    size_bytes: int | None = None
+    read_bytes_per_s: float | None = None
+    write_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +99,39 @@ class Place:
 
     host: str
     path: str
+    storage: Storage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A server program on a host.
+
+    Attributes
+    ----------
+    kind
+        Which program.
+    host, interface
+        Where it runs, and the interface of the network on whose address it serves.
+    places
+        What it serves.
+    options
+        In base units.
+    after
+        Services that must be ready before it starts.
+    ports
+        The ports it listens on; ``{port}`` of a door is one of them, by slot.
+    doors
+        Protocol → URL template with ``{path}`` (absolute), ``{relative}`` (below the place), ``{port}``.
+    """
+
+    kind: str
+    host: str
+    interface: str | None = None
+    places: tuple[str, ...] = ()
+    options: Mapping[str, OptionValue] = field(default_factory=dict)
+    after: tuple[str, ...] = ()
+    ports: tuple[int, ...] = ()
+    doors: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +151,10 @@ class Dataset:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a mover is called, with one set of options; the placeholders of ``argv`` are those of the format."""
+    """How a mover is called, with one set of options; the placeholders of ``argv`` are those of the format.
+
+    ``local`` is how it writes the path of a file on its own host, for example ``file://{path}``.
+    """
 
     mover: str
     options: Mapping[str, OptionValue]
@@ -73,6 +163,7 @@ class Call:
     timeout_s: float = 600.0
     capture: bool = False
     expect: Expect = "destination"
+    local: str = "{path}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +204,5 @@ class Header:
     draws: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pools: Mapping[str, int] = field(default_factory=dict)
     version: int = VERSION
+    services: Mapping[str, Service] = field(default_factory=dict)
+    network: Network | None = None

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-__all__ = ["COLUMNS", "HEAD_COLUMNS", "SAMPLE_COLUMNS", "TABLES", "TRANSFER_COLUMNS", "as_struct"]
+__all__ = [
+    "COLUMNS",
+    "HEAD_COLUMNS",
+    "LATER_TABLES",
+    "SAMPLE_COLUMNS",
+    "SOCKETS_COLUMNS",
+    "TABLES",
+    "TRANSFER_COLUMNS",
+    "as_struct",
+]
 
 _OF_A_TRANSFER = {
     "trial": "VARCHAR",
@@ -13,11 +22,19 @@ _OF_A_TRANSFER = {
     "mover": "VARCHAR",
     "call": "VARCHAR",
     "source": "VARCHAR",
+    "source_via": "VARCHAR",
     "destination": "VARCHAR",
+    "destination_via": "VARCHAR",
     "files": "BIGINT",
     "asked_bytes": "BIGINT",
     "received_bytes": "BIGINT",
     "tool_bytes": "BIGINT",
+    "tool_received_bytes": "BIGINT",
+    "tool_retransmits": "BIGINT",
+    "tool_duration_s": "DOUBLE",
+    "tool_rate_bytes_per_s": "DOUBLE",
+    "tool_first_byte_s": "DOUBLE",
+    "tool": "JSON",
     "intended_s": "DOUBLE",
     "start_s": "DOUBLE",
     "end_s": "DOUBLE",
@@ -39,7 +56,7 @@ _OF_A_TRANSFER = {
     "write_disk_bytes": "BIGINT",
     "labels": "JSON",
 }
-"""Of one transfer in the journal: the agent's record, and what the controller adds (mover, tool_bytes)."""
+"""Of one transfer in the journal: the agent's record, and what the controller adds (mover, and what the tool said)."""
 
 _OF_A_TRIAL = {
     "point": "BIGINT",
@@ -89,6 +106,36 @@ session and host, outside the transfer itself; one type for both lets one pass r
 
 SAMPLE_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "set": "VARCHAR", "counters": "JSON", "values": "DOUBLE[]"}
 
+_OF_A_SOCKET = {
+    "local": "VARCHAR",
+    "remote": "VARCHAR",
+    "state": "VARCHAR",
+    "closed": "BOOLEAN",
+    "congestion_control": "VARCHAR",
+    "mss_bytes": "BIGINT",
+    "cwnd_bytes": "BIGINT",
+    "send_window_bytes": "BIGINT",
+    "receive_window_bytes": "BIGINT",
+    "send_buffer_bytes": "BIGINT",
+    "receive_buffer_bytes": "BIGINT",
+    "rtt_s": "DOUBLE",
+    "rtt_var_s": "DOUBLE",
+    "min_rtt_s": "DOUBLE",
+    "sent_bytes": "BIGINT",
+    "acked_bytes": "BIGINT",
+    "received_bytes": "BIGINT",
+    "retransmitted_bytes": "BIGINT",
+    "retransmits": "BIGINT",
+    "lost": "BIGINT",
+    "delivery_bytes_per_s": "DOUBLE",
+    "pacing_bytes_per_s": "DOUBLE",
+    "busy_s": "DOUBLE",
+    "receive_window_limited_s": "DOUBLE",
+    "send_buffer_limited_s": "DOUBLE",
+}
+SOCKETS_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "sockets": as_struct(_OF_A_SOCKET) + "[]"}
+"""Of `sockets.jsonl`: all sockets of a host at one moment a line."""
+
 COLUMNS: dict[str, dict[str, str]] = {
     "transfers": {
         "trial": "VARCHAR",
@@ -110,6 +157,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "cache_resident_ratio": "DOUBLE",
     },
     "samples": {"host": "VARCHAR", "time_s": "DOUBLE", "counter": "VARCHAR", "value": "DOUBLE"},
+    "sockets": {"host": "VARCHAR", "time_s": "DOUBLE", **_OF_A_SOCKET},
     "events": {"host": "VARCHAR", "time_s": "DOUBLE", "kind": "VARCHAR", "detail": "JSON"},
     "findings": {
         "code": "VARCHAR",
@@ -124,3 +172,6 @@ COLUMNS: dict[str, dict[str, str]] = {
 """Table → column → DuckDB type. ``transfers`` and ``trials`` have a column ``factor_NAME`` a factor besides."""
 
 TABLES = tuple(COLUMNS)
+
+LATER_TABLES = frozenset({"sockets"})
+"""Tables that the first version did not make: where they are absent, they are empty."""

@@ -30,6 +30,7 @@ INFO = "run.json"
 PLAN = "plan.jsonl"
 JOURNAL = "journal.jsonl"
 SAMPLES = "samples.jsonl"
+SOCKETS = "sockets.jsonl"
 EVENTS = "events.jsonl"
 LOCK = "lock"
 

@@ -99,8 +99,8 @@ class Run:
         Parameters
         ----------
         sql
-            One statement. Tables: ``transfers``, ``trials``, ``samples``, ``events``, ``findings``, ``environment``
-            (columns and units in ``docs/reference/run.md``).
+            One statement. Tables: ``transfers``, ``trials``, ``samples``, ``sockets``, ``events``, ``findings``,
+            ``environment`` (columns and units in ``docs/reference/run.md``).
         parameters
             Values for ``?``, or by name for ``$name``.
 
@@ -134,7 +134,11 @@ class Run:
         """
         if name not in TABLES:
             raise RunError(f"{self.path}: expected one of the tables {', '.join(TABLES)}, found {name!r}")
-        order = {"transfers": " ORDER BY position NULLS LAST, start_s", "samples": " ORDER BY host, time_s, counter"}
+        order = {
+            "transfers": " ORDER BY position NULLS LAST, start_s",
+            "samples": " ORDER BY host, time_s, counter",
+            "sockets": " ORDER BY host, time_s, local, remote",
+        }
         return self.query(f"SELECT * FROM {name}{order.get(name, '')}")
 
     def findings(self) -> list[Finding]:

@@ -1,4 +1,4 @@
-"""Tables: journal, samples and events made into Parquet, and opened for questions.
+"""Tables: journal, samples, sockets and events made into Parquet, and opened for questions.
 
 The JSON lines are the truth and the tables are made from them alone, by DuckDB and without a row passing through
 Python: a million transfers and ten million samples take seconds. Tables are made in a hidden folder and moved into
@@ -20,14 +20,22 @@ import duckdb
 
 from venturi.errors import RunError
 from venturi.run import directory
-from venturi.run.columns import COLUMNS, HEAD_COLUMNS, SAMPLE_COLUMNS, TABLES, TRANSFER_COLUMNS
+from venturi.run.columns import (
+    COLUMNS,
+    HEAD_COLUMNS,
+    LATER_TABLES,
+    SAMPLE_COLUMNS,
+    SOCKETS_COLUMNS,
+    TABLES,
+    TRANSFER_COLUMNS,
+)
 from venturi.run.journal import complete_bytes, longest_line
 from venturi.run.lock import quiet
 
 __all__ = ["TABLES", "journal_ids", "open_tables", "seal"]
 
 SEAL = "tables.json"
-TABLES_VERSION = 1
+TABLES_VERSION = 3
 """Raised when what is made from the same journal changes: tables of another version are made anew."""
 
 MEMORY_LIMIT = "1GB"
@@ -36,7 +44,7 @@ MEMORY_LIMIT = "1GB"
 OBJECT_BYTES = 16 * 2**20
 """Longest line DuckDB takes without being told; a trial of some ten thousand transfers is longer."""
 
-_TRUTH = (directory.JOURNAL, directory.SAMPLES, directory.EVENTS)
+_TRUTH = (directory.JOURNAL, directory.SAMPLES, directory.EVENTS, directory.SOCKETS)
 
 
 def open_tables(path: Path) -> duckdb.DuckDBPyConnection:
@@ -71,7 +79,7 @@ def open_tables(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def seal(path: Path) -> None:
-    """Make the tables of a run from its journal, samples and events, unless they are up to date.
+    """Make the tables of a run from its journal, samples, sockets and events, unless they are up to date.
 
     Only for who holds the lock of the run: nothing may be appended meanwhile.
 
@@ -101,15 +109,16 @@ def journal_ids(path: Path) -> tuple[list[str], int]:
 
 
 def is_sealed(path: Path) -> bool:
-    """Return whether the tables are there and cover all complete lines of the journal, samples and events."""
+    """Return whether the tables are there and cover all complete lines of what they are made from."""
     try:
         covered = json.loads((path / SEAL).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    if not all((path / f"{table}.parquet").exists() for table in TABLES):
-        return False
+    absent = {table for table in TABLES if not (path / f"{table}.parquet").exists()}
     if not (path / directory.JOURNAL).exists():
-        return True  # somebody kept the tables only
+        return absent <= LATER_TABLES  # somebody kept the tables only
+    if absent:
+        return False
     sizes = {name: complete_bytes(path / name) for name in _TRUTH}
     return bool(covered == {"version": TABLES_VERSION, "bytes": sizes})
 
@@ -154,7 +163,7 @@ def _make_tables(
     connection: duckdb.DuckDBPyConnection, sources: Mapping[str, Path | None], backend: str, work: Path
 ) -> None:
     object_bytes = max((longest_line(source, OBJECT_BYTES) for source in sources.values() if source), default=0)
-    journal, samples, events = (sources[name] for name in _TRUTH)
+    journal, samples, events, sockets = (sources[name] for name in _TRUTH)
     # Transfers are nine tenths of a journal and go through in a pass of their own; the rest is small enough to keep.
     connection.execute(
         f"""CREATE TEMP TABLE heads AS SELECT * FROM {_lines(journal, HEAD_COLUMNS, object_bytes)}
@@ -196,6 +205,11 @@ def _make_tables(
     _make_environment(connection, work)
     save("environment", "SELECT * FROM environment_facts ORDER BY session, host, key")
     save("samples", _samples(_lines(samples, SAMPLE_COLUMNS, object_bytes)))
+    save(
+        "sockets",
+        f"""SELECT host, time_s, unnest(sockets, max_depth := 2)
+            FROM {_lines(sockets, SOCKETS_COLUMNS, object_bytes)} WHERE len(sockets) > 0""",
+    )
     save("events", f"SELECT * FROM {_lines(events, COLUMNS['events'], object_bytes)}")
 
 
@@ -289,7 +303,10 @@ def _lines(source: Path | None, columns: Mapping[str, str], object_bytes: int) -
 
 
 def _make_view(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -> None:
-    """Make a view on a table; columns that an older Venturi did not write are null."""
+    """Make a view on a table; columns that an older Venturi did not write are null, tables empty."""
+    if table in LATER_TABLES and not path.exists():
+        connection.execute(f"CREATE VIEW {table} AS FROM {_lines(None, COLUMNS[table], OBJECT_BYTES)}")
+        return
     source = f"read_parquet({_quote(_literal_path(path))})"
     there = {row[0] for row in connection.execute(f"DESCRIBE FROM {source}").fetchall()}
     absent = "".join(f", NULL::{kind} AS {_name(name)}" for name, kind in COLUMNS[table].items() if name not in there)

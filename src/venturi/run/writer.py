@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from venturi.errors import PlanError, RunError
 from venturi.mover import movers
+from venturi.mover.base import MAX_WHOLE, ToolReport
 from venturi.plan import TrialRow, read_header, trials
 from venturi.run import directory
 from venturi.run.directory import RunInfo, RunState
@@ -23,9 +25,19 @@ from venturi.run.tables import journal_ids, seal
 
 __all__ = ["RunWriter", "TransferParser"]
 
-TransferParser = Callable[[Mapping[str, Any], Mapping[str, Any]], int | None]
-"""Takes a call of the plan and the record of a transfer, returns the bytes the tool says it moved (None: it does not
-say). What it raises makes the transfer a failed one."""
+TransferParser = Callable[[Mapping[str, Any], Mapping[str, Any]], ToolReport | None]
+"""Takes a call of the plan and the record of a transfer, returns what the tool says of it (None: it says nothing). What
+it raises makes the transfer a failed one."""
+
+_SAID_NOTHING: Mapping[str, Any] = {
+    "tool_bytes": None,
+    "tool_received_bytes": None,
+    "tool_retransmits": None,
+    "tool_duration_s": None,
+    "tool_rate_bytes_per_s": None,
+    "tool_first_byte_s": None,
+    "tool": None,
+}
 
 
 class RunWriter:
@@ -83,7 +95,8 @@ class RunWriter:
         self._journal = AppendFile(path / directory.JOURNAL, durable=True)
         self._samples = AppendFile(path / directory.SAMPLES, durable=False)
         self._events = AppendFile(path / directory.EVENTS, durable=False)
-        self._files = (self._journal, self._samples, self._events)
+        self._sockets = AppendFile(path / directory.SOCKETS, durable=False)
+        self._files = (self._journal, self._samples, self._events, self._sockets)
         finished, sessions = journal_ids(path)
         self.finished: set[str] = set(finished)
         self.sessions_before = sessions
@@ -111,7 +124,7 @@ class RunWriter:
         backend
             ``"hosts"``, ``"lab"`` or ``"sim"``.
         parse
-            How many bytes a tool says it moved; without it, ``venturi.mover`` is asked.
+            What a tool says of its transfer; without it, ``venturi.mover`` is asked.
         path
             The run directory itself, if its name is not to be made from the plan's name and the time.
 
@@ -153,7 +166,7 @@ class RunWriter:
         directory.read_info(home)
         lock = RunLock(home)
         try:
-            return cls(home, lock, parse or _tool_bytes)
+            return cls(home, lock, parse or _tool_report)
         except BaseException:
             lock.release()
             raise
@@ -219,6 +232,10 @@ class RunWriter:
             self._sets[host] = names, hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
             content = {"set": self._sets[host][1], "counters": dict(counters)}
         self._samples.append({"host": host, "time_s": record["time_s"], **content})
+
+    def sockets(self, record: Mapping[str, Any], host: str) -> None:
+        """Record the TCP sockets of a host at one moment."""
+        self._sockets.append({"host": host, "time_s": record["time_s"], "sockets": record["sockets"]})
 
     def event(self, record: Mapping[str, Any], host: str) -> None:
         """Record something that happened: kind, time in seconds since the epoch, detail."""
@@ -305,11 +322,11 @@ class RunWriter:
     def _transfer(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a transfer as the journal keeps it: with its mover, and what the tool said of itself."""
         call = (self.header.get("calls") or {}).get(record.get("call")) or {}
-        content = {**record, "mover": call.get("mover"), "tool_bytes": None}
+        content = {**record, "mover": call.get("mover"), **_SAID_NOTHING}
         if record.get("outcome") != "ok" or record.get("stdout") is None:
             return content
         try:
-            content["tool_bytes"] = self._parse(call, record)
+            content.update(_as_columns(self._parse(call, record)))
         except Exception as error:  # whatever a parser trips over is a fact about this output, not about us
             content["outcome"] = "failed"
             content["error"] = f"the output of {call.get('mover')} could not be understood: {error}; it is kept here"
@@ -317,11 +334,36 @@ class RunWriter:
         return content
 
 
-def _tool_bytes(call: Mapping[str, Any], record: Mapping[str, Any]) -> int | None:
+def _tool_report(call: Mapping[str, Any], record: Mapping[str, Any]) -> ToolReport | None:
     """Ask the mover of a call; a tool that a scenario describes in a few words has no parser."""
     mover = movers().get(str(call.get("mover")))
-    report = mover.parse(record) if mover is not None else None
-    return None if report is None else report.bytes
+    return mover.parse(record) if mover is not None else None
+
+
+def _as_columns(report: ToolReport | None) -> Mapping[str, Any]:
+    """Return what a tool said, as the journal keeps it.
+
+    Raises
+    ------
+    ValueError
+        If a number is none that a table can hold.
+    """
+    if report is None:
+        return _SAID_NOTHING
+    columns = {
+        "tool_bytes": report.bytes,
+        "tool_received_bytes": report.received_bytes,
+        "tool_retransmits": report.retransmits,
+        "tool_duration_s": report.duration_s,
+        "tool_rate_bytes_per_s": report.rate_bytes_per_s,
+        "tool_first_byte_s": report.first_byte_s,
+        "tool": dict(report.detail) or None,
+    }
+    for name, value in columns.items():
+        if isinstance(value, int) and abs(value) > MAX_WHOLE:
+            raise ValueError(f"expected {name} below 8 EiB, found {value}")
+    json.dumps(columns, allow_nan=False)
+    return columns
 
 
 def _trials_by_id(plan: Path) -> dict[str, TrialRow]:

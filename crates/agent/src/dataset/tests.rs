@@ -50,6 +50,34 @@ fn a_set_is_made_once_and_then_used_as_it_is() {
 }
 
 #[test]
+fn two_agents_that_see_one_folder_make_each_file_once_and_lose_none() {
+    let folder = folder();
+    let part = |first| Wanted {
+        size_bytes: 1000,
+        first,
+        files: 30,
+        ..wanted(folder.path())
+    };
+    let both = std::thread::scope(|scope| {
+        [0, 15]
+            .map(|first| {
+                scope.spawn({
+                    let part = part(first);
+                    move || ensure(&part).expect("made")
+                })
+            })
+            .map(|it| it.join().expect("no panic").files)
+    });
+    assert_eq!(both.iter().sum::<u64>(), 45, "{both:?}");
+    let all = Wanted {
+        files: 45,
+        ..part(0)
+    };
+    let again = ensure(&all).expect("there");
+    assert_eq!((again.files, again.reused), (0, 45));
+}
+
+#[test]
 fn only_a_file_that_is_missing_or_of_wrong_size_is_made_again_with_the_same_bytes() {
     let folder = folder();
     let wanted = wanted(folder.path());

@@ -10,9 +10,11 @@ use venturi_plan::{
 use super::{Job, Run, SPREAD_NS};
 use crate::compute;
 use crate::findings;
+use crate::list::Listed;
+use crate::order::{Order, Site};
+use crate::places::Places;
 use crate::prepare::{Files, Prepared};
-use crate::receiver::Places;
-use crate::transfer::{Entry, Order, Ready, Running, Site};
+use crate::transfer::{Entry, Ready, Running};
 use crate::trial::OpenTrial;
 
 impl Run {
@@ -157,22 +159,43 @@ impl Run {
             intended,
             begun,
         };
-        let places = Places {
-            header: &self.start.header,
-            host: &self.start.host,
-            scratch: &self.scratch,
-        };
+        match order.list(&self.site(), task.number()) {
+            Ok(None) => self.send_to_line(task, order, None),
+            Ok(Some(list)) => self.run_job("list", move || {
+                Job::Listed(task, Box::new(order), list.make())
+            }),
+            Err(entry) => self.give_up(task, *entry),
+        }
+    }
+
+    /// The list of a transfer of many files is made, or cannot be.
+    pub(super) fn take_list(&mut self, task: Task, order: Order, made: Result<Listed, String>) {
+        match made {
+            Ok(listed) => self.send_to_line(task, order, Some(listed)),
+            Err(error) => self.give_up(task, *order.give_up(error)),
+        }
+    }
+
+    fn send_to_line(&mut self, task: Task, order: Order, listed: Option<Listed>) {
+        // Not `self.site()`, which borrows the barrier as well.
         let site = Site {
-            places,
+            places: Places::new(&self.start),
             environment: &self.environment,
         };
-        match order.arm(&site, &mut self.tools.barrier) {
+        match order.arm(&site, listed, &mut self.tools.barrier) {
             Ok(ready) => {
                 self.tools.guardian.add(ready.child.pid);
                 self.ready.insert(task, ready);
                 self.arming.push(task);
             }
             Err(entry) => self.give_up(task, *entry),
+        }
+    }
+
+    fn site(&self) -> Site<'_> {
+        Site {
+            places: Places::new(&self.start),
+            environment: &self.environment,
         }
     }
 
@@ -238,11 +261,7 @@ impl Run {
     }
 
     fn locate_files(&self, dataset: &str, range: (u64, u64)) -> Result<Files, String> {
-        let places = Places {
-            header: &self.start.header,
-            host: &self.start.host,
-            scratch: &self.scratch,
-        };
+        let places = Places::new(&self.start);
         Files::locate(&places, dataset, range, &self.stop)
     }
 

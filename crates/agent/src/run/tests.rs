@@ -37,6 +37,9 @@ fn carry_out(case: &Case, scratch: &Path) -> Trace {
         header: plan.header,
         skip: BTreeSet::new(),
         search: Vec::new(),
+        sees: BTreeMap::new(),
+        cgroups: None,
+        stay: false,
     };
     let writer = Writer::start(std::io::sink(), || {}).expect("a thread");
     let run = Run::begin(

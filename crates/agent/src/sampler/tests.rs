@@ -68,9 +68,12 @@ fn samples_keep_to_their_schedule_and_counters_never_go_back() {
     ];
     let interval_ns = 5_000_000;
     let begin_ns = monotonic_ns();
-    let sampler = Sampler::start(&families, interval_ns, move |time_ns, counters| {
-        sender.send((time_ns, counters)).is_ok()
-    });
+    let sampler = Sampler::start(
+        &families,
+        ControlGroups::default(),
+        interval_ns,
+        move |time_ns, counters| sender.send((time_ns, counters)).is_ok(),
+    );
     let sampler = sampler.expect("a thread");
     let samples: Vec<_> = receiver.iter().take(20).collect();
     let seen_ns = monotonic_ns();

@@ -331,6 +331,23 @@ fn a_stopped_run_is_written_down_and_says_done() {
 }
 
 #[test]
+fn an_agent_that_is_to_stay_samples_on_until_it_is_stopped() {
+    let mut scene = Scene::new();
+    scene.header["measure"] = json!({"interval_s": 0.01, "counters": ["cpu"]});
+    scene.stay = true;
+    let mut agent = scene.start();
+    let idle_s = agent.next("idle")["time_s"].as_f64().expect("a time");
+    let later = (0..5)
+        .map(|_| agent.next("sample")["time_s"].as_f64().expect("a time"))
+        .filter(|time_s| *time_s > idle_s);
+    assert!(later.count() >= 4);
+    agent.command(json!({"command": "stop"}));
+    let told = agent.finish();
+    assert!(matches!(told.last(), Record::Done(done) if done.trials == 0));
+    assert_eq!(told.code, Some(0));
+}
+
+#[test]
 fn a_trial_that_was_stopped_is_not_told_as_done() {
     let mut scene = endless_scene();
     scene.actors =

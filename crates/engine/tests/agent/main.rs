@@ -1,7 +1,10 @@
 //! The agent from outside: a real process that starts real processes.
 
 mod bare;
+mod doors;
 mod life;
+mod lists;
 mod scratch;
+mod sockets;
 mod testkit;
 mod transfers;

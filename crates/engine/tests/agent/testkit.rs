@@ -12,6 +12,9 @@ use venturi_plan::{Hello, Outcome, Ready, Record, TransferRecord, Trial};
 /// No test waits longer for a record; far more than any needs on a busy host.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The program under test.
+const ENGINE: &str = env!("CARGO_BIN_EXE_venturi-engine");
+
 /// A scratch directory and the plan that is to be carried out in it.
 pub struct Scene {
     pub scratch: tempfile::TempDir,
@@ -19,6 +22,12 @@ pub struct Scene {
     pub actors: Vec<Value>,
     pub skip: Vec<&'static str>,
     pub search: Vec<String>,
+    /// Other hosts whose files are here.
+    pub sees: serde_json::Map<String, Value>,
+    /// The umask of the agent; none: that of the tests.
+    pub umask: Option<&'static str>,
+    /// Whether the agent goes on sampling when its part is over.
+    pub stay: bool,
 }
 
 impl Scene {
@@ -39,6 +48,9 @@ impl Scene {
             actors: Vec::new(),
             skip: Vec::new(),
             search: Vec::new(),
+            sees: serde_json::Map::new(),
+            umask: None,
+            stay: false,
         }
     }
 
@@ -89,6 +101,26 @@ impl Scene {
         self
     }
 
+    /// Puts the files of the host `other` on this machine, where the agent sees them.
+    pub fn seeing(mut self) -> Self {
+        let folder = self.scratch.path().join("other");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        self.sees.insert("other".into(), json!(folder));
+        self
+    }
+
+    /// The directory of the place `far`, where it is seen.
+    pub fn far(&self) -> PathBuf {
+        self.scratch.path().join("other/data")
+    }
+
+    /// Adds a service of the host `other` that serves `far` through this door.
+    pub fn service(mut self, name: &str, door: &str, template: &str, ports: &[u16]) -> Self {
+        self.header["services"][name] = json!({"kind": "test", "host": "other", "places": ["far"], "ports": ports,
+            "doors": {door: template}});
+        self
+    }
+
     /// Adds steps to an actor.
     pub fn actor(mut self, actor: &str, steps: Vec<Value>) -> Self {
         self.actors
@@ -105,9 +137,17 @@ impl Scene {
 
     /// Starts an agent that knows the plan and waits for `go`.
     pub fn introduce(&self) -> Agent {
-        let mut agent = Agent::spawn();
+        let mut agent = match self.umask {
+            None => Agent::spawn(),
+            Some(umask) => {
+                let mut shell = Command::new("sh");
+                shell.args(["-c", &format!("umask {umask}; exec \"$0\" agent"), ENGINE]);
+                Agent::spawn_by(shell)
+            }
+        };
         agent.command(json!({"command": "start", "host": "me", "scratch": self.scratch.path(), "header": self.header,
-            "epoch_unix_ns": unix_ns(), "skip": self.skip, "search": self.search}));
+            "epoch_unix_ns": unix_ns(), "skip": self.skip, "search": self.search, "sees": self.sees,
+            "stay": self.stay}));
         for line in &self.actors {
             agent.command(json!({"command": "actor", "line": line}));
         }
@@ -132,6 +172,26 @@ pub fn transfer(call: &str, source: &str, destination: &str, bytes: u64) -> Valu
         "bytes": bytes})
 }
 
+/// A transfer of so many files and bytes in all.
+pub fn transfer_many(
+    call: &str,
+    source: &str,
+    destination: &str,
+    (files, bytes): (u64, u64),
+) -> Value {
+    let mut step = transfer(call, source, destination, bytes);
+    step["files"] = json!(files);
+    step
+}
+
+/// The step with some more keys.
+pub fn with(mut step: Value, keys: Value) -> Value {
+    for (key, value) in keys.as_object().expect("keys and values") {
+        step[key] = value.clone();
+    }
+    step
+}
+
 /// A transfer that moves nothing.
 pub fn bare(call: &str) -> Value {
     transfer(call, "zero:", "null:", 0)
@@ -154,8 +214,13 @@ pub struct Agent {
 impl Agent {
     /// Starts one that has not been told anything.
     pub fn spawn() -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_venturi-engine"))
-            .arg("agent")
+        let mut engine = Command::new(ENGINE);
+        engine.arg("agent");
+        Self::spawn_by(engine)
+    }
+
+    fn spawn_by(mut command: Command) -> Self {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -177,22 +177,6 @@ fn more_than_was_asked_for_is_a_doubt() {
 }
 
 #[test]
-fn a_receiver_on_another_host_is_not_judged_from_here() {
-    let scene = Scene::new()
-        .call_with("put", &["true"], json!({"expect": "destination"}))
-        .actor(
-            "one",
-            vec![trial(0, vec![transfer("put", "zero:", "far:x", 10)])],
-        );
-    let told = scene.run();
-    assert_eq!(
-        (told.transfer().outcome, told.transfer().received_bytes),
-        (Outcome::Ok, None)
-    );
-    assert_eq!(told.findings(), ["receiver-not-checked"]);
-}
-
-#[test]
 fn each_way_of_failing_has_its_name_and_the_campaign_goes_on() {
     let scene = Scene::new()
         .call_with(

@@ -12,6 +12,11 @@ const VALUES: Values<'_> = Values {
     slot: 1,
     scratch: "/scratch",
     offset_bytes: None,
+    list: None,
+    source_host: None,
+    source_port: None,
+    destination_host: None,
+    destination_port: None,
 };
 
 fn call(argv: Vec<Argument>) -> Call {
@@ -30,6 +35,7 @@ fn call(argv: Vec<Argument>) -> Call {
         timeout_s: Seconds::new(1.0),
         capture: false,
         expect: Expect::Nothing,
+        local: "{path}".into(),
     }
 }
 
@@ -124,4 +130,18 @@ proptest! {
         let argv = if grouped { vec![Argument::Group(texts)] } else { texts.into_iter().map(Argument::One).collect() };
         let _: Result<_, _> = call(argv).argv(&VALUES);
     }
+}
+
+#[test]
+fn an_offset_that_the_tool_is_not_told_is_refused() {
+    let at = |offset: u64| Values {
+        offset_bytes: Some(offset),
+        ..VALUES
+    };
+    let plain = call(vec![one("{source}")]);
+    assert_eq!(plain.argv(&at(0)).unwrap(), ["/in"]);
+    let said = plain.argv(&at(7)).unwrap_err().to_string();
+    assert!(said.contains("`get` names no `{offset_bytes}`"), "{said}");
+    let told = call(vec![group(&["-off", "{offset_bytes}"]), one("{source}")]);
+    assert_eq!(told.argv(&at(7)).unwrap(), ["-off", "7", "/in"]);
 }

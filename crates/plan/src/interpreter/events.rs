@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::{Bytes, DropCachesStep, Endpoint, Error, Name, PrepareStep, Scalar, Seconds, TrialId};
+use crate::{
+    Bytes, DropCachesStep, Endpoint, Error, Name, PrepareStep, Scalar, Seconds, TrialId, Via,
+};
 
 /// Something the driver was asked to do; the interpreter counts them from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -159,8 +161,12 @@ pub struct Transfer {
     pub slot: u32,
     /// Where the bytes come from.
     pub source: Endpoint,
+    /// The service and door through which they are read, if any.
+    pub source_via: Option<Via>,
     /// Where they go to; `null:` for a `read`.
     pub destination: Endpoint,
+    /// The service and door through which they are written, if any.
+    pub destination_via: Option<Via>,
     /// Number of files; 1 for a `read`.
     pub files: u64,
     /// Bytes of all files together.

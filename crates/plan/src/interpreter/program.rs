@@ -2,14 +2,18 @@
 //!
 //! Flat, so that a strand is an index and the `repeat`s around it; checked here, so that carrying out can trust it.
 
+mod transfers;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::TrialRef;
 use super::streams::{Drawn, MAX_SECONDS};
+use transfers::Shape;
+
 use crate::{
-    ActorLine, DropCachesStep, Endpoint, Error, Header, Name, OrDraw, PrepareStep, ReadStep,
-    RepeatLimit, RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep, Values,
+    ActorLine, DropCachesStep, Error, Header, Name, OrDraw, PrepareStep, ReadStep, RepeatLimit,
+    RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep,
 };
 
 /// Deepest nesting of steps: far beyond any use, well within the stack.
@@ -77,6 +81,7 @@ pub(super) fn compile(
     for (name, draw) in &header.draws {
         draw.check(name)?;
     }
+    header.check_services()?;
     let mut hosts: BTreeMap<Name, Name> = BTreeMap::new();
     let mut indices: BTreeMap<Name, usize> = BTreeMap::new();
     let mut compilers: Vec<Compiler<'_>> = Vec::new();
@@ -113,8 +118,8 @@ struct Compiler<'a> {
     actor: Name,
     ops: Vec<Op>,
     trials: BTreeSet<TrialId>,
-    /// Calls whose command lines are known to be right, for a `transfer` and for a `read`.
-    calls: BTreeSet<(Name, bool)>,
+    /// Calls whose command lines are known to be right for such transfers.
+    calls: BTreeSet<(Name, Shape)>,
 }
 
 impl<'a> Compiler<'a> {
@@ -249,22 +254,6 @@ impl<'a> Compiler<'a> {
         Ok(())
     }
 
-    fn transfer(&mut self, step: TransferStep) -> Result<Op, Error> {
-        self.call(&step.call, false)?;
-        self.endpoint(&step.source)?;
-        self.endpoint(&step.destination)?;
-        self.drawable(&step.bytes)?;
-        Ok(Op::Transfer(Arc::new(step)))
-    }
-
-    fn read(&mut self, step: ReadStep) -> Result<Op, Error> {
-        self.call(&step.call, true)?;
-        self.endpoint(&step.source)?;
-        self.drawable(&step.offset_bytes)?;
-        self.drawable(&step.bytes)?;
-        Ok(Op::Read(Arc::new(step)))
-    }
-
     fn acquire(&self, pool: Name, count: u32) -> Result<Op, Error> {
         let slots = *self.known("pool", &self.header.pools, &pool)?;
         if count > slots {
@@ -275,44 +264,6 @@ impl<'a> Compiler<'a> {
             ));
         }
         Ok(Op::Acquire { pool, count })
-    }
-
-    fn call(&mut self, name: &Name, is_read: bool) -> Result<(), Error> {
-        let call = self.known("call", &self.header.calls, name)?;
-        if self.calls.insert((name.clone(), is_read)) {
-            let offset_bytes = is_read.then_some(0);
-            call.argv(&Values {
-                source: "",
-                destination: "",
-                bytes: 0,
-                files: 1,
-                slot: 0,
-                scratch: "",
-                offset_bytes,
-            })?;
-        }
-        Ok(())
-    }
-
-    fn endpoint(&self, endpoint: &OrDraw<Endpoint>) -> Result<(), Error> {
-        self.drawable(endpoint)?;
-        match endpoint {
-            OrDraw::Fixed(endpoint) => self.place(endpoint),
-            OrDraw::Draw(name) => {
-                let values = self.known("draw", &self.header.draws, &name.draw)?.range();
-                values
-                    .iter()
-                    .filter_map(Endpoint::from_scalar)
-                    .try_for_each(|endpoint| self.place(&endpoint))
-            }
-        }
-    }
-
-    fn place(&self, endpoint: &Endpoint) -> Result<(), Error> {
-        if !endpoint.is_built_in() && !self.header.places.contains_key(endpoint.place()) {
-            return Err(unknown(&self.actor, "place", endpoint.place()));
-        }
-        Ok(())
     }
 
     fn seconds(

@@ -1,6 +1,7 @@
 //! Any plan, record or command.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use proptest::prelude::*;
 use venturi_plan::*;
@@ -25,6 +26,10 @@ fn endpoint() -> impl Strategy<Value = Endpoint> {
         "[a-z]{1,5}:[a-z0-9 äß\"\\\\]{1,8}(/[a-z]{1,3})?"
     ];
     text.prop_map(|text| text.parse().expect("made to be one"))
+}
+
+fn via() -> impl Strategy<Value = Option<Via>> {
+    prop::option::of("[a-z äß\"]{1,5}/[a-z]{1,5}".prop_map(|text| text.parse().expect("a way")))
 }
 
 fn or_draw<T: std::fmt::Debug + Clone>(
@@ -60,16 +65,27 @@ fn leaf() -> impl Strategy<Value = Step> {
         or_draw(endpoint()),
         any::<u64>(),
         or_draw(bytes()),
-        any::<bool>(),
+        (any::<bool>(), via(), via()),
         map(scalar()),
     );
     let transfer = transfer.prop_map(
-        |(call, slot, source, destination, files, bytes, keep, labels)| {
+        |(
+            call,
+            slot,
+            source,
+            destination,
+            files,
+            bytes,
+            (keep, source_via, destination_via),
+            labels,
+        )| {
             Step::Transfer(Box::new(TransferStep {
                 call,
                 slot,
                 source,
+                source_via,
                 destination,
+                destination_via,
                 files,
                 bytes,
                 keep,
@@ -83,12 +99,14 @@ fn leaf() -> impl Strategy<Value = Step> {
         or_draw(endpoint()),
         or_draw(bytes()),
         or_draw(bytes()),
+        via(),
     )
-        .prop_map(|(call, slot, source, offset_bytes, bytes)| {
+        .prop_map(|(call, slot, source, offset_bytes, bytes, source_via)| {
             Step::Read(Box::new(ReadStep {
                 call,
                 slot,
                 source,
+                source_via,
                 offset_bytes,
                 bytes,
             }))
@@ -193,6 +211,7 @@ fn call() -> impl Strategy<Value = Call> {
             };
             Call {
                 requires: vec![mover.clone()],
+                local: format!("{mover}{{path}}"),
                 mover,
                 options,
                 argv,
@@ -203,10 +222,179 @@ fn call() -> impl Strategy<Value = Call> {
         })
 }
 
+fn texts() -> impl Strategy<Value = BTreeMap<String, String>> {
+    prop::collection::btree_map(".{0,4}", ".*", 0..3)
+}
+
+fn rate() -> impl Strategy<Value = Option<f64>> {
+    prop::option::of(prop::num::f64::NORMAL)
+}
+
+fn lab_host() -> impl Strategy<Value = LabHost> {
+    (
+        prop::option::of(".*"),
+        prop::option::of(prop::collection::vec(any::<u32>(), 0..3)),
+        rate(),
+        prop::option::of(bytes()),
+        texts(),
+        texts(),
+        prop::collection::vec(".{0,4}", 0..2),
+    )
+        .prop_map(
+            |(site, cpus, cpu_limit_cores, memory_limit_bytes, sysctls, routes, nat)| LabHost {
+                cpus,
+                cpu_limit_cores,
+                memory_limit_bytes,
+                congestion_control: "reno".into(),
+                sysctls,
+                default_device: site.clone(),
+                site,
+                nat,
+                routes,
+            },
+        )
+}
+
+fn storage() -> impl Strategy<Value = Storage> {
+    let kind = prop_oneof![
+        Just(StorageKind::Directory),
+        Just(StorageKind::Tmpfs),
+        Just(StorageKind::Disk)
+    ];
+    (kind, prop::option::of(bytes()), rate(), rate()).prop_map(
+        |(kind, size_bytes, read_bytes_per_s, write_bytes_per_s)| Storage {
+            kind,
+            size_bytes,
+            read_bytes_per_s,
+            write_bytes_per_s,
+        },
+    )
+}
+
+fn service() -> impl Strategy<Value = Service> {
+    let names = || prop::collection::vec(name(), 0..3);
+    (
+        ".*",
+        name(),
+        prop::option::of(name()),
+        names(),
+        names(),
+        map(scalar()),
+        prop::collection::vec(any::<u16>(), 0..3),
+        map(".*"),
+    )
+        .prop_map(
+            |(kind, host, interface, places, after, options, ports, doors)| Service {
+                kind,
+                host,
+                interface,
+                places,
+                options,
+                after,
+                ports,
+                doors,
+            },
+        )
+}
+
+fn loss() -> impl Strategy<Value = Loss> {
+    let number = || prop::num::f64::NORMAL;
+    prop_oneof![
+        number().prop_map(|probability| Loss::Independent { probability }),
+        (number(), number(), number()).prop_map(|(enter, leave, probability)| Loss::Bursty {
+            enter,
+            leave,
+            probability
+        }),
+    ]
+}
+
+fn network() -> impl Strategy<Value = Network> {
+    let interface = (name(), ".*", any::<u32>(), any::<u32>(), any::<bool>()).prop_map(
+        |(host, device, address, mtu, offload)| Interface {
+            host,
+            device,
+            address: Ipv4Addr::from(address),
+            mtu,
+            offload,
+        },
+    );
+    let link = (
+        (name(), name()),
+        prop::num::f64::NORMAL,
+        (seconds(), seconds()),
+        bytes(),
+        prop::option::of(loss()),
+        any::<u32>(),
+        any::<bool>(),
+    )
+        .prop_map(
+            |((from, to), number, (delay_s, jitter_s), queue_bytes, loss, overhead_bytes, up)| {
+                Link {
+                    from,
+                    to,
+                    rate_bit_per_s: number,
+                    delay_s,
+                    jitter_s,
+                    queue_bytes,
+                    loss,
+                    reorder_probability: number,
+                    overhead_bytes,
+                    up,
+                }
+            },
+        );
+    let set = (
+        rate(),
+        prop::option::of(seconds()),
+        prop::option::of(bytes()),
+        prop::option::of(prop::option::of(loss())),
+        any::<Option<bool>>(),
+    )
+        .prop_map(|(number, time, queue_bytes, loss, up)| LinkSet {
+            rate_bit_per_s: number,
+            delay_s: time,
+            jitter_s: time,
+            queue_bytes,
+            loss,
+            reorder_probability: number,
+            up,
+        });
+    let change =
+        (seconds(), name(), set).prop_map(|(time_s, link, set)| Change { time_s, link, set });
+    (
+        map(interface),
+        prop::collection::vec(name(), 0..2),
+        map(link),
+        map(map(name())),
+        prop::collection::vec(change, 0..2),
+    )
+        .prop_map(|(interfaces, routers, links, routes, changes)| Network {
+            interfaces,
+            routers,
+            links,
+            routes,
+            changes,
+        })
+}
+
 pub fn header() -> impl Strategy<Value = Header> {
-    let host = (prop::option::of(".*"), prop::option::of(bytes()))
-        .prop_map(|(ssh, memory_bytes)| Host { ssh, memory_bytes });
-    let place = (name(), ".*").prop_map(|(host, path)| Place { host, path });
+    let host = (
+        prop::option::of(".*"),
+        prop::option::of(bytes()),
+        prop::option::of(lab_host()),
+    )
+        .prop_map(|(ssh, memory_bytes, lab)| Host {
+            ssh,
+            memory_bytes,
+            lab,
+        });
+    let place =
+        (name(), ".*", prop::option::of(storage())).prop_map(|(host, path, storage)| Place {
+            host,
+            path,
+            storage,
+        });
     let dataset = (name(), ".*", any::<u64>(), bytes(), any::<u64>()).prop_map(
         |(place, path, files, size_bytes, seed)| Dataset {
             place,
@@ -218,7 +406,7 @@ pub fn header() -> impl Strategy<Value = Header> {
     );
     let measure = prop::option::of(seconds()).prop_map(|interval_s| Measure {
         interval_s,
-        counters: vec![CounterFamily::Cpu, CounterFamily::Nic],
+        counters: vec![CounterFamily::Cpu, CounterFamily::Tcp],
     });
     let totals = (
         any::<u64>(),
@@ -234,7 +422,7 @@ pub fn header() -> impl Strategy<Value = Header> {
         });
     let names = (
         map(host),
-        map(place),
+        (map(place), map(service()), prop::option::of(network())),
         map(dataset),
         map(call()),
         map(draw()),
@@ -249,7 +437,7 @@ pub fn header() -> impl Strategy<Value = Header> {
         totals,
     )
         .prop_map(|(name, seed, scale, names, measure, totals)| {
-            let (hosts, places, datasets, calls, draws, pools) = names;
+            let (hosts, (places, services, network), datasets, calls, draws, pools) = names;
             let scenario = serde_json::json!({"venturi": 1, "list": [null, 1.5, name]});
             let (format, version) = (Format::default(), Version::default());
             Header {
@@ -261,6 +449,8 @@ pub fn header() -> impl Strategy<Value = Header> {
                 scenario,
                 hosts,
                 places,
+                services,
+                network,
                 datasets,
                 calls,
                 draws,
@@ -280,7 +470,7 @@ fn transfer_record() -> impl Strategy<Value = TransferRecord> {
     let plan = (
         prop::option::of(any::<u32>()),
         name(),
-        endpoint(),
+        (endpoint(), via(), via()),
         map(scalar()),
     );
     let times = prop::option::of(seconds());
@@ -292,13 +482,21 @@ fn transfer_record() -> impl Strategy<Value = TransferRecord> {
         prop::option::of(".*"),
     )
         .prop_map(
-            |((trial, actor, endpoint, labels), time, some_bytes, code, text)| TransferRecord {
+            |(
+                (trial, actor, (endpoint, source_via, destination_via), labels),
+                time,
+                some_bytes,
+                code,
+                text,
+            )| TransferRecord {
                 trial: trial.map(TrialId::new),
                 slot: 1,
                 call: actor.clone(),
                 actor,
                 source: endpoint,
+                source_via,
                 destination: Endpoint::null(),
+                destination_via,
                 files: 2,
                 asked_bytes: Bytes::new(3),
                 received_bytes: some_bytes,
@@ -395,6 +593,26 @@ pub fn record() -> impl Strategy<Value = Record> {
         transfer_record().prop_map(|transfer| Record::Transfer(Box::new(transfer))),
         (seconds(), map(prop::num::f64::NORMAL))
             .prop_map(|(time_s, counters)| Record::Sample(Sample { time_s, counters })),
+        (seconds(), prop::option::of(bytes()), rate()).prop_map(
+            |(time_s, some_bytes, some_rate)| {
+                let socket = Socket {
+                    local: "10.77.0.1:2811".into(),
+                    remote: "10.77.0.2:40000".into(),
+                    state: "established".into(),
+                    closed: some_rate.is_none(),
+                    congestion_control: Some("cubic".into()),
+                    cwnd_bytes: some_bytes,
+                    rtt_s: Some(time_s),
+                    retransmits: Some(1),
+                    delivery_bytes_per_s: some_rate,
+                    ..Socket::default()
+                };
+                Record::Sockets(Sockets {
+                    time_s,
+                    sockets: vec![socket],
+                })
+            }
+        ),
         seconds().prop_map(move |time_s| Record::Event(Event {
             time_s,
             kind: "k".into(),
@@ -402,6 +620,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         })),
         (name(), any::<u64>()).prop_map(|(counter, add)| Record::Signal(Signal { counter, add })),
         finding.prop_map(Record::Finding),
+        seconds().prop_map(|time_s| Record::Idle(Idle { time_s })),
         (seconds(), any::<u64>())
             .prop_map(|(time_s, trials)| Record::Done(Done { time_s, trials })),
         ".*".prop_map(|message| Record::Fatal(Fatal { message })),
@@ -414,9 +633,12 @@ pub fn command() -> impl Strategy<Value = Command> {
         name(),
         any::<u64>(),
         prop::collection::btree_set(any::<u32>().prop_map(TrialId::new), 0..3),
+        map(".*"),
+        prop::option::of(texts()),
+        any::<bool>(),
     );
     prop_oneof![
-        start.prop_map(|(header, host, epoch_unix_ns, skip)| {
+        start.prop_map(|(header, host, epoch_unix_ns, skip, sees, cgroups, stay)| {
             let (scratch, search) = ("/s".into(), vec!["/bin".into()]);
             Command::Start(Box::new(Start {
                 host,
@@ -425,6 +647,9 @@ pub fn command() -> impl Strategy<Value = Command> {
                 header,
                 skip,
                 search,
+                sees,
+                cgroups,
+                stay,
             }))
         }),
         actor_line().prop_map(|line| Command::Actor(ActorCommand { line })),

@@ -1,0 +1,289 @@
+//! A transfer as the plan wants it, on its way to the starting line.
+
+use std::path::Path;
+
+use venturi_plan::{
+    Bytes, Call, Expect, Name, Outcome, Seconds, Transfer, TransferRecord, TrialRef, Values, Via,
+    authority,
+};
+
+use crate::barrier::{self, Barrier, Launch, Method};
+use crate::capture::Capture;
+use crate::ends::{End, Side};
+use crate::findings;
+use crate::list::{self, List, Listed};
+use crate::places::Places;
+use crate::program::Environment;
+use crate::receiver::{self, Destination};
+use crate::transfer::{Entry, Ready, exec_failure};
+
+/// What arming needs to know of the host and the plan.
+#[derive(Debug)]
+pub(crate) struct Site<'a> {
+    pub(crate) places: Places<'a>,
+    pub(crate) environment: &'a Environment,
+}
+
+/// A transfer as the plan wants it.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) trial: Option<TrialRef>,
+    pub(crate) actor: Name,
+    pub(crate) transfer: Transfer,
+    pub(crate) intended: Option<Seconds>,
+    /// A transfer of the same trial has written to this destination before.
+    pub(crate) begun: bool,
+}
+
+impl Order {
+    /// The list of a transfer of many files, which is to be made before it is armed; none for a single file. `task` is the number
+    /// of the transfer in the run.
+    ///
+    /// # Errors
+    /// The entry of a transfer that cannot be armed.
+    pub(crate) fn list(&self, site: &Site<'_>, task: u64) -> Result<Option<List>, Box<Entry>> {
+        if self.transfer.files <= 1 {
+            return Ok(None);
+        }
+        let ends = self
+            .call(site)
+            .and_then(|call| Ok((call, self.ends(site)?)));
+        let (call, (source, destination)) = ends.map_err(|error| self.give_up(error))?;
+        Ok(Some(List::new(
+            site.places.scratch(),
+            task,
+            call,
+            &self.transfer,
+            self.begun,
+            (&source, &destination),
+        )))
+    }
+
+    /// The entry of a transfer that failed before it could be armed.
+    pub(crate) fn give_up(&self, error: String) -> Box<Entry> {
+        let mut entry = self.blank_entry();
+        entry.record.error = Some(error);
+        Box::new(entry)
+    }
+
+    /// Sends the tool to the starting line. A transfer that cannot get there is a result too: its entry says why.
+    pub(crate) fn arm(
+        self,
+        site: &Site<'_>,
+        listed: Option<Listed>,
+        barrier: &mut Barrier,
+    ) -> Result<Ready, Box<Entry>> {
+        let mut entry = self.blank_entry();
+        entry.list = listed.as_ref().map(|listed| listed.path.clone());
+        match self.try_arm(site, listed, barrier, &mut entry) {
+            Ok((child, capture)) => {
+                let call = &site.places.header().calls[&self.transfer.call];
+                Ok(Ready::new(entry, call, child, capture))
+            }
+            Err((outcome, error)) => {
+                entry.record.outcome = outcome;
+                entry.record.error = Some(error);
+                Err(Box::new(entry))
+            }
+        }
+    }
+
+    fn try_arm(
+        &self,
+        site: &Site<'_>,
+        listed: Option<Listed>,
+        barrier: &mut Barrier,
+        entry: &mut Entry,
+    ) -> Result<(barrier::Armed, Capture), (Outcome, String)> {
+        let failed = |error: String| (Outcome::Failed, error);
+        let call = self.call(site).map_err(failed)?;
+        let (source, destination) = self.ends(site).map_err(failed)?;
+        let argv = self
+            .argv(
+                call,
+                &source,
+                &destination,
+                site.places.scratch(),
+                listed.as_ref(),
+            )
+            .map_err(failed)?;
+        let program = argv
+            .first()
+            .ok_or_else(|| failed(format!("call `{}` has no argument", self.transfer.call)))?;
+        let program = site
+            .environment
+            .find(program)
+            .map_err(|error| (Outcome::Missing, error))?;
+        entry.destination = self
+            .make_way(call, &source, &destination, listed)
+            .map_err(failed)?;
+        if entry.destination.is_none()
+            && call.expect == Expect::Destination
+            && !self.transfer.destination.is_built_in()
+        {
+            entry.findings.push(findings::receiver_not_checked(
+                self.transfer.destination.as_str(),
+            ));
+        }
+        if barrier.method_for(&program) == Method::Pipe {
+            entry
+                .findings
+                .push(findings::released_by_pipe(&program.path, barrier.method));
+        }
+        let capture = Capture::new()
+            .map_err(|error| failed(format!("no memory file for the output: {error}")))?;
+        let (stdout, stderr) = capture.streams();
+        let environment = site.environment;
+        let launch = Launch {
+            program: &program,
+            argv: &argv,
+            environment,
+            folder: site.places.scratch(),
+            stdout,
+            stderr,
+        };
+        let child = barrier
+            .arm(&launch)
+            .map_err(|error| exec_failure(&program.path, error))?;
+        Ok((child, capture))
+    }
+
+    fn call<'a>(&self, site: &Site<'a>) -> Result<&'a Call, String> {
+        let name = &self.transfer.call;
+        let call = site.places.header().calls.get(name);
+        call.ok_or_else(|| format!("expected a call `{name}` in the plan, found none"))
+    }
+
+    fn ends(&self, site: &Site<'_>) -> Result<(End, End), String> {
+        let transfer = &self.transfer;
+        let find = |side, endpoint, via: &Option<Via>| {
+            End::find(&site.places, side, endpoint, via.as_ref(), transfer.slot)
+        };
+        Ok((
+            find(Side::Source, &transfer.source, &transfer.source_via)?,
+            find(
+                Side::Destination,
+                &transfer.destination,
+                &transfer.destination_via,
+            )?,
+        ))
+    }
+
+    /// Makes the way free for the destination, if the agent sees it; for many files that is done already.
+    fn make_way(
+        &self,
+        call: &Call,
+        source: &End,
+        destination: &End,
+        listed: Option<Listed>,
+    ) -> Result<Option<Destination>, String> {
+        let Some(location) = &destination.location else {
+            return Ok(None);
+        };
+        let many = listed.is_some();
+        let removal = match listed.and_then(|listed| listed.removal) {
+            Some(removal) => removal,
+            None => {
+                let source = source.location.as_ref().map(|it| it.path.as_path());
+                receiver::make_way(location, source, self.transfer.keep, self.begun).map_err(
+                    |error| format!("destination `{}`: {error}", location.path.display()),
+                )?
+            }
+        };
+        Ok(Some(Destination {
+            path: location.path.clone(),
+            shares: many.then(|| list::shares(&self.transfer)),
+            proves: call.expect == Expect::Destination,
+            served: destination.is_served(),
+            removal,
+        }))
+    }
+
+    fn argv(
+        &self,
+        call: &Call,
+        source: &End,
+        destination: &End,
+        scratch: &Path,
+        listed: Option<&Listed>,
+    ) -> Result<Vec<String>, String> {
+        let utf8 = |path: &Path| {
+            let text = path.to_str().map(str::to_owned);
+            text.ok_or_else(|| format!("`{}` is no UTF-8", path.display()))
+        };
+        let list = listed.map(|listed| utf8(&listed.path)).transpose()?;
+        let (source, destination) = match list {
+            Some(_) => (
+                source.folder().folder_text(call)?,
+                destination.folder_text(call)?,
+            ),
+            None => (source.text(call)?, destination.text(call)?),
+        };
+        let server = |via: &Option<Via>, url| via.as_ref().and_then(|_| authority(url));
+        let from = server(&self.transfer.source_via, &source);
+        let to = server(&self.transfer.destination_via, &destination);
+        let values = Values {
+            source: &source,
+            destination: &destination,
+            bytes: self.transfer.bytes.get(),
+            files: self.transfer.files,
+            slot: self.transfer.slot,
+            scratch: &utf8(scratch)?,
+            offset_bytes: self.transfer.offset_bytes.map(Bytes::get),
+            list: list.as_deref(),
+            source_host: from.map(|(host, _)| host),
+            source_port: from.and_then(|(_, port)| port),
+            destination_host: to.map(|(host, _)| host),
+            destination_port: to.and_then(|(_, port)| port),
+        };
+        call.argv(&values).map_err(|error| error.to_string())
+    }
+
+    fn blank_entry(&self) -> Entry {
+        Entry {
+            record: self.blank_record(),
+            trial: self.trial.clone(),
+            destination: None,
+            list: None,
+            findings: Vec::new(),
+        }
+    }
+
+    fn blank_record(&self) -> TransferRecord {
+        TransferRecord {
+            trial: self.trial.as_ref().map(|trial| trial.trial),
+            actor: self.actor.clone(),
+            slot: self.transfer.slot,
+            call: self.transfer.call.clone(),
+            source: self.transfer.source.clone(),
+            source_via: self.transfer.source_via.clone(),
+            destination: self.transfer.destination.clone(),
+            destination_via: self.transfer.destination_via.clone(),
+            files: self.transfer.files,
+            asked_bytes: self.transfer.bytes,
+            received_bytes: None,
+            intended_s: self.intended,
+            start_s: None,
+            end_s: None,
+            duration_s: None,
+            outcome: Outcome::Failed,
+            exit_code: None,
+            signal: None,
+            error: None,
+            user_s: None,
+            system_s: None,
+            max_rss_bytes: None,
+            minor_faults: None,
+            major_faults: None,
+            voluntary_switches: None,
+            involuntary_switches: None,
+            read_call_bytes: None,
+            write_call_bytes: None,
+            read_disk_bytes: None,
+            write_disk_bytes: None,
+            stdout: None,
+            stderr: None,
+            labels: self.transfer.labels.clone(),
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! Real connections over the loopback device, and the kernel's other witness, `ss`.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
+
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const INTERVAL_NS: u64 = NS_PER_S / 200;
+
+/// A watch whose records come in over a channel.
+struct Scene {
+    sockets: Sockets,
+    records: Receiver<(u64, Vec<Socket>)>,
+    seen: Vec<(u64, Socket)>,
+}
+
+impl Scene {
+    fn start(whose: Whose, interval_ns: u64) -> Self {
+        let (sender, records) = mpsc::channel();
+        let emit = move |time_ns, sockets| sender.send((time_ns, sockets)).is_ok();
+        Self {
+            sockets: Sockets::start(whose, interval_ns, emit).expect("a thread"),
+            records,
+            seen: Vec::new(),
+        }
+    }
+
+    /// The first socket, of those told so far and those to come, that fits.
+    fn find(&mut self, what: &str, fits: impl Fn(&Socket) -> bool) -> Socket {
+        self.find_since(0, what, fits)
+    }
+
+    /// Likewise, of those that were looked at after a reading of the clock.
+    fn find_since(&mut self, ns: u64, what: &str, fits: impl Fn(&Socket) -> bool) -> Socket {
+        let begun = Instant::now();
+        loop {
+            let found = self
+                .seen
+                .iter()
+                .find(|(time_ns, socket)| *time_ns >= ns && fits(socket));
+            if let Some((_, socket)) = found {
+                return socket.clone();
+            }
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "{what} did not come: {:#?}",
+                self.seen
+            );
+            let (time_ns, sockets) = self.records.recv_timeout(PATIENCE).expect(what);
+            self.seen
+                .extend(sockets.into_iter().map(|socket| (time_ns, socket)));
+        }
+    }
+
+    /// All sockets told, and the codes of the findings.
+    fn finish(mut self) -> (Vec<Socket>, Vec<String>) {
+        let findings = self.sockets.finish();
+        for (time_ns, sockets) in self.records.iter() {
+            self.seen
+                .extend(sockets.into_iter().map(|socket| (time_ns, socket)));
+        }
+        let sockets = self.seen.into_iter().map(|(_, socket)| socket).collect();
+        (
+            sockets,
+            findings.into_iter().map(|finding| finding.code).collect(),
+        )
+    }
+}
+
+/// Both ends of a connection, client first.
+fn connection(ip: IpAddr) -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind((ip, 0)).expect("a socket");
+    let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+    let (server, _) = listener.accept().expect("connected");
+    (client, server)
+}
+
+/// Own address and the peer's, as a record has them.
+fn ends(stream: &TcpStream) -> (String, String) {
+    let local = stream.local_addr().expect("connected").to_string();
+    (local, stream.peer_addr().expect("connected").to_string())
+}
+
+fn is(socket: &Socket, (local, remote): &(String, String)) -> bool {
+    socket.local == *local && socket.remote == *remote
+}
+
+/// Sends so many bytes to the other end, which takes them all.
+fn transfer(mut from: &TcpStream, mut to: &TcpStream, bytes: usize) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || from.write_all(&vec![7; bytes]).expect("it is read"));
+        to.read_exact(&mut vec![0; bytes]).expect("it is sent");
+    });
+}
+
+/// A sandbox may keep back news of destroyed sockets; the kernel gives them to everybody.
+fn may_have_news() -> bool {
+    let may = Netlink::open().is_ok_and(|news| news.join(DESTROYED).is_ok());
+    if !may {
+        eprintln!("skipped: no news of destroyed sockets can be had here");
+    }
+    may
+}
+
+fn check_final_counts(ip: IpAddr) {
+    const BYTES: u64 = 3_000_000;
+    // SYN and FIN have a place in the sequence of bytes, and the kernel counts them where they are acknowledged.
+    let is_all = |count: Option<Bytes>| (BYTES..=BYTES + 2).contains(&count.expect("told").get());
+    // So long an interval that only the news of their end can tell.
+    let mut scene = Scene::start(Whose::All, 3600 * NS_PER_S);
+    let (client, server) = connection(ip);
+    transfer(&client, &server, BYTES as usize);
+    let (of_client, of_server) = (ends(&client), ends(&server));
+    drop((client, server));
+    let sender = scene.find("the client's end", |socket| {
+        socket.closed && is(socket, &of_client)
+    });
+    assert_eq!(sender.state, "closed");
+    assert!(is_all(sender.acked_bytes), "{sender:?}");
+    let repeated = sender.retransmitted_bytes.expect("told").get();
+    assert_eq!(sender.sent_bytes, Some(Bytes::new(BYTES + repeated)));
+    let receiver = scene.find("the server's end", |socket| {
+        socket.closed && is(socket, &of_server)
+    });
+    assert!(is_all(receiver.received_bytes), "{receiver:?}");
+    assert_eq!(receiver.sent_bytes, Some(Bytes::new(0)));
+    let (all, findings) = scene.finish();
+    let of_ours =
+        |socket: &&Socket| socket.closed && (is(socket, &of_client) || is(socket, &of_server));
+    assert_eq!(all.iter().filter(of_ours).count(), 2, "each is told once");
+    assert_eq!(findings, Vec::<String>::new());
+}
+
+#[test]
+fn a_closed_socket_leaves_its_final_counts() {
+    if may_have_news() {
+        check_final_counts(Ipv4Addr::LOCALHOST.into());
+    }
+}
+
+#[test]
+fn a_closed_socket_of_ipv6_leaves_its_final_counts() {
+    if TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).is_err() {
+        eprintln!("skipped: this machine has no IPv6");
+    } else if may_have_news() {
+        check_final_counts(Ipv6Addr::LOCALHOST.into());
+    }
+}
+
+#[test]
+fn counts_grow_from_sample_to_sample_and_the_congestion_control_has_its_name() {
+    let (client, server) = connection(Ipv4Addr::LOCALHOST.into());
+    choose_congestion_control(&client, "reno");
+    let own = ends(&client);
+    let mut scene = Scene::start(Whose::All, INTERVAL_NS);
+    let mut before = scene.find("the connection", |socket| is(socket, &own));
+    assert_eq!(before.state, "established");
+    assert!(!before.closed);
+    assert_eq!(before.congestion_control.as_deref(), Some("reno"));
+    for _ in 0..3 {
+        transfer(&client, &server, 100_000);
+        let acked = before
+            .acked_bytes
+            .map(|acked| Bytes::new(acked.get() + 100_000));
+        let after = scene.find_since(monotonic_ns(), "a later sample", |socket| {
+            is(socket, &own) && socket.acked_bytes >= acked
+        });
+        assert_eq!(after.acked_bytes, acked);
+        assert!(after.busy_s >= before.busy_s);
+        before = after;
+    }
+    let rtt = before.rtt_s.expect("there were round trips");
+    assert!(before.min_rtt_s.expect("likewise") <= rtt);
+    assert!(before.cwnd_bytes >= before.mss_bytes);
+    drop((client, server));
+    if may_have_news() {
+        let last = scene.find("its end", |socket| socket.closed && is(socket, &own));
+        assert_eq!(
+            last.congestion_control.as_deref(),
+            Some("reno"),
+            "known from the samples"
+        );
+        assert_eq!(last.send_buffer_bytes, before.send_buffer_bytes);
+    }
+}
+
+fn choose_congestion_control(stream: &TcpStream, name: &str) {
+    let length = libc::socklen_t::try_from(name.len()).expect("short");
+    // SAFETY: the kernel reads `name`, which is valid for its length.
+    let set = unsafe {
+        libc::setsockopt(
+            stream.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_CONGESTION,
+            name.as_ptr().cast(),
+            length,
+        )
+    };
+    assert_eq!(set, 0, "reno is in every kernel, and for everybody");
+}
+
+/// What `ss` says of the socket with this local address, by key: `cwnd`, `rtt` …
+fn as_ss_tells(local: &str) -> Option<String> {
+    let output = Command::new("ss")
+        .args(["-tinmOH", "src", local])
+        .output()
+        .ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    text.lines()
+        .find(|line| line.contains(local))
+        .map(str::to_owned)
+}
+
+#[test]
+fn ss_tells_the_same() {
+    let (client, server) = connection(Ipv4Addr::LOCALHOST.into());
+    transfer(&client, &server, 1_000_000);
+    transfer(&server, &client, 10_000);
+    let own = ends(&client);
+    // Nothing moves any more, once the last acknowledgement is in: two looks of `ss` then agree, and ours lies between them.
+    let begun = Instant::now();
+    let (ours, theirs) = loop {
+        let Some(before) = as_ss_tells(&own.0) else {
+            eprintln!("skipped: there is no `ss` of iproute2 here");
+            return;
+        };
+        let mut scene = Scene::start(Whose::All, 3600 * NS_PER_S);
+        let ours = scene.find("the connection", |socket| is(socket, &own));
+        scene.finish();
+        let counts = |text: &str| text.split(" lastsnd").next().map(str::to_owned);
+        if as_ss_tells(&own.0).as_deref().and_then(counts) == counts(&before) {
+            break (ours, before);
+        }
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "the connection does not come to rest"
+        );
+    };
+    let value = |key: &str| {
+        let value = theirs
+            .split_ascii_whitespace()
+            .find_map(|word| word.strip_prefix(key));
+        value
+            .unwrap_or_else(|| panic!("no {key} in {theirs}"))
+            .to_owned()
+    };
+    let number = |key: &str| value(key).parse::<u64>().expect("a number");
+    let told = |bytes: Option<Bytes>| bytes.expect("told").get();
+    assert_eq!(told(ours.mss_bytes), number("mss:"));
+    assert_eq!(told(ours.cwnd_bytes), number("cwnd:") * number("mss:"));
+    assert_eq!(told(ours.sent_bytes), number("bytes_sent:"));
+    assert_eq!(told(ours.acked_bytes), number("bytes_acked:"));
+    assert_eq!(told(ours.received_bytes), number("bytes_received:"));
+    // ss 6.1 prints `rtt:0.053/0.026` and `minrtt:0.017`, in milliseconds.
+    let us = |seconds: Option<venturi_plan::Seconds>| (seconds.expect("told").get() * 1e6).round();
+    let rtt = value("rtt:");
+    let rtt: Vec<f64> = rtt
+        .split('/')
+        .map(|ms| ms.parse::<f64>().expect("a number") * 1e3)
+        .collect();
+    assert_eq!(
+        [us(ours.rtt_s), us(ours.rtt_var_s)],
+        [rtt[0].round(), rtt[1].round()]
+    );
+    let min_rtt = value("minrtt:").parse::<f64>().expect("a number") * 1e3;
+    assert_eq!(us(ours.min_rtt_s), min_rtt.round());
+    let memory = value("skmem:(");
+    let buffer = |key: &str| {
+        let value = memory.split(',').find_map(|word| word.strip_prefix(key));
+        value
+            .expect("ss tells it")
+            .parse::<u64>()
+            .expect("a number")
+    };
+    assert_eq!(told(ours.receive_buffer_bytes), buffer("rb"));
+    assert_eq!(told(ours.send_buffer_bytes), buffer("tb"));
+    let congestion_control = ours.congestion_control.expect("told");
+    assert!(
+        theirs
+            .split_ascii_whitespace()
+            .any(|word| word == congestion_control)
+    );
+}
+
+#[test]
+fn on_a_machine_only_sockets_of_what_was_started_are_recorded() {
+    let mut scene = Scene::start(Whose::Descendants, INTERVAL_NS);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
+    let port = listener.local_addr().expect("bound").port();
+    // A grandchild has it, and keeps it until it reads the end.
+    let script =
+        format!("bash -c 'exec 3<>/dev/tcp/127.0.0.1/{port}; cat <&3 >/dev/null; true'; true");
+    let mut child = Command::new("sh")
+        .args(["-c", &script])
+        .spawn()
+        .expect("sh is there");
+    let (mut server, _) = listener.accept().expect("it connects");
+    let (ours, theirs) = (
+        ends(&server),
+        server.peer_addr().expect("connected").to_string(),
+    );
+    let begun = scene.find("the client's end", |socket| socket.local == theirs);
+    assert_eq!(begun.state, "established");
+    server.write_all(&[7; 1000]).expect("it reads");
+    drop(server);
+    assert!(child.wait().expect("our child").success());
+    if may_have_news() {
+        let ended = scene.find("its final counts", |socket| {
+            socket.closed && socket.local == theirs
+        });
+        assert!(
+            (1000..=1001).contains(&ended.received_bytes.expect("told").get()),
+            "{ended:?}"
+        );
+    }
+    let (all, _) = scene.finish();
+    assert!(
+        !all.iter().any(|socket| is(socket, &ours)),
+        "the test's own socket"
+    );
+}
+
+#[test]
+fn the_end_brings_what_was_closed_just_before() {
+    if !may_have_news() {
+        return;
+    }
+    let scene = Scene::start(Whose::All, 3600 * NS_PER_S);
+    let ended: Vec<_> = (0..20)
+        .map(|_| {
+            let (client, server) = connection(Ipv4Addr::LOCALHOST.into());
+            transfer(&client, &server, 1000);
+            ends(&client)
+        })
+        .collect();
+    let (all, _) = scene.finish();
+    for own in ended {
+        assert!(
+            all.iter().any(|socket| socket.closed && is(socket, &own)),
+            "{own:?}"
+        );
+    }
+}
+
+#[test]
+fn what_nobody_takes_is_counted() {
+    let (client, server) = connection(Ipv4Addr::LOCALHOST.into());
+    let sockets = Sockets::start(Whose::All, INTERVAL_NS, |_, _| false).expect("a thread");
+    let findings = sockets.finish();
+    let codes: Vec<&str> = findings
+        .iter()
+        .map(|finding| finding.code.as_str())
+        .collect();
+    assert!(codes.contains(&"sockets-incomplete"), "{codes:?}");
+    drop((client, server));
+}

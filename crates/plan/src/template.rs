@@ -1,0 +1,75 @@
+//! Text with placeholders in braces.
+
+use crate::Error;
+
+/// What a placeholder stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    /// This.
+    Text(String),
+    /// Nothing here.
+    Absent,
+    /// There is no such placeholder.
+    Unknown,
+}
+
+impl<T: ToString> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Absent, |value| Self::Text(value.to_string()))
+    }
+}
+
+/// The text with its placeholders replaced. What a placeholder stands for is not looked into again, so braces in a path are safe.
+///
+/// # Errors
+/// [`Error::UnknownPlaceholder`], with what `known` tells; [`Error::NoValue`], once the whole text has been looked at;
+/// [`Error::Brace`].
+pub(crate) fn expand(
+    text: &str,
+    value: impl Fn(&str) -> Value,
+    known: impl FnOnce() -> String,
+) -> Result<String, Error> {
+    let mut expanded = String::with_capacity(text.len());
+    let mut missing = None;
+    let mut rest = text;
+    while let Some(at) = rest.find(['{', '}']) {
+        expanded.push_str(&rest[..at]);
+        let offset = text.len() - rest.len() + at;
+        let brace = &rest[at..];
+        if brace.starts_with("{{") || brace.starts_with("}}") {
+            expanded.push_str(&brace[..1]);
+            rest = &brace[2..];
+            continue;
+        }
+        let (name, after) = placeholder(brace).ok_or_else(|| Error::Brace {
+            argument: text.into(),
+            offset,
+        })?;
+        match value(name) {
+            Value::Text(value) => expanded.push_str(&value),
+            Value::Absent => missing = Some(name),
+            Value::Unknown => {
+                return Err(Error::UnknownPlaceholder {
+                    argument: text.into(),
+                    placeholder: name.into(),
+                    known: known(),
+                });
+            }
+        }
+        rest = after;
+    }
+    expanded.push_str(rest);
+    match missing {
+        Some(name) => Err(Error::NoValue {
+            argument: text.into(),
+            placeholder: name.into(),
+        }),
+        None => Ok(expanded),
+    }
+}
+
+/// The name in `{name}…` and what follows it.
+fn placeholder(text: &str) -> Option<(&str, &str)> {
+    let (name, after) = text.strip_prefix('{')?.split_once('}')?;
+    (!name.contains('{')).then_some((name, after))
+}

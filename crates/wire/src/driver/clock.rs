@@ -1,0 +1,68 @@
+//! The clock of the wire: `CLOCK_MONOTONIC` in nanoseconds, and how it relates to the epoch of the run.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use venturi_plan::Seconds;
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// Reads a clock of the kernel. Some 23 ns: it is read for every packet.
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `time` is a valid timespec for the call to fill; the ids used are constants that Linux always has.
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
+    time.tv_sec.unsigned_abs() * NS_PER_S + time.tv_nsec.unsigned_abs()
+}
+
+/// Time of the model. The origin is this process's, so that picoseconds of it fit 64 bits for months.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    origin_ns: u64,
+    /// Wall-clock time at the origin.
+    origin_unix_ns: u64,
+    /// Wall-clock time of the run's time zero.
+    epoch_unix_ns: u64,
+}
+
+impl Clock {
+    pub(crate) fn new(epoch_unix_ns: u64) -> Self {
+        let unix = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        Self {
+            origin_ns: read(libc::CLOCK_MONOTONIC),
+            origin_unix_ns: u64::try_from(unix.as_nanos()).unwrap_or(u64::MAX),
+            epoch_unix_ns,
+        }
+    }
+
+    /// Now, in ns of the model.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        read(libc::CLOCK_MONOTONIC) - self.origin_ns
+    }
+
+    /// A time of the model on the wall clock.
+    pub(crate) fn unix_ns(&self, now_ns: u64) -> u64 {
+        self.origin_unix_ns + now_ns
+    }
+
+    /// A time of the model as seconds since the run's time zero.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "a run of 100 days still resolves 2 ns in an f64"
+    )]
+    pub(crate) fn run_s(&self, now_ns: u64) -> Seconds {
+        let ns = i128::from(self.unix_ns(now_ns)) - i128::from(self.epoch_unix_ns);
+        Seconds::new(ns as f64 / NS_PER_S as f64)
+    }
+}
+
+/// CPU time that this process has used, in ns.
+pub(crate) fn cpu_ns() -> u64 {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}

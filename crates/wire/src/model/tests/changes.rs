@@ -1,0 +1,137 @@
+//! What a change does, and what it leaves.
+
+use super::*;
+
+fn change(world: &mut World, now_ns: u64, set: Value) {
+    let link = world.link("there").expect("it is there");
+    let set = serde_json::from_value(set).expect("a set");
+    world
+        .handle_change(now_ns, link, &set)
+        .expect("values that a link can have");
+}
+
+#[test]
+fn a_new_rate_applies_to_what_is_not_yet_sent_and_to_the_rest_of_the_packet_on_the_transmitter() {
+    // 1 Mb/s: 12 ms a packet. After 6 ms half of the first is sent; the other half takes 3 ms at 2 Mb/s, each further
+    // packet 6.
+    let mut world = world(&pair(json!({"rate_bit_per_s": 1e6, "delay_s": 0.0})));
+    let mut account = Account::default();
+    send(&mut world, 0, 0, full(3));
+    change(&mut world, 6_000_000, json!({"rate_bit_per_s": 2e6}));
+    account.drain(&mut world);
+    let due: Vec<_> = account
+        .deliveries
+        .iter()
+        .map(|delivery| delivery.3)
+        .collect();
+    assert_eq!(due, [9_000_000, 15_000_000, 21_000_000]);
+    assert_eq!(world.counters(30_000_000)[1].busy_ps, 21_000_000_000);
+}
+
+#[test]
+fn a_run_that_a_new_rate_makes_longer_than_the_quantum_is_cut() {
+    // 40 ms of round trip: a quantum of 200 µs, 16 segments at 1 Gb/s, one at 100 Mb/s.
+    let mut world = world(&pair(json!({"delay_s": 0.039})));
+    let mut account = Account::default();
+    send(&mut world, 0, 0, full(16));
+    change(&mut world, 0, json!({"rate_bit_per_s": 1e8}));
+    account.drain(&mut world);
+    let due: Vec<_> = account
+        .deliveries
+        .iter()
+        .map(|delivery| delivery.3)
+        .collect();
+    assert_eq!(due.len(), 16);
+    for (number, due_ns) in (1..).zip(due) {
+        assert_eq!(due_ns, 39_000_000 + 120_000 * number);
+    }
+}
+
+#[test]
+fn an_outage_takes_what_waits_and_leaves_what_is_on_its_way() {
+    let mut world = world(&pair(json!({"rate_bit_per_s": 1e8, "delay_s": 0.01})));
+    let mut account = Account::default();
+    send(&mut world, 0, 0, full(10)); // 120 µs each
+    change(&mut world, 300_000, json!({"up": false})); // two are sent
+    send(&mut world, 400_000, 1, full(5));
+    change(&mut world, 500_000, json!({"up": true}));
+    send(&mut world, 600_000, 2, full(1));
+    account.drain(&mut world);
+    let delivered: Vec<_> = account
+        .deliveries
+        .iter()
+        .map(|(packet, first, ..)| (packet.0, *first))
+        .collect();
+    assert_eq!(delivered, [(0, 0), (0, 1), (2, 0)]);
+    assert_eq!(
+        account.last_due_ns(),
+        600_000 + 120_000 + 10_000_000,
+        "the queue was empty again"
+    );
+    let counters = world.counters(20_000_000)[1];
+    assert_eq!((counters.packets, counters.outage_drops), (3, 13));
+    assert_eq!(counters.busy_ps, 420_000_000);
+}
+
+#[test]
+fn a_shorter_delay_lets_nothing_overtake() {
+    let mut world = world(&pair(json!({"delay_s": 0.05})));
+    let mut account = Account::default();
+    send(&mut world, 0, 0, full(1));
+    change(&mut world, 20_000, json!({"delay_s": 0.001}));
+    send(&mut world, 20_000, 1, full(1));
+    send(&mut world, 60_000_000, 2, full(1));
+    account.drain(&mut world);
+    let due: Vec<_> = account
+        .deliveries
+        .iter()
+        .map(|(packet, _, _, due)| (packet.0, *due))
+        .collect();
+    assert_eq!(due, [(0, 50_012_000), (1, 50_012_000), (2, 61_012_000)]);
+}
+
+#[test]
+fn a_smaller_queue_keeps_what_it_has_and_takes_nothing_until_that_has_drained() {
+    let mut world = world(&pair(json!({})));
+    let mut account = Account::default();
+    send(&mut world, 0, 0, full(100));
+    change(&mut world, 0, json!({"queue_bytes": 15_000}));
+    send(&mut world, 0, 1, full(1));
+    account.poll(&mut world, 12_000 * 91);
+    send(&mut world, 12_000 * 91, 2, full(1)); // nine are left
+    account.drain(&mut world);
+    assert_eq!(account.delivered(), 101);
+    assert_eq!(account.fates[&(PacketId(1), 0)], None);
+}
+
+#[test]
+fn planned_changes_are_made_at_their_times_however_late_anybody_looks() {
+    let mut network = pair(json!({"rate_bit_per_s": 1e6, "delay_s": 0.0}));
+    network.changes = serde_json::from_value(json!([
+        {"time_s": 0.012, "link": "there", "set": {"rate_bit_per_s": 1e6}},
+        {"time_s": 0.006, "link": "there", "set": {"rate_bit_per_s": 2e6}},
+    ]))
+    .expect("changes");
+    let mut world = world(&network);
+    let mut account = Account::default();
+    world.go(1_000_000);
+    send(&mut world, 1_000_000, 0, full(2));
+    account.poll(&mut world, 60_000_000_000);
+    let due: Vec<_> = account.fates.values().flatten().collect();
+    // 6 ms at 1 Mb/s, then 6 ms at 2 Mb/s: 1500 bytes after 9 ms, and 750 more. The other 750 take 6 ms again.
+    assert_eq!(due, [&10_000_000, &19_000_000]);
+}
+
+#[test]
+fn a_value_that_no_link_can_have_is_refused_with_its_place() {
+    let mut world = world(&pair(json!({})));
+    let link = world.link("there").expect("it is there");
+    let set = serde_json::from_value(json!({"rate_bit_per_s": -1.0})).expect("a set");
+    let error = world
+        .handle_change(0, link, &set)
+        .expect_err("a negative rate");
+    assert_eq!(
+        error.to_string(),
+        "network.there.rate_bit_per_s: expected 1000 to 10000000000000, found -1"
+    );
+}

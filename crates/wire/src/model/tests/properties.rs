@@ -1,0 +1,190 @@
+//! What must hold for any traffic on any links.
+
+use super::*;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+struct Traffic {
+    network: Network,
+    /// Time to the packet before, sender, shape.
+    packets: Vec<(u64, u16, Shape)>,
+}
+
+fn any_link() -> impl Strategy<Value = Value> {
+    (
+        prop::sample::select(vec![1e6, 1e8, 9.5e8, 1e10]),
+        prop::sample::select(vec![0.0, 0.0001, 0.02]),
+        0_u64..200_000,
+        prop::sample::select(vec![
+            Value::Null,
+            json!({"kind": "independent", "probability": 0.05}),
+            json!({"kind": "bursty", "enter": 0.02, "leave": 0.3, "probability": 0.7}),
+        ]),
+        prop::sample::select(vec![0_u64, 38]),
+        prop::sample::select(vec![0.0, 0.0, 0.0002]),
+    )
+        .prop_map(|(rate, delay, queue, loss, overhead, jitter)| {
+            json!({
+                "rate_bit_per_s": rate, "delay_s": delay, "queue_bytes": queue, "loss": loss,
+                "overhead_bytes": overhead, "jitter_s": jitter,
+            })
+        })
+}
+
+fn any_shape() -> impl Strategy<Value = Shape> {
+    (1_u16..=45, 100_u16..=1500, 60_u16..=1500).prop_map(|(segments, segment_bytes, last_bytes)| {
+        Shape {
+            segments,
+            segment_bytes,
+            last_bytes: last_bytes.min(segment_bytes),
+        }
+    })
+}
+
+fn any_changes() -> impl Strategy<Value = Value> {
+    let set = prop::sample::select(vec![
+        json!({"rate_bit_per_s": 5e7}),
+        json!({"delay_s": 0.003}),
+        json!({"up": false}),
+        json!({"up": true}),
+        json!({"loss": {"kind": "independent", "probability": 0.2}}),
+        json!({"queue_bytes": 20_000, "rate_bit_per_s": 2e9}),
+        json!({"jitter_s": 0.0005}),
+    ]);
+    let link = prop::sample::select(vec!["ar", "rs", "sc"]);
+    prop::collection::vec((0.0..0.05, link, set), 0..6).prop_map(|changes| {
+        let changes = changes.into_iter();
+        changes
+            .map(|(time, link, set)| json!({"time_s": time, "link": link, "set": set}))
+            .collect()
+    })
+}
+
+fn any_traffic() -> impl Strategy<Value = Traffic> {
+    let packets = prop::collection::vec((0_u64..2_000_000, 0_u16..2, any_shape()), 1..60);
+    (any_link(), any_link(), any_link(), any_changes(), packets).prop_map(
+        |(first, middle, last, changes, packets)| {
+            let mut network = funnel(&first, &middle, &last);
+            network.changes = serde_json::from_value(changes).expect("changes");
+            Traffic { network, packets }
+        },
+    )
+}
+
+/// Sends all, looking after each packet if `punctual`, else at the end only.
+fn carry(traffic: &Traffic, seed: u64, punctual: bool) -> (Account, World, u64) {
+    let mut world = World::new(&traffic.network, seed).expect("a network that can be built");
+    let mut account = Account::default();
+    let (mut now_ns, mut sent) = (0, 0);
+    world.go(0);
+    for (number, (gap_ns, from, shape)) in (0..).zip(&traffic.packets) {
+        now_ns += gap_ns;
+        if punctual {
+            account.poll(&mut world, now_ns);
+        }
+        send_from(&mut world, now_ns, InterfaceId(*from), number, *shape);
+        sent += u64::from(shape.segments);
+        let known = account.delivered() + account.dropped() + waiting(&world);
+        assert!(
+            !punctual || sent == known,
+            "{sent} in, {known} accounted for"
+        );
+    }
+    if !punctual {
+        account.poll(&mut world, now_ns + 1_000_000_000_000);
+    }
+    account.drain(&mut world);
+    (account, world, sent)
+}
+
+/// Segments that are in the network, those dropped but not yet polled included.
+fn waiting(world: &World) -> u64 {
+    world.held() + world.unpolled()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn what_goes_in_comes_out_or_is_counted_as_dropped(traffic in any_traffic()) {
+        let (account, mut world, sent) = carry(&traffic, 1, true);
+        prop_assert_eq!(account.delivered() + account.dropped(), sent);
+        prop_assert_eq!(world.held(), 0);
+        let counters = world.counters(u64::MAX / 2000);
+        let drops: u64 = counters.iter().map(|link| link.queue_drops + link.loss_drops + link.outage_drops).sum();
+        prop_assert_eq!(drops, account.dropped());
+        let last = world.link("sc").expect("it is there");
+        prop_assert_eq!(counters[usize::from(last.0)].packets, account.delivered());
+    }
+
+    #[test]
+    fn packets_of_one_sender_keep_their_order(traffic in any_traffic()) {
+        let (account, ..) = carry(&traffic, 1, true);
+        prop_assert!(account.deliveries.is_sorted_by_key(|(.., due_ns)| *due_ns));
+        for sender in [0, 1] {
+            let mine = account.deliveries.iter().filter(|(packet, ..)| traffic.packets[packet.0 as usize].1 == sender);
+            prop_assert!(mine.is_sorted_by_key(|(packet, first, ..)| (packet.0, *first)));
+        }
+    }
+
+    #[test]
+    fn a_queue_never_holds_more_than_its_limit_and_a_packet(mut traffic in any_traffic()) {
+        traffic.network.changes.clear();
+        let (_, mut world, _) = carry(&traffic, 1, true);
+        for (link, counters) in traffic.network.links.values().zip(world.counters(u64::MAX / 2000)) {
+            let most = link.queue_bytes.get() + 1500 + u64::from(link.overhead_bytes);
+            prop_assert!(counters.queue_high_bytes <= most, "{} of {most}", counters.queue_high_bytes);
+        }
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_fates_whenever_anybody_looks(traffic in any_traffic()) {
+        let (account, mut world, _) = carry(&traffic, 1, true);
+        let (late_account, mut late_world, _) = carry(&traffic, 1, false);
+        let fates = |account: &Account| -> Vec<_> {
+            account.fates.iter().map(|(segment, fate)| (*segment, fate.is_some())).collect()
+        };
+        prop_assert_eq!(fates(&account), fates(&late_account));
+        let end_ns = u64::MAX / 2000;
+        prop_assert_eq!(world.counters(end_ns), late_world.counters(end_ns));
+    }
+
+    #[test]
+    fn nothing_is_earlier_than_light_and_an_empty_link_allow(
+        shape in any_shape(), first in any_link(), middle in any_link(), last in any_link()
+    ) {
+        let network = funnel(&first, &middle, &last);
+        let mut world = World::new(&network, 1).expect("a network");
+        let mut account = Account::default();
+        send(&mut world, 0, 0, shape);
+        account.drain(&mut world);
+        for ((_, segment), fate) in &account.fates {
+            let Some(due_ns) = fate else { continue };
+            let bytes = if segment + 1 == shape.segments { shape.last_bytes } else { shape.segment_bytes };
+            let least: f64 = ["ar", "rs", "sc"].iter().map(|name| {
+                let link = &network.links[*name];
+                let delay = if link.jitter_s.get() > 0.0 { 0.0 } else { link.delay_s.get() };
+                delay + f64::from(u32::from(bytes) + link.overhead_bytes) * 8.0 / link.rate_bit_per_s
+            }).sum();
+            prop_assert!(*due_ns as f64 >= least * 1e9 - 10.0, "{due_ns} before {}", least * 1e9);
+        }
+    }
+}
+
+#[test]
+fn another_seed_loses_other_segments() {
+    let network = pair(json!({"loss": {"kind": "independent", "probability": 0.1}}));
+    let fates = |seed| {
+        let mut world = World::new(&network, seed).expect("a network");
+        let mut account = Account::default();
+        send(&mut world, 0, 0, full(600));
+        account.drain(&mut world);
+        account
+            .fates
+            .into_values()
+            .map(|fate| fate.is_some())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(fates(1), fates(1));
+    assert_ne!(fates(1), fates(2));
+}
