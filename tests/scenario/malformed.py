@@ -9,9 +9,14 @@ import copy
 import datetime
 from typing import Any
 
+from venturi.mover.command import PLACEHOLDERS
+from venturi.mover.table import movers
 from venturi.scenario.families import FAMILY_NAMES
 
 GONE = object()
+MOVERS = ", ".join(movers())
+PLACES = ", ".join(PLACEHOLDERS)
+KEYS_OF_HOST = "ssh, memory, site, cpus, cpu_limit, memory_limit, congestion_control, tcp, nat"
 
 GOOD: dict[str, Any] = {
     "venturi": 1,
@@ -68,12 +73,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown key of the workload": (
         {"workload.repet": 3},
         [
-            "workload.repet: expected one of the keys kind, mover, source, destination, repeat, order, cache, timeout, data_at_least, factors, options, sweep, found repet (did you mean repeat?)"
+            "workload.repet: expected one of the keys kind, mover, source, destination, client, source_service, destination_service, direction, files_per_call, repeat, order, cache, timeout, data_at_least, factors, options, sweep, found repet (did you mean repeat?)"
         ],
     ),
     "an unknown key of a host": (
         {"testbed.host.node1.memroy": "1 GiB"},
-        ["testbed.host.node1.memroy: expected one of the keys ssh, memory, found memroy (did you mean memory?)"],
+        [f"testbed.host.node1.memroy: expected one of the keys {KEYS_OF_HOST}, found memroy (did you mean memory?)"],
     ),
     "an unknown key far from any other": (
         {"workload.sweep": {"xyzzy": 1}},
@@ -136,19 +141,15 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "no mover": (
         {"workload.mover": GONE},
-        ["workload.mover: expected one of the movers cp, read, write, rsync, rclone, found nothing"],
+        [f"workload.mover: expected one of the movers {MOVERS}, found nothing"],
     ),
     "an unknown mover": (
         {"workload.mover": "rsynk"},
-        [
-            'workload.mover: expected one of the movers: cp, read, write, rsync, rclone, found "rsynk" (did you mean rsync?)'
-        ],
+        [f'workload.mover: expected one of the movers: {MOVERS}, found "rsynk" (did you mean rsync?)'],
     ),
     "an unknown mover beside a known one": (
         {"workload.mover": "read+wriet"},
-        [
-            'workload.mover: expected one of the movers: cp, read, write, rsync, rclone, found "wriet" (did you mean write?)'
-        ],
+        [f'workload.mover: expected one of the movers: {MOVERS}, found "wriet" (did you mean write?)'],
     ),
     "a mover beside itself": (
         {"workload.mover": "cp+cp"},
@@ -241,15 +242,13 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown factor": (
         {"workload.factors.fiels": [1]},
         [
-            'workload.factors.fiels: expected one of the factors: files, size, mover, source, destination, cache, fsync, reflink, found "fiels" (did you mean files?)'
+            'workload.factors.fiels: expected one of the factors: files, size, mover, source, destination, cache, client, source_service, destination_service, direction, files_per_call, fsync, reflink, found "fiels" (did you mean files?)'
         ],
     ),
     "factors that are no table": ({"workload.factors": [1, 2]}, ["workload.factors: expected a table, found [1, 2]"]),
     "an unknown mover among the factors": (
         {"workload.mover": GONE, "workload.factors.mover": ["cp", "xcp"]},
-        [
-            'workload.factors.mover[1]: expected one of the movers: cp, read, write, rsync, rclone, found "xcp" (did you mean cp?)'
-        ],
+        [f'workload.factors.mover[1]: expected one of the movers: {MOVERS}, found "xcp" (did you mean cp?)'],
     ),
     "an unknown storage among the factors": (
         {"workload.source": GONE, "workload.factors.source": ["gpfs", "temp"]},
@@ -379,7 +378,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a destination on another host": (
         {"workload.destination": "far"},
         [
-            "workload.destination: expected a storage on node1, where gpfs is (a trial stays within one host), found far on node2"
+            "workload.destination: expected a storage on node1, where gpfs is (cp moves files within one host), found far on node2"
         ],
     ),
     "a mover that would replace the null device": (
@@ -396,7 +395,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "an unknown counter": (
         {"measure": {"counters": ["cpu", "gpu"]}},
-        ['measure.counters[1]: expected "cpu", "disk", "memory" or "nic", found "gpu"'],
+        ['measure.counters[1]: expected "cpu", "disk", "memory", "nic" or "tcp", found "gpu"'],
     ),
     "a counter that stands twice": (
         {"measure": {"counters": ["cpu", "cpu"]}},
@@ -441,14 +440,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a tool with an unknown placeholder": (
         {"mover": {"tool": {"argv": ["tool", "{sorce}"]}}},
-        [
-            "mover.tool.argv[1]: expected one of the placeholders source, destination, bytes, files, slot, scratch, found sorce (did you mean source?)"
-        ],
+        [f"mover.tool.argv[1]: expected one of the placeholders {PLACES}, found sorce (did you mean source?)"],
     ),
     "a tool that names a size without its unit": (
         {"mover": {"tool": {"argv": ["tool", ["-w", "{window}"], "{source}"], "options": {"window": "size"}}}},
         [
-            "mover.tool.argv[1]: expected one of the placeholders source, destination, bytes, files, slot, scratch, window_bytes, found window (did you mean window_bytes?)"
+            f"mover.tool.argv[1]: expected one of the placeholders {PLACES}, window_bytes, found window (did you mean window_bytes?)"
         ],
     ),
     "a tool with an open brace": (
@@ -462,20 +459,18 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a tool with an option of no kind": (
         {"mover": {"tool": {"argv": ["tool"], "options": {"streams": "int"}}}},
         [
-            'mover.tool.options.streams: expected "boolean", "integer", "size", "text", "time" or a list of texts to choose from, found "int"'
+            'mover.tool.options.streams: expected "boolean", "integer", "rate", "size", "text", "time" or a list of texts to choose from, found "int"'
         ],
     ),
     "a tool with an option named as a factor": (
         {"mover": {"tool": {"argv": ["tool"], "options": {"size": "size"}}}},
         [
-            "mover.tool.options.size: expected a name other than files, size, mover, cache, source, destination and the placeholders, found size"
+            "mover.tool.options.size: expected a name other than files, size, mover, cache, source, destination, client, source_service, destination_service, direction, files_per_call and the placeholders, found size"
         ],
     ),
     "an unknown mover with an option that it may have": (
         {"workload.mover": "xcp", "workload.options": {"power": 3}, "workload.factors.beam": [1]},
-        [
-            'workload.mover: expected one of the movers: cp, read, write, rsync, rclone, found "xcp" (did you mean cp?)'
-        ],
+        [f'workload.mover: expected one of the movers: {MOVERS}, found "xcp" (did you mean cp?)'],
     ),
     "a scale beyond all measure": ({"scale": 1e300}, ["scale: expected 1000 or less, found 1e+300"]),
     "more bytes than can be counted": (

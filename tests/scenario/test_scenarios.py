@@ -166,8 +166,8 @@ def test_the_packages_can_be_imported_in_any_order(first):
 
 def test_the_public_names_are_these():
     assert set(venturi.scenario.__all__) == {
-        "Analyse", "Criterion", "Host", "Measure", "MoverTemplate", "Scenario", "Storage", "Testbed", "load_scenario", "movers_of",
-        "scenario_from", "scenario_schema",
+        "Analyse", "Change", "Criterion", "Host", "Link", "Measure", "MoverTemplate", "Router", "Scenario", "Service", "Storage",
+        "Testbed", "load_scenario", "movers_of", "scenario_from", "scenario_schema",
     }  # fmt: skip
 
 

@@ -16,7 +16,8 @@ from venturi.scenario.document import Document, read_document
 from venturi.scenario.model import Scenario
 from venturi.scenario.problems import locations, problems_of
 from venturi.scenario.tools import movers_of
-from venturi.scenario.words import Problem, Where, one_of, path_text
+from venturi.scenario.words import Problem, Where
+from venturi.testbed.plan import resolve_testbed
 
 __all__ = ["load_scenario", "scenario_from"]
 
@@ -81,6 +82,7 @@ def _validate(document: Document, problems: list[Problem]) -> Scenario | None:
         rest = copy.deepcopy(document.data)
         for where in locations(error):
             _prune(rest, where)
+            _stand_in(rest, where)
     try:
         return Scenario.model_validate(rest)
     except ValidationError:
@@ -96,14 +98,24 @@ def _prune(data: Any, where: Where) -> None:
         data.pop(keys[-1], None)
 
 
+_STAND_INS = {("link", "rate"): "1 Gb/s", ("storage", "path"): "stand-in"}
+"""Good values for what must be there and was wrong: nothing else is checked against them."""
+
+
+def _stand_in(data: Any, where: Where) -> None:
+    """Put a good value where a required one of the testbed was wrong or missing: the rest is checked all the same."""
+    if len(where) != 4 or where[0] != "testbed" or (where[1], where[3]) not in _STAND_INS:
+        return
+    for key in where[:-1]:
+        data = data.get(key) if isinstance(data, dict) else None
+    if isinstance(data, dict):
+        data[where[3]] = _STAND_INS[where[1], where[3]]  # type: ignore[index]
+
+
 def _check(scenario: Scenario) -> list[Problem]:
-    """Return what is wrong with names: hosts, movers, and whatever the workload names."""
+    """Return what is wrong beyond forms: with the testbed, with movers, and with whatever the workload names."""
     problems: list[Problem] = []
-    hosts = scenario.testbed.host
-    for name, storage in scenario.testbed.storage.items():
-        if storage.host not in hosts:
-            where = path_text(("testbed", "storage", name, "host"))
-            problems.append((where, one_of("the hosts", hosts, storage.host)))
+    resolve_testbed(scenario.testbed, scenario.scale, problems)
     problems += movers_of(scenario)[1]
     return problems + scenario.workload.problems(scenario)
 

@@ -11,50 +11,24 @@ from pydantic_core import CoreSchema, core_schema
 from venturi.mover.base import MAX_WHOLE, OPTION_KINDS
 from venturi.plan.words import shown
 from venturi.scenario.families import FAMILY_NAMES
-from venturi.scenario.fields import Interval, Name, Number, Part, Rate, Size, Text, Whole, refuse
+from venturi.scenario.fields import Interval, Name, Number, Part, Text, Whole, refuse
+from venturi.scenario.testbed import Testbed, _distinct
 from venturi.scenario.words import one_of
 from venturi.workload.base import Workload
 from venturi.workload.table import KINDS
 
-__all__ = ["VERSION", "Analyse", "Criterion", "Host", "Measure", "MoverTemplate", "Scenario", "Storage", "Testbed"]
+__all__ = ["VERSION", "Analyse", "Criterion", "Measure", "MoverTemplate", "Scenario"]
 
 VERSION = 1
-Counter = Literal["cpu", "disk", "memory", "nic"]
+Counter = Literal["cpu", "disk", "memory", "nic", "tcp"]
 Criterion = Literal["aicc", "r2", "adjusted_r2", "cross_validation"]
 """What ranks fits."""
 
 
-class Host(Part):
-    """A machine."""
-
-    ssh: Text | None = Field(None, description="How it is reached, as for ssh; without it: this machine.")
-    memory: Size | None = Field(None, description="For data sets that must be larger than memory.")
-
-
-def _directory(path: str) -> str:
-    """Refuse what only a shell would understand, and what leads out of the scratch directory by a back door."""
-    if path.startswith("~") or "$" in path:
-        raise refuse(f"expected a path written out, for no shell reads it, found {shown(path)}")
-    if not path.startswith("/") and ".." in path.split("/"):
-        raise refuse(f"expected a path below the scratch directory, or one that begins with /, found {shown(path)}")
-    return path
-
-
-class Storage(Part):
-    """A directory of a host."""
-
-    host: Text = Field(description="The name of a host.")
-    path: Annotated[Text, Field(min_length=1), AfterValidator(_directory)] = Field(
-        description="A directory; a relative one is below the scratch directory."
-    )
-    rate: Rate | None = Field(None, description="Only for the estimate of time.")
-
-
-class Testbed(Part):
-    """Where things are."""
-
-    host: dict[Name, Host] = Field({}, description="The machines, by name.")
-    storage: dict[Name, Storage] = Field({}, description="The storages, by name.")
+def _with_path(value: str) -> str:
+    if value.count("{path}") != 1 or set(value.replace("{path}", "")) & {"{", "}"}:
+        raise refuse(f'expected a text with {{path}} in it, such as "file://{{path}}", found {shown(value)}')
+    return value
 
 
 class MoverTemplate(Part):
@@ -86,13 +60,15 @@ class MoverTemplate(Part):
             }
         ),
     ] = Field({}, description="Name and kind of what can be set; a list of texts is a choice.")
-
-
-def _distinct(values: tuple[str, ...]) -> tuple[str, ...]:
-    for value in values:
-        if values.count(value) > 1:
-            raise refuse(f'expected distinct values, found "{value}" {values.count(value)} times')
-    return values
+    speaks: tuple[Text, ...] = Field(
+        (), description='Protocols of doors that it can use, the preferred one first, such as ["gsiftp", "ftp"].'
+    )
+    local: Annotated[Text, AfterValidator(_with_path)] = Field(
+        "{path}", description="How it writes a file of its own host, such as file://{path}."
+    )
+    lists: bool | None = Field(
+        None, description="Whether one call takes many files; by default if argv names {list}."
+    )
 
 
 def _families(value: object) -> Literal["all"] | tuple[str, ...]:
@@ -168,4 +144,6 @@ def _without_nothing(value: Any) -> Any:
     """Leave out what is not set: TOML has no word for it."""
     if isinstance(value, dict):
         return {key: _without_nothing(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [_without_nothing(item) for item in value]
     return value

@@ -104,6 +104,10 @@ def _fields(model: Any) -> Mapping[str, Any]:
 def _type_at(model: Any, where: Where, document: Any) -> Any:
     """Return the type of the table at ``where``, so that its keys can be named."""
     for part in where:
+        if isinstance(part, int) and typing.get_origin(model) is tuple:
+            within = isinstance(document, list) and part < len(document)
+            model, document = typing.get_args(model)[0], document[part] if within else None
+            continue
         document = document.get(part) if isinstance(document, Mapping) else None
         if isinstance(model, type) and issubclass(model, BaseModel):
             field = model.model_fields.get(str(part))

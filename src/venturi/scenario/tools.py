@@ -17,7 +17,10 @@ if typing.TYPE_CHECKING:
 
 __all__ = ["movers_of"]
 
-RESERVED = ("files", "size", "mover", "cache", "source", "destination")
+RESERVED = (
+    "files", "size", "mover", "cache", "source", "destination", "client", "source_service", "destination_service", "direction",
+    "files_per_call",
+)  # fmt: skip
 """Names of factors, which an option cannot have."""
 
 
@@ -51,7 +54,8 @@ def _command(name: str, template: MoverTemplate, where: str, problems: list[Prob
     if requires is None:
         first = argv[0] if argv else ""
         requires = (first,) if isinstance(first, str) and first and "{" not in first else ()
-    return Command(name, tuple(argv), requires, options)
+    speaks, local, lists = template.speaks, template.local, template.lists
+    return Command(name, tuple(argv), requires, options, speaks=speaks, local=local, takes_lists=lists)
 
 
 def _option(name: str, kind: object, where: str, problems: list[Problem]) -> Option | None:

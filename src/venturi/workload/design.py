@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from venturi.mover import Mover
@@ -13,6 +12,7 @@ from venturi.plan.header import OptionValue
 from venturi.plan.words import shown
 from venturi.scenario.expression import Expression, ExpressionError, Quantity, Value
 from venturi.scenario.words import Problem, path_text
+from venturi.testbed.network import scaled_bytes
 from venturi.units import format_bytes_exact
 from venturi.workload.factors import FIXED, Factor, Reader
 
@@ -36,6 +36,11 @@ class Point:
     cache: str
     source: str | None
     destination: str | None
+    client: str | None
+    source_service: str | None
+    destination_service: str | None
+    two_ways: bool
+    files_per_call: int
     options: Mapping[str, OptionValue]
     varied: Mapping[str, OptionValue]
     """The factors of this point by the name of the scenario."""
@@ -47,17 +52,6 @@ class Design:
 
     points: tuple[Point, ...]
     keys: Mapping[str, str]
-
-
-def scaled_bytes(size_bytes: int, scale: float) -> int:
-    """Return a size at the scale of the scenario: to the nearest byte, at least 1 unless it is 0.
-
-    Examples
-    --------
-    >>> scaled_bytes(100_000_000, 0.001), scaled_bytes(10, 0.001), scaled_bytes(0, 0.5)
-    (100000, 1, 0)
-    """
-    return max(1, round(size_bytes * Fraction(repr(scale)))) if size_bytes else 0
 
 
 def design(scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> Design | None:
@@ -122,16 +116,18 @@ def _operand(value: OptionValue, key: str) -> Value:
     if isinstance(value, (str, bool)):
         return value
     assert value is not None
+    if key.endswith("_bytes_per_s"):
+        return Quantity(value, byte_power=1, second_power=-1)
     return Quantity(value, byte_power=int(key.endswith("_bytes")), second_power=int(key.endswith("_s")))
 
 
 def _point(
     values: Mapping[str, OptionValue],
-    fixed: Mapping[str, str | None],
+    fixed: Mapping[str, str | int | None],
     options: Mapping[str, OptionValue],
     tools: Mapping[str, Mover],
 ) -> Point:
-    every = {**fixed, **values}
+    every: dict[str, OptionValue] = {**fixed, **values}
     reserved = ("files", "size", *FIXED)
     varied_options = {name: value for name, value in values.items() if name not in reserved}
     return Point(
@@ -141,6 +137,11 @@ def _point(
         cache=str(every["cache"]),
         source=_text(every["source"]),
         destination=_text(every["destination"]),
+        client=_text(every["client"]),
+        source_service=_text(every["source_service"]),
+        destination_service=_text(every["destination_service"]),
+        two_ways=every["direction"] == "two ways",
+        files_per_call=int(every["files_per_call"] or 1),
         options={**options, **varied_options},
         varied=dict(values),
     )
@@ -155,7 +156,8 @@ def _check_points(points: list[Point], problems: list[Problem]) -> None:
         effect = {
             name: (type(value).__name__, value)
             for name, value in point.varied.items()
-            if name in ("files", "size", "mover")
+            if name in ("files", "size", "mover", "direction", "files_per_call")
+            or (name in ("client", "source_service", "destination_service") and any(m.speaks for m in point.movers))
             or (name == "destination" and any(mover.writes for mover in point.movers))
             or (name in ("source", "cache") and reads)
             or name in names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from venturi.scenario import Scenario
     from venturi.workload.sweep import Sweep
 
-__all__ = ["FIXED", "MAX_FILES", "MAX_POINTS", "Factor", "Reader"]
+__all__ = ["FIXED", "MAX_FILES", "MAX_FILES_PER_CALL", "MAX_POINTS", "Factor", "Reader"]
 
 MAX_POINTS = 100_000
 """Points of one sweep; more is a mistake in the factors."""
@@ -27,8 +27,15 @@ MAX_POINTS = 100_000
 MAX_FILES = 10_000
 """Parallel transfers of one trial: more processes than this no host starts together."""
 
-FIXED = ("mover", "source", "destination", "cache")
+MAX_FILES_PER_CALL = 100_000
+"""Files of one call: more than this no tool takes in one list."""
+
+FIXED = (
+    "mover", "source", "destination", "cache", "client", "source_service", "destination_service", "direction",
+    "files_per_call",
+)  # fmt: skip
 _CACHE = ("as_is", "cold", "warm")
+_DIRECTIONS = ("one way", "two ways")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +86,11 @@ class Reader:
             found = {"files": Factor("files", (1,), (1,)), **found}
         return found
 
-    def fixed(self) -> dict[str, str | None]:
-        """Return mover, source, destination and cache where they are not factors: a factor takes their place."""
-        found: dict[str, str | None] = {}
+    def fixed(self) -> dict[str, str | int | None]:
+        """Return what is fixed of :data:`FIXED` and no factor: a factor takes its place."""
+        found: dict[str, str | int | None] = {}
         for name in FIXED:
-            value: str | None = getattr(self.sweep, name)
+            value: str | int | None = getattr(self.sweep, name)
             if name in self.sweep.factors:
                 continue
             if name in self.sweep.model_fields_set and value is not None:
@@ -168,8 +175,13 @@ class Reader:
             "size": ("size_bytes", parse_size),
             "mover": ("mover", self._parse_mover),
             "cache": ("cache", _parse_cache),
-            "source": ("source", lambda value: self._parse_storage(value, self.storages)),
+            "source": ("source", lambda value: self._parse_storage(value, self._sources())),
             "destination": ("destination", lambda value: self._parse_storage(value, (*self.storages, "null"))),
+            "client": ("client", lambda value: _parse_name(value, "the hosts", self.scenario.testbed.host)),
+            "source_service": ("source_service", self._parse_service),
+            "destination_service": ("destination_service", self._parse_service),
+            "direction": ("direction", _parse_direction),
+            "files_per_call": ("files_per_call", _parse_files_per_call),
         }
         if name in plain:
             return plain[name]
@@ -196,9 +208,19 @@ class Reader:
         return value
 
     def _parse_storage(self, value: object, known: tuple[str, ...]) -> str:
-        if not isinstance(value, str) or value not in known:
-            raise UnitError(one_of("the storages", known, value))
-        return value
+        return _parse_name(value, "the storages", known)
+
+    def _sources(self) -> tuple[str, ...]:
+        """Return the storages, and ``zero`` where a mover can stop after so many bytes of it."""
+        ends = any(
+            option.name == "length" and option.kind == "boolean" and mover.reads
+            for mover in self.used.values()
+            for option in mover.options
+        )
+        return (*self.storages, "zero") if ends else self.storages
+
+    def _parse_service(self, value: object) -> str:
+        return _parse_name(value, "the services", self.scenario.testbed.service)
 
     def _named_movers(self) -> list[str]:
         written = self.sweep.factors.get("mover", [self.sweep.mover])
@@ -263,6 +285,24 @@ def _parse_files(value: object) -> int:
     if type(value) is not int or not 1 <= value <= MAX_FILES:
         raise UnitError(f"expected a whole number from 1 to {MAX_FILES}, found {shown(value)}")
     return value
+
+
+def _parse_name(value: object, what: str, known: Iterable[str]) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise UnitError(one_of(what, known, value))
+    return value
+
+
+def _parse_files_per_call(value: object) -> int:
+    if type(value) is not int or not 1 <= value <= MAX_FILES_PER_CALL:
+        raise UnitError(f"expected a whole number from 1 to {MAX_FILES_PER_CALL}, found {shown(value)}")
+    return value
+
+
+def _parse_direction(value: object) -> str:
+    if value not in _DIRECTIONS:
+        raise UnitError(f'expected "one way" or "two ways", found {shown(value)}')
+    return str(value)
 
 
 def _parse_cache(value: object) -> str:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from venturi.mover import Mover, resolve_options
-from venturi.mover.base import MAX_WHOLE
+from venturi.mover.base import MAX_WHOLE, OptionError
 from venturi.plan import Call, Dataset
 from venturi.plan.header import OptionValue
 from venturi.plan.steps import FactorValue
 from venturi.scenario.words import Problem, path_text
 from venturi.units import format_bytes, format_bytes_exact
 from venturi.workload.design import Design, Point, scale_clashes, scaled_bytes
+from venturi.workload.ends import Asked, Ends, EndsError, Router
 from venturi.workload.streams import draw_bits
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
+    from venturi.testbed.plan import ResolvedTestbed
     from venturi.workload.sweep import Sweep
 
 __all__ = ["MAX_DATASET_FILES", "Cell", "Layout", "Role", "lay_out"]
@@ -26,40 +29,70 @@ __all__ = ["MAX_DATASET_FILES", "Cell", "Layout", "Role", "lay_out"]
 MAX_DATASET_FILES = 10**6
 """Files of one data set: what six digits can number."""
 
+_NO_LABELS: Mapping[str, FactorValue] = MappingProxyType({})
+_WAYS: Mapping[bool, Mapping[str, FactorValue]] = {False: {"way": "there"}, True: {"way": "back"}}
+"""Labels of transfers where there are two ways."""
+
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """One mover in a slot of a trial. ``reader``: which of the readers of the slot it is, ``None`` if it reads none."""
+    """One mover in a slot of a trial, in one direction.
+
+    Attributes
+    ----------
+    dataset, reader
+        What it reads, and which of the readers of that data set in the slot it is; ``None`` if it reads none.
+    destination
+        The place that it writes to, ``None`` for a sink.
+    source_via, destination_via
+        ``service/door`` of each end, ``None`` for a file of the host.
+    suffix
+        What tells its destination from those of the other roles of its slot.
+    """
 
     call: str
-    mover: str
-    reader: int | None
-    writes: bool
+    dataset: str | None
+    reader: int
+    destination: str | None
+    source_via: str | None
+    destination_via: str | None
+    suffix: str
+    labels: Mapping[str, FactorValue]
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One point of the sweep, resolved: all that its trials share."""
+    """One point of the sweep, resolved: all that its trials share.
+
+    ``reads`` are the data sets and the number of files of each that one trial reads.
+    """
 
     host: str
     files: int
+    files_per_call: int
     size_bytes: int
     cache: str
     roles: tuple[Role, ...]
-    source: str | None
-    dataset: str | None
-    destination: str | None
+    reads: tuple[tuple[str, int], ...]
     factors: Mapping[str, FactorValue]
 
     @property
-    def files_read(self) -> int:
-        """Number of files of the data set that one trial reads."""
-        return self.files * sum(role.reader is not None for role in self.roles)
+    def call_bytes(self) -> int:
+        """Bytes that one call moves."""
+        return self.files_per_call * self.size_bytes
 
     @property
-    def written_bytes(self) -> int:
-        """Bytes that one trial leaves at its destination."""
-        return self.files * self.size_bytes * sum(role.writes for role in self.roles)
+    def moved_bytes(self) -> int:
+        """Bytes that one trial moves."""
+        return self.files * len(self.roles) * self.call_bytes
+
+    def written_bytes(self) -> dict[str, int]:
+        """Return the bytes that one trial leaves at each place."""
+        found: dict[str, int] = {}
+        for role in self.roles:
+            if role.destination is not None:
+                found[role.destination] = found.get(role.destination, 0) + self.files * self.call_bytes
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,20 +104,22 @@ class Layout:
     datasets: Mapping[str, Dataset]
 
 
-def lay_out(scenario: Scenario, sweep: Sweep, design: Design, problems: list[Problem]) -> Layout:
+def lay_out(
+    scenario: Scenario, sweep: Sweep, design: Design, parts: ResolvedTestbed, problems: list[Problem]
+) -> Layout:
     """Resolve the points of a sweep; what cannot be is appended to ``problems``."""
     sizes = {point.size_bytes: scaled_bytes(point.size_bytes, scenario.scale) for point in design.points}
     clash = scale_clashes(sizes)
     if clash:
         problems.append(("scale", clash))
-    names = _CallNames(design, sweep.timeout)
-    cells = tuple(_cell(scenario, sweep, design, point, names, problems) for point in design.points)
-    moved = sweep.repeat * sum(cell.files * len(cell.roles) * cell.size_bytes for cell in cells)
+    maker = _Cells(scenario, sweep, design, parts, problems)
+    cells = tuple(maker.cell(point) for point in design.points)
+    moved = sweep.repeat * sum(cell.moved_bytes for cell in cells)
     if moved > MAX_WHOLE:
         problems.append(
             ("workload.factors.size", f"expected at most 8 EiB moved in all, found {format_bytes(moved)}")
         )
-    return Layout(cells, names.calls, _datasets(scenario, sweep, cells, problems))
+    return Layout(cells, maker.calls, _datasets(scenario, sweep, cells, maker.places, problems))
 
 
 class _CallNames:
@@ -117,84 +152,146 @@ class _CallNames:
         return name
 
 
-def _cell(
-    scenario: Scenario, sweep: Sweep, design: Design, point: Point, names: _CallNames, problems: list[Problem]
-) -> Cell:
-    size = scaled_bytes(point.size_bytes, scenario.scale)
-    roles, readers = [], 0
-    for mover in point.movers:
-        roles.append(Role(names.name(mover, point), mover.name, readers if mover.reads else None,
-                          mover.writes and point.destination != "null"))  # fmt: skip
-        readers += mover.reads
-    source = point.source if readers else None
-    destination = point.destination if any(mover.writes for mover in point.movers) else None
-    _check_ends(scenario, sweep, point, source, destination, problems)
-    storages = scenario.testbed.storage
-    acting = source or destination
-    factors = {design.keys[name]: value for name, value in point.varied.items()}
-    return Cell(
-        host=storages[acting].host if acting in storages else next(iter(scenario.testbed.host), ""),
-        files=point.files,
-        size_bytes=size,
-        cache=point.cache,
-        roles=tuple(roles),
-        source=source,
-        dataset=f"{source}-{_size_word(size)}" if source else None,
-        destination=destination,
-        factors={**factors, "size_bytes": size},
-    )
+class _Cells:
+    """Makes the cell of each point."""
 
+    def __init__(
+        self, scenario: Scenario, sweep: Sweep, design: Design, parts: ResolvedTestbed, problems: list[Problem]
+    ) -> None:
+        self._scenario, self._sweep, self._keys = scenario, sweep, design.keys
+        self._problems = problems
+        self._names = _CallNames(design, sweep.timeout)
+        self._router = Router(scenario, sweep, parts)
+        self.places: dict[str, str] = {}
+        """The place of each data set."""
 
-def _check_ends(
-    scenario: Scenario,
-    sweep: Sweep,
-    point: Point,
-    source: str | None,
-    destination: str | None,
-    problems: list[Problem],
-) -> None:
-    where = "workload.factors.destination" if "destination" in sweep.factors else "workload.destination"
-    storages = scenario.testbed.storage
-    found = None
-    for mover in point.movers:
-        if destination == "null" and mover.writes and not mover.null_destination:
-            found = f'expected a storage ({mover.name} might replace /dev/null itself), found "null"'
-    if source in storages and destination in storages:
-        here, there = storages[source].host, storages[destination].host
-        if here != there:
-            found = f"expected a storage on {here}, where {source} is (a trial stays within one host), found {destination} on {there}"
-    if found and (where, found) not in problems:
-        problems.append((where, found))
+    @property
+    def calls(self) -> Mapping[str, Call]:
+        """The calls of all cells so far."""
+        return self._names.calls
+
+    def cell(self, point: Point) -> Cell:
+        """Return the cell of a point; what is wrong with it is noted once."""
+        size = scaled_bytes(point.size_bytes, self._scenario.scale)
+        roles: list[Role] = []
+        readers: dict[str, int] = {}
+        client = point.client
+        for back in (False, True) if point.two_ways else (False,):
+            for mover in point.movers:
+                ends = self._ends(mover, point, client, back)
+                client = client or (ends.client if ends else None)
+                roles.append(self._role(mover, point, size, ends, back, readers))
+        factors = {self._keys[name]: value for name, value in point.varied.items()}
+        return Cell(
+            host=client or "",
+            files=point.files,
+            files_per_call=point.files_per_call,
+            size_bytes=size,
+            cache=point.cache,
+            roles=tuple(roles),
+            reads=tuple((name, point.files * point.files_per_call * count) for name, count in readers.items()),
+            factors={**factors, "size_bytes": size},
+        )
+
+    def _ends(self, mover: Mover, point: Point, client: str | None, back: bool) -> Ends | None:
+        asked = Asked(
+            source=point.source if mover.reads else None,
+            destination=point.destination if mover.writes else None,
+            client=client,
+            source_service=point.source_service,
+            destination_service=point.destination_service,
+        )
+        self._check_point(mover, point)
+        try:
+            ends = self._router.ends(mover, asked.back if back else asked)
+        except EndsError as error:
+            self._note(self._router.problem(error))
+            return None
+        if point.destination == "null" and mover.writes and not mover.null_destination and not ends.destination_via:
+            self._blame(
+                "destination", f'expected a storage ({mover.name} might replace /dev/null itself), found "null"'
+            )
+        return ends
+
+    def _check_point(self, mover: Mover, point: Point) -> None:
+        if point.files_per_call > 1 and not mover.lists:
+            self._blame(
+                "files_per_call", f"expected 1 ({mover.name} takes one file a call), found {point.files_per_call}"
+            )
+        if point.two_ways and not (
+            mover.reads and mover.writes and point.destination != "null" and point.source != "zero"
+        ):
+            self._blame("direction", f'expected "one way" (two ways need a mover that copies from storage to storage, and '
+                        f'{mover.name} at this point does not), found "two ways"')  # fmt: skip
+        if not (mover.reads or mover.writes or point.size_bytes) and point.options.get("time") is None:
+            self._blame("size", f"expected 1 B or more ({mover.name} takes none for no limit, or moves a block all the same), found 0 B; "
+                        "leave it out, or set the option time")  # fmt: skip
+        if mover.reads and point.source == "zero" and not point.options.get("length"):
+            self._blame("source", f"expected a storage, or the option length = true ({mover.name} would read zeros without "
+                        'end), found "zero"')  # fmt: skip
+
+    def _role(
+        self, mover: Mover, point: Point, size: int, ends: Ends | None, back: bool, readers: dict[str, int]
+    ) -> Role:
+        source, destination = (point.destination, point.source) if back else (point.source, point.destination)
+        dataset, reader = None, 0
+        if mover.reads and source is not None and source != "zero":
+            dataset = f"{source}-{_size_word(size)}"
+            self.places[dataset] = source
+            reader = readers.get(dataset, 0)
+            readers[dataset] = reader + 1
+        suffix = (f"-{mover.name}" if len(point.movers) > 1 else "") + ("-back" if back else "")
+        try:
+            call = self._names.name(mover, point)
+        except OptionError as error:
+            call = mover.name
+            self._note(("workload.options", str(error)))
+        return Role(
+            call=call,
+            dataset=dataset,
+            reader=reader,
+            destination=destination if mover.writes and destination != "null" else None,
+            source_via=ends.source_via if ends else None,
+            destination_via=ends.destination_via if ends else None,
+            suffix=suffix,
+            labels=_WAYS[back] if point.two_ways else _NO_LABELS,
+        )
+
+    def _blame(self, key: str, problem: str) -> None:
+        self._note(self._router.problem(EndsError(key, problem)))
+
+    def _note(self, problem: Problem) -> None:
+        if problem not in self._problems:
+            self._problems.append(problem)
 
 
 def _datasets(
-    scenario: Scenario, sweep: Sweep, cells: tuple[Cell, ...], problems: list[Problem]
+    scenario: Scenario, sweep: Sweep, cells: tuple[Cell, ...], places: Mapping[str, str], problems: list[Problem]
 ) -> dict[str, Dataset]:
     largest: dict[str, int] = {}
     used: dict[str, int] = {}
-    sample: dict[str, Cell] = {}
+    sizes: dict[str, int] = {}
     for cell in cells:
-        if cell.dataset:
-            largest[cell.dataset] = max(largest.get(cell.dataset, 0), cell.files_read)
-            used[cell.dataset] = used.get(cell.dataset, 0) + cell.files_read * sweep.repeat
-            sample[cell.dataset] = cell
+        for name, read in cell.reads:
+            largest[name] = max(largest.get(name, 0), read)
+            used[name] = used.get(name, 0) + read * sweep.repeat
+            sizes[name] = cell.size_bytes
     found = {}
-    for name, cell in sample.items():
-        place = cell.source or ""
+    for name, size in sizes.items():
+        place = places[name]
         files = largest[name]
         volume = _volume_bytes(scenario, sweep, place, problems)
-        if volume and cell.size_bytes:
+        if volume and size:
             # Ranges of up to m files go round in a set of F, and none is split: between two readings of a file lie at
             # least F - 3 m + 2 others (m - 1 passed over at the end, up to m - 1 read along with it each time).
-            files = -(-volume // cell.size_bytes) + 3 * files - 2
+            files = -(-volume // size) + 3 * files - 2
         files = min(files, used[name])
         if files > MAX_DATASET_FILES:
             where = "workload.data_at_least" if volume else "workload.factors.files"
-            what = f"{files} files of {format_bytes(cell.size_bytes)}"
+            what = f"{files} files of {format_bytes(size)}"
             problems.append((where, f"expected at most {MAX_DATASET_FILES} files a data set, found {what}"))
-        seed = draw_bits(scenario.seed, "dataset", _size_word(cell.size_bytes), bits=53)
-        path = f"sets/seed{scenario.seed}/{_size_word(cell.size_bytes)}"
-        found[name] = Dataset(place, path, files, cell.size_bytes, seed)
+        seed = draw_bits(scenario.seed, "dataset", _size_word(size), bits=53)
+        found[name] = Dataset(place, f"sets/seed{scenario.seed}/{_size_word(size)}", files, size, seed)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,10 +10,8 @@ from venturi.plan import (
     ActorLine,
     DropCaches,
     Header,
-    Host,
     Measure,
     Parallel,
-    Place,
     Plan,
     Prepare,
     Signal,
@@ -23,11 +21,13 @@ from venturi.plan import (
     Trial,
     Wait,
 )
-from venturi.workload.layout import Cell, Layout
+from venturi.plan.steps import CacheBefore
+from venturi.workload.layout import Cell, Layout, Role
 from venturi.workload.streams import shuffled
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
+    from venturi.testbed.plan import ResolvedTestbed
     from venturi.workload.sweep import Sweep
 
 __all__ = ["sweep_plan"]
@@ -37,16 +37,17 @@ TURN = "sweep.turn"
 """Counter by which actors on several hosts take turns: trials must not overlap."""
 
 
-def sweep_plan(scenario: Scenario, sweep: Sweep, layout: Layout) -> Plan:
+def sweep_plan(scenario: Scenario, sweep: Sweep, layout: Layout, parts: ResolvedTestbed) -> Plan:
     """Return the plan of a sweep that is laid out."""
-    storages = scenario.testbed.storage
     header = Header(
         name=scenario.name,
         seed=scenario.seed,
         scale=scenario.scale,
         scenario=scenario.document(),
-        hosts={name: Host(host.ssh, host.memory) for name, host in scenario.testbed.host.items()},
-        places={name: Place(storage.host, storage.path) for name, storage in storages.items()},
+        hosts=parts.hosts,
+        places=parts.places,
+        services=parts.services,
+        network=parts.network,
         datasets=layout.datasets,
         calls=layout.calls,
         measure=Measure(scenario.measure.interval, scenario.measure.counters),
@@ -73,7 +74,7 @@ class _SweepLines:
             order = shuffled(len(cells), self.seed, "order", block) if self.random else range(len(cells))
             for index in order:
                 cell = cells[index]
-                first = self._first_file(cell, positions)
+                first = {name: self._first_file(name, read, positions) for name, read in cell.reads}
                 # A block holds every point once, so the block of a trial is also its repetition.
                 trial = _trial(f"t{number:07d}", index, block, cell, first, self.layout)
                 steps: tuple[Step, ...] = (trial,)
@@ -82,52 +83,65 @@ class _SweepLines:
                 yield ActorLine(ACTOR if len(hosts) == 1 else f"{ACTOR}-{cell.host}", cell.host, steps)
                 number += 1
 
-    def _first_file(self, cell: Cell, positions: dict[str, int]) -> int:
+    def _first_file(self, dataset: str, read: int, positions: dict[str, int]) -> int:
         """Return the first file of the trial's range, and move on, so that successive trials read different files."""
-        if cell.dataset is None:
-            return 0
-        first = positions[cell.dataset]
-        if first + cell.files_read > self.layout.datasets[cell.dataset].files:
+        first = positions[dataset]
+        if first + read > self.layout.datasets[dataset].files:
             first = 0
-        positions[cell.dataset] = first + cell.files_read
+        positions[dataset] = first + read
         return first
 
 
-def _trial(trial: str, point: int, block: int, cell: Cell, first: int, layout: Layout) -> Trial:
-    steps: list[Step] = []
-    if cell.dataset is not None:
-        steps.append(Prepare(cell.dataset, first, cell.files_read, "warm" if cell.cache == "warm" else "as_is"))
-        if cell.cache == "cold":
-            steps.append(DropCaches(cell.dataset, first, cell.files_read))
+def _trial(trial: str, point: int, block: int, cell: Cell, first: Mapping[str, int], layout: Layout) -> Trial:
+    warm: CacheBefore = "warm" if cell.cache == "warm" else "as_is"
+    steps: list[Step] = [Prepare(name, first[name], read, warm) for name, read in cell.reads]
+    if cell.cache == "cold":
+        steps += [DropCaches(name, first[name], read) for name, read in cell.reads]
     steps.append(Parallel(tuple((transfer,) for transfer in _transfers(trial, cell, first, layout))))
     return Trial(trial, point, block, block, cell.factors, tuple(steps))
 
 
-def _transfers(trial: str, cell: Cell, first: int, layout: Layout) -> Iterator[Transfer]:
-    dataset = layout.datasets[cell.dataset] if cell.dataset is not None else None
-    # One folder for all trials: a folder for each would stay behind, empty, a hundred thousand times.
-    below = f"{cell.destination}:out/{trial}-"
-    together = len(cell.roles) > 1
+def _transfers(trial: str, cell: Cell, first: Mapping[str, int], layout: Layout) -> Iterator[Transfer]:
+    files, size = cell.files_per_call, cell.call_bytes
+    ends = [_ends(trial, role, cell, first, layout) for role in cell.roles]
     for slot in range(cell.files):
-        for role in cell.roles:
-            source = "zero:"
-            if dataset is not None and role.reader is not None:
-                source = dataset.endpoint(first + role.reader * cell.files + slot)
-            # Two movers in one slot must not write to one file.
-            target = f"{below}{slot:06d}-{role.mover}" if together else f"{below}{slot:06d}"
-            yield Transfer(role.call, slot, source, target if role.writes else "null:", 1, cell.size_bytes)
+        for role, (source, index, target) in zip(cell.roles, ends, strict=True):
+            yield Transfer(
+                role.call,
+                slot,
+                f"{source}{index + slot * files:06d}" if source else "zero:",
+                f"{target}{slot:06d}{role.suffix}" if target else "null:",
+                files,
+                size,
+                False,
+                role.labels,
+                role.source_via,
+                role.destination_via,
+            )
+
+
+def _ends(trial: str, role: Role, cell: Cell, first: Mapping[str, int], layout: Layout) -> tuple[str, int, str]:
+    """Return what the endpoints of a role begin with (nothing for a device), and its first file of the data set."""
+    source, index = "", 0
+    if role.dataset is not None:
+        dataset = layout.datasets[role.dataset]
+        source = f"{dataset.place}:{dataset.path}/"
+        index = first[role.dataset] + role.reader * cell.files * cell.files_per_call
+    # One folder for all trials: a folder for each would stay behind, empty, a hundred thousand times.
+    return source, index, "" if role.destination is None else f"{role.destination}:out/{trial}-"
 
 
 def _totals(sweep: Sweep, layout: Layout) -> Totals:
     transfers = sum(cell.files * len(cell.roles) for cell in layout.cells)
-    moved = sum(cell.files * len(cell.roles) * cell.size_bytes for cell in layout.cells)
+    moved = sum(cell.moved_bytes for cell in layout.cells)
     disk: dict[str, int] = {}
     for dataset in layout.datasets.values():
         disk[dataset.place] = disk.get(dataset.place, 0) + dataset.files * dataset.size_bytes
     written: dict[str, int] = {}
     for cell in layout.cells:
-        if cell.destination is not None and cell.written_bytes:
-            written[cell.destination] = max(written.get(cell.destination, 0), cell.written_bytes)
+        for place, size in cell.written_bytes().items():
+            if size:
+                written[place] = max(written.get(place, 0), size)
     for place, size in written.items():
         disk[place] = disk.get(place, 0) + size
     return Totals(len(layout.cells) * sweep.repeat, transfers * sweep.repeat, moved * sweep.repeat, disk)

@@ -1,0 +1,215 @@
+"""Sweeps over a network: where the mover runs, which doors it takes, both ways at once, many files a call."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from venturi.errors import ScenarioError
+from venturi.plan import DropCaches, Parallel, Prepare, Trial, plan_lines
+from venturi.scenario import scenario_from
+from venturi.workload import expand
+
+SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "plan.schema.json").read_text())
+LINK = {"rate": "1 Gb/s", "delay": "5 ms"}
+TESTBED = {
+    "host": {"a": {}, "b": {}, "c": {}},
+    "router": {"r": {}},
+    "link": {f"{h}-r": {"between": [h, "r"], **LINK} for h in "abc"},
+    "storage": {
+        "here": {"host": "a", "path": "here"}, "there": {"host": "b", "path": "there"}, "san": {"host": "a", "path": "san", "shared": ["b"]},
+    },
+    "service": {
+        "ftp-a": {"kind": "gridftp", "host": "a", "storage": ["here", "san"]},
+        "gsi-b": {"kind": "gridftp", "host": "b", "storage": ["there", "san"], "options": {"auth": "gsi"}},
+        "iperf-b": {"kind": "iperf3", "host": "b"},
+    },
+}  # fmt: skip
+
+
+def sweep(factors=None, *, testbed=None, top=None, **workload):
+    """Return a sweep with globus-url-copy from a to b unless said otherwise."""
+    factors = {"size": ["1 kB"], **(factors or {})}
+    ends = {"mover": "globus-url-copy", "source": "here", "destination": "there"}
+    ends = {key: value for key, value in ends.items() if key not in factors} | workload
+    given = {key: value for key, value in ends.items() if value is not None}
+    return scenario_from({"venturi": 1, "name": "s", **(top or {}), "testbed": {**TESTBED, **(testbed or {})},
+                          "workload": {"kind": "sweep", **given, "factors": factors}})  # fmt: skip
+
+
+def trials_of(scenario):
+    return [(line.host, step) for line in expand(scenario).lines for step in line.steps if isinstance(step, Trial)]
+
+
+def transfers_of(trial):
+    (parallel,) = [step for step in trial.steps if isinstance(step, Parallel)]
+    return [step for child in parallel.children for step in child]
+
+
+def ends_of(scenario):
+    """Return host, source_via and destination_via of the first transfer."""
+    host, trial = trials_of(scenario)[0]
+    first = transfers_of(trial)[0]
+    return host, first.source_via, first.destination_via
+
+
+@pytest.mark.parametrize(
+    ("workload", "expected"),
+    [
+        # The client is at the source, and the other end is reached through the one service that serves it.
+        ({}, ("a", None, "gsi-b/gsiftp")),
+        ({"source_service": "ftp-a"}, ("b", "ftp-a/ftp", None)),
+        ({"destination_service": "gsi-b"}, ("a", None, "gsi-b/gsiftp")),
+        ({"source_service": "ftp-a", "destination_service": "gsi-b"}, ("a", "ftp-a/ftp", "gsi-b/gsiftp")),
+        ({"client": "b"}, ("b", "ftp-a/ftp", None)),
+        ({"client": "c"}, ("c", "ftp-a/ftp", "gsi-b/gsiftp")),
+        ({"client": "a", "source_service": "ftp-a"}, ("a", "ftp-a/ftp", "gsi-b/gsiftp")),
+        ({"source": "there", "destination": "here"}, ("b", None, "ftp-a/ftp")),
+        ({"destination": "null", "client": "b"}, ("b", "ftp-a/ftp", None)),
+        ({"destination": "null", "source_service": "ftp-a", "destination_service": "gsi-b"}, ("a", "ftp-a/ftp", "gsi-b/gsiftp")),
+        # Both hosts have the storage.
+        ({"source": "san"}, ("b", None, None)),
+        ({"source": "san", "destination": "san", "client": "b"}, ("b", None, None)),
+        ({"source": "san", "destination": "san", "source_service": "ftp-a", "destination_service": "gsi-b"},
+         ("a", "ftp-a/ftp", "gsi-b/gsiftp")),
+        ({"mover": "iperf3", "source": None, "destination": None, "client": "a"}, ("a", None, "iperf-b/iperf3")),
+        ({"mover": "iperf3", "source": None, "destination": None, "client": "a", "source_service": "iperf-b"},
+         ("a", "iperf-b/iperf3", None)),
+    ],
+)  # fmt: skip
+def test_each_end_is_a_file_of_the_client_or_behind_a_door(workload, expected):
+    assert ends_of(sweep(**workload)) == expected
+
+
+def test_from_memory_to_memory_both_ends_are_devices_behind_the_doors():
+    scenario = sweep(source="zero", destination="null", source_service="ftp-a", destination_service="gsi-b", client="c",
+                     options={"length": True})  # fmt: skip
+    host, trial = trials_of(scenario)[0]
+    (moved,) = transfers_of(trial)
+    assert (host, moved.source, moved.destination) == ("c", "zero:", "null:")
+    assert (moved.source_via, moved.destination_via) == ("ftp-a/ftp", "gsi-b/gsiftp")
+    plan = expand(scenario)
+    assert plan.header.datasets == {}
+    assert plan.header.calls[moved.call].expect == "nothing"
+
+
+def test_a_mover_takes_the_first_protocol_that_it_speaks_and_the_service_has():
+    services = {
+        "web-b": {"kind": "xrootd", "host": "b", "storage": ["there"], "options": {"http": True}},
+    }
+    for mover, door in (("xrdcp", "root"), ("curl", "http")):
+        assert ends_of(sweep(testbed={"service": services}, mover=mover)) == ("a", None, f"web-b/{door}")
+
+
+def test_two_ways_are_a_transfer_there_and_one_back_in_each_slot():
+    scenario = sweep({"files": [2], "direction": ["one way", "two ways"]}, order="given", client="a", cache="cold")
+    one, two = (trial for _, trial in trials_of(scenario))
+    assert [dict(moved.labels) for moved in transfers_of(one)] == [{}, {}]
+    found = [
+        (m.slot, m.labels["way"], m.source, m.source_via, m.destination, m.destination_via) for m in transfers_of(two)
+    ]
+    assert found == [
+        (0, "there", "here:sets/seed1/1kB/000000", None, "there:out/t0000001-000000", "gsi-b/gsiftp"),
+        (0, "back", "there:sets/seed1/1kB/000000", "gsi-b/gsiftp", "here:out/t0000001-000000-back", None),
+        (1, "there", "here:sets/seed1/1kB/000001", None, "there:out/t0000001-000001", "gsi-b/gsiftp"),
+        (1, "back", "there:sets/seed1/1kB/000001", "gsi-b/gsiftp", "here:out/t0000001-000001-back", None),
+    ]
+    assert two.steps[:-1] == (
+        Prepare("here-1kB", 0, 2, "as_is"), Prepare("there-1kB", 0, 2, "as_is"),
+        DropCaches("here-1kB", 0, 2), DropCaches("there-1kB", 0, 2),
+    )  # fmt: skip
+    header = expand(scenario).header
+    assert (header.totals.transfers, header.totals.bytes) == (6, 6000)
+    assert header.totals.disk_bytes == {"here": 4000, "there": 4000}
+
+
+def test_two_ways_on_one_shared_storage_read_different_files_and_write_to_different_ones():
+    scenario = sweep(
+        {"files": [3]}, source="san", destination="san", source_service="ftp-a", destination_service="gsi-b",
+        direction="two ways",
+    )  # fmt: skip
+    _, trial = trials_of(scenario)[0]
+    moved = transfers_of(trial)
+    assert trial.steps[0] == Prepare("san-1kB", 0, 6, "as_is")
+    assert len({m.source for m in moved}) == len({m.destination for m in moved}) == 6
+    assert [(m.source_via, m.destination_via) for m in moved[:2]] == [
+        ("ftp-a/ftp", "gsi-b/gsiftp"), ("gsi-b/gsiftp", "ftp-a/ftp"),
+    ]  # fmt: skip
+
+
+def test_one_call_may_move_many_files():
+    scenario = sweep({"files": [2], "files_per_call": [1, 10]}, order="given", repeat=2)
+    one, ten = [trial for _, trial in trials_of(scenario)][:2]
+    assert [(m.files, m.bytes, m.source[-6:]) for m in transfers_of(one)] == [
+        (1, 1000, "000000"),
+        (1, 1000, "000001"),
+    ]
+    # Ranges go round in a set of twenty files, and none is split.
+    assert [(m.files, m.bytes, m.source[-6:]) for m in transfers_of(ten)] == [
+        (10, 10000, "000000"),
+        (10, 10000, "000010"),
+    ]
+    assert ten.steps[0] == Prepare("here-1kB", 0, 20, "as_is")
+    assert ten.factors == {"files": 2, "size_bytes": 1000, "files_per_call": 10}
+    header = expand(scenario).header
+    assert header.datasets["here-1kB"].files == 20
+    assert header.totals.bytes == 2 * (2 * 1000 + 2 * 10000)
+    assert header.totals.disk_bytes == {"here": 20_000, "there": 20_000}
+
+
+def test_clients_and_services_may_be_factors_and_hosts_take_turns():
+    factors = {"client": ["a", "c"], "source_service": ["ftp-a"]}
+    plan = expand(sweep(factors, order="given", repeat=2))
+    assert [line.host for line in plan.lines] == ["a", "c", "a", "c"]
+    found = {trial.factors["client"]: transfers_of(trial)[0].source_via for _, trial in trials_of(sweep(factors))}
+    assert found == {"a": "ftp-a/ftp", "c": "ftp-a/ftp"}
+
+
+def test_a_client_behind_a_gateway_may_begin_but_cannot_be_asked():
+    testbed = {
+        "host": {"w": {}, "gw": {"nat": ["r"]}, "a": {}, "v": {}},
+        "router": {"r": {}, "lan": {}},
+        "link": {
+            "w": {"between": ["w", "lan"], "private": ["w"], **LINK}, "in": {"between": ["gw", "lan"], "private": ["gw"], **LINK},
+            "out": {"between": ["gw", "r"], **LINK}, "a": {"between": ["a", "r"], **LINK},
+            "v": {"between": ["v", "v-net"], "private": ["v"], **LINK},
+        },
+        "storage": {"far": {"host": "a", "path": "x"}, "near": {"host": "w", "path": "x"}},
+        "service": {"ftp": {"kind": "gridftp", "host": "a", "storage": ["far"]}, "in": {"kind": "gridftp", "host": "w", "storage": ["near"]}},
+    }  # fmt: skip
+    testbed["router"]["v-net"] = {}
+    assert ends_of(sweep(testbed=testbed, source="far", destination="near", client="w")) == ("w", "ftp/ftp", None)
+    with pytest.raises(ScenarioError) as caught:
+        sweep(testbed=testbed, source="far", destination="near", client="a")
+    assert str(caught.value) == (
+        "scenario: workload.client: expected a way from a to w for globus-url-copy on a, found none (w.eth0 has a private"
+        " address, and nobody but w can begin)"
+    )
+    with pytest.raises(ScenarioError) as caught:
+        sweep(testbed=testbed, source="far", destination="null", client="v")
+    assert str(caught.value) == (
+        "scenario: workload.client: expected a way from v to a for globus-url-copy on v, found none (v has private addresses"
+        " alone: it needs a host with nat between)"
+    )
+
+
+def test_options_that_a_tool_cannot_be_told_are_told_with_their_place():
+    with pytest.raises(ScenarioError, match=r"workload\.options: globus-url-copy: expected restarts beside"):
+        sweep(options={"restart_interval": "1 s"})
+
+
+def test_a_plan_over_a_network_is_that_of_its_schema_and_the_same_each_time():
+    factors = {"files": [1, 2], "direction": ["one way", "two ways"], "files_per_call": [1, 5], "streams": [1, 4]}
+    scenario = sweep(factors, repeat=2, top={"scale": 0.5})
+    lines = list(plan_lines(expand(scenario)))
+    assert lines == list(plan_lines(expand(scenario_from(json.loads(json.dumps(scenario.document()))))))
+    validator = jsonschema.Draft202012Validator(SCHEMA)
+    for line in lines:
+        validator.validate(json.loads(line))
+    header = json.loads(lines[0])
+    assert header["network"]["links"]["a>r"]["rate_bit_per_s"] == 5e8
+    for key in ("client", "source_service", "destination_service"):
+        assert key not in scenario.document()["workload"]
