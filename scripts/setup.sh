@@ -11,9 +11,13 @@ fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
+# Programs of servers are not in the PATH of every user.
+sbin=/usr/local/sbin:/usr/sbin:/sbin
+have_program() { PATH=$PATH:$sbin command -v "$1" >/dev/null 2>&1; }
+
 # apt_install PACKAGE...: where this user may, else say what to ask the administrator for.
 apt_install() {
-  local run=()
+  run=()
   if ! have apt-get; then
     say "not Debian: please install the equivalents of: $*"
     return 1
@@ -27,16 +31,89 @@ apt_install() {
     "${run[@]}" apt-get update -qq >/dev/null 2>&1 || say "apt-get update failed; trying with the old list"
     apt_updated=1
   fi
-  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null ||
-    { say "apt-get could not install: $*"; return 1; }
+  local package before candidates known=() unknown=()
+  # One that this distribution lacks must not cost the others.
+  candidates=$(apt-cache policy "$@" 2>/dev/null | awk '/^[^ ]/ { name = $1 } /Candidate: [^(]/ { printf "%s", name }')
+  for package in "$@"; do
+    case :$candidates in *":$package:"*) known+=("$package") ;; *) unknown+=("$package") ;; esac
+  done
+  [ ${#unknown[@]} -eq 0 ] || say "not in this distribution: ${unknown[*]}"
+  [ ${#known[@]} -gt 0 ] || return 1
+  before=$(installed)
+  keep_daemons_down
+  "${run[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y -qq --no-install-recommends "${known[@]}" \
+    >/dev/null || { say "apt-get could not install: ${known[*]}"; unknown=("$@"); }
+  let_daemons_up
+  disable_daemons "$before"
+  [ ${#unknown[@]} -eq 0 ]
 }
+installed() { dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' 2>/dev/null | sed -n 's/^ii *//p' | sort -u; }
 
-# ---- system packages: movers that the studies and tests call
-missing=()
-for pair in rsync:rsync rclone:rclone ssh:openssh-client; do have "${pair%%:*}" || missing+=("${pair##*:}"); done
+# Packages of servers start them when they are installed, and again at each boot. We want the programs alone: Debian asks
+# policy-rc.d before it starts anything (101: do not), so one is there meanwhile, unless the administrator has his own; and what
+# came with these packages, and only that, is disabled and stopped afterwards. What was installed before is left alone.
+policy=/usr/sbin/policy-rc.d
+our_policy=
+keep_daemons_down() {
+  [ ! -e $policy ] || return 0
+  printf '#!/bin/sh\n# Of scripts/setup.sh of Venturi, for the time of an installation.\nexit 101\n' | "${run[@]}" tee $policy >/dev/null
+  "${run[@]}" chmod 755 $policy
+  our_policy=$policy
+}
+let_daemons_up() {
+  [ -z "$our_policy" ] || "${run[@]}" rm -f "$our_policy"
+  our_policy=
+}
+trap let_daemons_up EXIT
+disable_daemons() {
+  local new files unit
+  new=$(comm -13 <(printf '%s\n' "$1") <(installed))
+  [ -n "$new" ] || return 0
+  # shellcheck disable=SC2086 # names of packages, one a word
+  files=$(dpkg-query -L $new 2>/dev/null | sed -nE 's#^(/usr)?/lib/systemd/system/([^/@]+\.(service|socket))$#\2#p; s#^/etc/init\.d/([^/]+)$#\1#p' | sort -u)
+  for unit in $files; do
+    case $unit in
+    *.*) ! have systemctl || "${run[@]}" systemctl disable --quiet ${systemd:+--now} "$unit" >/dev/null 2>&1 || true ;;
+    *) ! have_program update-rc.d || "${run[@]}" env PATH="$PATH:$sbin" update-rc.d "$unit" disable >/dev/null 2>&1 || true ;;
+    esac
+  done
+}
+systemd=
+[ ! -d /run/systemd/system ] || systemd=yes
+
+# ---- system packages: the programs that the studies call, and all that the tests do. PROGRAM:PACKAGE, or :PACKAGE for plug-ins
+wanted=(
+  rsync:rsync rclone:rclone ssh:openssh-client
+  # the lab: hosts, network, storage
+  ip:iproute2 ethtool:ethtool nsenter:util-linux mount:mount mkfs.ext4:e2fsprogs sysctl:procps nft:nftables openssl:openssl
+  # studies with GridFTP
+  globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs grid-proxy-init:globus-proxy-utils
+  iperf3:iperf3
+)
 if [ "$goal" != run ]; then
-  [ -x /usr/sbin/sshd ] || have sshd || missing+=(openssh-server)
-  for pair in hyperfine:hyperfine parallel:parallel; do have "${pair%%:*}" || missing+=("${pair##*:}"); done
+  wanted+=(
+    sshd:openssh-server ssh-keygen:openssh-client hyperfine:hyperfine parallel:parallel curl:curl wget:wget tcpdump:tcpdump
+    nuttcp:nuttcp strace:strace
+    xrootd:xrootd-server xrdcp:xrootd-client :xrootd-server-plugins :xrootd-client-plugins
+    squid:squid-openssl nginx:nginx-light davix-get:davix
+    gfal-copy:gfal2-util-scripts :python3-gfal2-util :gfal2-plugin-file :gfal2-plugin-gridftp :gfal2-plugin-http
+    :gfal2-plugin-xrootd :gfal2-plugin-sftp
+    krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user
+    mfsmaster:moosefs-master mfschunkserver:moosefs-chunkserver mfsmount:moosefs-client mfscli:moosefs-cli
+  )
+fi
+missing=() plugins=()
+for pair in "${wanted[@]}"; do
+  program=${pair%%:*} package=${pair##*:}
+  if [ -n "$program" ]; then
+    have_program "$program" || missing+=("$package")
+  elif have dpkg-query; then
+    plugins+=("$package")
+  fi
+done
+if [ ${#plugins[@]} -gt 0 ]; then # in one question: each takes 10 ms
+  # shellcheck disable=SC2207 # names of packages, one a word
+  missing+=($(comm -23 <(printf '%s\n' "${plugins[@]}" | sort) <(installed)))
 fi
 [ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}" || say "going on without them: venturi doctor tells what that costs"
 

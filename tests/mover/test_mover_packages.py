@@ -24,6 +24,8 @@ class Teleport:
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
+    speaks: tuple = ()
+    lists: bool = False
     options: tuple = (Option("power", "integer", 3, "Of the beam."),)
 
     def call(self, options):
@@ -88,7 +90,7 @@ def test_a_mover_of_another_package_is_used_like_our_own(install, target):
         ),
         (
             "half = venturi_teleport:half",
-            "expected a mover of that name, found no summary, requires, options, reads, writes, null_destination, parse",
+            "expected a mover of that name, found no summary, requires, options, reads, writes, null_destination, speaks, lists, parse",
         ),
         ("other = venturi_teleport:Teleport", 'expected a mover of that name, found the name "teleport"'),
         ("nothing = venturi_teleport:MISSING", "found AttributeError"),

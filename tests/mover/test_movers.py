@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from callkit import argv_of, call_with
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -24,31 +25,10 @@ from venturi.mover import (
     movers_reference,
     resolve_options,
 )
-from venturi.mover.command import placeholders
+from venturi.mover.command import PLACEHOLDERS, placeholders
 
 OUTPUTS = Path(__file__).parent / "outputs"
 CONTENT = os.urandom(300_001)
-
-
-def argv_of(call, **values):
-    """Return the command line of a call, by the rules of the plan."""
-    known = {key: _word(value) for key, value in call.options.items() if value is not None} | values
-    argv = []
-    for argument in call.argv:
-        texts = [argument] if isinstance(argument, str) else argument
-        names = [name for text in texts for name in placeholders(text)]
-        if isinstance(argument, str) or all(name in known for name in names):
-            argv += [text.format(**known) for text in texts]
-    return argv
-
-
-def _word(value):
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def call_with(mover, **options):
-    written = {option.name: option.parse(options[option.name]) for option in mover.options if option.name in options}
-    return mover.call(resolve_options(mover, written))
 
 
 def run(mover, source, destination, size, **options):
@@ -193,21 +173,28 @@ def test_statistics_of_a_strange_form_are_not_guessed(line):
 
 OPTIONS = {
     "size": Option("block", "size", 1, "", minimum=1), "time": Option("pause", "time", None, ""),
-    "integer": Option("streams", "integer", None, ""), "boolean": Option("verify", "boolean", None, ""),
+    "rate": Option("limit", "rate", None, ""), "integer": Option("streams", "integer", None, ""), "boolean": Option("verify", "boolean", None, ""),
     "choice": Option("mode", "choice", None, "", choices=("fast", "safe")),
 }  # fmt: skip
 
 
 def test_values_of_options_become_base_units_and_keys_carry_the_unit():
     parsed = {kind: OPTIONS[kind].parse(value) for kind, value in
-              {"size": "4 KiB", "time": "5 ms", "integer": 3, "boolean": True, "choice": "safe"}.items()}  # fmt: skip
-    assert parsed == {"size": 4096, "time": 0.005, "integer": 3, "boolean": True, "choice": "safe"}
-    assert [option.key for option in OPTIONS.values()] == ["block_bytes", "pause_s", "streams", "verify", "mode"]
+              {"size": "4 KiB", "time": "5 ms", "rate": "8 Mb/s", "integer": 3, "boolean": True, "choice": "safe"}.items()}  # fmt: skip
+    assert parsed == {"size": 4096, "time": 0.005, "rate": 1_000_000, "integer": 3, "boolean": True, "choice": "safe"}
+    assert [option.key for option in OPTIONS.values()] == [
+        "block_bytes",
+        "pause_s",
+        "limit_bytes_per_s",
+        "streams",
+        "verify",
+        "mode",
+    ]
 
 
 @pytest.mark.parametrize(
     ("kind", "value"),
-    [("size", 4), ("size", "4"), ("size", "0"), ("size", "9 EB"), ("size", "9000000 PB"), ("time", 3), ("time", "3 MB"), ("integer", 0),
+    [("size", 4), ("size", "4"), ("size", "0"), ("size", "9 EB"), ("size", "9000000 PB"), ("time", 3), ("time", "3 MB"), ("rate", "3 MB"), ("rate", "0"), ("rate", 4), ("integer", 0),
      ("integer", True), ("integer", 1.0), ("integer", "3"), ("integer", 2**63), ("boolean", 1), ("boolean", "true"), ("choice", "both"),
      ("choice", ["fast"])],
 )  # fmt: skip
@@ -227,7 +214,7 @@ def test_a_boolean_of_a_template_is_a_condition():
 
 
 def test_every_placeholder_of_a_mover_is_known_to_the_agent():
-    fixed = {"source", "destination", "bytes", "files", "slot", "scratch"}
+    fixed = {*PLACEHOLDERS, "offset_bytes"}
     for mover in BUILT_IN.values():
         for values in ({}, {option.name: True for option in mover.options if option.kind == "boolean"}):
             call = mover.call(resolve_options(mover, values))
@@ -239,6 +226,31 @@ def test_every_placeholder_of_a_mover_is_known_to_the_agent():
             assert call.expect == ("destination" if mover.writes else "nothing")
 
 
+def test_a_template_can_take_lists_and_use_doors():
+    tool = Command(
+        "t", ("t", ("-f", "{list}"), ("-h", "{source_host}")), ("t",), speaks=("http",), local="file://{path}"
+    )
+    assert (tool.lists, tool.reads, tool.writes, tool.call({}).local) == (True, True, True, "file://{path}")
+    assert argv_of(tool.call({}), list="l", source_host=None) == ["t", "-f", "l"]
+    plain = Command("t", ("t", "{source}"), ("t",))
+    assert (plain.lists, plain.speaks, plain.call({}).local) == (False, (), "{path}")
+
+
+def test_only_movers_with_doors_write_local_paths_in_another_way():
+    for mover in BUILT_IN.values():
+        call = mover.call(resolve_options(mover, {}))
+        assert call.local == ("file://{path}" if mover.name in ("globus-url-copy", "gfal-copy") else "{path}")
+        assert mover.lists == (mover.name in ("globus-url-copy", "xrdcp"))
+        assert bool(mover.speaks) == (mover.name not in ("cp", "read", "write", "rsync", "rclone"))
+
+
+def test_a_download_or_a_single_file_is_started_without_a_shell():
+    """What ``sh`` costs is paid only where it has something to choose."""
+    ends = {"source": "u", "source_host": "h", "source_port": 1, "destination": "/d", "bytes": 1}
+    for name in ("globus-url-copy", "xrdcp", "curl", "wget", "davix", "iperf3"):
+        assert argv_of(call_with(BUILT_IN[name]), **ends)[0].startswith(name)
+
+
 def test_the_reference_page_is_that_of_the_table():
     page = Path(__file__).parents[2] / "docs" / "reference" / "movers.md"
     assert page.read_text() == movers_reference(), (
@@ -247,9 +259,12 @@ def test_the_reference_page_is_that_of_the_table():
 
 
 def test_the_table_and_the_public_names_are_these():
-    assert list(BUILT_IN) == ["cp", "read", "write", "rsync", "rclone"]
+    assert list(BUILT_IN) == [
+        "cp", "read", "write", "rsync", "rclone", "globus-url-copy", "xrdcp", "curl", "wget", "davix", "gfal-copy", "scp", "iperf3",
+        "nuttcp",
+    ]  # fmt: skip
     assert set(BUILT_IN) <= set(movers())
     assert set(venturi.mover.__all__) == {
-        "BUILT_IN", "ENTRY_POINTS", "Command", "Mover", "MoverError", "Option", "OutputError", "ToolReport", "movers",
-        "movers_reference", "resolve_options",
+        "BUILT_IN", "ENTRY_POINTS", "Command", "LoggedTransfer", "Mover", "MoverError", "Option", "OptionError",
+        "OutputError", "ToolReport", "logged_transfers", "movers", "movers_reference", "resolve_options",
     }  # fmt: skip

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from venturi.errors import UnitError, VenturiError
 from venturi.plan import Call
 from venturi.plan.header import OptionValue
 from venturi.plan.words import shown
-from venturi.units import format_bytes_exact, parse_bytes, parse_duration
+from venturi.units import BITS_PER_BYTE, format_bytes_exact, parse_bytes, parse_duration, parse_rate_bit_per_s
 
-__all__ = ["Mover", "Option", "OptionKind", "OutputError", "ToolReport", "resolve_options"]
+__all__ = ["Mover", "Option", "OptionError", "OptionKind", "OutputError", "ToolReport", "resolve_options"]
 
-OptionKind: TypeAlias = Literal["boolean", "choice", "integer", "size", "text", "time"]
-OPTION_KINDS: tuple[OptionKind, ...] = ("boolean", "choice", "integer", "size", "text", "time")
+OptionKind: TypeAlias = Literal["boolean", "choice", "integer", "rate", "size", "text", "time"]
+OPTION_KINDS: tuple[OptionKind, ...] = ("boolean", "choice", "integer", "rate", "size", "text", "time")
 MAX_WHOLE = 2**63 - 1
 """The largest whole number that TOML, JSON and the engine all carry."""
 
-_SUFFIX: dict[str, str] = {"size": "_bytes", "time": "_s"}
+_SUFFIX: dict[str, str] = {"rate": "_bytes_per_s", "size": "_bytes", "time": "_s"}
+
+
+class OptionError(VenturiError, ValueError):
+    """Options that make no sense together, or that the tool has no way to be told."""
 
 
 class OutputError(VenturiError, ValueError):
@@ -47,11 +51,23 @@ class ToolReport:
         The rate it says, by its own clock; ``None`` if it says none.
     duration_s
         The time it says, by its own clock; ``None`` if it says none.
+    received_bytes
+        How much its other end says to have received, where it asks it.
+    retransmits
+        TCP segments sent again, of all streams, where it asks the kernel.
+    first_byte_s
+        From its start to the first byte of the answer, by its own clock.
+    detail
+        What else it says, by name with unit: times of phases, CPU of both ends, round-trip time.
     """
 
     bytes: int | None
     rate_bytes_per_s: float | None = None
     duration_s: float | None = None
+    received_bytes: int | None = None
+    retransmits: int | None = None
+    first_byte_s: float | None = None
+    detail: Mapping[str, float | int | str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +87,7 @@ class Option:
     choices
         The values of a ``choice``.
     minimum
-        The smallest value of an ``integer`` or a ``size``.
+        The smallest value of an ``integer``, a ``size`` or a ``rate``.
     """
 
     name: str
@@ -103,6 +119,9 @@ class Option:
             return self._at_least(
                 parse_size(value), f'a size of at least "{format_bytes_exact(self.minimum)}"', value
             )
+        if self.kind == "rate":
+            rate = round(parse_rate_bit_per_s(value) / BITS_PER_BYTE)
+            return self._at_least(rate, f'a rate of at least "{format_bytes_exact(self.minimum)}/s"', value)
         if self.kind == "time":
             return parse_duration(value)
         if self.kind == "integer" and type(value) is int:
@@ -119,6 +138,8 @@ class Option:
     def expected(self) -> str:
         """Its values in words, for messages and documents."""
         match self.kind:
+            case "rate":
+                return 'a rate such as "100 MB/s"'
             case "size":
                 return 'a size such as "1 MiB"'
             case "time":
@@ -157,6 +178,11 @@ class Mover(Protocol):
         Whether it leaves a file; otherwise its destination is ``null:``.
     null_destination
         Whether ``/dev/null`` is a safe destination: a tool that renames into place would replace the device.
+    speaks
+        Protocols of doors that it can use for one end or both, the preferred one first: ``"gsiftp"``, ``"http"``. One
+        that reads and writes files of its own host only has none.
+    lists
+        Whether one call takes many files, as lines ``SOURCE DESTINATION`` of a file ``{list}``.
     """
 
     @property
@@ -173,9 +199,22 @@ class Mover(Protocol):
     def writes(self) -> bool: ...  # noqa: D102
     @property
     def null_destination(self) -> bool: ...  # noqa: D102
+    @property
+    def speaks(self) -> tuple[str, ...]: ...  # noqa: D102
+    @property
+    def lists(self) -> bool: ...  # noqa: D102
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how the tool is called with these options (all of them, in base units, by :attr:`Option.key`)."""
+        """Return how the tool is called with these options (all of them, in base units, by :attr:`Option.key`).
+
+        The arguments must be right for every end that the mover can have: ``{source}`` and ``{destination}`` are
+        URLs of doors, or paths as ``Call.local`` writes them.
+
+        Raises
+        ------
+        OptionError
+            If the options make no sense together.
+        """
         ...
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport | None:

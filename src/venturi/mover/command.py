@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import string
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,10 @@ from venturi.plan.header import Argument, OptionValue
 
 __all__ = ["PLACEHOLDERS", "Command", "placeholders"]
 
-PLACEHOLDERS = ("source", "destination", "bytes", "files", "slot", "scratch")
+PLACEHOLDERS = (
+    *("source", "destination", "bytes", "files", "slot", "scratch", "list"),
+    *("source_host", "source_port", "destination_host", "destination_port"),
+)
 """What a template can name beside the options of its mover."""
 
 
@@ -24,6 +28,9 @@ class Command:
     A group (a list in ``argv``) is left out whole when an option in it has no value. An element that is nothing but a
     boolean option is a condition: it is left out itself, and its group with it if the option is false:
     ``["--verify", "{verify}"]`` is ``--verify`` or nothing.
+
+    ``takes_lists`` says whether one call takes many files; ``None``: if ``argv`` names ``{list}``. One that takes whole
+    folders names ``{source}`` and ``{destination}``, which are folders then.
     """
 
     name: str
@@ -32,19 +39,25 @@ class Command:
     options: tuple[Option, ...] = ()
     summary: str = "A tool described in the scenario."
     null_destination: bool = False
+    speaks: tuple[str, ...] = ()
+    local: str = "{path}"
+    takes_lists: bool | None = None
     reads: bool = field(init=False)
     writes: bool = field(init=False)
+    lists: bool = field(init=False)
 
     def __post_init__(self) -> None:
         used = {name for text in _texts(self.argv) for name in placeholders(text)}
-        object.__setattr__(self, "reads", "source" in used)
-        object.__setattr__(self, "writes", "destination" in used)
+        lists = "list" in used if self.takes_lists is None else self.takes_lists
+        object.__setattr__(self, "lists", lists)
+        object.__setattr__(self, "reads", bool({"source", "list"} & used))
+        object.__setattr__(self, "writes", bool({"destination", "list"} & used))
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how the tool is called."""
         argv = tuple(kept for argument in self.argv if (kept := self._condition(argument, options)) is not None)
-        expect = "destination" if self.writes else "nothing"
-        return Call(self.name, dict(options), argv, self.requires, expect=expect)  # type: ignore[arg-type]
+        call = Call(self.name, dict(options), argv, self.requires, local=self.local)
+        return call if self.writes else dataclasses.replace(call, expect="nothing")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
         """Return nothing: the form of the output is not known. An entry point of ``venturi.movers`` can read it."""

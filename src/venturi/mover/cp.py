@@ -29,6 +29,8 @@ class Cp:
     reads: bool = True
     writes: bool = True
     null_destination: bool = True
+    speaks: tuple[str, ...] = ()
+    lists: bool = False
     options: tuple[Option, ...] = (
         Option(
             "fsync", "boolean", False, "Then wait until the copy is on stable storage (`sync FILE`, in the timing)."

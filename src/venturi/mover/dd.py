@@ -27,6 +27,8 @@ class Read:
     reads: bool = True
     writes: bool = False
     null_destination: bool = True
+    speaks: tuple[str, ...] = ()
+    lists: bool = False
     options: tuple[Option, ...] = (
         _BLOCK,
         Option("direct", "boolean", False, "Past the page cache (O_DIRECT); not every file system can."),
@@ -53,6 +55,8 @@ class Write:
     reads: bool = False
     writes: bool = True
     null_destination: bool = True
+    speaks: tuple[str, ...] = ()
+    lists: bool = False
     options: tuple[Option, ...] = (
         _BLOCK,
         Option("direct", "boolean", False, "Past the page cache (O_DIRECT); not every file system can."),

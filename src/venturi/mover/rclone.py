@@ -25,6 +25,8 @@ class Rclone:
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
+    speaks: tuple[str, ...] = ()
+    lists: bool = False
     options: tuple[Option, ...] = (
         Option("checksum", "boolean", True, "Compare checksums after the copy, as rclone does by itself."),
         Option("transfers", "integer", None, "Files in flight (--transfers); counts for directories only."),

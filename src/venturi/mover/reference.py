@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from venturi.mover.base import Mover, Option, resolve_options
 from venturi.mover.table import BUILT_IN
+from venturi.plan.header import Argument
 from venturi.units import format_bytes_exact
 
 __all__ = ["movers_reference"]
@@ -18,6 +19,12 @@ _HEAD = """\
 A mover is a tool that moves bytes, called as its users call it. Name it as `workload.mover`, or list several as the factor
 `mover`. `"read+write"` runs one of each a slot, together. Its options stand under `[workload.options]`, or as factors.
 The programs must be on the host that runs them; a program that is missing is found before anything is measured.
+
+Movers with doors use servers for one end or both; the protocols stand here in order of preference. In their command
+lines `sh …` stands for a shell that makes the form of the command that the tool wants, and then becomes the tool. In
+brackets it is there only if all placeholders with it have a value: `{list}` has one for more than one file a call,
+`{destination_host}` for a destination on a server. It costs about 0.5 ms. Options that make no sense together are
+refused.
 """
 
 _TAIL = """\
@@ -34,6 +41,7 @@ streams = "integer"
 verify = "boolean"
 window = "size"
 pause = "time"
+limit = "rate"
 user = "text"
 mode = ["fast", "safe"]
 ```
@@ -41,7 +49,9 @@ mode = ["fast", "safe"]
 - A list within `argv` is left out whole when an option in it has no value. An element that is only a boolean option is a
   condition: it disappears itself, and its list with it if the option is false.
 - Placeholders: `{source}`, `{destination}`, `{bytes}`, `{files}`, `{slot}`, `{scratch}`, and the options: a size as
-  `{window_bytes}`, a time as `{pause_s}`, the others by their name. `{{` and `}}` are braces.
+  `{window_bytes}`, a time as `{pause_s}`, a rate as `{limit_bytes_per_s}`, the others by their name. `{{` and `}}` are braces.
+- `{list}` is a file with a line `SOURCE DESTINATION` a file, where a call has more than one. `{source_host}`, `{source_port}`,
+  `{destination_host}` and `{destination_port}` are those of a server; they have no value for a local end.
 - Without `{source}` it reads nothing and no data set is made; without `{destination}` it leaves nothing to be checked.
 
 To read its output, write a Python package with an entry point in the group `venturi.movers` whose value is a
@@ -57,13 +67,13 @@ def movers_reference() -> str:
 
 def _section(mover: Mover) -> str:
     call = mover.call(resolve_options(mover, {}))
-    argv = " ".join(_argument(argument) for argument in call.argv)
+    argv = " ".join(_argument(argument) for argument in _abridged(call.argv))
     return "\n".join(
         [
             f"## `{mover.name}`\n",
             f"{mover.summary}\n",
             f"    {argv}\n",
-            f"Needs {_words(mover.requires)}. " + _traits(mover) + "\n",
+            f"Needs {_words(mover.requires)}. " + _traits(mover) + _reach(mover) + "\n",
             "| option | values | default | meaning |\n|---|---|---|---|",
             *(_row(option) for option in mover.options),
             "",
@@ -92,6 +102,27 @@ def _traits(mover: Mover) -> str:
         "leaves a file" if mover.writes else "leaves nothing",
     ]
     return " and ".join(traits) + "."
+
+
+def _reach(mover: Mover) -> str:
+    if not mover.speaks:
+        return ""
+    lists = " It takes many files in one call." if mover.lists else ""
+    return f" Doors: {_words(mover.speaks)}.{lists}"
+
+
+def _abridged(argv: Iterable[Argument]) -> Iterable[Argument]:
+    """Yield arguments with the text of a shell's script left out: that is in the plan."""
+    script = 0
+    for argument in argv:
+        if argument == "sh" or script:  # the words of `shell` on their own
+            script = (script + 1) % 4
+            if script == 1:
+                yield "sh …"
+        elif argument[:2] == ("sh", "-c"):
+            yield ("sh …", *argument[4:])
+        else:
+            yield argument
 
 
 def _argument(argument: str | tuple[str, ...]) -> str:

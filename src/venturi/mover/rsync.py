@@ -32,6 +32,8 @@ class Rsync:
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
+    speaks: tuple[str, ...] = ()
+    lists: bool = False
     options: tuple[Option, ...] = (
         Option("fsync", "boolean", False, "Have each written file flushed to stable storage (--fsync, rsync 3.2.4)."),
         Option("inplace", "boolean", False, "Write to the final name, without a temporary file and a rename."),

@@ -9,20 +9,36 @@ from importlib import metadata
 from venturi.errors import VenturiError
 from venturi.mover.base import Mover
 from venturi.mover.cp import Cp
+from venturi.mover.curl import Curl
+from venturi.mover.davix import Davix
 from venturi.mover.dd import Read, Write
+from venturi.mover.gfal_copy import GfalCopy
+from venturi.mover.globus_url_copy import GlobusUrlCopy
+from venturi.mover.iperf3 import Iperf3
+from venturi.mover.nuttcp import Nuttcp
 from venturi.mover.rclone import Rclone
 from venturi.mover.rsync import Rsync
+from venturi.mover.scp import Scp
+from venturi.mover.wget import Wget
+from venturi.mover.xrdcp import Xrdcp
 from venturi.plan.words import shown
 
 __all__ = ["BUILT_IN", "ENTRY_POINTS", "MoverError", "movers"]
 
-BUILT_IN: Mapping[str, Mover] = {mover.name: mover for mover in (Cp(), Read(), Write(), Rsync(), Rclone())}
+_ALL: tuple[Mover, ...] = (
+    *(Cp(), Read(), Write(), Rsync(), Rclone()),
+    *(GlobusUrlCopy(), Xrdcp(), Curl(), Wget(), Davix(), GfalCopy(), Scp(), Iperf3(), Nuttcp()),
+)
+BUILT_IN: Mapping[str, Mover] = {mover.name: mover for mover in _ALL}
 
 ENTRY_POINTS = "venturi.movers"
 """Entry-point group: the value of an entry is a :class:`Mover`, or something that returns one when called."""
 
 
-_MEMBERS = ("summary", "requires", "options", "reads", "writes", "null_destination", "call", "parse")
+_MEMBERS = (
+    *("summary", "requires", "options", "reads", "writes", "null_destination", "speaks", "lists"),
+    *("call", "parse"),
+)
 
 
 class MoverError(VenturiError, ImportError):

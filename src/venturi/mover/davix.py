@@ -1,0 +1,73 @@
+"""``davix-get``, ``davix-put`` and ``davix-cp``: CERN's HTTP and WebDAV client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.mover.base import Option, ToolReport
+from venturi.mover.shell import filled, shell
+from venturi.plan import Call
+from venturi.plan.header import Argument, OptionValue
+
+__all__ = ["Davix"]
+
+_OPTIONS = (
+    Option(
+        "certificate",
+        "boolean",
+        False,
+        "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR.",
+    ),
+    Option(
+        "third_party",
+        "choice",
+        "pull",
+        "Between two servers: the destination gets it (`pull`), or the source sends it (`push`).",
+        choices=("pull", "push"),
+    ),
+    Option(
+        "retries",
+        "integer",
+        0,
+        "How often a request that failed is tried again (--retry); davix by itself does 3 times.",
+        minimum=0,
+    ),
+)
+_CERTIFICATE = ' --capath "$X509_CERT_DIR" -E "$X509_USER_PROXY"'
+
+
+@dataclass(frozen=True, slots=True)
+class Davix:
+    """davix, whose program depends on the ends; it says nothing where all went well."""
+
+    name: str = "davix"
+    summary: str = "CERN's HTTP client: download, upload, or from server to server."
+    requires: tuple[str, ...] = ("davix-get", "davix-put", "davix-cp")
+    reads: bool = True
+    writes: bool = True
+    null_destination: bool = True
+    speaks: tuple[str, ...] = ("davs", "https", "http")
+    lists: bool = False
+    options: tuple[Option, ...] = _OPTIONS
+
+    def call(self, options: Mapping[str, OptionValue]) -> Call:
+        """Return how davix is called: a download as it is, the others by ``sh``."""
+        flags: tuple[Argument, ...] = ("--retry", "{retries}")
+        shared = filled(flags, options) + (_CERTIFICATE if options["certificate"] else "")
+        script = (
+            f"case $1 in *://*) case $2 in *://*) exec davix-cp --copy-mode {options['third_party']} {shared} "
+            "\"$1\" \"$2\";; esac;"
+            f' exec davix-get {shared} "$1" "$2";; esac; exec davix-put {shared} "$1" "$2"'
+        )  # fmt: skip
+        if options["certificate"]:
+            argv: tuple[Argument, ...] = shell(script, "{source}", "{destination}")
+        else:
+            argv = (shell(script, "{source}", "{destination}", "{destination_host}"),
+                    "davix-get", *flags, "{source}", "{destination}")  # fmt: skip
+        return Call(self.name, dict(options), argv, ("sh", *self.requires))
+
+    def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
+        """Return nothing: davix says nothing."""
+        return None

@@ -1,0 +1,84 @@
+"""``gfal-copy``: the copy tool of the grid's data management, on top of the libraries of each protocol."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.mover.base import Option, OutputError, ToolReport, output_text
+from venturi.plan import Call
+from venturi.plan.header import Argument, OptionValue
+
+__all__ = ["GfalCopy"]
+
+_COPYING = re.compile(r"^Copying ([0-9]+) bytes +\S+ +=> +\S+", re.MULTILINE)
+_PATIENCE_S = 86400
+"""gfal-copy ends a transfer after 1800 s by itself; here the timeout of the call is to rule."""
+
+_OPTIONS = (
+    Option("streams", "integer", None, "Parallel streams for one file, where the protocol has them (-n)."),
+    Option("window", "size", None, "Socket buffers, where the protocol can (--tcp-buffersize)."),
+    Option(
+        "third_party",
+        "choice",
+        None,
+        "Between two HTTP servers: the destination gets it (`pull`), the source sends it (`push`), or through "
+        "this host "
+        "(`streamed`); otherwise one after the other until one works.",
+        choices=("pull", "push", "streamed"),
+    ),
+    Option(
+        "checksum",
+        "choice",
+        None,
+        "Compare checksums of source and destination, in the timing (-K).",
+        choices=("ADLER32", "CRC32", "MD5"),
+    ),
+    Option(
+        "token",
+        "text",
+        None,
+        "Bearer token for HTTP ($BEARER_TOKEN). With any, even one that nobody looks at, a third-party copy "
+        "asks the servers for "
+        "no delegation, which XRootD needs.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GfalCopy:
+    """``gfal-copy -f``: deletes a file that is in its way, even a device. It is a script of the system's Python."""
+
+    name: str = "gfal-copy"
+    summary: str = "gfal2's copy tool: GridFTP, XRootD, HTTP, SRM and SFTP, each way."
+    requires: tuple[str, ...] = ("env", "gfal-copy")
+    reads: bool = True
+    writes: bool = True
+    null_destination: bool = False
+    speaks: tuple[str, ...] = ("gsiftp", "ftp", "root", "roots", "davs", "https", "http", "srm")
+    lists: bool = False
+    options: tuple[Option, ...] = _OPTIONS
+
+    def call(self, options: Mapping[str, OptionValue]) -> Call:
+        """Return how ``gfal-copy`` is called."""
+        argv: tuple[Argument, ...] = (
+            *("env", "GFAL_PYTHONBIN=/usr/bin/python3", ("BEARER_TOKEN={token}",)),
+            *("gfal-copy", "-f", "-t", str(_PATIENCE_S), "-T", str(_PATIENCE_S)),
+            ("-n", "{streams}"),
+            ("--tcp-buffersize", "{window_bytes}"),
+            ("--copy-mode", "{third_party}"),
+            ("-K", "{checksum}"),
+            "{source}",
+            "{destination}",
+        )
+        return Call(self.name, dict(options), argv, self.requires, capture=True, local="file://{path}")
+
+    def parse(self, record: Mapping[str, Any]) -> ToolReport:
+        """Return the size that ``gfal-copy`` says it will copy, before it does; it says nothing afterwards."""
+        text = output_text(record, "stdout")
+        sizes = _COPYING.findall(text)
+        if not sizes:
+            raise OutputError('a line such as "Copying 8 bytes URL => URL"', text)
+        return ToolReport(sum(map(int, sizes)))

@@ -1,0 +1,178 @@
+"""``globus-url-copy``: GridFTP between a server and a file, or between servers (000 scenarios 2, 3, 001, 002)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
+from venturi.mover.shell import filled, shell
+from venturi.plan import Call
+from venturi.plan.header import Argument, OptionValue
+
+__all__ = ["GlobusUrlCopy"]
+
+_MEBIBYTE = 1 << 20
+_PAIR = re.compile(r"Source: (\S+)\nDest:   (\S+)\n  \S")
+_PIPELINED = re.compile(r"^  (\w+://\S+)\n  (\w+://\S+)$", re.MULTILINE)
+_MARKER = re.compile(r" +([0-9]+) bytes +([0-9]+\.[0-9]+) MB/sec avg +[0-9]+\.[0-9]+ MB/sec inst")
+
+_OPTIONS = (
+    Option(
+        "streams",
+        "integer",
+        None,
+        "Parallel data connections for one file (-p). Any number makes the mode extended (MODE E).",
+    ),
+    Option(
+        "concurrency",
+        "integer",
+        None,
+        "Files in flight, each with control connections of its own (-cc); counts for lists.",
+    ),
+    Option(
+        "pipelining",
+        "boolean",
+        False,
+        "Send the next commands before the last is answered (-pp), which reuses data channels too. "
+        "Between two servers only: with a local end it waits for each answer all the same, and so it does with a list of "
+        "files (files_per_call), where only the data channels are kept; it pipelines whole folders.",
+    ),
+    Option("fast", "boolean", False, "Keep data channels for the next file, in extended mode (-fast)."),
+    Option(
+        "data_channel",
+        "choice",
+        "dcau",
+        "What gsiftp does on data channels: authenticate them (the tool's default), not even that (-nodcau), "
+        "protect their integrity (-dcsafe), or encrypt them (-dcpriv).",
+        choices=("dcau", "nodcau", "dcsafe", "dcpriv"),
+    ),
+    Option("window", "size", None, "Socket buffers of the data connections (-tcp-bs), within the kernel's limits."),
+    Option(
+        "block",
+        "size",
+        None,
+        "Bytes a read or write of the client (-bs); between two servers their own setting counts.",
+    ),
+    Option(
+        "stripe",
+        "boolean",
+        False,
+        "Ask for all data nodes of a striped server (-stripe); one that is not striped takes no notice.",
+    ),
+    Option(
+        "restarts",
+        "integer",
+        None,
+        "Take up a transfer that broke, so many times (-rst -rst-retries). Between two servers; "
+        "with a local end the tool gives up all the same.",
+    ),
+    Option(
+        "restart_interval",
+        "time",
+        None,
+        "Whole seconds before each restart (-rst-interval); otherwise growing from one to the next.",
+    ),
+    Option(
+        "checksum",
+        "choice",
+        None,
+        "Compare checksums of both files afterwards, in the timing (-verify-checksum -checksum-alg). With a "
+        "local end the tool knows MD5 only.",
+        choices=("MD5", "ADLER32", "SHA1", "SHA256", "SHA512"),
+    ),
+    Option(
+        "length",
+        "boolean",
+        False,
+        "Ask for as many bytes as the transfer has (-len), for a source without an end, such as `zero`; not in "
+        "lists.",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GlobusUrlCopy:
+    """``globus-url-copy`` of the Grid Community Toolkit.
+
+    Two servers as ends make a third-party transfer. Its ``-vb`` names each pair, and counts bytes every few seconds only: of a
+    transfer that is shorter it tells neither bytes nor rate, the last count of a download is not the whole, and after a restart
+    the count stays behind. So it never says how much it moved; the log of the server does (:mod:`venturi.mover.gridftp_log`).
+    """
+
+    name: str = "globus-url-copy"
+    summary: str = "GridFTP: download, upload, or from server to server."
+    requires: tuple[str, ...] = ("globus-url-copy",)
+    reads: bool = True
+    writes: bool = True
+    null_destination: bool = True
+    speaks: tuple[str, ...] = ("gsiftp", "ftp")
+    lists: bool = True
+    options: tuple[Option, ...] = _OPTIONS
+
+    def call(self, options: Mapping[str, OptionValue]) -> Call:
+        """Return how ``globus-url-copy`` is called. Options must stand before the URLs, and a list excludes them."""
+        _check(options)
+        tool: tuple[Argument, ...] = ("globus-url-copy", "-vb", *_flags(options))
+        argv = (
+            shell(f'exec {filled(tool, options)} -f "$1"', "{list}"),
+            *tool,
+            *(("-len", "{bytes}") if options["length"] else ()),
+            ("-off", "{offset_bytes}", "-len", "{bytes}"),
+            "{source}",
+            "{destination}",
+        )
+        return Call(self.name, dict(options), argv, ("sh", *self.requires), capture=True, local="file://{path}")
+
+    def parse(self, record: Mapping[str, Any]) -> ToolReport:
+        """Return what ``-vb`` says. Its "MB" are MiB; it rewrites its line of progress with carriage returns."""
+        text = output_text(record, "stdout")
+        pairs = _PAIR.findall(text)
+        files = len(pairs) + len(_PIPELINED.findall(text))
+        if not files:
+            raise OutputError('"Source: URL", "Dest: URL" and the name of a file', text)
+        markers = _MARKER.findall(text)
+        detail: dict[str, float | int | str] = {"files_named": files}
+        if files > 1 or not markers:
+            return ToolReport(None, detail=detail)
+        detail["marker_bytes"] = int(markers[-1][0])
+        return ToolReport(None, float(markers[-1][1]) * _MEBIBYTE or None, detail=detail)
+
+
+def _flags(options: Mapping[str, OptionValue]) -> tuple[Argument, ...]:
+    return (
+        *(("-fast",) if options["fast"] else ()),
+        *(("-pp",) if options["pipelining"] else ()),
+        *(() if options["data_channel"] == "dcau" else (f"-{options['data_channel']}",)),
+        *(("-stripe",) if options["stripe"] else ()),
+        ("-cc", "{concurrency}"),
+        ("-p", "{streams}"),
+        ("-tcp-bs", "{window_bytes}"),
+        ("-bs", "{block_bytes}"),
+        ("-rst", "-rst-retries", "{restarts}"),
+        *(
+            ()
+            if options["restart_interval_s"] is None
+            else (("-rst-interval", f"{options['restart_interval_s']:.0f}"),)
+        ),
+        ("-verify-checksum", "-checksum-alg", "{checksum}"),
+    )
+
+
+def _check(options: Mapping[str, OptionValue]) -> None:
+    interval = options["restart_interval_s"]
+    if interval is not None and options["restarts"] is None:
+        raise OptionError(
+            "globus-url-copy: expected restarts beside restart_interval, found none; say how many there may be"
+        )
+    if isinstance(interval, float) and (interval < 1 or not interval.is_integer()):
+        raise OptionError(
+            f"globus-url-copy: expected a restart_interval of whole seconds, 1 s or more, found {interval} s"
+        )
+    if options["length"] and options["checksum"]:
+        raise OptionError(
+            "globus-url-copy: expected length or checksum, found both; the tool compares checksums of whole files,"
+            " and one of a part never agrees"
+        )

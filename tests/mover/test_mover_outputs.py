@@ -1,0 +1,189 @@
+"""What tools really printed, version by version: read as it was meant, or refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from venturi.mover import BUILT_IN, OutputError, ToolReport, logged_transfers
+
+OUTPUTS = Path(__file__).parent / "outputs"
+RECORDS = {
+    f"{record['tool']} {record['case']}": record
+    for path in sorted(OUTPUTS.glob("*.jsonl"))
+    for record in map(json.loads, path.read_text(encoding="utf-8").splitlines())
+}
+GOOD = sorted(name for name, record in RECORDS.items() if record["exit_code"] == 0)
+SILENT = ("davix", "scp", "xrdcp")
+"""Movers that say nothing of a transfer that went well."""
+
+REFUSED = {"curl third-party-no-file", "iperf3 killed", "iperf3 refused"}
+"""Failures that these tools end with exit code 0: only what they print tells."""
+
+SAYS_MORE = {
+    "curl download": 8_000_000, "curl upload": 8_000_000, "curl empty": 0, "curl https": 8_000_000, "curl third-party-pull": None,
+    "curl third-party-push": None, "wget download": 8_000_000, "wget empty": 0, "wget https": 8_000_000, "gfal-copy download": 8_000_000,
+    "gfal-copy empty": 0, "gfal-copy third-party": 8_000_000, "gfal-copy third-party-http": 8_000_000, "iperf3 send": 100_007_936,
+    "iperf3 receive": 100_007_936, "iperf3 time": 6_063_128_576, "nuttcp send": 100_007_936, "nuttcp receive": 100_007_936,
+    "nuttcp one-block": 65_536,
+}  # fmt: skip
+
+
+def report_of(name):
+    record = RECORDS[name]
+    return BUILT_IN[record["tool"]].parse(record)
+
+
+def test_every_tool_was_recorded_with_good_ends_and_bad():
+    tools = {record["tool"] for record in RECORDS.values()}
+    assert tools == {mover.name for mover in BUILT_IN.values() if mover.speaks}
+    for tool in tools:
+        codes = {record["exit_code"] == 0 for record in RECORDS.values() if record["tool"] == tool}
+        assert codes == ({True} if tool == "iperf3" else {True, False}), tool
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_recorded_output_of_a_good_end_is_understood(name):
+    if name in REFUSED:
+        with pytest.raises(OutputError) as caught:
+            report_of(name)
+        assert caught.value.text == RECORDS[name]["stdout"]
+        return
+    report = report_of(name)
+    if RECORDS[name]["tool"] in SILENT:
+        assert report is None
+    elif RECORDS[name]["tool"] == "globus-url-copy":
+        assert report.bytes is None
+        assert report.detail["files_named"] == RECORDS[name]["files"]
+    else:
+        assert report.bytes == SAYS_MORE[name]
+
+
+def test_the_last_words_of_globus_url_copy_are_of_progress_and_no_total():
+    """Each line of progress is rewritten with a carriage return; the counts are those of marks on the way."""
+    long, third = report_of("globus-url-copy long"), report_of("globus-url-copy long-third-party")
+    assert long.detail["marker_bytes"] < 100_000_000 == third.detail["marker_bytes"]
+    assert long.rate_bytes_per_s == pytest.approx(11.34 * 2**20)
+    assert third.rate_bytes_per_s == pytest.approx(12.0e6, rel=0.02)  # a link of 100 Mb/s
+    again = report_of("globus-url-copy killed-third-party-restarted")
+    assert again.detail["marker_bytes"] < 100_000_000  # though the whole file arrived
+
+
+def test_iperf3_says_what_both_ends_counted():
+    report = report_of("iperf3 time")
+    assert report.received_bytes == 6_061_948_928 < report.bytes
+    assert report.rate_bytes_per_s == pytest.approx(report.received_bytes / report.duration_s, rel=1e-3)
+    assert report.retransmits == 0
+    assert report.detail["congestion_control"] == "reno"
+    assert 0 < report.detail["client_cpu_percent"] < 100
+
+
+def test_a_report_of_iperf3_whose_middle_was_left_out_is_read_all_the_same():
+    whole = RECORDS["iperf3 send"]["stdout"]
+    cut = whole[:200] + "\n[… 70000 bytes left out …]\n" + whole[-1200:]
+    assert BUILT_IN["iperf3"].parse({"stdout": cut}) == report_of("iperf3 send")
+    with pytest.raises(OutputError):
+        BUILT_IN["iperf3"].parse({"stdout": whole[:200] + whole[-500:]})
+
+
+def test_nuttcp_counts_in_mebibytes():
+    report = report_of("nuttcp send")
+    assert report.bytes == report.received_bytes == 1526 * 65536  # 100 MB in whole blocks of 64 KiB
+    assert (report.retransmits, report.detail["rtt_s"]) == (0, pytest.approx(7e-5))
+    assert report_of("nuttcp receive").retransmits == 0
+
+
+def test_curl_tells_its_phases_in_their_order():
+    detail, report = report_of("curl https").detail, report_of("curl https")
+    assert 0 < detail["lookup_s"] < detail["connect_s"] < detail["tls_s"] < report.first_byte_s < report.duration_s
+    assert "tls_s" not in report_of("curl download").detail
+    assert report.rate_bytes_per_s == pytest.approx(8_000_000 / report.duration_s, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", [name for name in GOOD if name not in REFUSED and name.split()[0] not in SILENT])
+def test_output_of_a_tool_that_is_cut_or_strange_is_refused_with_its_text(name):
+    record = RECORDS[name]
+    stream = "stderr" if record["tool"] == "wget" else "stdout"
+    for text in ("", record[stream][:30], "something else\n", None):
+        with pytest.raises(OutputError) as caught:
+            BUILT_IN[record["tool"]].parse({"stdout": "", "stderr": "", stream: text})
+        assert caught.value.text == (text or "")
+
+
+@pytest.mark.parametrize("name", ["curl download", "iperf3 send"])
+@pytest.mark.parametrize("value", ["null", '"x"', "1e999", "NaN", "[]", "{}"])
+def test_numbers_of_a_strange_form_are_not_guessed(name, value):
+    record = RECORDS[name]
+    known = {
+        "curl": ('"size_download":8000000', '"time_total":0.006889'),
+        "iperf3": ('"bytes":\t100007936', '"seconds":\t0.02143'),
+    }
+    for text in known[record["tool"]]:
+        assert text in record["stdout"]
+        key = text.split(":")[0]
+        with pytest.raises(OutputError):
+            BUILT_IN[record["tool"]].parse({**record, "stdout": record["stdout"].replace(text, f"{key}:{value}")})
+
+
+@given(st.text(max_size=200), st.sampled_from([mover.name for mover in BUILT_IN.values() if mover.speaks]))
+@settings(deadline=None)
+def test_no_output_makes_a_parser_of_a_network_tool_fail_otherwise(text, name):
+    try:
+        report = BUILT_IN[name].parse({"stdout": text, "stderr": text})
+    except OutputError:
+        return
+    assert report is None or isinstance(report, ToolReport)
+
+
+def test_exit_codes_and_last_words_of_failures_are_those_that_are_documented():
+    """What the agent makes of each: all of these are ``failed``; a full disk is ``short`` with xrdcp, which ends with 0."""
+    codes = {name: record["exit_code"] for name, record in RECORDS.items()}
+    assert codes["xrdcp disk-full"] == 0 == codes["iperf3 refused"] == codes["curl third-party-no-file"]
+    assert {codes[f"xrdcp {case}"] for case in ("refused", "killed")} == {51}
+    assert {codes[f"xrdcp {case}"] for case in ("no-file", "not-allowed")} == {54}
+    assert {code for name, code in codes.items() if name.startswith("globus-url-copy")} == {0, 1}
+    assert (codes["curl refused"], codes["curl no-file"], codes["curl killed"], codes["curl disk-full"]) == (
+        7,
+        22,
+        18,
+        23,
+    )
+    assert (codes["wget refused"], codes["wget no-file"], codes["wget killed"], codes["wget disk-full"]) == (
+        4,
+        8,
+        4,
+        3,
+    )
+    assert {code for name, code in codes.items() if name.startswith("davix")} == {0, 255}
+    assert (codes["gfal-copy no-file"], codes["gfal-copy disk-full"], codes["gfal-copy refused"]) == (2, 28, 112)
+    assert (codes["scp refused"], codes["scp no-file"], codes["nuttcp refused"]) == (255, 1, 1)
+
+
+def test_the_log_of_a_gridftp_server_tells_bytes_connections_and_retransmits():
+    text = (OUTPUTS / "globus-gridftp-server-13.24-transfers.log").read_text()
+    found = list(logged_transfers(text))
+    assert len(found) == len(text.splitlines()) - 1  # the listing
+    assert {transfer.kind for transfer in found} == {"RETR", "STOR", "ERET", "ESTO"}
+    large = next(transfer for transfer in found if transfer.streams == 4)
+    assert dataclasses.asdict(large) | {"start_unix_s": 0, "end_unix_s": 0} == {
+        "file": "/lab/A/f100M", "kind": "RETR", "code": 226, "start_unix_s": 0, "end_unix_s": 0, "bytes": 100_000_000, "streams": 4,
+        "stripes": 1, "buffer_bytes": 131072, "block_bytes": 262144, "retransmits": 47 + 32 + 0 + 2,
+    }  # fmt: skip
+    assert large.start_unix_s < large.end_unix_s < large.start_unix_s + 5
+    assert found[1].retransmits is None
+    broken, rest = (transfer for transfer in found if transfer.file == "/lab/B/k3")
+    assert (broken.kind, broken.code, broken.bytes) == ("STOR", 226, 77_613_543)  # of 100 MB: the sender was killed
+    assert (rest.kind, rest.code, rest.bytes) == ("ESTO", 226, 40_231_168)  # sent again from the last mark on
+
+
+@given(st.text(max_size=300))
+@settings(deadline=None)
+def test_a_log_that_is_torn_or_strange_gives_no_transfer_and_no_error(text):
+    line = (OUTPUTS / "globus-gridftp-server-13.24-transfers.log").read_text().splitlines()[0]
+    assert list(logged_transfers(text)) == []
+    assert list(logged_transfers(line[: line.index(" TYPE=")] + " CODE=226\n" + text)) == []
