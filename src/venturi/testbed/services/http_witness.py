@@ -1,0 +1,91 @@
+"""What HTTP servers saw: the access logs of nginx (our own form) and Squid (its native one)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal
+
+from venturi.mover.base import OutputError
+from venturi.testbed.services.witness import ServerTransfer
+
+__all__ = ["origin_transfers", "proxy_transfers"]
+
+_ORIGIN = re.compile(
+    r"time_s=(?P<end>[\d.]+) duration_s=(?P<duration>[\d.]+) client=(?P<client>\S+) status=(?P<code>\d+) "
+    r"sent_bytes=(?P<sent>\d+) received_bytes=(?P<received>\d+) body_bytes=(?P<body>\d+) content_bytes=(?P<content>\d+|-) "
+    r"method=(?P<method>\S+) path=(?P<path>.*) range=\".*"
+)
+# https://wiki.squid-cache.org/Features/LogFormat: time, milliseconds, client, class/code, bytes to the client, method, URL, user, …
+_PROXY = re.compile(
+    r"(?P<end>\d+\.\d+) +(?P<duration>\d+) (?P<client>\S+) (?P<status>\w+)/(?P<code>\d+) (?P<sent>\d+) (?P<method>\S+) (?P<url>\S+) .*"
+)
+_OWN = "/squid-internal-mgr/"
+
+
+def origin_transfers(log: Path) -> Iterator[ServerTransfer]:
+    """Yield the requests of nginx's access log.
+
+    Raises
+    ------
+    OutputError
+        If a line is not of the form that the service has asked for.
+    """
+    for line in _lines(log):
+        found = _ORIGIN.fullmatch(line)
+        if found is None:
+            raise OutputError('"time_s=… duration_s=… client=…"', line)
+        upload = found["method"] in ("PUT", "POST")
+        content = None if found["content"] == "-" else int(found["content"])
+        yield ServerTransfer(
+            end_unix_s=float(found["end"]),
+            start_unix_s=float(found["end"]) - float(found["duration"]),
+            path=found["path"],
+            command=found["method"],
+            code=found["code"],
+            sent_bytes=int(found["sent"]),
+            received_bytes=int(found["received"]),
+            file_bytes=content if upload else int(found["body"]),
+            peer=found["client"],
+        )
+
+
+def proxy_transfers(logs: Iterable[Path]) -> Iterator[ServerTransfer]:
+    """Yield the requests of Squid's access logs but those for its own counters.
+
+    Raises
+    ------
+    OutputError
+        If a line is not of its native form.
+    """
+    for line in (line for log in logs for line in _lines(log)):
+        found = _PROXY.fullmatch(line)
+        if found is None:
+            raise OutputError('"TIME MILLISECONDS CLIENT CLASS/CODE BYTES METHOD URL …"', line)
+        if _OWN in found["url"]:
+            continue
+        yield ServerTransfer(
+            end_unix_s=float(found["end"]),
+            start_unix_s=float(found["end"]) - int(found["duration"]) / 1000,
+            path=found["url"],
+            command=found["method"],
+            code=found["code"],
+            sent_bytes=int(found["sent"]),
+            peer=found["client"],
+            cache=_cache(found["status"]),
+            status=found["status"],
+        )
+
+
+def _cache(status: str) -> Literal["hit", "miss"] | None:
+    if "HIT" in status or "UNMODIFIED" in status:
+        return "hit"
+    return "miss" if "MISS" in status or "MODIFIED" in status else None
+
+
+def _lines(log: Path) -> Iterator[str]:
+    """Yield the lines of a log; a last one without its end is still being written."""
+    if log.exists():
+        text = log.read_text(encoding="utf-8", errors="replace")
+        yield from (line for line in text.rpartition("\n")[0].split("\n") if line.strip())

@@ -1,0 +1,39 @@
+"""The table of services. A new server program is one new file, one line here and one test."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from venturi.testbed.services.base import Service
+from venturi.testbed.services.gridftp import GridFtp, GridFtpNode
+from venturi.testbed.services.iperf3 import Iperf3
+from venturi.testbed.services.kdc import Kdc
+from venturi.testbed.services.moosefs import ChunkServer, Master, Mount
+from venturi.testbed.services.nginx import Nginx
+from venturi.testbed.services.nuttcp import Nuttcp
+from venturi.testbed.services.squid import Squid
+from venturi.testbed.services.sshd import Sshd
+from venturi.testbed.services.xrootd import Cache, DataServer, Proxy, Redirector
+
+__all__ = ["SERVICES"]
+
+_KINDS: tuple[Service, ...] = (
+    GridFtp(),
+    GridFtpNode(),
+    Iperf3(),
+    Nginx(),
+    Nuttcp(),
+    Squid(),
+    Sshd(),
+    Kdc(),
+    Cache(),
+    DataServer(),
+    Proxy(),
+    Redirector(),
+    ChunkServer(),
+    Master(),
+    Mount(),
+)
+
+SERVICES: Mapping[str, Service] = {service.kind: service for service in _KINDS}
+"""Kind, as it stands in a scenario → service."""

@@ -1,0 +1,31 @@
+"""Keeps what an XRootD server says of its work: each UDP datagram goes to a file, after its time and length.
+
+It is run as a program beside the server (``python xrootd_collector.py ADDRESS PORT FILE``) and needs nothing but Python.
+:mod:`venturi.testbed.xrootd_trace` reads the file.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import sys
+import time
+
+__all__ = ["PREFIX"]
+
+PREFIX = struct.Struct(">QI")
+"""Nanoseconds since 1970 at which a datagram came, and its length in bytes."""
+
+_LARGEST = 65536
+
+
+def _collect(address: str, port: int, path: str) -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link, open(path, "ab", buffering=0) as file:  # noqa: PTH123
+        link.bind((address, port))
+        while True:
+            data = link.recv(_LARGEST)
+            file.write(PREFIX.pack(time.time_ns(), len(data)) + data)
+
+
+if __name__ == "__main__":
+    _collect(sys.argv[1], int(sys.argv[2]), sys.argv[3])

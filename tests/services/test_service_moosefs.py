@@ -1,0 +1,114 @@
+"""A MooseFS of two chunk servers, used through its mount."""
+
+from contextlib import ExitStack
+
+import pytest
+from bare import check_nothing_left, lacking
+
+from venturi.errors import BackendError
+from venturi.testbed.services.base import ServiceSpec
+from venturi.testbed.services.table import SERVICES
+
+KINDS = ("moosefs-master", "moosefs-chunkserver", "moosefs-mount")
+pytestmark = pytest.mark.skipif(lacking(*KINDS) is not None, reason=str(lacking(*KINDS)))
+
+
+def rooms(lab, time, **mount):
+    """Return the rooms of a file system whose chunks are on a and b, and which is mounted on c."""
+    for name, host in {"chunks-a": "a", "chunks-b": "b", "shared": "c"}.items():
+        lab.place(name, host)
+    names = {part: f"{part}{time}" for part in ("master", "one", "two", "mount")}
+    servers = {"one": "a", "two": "b"}
+    return [
+        lab.room(names["master"], "moosefs-master", "c"),
+        *(
+            lab.room(names[part], "moosefs-chunkserver", host, places=[f"chunks-{host}"], master=names["master"])
+            for part, host in servers.items()
+        ),
+        lab.room(
+            names["mount"], "moosefs-mount", "c", places=["shared"], master=names["master"],
+            chunkservers=f"{names['one']}, {names['two']}", **mount,
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("time", "cache"), [(1, "auto"), (2, "direct")])
+def test_a_file_is_spread_over_the_servers_and_read_back_and_nothing_is_left(lab, time, cache):
+    all_rooms = rooms(lab, time, cache=cache)
+    shared, chunks = lab.places["shared"], [lab.places["chunks-a"], lab.places["chunks-b"]]
+    with ExitStack() as stack:
+        for room in all_rooms:
+            stack.enter_context(lab.running(room))
+        written = lab.run(
+            "c", "dd", "if=/dev/urandom", f"of={shared}/file", "bs=1M", "count=80", "conv=fsync", "iflag=fullblock"
+        )
+        assert written.returncode == 0, written.stderr
+        sums = {host: lab.run(host, "md5sum", f"{shared}/file").stdout for host in "ab"}
+        assert len(sums["a"]) > 32
+        assert sums["a"] == sums["b"]
+        stored = lab.run("c", "mfsfileinfo", f"{shared}/file").stdout
+        assert "10.77.0.1:9422" in stored
+        assert "10.77.0.2:9422" in stored
+        on_disk = [int(lab.run("a", "du", "-sm", str(folder)).stdout.split()[0]) for folder in chunks]
+        assert min(on_disk) >= 80 - 64
+        assert 80 <= sum(on_disk) < 100
+        other = lab.run("b", "setpriv", "--reuid=nobody", "--clear-groups", "touch", f"{shared}/of-nobody")
+        assert other.returncode == 0, other.stderr
+    check_nothing_left(lab)
+    assert str(shared) not in lab.run("c", "cat", "/proc/mounts").stdout
+    assert list(shared.iterdir()) == []
+    assert [list(folder.iterdir()) for folder in chunks] == [[], []]
+
+
+def test_a_mount_in_use_goes_away_too(lab):
+    master, one, _, mount = rooms(lab, "busy")
+    shared = lab.places["shared"]
+    with ExitStack() as stack:
+        for room in (master, one, mount):
+            stack.enter_context(lab.running(room))
+        user = lab.machines["c"].start(
+            ["sh", "-c", f"exec 3> {shared}/open; sleep 1000"], log=mount.folder / "user.out"
+        )
+        while not lab.run("c", "ls", str(shared)).stdout:
+            assert user.poll() is None
+    assert str(shared) not in lab.run("c", "cat", "/proc/mounts").stdout
+    user.stop(signal=9)
+    check_nothing_left(lab)
+
+
+def test_a_mount_without_a_chunk_server_says_what_it_lacks(lab):
+    master, _, _, mount = rooms(lab, "alone")
+    service = SERVICES["moosefs-mount"]
+    with lab.running(master):
+        service.configure(mount)
+        processes = service.start(mount)
+        try:
+            lacks = [service.ready(mount)]
+            while "not mounted yet" in lacks[-1]:
+                assert processes[0].poll() is None, service.logs(mount)[0].read_text()
+                lacks.append(service.ready(mount))
+            assert lacks[-1] == f"{lab.places['shared']}: no chunk server has registered"
+        finally:
+            service.stop(mount, processes)
+    check_nothing_left(lab)
+
+
+def test_it_is_planned_by_its_options_alone():
+    mount = SERVICES["moosefs-mount"]
+    spec = ServiceSpec("m", mount.kind, "c", "c.eth0", ("shared",), {"master": "mm", "chunkservers": "x, y"})
+    assert mount.needs(spec) == ("mm", "x", "y")
+    assert mount.doors(spec, "c.lab.test") == {}
+    assert mount.provides_places
+    chunks = SERVICES["moosefs-chunkserver"]
+    assert chunks.needs(ServiceSpec("x", chunks.kind, "a", "a.eth0", options={"master": "mm"})) == ("mm",)
+
+
+def test_what_is_missing_is_said(lab):
+    lab.place("disk", "a")
+    chunks, mount = SERVICES["moosefs-chunkserver"], SERVICES["moosefs-mount"]
+    with pytest.raises(BackendError, match="expected a storage for chunks, found none"):
+        chunks.configure(lab.room("none", "moosefs-chunkserver", "a"))
+    with pytest.raises(BackendError, match=r"expected the option master to name .*, found none"):
+        chunks.configure(lab.room("lost", "moosefs-chunkserver", "a", places=["disk"]))
+    with pytest.raises(BackendError, match="found lost of kind moosefs-chunkserver"):
+        mount.configure(lab.room("wrong", "moosefs-mount", "a", places=["disk"], master="lost"))
