@@ -32,6 +32,10 @@ def test_an_event_is_told_in_words_or_not_at_all(kind, detail, expected):
             {"transfers": [{"outcome": "ok", "call": "cp"}, {"outcome": "failed", "call": "cp", "error": "exit code 1", "stderr": " no\nspace "}]},
             "cp failed: exit code 1: no space",
         ),
+        (
+            {"transfers": [{"outcome": "failed", "call": "x", "error": "exit code 1: 500 No / 500 End.", "stderr": "\nerror\n500 No\n500 End.\n"}]},
+            "x failed: exit code 1: 500 No / 500 End.",
+        ),
         ({"transfers": [{"outcome": "short", "call": "cp", "error": None, "stderr": ""}]}, "cp short"),
         ({"transfers": [], "findings": [{"code": "prepare-failed", "evidence": "read-only"}]}, "prepare-failed: read-only"),
         ({}, "no reason given"),

@@ -212,7 +212,7 @@ def test_schema_is_a_json_schema_that_accepts_the_studies(venturi):
     ("words", "expected"),
     [
         (["run", "nothing.toml"], "nothing.toml"),
-        (["run", "tiny.toml", "--on", "moon"], 'expected one of hosts, found "moon"'),
+        (["run", "tiny.toml", "--on", "moon"], 'expected one of hosts, lab, found "moon"'),
         (["run", "tiny.toml", "--set", "workload.repeet=3"], "did you mean"),
         (["run", "tiny.toml", "--quick"], "only a study has a quick variant"),
         (["report", "nothing"], "expected the path of a run"),
@@ -355,7 +355,7 @@ def test_a_name_that_is_no_file_name_still_finds_its_run(venturi):
 def test_a_run_is_not_compared_with_itself(finished):
     done = _in(finished, "compare", "tiny", "tiny")
     assert done.returncode == 1
-    assert "expected two runs" in done.stderr
+    assert "expected different runs" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,9 @@ from venturi.backend.checks import check_free_space, clock_findings, missing_fin
 from venturi.backend.clock import ClockOffset
 from venturi.backend.meter import Meter
 from venturi.backend.site import Site
+from venturi.backend.source import Source
 from venturi.backend.words import event_in_words
-from venturi.errors import BackendError
+from venturi.errors import BackendError, RunError
 from venturi.run import Finding, RunWriter
 from venturi.run.directory import PLAN
 
@@ -63,6 +64,7 @@ class _Post:
         self.restarts_in_a_row = 0
         self.trial: str | None = None
         self.going = False
+        self.idle = False
         self.done = False
 
     @property
@@ -88,6 +90,8 @@ class Campaign:
         Folders for agents to look for tools in.
     on_progress
         Who wants to know.
+    source
+        Who has records beside the agents: the lab.
     """
 
     def __init__(
@@ -96,11 +100,14 @@ class Campaign:
         sites: Sequence[Site],
         search: Sequence[str],
         on_progress: Callable[[Progress], None] | None,
+        source: Source | None = None,
     ) -> None:
         self._run = run
         self._sites = sites
         self._search = list(search)
         self._on_progress = on_progress
+        self._source = source
+        self._broken = ""
         self._meter = Meter(run, time.monotonic())
         self._posts: list[_Post] = []
         self._stopping = False
@@ -120,9 +127,12 @@ class Campaign:
                 asked.cancel()
                 if not work.cancelled():
                     work.result()
+                if self._broken:
+                    raise BackendError(self._broken)
                 return await self._end()
             except BaseException:
                 await self._kill_agents()
+                await self._end_source()
                 with suppress(OSError):
                     self._run.finish("stopped")
                 raise
@@ -134,12 +144,18 @@ class Campaign:
         await _all(self._start(post) for post in self._posts)
         self._begin_session()
         await _all(self._send_go(post) for post in self._posts)
+        if self._source is not None:
+            self._source.go()
         await _all(self._attend(post) for post in self._posts)
 
     def _begin_session(self) -> None:
         """Look before the first byte moves: does it fit, is everything there, what are these machines."""
         check_free_space(self._run, {post.name: post.ready for post in self._posts}, self._local_scratch())
-        self._run.begin_session({post.name: _facts(post) for post in self._posts})
+        facts = {post.name: _facts(post) for post in self._posts}
+        for name, more in (self._source.facts() if self._source is not None else {}).items():
+            facts[name] = {**facts.get(name, {}), **more}
+        self._run.begin_session(facts)
+        self._listen_to_source()
         for post in self._posts:
             for finding in (
                 *clock_findings(post.name, post.clock, alone=len(self._posts) == 1),
@@ -148,11 +164,18 @@ class Campaign:
                 self._run.finding(finding)
 
     def _local_scratch(self) -> dict[str, str]:
-        return {post.name: post.site.scratch for post in self._posts if post.clock is None}
+        return {post.name: post.site.home for post in self._posts if post.site.home is not None}
+
+    def _seen_by(self, post: _Post) -> dict[str, str]:
+        """Return the scratch directories of the other hosts whose files are on this machine too, as it is there."""
+        if post.site.home is None:
+            return {}
+        others = (other.site for other in self._posts if other is not post)
+        return {site.name: site.scratch for site in others if site.home is not None}
 
     async def _start(self, post: _Post) -> None:
         """Start the agent of a host and hand it its part of the plan, up to `ready`."""
-        post.going = False
+        post.going = post.idle = False
         agent = post.agent = await post.site.start_agent()
         offset_ns = post.clock.offset_ns if post.clock else 0
         start = {
@@ -163,6 +186,9 @@ class Campaign:
             "header": self._run.header,
             "skip": sorted(self._run.finished),
             "search": self._search,
+            "sees": self._seen_by(post),
+            "cgroups": post.site.cgroups,
+            "stay": len(self._posts) > 1,
         }
         await agent.send({"command": "start", **start})
         for line in self._lines_of(post):
@@ -261,6 +287,8 @@ class Campaign:
                 self._run.transfer(record, post.name)
             case "sample":
                 self._run.sample(record, post.name)
+            case "sockets":
+                self._run.sockets(record, post.name)
             case "event":
                 self._run.event(record, post.name)
                 if message := event_in_words(post.name, record):
@@ -270,6 +298,9 @@ class Campaign:
             case "signal":
                 post.signal(str(record["counter"]), int(record["add"]))
                 return True
+            case "idle":
+                post.idle = True
+                self._end_together()
             case "done":
                 post.done = True
             case "fatal":
@@ -278,6 +309,49 @@ class Campaign:
                 pass  # a newer agent of the same protocol may say more
         self._show()
         return False
+
+    def _end_together(self) -> None:
+        """Stop the agents once none has anything left to do: until then they see what the others do with their hosts."""
+        if all(post.idle for post in self._posts):
+            for post in self._posts:
+                if post.agent is not None:
+                    post.agent.stop()
+
+    def _listen_to_source(self) -> None:
+        if self._source is None:
+            return
+        loop = asyncio.get_running_loop()
+
+        def listen(host: str, record: Mapping[str, Any]) -> None:
+            with suppress(RuntimeError):  # the loop has ended: so has the run
+                loop.call_soon_threadsafe(self._take_from_source, host, record)
+
+        self._source.listen(listen)
+
+    def _take_from_source(self, host: str, record: Mapping[str, Any]) -> None:
+        try:
+            match record["record"]:
+                case "sample":
+                    self._run.sample(record, host)
+                case "event":
+                    self._run.event(record, host)
+                    if message := event_in_words(host, record):
+                        self._meter.say(message)
+                case "finding":
+                    self._run.finding(Finding.from_record(record, host=host))
+                case "fatal":
+                    raise BackendError(f"{host}: {record['message']}")
+        except (BackendError, RunError) as error:  # nobody waits for this call: the session ends with it all the same
+            self._broken = self._broken or str(error)
+            self._stop.set()
+        self._show()
+
+    async def _end_source(self) -> None:
+        """Let the source come to its end, and take in its last words."""
+        if self._source is not None and self._run.session:
+            await asyncio.to_thread(self._source.end)
+            # What it said stands in the queue of the loop, before this.
+            await asyncio.sleep(0)
 
     def _take_trial(self, post: _Post, record: Mapping[str, Any]) -> None:
         post.trial = None
@@ -312,6 +386,7 @@ class Campaign:
         await asyncio.gather(*(post.agent.kill() for post in self._posts if post.agent), return_exceptions=True)
 
     async def _end(self) -> Outcome:
+        await self._end_source()
         # An agent that was stopped says `done` as well, and steps outside trials leave no trace to judge by.
         state: Literal["complete", "stopped"] = "stopped" if self._stopping else "complete"
         left = next(iter(self._run.remaining()), None)

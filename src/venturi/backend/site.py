@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -22,10 +22,16 @@ class Site(Protocol):
         The host in the plan.
     scratch
         The directory there that relative places are below; right once :meth:`prepare` has returned.
+    home
+        The same directory as it is seen from here; ``None`` where it is not on this machine.
+    cgroups
+        Control groups whose counters tell what the host has used, by controller; ``None``: there are none.
     """
 
     name: str
     scratch: str
+    home: str | None
+    cgroups: Mapping[str, str] | None
 
     async def prepare(self) -> ClockOffset | None:
         """Make the host ready for agents; return how far its clock is off, None for this machine's own.
@@ -49,11 +55,22 @@ class Site(Protocol):
 
 
 class LocalSite:
-    """This machine, or a network namespace of it."""
+    """This machine, or a part of it: a network namespace, a host of the lab."""
 
-    def __init__(self, name: str, scratch: str, command: Sequence[str], lock_descriptor: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        scratch: str,
+        command: Sequence[str],
+        lock_descriptor: int,
+        *,
+        home: str | None = None,
+        cgroups: Mapping[str, str] | None = None,
+    ) -> None:
         self.name = name
         self.scratch = scratch
+        self.home: str | None = home or scratch
+        self.cgroups = cgroups
         self._command = command
         self._lock_descriptor = lock_descriptor
 
@@ -73,6 +90,8 @@ class RemoteSite:
     def __init__(self, host: RemoteHost, scratch: str) -> None:
         self.name = host.name
         self.scratch = scratch
+        self.home: str | None = None
+        self.cgroups: Mapping[str, str] | None = None
         self._host = host
 
     async def prepare(self) -> ClockOffset | None:

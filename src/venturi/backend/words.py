@@ -37,7 +37,7 @@ def event_in_words(host: str, event: Mapping[str, Any]) -> str:
         case "dataset":
             made_now = int(detail.get("made") or 0)
             return f"made {name}: {made_now:,} file{'' if made_now == 1 else 's'}" if made_now else ""
-        case "drop_caches" | None:
+        case "drop_caches" | "probe" | "lab-up" | "server-transfer" | "control" | None:
             return ""
         case kind:
             return f"{str(kind).replace('_', ' ').replace('-', ' ')} on {host}"
@@ -58,8 +58,14 @@ def failure_in_words(trial: Mapping[str, Any]) -> str:
             said = " ".join(str(transfer.get("stderr") or "").split())
             error = str(transfer.get("error") or "")
             words = [f"{transfer.get('call', 'a transfer')} {transfer.get('outcome')}", error]
-            words += [said] if said and said not in error else []
+            words += [said] if said and not _has_its_end(error, said) else []
             return ": ".join(word for word in words if word)[:_LONGEST]
     for finding in trial.get("findings") or ():
         return f"{finding.get('code')}: {finding.get('evidence')}"[:_LONGEST]
     return "no reason given"
+
+
+def _has_its_end(error: str, said: str) -> bool:
+    """Return whether an error, in which lines are joined by slashes, ends as what the tool said does."""
+    told = " ".join(error.partition(": ")[2].replace(" / ", " ").split())
+    return bool(told) and said.endswith(told)

@@ -1,4 +1,4 @@
-"""``venturi compare``: two runs side by side."""
+"""``venturi compare``: runs side by side."""
 
 from __future__ import annotations
 
@@ -16,34 +16,51 @@ __all__ = ["compare"]
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="Path or name of a run: the one to compare with.")],
-    second: Annotated[str, typer.Argument(help="Path or name of another run.")],
+    names: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...", help="Paths or names of two runs or more; the first is the one to compare with."
+        ),
+    ],
     margin: Annotated[
-        float, typer.Option(help="Ratios this close to 1 count as equal: 0.05 is 5 %.", min=0.0, max=1.0)
+        float, typer.Option(help="Of two runs: ratios this close to 1 count as equal: 0.05 is 5 %.", min=0.0, max=1.0)
     ] = 0.05,
     html: Annotated[Path | None, typer.Option(help="Write the comparison as an HTML page.", dir_okay=False)] = None,
     runs: Runs = RUNS,
     as_json: As = False,
 ) -> None:
-    """Compare two runs point by point: ratios with intervals, and a verdict where the data allow one.
+    """Compare two runs point by point, or the totals of several: what each change of protocol or path costs.
+
+    Two runs: ratios with intervals, and a verdict where the data allow one. Three or more: a table of totals, each over
+    the points that all runs have.
 
     Example: `venturi compare warm cold`
     """
     from venturi import report as forms  # scipy and matplotlib: seconds that other commands need not wait for
-    from venturi.analysis import AnalyseOptions, analyse
+    from venturi.analysis import AnalyseOptions, Comparison, Scenarios, analyse, compare_scenarios
     from venturi.analysis import compare as compare_analyses
 
     options = AnalyseOptions(fits=False)
-    paths = [resolve_run(name, runs) for name in (first, second)]
-    if paths[0].resolve() == paths[1].resolve():
-        raise RunError(f"{first}, {second}: expected two runs, found {paths[0]} twice; give more of their names")
-    a, b = (analyse(Run.open(path), options) for path in paths)
-    comparison = compare_analyses(a, b, margin=margin)
+    paths = _different([resolve_run(name, runs) for name in names])
+    analyses = [analyse(Run.open(path), options) for path in paths]
+    result: Comparison | Scenarios
+    result = compare_analyses(*analyses, margin=margin) if len(analyses) == 2 else compare_scenarios(analyses)
     if as_json:
-        typer.echo(forms.json(comparison))
+        typer.echo(forms.json(result))
     else:
-        data(forms.terminal(comparison))
+        data(forms.terminal(result))
     if html is not None:
         with writing(html):
-            html.write_text(forms.html(comparison), encoding="utf-8")
+            html.write_text(forms.html(result), encoding="utf-8")
         talk(f"wrote {html}")
+
+
+def _different(paths: list[Path]) -> list[Path]:
+    if len(paths) < 2:
+        raise RunError(f"expected two runs or more to compare, found {paths[0]} alone; `ls` the runs for others")
+    seen: set[Path] = set()
+    for path in paths:
+        if path.resolve() in seen:
+            raise RunError(f"expected different runs, found {path} twice; give more of their names")
+        seen.add(path.resolve())
+    return paths

@@ -16,7 +16,12 @@ from venturi.testbed import Check, examine
 __all__ = ["doctor"]
 
 _SIGNS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
-_GROUPS = {"needed": "Needed for anything", "tools": "Tools", "truth": "How true a measurement can be"}
+_GROUPS = {
+    "needed": "Needed for anything",
+    "tools": "Tools",
+    "lab": "The lab: testbeds made on this machine",
+    "truth": "How true a measurement can be",
+}
 
 
 def doctor(

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["RUNS", "As", "Runs", "Scratch", "Set", "default_scratch"]
+__all__ = ["RUNS", "As", "Full", "KeepLogs", "On", "Runs", "Scratch", "Set", "default_scratch"]
 
 RUNS = Path("runs")
 
@@ -16,6 +16,12 @@ Set = Annotated[
     list[str] | None,
     typer.Option(
         "--set", metavar="KEY=VALUE", help="Override a value of the scenario: `--set workload.repeat=20`. Repeatable."
+    ),
+]
+Full = Annotated[
+    bool,
+    typer.Option(
+        "--full", help="Of a study: the published parameters, not those that fit into a lab of one machine."
     ),
 ]
 Scratch = Annotated[
@@ -26,6 +32,18 @@ Scratch = Annotated[
     ),
 ]
 Runs = Annotated[Path, typer.Option("--runs", help="Directory of the runs.", file_okay=False)]
+On = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        help="Who carries it out: hosts (this machine, others over SSH) or lab (hosts, servers and network made on this machine)."
+        " Default: what the testbed needs; of a study, what it says.",
+        show_default=False,
+    ),
+]
+KeepLogs = Annotated[
+    bool, typer.Option("--keep-logs", help="In the lab: keep the logs of servers with the run even if nothing fails.")
+]
 As = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.cli.options import As, Scratch, Set, default_scratch
+from venturi.cli.options import As, Full, Scratch, Set, default_scratch
 from venturi.cli.outcome import Exit, data, data_json, talk, writing
 from venturi.cli.source import load
 from venturi.errors import PlanError
@@ -26,6 +26,7 @@ def plan(
     scenario: Annotated[str, typer.Argument(help="Scenario file, or the name of a study such as cnaf/cp.")],
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="The small variant of a study.")] = False,
+    full: Full = False,
     lines: Annotated[bool, typer.Option("--lines", help="Print the plan itself, as JSON Lines.")] = False,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the plan to this file.", dir_okay=False)
@@ -40,7 +41,7 @@ def plan(
 
     Example: `venturi plan my.toml --set workload.repeat=20`
     """
-    expanded = expand(load(scenario, set_ or [], quick=quick))
+    expanded = expand(load(scenario, set_ or [], quick=quick, full=full))
     cost = estimate(expanded.header)
     if lines:
         sys.stdout.writelines(line + "\n" for line in plan_lines(expanded))

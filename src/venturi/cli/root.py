@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from venturi import __version__
-from venturi.cli import compare, doctor, fit, plan, report, run, schema, study
+from venturi.cli import compare, doctor, fit, lab, plan, report, run, schema, study
 from venturi.cli.outcome import Exit, talk
 from venturi.errors import VenturiError
 
@@ -59,6 +59,7 @@ app.command(name="report")(report.report)
 app.command(name="compare")(compare.compare)
 app.command(name="fit")(fit.fit)
 app.add_typer(study.app, name="study")
+app.add_typer(lab.app, name="lab")
 app.command(name="doctor")(doctor.doctor)
 app.command(name="schema")(schema.schema)
 

@@ -11,23 +11,24 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.backend import HostsBackend, Outcome, Progress
-from venturi.cli.options import RUNS, As, Runs, Scratch, Set, default_scratch
+from venturi.backend import Backend, HostsBackend, LabBackend, Outcome, Progress
+from venturi.cli.options import RUNS, As, KeepLogs, On, Runs, Scratch, Set, default_scratch
 from venturi.cli.outcome import Exit, data_json, talk
 from venturi.cli.plan import check_places
 from venturi.cli.progress import progress_view
-from venturi.cli.source import is_scenario, load
+from venturi.cli.source import is_scenario, load, usual_backend
 from venturi.errors import BackendError, PlanError, RunError, ScenarioError
-from venturi.plan import estimate, write_plan
+from venturi.plan import Header, estimate, write_plan
 from venturi.run import RunWriter, resolve_run
 from venturi.run.directory import read_first_hosts, read_info, read_plan_header
 from venturi.scenario import Scenario
+from venturi.testbed.plan import why_not_in_lab, why_not_on_hosts
 from venturi.units import format_bytes
 from venturi.workload import expand
 
 __all__ = ["carry_out_scenario", "conclude", "resume_scenario", "run"]
 
-_BACKENDS = ("hosts",)
+_BACKENDS = ("hosts", "lab")
 
 
 def run(
@@ -37,15 +38,14 @@ def run(
     ],
     set_: Set = None,
     quick: Annotated[bool, typer.Option("--quick", help="The small variant of a study.")] = False,
-    on: Annotated[
-        str, typer.Option("--on", help="Who carries it out: hosts (this machine, others over SSH).")
-    ] = "hosts",
+    on: On = None,
     scale: Annotated[float | None, typer.Option(help="Multiply all sizes: the same as --set scale=…")] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that stopped: the newest one of the scenario.")
     ] = False,
     scratch: Scratch = None,
     runs: Runs = RUNS,
+    keep_logs: KeepLogs = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     as_json: As = False,
 ) -> None:
@@ -56,16 +56,21 @@ def run(
 
     Examples: `venturi run my.toml`, `venturi run my.toml --set workload.repeat=20`, `venturi run --resume runs/my-disk-20261121T213700Z`
     """
-    if on not in _BACKENDS:
-        raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "venturi run")
     overrides = [*(set_ or []), *([f"scale={scale}"] if scale is not None else [])]
     if resume:
         path, outcome, failure = _resume(
-            scenario, overrides, quick=quick, scratch=scratch, runs=runs, quiet=quiet or as_json
+            scenario, overrides, quick=quick, scratch=scratch, runs=runs, quiet=quiet or as_json, keep_logs=keep_logs
         )
     else:
         loaded = load(scenario, overrides, quick=quick)
-        path, outcome, failure = carry_out_scenario(loaded, scratch=scratch, runs=runs, quiet=quiet or as_json)
+        path, outcome, failure = carry_out_scenario(
+            loaded,
+            on=on or usual_backend(scenario),
+            scratch=scratch,
+            runs=runs,
+            quiet=quiet or as_json,
+            keep_logs=keep_logs,
+        )
     if as_json:
         data_json(_as_json(path, outcome, failure))
     conclude(path, outcome, failure, quiet=quiet or as_json)
@@ -75,23 +80,62 @@ Ended = tuple[Path, Outcome, str]
 """The directory of a run, how its session ended, and why the first trial that failed did so ("" if none failed)."""
 
 
-def carry_out_scenario(scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False) -> Ended:
-    """Expand a scenario and carry its plan out in a new run."""
+def carry_out_scenario(
+    scenario: Scenario,
+    *,
+    on: str | None = None,
+    scratch: Path | None,
+    runs: Path,
+    quiet: bool = False,
+    keep_logs: bool = False,
+) -> Ended:
+    """Expand a scenario and carry its plan out in a new run.
+
+    Without ``on``: in the lab where the testbed is one that only the lab can make, else on hosts that exist.
+    """
     plan = expand(scenario)
     cost = estimate(plan.header)
+    name = _backend_for(plan.header, on)
     check_places(plan.header, cost, scratch or default_scratch(runs))
-    backend = HostsBackend(scratch=scratch)
+    backend = _backend(name, scratch, keep_logs=keep_logs)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.jsonl"
         write_plan(plan, path)
-        writer = RunWriter.create(runs, path, backend="hosts")
+        writer = RunWriter.create(runs, path, backend=name)
     if not quiet:
         moved = "" if cost.bytes is None else f", {format_bytes(cost.bytes)}"
-        talk(f"{plan.header.name}: {cost.trials} trials{moved}, in {writer.path}")
+        talk(f"{plan.header.name}: {cost.trials} trials{moved}, {_WHERE[name]}, in {writer.path}")
     return _carry_out(backend, writer, quiet=quiet)
 
 
-def resume_scenario(scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False) -> Ended:
+_WHERE = {"hosts": "on hosts", "lab": "in the lab"}
+
+
+def _backend_for(header: Header, on: str | None) -> str:
+    """Return who is to carry a plan out.
+
+    Raises
+    ------
+    ScenarioError
+        If the one that is asked for cannot.
+    """
+    if on is not None and on not in _BACKENDS:
+        raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "venturi run")
+    if on is None:
+        return "hosts" if why_not_on_hosts(header) is None else "lab"
+    problem = why_not_on_hosts(header) if on == "hosts" else why_not_in_lab(header)
+    if problem:
+        raise ScenarioError([("--on", problem)], "venturi run")
+    return on
+
+
+def _backend(name: str, scratch: Path | None, *, keep_logs: bool) -> Backend:
+    return LabBackend(scratch=scratch, keep_logs=keep_logs) if name == "lab" else HostsBackend(scratch=scratch)
+
+
+def resume_scenario(
+    scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False, keep_logs: bool = False
+) -> Ended:
     """Go on with the newest run of a scenario.
 
     Raises
@@ -110,7 +154,7 @@ def resume_scenario(scenario: Scenario, *, scratch: Path | None, runs: Path, qui
             f"{path}: expected a run of this scenario, found that it has changed since ({what}{more}); go on as it began with:"
             f" venturi run --resume {path}; or begin a new run without --resume"
         )
-    return _resume_run(path, scratch=scratch, quiet=quiet)
+    return _resume_run(path, scratch=scratch, quiet=quiet, keep_logs=keep_logs)
 
 
 def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -121,13 +165,13 @@ def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _resume_run(path: Path, *, scratch: Path | None, quiet: bool) -> Ended:
+def _resume_run(path: Path, *, scratch: Path | None, quiet: bool, keep_logs: bool) -> Ended:
     if read_info(path).state == "complete":
         count = int(read_plan_header(path)["totals"]["trials"])
         if not quiet:
             talk(f"{path}: nothing is left to do")
         return path, Outcome("complete", count, count, 0, 0), ""
-    backend = HostsBackend(scratch=_same_scratch(path, scratch))
+    backend = _backend(read_info(path).backend, _same_scratch(path, scratch), keep_logs=keep_logs)
     writer = RunWriter.resume(path)
     if not quiet:
         talk(
@@ -146,10 +190,13 @@ def _same_scratch(path: Path, given: Path | None) -> Path | None:
     """
     targets = {name: host.get("ssh") for name, host in read_plan_header(path)["hosts"].items()}
     began = set()
+    in_lab = read_info(path).backend == "lab"
     for name, facts in read_first_hosts(path).items():
+        if name not in targets:
+            continue  # the network of a lab
         scratch = str(facts.get("scratch", ""))
-        # Hosts that are one machine have a folder each: see HostsBackend.
-        alone = list(targets.values()).count(targets.get(name)) == 1
+        # Hosts that are one machine have a folder each: see HostsBackend; in the lab all have.
+        alone = not in_lab and list(targets.values()).count(targets.get(name)) == 1
         began.add(scratch if alone else scratch.removesuffix(f"/{name}"))
     if len(began) != 1 or "" in began:
         return given  # nothing has begun; or this machine and others, each with its own default
@@ -162,19 +209,21 @@ def _same_scratch(path: Path, given: Path | None) -> Path | None:
     return Path(there)
 
 
-def _resume(named: str, overrides: list[str], *, quick: bool, scratch: Path | None, runs: Path, quiet: bool) -> Ended:
+def _resume(
+    named: str, overrides: list[str], *, quick: bool, scratch: Path | None, runs: Path, quiet: bool, keep_logs: bool
+) -> Ended:
     """Resume a run given by itself, or the newest one of a scenario."""
     if quick or is_scenario(named):
         loaded = load(named, overrides, quick=quick)
-        return resume_scenario(loaded, scratch=scratch, runs=runs, quiet=quiet)
+        return resume_scenario(loaded, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs)
     if overrides:
         raise ScenarioError(
             [("", "a run is resumed with the plan that it began with; leave out --set and --scale")], named
         )
-    return _resume_run(resolve_run(named, runs), scratch=scratch, quiet=quiet)
+    return _resume_run(resolve_run(named, runs), scratch=scratch, quiet=quiet, keep_logs=keep_logs)
 
 
-def _carry_out(backend: HostsBackend, writer: RunWriter, *, quiet: bool) -> Ended:
+def _carry_out(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
     path = writer.path
     failure = ""
 

@@ -10,23 +10,25 @@ from venturi.errors import ScenarioError
 from venturi.scenario import Scenario, load_scenario
 from venturi.study import studies, study
 
-__all__ = ["is_scenario", "load"]
+__all__ = ["is_scenario", "load", "usual_backend"]
 
 
-def load(named: str, overrides: list[str], *, quick: bool = False) -> Scenario:
-    """Return the scenario of a file, or of a study where no such file exists.
+def load(named: str, overrides: list[str], *, quick: bool = False, full: bool = False) -> Scenario:
+    """Return the scenario of a file, or of a study (its usual variant, or the one asked for) where no such file exists.
 
     Raises
     ------
     ScenarioError
-        If there is neither, ``quick`` is asked of a file, or the scenario is not valid.
+        If there is neither, a variant is asked of a file, or the scenario is not valid.
     """
     if not _is_there(named) and named in studies():
         chosen = study(named)
-        return load_scenario(chosen.scenario_path, overrides=[*(chosen.quick if quick else ()), *overrides])
-    if quick:
+        return load_scenario(chosen.scenario_path, overrides=[*chosen.overrides(quick=quick, full=full), *overrides])
+    if quick or full:
+        variant = "quick" if quick else "full"
         raise ScenarioError(
-            [("", "only a study has a quick variant; use --set scale=… and --set workload.repeat=… instead")], named
+            [("", f"only a study has a {variant} variant; use --set scale=… and --set workload.repeat=… instead")],
+            named,
         )
     if not _is_there(named) and (near := difflib.get_close_matches(named, studies(), 1)):
         raise ScenarioError(
@@ -44,6 +46,11 @@ def load(named: str, overrides: list[str], *, quick: bool = False) -> Scenario:
 def is_scenario(named: str) -> bool:
     """Return whether a word names a scenario, by a file or as a study; a directory is a run."""
     return os.path.isfile(named) or (not _is_there(named) and named in studies())  # noqa: PTH113
+
+
+def usual_backend(named: str) -> str | None:
+    """Return who carries a study out unless somebody says otherwise; ``None`` for a file, whose testbed decides."""
+    return study(named).on if not _is_there(named) and named in studies() else None
 
 
 def _is_there(named: str) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
-from venturi.cli.options import RUNS, As, Runs, Scratch, Set
+from venturi.cli.options import RUNS, As, Full, KeepLogs, On, Runs, Scratch, Set
 from venturi.cli.outcome import data, data_json
 from venturi.cli.report import show_report
 from venturi.cli.run import carry_out_scenario, conclude, resume_scenario
@@ -55,7 +56,10 @@ def show(
 def _print_study(chosen: Study, scenario: str) -> None:
     data(f"{chosen.name}: {chosen.title}\n{chosen.question}\n")
     data(f"Report {chosen.document}, experiments {', '.join(chosen.experiments)}.")
-    data(f"Quick variant (--quick): {chosen.quick_about}; that is --set {' --set '.join(chosen.quick)}\n")
+    if chosen.lab:
+        data(f"Usual variant: {chosen.lab_about}; that is {_as_options(chosen.lab)}")
+        data("Full variant (--full): the published parameters, as in the scenario below")
+    data(f"Quick variant (--quick): {chosen.quick_about}; that is {_as_options(chosen.quick)}\n")
     for title, rows in asdict(chosen.published).items():
         if rows:
             data(f"Published {title}:")
@@ -67,30 +71,44 @@ def _print_study(chosen: Study, scenario: str) -> None:
     data(f"\nScenario, {chosen.scenario_path}:\n\n{scenario}")
 
 
+def _as_options(overrides: tuple[str, ...]) -> str:
+    return " ".join(f"--set {shlex.quote(override)}" for override in overrides)
+
+
 @app.command()
 def run(
     name: Annotated[str, typer.Argument(help="Name of a study, such as cnaf/cp.")],
     quick: Annotated[
         bool, typer.Option("--quick", help="The small variant: minutes instead of hours or days.")
     ] = False,
+    full: Full = False,
     set_: Set = None,
+    on: On = None,
     scratch: Scratch = None,
     runs: Runs = RUNS,
+    keep_logs: KeepLogs = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the newest run of this study.")] = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     as_json: As = False,
 ) -> None:
     """Carry out a study and report on it.
 
-    At the full published parameters this may take days and terabytes: `venturi plan` on the scenario tells, and what does not fit is
-    refused before it begins. Try --quick first. Exit code 3, after the report, if transfers failed.
+    A study for the lab is carried out at the scale of one machine, unless --full asks for the published parameters; others at these.
+    They may take days and terabytes: `venturi plan NAME --full` tells, and what does not fit is refused before it begins. Try --quick
+    first. Exit code 3, after the report, if transfers failed.
 
     Example: `venturi study run cnaf/cp --quick --set workload.cache=cold`
     """
     chosen = study(name)
-    scenario = load_scenario(chosen.scenario_path, overrides=[*(chosen.quick if quick else ()), *(set_ or ())])
-    carry_out = resume_scenario if resume else carry_out_scenario
-    path, outcome, failure = carry_out(scenario, scratch=scratch, runs=runs, quiet=quiet)
+    overrides = chosen.overrides(quick=quick, full=full)
+    scenario = load_scenario(chosen.scenario_path, overrides=[*overrides, *(set_ or ())])
+    if resume:
+        ended = resume_scenario(scenario, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs)
+    else:
+        ended = carry_out_scenario(
+            scenario, on=on or chosen.on, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs
+        )
+    path, outcome, failure = ended
     if outcome.state == "complete":
         show_report(Run.open(path), as_json=as_json)
     conclude(path, outcome, failure, quiet=quiet, reported=True)

@@ -4,7 +4,8 @@ Today: :func:`examine`, behind ``venturi doctor``, and :func:`obstacle`, which t
 services and emulated hosts come with the lab. The one type to read first: :class:`Check`.
 """
 
-from venturi.testbed.doctor import Check, examine
+from venturi.testbed.check import Check
+from venturi.testbed.doctor import examine
 from venturi.testbed.folder import nearest_folder, obstacle
 
 __all__ = ["Check", "examine", "nearest_folder", "obstacle"]

@@ -1,7 +1,7 @@
 """What this machine can do for a measurement, what is missing, and how to get it.
 
 Every check tries the real thing (starts the engine, writes to the scratch directory, asks the kernel) and never guesses from
-a version number. Nothing is changed on the machine.
+a version number. Nothing is changed on the machine; what labs have left whose keeper was killed is removed.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 from venturi.errors import VenturiError
+from venturi.testbed.check import Check
 from venturi.testbed.folder import nearest_folder, obstacle
 from venturi.units import format_bytes
 
@@ -25,28 +24,6 @@ __all__ = ["Check", "examine"]
 
 _PROBE_TIMEOUT_S = 10.0
 _SCRATCH_WANTED_BYTES = 10 * 10**9
-
-
-@dataclass(frozen=True)
-class Check:
-    """One thing looked at.
-
-    Attributes
-    ----------
-    group
-        ``"needed"``: nothing works without it; ``"tools"``: a mover or feature needs it; ``"truth"``: measurements are
-        worse without it.
-    name, state, found
-        What was looked at, whether it is ``"ok"``, ``"missing"`` or ``"limited"``, and what was seen.
-    advice
-        What to do about it; empty when nothing is to be done.
-    """
-
-    group: Literal["needed", "tools", "truth"]
-    name: str
-    state: Literal["ok", "missing", "limited"]
-    found: str
-    advice: str = ""
 
 
 def examine(scratch: Path, engine: Callable[[], Path]) -> Iterator[Check]:
@@ -64,6 +41,7 @@ def examine(scratch: Path, engine: Callable[[], Path]) -> Iterator[Check]:
     yield _scratch(scratch)
     for tool, package, use in _TOOLS:
         yield _tool(tool, package, use)
+    yield from _lab(engine)
     yield _drop_caches()
     yield _exec_stop()
     yield _cores()
@@ -75,6 +53,15 @@ _TOOLS = (
     ("dd", "coreutils", "movers read and write"),
     ("rsync", "rsync", "mover rsync"),
     ("rclone", "rclone", "mover rclone"),
+    ("globus-url-copy", "globus-gass-copy-progs", "mover globus-url-copy"),
+    ("xrdcp", "xrootd-client", "mover xrdcp"),
+    ("curl", "curl", "mover curl"),
+    ("wget", "wget", "mover wget"),
+    ("davix-get", "davix", "mover davix"),
+    ("gfal-copy", "gfal2-util-scripts python3-gfal2-util", "mover gfal-copy"),
+    ("scp", "openssh-client", "mover scp"),
+    ("iperf3", "iperf3", "mover iperf3"),
+    ("nuttcp", "nuttcp", "mover nuttcp"),
     ("ssh", "openssh-client", "hosts other than this one"),
 )
 
@@ -146,6 +133,13 @@ def _tool(tool: str, package: str, use: str) -> Check:
     if path is None:
         return Check("tools", tool, "missing", "not on PATH", f"needed for: {use}. Debian: apt-get install {package}")
     return Check("tools", tool, "ok", path)
+
+
+def _lab(engine: Callable[[], Path]) -> Iterator[Check]:
+    # The lab knows more of the package than a doctor needs before its first word.
+    from venturi.testbed.lab.ability import examine_lab
+
+    yield from examine_lab(engine)
 
 
 def _drop_caches() -> Check:

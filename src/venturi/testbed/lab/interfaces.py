@@ -1,0 +1,132 @@
+"""Addresses, routes, TCP tuning and NAT of one host, as one shell script: 26 hosts come up in a second that way.
+
+The congestion control is a property of the routes (``congctl``, ip-route(8)): the system-wide one cannot be set to cubic in a network namespace
+where the kernel's default is another, and what each kernel has as its default differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from venturi.testbed.lab.asked import AskedHost
+
+__all__ = ["Found", "host_script", "read_found", "tcp_settings"]
+
+QUEUE_PACKETS = 10_000
+"""Packets that a TUN device holds while the wire is busy: one that overflows drops what the model never sees."""
+
+PRIVATE_ADDRESSES = "192.168.0.0/16"
+"""What NAT hides."""
+
+MOST_SOCKET_BYTES = 2**30
+"""The kernel refuses 2 GiB."""
+
+_TABLES_FROM = 100
+_SEPARATOR = "--"
+
+
+def tcp_settings(host: AskedHost, in_flight_bytes: int) -> dict[str, str]:
+    """Return the kernel settings of a host: the lab's own, then the plan's, which have the last word.
+
+    Parameters
+    ----------
+    in_flight_bytes
+        Bandwidth-delay product and queue of its fattest way: without other orders the network is what limits, not the sockets.
+    """
+    window_bytes = min(3 * in_flight_bytes, MOST_SOCKET_BYTES)
+    settings = {
+        # A second connection must not start with what the first one learned: repetitions would not be independent.
+        "net.ipv4.tcp_no_metrics_save": "1",
+        "net.ipv4.tcp_slow_start_after_idle": "0",
+        "net.ipv4.tcp_rmem": f"4096 131072 {max(window_bytes, 2**25)}",
+        "net.ipv4.tcp_wmem": f"4096 16384 {max(window_bytes, 2**22)}",
+        # Several interfaces lead to the same addresses.
+        "net.ipv4.conf.all.rp_filter": "0",
+        "net.ipv4.conf.default.rp_filter": "0",
+        # No router solicitations on the emulated links, which carry IPv4.
+        "net.ipv6.conf.default.disable_ipv6": "1",
+    }
+    if host.lab.nat:
+        settings["net.ipv4.ip_forward"] = "1"
+    return {**settings, **host.lab.sysctls}
+
+
+def host_script(host: AskedHost, settings: Mapping[str, str]) -> str:
+    """Return the script that sets a host up and then tells what it is: see :func:`read_found`."""
+    lines = [f"echo {_quoted(value)} > {_path(key)} 2>/dev/null" for key, value in settings.items()]
+    # A device that the wire has made already does not follow the default of new ones.
+    lines += [
+        f"echo 1 > /proc/sys/net/ipv6/conf/{nic.device}/disable_ipv6 2>/dev/null"
+        if "net.ipv6.conf.default.disable_ipv6" in settings
+        else ":"
+        for nic in host.nics
+    ]
+    lines += ["ip -batch - <<'END' || exit 1", *_addresses(host), "END"]
+    if host.lab.nat:
+        lines += ["nft -f - <<'END' || exit 1", *_masquerade(host), "END"]
+    lines += [f"echo {_quoted(key)} $(cat {_path(key)} 2>/dev/null)" for key in settings]
+    lines += [f"echo {_SEPARATOR}", "ip -o link show", f"echo {_SEPARATOR}", "ip -4 route show table all"]
+    return "\n".join(lines)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What a host turned out to be: settings by name, MTU by device, and its routes as the kernel prints them."""
+
+    settings: Mapping[str, str]
+    mtu: Mapping[str, int]
+    routes: tuple[str, ...]
+
+
+def read_found(output: str) -> Found:
+    """Read what the script printed.
+
+    Examples
+    --------
+    >>> read_found('net.ipv4.ip_forward 1\\n--\\n2: eth0: <UP> mtu 1500 qdisc\\n--\\ndefault dev eth0\\n').mtu
+    {'eth0': 1500}
+    """
+    settings, links, routes = (part.strip().splitlines() for part in output.split(f"{_SEPARATOR}\n", 2))
+    mtu = {}
+    for line in links:
+        _, device, rest = line.split(": ", 2)
+        words = rest.split()
+        mtu[device.partition("@")[0]] = int(words[words.index("mtu") + 1])
+    known = {key: " ".join(value.split()) for key, _, value in (line.partition(" ") for line in settings)}
+    return Found(known, mtu, tuple(line.strip() for line in routes))
+
+
+def _addresses(host: AskedHost) -> Iterator[str]:
+    control = f"congctl {host.lab.congestion_control}"
+    for nic in host.nics:
+        yield f"address add {nic.address}/32 dev {nic.device}"
+        yield f"link set dev {nic.device} mtu {nic.mtu} txqueuelen {QUEUE_PACKETS} up"
+    if host.default_device is not None:
+        yield f"route replace default dev {host.default_device} {control}"
+    for address, device in host.lab.routes.items():
+        own = host.device(device)
+        source = f"src {own.address} " if own is not None else ""
+        yield f"route replace {address} dev {device} {source}{control}"
+    # What is bound to the address of an interface leaves through it, wherever the default leads.
+    for number, nic in enumerate(host.nics if len(host.nics) > 1 else ()):
+        yield f"route replace default dev {nic.device} table {_TABLES_FROM + number} {control}"
+        yield f"rule add from {nic.address} lookup {_TABLES_FROM + number}"
+
+
+def _masquerade(host: AskedHost) -> Iterator[str]:
+    yield "table ip venturi {"
+    yield "  chain hide {"
+    yield "    type nat hook postrouting priority srcnat; policy accept;"
+    for device in host.lab.nat:
+        yield f'    oifname "{device}" ip saddr {PRIVATE_ADDRESSES} masquerade'
+    yield "  }"
+    yield "}"
+
+
+def _path(key: str) -> str:
+    return _quoted(f"/proc/sys/{key.replace('.', '/')}")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"

@@ -1,0 +1,140 @@
+"""What tests of the lab build with: headers from the words of a scenario, and what a machine looks like before and after."""
+
+import os
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from venturi.plan import Header, Measure, Totals
+from venturi.scenario.testbed import Testbed
+from venturi.testbed.lab.living import ProcessId, children
+from venturi.testbed.plan import resolve_testbed
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+)
+
+
+def header_of(text, *, name="test", seed=1):
+    """Return the header of a plan for the testbed that the TOML describes; tables need no ``testbed.`` before their names."""
+    problems = []
+    parts = resolve_testbed(Testbed.model_validate(tomllib.loads(text)), 1.0, problems)
+    assert not problems, problems
+    return Header(
+        name, seed, 1.0, {}, parts.hosts, parts.places, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
+        services=parts.services, network=parts.network,
+    )  # fmt: skip
+
+
+def pair(*, delay="5 ms", rate="1 Gb/s", more=""):
+    """Return a testbed of two hosts, a and b, and a router between them."""
+    return f"""
+    [host.a]
+    [host.b]
+    [router.core]
+    [link.a-core]
+    between = ["a", "core"]
+    rate = "{rate}"
+    delay = "{delay}"
+    [link.b-core]
+    between = ["b", "core"]
+    rate = "{rate}"
+    delay = "{delay}"
+    {more}
+    """
+
+
+def sites(count, machines):
+    """Return a testbed of so many sites around one exchange, with machines dealt out to them in turn."""
+    lines = ["[router.exchange]"]
+    for site in range(count):
+        lines += [f"[router.site{site}]", f"[link.site{site}-exchange]", f'between = ["site{site}", "exchange"]']
+        lines += ['rate = "10 Gb/s"', f'delay = "{1 + site} ms"']
+    for machine in range(machines):
+        site = machine % count
+        lines += [f"[host.m{machine}]", f'site = "site{site}"', f"[link.m{machine}-site{site}]"]
+        lines += [f'between = ["m{machine}", "site{site}"]', 'rate = "1 Gb/s"', 'delay = "0.1 ms"']
+    return "\n".join(lines)
+
+
+def traces(parent):
+    """Return what labs in ``parent`` could leave on this machine; other tests may have labs in other folders."""
+    return {
+        "processes": [words for words in command_lines() if str(parent) in words],
+        "mounts": [line.split()[4] for line in _lines("/proc/self/mountinfo") if str(parent) in line],
+        "loops": [path.read_text() for path in _backing_files() if str(parent) in path.read_text()],
+        "files": sorted(str(path.relative_to(parent)) for path in Path(parent).rglob("*")),
+    }
+
+
+class Remains:
+    """What a lab consists of outside of its folder, noted while it is up, to be looked for when it is down."""
+
+    def __init__(self, lab_id, keeper_children):
+        self.namespaces = {
+            (kind, str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
+            for pid in keeper_children
+            for kind in ("net", "mnt", "uts", "pid")
+        } - {(kind, str(Path(f"/proc/self/ns/{kind}").readlink())) for kind in ("net", "mnt", "uts", "pid")}
+        self.processes = [identity for pid in keeper_children if (identity := ProcessId.of(pid)) is not None]
+        self.groups = list(Path("/sys/fs/cgroup").glob(f"*/venturi-{lab_id}"))
+
+    def left(self):
+        """Return what is still there."""
+        namespaces = set()
+        for folder in Path("/proc").glob("[0-9]*/ns"):
+            for kind in ("net", "mnt", "uts", "pid"):
+                try:
+                    namespaces.add((kind, str((folder / kind).readlink())))
+                except OSError:
+                    continue
+        return {
+            "namespaces": self.namespaces & namespaces,
+            "processes": [identity for identity in self.processes if identity.alive],
+            "groups": [group for group in self.groups if group.exists()],
+        }
+
+
+NOTHING = {"namespaces": set(), "processes": [], "groups": []}
+
+
+def below(pid):
+    """Return the PIDs of a process and all that it has started."""
+    found = [pid]
+    for parent in found:
+        found += children(parent)
+    return found
+
+
+def inhabitants(parent):
+    """Return the processes that see something mounted in a folder."""
+    found = []
+    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+        try:
+            if any(str(parent) in line.split()[4] for line in mounts.read_text().splitlines()):
+                found.append(int(mounts.parts[2]))
+        except OSError:
+            continue
+    return found
+
+
+def command_lines():
+    """Return the command lines of all processes."""
+    return subprocess.run(["ps", "-eo", "args="], capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+def shell(lab, host, script, timeout_s=20):
+    """Run a script on a host of a lab and return its output; it must succeed."""
+    done = lab.machine(host).run(["sh", "-c", script], timeout_s=timeout_s)
+    assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def _lines(path):
+    return Path(path).read_text().splitlines()
+
+
+def _backing_files():
+    return Path("/sys/block").glob("loop*/loop/backing_file")

@@ -1,0 +1,95 @@
+"""The commands for work by hand: up, shell, status, link, down."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+from labkit import needs_root
+
+from venturi.testbed.lab import registered
+
+pytestmark = needs_root
+
+SCENARIO = """
+venturi = 1
+name = "by-hand"
+[testbed.host.a]
+[testbed.host.b]
+[testbed.link.path]
+between = ["a", "b"]
+rate = "1 Gb/s"
+delay = "5 ms"
+[testbed.storage.disk]
+host = "a"
+path = "data"
+[workload]
+kind = "sweep"
+mover = "cp"
+source = "disk"
+destination = "disk"
+[workload.factors]
+files = [1]
+size = ["1 MB"]
+"""
+
+
+@pytest.fixture
+def venturi(parent, engine, tmp_path):
+    """Return a function that runs `venturi lab` with labs in a folder of the test's own."""
+    (tmp_path / "by-hand.toml").write_text(SCENARIO)
+    environment = os.environ | {"VENTURI_LAB": str(parent), "VENTURI_ENGINE": str(engine)}
+
+    def run(*words):
+        return subprocess.run(
+            [sys.executable, "-c", "from venturi.cli import main; main()", "lab", *words],
+            cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    yield run
+    run("down", "--all")
+
+
+def rtt_ms(done):
+    """Return the round trip that ping printed."""
+    return float(re.search(r"time=([0-9.]+) ms", done.stdout).group(1))
+
+
+def test_a_lab_by_hand_from_up_to_down(venturi, parent):
+    up = venturi("up", "by-hand.toml")
+    assert up.returncode == 0, up.stderr
+    assert "10.77.0.1" in up.stdout and "venturi lab shell a" in up.stderr
+    assert 9.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "1", "b")) < 15
+    assert venturi("shell", "b", "--", "sh", "-c", "exit 7").returncode == 7
+    (status,) = json.loads(venturi("status", "--json").stdout)
+    assert status["network_running"] and set(status["hosts"]) == {"a", "b"}
+    assert venturi("link", "a-b", "delay=20ms").returncode == 0
+    assert 39.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "1", "b")) < 45
+    assert venturi("link", "a>b", "up=false").returncode == 0
+    assert venturi("shell", "a", "--", "ping", "-c", "1", "-W", "1", "b").returncode != 0
+    (status,) = json.loads(venturi("status", "--json").stdout)
+    assert (status["links"]["a>b"]["up"], status["links"]["b>a"]["delay_s"]) == (False, 0.02)
+    down = venturi("down")
+    assert down.returncode == 0 and "is down" in down.stderr
+    assert registered(parent) == []
+
+
+def test_a_lab_must_be_named_where_there_are_two(venturi, parent):
+    ids = [json.loads(venturi("up", "by-hand.toml", "--no-probe", "--json").stdout)["id"] for _ in range(2)]
+    refused = venturi("shell", "a", "--", "true")
+    assert refused.returncode == 1 and all(id_ in refused.stderr for id_ in ids)
+    assert venturi("shell", "--lab", ids[1], "a", "--", "true").returncode == 0
+    assert venturi("down", "--lab", ids[0]).returncode == 0
+    assert [entry.id for entry in registered(parent)] == [ids[1]]
+    assert venturi("down", "--all").returncode == 0
+    assert registered(parent) == []
+
+
+def test_words_that_make_no_sense_are_refused_with_what_would(venturi):
+    assert "expected one lab that is up" in venturi("shell", "a").stderr
+    assert venturi("up", "by-hand.toml", "--no-probe").returncode == 0
+    assert "expected one of the hosts a, b" in venturi("shell", "c", "--", "true").stderr
+    assert "expected one of the links a>b, b>a" in venturi("link", "x-y", "rate=1Gb/s").stderr
+    assert "rate=100Mb/s" in venturi("link", "a-b", "speed=1").stderr

@@ -1,0 +1,272 @@
+"""Hosts, links and limits of a lab are what the scenario asks for, and nothing is left of them."""
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from labkit import NOTHING, Remains, below, header_of, needs_root, pair, shell, sites
+
+from venturi.errors import BackendError
+from venturi.testbed.lab import Lab
+from venturi.testbed.lab.paths import covering_pings
+from venturi.testbed.lab.probes import probe_network
+from venturi.testbed.lab.trying import tell
+
+pytestmark = needs_root
+
+SEND = "import socket,sys; s=socket.create_connection((sys.argv[1], 5000), 10); s.sendall(b'x' * 1000000); s.close()"
+TAKE = """
+import socket, sys
+listener = socket.create_server((sys.argv[1], 5000))
+print("ready", flush=True)
+connection, peer = listener.accept()
+total = 0
+while chunk := connection.recv(65536):
+    total += len(chunk)
+print(total, peer[0], flush=True)
+"""
+
+
+def wait_for(condition, timeout_s=10.0):
+    """Wait until something is so."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, "it did not come about in time"
+        time.sleep(0.01)
+
+
+def carry(lab, source, destination, address):
+    """Send a megabyte over TCP, and return what the receiver saw."""
+    log = lab.folder / f"take-{source}-{destination}.log"
+    server = lab.machine(destination).start(["python3", "-c", TAKE, address], log=log)
+    wait_for(lambda: "ready" in log.read_text())
+    done = lab.machine(source).run(["python3", "-c", SEND, address], timeout_s=20)
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: server.poll() is not None)
+    return log.read_text().split()[1:]
+
+
+def found(lab, kind):
+    """Return the probes of a kind."""
+    return [probe for probe in lab.probes if probe.kind == kind]
+
+
+def test_two_hosts_talk_over_a_router_and_nothing_is_left_of_them(bring_up, tmp_path):
+    lab = bring_up(header_of(pair()), scratch=tmp_path / "scratch")
+    remains = Remains(lab.id, [pid for pid in below(os.getpid()) if pid != os.getpid()])
+    assert len([name for kind, name in remains.namespaces if kind == "net"]) == 2
+    assert shell(lab, "a", "hostname; umask").split() == ["a.lab.test", "0000"]
+    assert carry(lab, "a", "b", "10.77.0.2") == ["1000000", "10.77.0.1"]
+    (rtt,) = found(lab, "rtt")
+    assert rtt.agrees and 19.9 < float(rtt.found.split()[0]) < 22
+    assert [probe for probe in lab.probes if not probe.agrees] == []
+    assert lab.down() == []
+    assert remains.left() == NOTHING
+    assert not lab.folder.exists()
+
+
+def test_names_resolve_in_the_lab_and_nowhere_else(bring_up):
+    lab = bring_up(header_of(pair()), probe=False)
+    assert shell(lab, "a", "getent hosts b.lab.test b a").split()[::2][0] == "10.77.0.2"
+    outside = subprocess.run(["getent", "hosts", "b.lab.test"], capture_output=True, check=False)
+    assert outside.returncode != 0
+    assert lab.machine("a").run(["getent", "hosts", "example.org"], timeout_s=5).returncode != 0
+
+
+def test_the_congestion_control_is_the_one_asked_for_whatever_the_kernel_prefers(bring_up):
+    text = pair().replace("[host.a]", '[host.a]\ncongestion_control = "reno"')
+    lab = bring_up(header_of(text))
+    (probe,) = found(lab, "congestion-control")
+    assert (probe.found, probe.agrees) == ("reno, cubic", True)
+
+
+def test_twenty_six_machines_on_ten_sites_come_up_in_seconds_and_all_pairs_talk(bring_up):
+    began_s = time.monotonic()
+    lab = bring_up(header_of(sites(10, 26)))
+    assert time.monotonic() - began_s < 10
+    accept = (
+        "import socket,time; s=socket.create_server((__import__('sys').argv[1], 5000), backlog=128); time.sleep(60)"
+    )
+    servers = {
+        name: machine.start(["python3", "-c", accept, machine.address], log=lab.folder / f"{name}.log")
+        for name, machine in lab.machines.items()
+    }
+    connect = (
+        "import socket,sys,time\n"
+        "left = set(sys.argv[1:]); end = time.monotonic() + 20\n"
+        "while left and time.monotonic() < end:\n"
+        "    for address in sorted(left):\n"
+        "        try: socket.create_connection((address, 5000), 2).close()\n"
+        "        except OSError: time.sleep(0.05); continue\n"
+        "        left.discard(address)\n"
+        "print(*left)"
+    )
+    addresses = {name: machine.address for name, machine in lab.machines.items()}
+    clients = {
+        name: machine.start(
+            ["python3", "-c", connect, *(other for at, other in addresses.items() if at != name)],
+            log=lab.folder / f"{name}-client.log",
+        )
+        for name, machine in lab.machines.items()
+    }
+    wait_for(lambda: all(client.poll() is not None for client in clients.values()), 60)
+    missed = {name: client.log.read_text().split() for name, client in clients.items()}
+    assert missed == {name: [] for name in lab.machines}
+    assert all(server.poll() is None for server in servers.values())
+
+
+def test_a_gateway_hides_private_hosts(bring_up):
+    if not any(Path(folder, "nft").exists() for folder in ("/usr/sbin", "/sbin", "/usr/bin")):
+        pytest.skip("nft is not installed (Debian: nftables)")
+    text = """
+    [host.inner]
+    [host.gateway]
+    nat = ["core"]
+    [host.outside]
+    [router.core]
+    [router.lan]
+    [link.inner-lan]
+    between = ["inner", "lan"]
+    rate = "1 Gb/s"
+    delay = "1 ms"
+    private = ["inner"]
+    [link.gateway-lan]
+    between = ["gateway", "lan"]
+    rate = "1 Gb/s"
+    delay = "1 ms"
+    private = ["gateway"]
+    [link.gateway-core]
+    between = ["gateway", "core"]
+    rate = "1 Gb/s"
+    delay = "2 ms"
+    [link.outside-core]
+    between = ["outside", "core"]
+    rate = "1 Gb/s"
+    delay = "3 ms"
+    """
+    lab = bring_up(header_of(text))
+    inner, gateway = lab.machine("inner"), lab.machine("gateway")
+    assert inner.address.startswith("192.168.")
+    public = next(nic.address for nic in gateway.asked.nics if nic.address.startswith("10."))
+    assert carry(lab, "inner", "outside", lab.machine("outside").address) == ["1000000", public]
+    assert {probe.subject: probe.agrees for probe in found(lab, "rtt")}.get("inner.eth0 to outside.eth0", True)
+    unreachable = lab.machine("outside").run(["ping", "-c", "1", "-W", "1", inner.address], timeout_s=5)
+    assert unreachable.returncode != 0
+
+
+def test_what_is_bound_to_an_interface_leaves_through_it(bring_up):
+    text = """
+    [host.a]
+    [host.b]
+    [router.fast]
+    [router.slow]
+    [link.a-fast]
+    between = ["a", "fast"]
+    rate = "1 Gb/s"
+    delay = "1 ms"
+    [link.a-slow]
+    between = ["a", "slow"]
+    rate = "1 Gb/s"
+    delay = "20 ms"
+    [link.b-fast]
+    between = ["b", "fast"]
+    rate = "1 Gb/s"
+    delay = "1 ms"
+    [link.b-slow]
+    between = ["b", "slow"]
+    rate = "1 Gb/s"
+    delay = "20 ms"
+    """
+    lab = bring_up(header_of(text))
+    nics = {host: [nic.address for nic in machine.asked.nics] for host, machine in lab.machines.items()}
+    for number, (least_ms, most_ms) in enumerate(((3.9, 10), (79.9, 90))):
+        out = shell(lab, "a", f"ping -c 1 -W 2 -I {nics['a'][number]} {nics['b'][number]}")
+        rtt_ms = float(out.partition("time=")[2].split()[0])
+        assert least_ms < rtt_ms < most_ms
+    assert [probe for probe in lab.probes if not probe.agrees] == []
+
+
+def test_limits_of_a_host_are_in_force(bring_up):
+    text = pair().replace("[host.a]", '[host.a]\ncpus = [0]\ncpu_limit = 0.5\nmemory_limit = "256 MiB"')
+    lab = bring_up(header_of(text))
+    for kind, least, most in (("cpu-limit", 0.0, 0.58), ("memory-limit", 268.0, 269.0)):
+        (probe,) = found(lab, kind)
+        assert probe.agrees and least <= float(probe.found.split()[0]) <= most
+    (cores,) = found(lab, "cores")
+    assert cores.found == "0"
+    hog = lab.machine("a").run(["python3", "-c", "x = bytearray(400_000_000)"], timeout_s=20)
+    assert hog.returncode == -9
+    assert lab.machine("b").run(["python3", "-c", "x = bytearray(400_000_000)"], timeout_s=20).returncode == 0
+
+
+def test_a_slow_disk_is_slow_for_direct_and_for_buffered_writes(bring_up, tmp_path):
+    storage = """
+    [storage.slow]
+    host = "a"
+    path = "slow"
+    kind = "disk"
+    size = "300 MB"
+    read_rate = "40 MB/s"
+    write_rate = "20 MB/s"
+    """
+    lab = bring_up(header_of(pair(more=storage)), scratch=tmp_path / "scratch")
+    assert [(p.kind, p.agrees) for p in lab.probes if p.kind.startswith("disk")] == [
+        ("disk-read", True),
+        ("disk-write", True),
+    ]
+    folder = lab.host_scratch("a") / "slow"
+    took = lab.machine("a").run(
+        ["dd", "if=/dev/zero", f"of={folder}/x", "bs=1M", "count=30", "conv=fsync"], timeout_s=30
+    )
+    seconds = float(took.stderr.rpartition("copied, ")[2].split()[0])
+    assert 31.5 / 20 * 0.7 < seconds < 31.5 / 20 * 2
+    assert lab.down() == []
+    assert not list((tmp_path / "scratch").glob(".venturi-*"))
+    throttles = Path("/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device").read_text()
+    assert " 20000000" not in throttles
+
+
+def test_storage_in_memory_holds_what_it_was_given_and_no_more(bring_up):
+    storage = '[storage.fast]\nhost = "a"\npath = "fast"\nkind = "tmpfs"\nsize = "64 MB"'
+    lab = bring_up(header_of(pair(more=storage)), probe=False)
+    folder = lab.host_scratch("a") / "fast"
+    assert (
+        lab.machine("b").run(["dd", "if=/dev/zero", f"of={folder}/x", "bs=1M", "count=40"], timeout_s=20).returncode
+        == 0
+    )
+    full = lab.machine("a").run(["dd", "if=/dev/zero", f"of={folder}/y", "bs=1M", "count=40"], timeout_s=20)
+    assert "No space left" in full.stderr
+
+
+def test_a_network_that_is_not_as_asked_for_is_a_finding(bring_up):
+    lab = bring_up(header_of(pair()), probe=False)
+    told = []
+    lab.listen(lambda host, record: told.append((host, record)))
+    lab.change("a-core", {"delay_s": 0.02})
+    wait_for(lambda: len(lab.changed_links) == 2)
+    probes = probe_network(lab.ground, covering_pings(lab.asked), lab.asked.hosts)
+    tell(probes, lab.journal)
+    assert [probe.agrees for probe in probes if probe.kind == "rtt"] == [False]
+    (finding,) = [record for _, record in told if record["record"] == "finding"]
+    assert finding["code"] == "limit-not-as-asked" and "expected 20.00" in finding["evidence"]
+
+
+def test_a_lab_that_cannot_be_made_says_why_and_leaves_nothing(parent, engine):
+    text = pair().replace("[host.a]", '[host.a]\ncongestion_control = "vegas-of-nowhere"')
+    with pytest.raises(BackendError, match=r"testbed.host.a: expected its addresses and routes"):
+        Lab.up(header_of(text), engine=engine, parent=parent)
+
+
+def test_five_labs_live_side_by_side(bring_up):
+    labs = [
+        bring_up(header_of(pair(delay=f"{delay} ms"), name=f"lab{delay}"), probe=True) for delay in (1, 2, 3, 4, 5)
+    ]
+    assert len({lab.id for lab in labs}) == 5
+    for delay, lab in zip((1, 2, 3, 4, 5), labs, strict=True):
+        assert carry(lab, "a", "b", "10.77.0.2") == ["1000000", "10.77.0.1"]
+        (rtt,) = found(lab, "rtt")
+        assert 4 * delay - 0.1 < float(rtt.found.split()[0]) < 4 * delay + 2
+    labs[2].down()
+    assert carry(labs[3], "b", "a", "10.77.0.1") == ["1000000", "10.77.0.2"]

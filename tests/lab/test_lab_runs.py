@@ -1,0 +1,149 @@
+"""Plans are carried out in a lab: what its network, probes and servers tell is in the run, and the run survives them."""
+
+import os
+import shutil
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+import pytest
+from labkit import below, header_of, needs_root, pair
+
+from testkit import call_of, tiny_trials, write_plan
+from venturi.backend import LabBackend
+from venturi.errors import BackendError
+from venturi.plan.codec import HEADER
+from venturi.run import RunWriter
+from venturi.testbed.lab import registered
+from venturi.testbed.lab.living import children
+
+pytestmark = needs_root
+
+DATA = {"data": {"host": "a", "path": "data", "storage": None}}
+SERVER = '[service.probe]\nkind = "iperf3"\nhost = "b"\n'
+
+
+def plan_in_lab(tmp_path, count, text, **changes):
+    """Write a plan of copies on host a, in the testbed of a text, and return its path."""
+    header = HEADER.emit(header_of(text))
+    parts = {key: header[key] for key in ("hosts", "network", "services")}
+    trials = tiny_trials(count, host="a")
+    return write_plan(tmp_path / "plan.jsonl", trials, places=DATA, **parts, interval_s=0.05, **changes)
+
+
+def table(run, name):
+    """Return the rows of a table of a run, as dictionaries."""
+    relation = duckdb.sql(f"select * from '{run / name}.parquet'")
+    return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+
+
+def carry_out(run, tmp_path, engine, **options):
+    """Carry a run out in the lab."""
+    return LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, **options)
+
+
+def test_a_run_in_the_lab_has_what_the_network_said(tmp_path, parent, engine):
+    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 4, pair()), backend="lab")
+    outcome = carry_out(run, tmp_path, engine)
+    assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", 4, 0)
+    counters = {row["counter"] for row in table(run.path, "samples") if row["host"] == "network"}
+    assert {"link.a>core.bytes", "link.core>b.queue_drops"} <= counters
+    kinds = {(row["host"], row["kind"]) for row in table(run.path, "events")}
+    assert {("network", "lab-up"), ("network", "probe"), ("a", "probe")} <= kinds
+    facts = {(row["host"], row["key"]): row["value"] for row in table(run.path, "environment")}
+    assert facts["a", "lab.address"].strip('"') == "10.77.0.1"
+    assert str(tmp_path / "scratch" / "a") in facts["a", "scratch"]
+    assert facts["network", "lab.probes_off"] == "0"
+    assert registered(parent) == []
+
+
+def test_data_sets_are_kept_for_the_next_lab(tmp_path, parent, engine):
+    made = []
+    for number in (1, 2):
+        plan = plan_in_lab(tmp_path, 1, pair())
+        run = RunWriter.create(tmp_path / "runs", plan, backend="lab", path=tmp_path / f"run{number}")
+        assert carry_out(run, tmp_path, engine).state == "complete"
+        made.append((tmp_path / "scratch" / "a" / "data" / "set" / "000000").stat().st_ino)
+    assert made[0] == made[1]
+
+
+@pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed")
+def test_a_server_that_dies_is_an_event_and_a_finding_and_the_run_goes_on(tmp_path, parent, engine):
+    calls = {
+        "cp": call_of(["cp", "{source}", "{destination}"]),
+        # All processes that a host of the lab sees are the lab's.
+        "kill": call_of(["sh", "-c", "pkill -9 iperf3; sleep 0.5; cp {source} {destination}"], requires=["pkill"]),
+    }
+    lines = [*tiny_trials(1, host="a", call="kill"), *tiny_trials(2, host="a", first=1)]
+    header = HEADER.emit(header_of(pair(more=SERVER)))
+    parts = {key: header[key] for key in ("hosts", "network", "services")}
+    plan = write_plan(tmp_path / "plan.jsonl", lines, places=DATA, calls=calls, **parts)
+    run = RunWriter.create(tmp_path / "runs", plan, backend="lab")
+    outcome = carry_out(run, tmp_path, engine)
+    assert (outcome.state, outcome.trials_done) == ("complete", 3)
+    (event,) = [row for row in table(run.path, "events") if row["kind"] == "service-ended"]
+    assert event["host"] == "b" and '"signal":9' in event["detail"].replace(" ", "")
+    (finding,) = [row for row in table(run.path, "findings") if row["code"] == "service-ended"]
+    assert (finding["subject"], finding["host"]) == ("probe", "b")
+    assert list((run.path / "lab" / "probe").iterdir())
+
+
+def test_a_run_that_was_stopped_goes_on_in_a_new_lab(tmp_path, parent, engine):
+    # Copies that take long enough for the stop to come before the last: progress is told ten times a second.
+    slow = {"cp": call_of(["sh", "-c", "sleep 0.1; cp {source} {destination}"])}
+    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 20, pair(), calls=slow), backend="lab")
+    asked = []
+
+    def stop(progress):
+        if progress.trials_done >= 1 and not asked:
+            asked.append(True)
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    outcome = carry_out(run, tmp_path, engine, on_progress=stop)
+    assert outcome.state == "stopped" and 0 < outcome.trials_done < 20
+    assert registered(parent) == []
+    assert carry_out(RunWriter.resume(run.path), tmp_path, engine).state == "complete"
+    assert len(table(run.path, "trials")) == 20
+
+
+def test_a_stop_while_the_lab_comes_up_leaves_nothing_and_a_run_that_can_be_resumed(tmp_path, parent, engine):
+    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 1, pair()), backend="lab")
+
+    def stop(progress):
+        if "connecting" in progress.message:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    assert carry_out(run, tmp_path, engine, on_progress=stop).state == "stopped"
+    assert registered(parent) == []
+    assert carry_out(RunWriter.resume(run.path), tmp_path, engine).state == "complete"
+
+
+def test_the_end_of_the_network_ends_the_session_with_a_message(tmp_path, parent, engine):
+    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 400, pair()), backend="lab")
+    killed = []
+
+    def kill_the_wire(progress):
+        if progress.trials_done >= 1 and not killed:
+            for pid in below(os.getpid()):
+                with suppress(OSError):  # gone meanwhile
+                    if b"\0wire\0" in Path(f"/proc/{pid}/cmdline").read_bytes() and not children(pid):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+
+    with pytest.raises(BackendError, match="expected the lab's network to be there to the end"):
+        carry_out(run, tmp_path, engine, on_progress=kill_the_wire)
+    assert killed
+    assert registered(parent) == []
+
+
+def test_a_server_that_does_not_start_is_told_with_its_last_words(tmp_path, parent, engine):
+    header = HEADER.emit(header_of(pair(more=SERVER)))
+    header["services"]["probe"]["interface"] = "a.eth0"  # an address that its host has not
+    parts = {key: header[key] for key in ("hosts", "network", "services")}
+    plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(1, host="a"), places=DATA, **parts)
+    run = RunWriter.create(tmp_path / "runs", plan, backend="lab")
+    with pytest.raises(BackendError, match=r"testbed\.service\.probe: (?s:.*)Cannot assign requested address"):
+        carry_out(run, tmp_path, engine)
+    assert list((run.path / "lab").rglob("*.log"))
+    assert registered(parent) == []
