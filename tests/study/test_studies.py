@@ -1,7 +1,14 @@
 """The studies say what the reports say, and their scenarios are the published parameters."""
 
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+
 import pytest
 
+from venturi.analysis.claims import CHECKS
+from venturi.analysis.published import VALUE_COLUMNS
 from venturi.errors import ScenarioError
 from venturi.plan import trials, write_plan
 from venturi.scenario import load_scenario
@@ -11,6 +18,15 @@ from venturi.workload import expand
 
 def plan_of(name, *overrides):
     return expand(load_scenario(study(name).scenario_path, overrides=list(overrides)))
+
+
+@cache
+def planned(name):
+    """Return the trials of the scenario at full published parameters, carried out once each."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "plan.jsonl"
+        write_plan(plan_of(name, "workload.repeat=1"), path)
+        return tuple(trials(path))
 
 
 def test_cp_at_full_parameters_has_the_load_of_the_report():
@@ -36,9 +52,60 @@ def test_every_quick_variant_is_valid_and_small(name):
 
 @pytest.mark.parametrize("name", studies())
 def test_every_study_names_its_errata_and_claims_with_a_known_check(name):
-    known = {"decreasing", "increasing", "most_of_fall_below", "flat"}
     assert study(name).errata
-    assert {claim["check"] for claim in study(name).published.claims} <= known
+    assert {claim["check"] for claim in study(name).published.claims} <= set(CHECKS)
+
+
+@pytest.mark.parametrize("name", studies())
+def test_what_a_study_says_of_its_factors_is_in_its_scenario(name):
+    """A name or a value that is misspelt there would match nothing, and nobody would hear of it."""
+    published, scenario = study(name).published, load_scenario(study(name).scenario_path)
+    points = {json.dumps(row.factors, sort_keys=True): row.factors for row in planned(name)}.values()
+    told = [*published.fits, *published.totals, *published.rates, *published.claims]
+    for row in told:
+        where = row.get("where", {})
+        matching = [p for p in points if all(p.get(key) == value for key, value in where.items())]
+        assert matching, f"{row}: no point of the scenario is meant"
+        low, high = row.get("files_min", 1), row.get("files_max", 10**6)
+        assert any(low <= p["files"] <= high for p in matching), f"{row}: no number of files of the scenario is meant"
+        assert row.get("storage") in {None, *(scenario.testbed.storage)}
+        if "against" in row:
+            assert row["against"] in scenario.analyse.against
+    known = {erratum.id for erratum in study(name).errata}
+    for table in published.tables:
+        names = [column for column in table.columns if column not in (*VALUE_COLUMNS, "errata", "note")]
+        for row in table.rows:
+            assert any(all(p[n] == row[n] for n in names) for p in points), (
+                f"{row}: no point of the scenario is meant"
+            )
+            assert set(str(row["errata"] or "").split()) <= known
+
+
+def test_the_table_of_group2_has_the_27_rows_of_the_poster_with_nothing_asked_where_it_prints_zero():
+    (table,) = study("infn-gpfs/group2").published.tables
+    rows = {(r["source"], r["destination"], r["streams"], r["files"]): r for r in table.rows}
+    assert len(rows) == len(table.rows) == 27
+    assert (table.storage, rows["gpfs", "gpfs", 1, 1]["write_bytes_per_s"]) == ("gpfs", 275_000_000)
+    for (source, destination, _, _), row in rows.items():
+        assert (row["read_bytes_per_s"] == 0) == (source == "tmp")
+        assert (row["write_bytes_per_s"] == 0) == (destination == "tmp")
+    # Sums over the rows as reconstructed from the poster (001-E01 to E03), in MB/s.
+    assert sum(row["write_bytes_per_s"] for row in table.rows) == (1558 + 3832) * 1_000_000
+    assert sum(row["read_bytes_per_s"] for row in table.rows) == (1531 + 950) * 1_000_000
+
+
+def test_the_totals_of_table_iv_are_those_of_the_three_scenarios():
+    names = ("cnaf/cp", "cnaf/gridftp-one-node", "cnaf/gridftp-two-nodes")
+    assert [study(name).published.totals[0]["total_bytes_per_s"] for name in names] == [0.76e9, 0.38e9, 0.10e9]
+
+
+def test_the_size_curves_of_scenario_3_are_there_for_both_readings_of_the_restriction():
+    # "Fewer than 10 files" in the table, "up to 10" in the text (000-E11).
+    fits = [row for row in study("cnaf/gridftp-two-nodes").published.fits if row["against"] == "size"]
+    assert [(row["files_max"], row.get("mean_r2_table"), row.get("mean_r2_text")) for row in fits] == [
+        (9, 0.9, None),
+        (10, None, 0.9),
+    ]
 
 
 def test_the_two_values_of_the_conflict_in_table_iii_are_both_kept():

@@ -12,13 +12,15 @@ from venturi.analysis.analyse import analyse
 from venturi.analysis.compare import Comparison, PointComparison, TotalComparison, compare
 from venturi.analysis.curves import chosen_families, rank_curve
 from venturi.analysis.options import AnalyseOptions, Criterion
-from venturi.analysis.plain import ANALYSIS_FORMAT, ANALYSIS_VERSION, COMPARISON_FORMAT, as_plain
+from venturi.analysis.plain import ANALYSIS_FORMAT, ANALYSIS_VERSION, COMPARISON_FORMAT, SCENARIOS_FORMAT, as_plain
 from venturi.analysis.result import Analysis, Curve, Fit, Point, Total
+from venturi.analysis.scenarios import ScenarioRow, Scenarios, compare_scenarios
 
 __all__ = [
     "ANALYSIS_FORMAT",
     "ANALYSIS_VERSION",
     "COMPARISON_FORMAT",
+    "SCENARIOS_FORMAT",
     "AnalyseOptions",
     "Analysis",
     "Comparison",
@@ -27,11 +29,14 @@ __all__ = [
     "Fit",
     "Point",
     "PointComparison",
+    "ScenarioRow",
+    "Scenarios",
     "Total",
     "TotalComparison",
     "analyse",
     "as_plain",
     "chosen_families",
     "compare",
+    "compare_scenarios",
     "rank_curve",
 ]

@@ -8,13 +8,26 @@ from typing import Any, cast, get_args
 import numpy as np
 
 import venturi
-from venturi.analysis import checks, claims, series
+from venturi.analysis import (
+    accounts,
+    checks,
+    claims,
+    control,
+    fixed,
+    links,
+    network,
+    published,
+    series,
+    sockets,
+    storage,
+)
 from venturi.analysis.curves import axes, best_families, curves, family_table, surfaces
 from venturi.analysis.measured import DELIVERED_BYTES, Measured, measure
 from venturi.analysis.options import AnalyseOptions, Criterion
 from venturi.analysis.points import point_rows, throughputs, trial_columns
 from venturi.analysis.result import About, Analysis, Counts, LoadCurve, Point, Trials
-from venturi.analysis.sentence import answer, caveat, headline
+from venturi.analysis.result_lab import Testbed
+from venturi.analysis.sentence import answer, caveat, headline, setting
 from venturi.analysis.totals import COMMON_FILES, load_curves, totals
 from venturi.errors import ScenarioError
 from venturi.run import Run
@@ -69,6 +82,15 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
     )
     table = family_table(found)
     best = best_families(found, table, criterion)
+    rates = storage.storage_rates(
+        run, points, trials, level=about.confidence, rng=np.random.default_rng(options.seed + 1)
+    )
+    costs = fixed.fixed_costs(run, measured)
+    counters = links.link_counters(run) if run.header.get("network") else {}
+    bed = network.testbed(run, about, counters)
+    link_rates = {link.name: link.rate_bit_per_s for link in bed.links} if bed else {}
+    used = links.link_use(run, links.busiest(counters), link_rates, points, trials)
+    account = accounts.byte_accounts(run, bed, counts)
     loads = load_curves(points, measured.factors, level=about.confidence)
     devices = series.device_bytes(run) if traces else {}
     kept = checks.conservation(run, devices)
@@ -79,19 +101,25 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
         checks.Evidence(
             about=about, counts=counts, points=points, conservation=kept, failures=failures, trend=drift, curves=found,
             caches=_caches(run), processor_s=series.processor_seconds(run) if traces else None,
-            mover_s=_number(run.query("SELECT sum(user_s + system_s) AS s FROM transfers")["s"][0]),
+            mover_s=_used_seconds(run, bed, bool(traces)), accounts=account, testbed=bed,
         ),
     )  # fmt: skip
+    where = setting(bed) if counts.transfers_ok else ""
     said = answer(counts, points, measured.factors, loads, best, about.mover)
     doubts = caveat(counts, notices)
     known = _study(about)
-    published = known.published if known else Published()
+    told = known.published if known else Published()
+    scale = bed.rates_scale if bed else 1.0
+    facts = claims.Facts(
+        {point.point: point for point in points}, rates, used, _slowest(bed), about.scale,
+    )  # fmt: skip
     whole, common = totals(points, measured.factors), totals(points, measured.factors, COMMON_FILES)
     return Analysis(
         about=about,
         counts=counts,
-        sentence=f"{said} {doubts}".strip(),
+        sentence=" ".join(text for text in (said, where, doubts) if text),
         answer=said,
+        setting=where,
         caveat=doubts,
         headline=headline(points),
         factors=measured.factors,
@@ -104,17 +132,31 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
         common_totals=common if any(total.files_high > COMMON_FILES[1] for total in whole) else (),
         loads=loads,
         steady=series.steady_slices(run, trials, _number((run.header.get("measure") or {}).get("interval_s"))),
+        storage_rates=rates,
+        fixed_costs=costs,
+        fixed_cost_ratios=fixed.fixed_cost_ratios(
+            costs, measured, run.header, level=about.confidence, rng=np.random.default_rng(options.seed + 2)
+        ),
+        testbed=bed,
+        accounts=account,
+        sockets=sockets.socket_summaries(run, points, measured),
+        link_use=used,
+        sessions=control.session_summaries(run, points),
+        links=links.link_series(run, links.busiest(counters), link_rates),
         conservation=kept,
         trend=drift,
         failures=failures,
         notices=notices,
-        claims=claims.judge_claims(published.claims, found, about.confidence),
-        published_fits=claims.published_fits(published, table),
-        published_totals=claims.published_totals(published, lambda files: totals(points, measured.factors, files)),
-        published_rates=claims.published_rates(published, points),
+        claims=claims.judge_claims(told.claims, found, about.confidence, facts),
+        published_fits=published.published_fits(told, table, found),
+        published_totals=published.published_totals(
+            told, lambda files: totals(points, measured.factors, files), scale
+        ),
+        published_rates=published.published_rates(told, points, rates, scale),
+        published_tables=published.published_tables(told, points, rates, scale),
         errata=known.errata if known else (),
         series=traces,
-        not_tested=_not_tested(about, measured, points, loads, bool(traces)),
+        not_tested=_not_tested(about, measured, points, loads, bed, bool(traces)),
         trials=trials,
     )
 
@@ -185,6 +227,19 @@ def _caches(run: Run) -> tuple[tuple[str, int, float | None], ...]:
     return tuple((str(rows["state"][i]), int(rows["n"][i]), _number(rows["ratio"][i])) for i in range(len(rows["n"])))
 
 
+def _used_seconds(run: Run, bed: Testbed | None, sampled: bool) -> float | None:
+    """Return the processor seconds of those under test: of a lab its hosts and its network, else the movers."""
+    if bed is not None:
+        return series.lab_seconds(run) if sampled else None
+    return _number(run.query("SELECT sum(user_s + system_s) AS s FROM transfers")["s"][0])
+
+
+def _slowest(bed: Testbed | None) -> float | None:
+    """Return the rate of the slowest link on any way that was taken, in bytes/s."""
+    rates = [path.rate_bit_per_s for path in bed.paths if path.rate_bit_per_s] if bed else []
+    return min(rates) / 8 if rates else None
+
+
 def _study(about: About) -> Study | None:
     if not about.study:
         return None
@@ -195,7 +250,12 @@ def _study(about: About) -> Study | None:
 
 
 def _not_tested(
-    about: About, measured: Measured, points: tuple[Point, ...], loads: tuple[LoadCurve, ...], sampled: bool
+    about: About,
+    measured: Measured,
+    points: tuple[Point, ...],
+    loads: tuple[LoadCurve, ...],
+    bed: Testbed | None,
+    sampled: bool,
 ) -> tuple[str, ...]:
     """Return what the reader might take from this run and should not."""
     texts = []
@@ -206,8 +266,12 @@ def _not_tested(
             texts.append(
                 f"other {word} than {factor.values[0]:,}" + (" bytes" if factor.name == "size_bytes" else "")
             )
-    if len(about.environment) <= 1:
+    if (bed is None and len(about.environment) <= 1) or (bed is not None and not bed.paths):
         texts.append("any network: source and destination are on one host")
+    elif bed is not None:
+        texts.append(
+            "a real network: links, queues and losses were emulated, and the servers shared one machine with it"
+        )
     cache = _section(about.scenario, "workload").get("cache", "as_is")
     if cache == "as_is":
         texts.append("a known state of the page cache: it was left as each trial found it")

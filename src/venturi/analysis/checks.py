@@ -12,8 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from venturi.analysis.accounts import disagreeing
 from venturi.analysis.points import MIXED_SIZES
 from venturi.analysis.result import About, Conservation, Counts, Curve, Failure, Notice, Point, Trend, Trials
+from venturi.analysis.result_lab import ByteAccount, Testbed
+from venturi.analysis.servers import server_counts, server_notices
 from venturi.analysis.words import plural
 from venturi.run import Run
 from venturi.units import format_bytes, format_duration
@@ -55,6 +58,8 @@ class Evidence:
     processor_s: tuple[float, float, float] | None
     """Busy, stolen, all."""
     mover_s: float | None
+    accounts: Sequence[ByteAccount] = ()
+    testbed: Testbed | None = None
 
 
 _SAID_BY_AGENTS = {"cache-not-cold": "cache-not-dropped", "bytes-differ": "receiver-holds-more"}
@@ -66,6 +71,7 @@ Check = Callable[[Evidence], Notice | None]
 def notices(run: Run, evidence: Evidence) -> tuple[Notice, ...]:
     """Return the findings of this analysis and of the run, gravest first; a code that the run has is not repeated."""
     own = [notice for check in CHECKS if (notice := check(evidence)) is not None]
+    own += server_notices(server_counts(run))
     recorded = _recorded(run)
     known = {notice.code for notice in recorded}
     known |= {ours for ours, theirs in _SAID_BY_AGENTS.items() if theirs in known}
@@ -116,8 +122,10 @@ def conservation(run: Run, devices: dict[str, float]) -> Conservation:
     client that lets a server move the bytes, or that makes them up (``zero:``), reads no file.
     """
     here = {"local": [f"{place['host']}/{name}" for name, place in (run.header.get("places") or {}).items()]}
-    source = "list_contains($local::VARCHAR[], host || '/' || split_part(source, ':', 1))"
-    destination = "list_contains($local::VARCHAR[], host || '/' || split_part(destination, ':', 1))"
+    source = "source_via IS NULL AND list_contains($local::VARCHAR[], host || '/' || split_part(source, ':', 1))"
+    destination = (
+        "destination_via IS NULL AND list_contains($local::VARCHAR[], host || '/' || split_part(destination, ':', 1))"
+    )
     counted = f"asked_bytes >= {SMALLEST_COUNTED}"
 
     def over(column: str, condition: str) -> str:
@@ -280,6 +288,23 @@ def _tool(e: Evidence) -> Notice | None:
                   "the rates here use the receiver's count, not the tool's")  # fmt: skip
 
 
+def _accounts(e: Evidence) -> Notice | None:
+    wrong = disagreeing(e.accounts)
+    if not wrong:
+        return None
+    worst = max(wrong, key=lambda account: abs((account.ratio or 0.0) - 1))
+    allowed = f"{100 * worst.least / worst.asked_bytes:.5g} to {100 * worst.most / worst.asked_bytes:.5g} %"
+    more = (
+        f"; so do {', '.join(a.party.partition(':')[0] for a in wrong if a is not worst)}" if len(wrong) > 1 else ""
+    )
+    return Notice(
+        "bytes-disagree", worst.party.partition(":")[0],
+        f"{worst.party} {100 * (worst.ratio or 0.0):.5g} % of the bytes asked for, where headers, control channels and"
+        f" repetitions explain {allowed}{more}",
+        "look for traffic of something else, connections that were not recorded, or files that were not moved whole",
+    )  # fmt: skip
+
+
 def _drift(e: Evidence) -> Notice | None:
     t = e.trend
     if t is None or abs(t.ratio - 1) < DRIFT or t.low <= 1 <= t.high:
@@ -363,12 +388,20 @@ def _other_load(e: Evidence) -> Notice | None:
     other = (busy - e.mover_s) / total
     if other <= OTHER_LOAD:
         return None
+    who, advice = (
+        "the movers",
+        "making the data sets and the kernel's own work count here too; if that is not it, repeat on a quiet machine",
+    )
+    if e.testbed is not None:
+        who, advice = (
+            "the lab's hosts and its network",
+            "the kernel's own work counts here too; if that is not it, repeat on a quiet machine",
+        )
     return Notice(
         "other-load", "processor",
-        f"{100 * other:.2g} % of all processor time went to something else than the movers"
-        f" (movers {100 * e.mover_s / total:.2g} %)",
-        "making the data sets and the kernel's own work count here too; if that is not it, repeat on a quiet machine",
-        severity="note",
+        f"{100 * other:.2g} % of all processor time went to something else than {who}"
+        f" ({who.removeprefix('the ')} {100 * e.mover_s / total:.2g} %)",
+        advice, severity="note",
     )  # fmt: skip
 
 
@@ -403,6 +436,10 @@ def _mixed(e: Evidence) -> Notice | None:
 def _scale(e: Evidence) -> Notice | None:
     if e.about.scale == 1:
         return None
+    if e.testbed is not None and e.testbed.rates_scale != 1:
+        return Notice("scaled", e.about.name, f"sizes, and rates of links, are {e.about.scale:g} of those in the scenario",
+                      "times and ratios stay, but fixed costs and round trips do not shrink; published rates are multiplied by"
+                      " the scale before they are compared", severity="note")  # fmt: skip
     return Notice("scaled", e.about.name, f"sizes are {e.about.scale:g} of those in the scenario",
                   "fixed costs do not shrink with the files, so compare shapes with published values, not rates",
                   severity="note")  # fmt: skip
@@ -414,7 +451,7 @@ def _workload(e: Evidence) -> dict[str, object]:
 
 
 CHECKS: tuple[Check, ...] = (
-    _nothing, _failed, _received, _page_cache, _not_cold, _writes_in_memory, _kernel, _tool, _drift, _steal, _start_spread,
+    _nothing, _failed, _received, _accounts, _page_cache, _not_cold, _writes_in_memory, _kernel, _tool, _drift, _steal, _start_spread,
     _few, _incomplete, _wide, _outliers, _few_points, _mixed, _other_load, _scale,
 )  # fmt: skip
 """All checks, gravest first."""

@@ -11,7 +11,7 @@ from venturi import stats
 from venturi.analysis.analyse import analyse
 from venturi.analysis.options import AnalyseOptions
 from venturi.analysis.result import Analysis, FactorValue, FloatArray, Point
-from venturi.analysis.totals import grid_rates
+from venturi.analysis.totals import grid_rates, ratio_of_rates
 from venturi.analysis.words import plural
 from venturi.errors import SampleError
 from venturi.run import Run
@@ -225,12 +225,7 @@ def _total(first: list[Point], second: list[Point]) -> TotalComparison | None:
     if not kept or len(grid) < len(kept):
         return None  # several points with the same files and size: one total would mix what the factors keep apart
     a, b = (stats.total_throughput(grid_rates([pair[i] for pair in kept])) for i in (0, 1))
-    ratio = b.mean_bytes_per_s / a.mean_bytes_per_s
-    error = None
-    if a.error_bytes_per_s is not None and b.error_bytes_per_s is not None:
-        error = ratio * float(
-            np.hypot(a.error_bytes_per_s / a.mean_bytes_per_s, b.error_bytes_per_s / b.mean_bytes_per_s)
-        )
+    ratio, error = ratio_of_rates(b.mean_bytes_per_s, b.error_bytes_per_s, a.mean_bytes_per_s, a.error_bytes_per_s)
     files = [p.files for p, _ in kept]
     return TotalComparison(a.mean_bytes_per_s, b.mean_bytes_per_s, ratio, error, len(kept), min(files), max(files))
 

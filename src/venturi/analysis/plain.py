@@ -1,4 +1,4 @@
-"""An analysis or a comparison as plain values, ready for JSON: base units in the names, no NaN, no infinity."""
+"""A result as plain values, ready for JSON: base units in the names, no NaN, no infinity."""
 
 from __future__ import annotations
 
@@ -12,23 +12,26 @@ import numpy as np
 
 from venturi.analysis.compare import Comparison
 from venturi.analysis.result import Analysis, Trials
+from venturi.analysis.scenarios import Scenarios
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 Plain: TypeAlias = "dict[str, Any] | list[Any] | str | int | float | bool | None"
 
-__all__ = ["ANALYSIS_FORMAT", "ANALYSIS_VERSION", "COMPARISON_FORMAT", "as_plain"]
+__all__ = ["ANALYSIS_FORMAT", "ANALYSIS_VERSION", "COMPARISON_FORMAT", "SCENARIOS_FORMAT", "as_plain"]
 
 ANALYSIS_FORMAT = "venturi-analysis"
 COMPARISON_FORMAT = "venturi-comparison"
+SCENARIOS_FORMAT = "venturi-scenarios"
 ANALYSIS_VERSION = 1
 
+_FORMATS: dict[type, str] = {Analysis: ANALYSIS_FORMAT, Comparison: COMPARISON_FORMAT, Scenarios: SCENARIOS_FORMAT}
 _LEFT_OUT = frozenset({"draw_x", "draw_y", "draw_low", "draw_high"})
 """Only for figures; the formula and the parameters say the same."""
 
 
-def as_plain(result: Analysis | Comparison) -> dict[str, Any]:
+def as_plain(result: Analysis | Comparison | Scenarios) -> dict[str, Any]:
     """Return a result as dictionaries, lists, text, numbers, booleans and None.
 
     The first keys are ``format`` and ``version``. The columns of the trials are left out (they are in the tables of the
@@ -39,11 +42,11 @@ def as_plain(result: Analysis | Comparison) -> dict[str, Any]:
     >>> import json
     >>> json.dumps(as_plain(analysis), allow_nan=False)  # doctest: +SKIP
     """
-    name = ANALYSIS_FORMAT if isinstance(result, Analysis) else COMPARISON_FORMAT
+    name = _FORMATS[type(result)]
     return {"format": name, "version": ANALYSIS_VERSION, **_fields(result)}
 
 
-def _fields(value: Analysis | Comparison | DataclassInstance) -> dict[str, Any]:
+def _fields(value: Analysis | Comparison | Scenarios | DataclassInstance) -> dict[str, Any]:
     kept = (field.name for field in fields(value) if field.name not in _LEFT_OUT)
     return {name: _plain(getattr(value, name)) for name in kept if not isinstance(getattr(value, name), Trials)}
 

@@ -17,9 +17,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import numpy as np
-import numpy.typing as npt
-
+from venturi.analysis.result_lab import (
+    ByteAccount,
+    FixedCost,
+    FixedCostRatio,
+    LinkSeries,
+    LinkUse,
+    SessionSummary,
+    SocketSummary,
+    StorageRate,
+    TableBeside,
+    Testbed,
+)
+from venturi.analysis.values import FactorValue, FloatArray, IntArray
 from venturi.stats import Interval, Knee, Saturation, StepRatio
 from venturi.study import Erratum
 
@@ -36,8 +46,10 @@ __all__ = [
     "Failure",
     "FamilyFit",
     "Fit",
+    "FloatArray",
     "Headline",
     "HostSeries",
+    "IntArray",
     "LoadCurve",
     "Notice",
     "Part",
@@ -53,10 +65,6 @@ __all__ = [
     "Trials",
     "ZeroSize",
 ]  # fmt: skip
-
-FactorValue = int | float | str | bool | None
-FloatArray = npt.NDArray[np.float64]
-IntArray = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -415,7 +423,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PublishedFit:
-    """A row of the published table of best functions beside ours."""
+    """A row of the published table of best functions beside ours, over the same range (``files_min``, ``files_max``)."""
 
     against: str
     equation: str
@@ -425,11 +433,13 @@ class PublishedFit:
     range: str
     ours_same_family: FamilyFit | None
     ours_best: FamilyFit | None
+    files_min: int | None = None
+    files_max: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedTotal:
-    """A published total beside ours."""
+    """A published total beside ours. ``scale``: what it was multiplied by for the ratio, where links were scaled."""
 
     name: str
     total_bytes_per_s: float
@@ -437,11 +447,15 @@ class PublishedTotal:
     files_max: int
     ours: Total | None
     ratio: float | None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedRate:
-    """A published rate beside ours: rates of whole trials over the points that match."""
+    """A published rate beside ours: rates of whole trials, or of a storage, over the points that match.
+
+    ``scale``: what the published rate was multiplied by for the ratio, which compares the middles of both ranges.
+    """
 
     name: str
     mover: str
@@ -453,6 +467,8 @@ class PublishedRate:
     ours_low_bytes_per_s: float | None
     ours_high_bytes_per_s: float | None
     points: int
+    ratio: float | None = None
+    scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -508,9 +524,10 @@ class Analysis:
     Attributes
     ----------
     sentence
-        The answer with its caveats, made from the data by rules: ``answer`` and ``caveat`` together.
-    answer, caveat
-        The answer in one sentence, and what makes it doubtful, in a few more (empty if nothing does).
+        The answer with its caveats, made from the data by rules: ``answer``, ``setting`` and ``caveat`` together.
+    answer, setting, caveat
+        The answer in one sentence, where that was (of an emulated testbed: between which hosts, over which network, at which
+        scale; else empty), and what makes it doubtful, in a few more (empty if nothing does).
     headline
         The highest rate of a whole trial; None if no transfer of any byte succeeded.
     points, curves, families, best_families, surfaces
@@ -519,6 +536,18 @@ class Analysis:
         Table IV, over the whole grid and over 1 to 30 files (000-E14); the latter is empty where that is the same.
     loads
         Rate of whole trials against files: step ratios, saturation.
+    storage_rates
+        What each storage gave and took, by point (the form of the table of document 001, group 2).
+    fixed_costs, fixed_cost_ratios
+        Times of transfers of size zero, and what one value of a factor costs over another there (authentication).
+    testbed
+        The emulated testbed; None if hosts and network were what they are.
+    accounts
+        The bytes that crossed the network, as each party counted them.
+    sockets, link_use, links
+        TCP connections by point, links by point, and the busiest links in time.
+    sessions
+        Control connections of servers, by server and point.
     notices
         Findings of the run and of this analysis, gravest first.
     published_*, claims, errata
@@ -533,6 +562,7 @@ class Analysis:
     counts: Counts
     sentence: str
     answer: str
+    setting: str
     caveat: str
     headline: Headline | None
     factors: tuple[Factor, ...]
@@ -545,6 +575,15 @@ class Analysis:
     common_totals: tuple[Total, ...]
     loads: tuple[LoadCurve, ...]
     steady: tuple[SteadySlice, ...]
+    storage_rates: tuple[StorageRate, ...]
+    fixed_costs: tuple[FixedCost, ...]
+    fixed_cost_ratios: tuple[FixedCostRatio, ...]
+    testbed: Testbed | None
+    accounts: tuple[ByteAccount, ...]
+    sockets: tuple[SocketSummary, ...]
+    link_use: tuple[LinkUse, ...]
+    sessions: tuple[SessionSummary, ...]
+    links: tuple[LinkSeries, ...]
     conservation: Conservation
     trend: Trend | None
     failures: tuple[Failure, ...]
@@ -553,6 +592,7 @@ class Analysis:
     published_fits: tuple[PublishedFit, ...]
     published_totals: tuple[PublishedTotal, ...]
     published_rates: tuple[PublishedRate, ...]
+    published_tables: tuple[TableBeside, ...]
     errata: tuple[Erratum, ...]
     series: tuple[HostSeries, ...]
     not_tested: tuple[str, ...]

@@ -4,16 +4,17 @@ what makes it doubtful. Nothing is said that has no number behind it."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from venturi.analysis.result import BestFamily, Counts, Factor, FactorValue, Headline, LoadCurve, Notice, Point
-from venturi.analysis.words import describe, factor_name, factor_value, plural, rate_with_interval
+from venturi.analysis.result_lab import NetworkPath, Testbed
+from venturi.analysis.words import bit_rate, describe, factor_name, factor_value, plural, rate_with_interval
 from venturi.stats import Interval
 from venturi.units import format_duration, format_rate
 
-__all__ = ["answer", "caveat", "headline"]
+__all__ = ["answer", "caveat", "headline", "setting"]
 
 MOST_CLAUSES = 3
 """Combinations of other factors (movers, cache states) that one sentence can carry."""
@@ -82,7 +83,8 @@ def _rates(sized: Sequence[Point], factors: Sequence[Factor], loads: Sequence[Lo
     left = len(groups) - MOST_CLAUSES
     used = {point.size_bytes for group in groups.values() for point in _comparable(group) if point.size_bytes}
     sizes = [factor_value("size_bytes", size) for size in sorted(used)]
-    text = "; ".join(clauses) + (f"; {left} more combinations are in the table" if left > 0 else "")
+    more = f"; {plural(left, 'more combination')} {'is' if left == 1 else 'are'} in the table" if left > 0 else ""
+    text = "; ".join(clauses) + more
     over = f"over {len(sizes)} sizes ({sizes[0]} to {sizes[-1]})" if len(sizes) > 1 else f"with files of {sizes[0]}"
     return f"{over[0].upper()}{over[1:]}, {text}"
 
@@ -177,6 +179,44 @@ def _shape(best: Sequence[BestFamily]) -> str:
     return ""
 
 
+def setting(testbed: Testbed | None) -> str:
+    """Return where it was, of an emulated testbed: between which hosts, over which network, at which scale."""
+    if testbed is None:
+        return ""
+    scaled = "" if testbed.scale == 1 else f"; sizes{' and rates' if testbed.rates_scale != 1 else ''} are {testbed.scale:g} of those in the scenario"  # fmt: skip
+    if not testbed.paths:
+        hosts = " and ".join(testbed.local_hosts)
+        return f"All bytes stayed on {hosts}, over loopback: of the emulated testbed no link was used{scaled}."
+    pairs = {frozenset((path.source, path.destination)): path for path in testbed.paths}
+    if len(pairs) > 1:
+        rates = [path.rate_bit_per_s for path in pairs.values() if path.rate_bit_per_s]
+        rtts = [path.rtt_s for path in pairs.values() if path.rtt_s is not None]
+        facts = [_span(bit_rate, rates), f"RTT {_span(format_duration, rtts)}" if rtts else ""]
+        between = f"The bytes went over {len(pairs)} paths between {plural(len(testbed.hosts), 'host')}"
+    else:
+        (path,) = pairs.values()
+        facts = _path_facts(path)
+        both = len(testbed.paths) > 1
+        first, second = sorted((path.source, path.destination), key=testbed.hosts.index)
+        ends = f"between {first} and {second}" if both else f"from {path.source} to {path.destination}"
+        between = f"The bytes went {ends}"
+    text = ", ".join(fact for fact in facts if fact)
+    local = f"; {plural(testbed.local_transfers, 'transfer')} stayed on one host" if testbed.local_transfers else ""
+    return f"{between} over an emulated network{f' ({text})' if text else ''}{local}{scaled}."
+
+
+def _path_facts(path: NetworkPath) -> list[str]:
+    rate = "" if path.rate_bit_per_s is None else bit_rate(path.rate_bit_per_s)
+    return [rate, "" if path.rtt_s is None else f"RTT {format_duration(path.rtt_s)}"]
+
+
+def _span(form: Callable[[float], str], values: Sequence[float]) -> str:
+    if not values:
+        return ""
+    ends = form(min(values)), form(max(values))
+    return ends[0] if ends[0] == ends[1] else f"{ends[0]} to {ends[1]}"
+
+
 def caveat(counts: Counts, notices: Sequence[Notice]) -> str:
     """Return what makes the answer doubtful, gravest first; empty if nothing does or nothing was measured."""
     if not counts.transfers_ok:
@@ -191,6 +231,10 @@ def caveat(counts: Counts, notices: Sequence[Notice]) -> str:
     if "page-cache" in by_code:
         read = by_code["page-cache"].evidence.rpartition(":")[0]
         texts.append(f"This is the page cache, not the disk ({read}).")
+    if "wire-late" in by_code:
+        texts.append("The emulated network was late: round trips are longer than asked for.")
+    if "bytes-disagree" in by_code:
+        texts.append("Bytes are missing, or too many, in one of the counts.")
     if "few-repetitions" in by_code:
         texts.append("There are too few repetitions for intervals to be trusted.")
     if counts.trials_planned is not None and counts.trials < counts.trials_planned:

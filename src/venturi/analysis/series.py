@@ -12,7 +12,17 @@ from venturi.analysis.result import FloatArray, HostSeries, SteadySlice, Trace, 
 from venturi.run import Run
 from venturi.stats import steady_state
 
-__all__ = ["BINS", "device_bytes", "host_series", "merged", "processor_seconds", "steady_slices"]
+__all__ = [
+    "BINS",
+    "LONGEST_GAP",
+    "device_bytes",
+    "host_series",
+    "lab_seconds",
+    "merged",
+    "processor_seconds",
+    "steady_slices",
+    "watching_slack_s",
+]
 
 BINS = 400
 """Bins of a trace: about as many as a figure has pixels to show them."""
@@ -35,16 +45,22 @@ _CHANNELS = {
 _BUSY = "counter IN ('cpu.user_s', 'cpu.system_s', 'cpu.steal_s')"
 _IDLE = "counter IN ('cpu.idle_s', 'cpu.iowait_s')"
 _WAIT = "counter = 'cpu.iowait_s'"
+_OWN = "counter IN ('cgroup.cpu.user_s', 'cgroup.cpu.system_s')"
 _COLUMNS = {
     "busy": _BUSY,
     "idle": _IDLE,
     "wait": _WAIT,
+    "own": _OWN,
     **{f"c{i}": where for i, where in enumerate(_CHANNELS.values())},
 }
 
 
 def host_series(run: Run, trials: Trials, *, bins: int = BINS) -> tuple[HostSeries, ...]:
-    """Return the traces of every host that was sampled."""
+    """Return the traces of every host that was sampled.
+
+    Hosts of a lab share one machine. Where a host's own processor time is known (``cgroup.cpu.*``), it stands in place of the
+    machine's, as a share of the cores that the host may use.
+    """
     ends = run.query("SELECT min(time_s) AS first, max(time_s) AS last, count(*) AS n FROM samples")
     if int(ends["n"][0]) == 0 or not float(ends["last"][0]) > float(ends["first"][0]):
         return ()
@@ -52,21 +68,40 @@ def host_series(run: Run, trials: Trials, *, bins: int = BINS) -> tuple[HostSeri
     width = (last - first) / bins
     rows = run.query(f"{_steps()} {_binned()}", {"first": first, "width": width, "bins": bins, "gap": LONGEST_GAP})
     busy = merged(trials.start_s, trials.end_s, width / 2)
+    cores = _cores(run)
     found = []
     for host in dict.fromkeys(rows["host"]):
         own = rows["host"] == host
         middle = first + (rows["bin"][own].astype(np.float64) + 0.5) * width
-        traces = [_trace(name, unit, middle, *(np.asarray(rows[f"{key}_{kind}"][own], dtype=np.float64)
-                         for kind in ("low", "mean", "high"))) for name, unit, key in _shown()]  # fmt: skip
+        of_host = bool(np.isfinite(np.asarray(rows["own_mean"][own], dtype=np.float64)).any()) and bool(
+            cores.get(host)
+        )
+        traces = [
+            _trace(name, unit, middle, *(np.asarray(rows[f"{key}_{kind}"][own], dtype=np.float64) / (cores[host] if key == "own" else 1.0)
+                                         for kind in ("low", "mean", "high")))
+            for name, unit, key in _shown(of_host)
+        ]  # fmt: skip
         found.append(
             HostSeries(str(host), tuple(t for t in traces if t is not None), busy, int(rows["n"][own].sum()))
         )
     return tuple(found)
 
 
-def _shown() -> list[tuple[str, str, str]]:
-    return [("processor", "ratio", "cpu"), ("waiting for disk", "ratio", "wait"),
+def _shown(of_host: bool) -> list[tuple[str, str, str]]:
+    return [("processor", "ratio", "own" if of_host else "cpu"), *([] if of_host else [("waiting for disk", "ratio", "wait")]),
             *((name, "bytes_per_s", f"c{i}") for i, name in enumerate(_CHANNELS))]  # fmt: skip
+
+
+def _cores(run: Run) -> dict[str, float]:
+    """Return how many cores each host of a lab may use: its limit, those that it is pinned to, or all of the machine."""
+    found = {}
+    for name, host in (run.header.get("hosts") or {}).items():
+        lab = host.get("lab") or {}
+        pinned = float(len(lab.get("cpus") or ()))
+        machine = float((run.environment().get(name) or {}).get("cpu.usable") or 0.0)
+        limits = [value for value in (lab.get("cpu_limit_cores"), pinned, machine) if value]
+        found[name] = min(limits, default=0.0)
+    return found
 
 
 def _trace(
@@ -84,7 +119,7 @@ def _steps(where: str = "true") -> str:
     """Return the SQL of ``steps``: one row a host and moment, with the growth of every column since the one before."""
     sums = ", ".join(f"sum(value) FILTER ({condition}) AS {name}" for name, condition in _COLUMNS.items())
     growth = ", ".join(f"{name} - lag({name}) OVER w AS {name}" for name in _COLUMNS)
-    wanted = " OR ".join(f"({condition})" for condition in (_BUSY, _IDLE, *_CHANNELS.values()))
+    wanted = " OR ".join(f"({condition})" for condition in (_BUSY, _IDLE, _OWN, *_CHANNELS.values()))
     return f"""WITH moments AS (
             SELECT host, time_s, {sums} FROM samples WHERE ({wanted}) AND {where} GROUP BY host, time_s),
         steps AS (
@@ -103,6 +138,7 @@ def _binned() -> str:
     columns = [
         of("cpu", f"busy / nullif({total}, 0)", "busy", total),
         of("wait", f"wait / nullif({total}, 0)", "wait", total),
+        of("own", "own / dt", "own", "dt"),
     ]
     columns += [of(f"c{i}", f"c{i} / dt", f"c{i}", "dt") for i in range(len(_CHANNELS))]
     return f"""SELECT host, least(floor((time_s - dt / 2 - $first) / $width), $bins - 1)::INTEGER AS bin, count(*) AS n,
@@ -181,24 +217,63 @@ def _slice(run: Run, trials: Trials, index: int) -> SteadySlice | None:
 
 
 def device_bytes(run: Run) -> dict[str, float]:
-    """Return how far each channel's counters went over the whole run, in bytes; a channel without counters is left out."""
+    """Return how far each channel's counters went over the whole run, in bytes; a channel without counters is left out.
+
+    The hosts of a lab are one machine with the same disks, which count once. A loop device is a file on another disk, and counts
+    only where there is none.
+    """
     sums = ", ".join(f"sum(grown) FILTER ({where}) AS c{i}" for i, where in enumerate(_CHANNELS.values()))
+    machine = "'lab'" if _is_lab(run) else "host"
     rows = run.query(
-        f"""SELECT {sums} FROM (SELECT counter, max(value) - min(value) AS grown FROM samples
-            WHERE counter LIKE 'disk.%' OR counter LIKE 'nic.%' GROUP BY host, counter)"""
+        f"""WITH counted AS (
+                SELECT CASE WHEN counter LIKE 'disk.%' THEN {machine} ELSE host END AS owner, counter,
+                       max(value) - min(value) AS grown
+                FROM samples WHERE counter LIKE 'disk.%' OR counter LIKE 'nic.%' GROUP BY host, counter),
+            once AS (SELECT owner, counter, max(grown) AS grown FROM counted GROUP BY owner, counter),
+            loops AS (SELECT owner FROM once GROUP BY owner HAVING bool_or(counter LIKE 'disk.%' AND counter NOT LIKE 'disk.loop%'))
+            SELECT {sums} FROM once
+            WHERE NOT (counter LIKE 'disk.loop%' AND owner IN (SELECT owner FROM loops))"""
     )
     values = {name: rows[f"c{i}"][0] for i, name in enumerate(_CHANNELS)}
     return {name: float(value) for name, value in values.items() if value is not None and np.isfinite(float(value))}
 
 
+def _is_lab(run: Run) -> bool:
+    return any(host.get("lab") for host in (run.header.get("hosts") or {}).values())
+
+
 def processor_seconds(run: Run) -> tuple[float, float, float] | None:
-    """Return busy, stolen and all processor seconds of all hosts over the run; None if they were not sampled."""
+    """Return busy, stolen and all processor seconds of all machines over the run; None if they were not sampled.
+
+    The hosts of a lab are one machine: that of the host which was sampled longest counts.
+    """
     rows = run.query(
-        f"""SELECT sum(grown) FILTER ({_BUSY}) AS busy, sum(grown) FILTER (counter = 'cpu.steal_s') AS steal, sum(grown) AS total
-            FROM (SELECT counter, max(value) - min(value) AS grown FROM samples
-                  WHERE {_BUSY} OR {_IDLE} GROUP BY host, counter)"""
+        f"""SELECT host, sum(grown) FILTER ({_BUSY}) AS busy, sum(grown) FILTER (counter = 'cpu.steal_s') AS steal, sum(grown) AS total
+            FROM (SELECT host, counter, max(value) - min(value) AS grown FROM samples
+                  WHERE {_BUSY} OR {_IDLE} GROUP BY host, counter) GROUP BY host ORDER BY total DESC"""
     )
-    busy, steal, total = (rows[name][0] for name in ("busy", "steal", "total"))
-    if total is None or not float(total) > 0 or busy is None:
+    kept = slice(0, 1 if _is_lab(run) else None)
+    busy, steal, total = (
+        float(np.nansum(np.asarray(rows[name][kept], dtype=np.float64))) for name in ("busy", "steal", "total")
+    )
+    return (busy, steal, total) if total > 0 else None
+
+
+def lab_seconds(run: Run) -> float | None:
+    """Return the processor seconds of all hosts of a lab and of its network; None if one was not watched to the end."""
+    rows = run.query(
+        """SELECT host, sum(grown) AS used, max(last) AS last, (SELECT max(end_s) FROM transfers) AS needed
+           FROM (SELECT host, max(value) - min(value) AS grown, max(time_s) AS last FROM samples
+                 WHERE counter LIKE 'cgroup.cpu.%' OR counter = 'wire.cpu_s' GROUP BY host, counter) GROUP BY host"""
+    )
+    slack_s = watching_slack_s(run)
+    watched = {host for host, last, needed in zip(rows["host"], rows["last"], rows["needed"], strict=True)
+               if last >= needed - slack_s}  # fmt: skip
+    if not watched or not set(run.header.get("hosts") or {}) <= watched:
         return None
-    return float(busy), 0.0 if steal is None or np.isnan(float(steal)) else float(steal), float(total)
+    return float(sum(rows["used"]))
+
+
+def watching_slack_s(run: Run) -> float:
+    """Return how long before the last end the last sample of a host may be that was watched to the end."""
+    return 5 * float((run.header.get("measure") or {}).get("interval_s") or 0.1) + 0.5

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -18,7 +19,7 @@ from venturi.stats import (
     two_segment_knee,
 )
 
-__all__ = ["COMMON_FILES", "grid_rates", "load_curves", "totals"]
+__all__ = ["COMMON_FILES", "grid_rates", "load_curves", "points_by_others", "ratio_of_rates", "total_of", "totals"]
 
 COMMON_FILES = (1, 30)
 """File counts that all three scenarios of document 000 have; the first goes to 45 (000-E14)."""
@@ -31,28 +32,40 @@ def totals(
 ) -> tuple[Total, ...]:
     """Return the total of each combination of the factors other than files and size, over all or some file counts."""
     found = []
-    for others, group in _by_others(points, *GRID).items():
+    for others, group in points_by_others(points).items():
         kept = [
             p
             for p in group
             if p.throughput_bytes_per_s and p.size_bytes and (not files or files[0] <= p.files <= files[1])
         ]
-        if not kept:
-            continue
-        total = total_throughput(grid_rates(kept))
-        found.append(
-            Total(
-                others=dict(others),
-                name=_name(dict(others), factors),
-                mean_bytes_per_s=total.mean_bytes_per_s,
-                error_bytes_per_s=total.error_bytes_per_s,
-                points=total.n_points,
-                files_low=min(point.files for point in kept),
-                files_high=max(point.files for point in kept),
-                complete=total.complete,
-            )
-        )
+        if kept:
+            found.append(total_of(dict(others), kept, factors))
     return tuple(found)
+
+
+def total_of(others: Mapping[str, FactorValue], kept: Sequence[Point], factors: Sequence[Factor]) -> Total:
+    """Return the total of points that all have a throughput, and whose factors other than files and size are ``others``."""
+    total = total_throughput(grid_rates(kept))
+    return Total(
+        others=others,
+        name=_name(others, factors),
+        mean_bytes_per_s=total.mean_bytes_per_s,
+        error_bytes_per_s=total.error_bytes_per_s,
+        points=total.n_points,
+        files_low=min(point.files for point in kept),
+        files_high=max(point.files for point in kept),
+        complete=total.complete,
+    )
+
+
+def ratio_of_rates(
+    above: float, above_error: float | None, below: float, below_error: float | None
+) -> tuple[float, float | None]:
+    """Return a ratio of two independent rates and its standard error, None where one of theirs is not known."""
+    ratio = above / below
+    if above_error is None or below_error is None:
+        return ratio, None
+    return ratio, ratio * math.hypot(above_error / above, below_error / below)
 
 
 def grid_rates(kept: Sequence[Point]) -> GridRates:
@@ -67,7 +80,10 @@ def grid_rates(kept: Sequence[Point]) -> GridRates:
     )
 
 
-def _by_others(points: Sequence[Point], *without: str) -> dict[tuple[tuple[str, FactorValue], ...], list[Point]]:
+def points_by_others(
+    points: Sequence[Point], without: Sequence[str] = GRID
+) -> dict[tuple[tuple[str, FactorValue], ...], list[Point]]:
+    """Return the points by the values of their factors other than ``without``."""
     groups: dict[tuple[tuple[str, FactorValue], ...], list[Point]] = {}
     for point in points:
         groups.setdefault(tuple((k, v) for k, v in point.factors.items() if k not in without), []).append(point)
@@ -87,7 +103,7 @@ def load_curves(points: Sequence[Point], factors: Sequence[Factor], *, level: fl
     if not any(factor.name == "files" and factor.varied for factor in factors):
         return ()
     found = []
-    for others, group in _by_others(points, "files").items():
+    for others, group in points_by_others(points, ("files",)).items():
         kept = sorted((p for p in group if p.together_bytes_per_s), key=lambda point: point.files)
         if len(kept) >= 2:
             found.append(_load_curve(dict(others), kept, level))

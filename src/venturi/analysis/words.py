@@ -9,7 +9,7 @@ from venturi.stats import Interval
 from venturi.units import format_bytes, format_bytes_exact, format_duration, format_rate
 
 __all__ = [
-    "RATE_UNITS", "describe", "factor_name", "factor_value", "interval_ends", "plural", "rate_range", "rate_with_interval", "varying",
+    "RATE_UNITS", "bit_rate", "describe", "factor_name", "factor_value", "interval_ends", "plural", "rate_range", "rate_with_interval", "varying",
 ]  # fmt: skip
 
 RATE_UNITS = {"B/s": 1.0, "kB/s": 1e3, "MB/s": 1e6, "GB/s": 1e9, "TB/s": 1e12, "PB/s": 1e15}
@@ -53,6 +53,17 @@ def factor_value(name: str, value: FactorValue) -> str:
     if name.endswith("_s") and not name.endswith("_per_s"):
         return format_duration(float(value))
     return f"{value:g}"
+
+
+def bit_rate(rate_bit_per_s: float) -> str:
+    """Return a rate of a link as networks count it.
+
+    Examples
+    --------
+    >>> bit_rate(1e8), bit_rate(2.5e9)
+    ('100 Mb/s', '2.5 Gb/s')
+    """
+    return format_rate(rate_bit_per_s).replace("B/s", "b/s")
 
 
 def varying(factors: Sequence[Factor]) -> tuple[str, ...]:

@@ -5,24 +5,36 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from venturi.analysis.result import Analysis, Curve, FactorValue, Fit, HostSeries, LoadCurve, Point, Trace
-from venturi.analysis.words import RATE_UNITS, describe, factor_name, factor_value, plural
-from venturi.report.theme import ACCENT, BACKGROUND, BAND, GRID, INK, MUTED, SECOND, series_colours, styled
+from venturi.analysis.words import describe, factor_value, plural
+from venturi.report.drawing import (
+    FULL,
+    HALF,
+    Picture,
+    axis_of_factor,
+    canvas,
+    caption_axis,
+    file_name,
+    label_ends,
+    log_rates,
+    plain_name,
+    rate_scale,
+    sort_key,
+)  # fmt: skip
+from venturi.report.figures_lab import fixed_pictures, link_pictures
+from venturi.report.theme import ACCENT, BACKGROUND, BAND, GRID, MUTED, SECOND, series_colours, styled
 from venturi.stats import Interval
 from venturi.units import format_rate
 
 __all__ = ["Picture", "pictures", "position_picture", "ratio_picture"]
 
-WIDE_RANGE = 20.0
-"""Ratio of the ends of an axis from which it is logarithmic."""
 MOST_GROUPS = 6
 """Combinations of factors other than files and size that get figures of their own; the table has all."""
 MOST_TOGETHER = 12
@@ -31,30 +43,17 @@ RASTER_FROM = 1500
 """Dots from which a cloud is drawn as an image: a vector page of 10⁵ dots opens slowly everywhere."""
 WIDEST_BAND = 0.6
 """Median width of a band, as a share of the curve, up to which it is drawn."""
-HALF = (5.6, 3.9)
-FULL = 9.2
-"""Width of a figure that fills the page, in inches."""
-
-
-@dataclass(frozen=True)
-class Picture:
-    """A drawing with its words. ``wide``: it fills the page."""
-
-    name: str
-    title: str
-    caption: str
-    alt: str
-    figure: Figure
-    wide: bool = False
 
 
 def pictures(analysis: Analysis) -> dict[str, list[Picture]]:
-    """Return the figures by section: ``curves``, ``loads``, ``order``, ``series``."""
+    """Return the figures by section: ``curves``, ``loads``, ``fixed``, ``order``, ``links``, ``series``."""
     with styled():
         return {
             "curves": _curve_pictures(analysis),
             "loads": _load_pictures(analysis),
+            "fixed": fixed_pictures(analysis),
             "order": position_picture(analysis),
+            "links": link_pictures(analysis),
             "series": [_series_picture(series) for series in analysis.series if series.traces],
         }
 
@@ -89,19 +88,19 @@ def _curve_picture(
     analysis: Analysis,
 ) -> Picture:  # fmt: skip
     makers = [name for name in curves[0].others if name in varied and name not in kind]
-    curves = sorted(curves, key=lambda curve: tuple(_order(curve.others.get(name)) for name in makers))
-    figure, axes = _canvas(HALF)
+    curves = sorted(curves, key=lambda curve: tuple(sort_key(curve.others.get(name)) for name in makers))
+    figure, axes = canvas(HALF)
     rates = [rate for curve in curves for rate in curve.y_bytes_per_s]
-    scale, unit = _rate_scale(math.sqrt(max(rates) * min(rates)))
-    _axis_of_factor(axes, against, sorted({x for curve in curves for x in curve.x}))
-    log = _log_rates(axes, rates, scale)
+    scale, unit = rate_scale(math.sqrt(max(rates) * min(rates)))
+    axis_of_factor(axes, against, sorted({x for curve in curves for x in curve.x}))
+    log = log_rates(axes, rates, scale)
     labels = []
     for curve, colour in zip(curves, series_colours(len(curves)), strict=True):
         _draw_curve(axes, curve, colour, points, scale, floor=min(rates) / scale / 3 if log else 0.0)
         labels.append((curve.x[-1], curve.y_bytes_per_s[-1] / scale, describe(curve.others, makers), colour))
-    _caption_axis(axes, f"{unit} per file")
-    _label_ends(figure, axes, labels)
-    names = " and ".join(_plain_name(name) for name in makers)
+    caption_axis(axes, f"{unit} per file")
+    label_ends(figure, axes, labels)
+    names = " and ".join(plain_name(name) for name in makers)
     of = f", {describe(kind, list(kind))}" if kind else ""
     best = next((row for row in analysis.best_families if row.against == against), None)
     fits = ""
@@ -112,9 +111,9 @@ def _curve_picture(
         )
         fits = f" Lines: the family ranked first for each curve, with {level:g} % bands"
         fits += f" (those of {plural(wide, 'curve')} are too wide to draw)." if wide else "."
-    title = f"Throughput per file against {_plain_name(against)}{of}"
+    title = f"Throughput per file against {plain_name(against)}{of}"
     return Picture(
-        name=_file_name(f"throughput-{against}", kind),
+        name=file_name(f"throughput-{against}", kind),
         title=title,
         caption=(f"One curve for each {names}." if names else "") + fits + " Bars: interval over whole trials.",
         alt=_curve_alt(title, curves, against, makers, best.by_criterion.family if best else None),
@@ -183,12 +182,12 @@ def _load_picture(
     points: Mapping[tuple[object, ...], Point],
 ) -> Picture:
     makers = [name for name in loads[0].others if name in varied and name not in kind]
-    loads = sorted(loads, key=lambda load: tuple(_order(load.others.get(name)) for name in makers))
-    figure, axes = _canvas(HALF)
+    loads = sorted(loads, key=lambda load: tuple(sort_key(load.others.get(name)) for name in makers))
+    figure, axes = canvas(HALF)
     rates = [rate for load in loads for rate in load.together_bytes_per_s]
-    scale, unit = _rate_scale(math.sqrt(max(rates) * min(rates)))
-    _axis_of_factor(axes, "files", sorted({float(n) for load in loads for n in load.files}))
-    _log_rates(axes, rates, scale, ratio=60.0)
+    scale, unit = rate_scale(math.sqrt(max(rates) * min(rates)))
+    axis_of_factor(axes, "files", sorted({float(n) for load in loads for n in load.files}))
+    log_rates(axes, rates, scale, ratio=60.0)
     labels = []
     for load, colour in zip(loads, series_colours(len(loads)), strict=True):
         x, y = np.array(load.files, dtype=float), np.array(load.together_bytes_per_s) / scale
@@ -201,14 +200,14 @@ def _load_picture(
             at = load.files.index(int(load.saturation.load))
             axes.plot(x[at], y[at], "o", markersize=9, fillstyle="none", color=colour, markeredgewidth=1.1, zorder=5)
         labels.append((x[-1], y[-1], describe(load.others, makers), colour))
-    _caption_axis(axes, f"{unit} together")
-    _label_ends(figure, axes, labels)
+    caption_axis(axes, f"{unit} together")
+    label_ends(figure, axes, labels)
     of = f", {describe(kind, list(kind))}" if kind else ""
     title = f"Rate of the whole trial against parallel files{of}"
     reached = [f"{load.saturation.load:g}" for load in loads
                if load.saturation is not None and load.saturation.outcome == "reached"]  # fmt: skip
     return Picture(
-        name=_file_name("total", kind),
+        name=file_name("total", kind),
         title=title,
         caption="All bytes over the time from the first start to the last end."
         + (" Rings: the first count within 5 % of the best." if reached else ""),
@@ -231,7 +230,7 @@ def position_picture(analysis: Analysis) -> list[Picture]:
     keep = np.isfinite(ratio)
     x, y = trials.position[keep], 100 * (ratio[keep] - 1)  # percent off the mean
     with styled():
-        figure, axes = _canvas((FULL, 2.5))
+        figure, axes = canvas((FULL, 2.5))
         low, high = np.quantile(y, (0.002, 0.998))
         reach = 1.15 * float(max(high, -low, 2.0))
         dense = len(x) > RASTER_FROM
@@ -248,7 +247,7 @@ def position_picture(analysis: Analysis) -> list[Picture]:
         axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: _signed(v) if abs(v) > 1e-9 else "mean"))
         axes.yaxis.set_major_locator(MaxNLocator(5))
         axes.set_xlabel("position in the order of execution")
-        _caption_axis(axes, "rate over the mean of its point")
+        caption_axis(axes, "rate over the mean of its point")
     text = ""
     if analysis.trend is not None:
         t = analysis.trend
@@ -284,7 +283,7 @@ def _series_picture(series: HostSeries) -> Picture:
             axes.axvspan(start, end, color=BAND, linewidth=0, zorder=0)
         colours = dict(zip((trace.name for trace in traces), (ACCENT, SECOND, MUTED), strict=False))
         _draw_traces(axes, traces, colours)
-        _caption_axis(
+        caption_axis(
             axes,
             f"{name}: " + _trace_unit(traces),
             extra=[(t.name.removeprefix(f"{name} "), colours[t.name]) for t in traces],
@@ -293,14 +292,14 @@ def _series_picture(series: HostSeries) -> Picture:
     highs = ", ".join(f"{t.name} up to {format_rate(float(t.high.max())) if t.unit != 'ratio' else f'{100 * float(t.high.max()):.0f} %'}"
                       for t in series.traces)  # fmt: skip
     return Picture(
-        name=_file_name("counters", {"host": series.host}), title=f"What the counters of {series.host} say",
+        name=file_name("counters", {"host": series.host}), title=f"What the counters of {series.host} say",
         caption="Line: mean of each bin; tint: its least and greatest value. Shaded ground: a trial was running.",
         alt=f"Rates on {series.host} in time: {highs}.", figure=figure, wide=True,
     )  # fmt: skip
 
 
 def _draw_traces(axes: Axes, traces: Sequence[Trace], colours: Mapping[str, str]) -> None:
-    scale = 0.01 if traces[0].unit == "ratio" else _rate_scale(max(float(t.high.max()) for t in traces))[0]
+    scale = 0.01 if traces[0].unit == "ratio" else rate_scale(max(float(t.high.max()) for t in traces))[0]
     for trace in traces:
         colour = colours[trace.name]
         axes.fill_between(
@@ -316,13 +315,13 @@ def _draw_traces(axes: Axes, traces: Sequence[Trace], colours: Mapping[str, str]
 def _trace_unit(traces: Sequence[Trace]) -> str:
     if traces[0].unit == "ratio":
         return "% of all cores"
-    return _rate_scale(max(float(trace.high.max()) for trace in traces))[1]
+    return rate_scale(max(float(trace.high.max()) for trace in traces))[1]
 
 
 def ratio_picture(names: tuple[str, str], rows: Sequence[tuple[str, Interval, str]], margin: float) -> Picture:
     """Return the ratios of two runs, a line a point: (label, interval, verdict)."""
     with styled():
-        figure, axes = _canvas((FULL, 0.9 + 0.21 * len(rows)))
+        figure, axes = canvas((FULL, 0.9 + 0.21 * len(rows)))
         axes.axvspan(1 / (1 + margin), 1 + margin, color=BAND, linewidth=0, zorder=0)
         axes.axvline(1.0, color=MUTED, linewidth=0.8, zorder=1)
         colours = {"faster": ACCENT, "slower": SECOND}
@@ -361,122 +360,6 @@ def _ratio_ticks(axes: Axes, low: float, high: float) -> None:
     axes.xaxis.set_major_locator(FixedLocator([v for v in choice if low / 1.2 <= v <= high * 1.2]))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:g}"))
-
-
-def _canvas(size: tuple[float, float]) -> tuple[Figure, Axes]:
-    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03))
-    return figure, figure.add_subplot()
-
-
-def _caption_axis(axes: Axes, text: str, extra: Sequence[tuple[str, str]] = ()) -> None:
-    """Write the unit of the vertical axis above it, level, where it can be read without turning the head."""
-    axes.set_title(text, loc="left", fontsize=8.5, color=MUTED, pad=6)
-    if len(extra) > 1:
-        handles = [axes.plot([], [], color=colour, linewidth=2.0, label=name)[0] for name, colour in extra]
-        axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=len(extra), frameon=False, fontsize=8.0,
-                    handlelength=1.1, columnspacing=1.2, borderaxespad=0.1, labelcolor=INK)  # fmt: skip
-
-
-def _rate_scale(highest: float) -> tuple[float, str]:
-    unit = format_rate(highest).split(" ", 1)[1]
-    return RATE_UNITS[unit], unit
-
-
-def _log_rates(axes: Axes, rates: Sequence[float], scale: float, ratio: float = WIDE_RANGE) -> bool:
-    """Choose the scale of the rates; return whether it is logarithmic."""
-    low, high = min(rates) / scale, max(rates) / scale
-    if low > 0 and high / low >= ratio:
-        axes.set_yscale("log")
-        axes.set_ylim(low / 1.6, high * 1.6)
-        axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if high / low < 1500 else (1.0,)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
-        axes.yaxis.set_minor_locator(NullLocator())
-        axes.yaxis.set_minor_formatter(NullFormatter())
-        return True
-    axes.set_ylim(0, high * 1.12)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
-    return False
-
-
-def _axis_of_factor(axes: Axes, name: str, values: Sequence[float]) -> None:
-    low, high = values[0], values[-1]
-    axes.set_xlabel(_plain_name(name))
-    if low > 0 and high / low >= WIDE_RANGE:
-        axes.set_xscale("log")
-        axes.set_xlim(low / 1.15, high * 1.15)
-        shown = _spread(values, [math.log(value) for value in values])
-    else:
-        span = high - low or max(abs(high), 1.0)
-        axes.set_xlim(low - 0.04 * span, high + 0.04 * span)
-        shown = _spread(values, values)
-    axes.xaxis.set_major_locator(FixedLocator(shown))
-    axes.xaxis.set_minor_locator(FixedLocator([value for value in values if value not in shown]))
-    axes.xaxis.set_minor_formatter(NullFormatter())
-    axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda v, _: factor_value(name, int(v) if float(v).is_integer() else v))
-    )
-
-
-def _spread(values: Sequence[float], places: Sequence[float]) -> list[float]:
-    """Return the measured values that can be labelled without touching each other: the ends, then what fits."""
-    gap = 0.075 * (places[-1] - places[0] or 1.0)
-    kept = [0]
-    for i in range(1, len(values)):
-        if places[i] - places[kept[-1]] >= gap:
-            kept.append(i)
-    if kept[-1] != len(values) - 1:
-        if len(kept) > 1 and places[-1] - places[kept[-1]] < gap:
-            kept.pop()
-        kept.append(len(values) - 1)
-    return [values[i] for i in kept]
-
-
-def _label_ends(figure: Figure, axes: Axes, labels: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write each curve's name at its right end, pushed apart so that no two touch."""
-    if not any(text for _, _, text, _ in labels):
-        return
-    layout = figure.get_layout_engine()
-    if layout is not None:
-        layout.execute(figure)  # decides how high the axes are
-    place = axes.transData.transform
-    heights = np.array([place((x, y))[1] for x, y, _, _ in labels])
-    box = axes.get_window_extent()
-    step = min(11.2, box.height / max(len(labels), 1)) * figure.dpi / 72
-    order = np.argsort(heights, kind="stable")
-    placed = heights[order].copy()
-    for _ in range(200):
-        gaps = np.diff(placed)
-        close = gaps < step - 1e-9
-        if not close.any():
-            break
-        push = np.where(close, (step - gaps) / 2, 0.0)
-        placed[:-1] -= push
-        placed[1:] += push
-    placed += max(0.0, float(box.y0) - placed[0]) if len(placed) else 0.0
-    for rank, index in enumerate(order):
-        x, _, text, colour = labels[index]
-        target = float((placed[rank] - box.y0) / box.height)
-        axes.annotate(
-            text, xy=(x, labels[index][1]), xycoords="data", xytext=(1.045, target), textcoords=axes.transAxes, fontsize=8.0,
-            color=colour, va="center", ha="left", annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.55, "shrinkA": 1.5, "shrinkB": 3.5},
-        )  # fmt: skip
-
-
-def _plain_name(name: str) -> str:
-    return {"files": "number of parallel files", "size_bytes": "file size"}.get(name, factor_name(name))
-
-
-def _order(value: FactorValue) -> tuple[int, float, str]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return (0, float(value), "")
-    return (1, 0.0, str(value))
-
-
-def _file_name(start: str, kind: Mapping[str, FactorValue]) -> str:
-    words = [start.removesuffix("_bytes"), *(str(value) for value in kind.values())]
-    return "-".join("".join(c if c.isalnum() else "-" for c in word) for word in words)
 
 
 def _curve_alt(title: str, curves: Sequence[Curve], against: str, makers: Sequence[str], family: str | None) -> str:

@@ -12,9 +12,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from venturi.analysis import Analysis, Comparison
+from venturi.analysis import Analysis, Comparison, Scenarios
 from venturi.analysis.result import Curve, FactorValue, Fit, Point
 from venturi.analysis.words import (
+    bit_rate,
     describe,
     factor_name,
     factor_value,
@@ -25,6 +26,7 @@ from venturi.analysis.words import (
     varying,
 )
 from venturi.report.figures import Picture, pictures, ratio_picture
+from venturi.report.rows import storage_rows, value_name
 from venturi.report.svg import css_variables, inline_svg
 from venturi.report.toml import as_toml
 from venturi.stats import Interval
@@ -37,8 +39,8 @@ MOST_RATIOS = 80
 """Lines of the figure of ratios; the table has all."""
 
 
-def html(result: Analysis | Comparison) -> str:
-    """Return the page of an analysis or of a comparison.
+def html(result: Analysis | Comparison | Scenarios) -> str:
+    """Return the page of a result.
 
     Everything is inside: style, figures (SVG, text as text) and tables. Names and messages that came with the run are
     escaped.
@@ -49,6 +51,8 @@ def html(result: Analysis | Comparison) -> str:
     """
     if isinstance(result, Analysis):
         return _environment().get_template("analysis.html").render(_analysis_context(result))
+    if isinstance(result, Scenarios):
+        return _environment().get_template("scenarios.html").render(s=result)
     return _environment().get_template("comparison.html").render(_comparison_context(result))
 
 
@@ -64,6 +68,7 @@ def _environment() -> jinja2.Environment:
         "r2": _or_dash(lambda value: f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")), "tie": _tie, "whole": _or_dash(lambda value: f"{value:,.0f}"),
         "ratio": _or_dash(lambda value: f"{value:.3g}"), "change": _or_dash(lambda value: f"{100 * (value - 1):+.1f} %"),
         "interval": _interval, "figure": _figure, "plural": plural, "factor_name": factor_name,
+        "bit_rate": _or_dash(bit_rate), "exact_percent": _or_dash(lambda value: f"{100 * value:.5g} %"),
         "cpu": _or_dash(lambda value: f"{value * 1e9:.3g}"), "formula": _formula,
     }  # fmt: skip
     environment.filters.update(filters)
@@ -150,6 +155,10 @@ def _analysis_context(analysis: Analysis) -> dict[str, object]:
         ),
         "axis_value": lambda name, value: factor_value(name, int(value) if float(value).is_integer() else value),
         "sections": _sections(analysis, drawn),
+        "storage_rows": storage_rows(analysis),
+        "fixed_varied": [n for n in varied if len({str(c.factors[n]) for c in analysis.fixed_costs}) > 1],
+        "rates_scale": analysis.testbed.rates_scale if analysis.testbed else 1.0,
+        "value_name": value_name,
     }
 
 
@@ -183,11 +192,14 @@ def _sections(analysis: Analysis, drawn: Mapping[str, list[Picture]]) -> list[tu
     wanted = [
         ("curves", "Throughput per file", bool(drawn["curves"])),
         ("loads", "All files together", bool(analysis.loads)),
+        ("storages", "Storages", bool(storage_rows(analysis))),
+        ("fixed", "Empty files", bool(analysis.fixed_costs)),
         ("models", "Functions", bool(analysis.families)),
-        ("published", "Published values", bool(analysis.published_fits or analysis.published_totals or analysis.published_rates or analysis.claims)),
+        ("published", "Published values", bool(analysis.published_fits or analysis.published_totals or analysis.published_rates or analysis.published_tables or analysis.claims)),
         ("points", "Every point", bool(analysis.points)),
+        ("testbed", "Testbed", analysis.testbed is not None),
         ("checks", "Checks", True),
-        ("series", "In time", bool(drawn["series"] or drawn["order"])),
+        ("series", "In time", bool(drawn["series"] or drawn["order"] or drawn["links"] or analysis.sockets or analysis.link_use or analysis.sessions)),
         ("failures", "Failures", bool(analysis.failures)),
         ("not-tested", "Not tested", True),
         ("repeat", "Repeat it", True),

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from venturi.analysis import Analysis, Comparison
+from venturi.report.tables_lab import factors, lab_tables
 from venturi.stats import Interval
 
 __all__ = ["csv"]
@@ -18,7 +19,9 @@ def csv(result: Analysis | Comparison, directory: Path | str) -> list[Path]:
     """Write the tables of a result into a directory, made if it is not there; return the paths.
 
     An analysis gives ``points.csv``, ``fits.csv``, ``families.csv``, ``totals.csv``, ``steps.csv``, ``claims.csv``,
-    ``published.csv``, ``findings.csv`` and ``failures.csv``; a comparison ``comparison.csv`` and ``differences.csv``. A
+    ``published.csv``, ``findings.csv``, ``failures.csv``, and of runs with storages, servers
+    and links ``storages.csv``, ``fixed_costs.csv``, ``fixed_cost_ratios.csv``, ``links.csv``, ``link_use.csv``, ``sockets.csv``, ``sessions.csv``
+    and ``byte_accounts.csv``; a comparison ``comparison.csv`` and ``differences.csv``. A
     table without rows has its head only where that is known, and is left out otherwise.
     """
     home = Path(directory)
@@ -56,7 +59,7 @@ def _analysis(analysis: Analysis) -> dict[str, Iterable[Row]]:
             for kind, totals in (("whole", analysis.totals), ("common", analysis.common_totals)) for t in totals
         ),
         "steps": (
-            {**_factors(load.others), "files_from": s.load_from, "files_to": s.load_to, "ratio": s.ratio, "error": s.error,
+            {**factors(load.others), "files_from": s.load_from, "files_to": s.load_to, "ratio": s.ratio, "error": s.error,
              "linear": s.linear}
             for load in analysis.loads for s in load.steps
         ),
@@ -74,17 +77,14 @@ def _analysis(analysis: Analysis) -> dict[str, Iterable[Row]]:
             {"outcome": f.outcome, "call": f.call, "error": f.error, "count": f.count, "points": f.points, "first_trial": f.example}
             for f in analysis.failures
         ),
+        **lab_tables(analysis),
     }  # fmt: skip
-
-
-def _factors(values: Mapping[str, object]) -> dict[str, object]:
-    return {f"factor_{name}": value for name, value in values.items()}
 
 
 def _points(analysis: Analysis) -> Iterable[Row]:
     for p in analysis.points:
         yield {
-            "point": p.point, **_factors(p.factors), "trials": p.trials, "trials_planned": p.trials_planned,
+            "point": p.point, **factors(p.factors), "trials": p.trials, "trials_planned": p.trials_planned,
             "transfers_ok": p.transfers_ok, "transfers_failed": p.transfers_failed, "mean_time_s": p.mean_time_s,
             "error_time_s": p.error_time_s, "throughput_bytes_per_s": p.throughput_bytes_per_s,
             "error_bytes_per_s": p.error_bytes_per_s, "error_kind": p.error_kind,
@@ -117,7 +117,7 @@ def _fits(analysis: Analysis) -> Iterable[Row]:
         for fit in curve.fits:
             for name, value in fit.parameters.items():
                 yield {
-                    "curve": number, "against": curve.against, **_factors(curve.others), "rank": fit.rank, "family": fit.family,
+                    "curve": number, "against": curve.against, **factors(curve.others), "rank": fit.rank, "family": fit.family,
                     "formula": fit.formula, "r2": fit.r2, "adjusted_r2": fit.adjusted_r2, "aicc": fit.aicc,
                     "delta_aicc": fit.delta_aicc, "cross_validation_bytes_per_s": fit.cross_validation, "parameter": name,
                     "value": value, "error": fit.errors.get(name), "warnings": "; ".join(fit.warnings),
@@ -127,21 +127,27 @@ def _fits(analysis: Analysis) -> Iterable[Row]:
 def _published(analysis: Analysis) -> Iterable[Row]:
     for fit in analysis.published_fits:
         same, best = fit.ours_same_family, fit.ours_best
-        yield {"kind": "fit", "name": f"against {fit.against}", "published": fit.mean_r2_table, "published_other": fit.mean_r2_text,
+        yield {"kind": "fit", "name": f"against {fit.against}, {fit.range}", "published": fit.mean_r2_table, "published_other": fit.mean_r2_text,
                "ours": same.mean_r2 if same else None, "note": f"{fit.family}; our best: {best.family if best else 'none'}"}  # fmt: skip
     for total in analysis.published_totals:
         yield {"kind": "total_bytes_per_s", "name": total.name, "published": total.total_bytes_per_s,
-               "ours": total.ours.mean_bytes_per_s if total.ours else None, "note": f"{total.files_min} to {total.files_max} files"}  # fmt: skip
+               "ours": total.ours.mean_bytes_per_s if total.ours else None, "ratio": total.ratio, "scale": total.scale,
+               "note": f"{total.files_min} to {total.files_max} files"}  # fmt: skip
+    for table in analysis.published_tables:
+        for row in table.rows:
+            for column in table.values:
+                yield {"kind": column, "name": table.name, **factors(row.factors), "published": row.published[column],
+                       "ours": row.ours[column], "ratio": row.ratio[column], "note": " ".join([*row.errata, row.note]).strip()}  # fmt: skip
     for rate in analysis.published_rates:
         yield {"kind": "rate_bytes_per_s", "name": rate.name, "published": rate.low_bytes_per_s, "published_other": rate.high_bytes_per_s,
-               "ours": rate.ours_low_bytes_per_s, "ours_other": rate.ours_high_bytes_per_s, "note": rate.qualifier}  # fmt: skip
+               "ours": rate.ours_low_bytes_per_s, "ours_other": rate.ours_high_bytes_per_s, "ratio": rate.ratio, "scale": rate.scale, "note": rate.qualifier}  # fmt: skip
 
 
 def _comparison(comparison: Comparison) -> dict[str, Iterable[Row]]:
     return {
         "comparison": (
             {
-                **_factors(p.factors), "first_bytes_per_s": p.first_bytes_per_s, "second_bytes_per_s": p.second_bytes_per_s,
+                **factors(p.factors), "first_bytes_per_s": p.first_bytes_per_s, "second_bytes_per_s": p.second_bytes_per_s,
                 "ratio": p.throughput.ratio.estimate if p.throughput else None,
                 "ratio_low": p.throughput.ratio.low if p.throughput else None,
                 "ratio_high": p.throughput.ratio.high if p.throughput else None,

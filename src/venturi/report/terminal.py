@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from venturi.analysis import Analysis, Comparison
+from venturi.analysis import Analysis, Comparison, Scenarios
 from venturi.analysis.result import Notice
 from venturi.analysis.words import (
     describe,
@@ -20,24 +19,30 @@ from venturi.analysis.words import (
     rate_with_interval,
     varying,
 )  # fmt: skip
+from venturi.report.terminal_lab import lab_parts, published_table_parts
+from venturi.report.terminal_table import MOST_ROWS, SHORT_NAMES, new_table
 from venturi.stats import Interval
 from venturi.units import format_rate, format_rate_triple
 
 __all__ = ["terminal"]
 
-MOST_ROWS = 30
-"""Points listed; the page and the CSV tables have all."""
 _STYLES = {"agrees": "green", "disagrees": "red", "faster": "green", "slower": "red"}
 
 
-def terminal(result: Analysis | Comparison) -> Group:
+def terminal(result: Analysis | Comparison | Scenarios) -> Group:
     """Return what :meth:`rich.console.Console.print` shows. Colour repeats what words say, never replaces them.
 
     Examples
     --------
     >>> rich.console.Console().print(terminal(analyse(run)))  # doctest: +SKIP
     """
-    return Group(*(_analysis(result) if isinstance(result, Analysis) else _comparison(result)))
+    match result:
+        case Analysis():
+            return Group(*_analysis(result))
+        case Comparison():
+            return Group(*_comparison(result))
+        case Scenarios():
+            return Group(*_scenarios(result))
 
 
 def _analysis(a: Analysis) -> list[RenderableType]:
@@ -59,8 +64,10 @@ def _analysis(a: Analysis) -> list[RenderableType]:
         parts += [_totals(a), Text()]
     if a.published_rates:
         parts += [_published_rates(a), Text()]
+    parts += published_table_parts(a)
     if a.claims:
         parts += _claims(a)
+    parts += lab_parts(a)
     if a.failures:
         parts += [_failures(a), Text()]
     parts += [Text("Not tested", style="bold"), *(Text(f"- {text}") for text in a.not_tested)]
@@ -78,12 +85,10 @@ def _notices(notices: Sequence[Notice]) -> list[RenderableType]:
 
 
 def _points(a: Analysis) -> Table:
-    table = _table("Points")
+    table = new_table("Points")
     names = varying(a.factors) or tuple(factor.name for factor in a.factors if factor.name in ("files", "size_bytes"))
     for name in names:
-        table.add_column(
-            {"files": "files", "size_bytes": "size"}.get(name, factor_name(name)), justify="right", overflow="fold"
-        )
+        table.add_column(SHORT_NAMES.get(name, factor_name(name)), justify="right", overflow="fold")
     for head in ("trials", "per file", "interval", "together", "failed"):
         table.add_column(head, justify="right", overflow="fold")
     shown = a.points if len(a.points) <= MOST_ROWS else a.points[:MOST_ROWS]
@@ -98,7 +103,7 @@ def _points(a: Analysis) -> Table:
 
 
 def _families(a: Analysis) -> Table:
-    table = _table("Best function of throughput per file (table III form)")
+    table = new_table("Best function of throughput per file (table III form)")
     for head in ("against", "by mean R²", "R²", f"by {a.about.criterion}", "first on"):
         table.add_column(head, justify="right" if head in ("R²", "first on") else "left", overflow="fold")
     for row in a.best_families:
@@ -109,12 +114,18 @@ def _families(a: Analysis) -> Table:
         )
     for fit in a.published_fits:
         r2 = " or ".join(f"{value:g}" for value in (fit.mean_r2_table, fit.mean_r2_text) if value is not None)
-        table.add_row(f"{fit.against}, published", fit.family, r2 or "-", "", "")
+        table.add_row(
+            f"{fit.against}, published{'' if fit.files_max is None else f', files ≤ {fit.files_max}'}",
+            fit.family,
+            r2 or "-",
+            "",
+            "",
+        )
     return table
 
 
 def _totals(a: Analysis) -> Table:
-    table = _table("Total: mean over the grid of files × throughput per file (table IV form)")
+    table = new_table("Total: mean over the grid of files × throughput per file (table IV form)")
     for head in ("total", "files", "ours", "published"):
         table.add_column(head, justify="left" if head == "total" else "right", overflow="fold")
     for total in a.totals:
@@ -128,19 +139,28 @@ def _totals(a: Analysis) -> Table:
         )
     for row in a.published_totals:
         ours = "-" if row.ours is None else format_rate(row.ours.mean_bytes_per_s)
-        table.add_row(row.name, f"{row.files_min} to {row.files_max}", ours, format_rate(row.total_bytes_per_s))
+        published = f"{format_rate(row.total_bytes_per_s)}{_times(row.scale)}"
+        table.add_row(row.name, f"{row.files_min} to {row.files_max}", ours, published)
     return table
 
 
 def _published_rates(a: Analysis) -> Table:
-    table = _table("Rates of whole trials: published and ours")
-    for head in ("rate", "files", "published", "ours"):
+    table = new_table("Rates of whole trials: published and ours")
+    for head in ("rate", "files", "published", "ours", "ratio"):
         table.add_column(head, justify="left" if head == "rate" else "right", overflow="fold")
     for row in a.published_rates:
         files = f"{row.files_min}" + (f" to {row.files_max}" if row.files_max != row.files_min else "")
-        published = f"{row.qualifier} {rate_range(row.low_bytes_per_s, row.high_bytes_per_s)}".strip()
-        table.add_row(row.name, files, published, rate_range(row.ours_low_bytes_per_s, row.ours_high_bytes_per_s))
+        published = (
+            f"{row.qualifier} {rate_range(row.low_bytes_per_s, row.high_bytes_per_s)}{_times(row.scale)}".strip()
+        )
+        ours = rate_range(row.ours_low_bytes_per_s, row.ours_high_bytes_per_s)
+        table.add_row(row.name, files, published, ours, "-" if row.ratio is None else f"{row.ratio:.3g}")
     return table
+
+
+def _times(scale: float) -> str:
+    """Return what a published rate is multiplied by where links are scaled."""
+    return "" if scale == 1 else f" × {scale:g}"
 
 
 def _claims(a: Analysis) -> list[RenderableType]:
@@ -153,7 +173,7 @@ def _claims(a: Analysis) -> list[RenderableType]:
 
 
 def _failures(a: Analysis) -> Table:
-    table = _table(f"Failures: {a.counts.transfers_failed:,} of {plural(a.counts.transfers, 'transfer')}")
+    table = new_table(f"Failures: {a.counts.transfers_failed:,} of {plural(a.counts.transfers, 'transfer')}")
     for head in ("outcome", "call", "reason", "transfers"):
         table.add_column(head, justify="right" if head == "transfers" else "left", overflow="fold")
     for failure in a.failures[:10]:
@@ -180,7 +200,7 @@ def _comparison(c: Comparison) -> list[RenderableType]:
 
 
 def _ratios(c: Comparison) -> Table:
-    table = _table(
+    table = new_table(
         f"Second over first, throughput per file ({100 * c.level:g} % intervals, margin {100 * c.margin:g} %)"
     )
     names = list(dict.fromkeys(name for point in c.points for name in point.factors))
@@ -205,16 +225,21 @@ def _ratios(c: Comparison) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=title,
-        title_justify="left",
-        title_style="bold",
-        box=box.SIMPLE_HEAD,
-        pad_edge=False,
-        padding=(0, 1),
-        caption_justify="left",
-    )
+def _scenarios(s: Scenarios) -> list[RenderableType]:
+    table = new_table(f"Totals: files × throughput per file, over {plural(s.common_points, 'common point')}")
+    table.add_column("scenario", overflow="fold")
+    for head in ("own grid", "common", "of the first", "published"):
+        table.add_column(head, justify="right", overflow="fold")
+    for row in s.rows:
+        error = "" if row.of_first_error is None else f" ± {row.of_first_error:.2g}"
+        table.add_row(
+            f"{row.run}, {row.whole.name}",
+            _rate(row.whole.mean_bytes_per_s),
+            _rate(row.common.mean_bytes_per_s if row.common else None),
+            "-" if row.of_first is None else f"{row.of_first:.3g}{error}",
+            _rate(row.published.total_bytes_per_s if row.published else None),
+        )
+    return [Text(s.sentence, style="bold"), Text(), table]
 
 
 def _rate(value: float | None) -> str:

@@ -6,6 +6,6 @@ overrides of the quick variant and the published figures, errata included. Nothi
 The one type to read first: :class:`Study`.
 """
 
-from venturi.study.catalogue import Erratum, Published, Study, studies, study
+from venturi.study.catalogue import Erratum, Published, PublishedTable, Study, studies, study
 
-__all__ = ["Erratum", "Published", "Study", "studies", "study"]
+__all__ = ["Erratum", "Published", "PublishedTable", "Study", "studies", "study"]

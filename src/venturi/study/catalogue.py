@@ -11,7 +11,7 @@ from typing import Any
 
 from venturi.errors import ScenarioError
 
-__all__ = ["Erratum", "Published", "Study", "studies", "study"]
+__all__ = ["Erratum", "Published", "PublishedTable", "Study", "studies", "study"]
 
 _HOME = Path(__file__).parent
 
@@ -28,25 +28,55 @@ class Erratum:
 
 
 @dataclass(frozen=True)
+class PublishedTable:
+    """A published table: a CSV file of the study's folder, named by ``[[published.tables]]`` in its ``study.toml``.
+
+    Attributes
+    ----------
+    name, about
+        Its title, and in a sentence how it was read.
+    storage
+        Whose rates ``read_bytes_per_s`` and ``write_bytes_per_s`` are.
+    columns, rows
+        As in the file: factors, values in base units, and where there are any ``errata`` (ids, a blank between) and ``note``.
+        What reads as a number is one; an empty cell is None.
+    """
+
+    name: str
+    about: str
+    storage: str | None
+    columns: tuple[str, ...]
+    rows: tuple[dict[str, str | int | float | None], ...]
+
+
+@dataclass(frozen=True)
 class Published:
     """What a report published, as rows of plain values in base units; empty where it published nothing.
 
     Attributes
     ----------
     fits
-        Rows of the table of best functions: ``against, equation, family, mean_r2_table, mean_r2_text, range``.
+        Rows of the table of best functions: ``against, equation, family, mean_r2_table, mean_r2_text, range``; with ``where``,
+        ``files_min``, ``files_max`` of the curves that it is about.
     totals
-        Rows of the table of totals: ``name, total_bytes_per_s, files_min, files_max``.
+        Rows of the table of totals: ``name, total_bytes_per_s, files_min, files_max``, ``where``.
     rates
-        Single rates: ``name, mover, files_min, files_max, low_bytes_per_s, high_bytes_per_s, qualifier``.
+        Single rates: ``name, mover, files_min, files_max, low_bytes_per_s, high_bytes_per_s, qualifier``, ``where``; of a
+        storage: ``storage``, ``of`` (``"read"``, ``"write"``), ``direction`` (``"each"``, ``"there"``, ``"back"``).
     claims
-        Statements that a table can be held against: ``id, text, check, against`` and the limits of the check.
+        Statements that a table can be held against: ``id, text, check, against``, ``of``, ``where``, ``files_min``,
+        ``files_max`` and the limits of the check (:mod:`venturi.analysis.claims`).
+    tables
+        Whole tables.
+
+    ``where`` is a table of factor → value.
     """
 
     fits: tuple[dict[str, Any], ...] = ()
     totals: tuple[dict[str, Any], ...] = ()
     rates: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
+    tables: tuple[PublishedTable, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -61,8 +91,13 @@ class Study:
         The report (``"000"``) and its experiments that the study carries out.
     scenario_path
         The scenario at full published parameters.
-    quick
-        Overrides (``workload.repeat=5``) that make it small, and ``quick_about``, what that means in words.
+    on
+        Who carries it out unless somebody says otherwise: ``"hosts"`` or ``"lab"``, the key ``on`` of study.toml;
+        ``None``: what its testbed needs.
+    quick, lab
+        Overrides (``workload.repeat=5``) that make it small, and those that fit it into a lab of one machine, which is what is
+        carried out unless somebody asks for the full or the quick variant; ``quick_about`` and ``lab_about``: what they
+        mean in words. Without ``[lab]`` in study.toml both of it are empty, and the full variant is the usual one.
     """
 
     name: str
@@ -75,6 +110,13 @@ class Study:
     quick_about: str
     published: Published
     errata: tuple[Erratum, ...]
+    on: str | None = None
+    lab: tuple[str, ...] = ()
+    lab_about: str = ""
+
+    def overrides(self, *, quick: bool = False, full: bool = False) -> tuple[str, ...]:
+        """Return the overrides of a variant: quick, full (none), or the usual one."""
+        return self.quick if quick else () if full else self.lab
 
 
 def studies() -> dict[str, Study]:
@@ -117,9 +159,34 @@ def _read(name: str) -> Study:
         scenario_path=folder / "scenario.toml",
         quick=tuple(about["quick"]["set"]),
         quick_about=about["quick"]["about"],
-        published=Published(**{key: tuple(rows) for key, rows in about.get("published", {}).items()}),
+        published=_published(folder, about.get("published", {})),
         errata=tuple(errata[id_] for id_ in about["errata"]),
+        on=about.get("on"),
+        lab=tuple(about.get("lab", {}).get("set", ())),
+        lab_about=about.get("lab", {}).get("about", ""),
     )
+
+
+def _published(folder: Path, told: dict[str, list[dict[str, Any]]]) -> Published:
+    rows = {key: tuple(value) for key, value in told.items() if key != "tables"}
+    return Published(**rows, tables=tuple(_table(folder, table) for table in told.get("tables", ())))
+
+
+def _table(folder: Path, told: dict[str, Any]) -> PublishedTable:
+    with (folder / told["file"]).open(encoding="utf-8", newline="") as lines:
+        reader = csv.DictReader(lines)
+        rows = tuple({name: _cell(text) for name, text in row.items()} for row in reader)
+        columns = tuple(reader.fieldnames or ())
+    return PublishedTable(told["name"], told["about"], told.get("storage"), columns, rows)
+
+
+def _cell(text: str) -> str | int | float | None:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or None
 
 
 def _errata() -> dict[str, Erratum]:

@@ -1,0 +1,190 @@
+"""Published values put beside ours: best functions, totals, single rates, and whole tables in the form of the report.
+
+Where the links of an emulated network were scaled, published rates are multiplied by the scale before they are compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from venturi.analysis.curves import family_table
+from venturi.analysis.result import Curve, FamilyFit, Point, PublishedFit, PublishedRate, PublishedTotal, Total
+from venturi.analysis.result_lab import RowBeside, StorageRate, TableBeside
+from venturi.analysis.values import FactorValue
+from venturi.study import Published, PublishedTable
+
+__all__ = ["VALUE_COLUMNS", "published_fits", "published_rates", "published_tables", "published_totals", "restricted"]
+
+VALUE_COLUMNS = ("write_bytes_per_s", "read_bytes_per_s", "together_bytes_per_s", "throughput_bytes_per_s")
+"""Columns of a published table that are values; all others but ``errata`` and ``note`` are factors."""
+
+
+def restricted(curves: Sequence[Curve], row: Mapping[str, Any]) -> list[Curve]:
+    """Return the curves that a published row speaks of.
+
+    ``against`` names the factor, ``where`` {factor: value} the others; ``files_min`` and ``files_max`` keep the curves, or
+    the points of curves against files, within a range, both ends included.
+    """
+    against, where = str(row.get("against", "")), row.get("where", {})
+    low, high = row.get("files_min", -np.inf), row.get("files_max", np.inf)
+    found = []
+    for curve in curves:
+        if curve.against not in (against, f"{against}_bytes", f"{against}_s"):
+            continue
+        if any(curve.others.get(key) != value for key, value in where.items()):
+            continue
+        files = curve.others.get("files")
+        if isinstance(files, int | float) and not low <= files <= high:
+            continue
+        found.append(_cut(curve, low, high) if curve.against == "files" else curve)
+    return found
+
+
+def _cut(curve: Curve, low: float, high: float) -> Curve:
+    kept = [index for index, x in enumerate(curve.x) if low <= x <= high]
+    if len(kept) == len(curve.x):
+        return curve
+    # A fit to the whole range is not one to a part of it.
+    return replace(
+        curve,
+        x=tuple(curve.x[i] for i in kept),
+        y_bytes_per_s=tuple(curve.y_bytes_per_s[i] for i in kept),
+        error_bytes_per_s=tuple(curve.error_bytes_per_s[i] for i in kept),
+        points=tuple(curve.points[i] for i in kept),
+        fits=(),
+    )
+
+
+def published_fits(
+    published: Published, table: Sequence[FamilyFit], curves: Sequence[Curve]
+) -> tuple[PublishedFit, ...]:
+    """Return the published best functions, each with our fit of the same family and our best family, over the same curves."""
+    rows = []
+    for row in published.fits:
+        against = str(row["against"])
+        limited = {"where", "files_min", "files_max"} & set(row)
+        own_table = family_table(restricted(curves, row)) if limited else table
+        own = [fit for fit in own_table if fit.against in (against, f"{against}_bytes") and fit.mean_r2 is not None]
+        rows.append(
+            PublishedFit(
+                against=against, equation=str(row.get("equation", "")), family=str(row["family"]),
+                mean_r2_table=row.get("mean_r2_table"), mean_r2_text=row.get("mean_r2_text"), range=str(row.get("range", "")),
+                ours_same_family=next((fit for fit in own if fit.family == row["family"]), None),
+                ours_best=own[0] if own else None, files_min=row.get("files_min"), files_max=row.get("files_max"),
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def published_totals(
+    published: Published, total_between: Callable[[tuple[int, int]], Sequence[Total]], scale: float
+) -> tuple[PublishedTotal, ...]:
+    """Return the published totals beside ours over the same file counts; none of ours where several would match."""
+    rows = []
+    for row in published.totals:
+        files = (int(row["files_min"]), int(row["files_max"]))
+        where = row.get("where", {})
+        found = [t for t in total_between(files) if all(t.others.get(k) == v for k, v in where.items())]
+        ours = found[0] if len(found) == 1 else None
+        ratio = ours.mean_bytes_per_s / (scale * row["total_bytes_per_s"]) if ours else None
+        rows.append(PublishedTotal(str(row["name"]), float(row["total_bytes_per_s"]), *files, ours, ratio, scale))
+    return tuple(rows)
+
+
+def published_rates(
+    published: Published, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
+) -> tuple[PublishedRate, ...]:
+    """Return the published single rates beside ours.
+
+    A row that names a ``storage`` speaks of its read and write rates (or of one: ``of = "read"``), in one ``direction`` or
+    all; any other of whole trials, per mover where a point runs several, as file systems count them.
+    """
+    rows = []
+    for row in published.rates:
+        low, high = int(row["files_min"]), int(row["files_max"])
+        own = [p for p in points if _matches(p, row) and low <= p.files <= high]
+        of_storage = _by_storage(storages, row, {p.point for p in own}) if "storage" in row else None
+        rates = of_storage if of_storage is not None else [r for p in own for r in _rates(p)]
+        known = [rate for rate in rates if rate is not None]
+        published_low, published_high = float(row["low_bytes_per_s"]), float(row["high_bytes_per_s"])
+        middle = (min(known) + max(known)) / (published_low + published_high) / scale if known else None
+        rows.append(
+            PublishedRate(
+                name=str(row["name"]), mover=str(row["mover"]), files_min=low, files_max=high,
+                low_bytes_per_s=published_low, high_bytes_per_s=published_high,
+                qualifier=str(row.get("qualifier", "")), ours_low_bytes_per_s=min(known, default=None),
+                ours_high_bytes_per_s=max(known, default=None), points=len(own), ratio=middle, scale=scale,
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def _matches(point: Point, row: Mapping[str, Any]) -> bool:
+    if point.factors.get("mover", row["mover"]) != row["mover"]:
+        return False
+    return all(point.factors.get(key) == value for key, value in row.get("where", {}).items())
+
+
+def _rates(point: Point) -> list[float | None]:
+    return [part.together_bytes_per_s for part in point.parts] or [point.together_bytes_per_s]
+
+
+def _by_storage(storages: Sequence[StorageRate], row: Mapping[str, Any], points: set[int]) -> list[float | None]:
+    directions = ("there", "back") if row.get("direction") == "each" else (str(row.get("direction", "all")),)
+    own = [
+        rate for rate in storages
+        if rate.point in points and rate.storage == row["storage"] and rate.direction in directions
+    ]  # fmt: skip
+    sides = (str(row["of"]),) if "of" in row else ("read", "write")
+    return [getattr(rate, f"{side}_bytes_per_s") for rate in own for side in sides]
+
+
+def published_tables(
+    published: Published, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
+) -> tuple[TableBeside, ...]:
+    """Return the published tables, one row a published row, in its order."""
+    return tuple(_table(table, points, storages, scale) for table in published.tables)
+
+
+def _table(
+    table: PublishedTable, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
+) -> TableBeside:
+    names = [name for name in table.columns if name not in (*VALUE_COLUMNS, "errata", "note")]
+    values = [name for name in table.columns if name in VALUE_COLUMNS]
+    by_point = {r.point: r for r in storages if r.storage == table.storage and r.direction == "all"}
+    rows = []
+    for row in table.rows:
+        factors: dict[str, FactorValue] = {name: row[name] for name in names}
+        point = next((p for p in points if all(p.factors.get(k) == v for k, v in factors.items())), None)
+        storage = by_point.get(point.point) if point else None
+        told = {name: _float(row[name]) for name in values}
+        ours = {name: _ours(name, point, storage) for name in values}
+        ratios = {name: _ratio(ours[name], told[name], scale) for name in values}
+        rows.append(
+            RowBeside(
+                factors=factors, published=told, ours=ours, ratio=ratios, point=point.point if point else None,
+                errata=tuple(str(row.get("errata") or "").split()), note=str(row.get("note") or ""),
+            )
+        )  # fmt: skip
+    return TableBeside(
+        name=table.name, about=table.about, storage=table.storage, factors=tuple(names), values=tuple(values),
+        rows=tuple(rows), scale=scale,
+    )  # fmt: skip
+
+
+def _ours(column: str, point: Point | None, storage: StorageRate | None) -> float | None:
+    if column in ("read_bytes_per_s", "write_bytes_per_s"):
+        return getattr(storage, column) if storage else None
+    return getattr(point, column) if point else None
+
+
+def _ratio(ours: float | None, told: float | None, scale: float) -> float | None:
+    return ours / (told * scale) if ours is not None and told else None
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,97 @@
+"""TCP connections: what the kernels of the hosts said of them, by connection and by point.
+
+A connection is known by host, addresses and ports, and by the life of the pair of ports: after its last record (``closed``)
+the same pair is another connection. Counts are cumulative, so the greatest is the last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from venturi.analysis.measured import Measured
+from venturi.analysis.result import Point
+from venturi.analysis.result_lab import SocketSummary
+from venturi.run import Run
+
+__all__ = ["LIVES", "socket_summaries"]
+
+SMALLEST_DATA = 65_536
+"""Bytes from which a connection is one of data: control channels, certificates included, stay below."""
+
+LIVES = r"""numbered AS (
+        SELECT *, coalesce(sum(closed::INTEGER) OVER (PARTITION BY host, "local", remote ORDER BY time_s, closed
+                  ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS life FROM sockets),
+    lives AS (
+        SELECT host, "local", remote, life, least(min(time_s), max(time_s) - coalesce(max(busy_s), 0.0)) AS first_s, max(time_s) AS last_s, bool_or(closed) AS closed,
+               regexp_extract("local", '^(.*):\d+$', 1) = regexp_extract(remote, '^(.*):\d+$', 1) AS loopback,
+               max(acked_bytes)::DOUBLE AS acked, max(received_bytes)::DOUBLE AS received, max(sent_bytes)::DOUBLE AS sent,
+               max(retransmitted_bytes)::DOUBLE AS retransmitted, max(busy_s) AS busy,
+               max(receive_window_limited_s) AS by_window, max(send_buffer_limited_s) AS by_buffer,
+               max(cwnd_bytes) AS cwnd, min(min_rtt_s) AS least_rtt, any_value(congestion_control) AS congestion_control,
+               median(rtt_s) FILTER (flowing) AS rtt, median(delivery_bytes_per_s) FILTER (flowing) AS delivery,
+               median(least(cwnd_bytes, send_window_bytes)) FILTER (flowing) AS effective,
+               max(least(cwnd_bytes, send_window_bytes)) FILTER (flowing) AS greatest
+        FROM (SELECT *, NOT closed AND acked_bytes > 0 AS flowing FROM numbered) GROUP BY host, "local", remote, life)"""
+"""SQL of ``lives``: one row a connection and end."""
+
+_BY_POINT = f"""WITH {LIVES},
+    data AS (SELECT * FROM lives WHERE acked >= {SMALLEST_DATA} AND acked > coalesce(received, 0)),
+    begun AS (SELECT trial, point, start_s FROM trials WHERE start_s IS NOT NULL)
+    SELECT begun.point::INTEGER AS point, count(*) AS connections, count(DISTINCT begun.trial) AS trials,
+           mode(congestion_control) AS congestion_control, median(effective) AS effective, max(greatest) AS greatest,
+           max(cwnd) AS cwnd, median(rtt) AS rtt, min(least_rtt) AS least_rtt,
+           sum(retransmitted) / nullif(sum(sent), 0) AS retransmitted, sum(by_window) / nullif(sum(busy), 0) AS by_window,
+           sum(by_buffer) / nullif(sum(busy), 0) AS by_buffer, median(delivery) AS delivery
+    FROM data ASOF JOIN begun ON data.first_s >= begun.start_s WHERE begun.point IS NOT NULL GROUP BY 1 ORDER BY 1"""
+
+
+def socket_summaries(run: Run, points: Sequence[Point], measured: Measured) -> tuple[SocketSummary, ...]:
+    """Return the data connections of each point, as their senders saw them; empty if no sockets were recorded.
+
+    A connection belongs to the trial that was going on when it was first seen, or of one seen at its end alone, when it began
+    to have data to send.
+    """
+    if int(run.query("SELECT count(*) AS n FROM sockets")["n"][0]) == 0:
+        return ()
+    rows = run.query(_BY_POINT)
+    at = {int(point): index for index, point in enumerate(rows["point"])}
+    calls = {facts.point: facts.calls for facts in measured.points}
+    return tuple(
+        _summary(point, rows, at[point.point], _asked(run.header, calls.get(point.point, ())))
+        for point in points
+        if point.point in at
+    )
+
+
+def _asked(header: Mapping[str, Any], calls: Sequence[str]) -> float | None:
+    known = header.get("calls") or {}
+    asked = {((known.get(call) or {}).get("options") or {}).get("window_bytes") for call in calls}
+    value = asked.pop() if len(asked) == 1 else None
+    return None if value is None else float(value)
+
+
+def _summary(point: Point, rows: Mapping[str, Any], at: int, asked: float | None) -> SocketSummary:
+    def number(name: str) -> float | None:
+        value = rows[name][at]
+        return None if value is None or np.isnan(float(value)) else float(value)
+
+    return SocketSummary(
+        point=point.point,
+        factors=point.factors,
+        trials=int(rows["trials"][at]),
+        connections=int(rows["connections"][at]),
+        congestion_control=rows["congestion_control"][at],
+        asked_window_bytes=asked,
+        window_bytes=number("effective"),
+        greatest_window_bytes=number("greatest"),
+        greatest_congestion_window_bytes=number("cwnd"),
+        rtt_s=number("rtt"),
+        least_rtt_s=number("least_rtt"),
+        retransmitted_ratio=number("retransmitted"),
+        receive_window_limited_ratio=number("by_window"),
+        send_buffer_limited_ratio=number("by_buffer"),
+        delivery_bytes_per_s=number("delivery"),
+    )

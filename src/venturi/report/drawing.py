@@ -1,0 +1,173 @@
+"""What all figures share: the canvas, axes that say what they show, and labels that do not touch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from venturi.analysis.result import FactorValue
+from venturi.analysis.words import RATE_UNITS, factor_name, factor_value
+from venturi.report.theme import INK, MUTED
+from venturi.units import format_rate
+
+__all__ = [
+    "FULL",
+    "HALF",
+    "Picture",
+    "axis_of_factor",
+    "canvas",
+    "caption_axis",
+    "file_name",
+    "label_ends",
+    "log_rates",
+    "plain_name",
+    "rate_scale",
+    "sort_key",
+]
+
+WIDE_RANGE = 20.0
+"""Ratio of the ends of an axis from which it is logarithmic."""
+HALF = (5.6, 3.9)
+FULL = 9.2
+"""Width of a figure that fills the page, in inches."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A drawing with its words. ``wide``: it fills the page."""
+
+    name: str
+    title: str
+    caption: str
+    alt: str
+    figure: Figure
+    wide: bool = False
+
+
+def canvas(size: tuple[float, float]) -> tuple[Figure, Axes]:
+    """Return a figure of this size in inches, with one pair of axes."""
+    figure = Figure(figsize=size, layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03))
+    return figure, figure.add_subplot()
+
+
+def caption_axis(axes: Axes, text: str, extra: Sequence[tuple[str, str]] = ()) -> None:
+    """Write the unit of the vertical axis above it, level, where it can be read without turning the head."""
+    axes.set_title(text, loc="left", fontsize=8.5, color=MUTED, pad=6)
+    if len(extra) > 1:
+        handles = [axes.plot([], [], color=colour, linewidth=2.0, label=name)[0] for name, colour in extra]
+        axes.legend(handles=handles, loc="lower right", bbox_to_anchor=(1.0, 0.99), ncols=len(extra), frameon=False, fontsize=8.0,
+                    handlelength=1.1, columnspacing=1.2, borderaxespad=0.1, labelcolor=INK)  # fmt: skip
+
+
+def rate_scale(highest: float) -> tuple[float, str]:
+    """Return the unit for rates up to ``highest``, as bytes/s and as text."""
+    unit = format_rate(highest).split(" ", 1)[1]
+    return RATE_UNITS[unit], unit
+
+
+def log_rates(axes: Axes, rates: Sequence[float], scale: float, ratio: float = WIDE_RANGE) -> bool:
+    """Choose the scale of the rates; return whether it is logarithmic."""
+    low, high = min(rates) / scale, max(rates) / scale
+    if low > 0 and high / low >= ratio:
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.6, high * 1.6)
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if high / low < 1500 else (1.0,)))
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+        return True
+    axes.set_ylim(0, high * 1.12)
+    axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+    return False
+
+
+def axis_of_factor(axes: Axes, name: str, values: Sequence[float]) -> None:
+    """Make the horizontal axis that of a factor, with the values that were measured as its ticks."""
+    low, high = values[0], values[-1]
+    axes.set_xlabel(plain_name(name))
+    if low > 0 and high / low >= WIDE_RANGE:
+        axes.set_xscale("log")
+        axes.set_xlim(low / 1.15, high * 1.15)
+        shown = spread(values, [math.log(value) for value in values])
+    else:
+        span = high - low or max(abs(high), 1.0)
+        axes.set_xlim(low - 0.04 * span, high + 0.04 * span)
+        shown = spread(values, values)
+    axes.xaxis.set_major_locator(FixedLocator(shown))
+    axes.xaxis.set_minor_locator(FixedLocator([value for value in values if value not in shown]))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.xaxis.set_major_formatter(
+        FuncFormatter(lambda v, _: factor_value(name, int(v) if float(v).is_integer() else v))
+    )
+
+
+def spread(values: Sequence[float], places: Sequence[float]) -> list[float]:
+    """Return the measured values that can be labelled without touching each other: the ends, then what fits."""
+    gap = 0.075 * (places[-1] - places[0] or 1.0)
+    kept = [0]
+    for i in range(1, len(values)):
+        if places[i] - places[kept[-1]] >= gap:
+            kept.append(i)
+    if kept[-1] != len(values) - 1:
+        if len(kept) > 1 and places[-1] - places[kept[-1]] < gap:
+            kept.pop()
+        kept.append(len(values) - 1)
+    return [values[i] for i in kept]
+
+
+def label_ends(figure: Figure, axes: Axes, labels: Sequence[tuple[float, float, str, str]]) -> None:
+    """Write each curve's name at its right end, pushed apart so that no two touch."""
+    if not any(text for _, _, text, _ in labels):
+        return
+    layout = figure.get_layout_engine()
+    if layout is not None:
+        layout.execute(figure)  # decides how high the axes are
+    place = axes.transData.transform
+    heights = np.array([place((x, y))[1] for x, y, _, _ in labels])
+    box = axes.get_window_extent()
+    step = min(11.2, box.height / max(len(labels), 1)) * figure.dpi / 72
+    order = np.argsort(heights, kind="stable")
+    placed = heights[order].copy()
+    for _ in range(200):
+        gaps = np.diff(placed)
+        close = gaps < step - 1e-9
+        if not close.any():
+            break
+        push = np.where(close, (step - gaps) / 2, 0.0)
+        placed[:-1] -= push
+        placed[1:] += push
+    placed += max(0.0, float(box.y0) - placed[0]) if len(placed) else 0.0
+    for rank, index in enumerate(order):
+        x, _, text, colour = labels[index]
+        target = float((placed[rank] - box.y0) / box.height)
+        axes.annotate(
+            text, xy=(x, labels[index][1]), xycoords="data", xytext=(1.045, target), textcoords=axes.transAxes, fontsize=8.0,
+            color=colour, va="center", ha="left", annotation_clip=False,
+            arrowprops={"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.55, "shrinkA": 1.5, "shrinkB": 3.5},
+        )  # fmt: skip
+
+
+def plain_name(name: str) -> str:
+    """Return a factor in the words of an axis."""
+    return {"files": "number of parallel files", "size_bytes": "file size"}.get(name, factor_name(name))
+
+
+def sort_key(value: FactorValue) -> tuple[int, float, str]:
+    """Return what sorts values of a factor: numbers by size, then names."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return (0, float(value), "")
+    return (1, 0.0, str(value))
+
+
+def file_name(start: str, kind: Mapping[str, FactorValue]) -> str:
+    """Return a name that is safe as that of a file and as an id in a page."""
+    words = [start.removesuffix("_bytes"), *(str(value) for value in kind.values())]
+    return "-".join("".join(c if c.isalnum() else "-" for c in word) for word in words)

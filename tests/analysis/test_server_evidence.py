@@ -1,0 +1,130 @@
+"""What servers and control channels say of a run, from hand-made events."""
+
+import pytest
+
+from testkit import call_of, tiny_trials, transfer_record, trial_record, write_plan
+from venturi.analysis import analyse
+from venturi.analysis.control import control_sessions
+from venturi.analysis.servers import server_counts
+from venturi.run import Run, RunWriter
+
+SIZE = 100_000
+
+
+@pytest.fixture
+def run_with(tmp_path):
+    """Return a function that writes a run of two uploads through a door, and of these events."""
+
+    def write(events):
+        calls = {"put": call_of(["put", "{source}", "{destination}"])}
+        plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(2, call="put"), calls=calls)
+        with RunWriter.create(tmp_path / "runs", plan, backend="lab") as run:
+            run.begin_session({"node1": {}})
+            for number in range(2):
+                trial = f"t{number:07d}"
+                moved = transfer_record(trial, call="put", source_via="out/ftp", destination_via="in/ftp",
+                                        start_s=1.0 + number, end_s=1.5 + number)  # fmt: skip
+                run.trial(trial_record(trial, transfers=[moved], start_s=1.0 + number, end_s=1.5 + number), "node1")
+            for event in events:
+                run.event(event, "node1")
+            run.finish("complete")
+        return Run.open(run.path)
+
+    return write
+
+
+def logged(endpoint, size, command="STOR", service="in", code="226", start_s=1.1):
+    """Return the event of a transfer that a server logged."""
+    detail = {"service": service, "endpoint": endpoint, "file_bytes": size, "command": command, "code": code,
+              "start_s": start_s, "end_s": start_s + 0.1}  # fmt: skip
+    return {"time_s": start_s + 0.1, "kind": "server-transfer", "detail": detail}
+
+
+@pytest.mark.parametrize(
+    ("events", "compared", "wrong"),
+    [
+        ([], 0, 0),
+        ([logged("data:out/t0000000", SIZE), logged("data:out/t0000001", SIZE)], 2, 0),
+        ([logged("data:out/t0000000", SIZE - 1), logged("data:out/t0000001", SIZE)], 2, 1),
+        ([logged("data:out/t0000000", SIZE + 1)], 1, 1),
+        # Sent again after it broke off: between the good part and all of it.
+        ([logged("data:out/t0000000", 60_000), logged("data:out/t0000000", 70_000, code="426")], 1, 0),
+        ([logged("data:out/t0000000", 60_000), logged("data:out/t0000000", 10_000, code="426")], 1, 1),
+        # The same source file is read by both; each counts in its own time.
+        ([logged("data:set/000000", SIZE, "RETR", "out", start_s=s) for s in (1.1, 2.1)], 2, 0),
+        ([logged("data:set/000000", SIZE - 1, "RETR", "out", start_s=2.1)], 1, 1),
+        # Another server, another file, nothing of the file's bytes: not to be compared.
+        ([logged("data:out/t0000000", 1, service="out"), logged("data:out/t0000009", 1), logged("data:set/000001", 1, "RETR", "out")],
+         0, 0),
+        ([logged("data:out/t0000000", None)], 0, 0),
+    ],
+)  # fmt: skip
+def test_servers_and_receivers_are_held_against_each_other(run_with, events, compared, wrong):
+    with run_with(events) as run:
+        counts = server_counts(run)
+        assert (counts.compared, counts.disagreeing) == (compared, wrong)
+        codes = [notice.code for notice in analyse(run).notices]
+        assert ("server-disagrees" in codes) is bool(wrong)
+
+
+def test_a_disagreement_is_told_with_both_numbers(run_with):
+    with run_with([logged("data:out/t0000001", 90_000)]) as run:
+        (notice,) = [notice for notice in analyse(run).notices if notice.code == "server-disagrees"]
+    assert notice.subject == "in"
+    assert "data:out/t0000001 in logged 90 kB, held are 100 kB" in notice.evidence
+
+
+def said(texts, *, seen="wire", session=0, start_s=1.1):
+    """Return the events of a control channel: ``>`` is said by the client, ``<`` by the server, ``.`` is a note."""
+    direction = {">": "client", "<": "server", ".": "note"}
+    return [
+        {"time_s": start_s + 0.01 * number, "kind": "control",
+         "detail": {"service": "in", "session": session, "number": 100 * session + number, "client": f"10.0.0.1:{session}",
+                    "direction": direction[text[0]], "line": text[1:], "seen": seen}}
+        for number, text in enumerate(texts)
+    ]  # fmt: skip
+
+
+LOGIN = [">USER anonymous", "<331 Password required.", ">PASS x", "<230 Logged in."]
+PIPELINED = [
+    ">PASV",
+    "<227 Entering",
+    ">RETR a",
+    ">RETR b",
+    "<150 Open",
+    "<226 Done",
+    ">RETR c",
+    "<226 Done",
+    "<226 Done",
+]
+IN_TURN = [">PASV", "<227 Entering", ">RETR a", "<226 Done", ">PASV", "<227 Entering", ">RETR b", "<550 No such file"]
+
+
+def test_sessions_tell_what_waited_and_what_was_opened(run_with):
+    events = said(LOGIN + PIPELINED) + said(LOGIN + IN_TURN, session=1, start_s=2.1)
+    with run_with(events) as run:
+        first, second = control_sessions(run)
+        one, other = analyse(run).sessions
+    assert (first.trial, first.most_outstanding, first.data_channels, first.transfers, first.logins) == (
+        "t0000000", 2, 1, 3, 1)  # fmt: skip
+    assert (second.trial, second.most_outstanding, second.data_channels, second.transfers) == ("t0000001", 1, 2, 2)
+    assert (first.commands, first.replies) == (6, 7)
+    assert [(s.service, s.point, s.sessions, s.transfers, s.most_outstanding) for s in (one, other)] == [
+        ("in", 0, 1, 3, 2), ("in", 1, 1, 2, 1)]  # fmt: skip
+
+
+def test_a_log_tells_who_logged_in_and_not_what_waited(run_with):
+    login = [
+        *LOGIN[:3],
+        ".DN /O=Venturi/CN=Lab User successfully authorized.",
+        ".User root successfully authorized.",
+        LOGIN[3],
+    ]
+    with run_with(said(login + PIPELINED, seen="log")) as run:
+        (session,) = control_sessions(run)
+    assert (session.user, session.most_outstanding, session.trial, session.data_channels) == ("root", None, None, 1)
+
+
+def test_who_only_looked_whether_the_server_is_there_is_no_session(run_with):
+    with run_with(said([">USER anonymous", "<331 Password required.", ">QUIT", "<221 Bye."])) as run:
+        assert control_sessions(run) == []

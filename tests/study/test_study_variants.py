@@ -1,0 +1,78 @@
+"""The lab studies: their grids are the published ones, and their usual and quick variants are what they say."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from venturi.plan import Trial
+from venturi.scenario import load_scenario
+from venturi.study import studies, study
+from venturi.testbed.paths import bottleneck_bit_per_s, path_rtt_s
+from venturi.workload import expand
+
+LAB = [name for name, found in studies().items() if found.on == "lab"]
+
+
+def plan_of(name, *overrides):
+    return expand(load_scenario(study(name).scenario_path, overrides=list(overrides)))
+
+
+def points_of(name, *keys):
+    plan = plan_of(name, "workload.repeat=1")
+    trials = [step for line in plan.lines for step in line.steps if isinstance(step, Trial)]
+    return [tuple(trial.factors[key] for key in keys) for trial in trials]
+
+
+@pytest.mark.parametrize("name", LAB)
+def test_every_variant_of_a_lab_study_is_made_in_the_lab_and_smaller_than_the_next(name):
+    chosen = study(name)
+    headers = [plan_of(name, *overrides).header for overrides in (chosen.quick, chosen.lab, ())]
+    assert all(header.network is not None for header in headers)
+    moved = [header.totals.bytes for header in headers]
+    assert moved == sorted(moved)
+    assert max(headers[1].totals.disk_bytes.values()) < 10e9
+    assert chosen.lab_about
+
+
+def test_the_usual_variant_of_a_study_without_one_for_the_lab_is_the_full_one():
+    assert study("cnaf/cp").overrides() == study("cnaf/cp").overrides(full=True) == ()
+    chosen = study("cnaf/gridftp-one-node")
+    assert (chosen.overrides(), chosen.overrides(full=True), chosen.overrides(quick=True)) == (
+        chosen.lab,
+        (),
+        chosen.quick,
+    )
+
+
+def test_scenario_2_has_the_grid_of_the_report_and_the_probe_of_size_zero():
+    # Report 000: 48 points, 108 files over all counts, 3.81 GB over all sizes, 200 repetitions.
+    totals = plan_of("cnaf/gridftp-one-node").header.totals
+    assert totals.trials == (48 + 8) * 200
+    assert totals.bytes == 108 * 3_810_000_000 * 200
+    assert sum(size == 0 for (size,) in points_of("cnaf/gridftp-one-node", "size_bytes")) == 8
+
+
+def test_scenario_3_has_one_stream_over_the_grid_and_more_streams_at_some_points():
+    points = points_of("cnaf/gridftp-two-nodes", "streams", "files", "size_bytes")
+    assert len({point[1:] for point in points if point[0] == 1 and point[2]}) == 48
+    assert {point[0] for point in points} == {1, 5, 10, 15, 20}
+    header = plan_of("cnaf/gridftp-two-nodes").header
+    assert path_rtt_s(header, "node1", "node2") == 0.0001001
+    assert bottleneck_bit_per_s(header, "node1", "node2") == 2e9
+
+
+def test_group_2_has_the_27_rows_of_the_table():
+    # Report 001: streams × files × three types; from tmp to tmp there is no row.
+    points = points_of("infn-gpfs/group2", "source", "destination", "streams", "files")
+    types = [("gpfs", "gpfs"), ("gpfs", "tmp"), ("tmp", "gpfs")]
+    assert set(points) == {(*ends, n, m) for ends, n, m in product(types, (1, 10, 20), (1, 5, 10))}
+    assert len(points) == 27
+
+
+def test_group_3_goes_one_way_and_two_ways_over_a_gigabit():
+    points = points_of("infn-gpfs/group3", "direction", "streams", "files")
+    assert set(points) == set(product(("one way", "two ways"), (1, 10, 20), (1, 5, 10)))
+    header = plan_of("infn-gpfs/group3").header
+    assert bottleneck_bit_per_s(header, "node2", "node1") == 1e9
