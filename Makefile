@@ -36,6 +36,7 @@ bench: ## ours beside the peers, in one run each
 	$(VENV)/python bench/harness.py
 	$(VENV)/python bench/fits.py
 	$(VENV)/python bench/analysis.py
+	$(VENV)/python bench/wire.py
 
 docs: ## the documentation as HTML in docs/_build
 	@scripts/setup.sh docs
@@ -49,5 +50,6 @@ reference: ## write the generated pages of docs/reference again
 	@scripts/setup.sh dev
 	$(VENV)/venturi-engine schema plan > docs/reference/plan.schema.json
 	$(VENV)/venturi schema > docs/reference/scenario.schema.json
-	$(VENV)/python -c 'from venturi.mover.reference import *; from venturi.mover import reference as r; print(r.movers_reference(), end="")' > docs/reference/movers.md
+	$(VENV)/python -c 'from venturi.mover.reference import movers_reference; print(movers_reference(), end="")' > docs/reference/movers.md
+	$(VENV)/python -c 'from venturi.testbed.services.reference import services_reference; print(services_reference(), end="")' > docs/reference/services.md
 	$(VENV)/python -c 'from venturi.cli.reference import cli_reference; print(cli_reference(), end="")' > docs/reference/cli.md
