@@ -1,0 +1,304 @@
+"""How good is the wire, the lab's emulated network, beside veth, veth with HTB, and loopback in the same run?
+
+    python bench/wire.py [--quick] [--only PART ...] [--engine ENGINE]
+
+Parts, each in labs of its own:
+
+- *relay*: goodput without delay, ours and veth and loopback in turn, as ratios of the same round;
+- *delays*: goodput at 10 Gb/s and round trips of 0.1, 25, 53, 140 ms, 1 and 8 streams;
+- *shaping*: goodput at 100 Mb/s, 1 and 5 Gb/s with a queue of one bandwidth-delay product, beside veth with HTB;
+- *ring*: 10 flows of 1 Gb/s between 20 hosts over a ring of 5 routers at 10 Gb/s;
+- *errors*: round-trip times of a ping-pong less what was asked for, beside veth with pauses as long;
+- *cost*: cores that the wire uses at 1 Gb/s.
+
+Goodput is what the receiver's application got in the second half of a run, so after slow start; theory is the rate × 1448/1500. Congestion control
+is cubic throughout. Figures are medians, with the extremes behind them. What the project asks of the wire is printed beside what was found;
+absolute figures of *relay* differ by a factor of two from minute to minute on virtual machines, which is why only the ratio is judged. Needs root,
+iperf3 and a C compiler (for the ping-pong).
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from wire_lab import VETH, Flow, Ground, build_ping, goodput_bit_per_s, path, ring, rtts_s, theory_bit_per_s
+
+from venturi.backend import find_engine
+
+GIGA = 1e9
+BUSY_LOAD = 0.5
+"""A load average above it before the start is told: other work takes cores from what is measured."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was asked for, and what was found."""
+
+    case: str
+    found: str
+    bound: str
+    passed: bool
+
+
+@dataclass
+class Bench:
+    """One run.
+
+    Attributes
+    ----------
+    engine
+        The program under test.
+    quick
+        Whether a subset will do.
+    verdicts
+        So far.
+    """
+
+    engine: Path
+    quick: bool
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def repeats(self) -> int:
+        """How often a case is run."""
+        return 1 if self.quick else 3
+
+    def judge(
+        self, case: str, found: float, *, least: float | None = None, most: float | None = None, unit: str = ""
+    ) -> None:
+        """Hold a figure against its bounds."""
+        bound = " and ".join(
+            f"{sign} {limit:g}{unit}" for sign, limit in (("≥", least), ("≤", most)) if limit is not None
+        )
+        passed = (least is None or found >= least) and (most is None or found <= most)
+        self.verdicts.append(Verdict(case, f"{found:.4g}{unit}", bound, passed))
+
+
+def relay(bench: Bench) -> None:
+    """Without delay: what a relay costs."""
+    rounds, seconds = (5, 2) if bench.quick else (7, 3)
+    order = random.Random(1)
+    with Ground.up(path(rate="100 Gb/s", rtt="0 ms", queue="64 MB"), bench.engine) as ground:
+        ground.add_veth()
+        ways: Mapping[str, Mapping[str, Any]] = {
+            "wire": {"address": ground.address("b")},
+            "veth": {"address": VETH["b"]},
+            "loopback": {"address": "127.0.0.1", "target": "a"},
+        }
+        for streams in (1,) if bench.quick else (1, 8):
+            found: dict[str, list[float]] = {name: [] for name in ways}
+            for _ in range(rounds):
+                for name in order.sample(list(ways), len(ways)):
+                    found[name].append(
+                        goodput_bit_per_s(ground, seconds=seconds, streams=streams, **ways[name]) / GIGA
+                    )
+            ratios = [ours / theirs for ours, theirs in zip(found["wire"], found["veth"], strict=True)]
+            values = "   ".join(f"{name} {_summary(found[name])}" for name in ways)
+            _row(f"{streams} streams", f"{values} Gb/s   wire/veth {_summary(ratios)}")
+            if streams == 1:
+                bench.judge("0 ms, 1 stream, as a ratio to veth", statistics.median(ratios), least=0.6)
+        _lateness(ground)
+
+
+def delays(bench: Bench) -> None:
+    """10 Gb/s over long ways."""
+    theory = theory_bit_per_s(10 * GIGA)
+    # Slow start from ten segments to the bandwidth-delay product is done by the half of it.
+    for rtt_ms, seconds in ((0.1, 4), (25, 8), (53, 10), (140, 16)):
+        if bench.quick and rtt_ms not in (25, 53):
+            continue
+        with Ground.up(
+            path(rate="10 Gb/s", rtt=f"{rtt_ms} ms", queue="1 BDP" if rtt_ms > 1 else "1 MB"), bench.engine
+        ) as ground:
+            for streams in (1,) if bench.quick else (1, 8):
+                shares = [
+                    goodput_bit_per_s(ground, ground.address("b"), seconds, streams=streams) / theory
+                    for _ in range(bench.repeats)
+                ]
+                _row(
+                    f"{rtt_ms:g} ms, {streams} streams",
+                    f"{_summary([100 * share for share in shares])} % of {theory / GIGA:.2f} Gb/s",
+                )
+                if streams == 1 and rtt_ms >= 25:
+                    bench.judge(
+                        f"10 Gb/s, {rtt_ms:g} ms, 1 stream", 100 * statistics.median(shares), least=98, unit=" %"
+                    )
+            _lateness(ground)
+
+
+def shaping(bench: Bench) -> None:
+    """Rates with a queue of one BDP."""
+    rates = {"100 Mb/s": 0.1, "1 Gb/s": 1.0, "5 Gb/s": 5.0}
+    for text, rate in rates.items():
+        if bench.quick and rate > 1:
+            continue
+        theory = theory_bit_per_s(rate * GIGA)
+        # What is counted is blocks: those of 8 streams are not to be 0.3 % of what arrives.
+        block = "16K" if rate < 1 else "128K"
+        with Ground.up(path(rate=text, rtt="25 ms"), bench.engine) as ground:
+            ground.add_veth(htb_bit_per_s=rate * GIGA)
+            for streams in (1,) if bench.quick else (1, 8):
+                ours, theirs = [], []
+                for _ in range(bench.repeats):
+                    ours.append(
+                        goodput_bit_per_s(ground, ground.address("b"), 8, streams=streams, block=block) / theory
+                    )
+                    theirs.append(goodput_bit_per_s(ground, VETH["b"], 4, streams=streams, block=block) / theory)
+                both = f"wire {_summary([100 * share for share in ours])} %   veth+HTB {_summary([100 * share for share in theirs])} %"
+                _row(f"{text}, {streams} streams", f"{both} of {theory / GIGA:.4g} Gb/s")
+                bench.judge(
+                    f"{text}, 25 ms, {streams} streams", 100 * statistics.median(ours), least=99, most=101, unit=" %"
+                )
+            _lateness(ground)
+
+
+def around(bench: Bench) -> None:
+    """Twenty hosts around a ring."""
+    seconds = 6 if bench.quick else 10
+    theory = theory_bit_per_s(GIGA)
+    with Ground.up(ring(5, 20), bench.engine) as ground:
+        sums, least = [], []
+        for _ in range(bench.repeats):
+            flows = [
+                # Two routers on: four links a flow, four flows a link of the ring.
+                Flow.start(ground, f"h{n}", to, ground.address(to), seconds, port=5201 + n)
+                for n, to in ((n, f"h{10 + 5 * (n // 5) + (n + 2) % 5}") for n in range(10))
+            ]
+            shares = [flow.goodput_bit_per_s() / theory for flow in flows]
+            sums.append(100 * sum(shares) / len(shares))
+            least.append(100 * min(shares))
+        _row(
+            "10 flows × 1 Gb/s",
+            f"sum {_summary(sums)} % of {10 * theory / GIGA:.2f} Gb/s   smallest flow {_summary(least)} % of its share",
+        )
+        bench.judge("20 hosts, 10 × 1 Gb/s, sum", statistics.median(sums), least=97, unit=" %")
+        _lateness(ground)
+
+
+def errors(bench: Bench) -> None:
+    """Round-trip times of small packets."""
+    with tempfile.TemporaryDirectory(prefix="venturi-bench-ping-") as folder:
+        ping = build_ping(Path(folder))
+        if ping is None:
+            _row("not measured", "expected a C compiler (cc), found none (Debian: gcc)")
+            return
+        for rtt_ms, count in ((0.1, 4000), (1, 2000), (10, 600), (53, 300)):
+            if bench.quick and rtt_ms not in (0.1, 10):
+                continue
+            rtt_s = rtt_ms / 1e3
+            count = count // 3 if bench.quick else count
+            with Ground.up(path(rate="10 Gb/s", rtt=f"{rtt_ms} ms", queue="1 MB"), bench.engine) as ground:
+                ground.add_veth()
+                ours = [1e6 * (found - rtt_s) for found in rtts_s(ground, ping, ground.address("b"), count, 0.0)]
+                theirs = [1e6 * found for found in rtts_s(ground, ping, VETH["b"], count, rtt_s)]
+                (p50, p99), (veth50, veth99) = _p50_p99(ours), _p50_p99(theirs)
+                _row(
+                    f"{rtt_ms:g} ms",
+                    f"error p50 {p50:+7.1f} p99 {p99:+7.1f} µs   veth, as far apart, p50 {veth50:6.1f} p99 {veth99:6.1f} µs   n {count}",
+                )
+                bench.judge(f"RTT {rtt_ms:g} ms, error p50", p50, most=max(30, 5e3 * rtt_ms / 1e3), unit=" µs")
+                bench.judge(f"RTT {rtt_ms:g} ms, error p99", p99, most=max(100, 1e4 * rtt_ms / 1e3), unit=" µs")
+
+
+def cost(bench: Bench) -> None:
+    """Processor time at 1 Gb/s, once the flow is steady."""
+    settle_s, measure_s = (3, 3) if bench.quick else (4, 5)
+    with Ground.up(path(rate="1 Gb/s", rtt="25 ms"), bench.engine) as ground:
+        cores, shares = [], []
+        for _ in range(bench.repeats):
+            flow = Flow.start(ground, "a", "b", ground.address("b"), settle_s + measure_s + 1)
+            time.sleep(settle_s)
+            before_s, start_s = ground.wire_cpu_s(), time.monotonic()
+            time.sleep(measure_s)
+            cores.append((ground.wire_cpu_s() - before_s) / (time.monotonic() - start_s))
+            shares.append(100 * flow.goodput_bit_per_s() / theory_bit_per_s(GIGA))
+        _row("1 Gb/s, 25 ms", f"{_summary(cores)} cores   at {_summary(shares)} % of theory")
+        bench.judge("CPU at 1 Gb/s", statistics.median(cores), most=0.5, unit=" cores")
+        _lateness(ground)
+
+
+PARTS: Mapping[str, Callable[[Bench], None]] = {
+    "relay": relay, "delays": delays, "shaping": shaping, "ring": around, "errors": errors, "cost": cost,
+}  # fmt: skip
+
+
+def _row(name: str, text: str) -> None:
+    print(f"  {name:22} {text}", flush=True)
+
+
+def _summary(values: Sequence[float]) -> str:
+    spread = f" [{min(values):.4g} … {max(values):.4g}]" if len(values) > 1 else ""
+    return f"{statistics.median(values):.4g}{spread}"
+
+
+def _p50_p99(values: Sequence[float]) -> tuple[float, float]:
+    hundredths = statistics.quantiles(values, n=100, method="inclusive")
+    return hundredths[49], hundredths[98]
+
+
+def _lateness(ground: Ground) -> None:
+    late = ground.end()["lateness"]
+    told = {str(record["code"]) for record in ground.records if record["record"] == "finding"}
+    p50, p99, longest = (1e6 * (late[key] or 0.0) for key in ("p50_s", "p99_s", "max_s"))
+    findings = f"   findings: {', '.join(sorted(told))}" if told else ""
+    _row("", f"deliveries late p50 {p50:.0f}, p99 {p99:.0f}, at most {longest:.0f} µs{findings}")
+
+
+def _facts(engine: Path) -> None:
+    model = next(
+        (line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
+        "?",
+    )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    load = os.getloadavg()[0]
+    said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    iperf3 = subprocess.run(["iperf3", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[
+        0
+    ]
+    print(
+        f"{said}\n  {model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GB, Linux {platform.release()}, {iperf3}, load {load:.2f}"
+    )
+    if load > BUSY_LOAD:
+        print("  other work is going on: what follows is worse than the wire is")
+
+
+def main() -> None:
+    """Run the parts and print the verdicts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", type=Path, help="the binary under test")
+    parser.add_argument(
+        "--quick", action="store_true", help="a subset, once each; under two minutes in place of about twelve"
+    )
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts alone")
+    given = parser.parse_args()
+    if os.geteuid() != 0 or shutil.which("iperf3") is None:
+        # A bench among others: who cannot run it is told, and the others go on.
+        print("not measured: expected root and iperf3 (Debian: iperf3), found a machine or a user without")
+        return
+    bench = Bench(given.engine or find_engine(), given.quick)
+    start_s = time.monotonic()
+    _facts(bench.engine)
+    for name in given.only:
+        print(f"\n{name}: {(PARTS[name].__doc__ or '').strip()}", flush=True)
+        PARTS[name](bench)
+    print(f"\nWhat is asked of the wire ({time.monotonic() - start_s:.0f} s)")
+    for verdict in bench.verdicts:
+        print(f"  {'pass' if verdict.passed else 'FAIL'}  {verdict.case:38} {verdict.found:>12}   {verdict.bound}")
+    missed = sum(not verdict.passed for verdict in bench.verdicts)
+    print(f"  {len(bench.verdicts) - missed} of {len(bench.verdicts)} within bounds")
+
+
+if __name__ == "__main__":
+    main()

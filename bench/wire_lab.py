@@ -1,0 +1,285 @@
+"""What the bench of the wire measures with: labs of a few hosts, veth beside the wire in the same hosts, iperf3, a ping-pong, the wire's CPU."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from venturi.plan import Header, Measure, Totals
+from venturi.scenario.testbed import Testbed
+from venturi.testbed.lab import Lab, LabProcess
+from venturi.testbed.lab.living import children
+from venturi.testbed.plan import resolve_testbed
+
+HEADERS_BYTES = 52
+"""IPv4 and TCP with timestamps: 20 + 20 + 12 (RFC 7323, appendix A)."""
+
+MTU_BYTES = 1500
+VETH = {"a": "10.99.0.1", "b": "10.99.0.2"}
+LARGE = """
+    [tcp.large]
+    net.ipv4.tcp_rmem = "4096 262144 1073741824"
+    net.ipv4.tcp_wmem = "4096 262144 1073741824"
+"""
+"""Buffers that no bandwidth-delay product here exceeds, at the most that the kernel takes."""
+
+_PORT = 5201
+_READY_S = 10.0
+
+
+def theory_bit_per_s(rate_bit_per_s: float) -> float:
+    """Return the goodput that headers leave of a rate of IP bytes."""
+    return rate_bit_per_s * (MTU_BYTES - HEADERS_BYTES) / MTU_BYTES
+
+
+def path(*, rate: str, rtt: str, queue: str = "1 BDP") -> str:
+    """Return a testbed of two hosts and a link between them."""
+    hosts = '[host.a]\ntcp = "large"\n[host.b]\ntcp = "large"\n'
+    return f'{hosts}[link.path]\nbetween = ["a", "b"]\nrate = "{rate}"\nrtt = "{rtt}"\nqueue = "{queue}"\n{LARGE}'
+
+
+def ring(routers: int, hosts: int) -> str:
+    """Return a testbed of a ring of routers at 10 Gb/s with hosts at 1 Gb/s dealt out to them."""
+    lines = []
+    for number in range(routers):
+        other = (number + 1) % routers
+        lines += [f"[router.r{number}]", f"[link.ring{number}]", f'between = ["r{number}", "r{other}"]']
+        lines += ['rate = "10 Gb/s"', 'delay = "5 ms"']
+    for number in range(hosts):
+        lines += [f"[host.h{number}]", 'tcp = "large"', f"[link.access{number}]"]
+        lines += [f'between = ["h{number}", "r{number % routers}"]', 'rate = "1 Gb/s"', 'delay = "0.1 ms"']
+    return "\n".join(lines) + LARGE
+
+
+@dataclass
+class Ground:
+    """A lab that is up, with what its wire said.
+
+    Attributes
+    ----------
+    lab
+        The lab.
+    records
+        Of its network.
+    """
+
+    lab: Lab
+    records: list[Mapping[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    @contextlib.contextmanager
+    def up(cls, text: str, engine: Path) -> Iterator[Ground]:
+        """Bring a lab up, and down at the end."""
+        parent = Path(tempfile.mkdtemp(prefix="venturi-bench-"))
+        parent.chmod(0o755)
+        problems: list[Any] = []
+        parts = resolve_testbed(Testbed.model_validate(tomllib.loads(text)), 1.0, problems)
+        assert parts is not None and not problems, problems
+        header = Header("wire", 1, 1.0, {}, parts.hosts, parts.places, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
+                        services=parts.services, network=parts.network)  # fmt: skip
+        try:
+            with Lab.up(header, engine=engine, parent=parent, probe=False) as lab:
+                ground = cls(lab)
+                lab.listen(lambda host, record: ground.records.append(record))
+                yield ground
+        finally:
+            shutil.rmtree(parent, ignore_errors=True)
+
+    def address(self, host: str) -> str:
+        """Return a host's address on the wire."""
+        return self.lab.machine(host).address
+
+    def add_veth(self, *, htb_bit_per_s: float | None = None) -> None:
+        """Join hosts a and b by a veth pair too, shaped by HTB if a rate is given."""
+        pids = self.lab.ground.hosts
+        _run(
+            [
+                "ip",
+                "link",
+                "add",
+                "v0",
+                "netns",
+                str(pids["a"]),
+                "type",
+                "veth",
+                "peer",
+                "name",
+                "v0",
+                "netns",
+                str(pids["b"]),
+            ]
+        )
+        for host, address in VETH.items():
+            self.on(host, ["ip", "address", "add", f"{address}/24", "dev", "v0"])
+            self.on(host, ["ip", "link", "set", "v0", "up"])
+        if htb_bit_per_s is not None:
+            rate = f"{htb_bit_per_s:.0f}bit"
+            self.on("a", ["tc", "qdisc", "add", "dev", "v0", "root", "handle", "1:", "htb", "default", "10"])
+            self.on(
+                "a",
+                [
+                    "tc",
+                    "class",
+                    "add",
+                    "dev",
+                    "v0",
+                    "parent",
+                    "1:",
+                    "classid",
+                    "1:10",
+                    "htb",
+                    "rate",
+                    rate,
+                    "ceil",
+                    rate,
+                ],
+            )
+
+    def on(self, host: str, argv: Sequence[str]) -> str:
+        """Run a command on a host, which must succeed."""
+        done = self.lab.machine(host).run(argv, timeout_s=20)
+        if done.returncode:
+            raise SystemExit(f"{host}: expected {' '.join(argv)} to succeed, found: {done.stderr.strip()}")
+        return done.stdout
+
+    def start(self, host: str, argv: Sequence[str], name: str) -> LabProcess:
+        """Start a program on a host."""
+        log = self.lab.folder / f"{name}-{time.monotonic_ns()}.log"
+        return self.lab.machine(host).start(argv, log=log)
+
+    def wire_cpu_s(self) -> float:
+        """Return the processor time that the wire has used, of all its threads."""
+        fields = Path(f"/proc/{self._wire_pid()}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self) -> Mapping[str, Any]:
+        """End the network and return its last record."""
+        self.lab.end()
+        return next(record for record in reversed(self.records) if record["record"] == "done")
+
+    def _wire_pid(self) -> int:
+        found = [os.getpid()]
+        for pid in found:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if words[1:2] == [b"wire"]:
+                return pid
+            found += children(pid)
+        raise SystemExit("expected the wire among the processes of this bench, found it nowhere")
+
+
+@dataclass
+class Flow:
+    """One iperf3: its server, its client, and how long it sends."""
+
+    server: LabProcess
+    client: LabProcess
+    seconds: float
+
+    @classmethod
+    def start(
+        cls,
+        ground: Ground,
+        source: str,
+        target: str,
+        address: str,
+        seconds: float,
+        *,
+        streams: int = 1,
+        port: int = _PORT,
+        block: str = "128K",
+    ) -> Flow:
+        """Start it, with cubic whatever the kernel's default is."""
+        words = ["iperf3", "-s", "-1", "-J", "-i", "0.5", "-p", str(port)]
+        server = ground.start(target, words, "server")
+        _until_listening(server, port)
+        words = [
+            "iperf3",
+            "-c",
+            address,
+            "-p",
+            str(port),
+            "-t",
+            str(seconds),
+            "-P",
+            str(streams),
+            "-C",
+            "cubic",
+            "-l",
+            block,
+        ]
+        return cls(server, ground.start(source, [*words, "-J"], "client"), seconds)
+
+    def goodput_bit_per_s(self) -> float:
+        """Wait for its end; return what the receiver got in the second half."""
+        deadline_s = time.monotonic() + self.seconds + 30
+        for process in (self.client, self.server):
+            while process.poll() is None and time.monotonic() < deadline_s:
+                time.sleep(0.01)
+        said = json.loads(self.client.log.read_text())
+        if "error" in said:
+            raise SystemExit(f"iperf3: {said['error']}")
+        sums = [one["sum"] for one in json.loads(self.server.log.read_text())["intervals"]]
+        half = [one for one in sums if one["start"] >= self.seconds / 2 - 0.01 and one["end"] <= self.seconds + 0.01]
+        return float(8 * sum(one["bytes"] for one in half) / sum(one["seconds"] for one in half))
+
+
+def goodput_bit_per_s(
+    ground: Ground, address: str, seconds: float, *, streams: int = 1, target: str = "b", block: str = "128K"
+) -> float:
+    """Return the goodput of one iperf3 from host a."""
+    return Flow.start(ground, "a", target, address, seconds, streams=streams, block=block).goodput_bit_per_s()
+
+
+def build_ping(folder: Path) -> Path | None:
+    """Compile the ping-pong; none where there is no C compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    program = folder / "wire_ping"
+    _run([compiler, "-O2", "-o", str(program), str(Path(__file__).with_name("wire_ping.c"))])
+    folder.chmod(0o755)
+    return program
+
+
+def rtts_s(ground: Ground, ping: Path, address: str, count: int, spacing_s: float) -> list[float]:
+    """Return round-trip times of a ping-pong from a to b."""
+    echo = ground.start("b", [str(ping), "echo", address, "7"], "echo")
+    try:
+        _until_listening(echo, 7, "udp")
+        words = [str(ping), "ask", address, "7", str(count + 5), str(round(spacing_s * 1e6))]
+        done = ground.lab.machine("a").run(words, timeout_s=300)
+        if done.returncode:
+            raise SystemExit(f"ping-pong: {done.stderr.strip()}")
+    finally:
+        echo.stop()
+    # The first ones meet cold caches.
+    return [int(line) / 1e9 for line in done.stdout.split()[5:]]
+
+
+def _until_listening(process: LabProcess, port: int, table: str = "tcp") -> None:
+    state = {"tcp": "0A", "udp": "07"}[table]
+    deadline_s = time.monotonic() + _READY_S
+    while time.monotonic() < deadline_s:
+        for suffix in ("", "6"):
+            with contextlib.suppress(OSError):
+                lines = Path(f"/proc/{process.pid}/net/{table}{suffix}").read_text().splitlines()[1:]
+                if any(line.split()[1].endswith(f":{port:04X}") and line.split()[3] == state for line in lines):
+                    return
+        time.sleep(0.005)
+    raise SystemExit(f"expected a server on port {port}, found: {process.log.read_text()[-300:]}")
+
+
+def _run(argv: Sequence[str]) -> None:
+    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"expected {' '.join(argv)} to succeed, found: {done.stderr.strip()}")
