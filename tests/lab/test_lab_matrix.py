@@ -21,7 +21,7 @@ from venturi.mover import BUILT_IN
 from venturi.testbed.lab import registered
 from venturi.testbed.services.table import SERVICES
 
-pytestmark = [needs_root, pytest.mark.xdist_group("lab-matrix")]
+pytestmark = needs_root
 
 SIZE = 1_500_000
 TIMEOUT_S = 200
@@ -235,7 +235,9 @@ def carried_out():
             pytest.skip(f"not installed: {', '.join(missing)}")
         if name not in done:
             done[name] = run(name, folder, labs)
-        return done[name]
+        path, said = done[name]
+        assert path is not None, said
+        return path
 
     yield carry_out
     assert registered(labs) == []
@@ -245,7 +247,7 @@ def carried_out():
 
 
 def run(name, folder, labs):
-    """Carry a matrix out from the command line, and return the directory of the run, or what the command said."""
+    """Carry a matrix out from the command line, and return the directory of the run (``None``: there is none) and what the command said."""
     scenario = folder / f"{name}.toml"
     scenario.write_text(scenario_of(name))
     venturi = Path(sys.executable).with_name("venturi")
@@ -254,9 +256,7 @@ def run(name, folder, labs):
         env={**os.environ, "VENTURI_LAB": str(labs)}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
     paths = list((folder / "runs").glob(f"{name}-2*"))
-    assert len(paths) == 1, done.stdout + done.stderr
-    assert done.returncode in (0, 3), done.stdout + done.stderr
-    return paths[0]
+    return paths[0] if paths and done.returncode in (0, 3) else None, done.stdout + done.stderr
 
 
 CASES = [pytest.param(name, row, id=f"{name}-{row}") for name, matrix in MATRICES.items() for row in matrix.rows]
@@ -286,20 +286,19 @@ def test_what_is_sent_arrives_whole_over_sockets_and_links_that_saw_it(name, row
     if "mounted" not in (row.source, row.destination):  # a mount keeps its connections
         found = sockets(path, transfer, receivers(row))
         assert sum(received for _, received, _ in found) >= transfer["asked_bytes"]
-        assert {(host, CONTROL[host]) for host, _, _ in found} == {(host, control) for host, _, control in found}
+        # The kernel tells it of a socket that lives, and not of one that has ended: of short ones nobody knows.
+        assert {(host, CONTROL[host]) for host, _, control in found if control} == {
+            (host, control) for host, _, control in found if control
+        }
 
 
 def receivers(row):
     """Return the hosts that the bytes of a row come to; those of a striped server may come to either of its nodes."""
-    if row.destination == "mounted":
-        return ("b",)
-    if "striped" in (row.destination_service,):
+    if row.destination_service == "striped":
         return ("a", "b")
-    if row.mover in ("iperf3", "nuttcp"):
-        return ("a",) if row.destination_service else ("c",)
-    if row.destination_service:
-        return (SERVERS[row.destination_service][1],)
-    return ("c",)
+    if row.destination == "null":
+        return (SERVERS[row.destination_service][1] if row.destination_service else "c",)
+    return ({"disk-a": "a", "disk-b": "b", "disk-c": "c", "mounted": "b"}[row.destination],)
 
 
 def crossed_bytes(run_path, transfer, hosts):
@@ -318,10 +317,23 @@ def crossed_bytes(run_path, transfer, hosts):
 def sockets(run_path, transfer, hosts):
     """Return host, bytes received and congestion control of each socket that ended on some hosts during a transfer."""
     return duckdb.sql(
-        f"""select host, received_bytes, congestion_control from '{run_path}/sockets.parquet'
-            where closed and host in ({",".join(f"'{host}'" for host in hosts)}) and not local like '127.%'
-            and time_s between {transfer["start_s"]} and {transfer["end_s"] + SETTLED_S}"""
+        f"""select host, max(received_bytes), max(congestion_control) from '{run_path}/sockets.parquet'
+            where host in ({",".join(f"'{host}'" for host in hosts)})
+            and split_part(local, ':', 1) != split_part(remote, ':', 1)
+            and time_s between {transfer["start_s"]} and {transfer["end_s"] + SETTLED_S}
+            group by host, local, remote having bool_or(closed)"""
     ).fetchall()
+
+
+@pytest.mark.parametrize("name", ["download", "upload", "third-party"])
+def test_sockets_have_the_congestion_control_of_their_host(name, carried_out):
+    # It is a property of routes, which what a host says to itself does not take.
+    found = duckdb.sql(
+        f"""select distinct host, congestion_control from '{carried_out(name)}/sockets.parquet'
+            where congestion_control is not null and state = 'established'
+            and split_part(local, ':', 1) != split_part(remote, ':', 1)"""
+    ).fetchall()
+    assert set(found) == set(CONTROL.items())
 
 
 def test_every_mover_of_the_network_and_every_service_is_in_a_matrix():

@@ -201,6 +201,48 @@ def test_options_that_a_tool_cannot_be_told_are_told_with_their_place():
         sweep(options={"restart_interval": "1 s"})
 
 
+SERVERS = {
+    "root": {"kind": "xrootd", "host": "b", "storage": ["there"], "options": {"http": True}},
+    "cache": {"kind": "xrootd-cache", "host": "c", "storage": ["there"], "options": {"origin": "root"}},
+    "web": {"kind": "nginx", "host": "b", "storage": ["there"]},
+    "front": {"kind": "xrootd-redirector", "host": "c", "storage": ["here", "there"], "options": {"shared": True}},
+    "speed": {"kind": "iperf3", "host": "b", "ports": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("workload", "problem"),
+    [
+        ({"mover": "xrdcp", "destination_service": "cache"},
+         "destination_service: expected a service that takes there, found cache of kind xrootd-cache: it keeps what it has read, and takes no files"),
+        ({"mover": "xrdcp", "destination_service": "front"},
+         "destination_service: expected a service that takes there, found front of kind xrootd-redirector: with shared = true it puts a new file "
+         "on any of its storages (here, there), where it would not be found"),
+        ({"mover": "xrdcp", "destination": "null", "destination_service": "root"},
+         "destination_service: expected a service that takes /dev/null, found root of kind xrootd: it serves the files of its storages and no devices"),
+        ({"mover": "curl", "destination": "null", "destination_service": "web"},
+         "destination_service: expected a service that takes /dev/null, found web of kind nginx: it serves the files of its storages and no devices"),
+        ({"mover": "xrdcp", "source": "there", "source_service": "root", "destination": "null", "files_per_call": 3, "client": "a"},
+         'destination: expected a storage (xrdcp takes a list into a folder only), found "null"'),
+        ({"mover": "iperf3", "source": None, "destination": None, "client": "a", "destination_service": "speed", "factors": {"files": [3]}},
+         "factors.files: expected 2 at most (speed serves one iperf3 a port), found 3; testbed.service.speed.ports says how many it has"),
+    ],
+)  # fmt: skip
+def test_ends_that_a_server_does_not_have_are_refused(workload, problem):
+    with pytest.raises(ScenarioError) as caught:
+        sweep(testbed={"service": SERVERS}, **workload)
+    assert str(caught.value) == f"scenario: workload.{problem}"
+
+
+def test_of_two_services_the_one_that_takes_the_file_is_taken():
+    servers = {name: SERVERS[name] for name in ("root", "cache")}
+    assert ends_of(sweep(testbed={"service": servers}, mover="xrdcp")) == ("a", None, "root/root")
+    with pytest.raises(
+        ScenarioError, match=r"expected one service that serves there .* found root and cache; say which"
+    ):
+        sweep(testbed={"service": servers}, mover="xrdcp", source="there", destination="null", client="a")
+
+
 def test_a_plan_over_a_network_is_that_of_its_schema_and_the_same_each_time():
     factors = {"files": [1, 2], "direction": ["one way", "two ways"], "files_per_call": [1, 5], "streams": [1, 4]}
     scenario = sweep(factors, repeat=2, top={"scale": 0.5})

@@ -182,7 +182,8 @@ class Mover(Protocol):
         Protocols of doors that it can use for one end or both, the preferred one first: ``"gsiftp"``, ``"http"``. One
         that reads and writes files of its own host only has none.
     lists
-        Whether one call takes many files, as lines ``SOURCE DESTINATION`` of a file ``{list}``.
+        Whether one call takes many files, as lines ``SOURCE DESTINATION`` of a file ``{list}``. A mover that cannot have all of
+        them end in ``/dev/null`` has ``null_lists = False`` besides.
     """
 
     @property

@@ -18,7 +18,8 @@ _OPTIONS = (
         "certificate",
         "boolean",
         False,
-        "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR.",
+        "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR. "
+        "Servers with TLS in a lab need it: nobody else knows their authority.",
     ),
     Option(
         "third_party",

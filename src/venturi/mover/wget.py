@@ -42,7 +42,8 @@ class Wget:
             "certificate",
             "boolean",
             False,
-            "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR.",
+            "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR. "
+            "Servers with TLS in a lab need it: nobody else knows their authority.",
         ),
         Option("rate", "rate", None, "At most so fast (--limit-rate)."),
     )

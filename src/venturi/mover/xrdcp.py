@@ -71,6 +71,7 @@ class Xrdcp:
     null_destination: bool = True
     speaks: tuple[str, ...] = ("root", "roots")
     lists: bool = True
+    null_lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:

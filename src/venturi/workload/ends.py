@@ -95,6 +95,13 @@ class Router:
             raise found
         return found
 
+    def single_ports(self, name: str) -> int | None:
+        """Return how many ports a service has that serves one client a port, ``None`` if it is not of that kind."""
+        service = self._parts.services.get(name)
+        if service is None or not getattr(SERVICES[service.kind], "one_client_a_port", False):
+            return None
+        return len(service.ports)
+
     def problem(self, error: EndsError) -> Problem:
         """Return the problem with the place of its key: a factor, or a fixed value."""
         table = ("workload", "factors") if error.key in self._factors else ("workload",)

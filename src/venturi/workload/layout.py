@@ -207,16 +207,30 @@ class _Cells:
         except EndsError as error:
             self._note(self._router.problem(error))
             return None
+        self._check_ports(mover, point, ends)
         if point.destination == "null" and mover.writes and not mover.null_destination and not ends.destination_via:
             self._blame(
                 "destination", f'expected a storage ({mover.name} might replace /dev/null itself), found "null"'
             )
         return ends
 
+    def _check_ports(self, mover: Mover, point: Point, ends: Ends) -> None:
+        """Refuse more clients at the same time than a server takes that has one a port."""
+        for via in (ends.source_via, ends.destination_via):
+            name = via.partition("/")[0] if via else ""
+            ports = self._router.single_ports(name)
+            if ports is not None and point.files > ports:
+                self._blame("files", f"expected {ports} at most ({name} serves one {mover.name} a port), found {point.files}; "
+                            f"testbed.service.{name}.ports says how many it has")  # fmt: skip
+
     def _check_point(self, mover: Mover, point: Point) -> None:
         if point.files_per_call > 1 and not mover.lists:
             self._blame(
                 "files_per_call", f"expected 1 ({mover.name} takes one file a call), found {point.files_per_call}"
+            )
+        if point.files_per_call > 1 and point.destination == "null" and not getattr(mover, "null_lists", True):
+            self._blame(
+                "destination", f'expected a storage ({mover.name} takes a list into a folder only), found "null"'
             )
         if point.two_ways and not (
             mover.reads and mover.writes and point.destination != "null" and point.source != "zero"

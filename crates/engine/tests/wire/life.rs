@@ -72,6 +72,24 @@ fn what_is_wrong_is_told_with_what_was_expected() {
 }
 
 #[test]
+fn commands_that_come_right_behind_start_are_obeyed() {
+    if !is_possible() {
+        return;
+    }
+    let mut wire = Wire::spawn();
+    wire.say_all(&[
+        json!({
+            "command": "start", "epoch_unix_ns": 0, "seed": 1, "network": pair(&json!({}), &json!({})),
+            "namespaces": {"a": wire.a.namespace, "b": wire.b.namespace},
+        }),
+        json!({"command": "go"}),
+        json!({"command": "stop"}),
+    ]);
+    wire.wait_for("done");
+    assert_eq!(wire.ended().code(), Some(0));
+}
+
+#[test]
 fn a_device_that_is_there_already_is_refused() {
     if !is_possible() {
         return;

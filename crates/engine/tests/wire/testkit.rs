@@ -249,6 +249,16 @@ impl Wire {
         writeln!(stdin, "{command}").expect("the wire reads");
     }
 
+    /// Says several things at once.
+    pub fn say_all(&mut self, commands: &[Value]) {
+        let lines: String = commands
+            .iter()
+            .map(|command| format!("{command}\n"))
+            .collect();
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(lines.as_bytes()).expect("the wire reads");
+    }
+
     /// The next record of this kind.
     pub fn wait_for(&mut self, kind: &str) -> Value {
         self.wait_until(|record| record["record"] == kind)
@@ -276,6 +286,19 @@ impl Wire {
         self.wait_for("sample");
         let sample = self.wait_for("sample");
         serde_json::from_value(sample["counters"].clone()).expect("counters")
+    }
+
+    /// Segments that TCP of host `a` has sent, and a sample that was taken when it had not sent more for a while.
+    pub fn settled(&mut self) -> (u64, BTreeMap<String, f64>) {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let before = self.a.segments_sent();
+            let sample = self.sample();
+            if before == self.a.segments_sent() {
+                return (before, sample);
+            }
+            assert!(Instant::now() < deadline, "the connection comes to rest");
+        }
     }
 
     /// Makes a change and waits until it is made.

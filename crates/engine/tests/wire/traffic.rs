@@ -131,18 +131,16 @@ fn a_stream_survives_loss_inside_super_packets_with_its_bytes_whole() {
     wire.say(&json!({"command": "change", "link": "back", "set": {"rate_bit_per_s": 1e9, "delay_s": 0.0005}}));
     wire.wait_for("event");
     transfer(&wire, 20_000_000);
-    let segments = wire.a.segments_sent();
-    let done = wire.stop();
-    let link = &done["links"]["there"];
-    let count = |name: &str| link[name].as_u64().expect("a count");
+    let (segments, counters) = wire.settled();
+    let count = |name: &str| counters[&format!("link.there.{name}")] as u64;
     assert_eq!(
         count("packets") + count("loss_drops") + count("queue_drops"),
         segments,
-        "{link}"
+        "{counters:?}"
     );
     let share = count("loss_drops") as f64 / segments as f64;
     // About 14 000 segments: five standard errors of 0.01 are 0.0042.
-    assert!((share - 0.01).abs() < 0.0045, "{link}");
+    assert!((share - 0.01).abs() < 0.0045, "{counters:?}");
 }
 
 #[test]

@@ -59,6 +59,18 @@ fn hold_awake() -> std::io::Result<File> {
     Ok(file)
 }
 
+/// Processors that this process may run on.
+pub(crate) fn processors() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// Threads of the whole machine that run or want to, this one included; none if it does not tell.
+pub(crate) fn running_threads() -> Option<u32> {
+    let text = fs::read_to_string("/proc/loadavg").ok()?;
+    let (running, _) = text.split_ascii_whitespace().nth(3)?.split_once('/')?;
+    running.parse().ok()
+}
+
 /// The three limits of memory for all TCP sockets of the machine, in bytes; none where they cannot be read (they are
 /// visible in the first network namespace only).
 pub(crate) fn tcp_memory_bytes() -> Option<[u64; 3]> {

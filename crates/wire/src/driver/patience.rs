@@ -1,18 +1,27 @@
 //! How to wait for the next delivery: asleep as long as possible, awake for the end, as long as that is cheap.
 //!
-//! A sleep ends 5 to 30 µs late, and more after a long one. Waiting awake for the last part hides that; doing it
-//! before every delivery of a busy link would cost a whole core, and would keep the hosts, which live on the same
-//! cores, from running. So being awake is on a budget: a few deliveries (round trips, requests) are waited for
-//! exactly; the many of a bulk transfer, where some microseconds change nothing, are slept for.
+//! A sleep ends some microseconds late, and waking up for a packet that comes takes tens, more after a long sleep.
+//! Waiting awake hides both; doing it all the time would cost a core, and would keep the hosts, which live on the same
+//! cores, from running. So being awake is on a budget: the few deliveries of a round trip or a request are waited for
+//! exactly; for the many of a bulk transfer, where some microseconds change nothing, one sleeps.
 
-/// The last part of a wait that is spent awake, while the budget lasts.
-const AWAKE_NS: u64 = 60_000;
+/// The last part of a wait for a delivery is spent awake, if there is budget: so much at least and at most …
+const AWAKE_NS: std::ops::RangeInclusive<u64> = 60_000..=200_000;
+/// … and in between one part in so many of the wait, as a sleep ends the later the longer it was (in a virtual machine
+/// some 15 µs after 1 ms, 45 after 10, 90 after 25). What is left then is a short wait, most of which is slept again.
+const AWAKE_SHARE: u64 = 50;
+/// After something happened the next is often near (an answer, an acknowledgement): so long one looks for it before
+/// falling asleep. Only where processors are idle; else the host that is to answer may want this one.
+const LINGER_NS: u64 = 100_000;
 /// A wait that is shorter than falling asleep and waking up.
 const TOO_SHORT_NS: u64 = 4_000;
-/// Share of the time that may be spent awake: one part in so many.
-const BUDGET_SHARE: u64 = 10;
-/// What may be saved up.
-const BUDGET_MOST_NS: u64 = 2_000_000;
+/// Work and being awake together shall not take more than this part of a core, in hundredths. More work is done, of
+/// course; it is being awake that has to give way.
+const BUDGET_PERCENT: u64 = 33;
+/// What may be saved up, and what may be owed.
+const BUDGET_MOST_NS: i64 = 2_000_000;
+/// Weight of a new reading of how many threads run.
+const READING_WEIGHT: f64 = 0.3;
 
 /// What to do until something is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,53 +35,83 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct Patience {
     spin: bool,
-    budget_ns: u64,
-    /// When the budget was last filled.
-    filled_ns: u64,
-    /// Since when we have been looking, if the last wait was that.
-    looking_ns: Option<u64>,
+    /// How many threads may run on this machine for it to have idle processors.
+    roomy: f64,
+    running: f64,
+    budget_ns: i64,
+    /// Up to when time has been paid for.
+    paid_ns: u64,
+    /// When something happened last.
+    active_ns: u64,
 }
 
 impl Patience {
-    pub(crate) fn new(spin: bool) -> Self {
+    pub(crate) fn new(spin: bool, processors: usize) -> Self {
+        #[expect(clippy::cast_precision_loss, reason = "a number of processors")]
+        let roomy = processors as f64 / 2.0;
         Self {
             spin,
+            roomy,
+            // Crowded until proven otherwise.
+            running: f64::INFINITY,
             budget_ns: BUDGET_MOST_NS,
-            filled_ns: 0,
-            looking_ns: None,
+            paid_ns: 0,
+            active_ns: 0,
         }
     }
 
+    /// A packet came or was handed over.
+    #[inline]
+    pub(crate) fn happened(&mut self, now_ns: u64) {
+        self.active_ns = now_ns;
+    }
+
+    /// So many threads run on the machine right now; none: it does not tell.
+    pub(crate) fn see_running(&mut self, threads: Option<u32>) {
+        let threads = threads.map_or(f64::INFINITY, f64::from);
+        self.running = if self.running.is_finite() {
+            self.running + READING_WEIGHT * (threads - self.running)
+        } else {
+            threads
+        };
+    }
+
     /// How to wait from now on until something is due.
+    #[inline]
     pub(crate) fn wait(&mut self, now_ns: u64, due_ns: u64) -> Wait {
-        self.account(now_ns);
+        // What was not slept is work or being awake.
+        self.pay(now_ns, true);
         let left_ns = due_ns.saturating_sub(now_ns);
-        let affordable = self.budget_ns > AWAKE_NS;
         if self.spin || left_ns <= TOO_SHORT_NS {
-            Wait::Look
-        } else if !affordable {
-            Wait::Sleep { until_ns: due_ns }
-        } else if left_ns <= AWAKE_NS {
-            self.looking_ns = Some(now_ns);
+            return Wait::Look;
+        }
+        if self.budget_ns <= 0 {
+            return Wait::Sleep { until_ns: due_ns };
+        }
+        let lingers = self.running <= self.roomy && now_ns < self.active_ns + LINGER_NS;
+        let awake_ns = (left_ns / AWAKE_SHARE).clamp(*AWAKE_NS.start(), *AWAKE_NS.end());
+        if left_ns <= awake_ns || lingers {
             Wait::Look
         } else {
             Wait::Sleep {
-                until_ns: due_ns - AWAKE_NS,
+                until_ns: due_ns - awake_ns,
             }
         }
     }
 
-    /// Pays for the time awake, and fills the budget.
-    fn account(&mut self, now_ns: u64) {
-        let earned_ns = (now_ns - self.filled_ns) / BUDGET_SHARE;
-        self.filled_ns = now_ns;
-        let spent_ns = self
-            .looking_ns
-            .take()
-            .map_or(0, |since_ns| now_ns - since_ns);
-        self.budget_ns = (self.budget_ns + earned_ns)
-            .saturating_sub(spent_ns)
-            .min(BUDGET_MOST_NS);
+    /// A sleep is over.
+    #[inline]
+    pub(crate) fn slept(&mut self, now_ns: u64) {
+        self.pay(now_ns, false);
+    }
+
+    #[inline]
+    fn pay(&mut self, now_ns: u64, awake: bool) {
+        let passed_ns = now_ns - self.paid_ns;
+        self.paid_ns = now_ns;
+        let spent_ns = if awake { passed_ns } else { 0 };
+        let change_ns = (passed_ns * BUDGET_PERCENT / 100).cast_signed() - spent_ns.cast_signed();
+        self.budget_ns = (self.budget_ns + change_ns).clamp(-BUDGET_MOST_NS, BUDGET_MOST_NS);
     }
 }
 
@@ -80,10 +119,11 @@ impl Patience {
 mod tests {
     use super::*;
 
-    /// Lets time pass as the waits say, with something due every `period_ns`; the share of the time awake.
-    fn share_awake(spin: bool, period_ns: u64) -> f64 {
-        const LOOK_NS: u64 = 200;
-        let mut patience = Patience::new(spin);
+    const LOOK_NS: u64 = 200;
+
+    /// Lets a second pass as the waits say, with something due every `period_ns` that is `work_ns` of work: the share of
+    /// the time spent awake without work.
+    fn share_awake(patience: &mut Patience, period_ns: u64, work_ns: u64) -> f64 {
         let (mut now_ns, mut awake_ns) = (0, 0);
         let mut due_ns = period_ns;
         while now_ns < 1_000_000_000 {
@@ -92,9 +132,14 @@ mod tests {
                     now_ns += LOOK_NS;
                     awake_ns += LOOK_NS;
                 }
-                Wait::Sleep { until_ns } => now_ns = until_ns.max(now_ns + 1),
+                Wait::Sleep { until_ns } => {
+                    now_ns = until_ns.max(now_ns + 1);
+                    patience.slept(now_ns);
+                }
             }
             if now_ns >= due_ns {
+                patience.happened(now_ns);
+                now_ns += work_ns;
                 due_ns = now_ns + period_ns;
             }
         }
@@ -102,17 +147,42 @@ mod tests {
     }
 
     #[test]
-    fn rare_deliveries_are_waited_for_awake_and_many_do_not_cost_a_core() {
-        let rare = share_awake(false, 10_000_000);
-        assert!((0.004..0.02).contains(&rare), "60 µs in 10 ms: {rare}");
-        for period_ns in [10_000, 50_000, 125_000, 500_000] {
-            let busy = share_awake(false, period_ns);
-            assert!(busy < 0.15, "every {period_ns} ns: {busy}");
+    fn rare_deliveries_are_waited_for_awake() {
+        let mut patience = Patience::new(false, 4);
+        let share = share_awake(&mut patience, 10_000_000, 5_000);
+        assert!((0.005..0.008).contains(&share), "60 µs in 10 ms: {share}");
+        patience = Patience::new(false, 4);
+        patience.see_running(Some(1));
+        let share = share_awake(&mut patience, 10_000_000, 5_000);
+        assert!(
+            (0.014..0.018).contains(&share),
+            "and 100 µs of lingering where processors are idle: {share}"
+        );
+    }
+
+    #[test]
+    fn many_deliveries_do_not_cost_more_than_the_budget() {
+        for (period_ns, work_ns) in [(10_000, 1_000), (50_000, 15_000), (125_000, 30_000)] {
+            let mut patience = Patience::new(false, 4);
+            patience.see_running(Some(1));
+            let share = share_awake(&mut patience, period_ns, work_ns);
+            let work = work_ns as f64 / (period_ns + work_ns) as f64;
+            assert!(
+                share + work < 0.36,
+                "every {period_ns} ns: {share} + {work}"
+            );
         }
     }
 
     #[test]
+    fn where_work_takes_all_of_the_budget_nothing_is_waited_for_awake() {
+        let mut patience = Patience::new(false, 4);
+        let share = share_awake(&mut patience, 20_000, 30_000);
+        assert!(share < 0.01, "{share}");
+    }
+
+    #[test]
     fn spinning_never_sleeps() {
-        assert!(share_awake(true, 10_000_000) > 0.999);
+        assert!(share_awake(&mut Patience::new(true, 4), 10_000_000, 5_000) > 0.99);
     }
 }

@@ -168,7 +168,8 @@ mod tests {
         Extremes {
             smallest_rtt_ns: Some(smallest_rtt_ns),
             held_bytes,
-            quantum_ns: vec![],
+            grains_us: vec![],
+            destinations: 0,
         }
     }
 

@@ -15,6 +15,7 @@ use venturi_plan::{Event, LinkSet, Name};
 use super::buffers::Buffers;
 use super::capture::Capture;
 use super::clock::{Clock, cpu_ns};
+use super::machine;
 use super::output::{Broken, Counters, Message, Outbox};
 use super::patience::{Patience, Wait};
 use super::report::{self, Punctuality};
@@ -33,6 +34,8 @@ const DELIVERIES_A_READ: usize = 4;
 const SECOND_NS: u64 = 1_000_000_000;
 /// How often what was captured goes to the file if there is little of it.
 const CAPTURE_FLUSH_NS: u64 = 250_000_000;
+/// How often to look how crowded the machine is. Not a reason to wake up.
+const READING_NS: u64 = 100_000_000;
 
 pub(crate) struct Run {
     pub(crate) clock: Clock,
@@ -67,6 +70,7 @@ struct Ticks {
     next_sample_ns: u64,
     next_second_ns: u64,
     next_flush_ns: u64,
+    next_reading_ns: u64,
 }
 
 /// Packets that did not get into the network, or out of it.
@@ -120,7 +124,7 @@ impl Run {
                     mtus,
                 })
                 .collect(),
-            patience: Patience::new(spin),
+            patience: Patience::new(spin, machine::processors()),
             counts: Counts::default(),
             gone: false,
             captures: BTreeMap::new(),
@@ -130,6 +134,7 @@ impl Run {
                 next_sample_ns: interval_ns.map_or(u64::MAX, |interval_ns| now_ns + interval_ns),
                 next_second_ns: now_ns + SECOND_NS,
                 next_flush_ns: u64::MAX,
+                next_reading_ns: now_ns,
             },
             clock,
             world,
@@ -161,6 +166,12 @@ impl Run {
         })
     }
 
+    /// A sleep is over.
+    #[inline]
+    pub(crate) fn slept(&mut self) {
+        self.patience.slept(self.clock.now_ns());
+    }
+
     /// Reads what has come from the host of an interface. False: the device is gone.
     pub(crate) fn read(&mut self, number: u16) -> Result<bool, Broken> {
         for _ in 0..READS_A_TURN {
@@ -189,6 +200,7 @@ impl Run {
     #[inline]
     fn take_in(&mut self, from: InterfaceId, length: usize) -> Result<(), Broken> {
         let now_ns = self.clock.now_ns();
+        self.patience.happened(now_ns);
         let bytes = self.buffers.read(length);
         match inspect(bytes) {
             Ok(packet) => {
@@ -233,6 +245,7 @@ impl Run {
                     self.punctuality.recent.add(now_ns.saturating_sub(due_ns));
                     self.hand_over(interface, &chunk);
                     self.buffers.release(chunk.packet, chunk.count);
+                    self.patience.happened(now_ns);
                     done += 1;
                 }
                 Some(Output::Drop(chunk)) => self.buffers.release(chunk.packet, chunk.count),
@@ -395,6 +408,10 @@ impl Run {
         if now_ns >= self.ticks.next_second_ns {
             self.punctuality.second_passed();
             self.ticks.next_second_ns = now_ns + SECOND_NS;
+        }
+        if now_ns >= self.ticks.next_reading_ns {
+            self.patience.see_running(machine::running_threads());
+            self.ticks.next_reading_ns = now_ns + READING_NS;
         }
         if now_ns >= self.ticks.next_flush_ns {
             self.captures.values_mut().for_each(Capture::flush);

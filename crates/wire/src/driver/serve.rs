@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::thread::JoinHandle;
 
-use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -133,18 +132,20 @@ impl Wire {
     fn carry(&self) -> Result<(), End> {
         let start = self.await_start()?;
         let (mut run, names, _machine) = self.begin(start)?;
-        let end = loop {
-            if let Err(end) = self.turn(&mut run, &names) {
-                break end;
-            }
-        };
+        // What came right behind `start` has rung its bell already.
+        let mut gone_on = self.obey(&mut run);
+        while gone_on.is_ok() {
+            gone_on = self.turn(&mut run, &names);
+        }
+        let end = gone_on.expect_err("that is why the loop ended");
         run.finish(matches!(end, End::Done))?;
         Err(end)
     }
 
     fn await_start(&self) -> Result<Start, End> {
         loop {
-            self.wait(0, Wait::Sleep { until_ns: u64::MAX }, |token| match token {
+            let events = self.wait(0, Wait::Sleep { until_ns: u64::MAX })?;
+            events.tokens().try_for_each(|token| match token {
                 SIGNALS => Err(self.signal()),
                 _ => Ok(()),
             })?;
@@ -215,7 +216,11 @@ impl Wire {
     #[inline]
     fn turn(&self, run: &mut Run, names: &[Name]) -> Result<(), End> {
         let (now_ns, wait) = run.proceed()?;
-        self.wait(now_ns, wait, |token| match token {
+        let events = self.wait(now_ns, wait)?;
+        if wait != Wait::Look {
+            run.slept();
+        }
+        events.tokens().try_for_each(|token| match token {
             SIGNALS => Err(self.signal()),
             BELL => self.obey(run),
             number => {
@@ -230,22 +235,15 @@ impl Wire {
         })
     }
 
-    /// Waits, and has what is readable dealt with.
+    /// Waits for what is readable.
     #[inline]
-    fn wait(
-        &self,
-        now_ns: u64,
-        wait: Wait,
-        mut deal: impl FnMut(u64) -> Result<(), End>,
-    ) -> Result<(), End> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-        let count = epoll_wait(&self.epoll, &mut events, now_ns, wait).map_err(|source| {
+    fn wait(&self, now_ns: u64, wait: Wait) -> Result<Events, End> {
+        epoll_wait(&self.epoll, now_ns, wait).map_err(|source| {
             End::Fatal(Error::System {
                 expected: "to wait for packets (`epoll_pwait2`, Linux 5.11)",
                 source,
             })
-        })?;
-        events[..count].iter().try_for_each(|event| deal(event.u64))
+        })
     }
 
     fn signal(&self) -> End {
@@ -323,14 +321,22 @@ fn open_all(start: &Start) -> Result<(Vec<Opened>, Vec<Statistics>), Error> {
     start.network.interfaces.iter().map(open).collect()
 }
 
+/// What is readable.
+struct Events {
+    events: [libc::epoll_event; EVENTS],
+    count: usize,
+}
+
+impl Events {
+    #[inline]
+    fn tokens(&self) -> impl Iterator<Item = u64> {
+        self.events[..self.count].iter().map(|event| event.u64)
+    }
+}
+
 /// `epoll_pwait2`: its timeout is in nanoseconds.
 #[inline]
-fn epoll_wait(
-    epoll: &Epoll,
-    events: &mut [libc::epoll_event; EVENTS],
-    now_ns: u64,
-    wait: Wait,
-) -> io::Result<usize> {
+fn epoll_wait(epoll: &Epoll, now_ns: u64, wait: Wait) -> io::Result<Events> {
     let timeout_ns = match wait {
         Wait::Look => 0,
         Wait::Sleep { until_ns } => until_ns.saturating_sub(now_ns),
@@ -339,6 +345,7 @@ fn epoll_wait(
         tv_sec: i64::try_from(timeout_ns / 1_000_000_000).expect("a time in ns"),
         tv_nsec: i64::try_from(timeout_ns % 1_000_000_000).expect("below 10^9"),
     };
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     // SAFETY: the descriptor is open; `events` has room for `EVENTS`; `timeout` is alive for the call; no signal mask.
     let count = unsafe {
         libc::syscall(
@@ -351,11 +358,12 @@ fn epoll_wait(
             0_usize,
         )
     };
-    match usize::try_from(count) {
-        Ok(count) => Ok(count),
+    let count = match usize::try_from(count) {
+        Ok(count) => count,
         Err(_) => match io::Error::last_os_error() {
-            error if error.raw_os_error() == Some(Errno::EINTR as i32) => Ok(0),
-            error => Err(error),
+            error if error.kind() == io::ErrorKind::Interrupted => 0,
+            error => return Err(error),
         },
-    }
+    };
+    Ok(Events { events, count })
 }

@@ -54,7 +54,7 @@ impl Destination {
     }
 }
 
-/// A run of segments of one packet. 16 bytes, as millions of them are on their way.
+/// A run of segments of one packet. 20 bytes, as millions of them are on their way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Chunk {
     /// The packet.
@@ -67,19 +67,33 @@ pub struct Chunk {
     pub shape: Shape,
     /// Where the packet goes.
     pub destination: Destination,
+    /// How long a run of its segments may take to be sent, in µs: what is invisible on its way.
+    pub grain_us: u8,
 }
 
 impl Chunk {
     /// All segments of a packet.
     #[must_use]
-    pub const fn whole(packet: PacketId, shape: Shape, destination: Destination) -> Self {
+    pub const fn whole(
+        packet: PacketId,
+        shape: Shape,
+        destination: Destination,
+        grain_us: u8,
+    ) -> Self {
         Self {
             packet,
             first: 0,
             count: shape.segments,
             shape,
             destination,
+            grain_us,
         }
+    }
+
+    /// [`Chunk::grain_us`] in picoseconds.
+    #[must_use]
+    pub const fn grain_ps(&self) -> u64 {
+        self.grain_us as u64 * 1_000_000
     }
 
     /// Whether this is the packet as it was sent.

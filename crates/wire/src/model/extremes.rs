@@ -11,11 +11,11 @@ use crate::Error;
 
 /// Part of a round trip that a run of segments may take to be sent: the grain of the model is then invisible to TCP
 /// (goodput at 25 ms is the same from one packet up to 200 µs).
-const QUANTUM_SHARE: u64 = 200;
-/// Bounds of the quantum. Finer costs a write a packet; coarser gains nothing.
-const QUANTUM_NS: std::ops::RangeInclusive<u64> = 20_000..=200_000;
-/// Where no round trip goes through a link.
-const USUAL_QUANTUM_NS: u64 = 60_000;
+const GRAIN_SHARE: u64 = 200;
+/// Bounds of the grain, in µs. Finer costs a write a packet; coarser gains nothing.
+const GRAIN_US: std::ops::RangeInclusive<u8> = 20..=200;
+/// Where the round trip is not known: to what is behind a gateway.
+const USUAL_GRAIN_US: u8 = 60;
 
 /// Figures of a network as it begins.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,8 +24,12 @@ pub struct Extremes {
     pub smallest_rtt_ns: Option<u64>,
     /// What the network holds when every bottleneck is full: rate × round trip and the queue of each.
     pub held_bytes: f64,
-    /// For each link, in the order of their names: how long a run of segments may take to be sent.
-    pub(crate) quantum_ns: Vec<u64>,
+    /// For each interface and destination, in rows of one interface: how long a run of segments may take to be sent, in µs.
+    /// It goes by the round trip of that way, not by the shortest that a link is part of: beside a neighbour in the same rack
+    /// a transfer over an ocean need not be cut into single packets.
+    pub(crate) grains_us: Vec<u8>,
+    /// Number of destinations, the length of a row of `grains_us`.
+    pub(crate) destinations: usize,
 }
 
 impl Extremes {
@@ -38,33 +42,41 @@ impl Extremes {
     pub(crate) fn of(network: &Network, routing: &Routing) -> Self {
         let links: Vec<&Link> = network.links.values().collect();
         let trips = round_trips(network, routing, &links);
-        let mut shortest: Vec<Option<u64>> = vec![None; links.len()];
+        let destinations = usize::from(routing.interfaces()) + 1;
+        let mut grains_us = vec![USUAL_GRAIN_US; usize::from(routing.interfaces()) * destinations];
         let mut uses = vec![0_u32; links.len()];
         for trip in &trips {
+            grains_us[usize::from(trip.from) * destinations + usize::from(trip.to)] =
+                grain_us(trip.rtt_ns);
             for link in &trip.there {
-                let link = usize::from(*link);
-                let known = shortest[link].unwrap_or(u64::MAX);
-                shortest[link] = Some(known.min(trip.rtt_ns));
-                uses[link] += 1;
+                uses[usize::from(*link)] += 1;
             }
         }
         Self {
             smallest_rtt_ns: trips.iter().map(|trip| trip.rtt_ns).min(),
             held_bytes: held_bytes(&trips, &links, &uses),
-            quantum_ns: shortest
-                .into_iter()
-                .map(|rtt_ns| {
-                    rtt_ns.map_or(USUAL_QUANTUM_NS, |rtt_ns| {
-                        (rtt_ns / QUANTUM_SHARE).clamp(*QUANTUM_NS.start(), *QUANTUM_NS.end())
-                    })
-                })
-                .collect(),
+            grains_us,
+            destinations,
         }
     }
+
+    /// The grain of what goes in at an interface and is for a destination, in µs.
+    #[inline]
+    pub(crate) fn grain_us(&self, from: u16, to: Destination) -> u8 {
+        self.grains_us[usize::from(from) * self.destinations + to.index()]
+    }
+}
+
+fn grain_us(rtt_ns: u64) -> u8 {
+    u8::try_from(rtt_ns / 1_000 / GRAIN_SHARE)
+        .unwrap_or(u8::MAX)
+        .clamp(*GRAIN_US.start(), *GRAIN_US.end())
 }
 
 /// The way from one interface to another, and how long there and back takes.
 struct Trip {
+    from: u16,
+    to: u16,
     there: Vec<u16>,
     rtt_ns: u64,
 }
@@ -90,6 +102,8 @@ fn round_trips(network: &Network, routing: &Routing, links: &[&Link]) -> Vec<Tri
             }
             if let (Some(there), Some(back)) = (way(from, to), way(to, from)) {
                 trips.push(Trip {
+                    from,
+                    to,
                     rtt_ns: delay_ns(&there) + delay_ns(&back),
                     there,
                 });

@@ -98,8 +98,6 @@ pub(crate) struct LinkState {
     up: bool,
     /// A backlog up to this admits another segment.
     limit_ps: u64,
-    /// Longest serialisation of one run: longer ones are cut.
-    quantum_ps: u64,
     /// When the transmitter has sent all that was admitted.
     free_ps: u64,
     /// Part of a picosecond that `free_ps` is short of.
@@ -120,7 +118,7 @@ pub(crate) struct LinkState {
 }
 
 impl LinkState {
-    pub(crate) fn new(name: &str, link: &Link, seed: u64, quantum_ns: u64) -> Self {
+    pub(crate) fn new(name: &str, link: &Link, seed: u64) -> Self {
         let random = |purpose| Random::new(seed, name, purpose);
         let mut reorder = random("reorder");
         let mut state = Self {
@@ -130,7 +128,6 @@ impl LinkState {
             overhead_bytes: link.overhead_bytes,
             up: link.up,
             limit_ps: 0,
-            quantum_ps: quantum_ns * PS_PER_NS,
             free_ps: 0,
             rest_ps: 0.0,
             queue: VecDeque::new(),
@@ -233,11 +230,11 @@ impl LinkState {
         }
     }
 
-    /// Puts a run into the queue, in pieces that take at most a quantum each.
+    /// Puts a run into the queue, in pieces that take at most its grain each.
     fn admit(&mut self, arrival: &Arrival) {
         let chunk = arrival.chunk;
         let segment_ps = self.serialisation_ps(chunk.segment_wire_bytes(0, self.overhead_bytes));
-        let most = u16::try_from(self.quantum_ps / segment_ps.max(1))
+        let most = u16::try_from(chunk.grain_ps() / segment_ps.max(1))
             .unwrap_or(u16::MAX)
             .max(1);
         let mut done = 0;
@@ -535,7 +532,7 @@ impl LinkState {
         }
     }
 
-    /// Puts a run back whose times have changed: it may take longer than a quantum now.
+    /// Puts a run back whose times have changed: it may take longer than its grain now.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -543,7 +540,7 @@ impl LinkState {
         reason = "a share of a time within a queue"
     )]
     fn requeue(&mut self, run: &Queued) {
-        let most = u64::from(run.chunk.count) * self.quantum_ps / run.busy_ps.max(1);
+        let most = u64::from(run.chunk.count) * run.chunk.grain_ps() / run.busy_ps.max(1);
         let most = u16::try_from(most).unwrap_or(u16::MAX).max(1);
         let start_ps = run.end_ps - run.busy_ps;
         let total = run.chunk.wire_bytes(self.overhead_bytes) as f64;

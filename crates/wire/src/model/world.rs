@@ -128,8 +128,7 @@ impl World {
         let links = network
             .links
             .iter()
-            .zip(&extremes.quantum_ns)
-            .map(|((name, link), quantum_ns)| LinkState::new(name, link, seed, *quantum_ns))
+            .map(|(name, link)| LinkState::new(name, link, seed))
             .collect();
         let names: Vec<Name> = network.links.keys().cloned().collect();
         let mut planned: Vec<_> = network
@@ -215,7 +214,8 @@ impl World {
         if self.next_change_ns() <= now_ns {
             self.catch_up(now_ns);
         }
-        let chunk = Chunk::whole(packet, shape, destination);
+        let grain_us = self.extremes.grain_us(interface.0, destination);
+        let chunk = Chunk::whole(packet, shape, destination, grain_us);
         // Only this interface feeds its link, so nothing that is due elsewhere can belong before this packet.
         self.enqueue(self.routing.outgoing(interface.0), now_ns, 0, chunk);
     }

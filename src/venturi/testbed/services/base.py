@@ -172,7 +172,8 @@ class Service(Protocol):
     """A kind of server program. Stateless: what it keeps, it keeps in the folder of its room.
 
     A kind whose doors cannot do all that a mover may ask has a method ``refusal(spec, use: Use) -> str | None`` besides: why not, for
-    messages, or ``None`` if it can. Pure, as :meth:`doors`: plans are checked with it.
+    messages, or ``None`` if it can. Pure, as :meth:`doors`: plans are checked with it. One that serves a single client on each of its ports
+    has ``one_client_a_port = True``.
 
     Attributes
     ----------

@@ -21,6 +21,8 @@ class Iperf3:
     packages = (Package("iperf3", "iperf3"),)
     options: tuple[Option, ...] = ()
     default_ports = tuple(range(5201, 5265))
+    one_client_a_port = True
+    """More at the same time are told that the server is busy; plans are checked for it."""
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
         """Return nothing: it stands alone."""

@@ -84,7 +84,12 @@ class Redirector(Instance):
     options = (
         *Instance.options,
         SHARED,
-        Option("lookup", "time", 1.0, "how long a client waits before it asks again for a file that no server has"),
+        Option(
+            "lookup",
+            "time",
+            1.0,
+            "how long a client waits before it asks again for a file that no server has: what each new file takes at least",
+        ),
     )
     default_ports = (1094, 1213)
     shares = True

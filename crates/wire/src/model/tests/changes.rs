@@ -29,8 +29,8 @@ fn a_new_rate_applies_to_what_is_not_yet_sent_and_to_the_rest_of_the_packet_on_t
 }
 
 #[test]
-fn a_run_that_a_new_rate_makes_longer_than_the_quantum_is_cut() {
-    // 40 ms of round trip: a quantum of 200 µs, 16 segments at 1 Gb/s, one at 100 Mb/s.
+fn a_run_that_a_new_rate_makes_longer_than_its_grain_is_cut() {
+    // 40 ms of round trip: a grain of 200 µs, 16 segments at 1 Gb/s, one at 100 Mb/s.
     let mut world = world(&pair(json!({"delay_s": 0.039})));
     let mut account = Account::default();
     send(&mut world, 0, 0, full(16));

@@ -74,7 +74,7 @@ fn counters_are_those_of_the_transmitter_not_of_the_far_end() {
     let mut world = world(&pair(json!({"delay_s": 1.0})));
     send(&mut world, 0, 0, full(10));
     let counters = world.counters(66_000)[1];
-    // 66 µs: five packets of 12 µs and half of the sixth. A run is counted when its last packet is sent; the quantum
+    // 66 µs: five packets of 12 µs and half of the sixth. A run is counted when its last packet is sent; the grain
     // is 200 µs here.
     assert_eq!((counters.packets, counters.busy_ps), (0, 66_000_000));
     let counters = world.counters(120_000)[1];

@@ -55,7 +55,7 @@ fn random_loss_takes_single_segments_out_of_super_packets() {
 
 #[test]
 fn a_delivery_that_is_late_takes_along_what_has_arrived_and_fits() {
-    // 100 Mb/s: 120 µs a segment, more than the quantum, so each is a run of its own.
+    // 100 Mb/s: 120 µs a segment, more than the grain, so each is a run of its own.
     let network = pair(json!({"rate_bit_per_s": 1e8}));
     let mut punctual = Account::default();
     let mut on_time = world(&network);

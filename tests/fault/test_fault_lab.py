@@ -1,0 +1,240 @@
+"""Servers, links, disks and certificates of a lab that fail while a run goes on: each the right class, and the rest goes on."""
+
+import os
+import shutil
+import signal
+import tempfile
+import tomllib
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from venturi.backend import LabBackend
+from venturi.plan import write_plan
+from venturi.run import Run, RunWriter
+from venturi.scenario import scenario_from
+from venturi.testbed.lab import registered, sweep
+from venturi.testbed.pki import Pki
+from venturi.workload import expand
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+    ),
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server")),
+        reason="needs globus-url-copy and globus-gridftp-server",
+    ),
+]
+
+TESTBED = """
+venturi = 1
+name = "faults"
+[testbed.host]
+a = {}
+b = {}
+[testbed.router.r]
+[testbed.link]
+a-r = { between = ["a", "r"], rate = "200 Mb/s", rtt = "1 ms" }
+b-r = { between = ["b", "r"], rate = "200 Mb/s", rtt = "1 ms" }
+[testbed.storage]
+source = { host = "a", path = "source" }
+sink = { host = "b", path = "sink", kind = "tmpfs", size = "20 MB" }
+[measure]
+interval = "off"
+counters = []
+[workload]
+kind = "sweep"
+source = "source"
+destination = "sink"
+mover = "globus-url-copy"
+"""
+TWO_SERVERS = """
+client = "b"
+repeat = 10
+[workload.factors]
+size = ["100 kB"]
+source_service = ["one", "other"]
+[testbed.service]
+one = { kind = "gridftp", host = "a", storage = ["source"], options = { auth = "ONE" } }
+other = { kind = "gridftp", host = "a", storage = ["source"], ports = [2911] }
+"""
+CUT = """
+client = "b"
+repeat = 40
+timeout = "2 s"
+[workload.factors]
+size = ["100 kB"]
+[testbed.service]
+one = { kind = "gridftp", host = "a", storage = ["source"] }
+[[testbed.change]]
+at = "1 s"
+link = "b-r"
+up = false
+[[testbed.change]]
+at = "4 s"
+link = "b-r"
+up = true
+"""
+FULL = """
+client = "a"
+repeat = 20
+[workload.factors]
+size = ["4 MB"]
+[testbed.service]
+in = { kind = "gridftp", host = "b", storage = ["sink"] }
+"""
+
+
+@pytest.fixture
+def labs(monkeypatch):
+    """A folder for labs that all users may enter; it is empty at the end."""
+    base = Path(tempfile.mkdtemp(prefix="venturi-test-"))
+    base.chmod(0o755)
+    monkeypatch.setenv("VENTURI_LAB", str(base))
+    yield base
+    sweep(base)
+    assert registered(base) == []
+    assert list(base.iterdir()) == []
+    base.rmdir()
+
+
+@pytest.fixture
+def carry_out(tmp_path, labs, engine):
+    """Return a function that carries a scenario out in a lab and opens the run; all its trials must be done."""
+    opened = []
+
+    def work(text, on_progress=None):
+        write_plan(expand(scenario_from(tomllib.loads(TESTBED + text))), tmp_path / "plan.jsonl")
+        run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
+        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
+        assert outcome.state == "complete" and outcome.trials_done == outcome.trials_total
+        opened.append(Run.open(run.path))
+        return opened[-1]
+
+    yield work
+    for run in opened:
+        run.close()
+
+
+def when(least, act):
+    """Return a spectator that acts once, when so many trials are done."""
+    done = []
+
+    def look(progress):
+        if progress.trials_done >= least and not done:
+            done.append(True)
+            act()
+
+    return look
+
+
+def server_pid(labs, port):
+    """Return the PID of the GridFTP server of a port, not of one of its sessions."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        mine = words[0].endswith("globus-gridftp-server") and any(word.startswith(str(labs)) for word in words)
+        if mine and f"-p {port}" in " ".join(words) and os.getpgid(int(folder.name)) == int(folder.name):
+            return int(folder.name)
+    raise AssertionError(f"no GridFTP server on port {port}")
+
+
+def rows_of(run, more="true"):
+    """Return the transfers in the order in which they began, as dictionaries."""
+    rows = run.query(f"SELECT * FROM transfers WHERE {more} ORDER BY start_s")
+    return [{name: values[index] for name, values in rows.items()} for index in range(len(rows["trial"]))]
+
+
+def said(row):
+    """Return all that a failed transfer says."""
+    return str(row["error"])
+
+
+def test_a_server_that_is_killed_fails_its_own_transfers_and_no_others(carry_out, labs):
+    kill = when(6, lambda: os.kill(server_pid(labs, 2811), signal.SIGKILL))
+    run = carry_out(TWO_SERVERS.replace("ONE", "none"), kill)
+    (ended_s,) = run.query("SELECT time_s FROM events WHERE kind = 'service-ended'")["time_s"]
+    after = rows_of(run, f"factor_source_service = 'one' AND start_s > {ended_s}")
+    assert after and {row["outcome"] for row in after} == {"failed"}
+    assert all("Connection refused" in said(row) for row in after)
+    assert {row["outcome"] for row in rows_of(run, "factor_source_service = 'other'")} == {"ok"}
+    assert "ok" in {row["outcome"] for row in rows_of(run, "factor_source_service = 'one'")}
+    assert ("service-ended", "one") in {(found.code, found.subject) for found in run.findings()}
+    assert (run.path / "lab" / "one" / "control.log").is_file()
+    # What it logged before it died is there all the same.
+    logged = run.query("SELECT detail->>'service' AS name FROM events WHERE kind = 'server-transfer'")["name"]
+    assert {"one", "other"} == set(logged)
+
+
+def test_a_proxy_that_expires_fails_what_needs_it_and_says_so(carry_out, labs):
+    def renew():
+        (folder,) = labs.glob("venturi-*/pki")
+        Pki(folder).proxy(lifetime_s=1)
+
+    run = carry_out(TWO_SERVERS.replace("ONE", "gsi"), when(5, renew))
+    secure = rows_of(run, "factor_source_service = 'one'")
+    outcomes = [row["outcome"] for row in secure]
+    assert outcomes[0] == "ok" and outcomes[-1] == "failed"
+    assert set(outcomes) == {"ok", "failed"}
+    # One failure is for good: certificates do not come back.
+    assert outcomes == sorted(outcomes, reverse=True)
+    # The first may have been on its way when it happened, and then only a handshake breaks off.
+    during, *later = [row for row in secure if row["outcome"] == "failed"]
+    assert "expired" in said(during) or "handshake" in said(during)
+    assert later and all("expired" in said(row) for row in later)
+    assert {row["outcome"] for row in rows_of(run, "factor_source_service = 'other'")} == {"ok"}
+
+
+def test_a_link_that_is_cut_stops_transfers_until_it_is_restored(carry_out):
+    run = carry_out(CUT)
+    changes = run.query("SELECT time_s, detail->>'link' AS link, detail->'set'->>'up' AS up FROM events"
+                        " WHERE kind = 'network-change' ORDER BY time_s")  # fmt: skip
+    assert sorted(zip(changes["link"], changes["up"], strict=True)) == sorted(
+        (link, up) for link in ("b>r", "r>b") for up in ("false", "true")
+    )
+    cut_s, restored_s = changes["time_s"][0], changes["time_s"][-1]
+    assert restored_s - cut_s == pytest.approx(3, abs=0.3)
+    rows = rows_of(run)
+    assert {row["outcome"] for row in rows if row["end_s"] < cut_s} == {"ok"}
+    assert {row["outcome"] for row in rows if row["start_s"] > restored_s} == {"ok"}
+    # Whose time was up before the link came back was ended; the others waited for it.
+    touched = [row for row in rows if row["start_s"] < restored_s and row["end_s"] > cut_s]
+    hopeless = [row for row in touched if row["start_s"] + 2 < restored_s - 0.1]
+    assert {row["outcome"] for row in hopeless} == {"timeout"}
+    assert all(row["outcome"] == "timeout" or row["end_s"] > restored_s for row in touched)
+
+
+def test_a_disk_that_fills_up_fails_transfers_while_it_is_full(carry_out, labs):
+    def place():
+        # It is mounted in the lab alone, whose files are seen through any process in it.
+        inside = Path(f"/proc/{server_pid(labs, 2811)}/root") / labs.relative_to("/")
+        (folder,) = inside.glob("venturi-*/hosts/b/sink")
+        return folder
+
+    def fill():
+        with (place() / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+            for _ in range(100):
+                filler.write(b"x" * 1_000_000)
+
+    full, free = when(3, fill), when(9, lambda: (place() / "filler").unlink())
+
+    def look(progress):
+        full(progress)
+        free(progress)
+
+    run = carry_out(FULL, look)
+    rows = rows_of(run)
+    outcomes = [row["outcome"] for row in rows]
+    assert set(outcomes) <= {"ok", "failed", "short"}
+    assert outcomes[:3] == ["ok"] * 3 and outcomes[-2:] == ["ok"] * 2
+    failed = [row for row in rows if row["outcome"] != "ok"]
+    assert len(failed) >= 2
+    # The client is cut off in the middle and often hears no more than that; the server says why.
+    why = run.query("SELECT count(*) AS n FROM events WHERE kind = 'control' AND detail->>'direction' = 'server'"
+                    " AND detail->>'line' LIKE '%No space left on device%'")["n"][0]  # fmt: skip
+    assert why >= len(failed) - 1
+    assert all(row["received_bytes"] < row["asked_bytes"] for row in failed)
