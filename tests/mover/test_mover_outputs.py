@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from venturi.mover import BUILT_IN, OutputError, ToolReport, logged_transfers
+from venturi.mover import BUILT_IN, OutputError, ToolReport
 
 OUTPUTS = Path(__file__).parent / "outputs"
 RECORDS = {
@@ -162,28 +161,3 @@ def test_exit_codes_and_last_words_of_failures_are_those_that_are_documented():
     assert {code for name, code in codes.items() if name.startswith("davix")} == {0, 255}
     assert (codes["gfal-copy no-file"], codes["gfal-copy disk-full"], codes["gfal-copy refused"]) == (2, 28, 112)
     assert (codes["scp refused"], codes["scp no-file"], codes["nuttcp refused"]) == (255, 1, 1)
-
-
-def test_the_log_of_a_gridftp_server_tells_bytes_connections_and_retransmits():
-    text = (OUTPUTS / "globus-gridftp-server-13.24-transfers.log").read_text()
-    found = list(logged_transfers(text))
-    assert len(found) == len(text.splitlines()) - 1  # the listing
-    assert {transfer.kind for transfer in found} == {"RETR", "STOR", "ERET", "ESTO"}
-    large = next(transfer for transfer in found if transfer.streams == 4)
-    assert dataclasses.asdict(large) | {"start_unix_s": 0, "end_unix_s": 0} == {
-        "file": "/lab/A/f100M", "kind": "RETR", "code": 226, "start_unix_s": 0, "end_unix_s": 0, "bytes": 100_000_000, "streams": 4,
-        "stripes": 1, "buffer_bytes": 131072, "block_bytes": 262144, "retransmits": 47 + 32 + 0 + 2,
-    }  # fmt: skip
-    assert large.start_unix_s < large.end_unix_s < large.start_unix_s + 5
-    assert found[1].retransmits is None
-    broken, rest = (transfer for transfer in found if transfer.file == "/lab/B/k3")
-    assert (broken.kind, broken.code, broken.bytes) == ("STOR", 226, 77_613_543)  # of 100 MB: the sender was killed
-    assert (rest.kind, rest.code, rest.bytes) == ("ESTO", 226, 40_231_168)  # sent again from the last mark on
-
-
-@given(st.text(max_size=300))
-@settings(deadline=None)
-def test_a_log_that_is_torn_or_strange_gives_no_transfer_and_no_error(text):
-    line = (OUTPUTS / "globus-gridftp-server-13.24-transfers.log").read_text().splitlines()[0]
-    assert list(logged_transfers(text)) == []
-    assert list(logged_transfers(line[: line.index(" TYPE=")] + " CODE=226\n" + text)) == []

@@ -265,6 +265,6 @@ def test_the_table_and_the_public_names_are_these():
     ]  # fmt: skip
     assert set(BUILT_IN) <= set(movers())
     assert set(venturi.mover.__all__) == {
-        "BUILT_IN", "ENTRY_POINTS", "Command", "LoggedTransfer", "Mover", "MoverError", "Option", "OptionError",
-        "OutputError", "ToolReport", "logged_transfers", "movers", "movers_reference", "resolve_options",
+        "BUILT_IN", "ENTRY_POINTS", "Command", "Mover", "MoverError", "Option", "OptionError",
+        "OutputError", "ToolReport", "movers", "movers_reference", "resolve_options",
     }  # fmt: skip

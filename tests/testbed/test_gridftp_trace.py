@@ -52,6 +52,14 @@ def test_the_transfers_of_sessions_are_those_of_the_transfer_log():
     assert 0 < first.duration_s < 1
 
 
+def test_a_receiver_whose_sender_was_killed_logs_success_and_fewer_bytes():
+    broken, rest = (
+        transfer for transfer in parse_transfers(text("broken.transfer.log")) if transfer.path == "/lab/B/k3"
+    )
+    assert (broken.kind, broken.code, broken.bytes) == ("STOR", 226, 77_613_543)  # of 100 MB
+    assert (rest.kind, rest.code, rest.bytes) == ("ESTO", 226, 40_231_168)  # sent again from the last mark on
+
+
 def test_a_login_with_a_certificate_has_its_subject_and_an_expired_one_is_none():
     logins = authentications(sessions_of("gsi"))
     assert [(login.subject, login.user) for login in logins] == [("/O=Venturi/CN=Lab User", "root")] * 2

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from venturi.mover.base import Mover, Option, OptionError, OutputError, ToolReport, resolve_options
 from venturi.mover.command import Command
-from venturi.mover.gridftp_log import LoggedTransfer, logged_transfers
 from venturi.mover.reference import movers_reference
 from venturi.mover.table import BUILT_IN, ENTRY_POINTS, MoverError, movers
 
@@ -20,14 +19,12 @@ __all__ = [
     "BUILT_IN",
     "ENTRY_POINTS",
     "Command",
-    "LoggedTransfer",
     "Mover",
     "MoverError",
     "Option",
     "OptionError",
     "OutputError",
     "ToolReport",
-    "logged_transfers",
     "movers",
     "movers_reference",
     "resolve_options",

@@ -99,7 +99,7 @@ class GlobusUrlCopy:
 
     Two servers as ends make a third-party transfer. Its ``-vb`` names each pair, and counts bytes every few seconds only: of a
     transfer that is shorter it tells neither bytes nor rate, the last count of a download is not the whole, and after a restart
-    the count stays behind. So it never says how much it moved; the log of the server does (:mod:`venturi.mover.gridftp_log`).
+    the count stays behind. So it never says how much it moved; the log of the server does (:func:`venturi.testbed.trace.parse_transfers`).
     """
 
     name: str = "globus-url-copy"
