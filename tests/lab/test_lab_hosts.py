@@ -82,6 +82,20 @@ def test_the_congestion_control_is_the_one_asked_for_whatever_the_kernel_prefers
     assert (probe.found, probe.agrees) == ("reno, cubic", True)
 
 
+def test_the_congestion_control_holds_for_what_a_host_says_to_itself(bring_up):
+    text = pair().replace("[host.a]", '[host.a]\ncongestion_control = "reno"')
+    lab = bring_up(header_of(text), probe=False)
+    ask = (
+        "import socket,sys\n"
+        "listener = socket.create_server((sys.argv[1], 0))\n"
+        "client = socket.create_connection(listener.getsockname()); server, _ = listener.accept()\n"
+        "for end in (client, server): print(end.getsockopt(6, 13, 16).split(bytes(1))[0].decode())"
+    )
+    for address in ("127.0.0.1", lab.machine("a").address):
+        done = lab.machine("a").run(["python3", "-c", ask, address], timeout_s=10)
+        assert done.stdout.split() == ["reno", "reno"], done.stderr
+
+
 def test_twenty_six_machines_on_ten_sites_come_up_in_seconds_and_all_pairs_talk(bring_up):
     began_s = time.monotonic()
     lab = bring_up(header_of(sites(10, 26)))

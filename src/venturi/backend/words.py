@@ -62,7 +62,8 @@ def failure_in_words(trial: Mapping[str, Any]) -> str:
             return ": ".join(word for word in words if word)[:_LONGEST]
     for finding in trial.get("findings") or ():
         return f"{finding.get('code')}: {finding.get('evidence')}"[:_LONGEST]
-    return "no reason given"
+    # The agent has nothing against it, so it is the mover that could not make sense of what its tool said.
+    return "the output of the tool is not what its mover knows; the report has it"
 
 
 def _has_its_end(error: str, said: str) -> bool:

@@ -102,6 +102,12 @@ def _addresses(host: AskedHost) -> Iterator[str]:
     for nic in host.nics:
         yield f"address add {nic.address}/32 dev {nic.device}"
         yield f"link set dev {nic.device} mtu {nic.mtu} txqueuelen {QUEUE_PACKETS} up"
+    # What a host says to itself goes by routes of their own, and would have the kernel's default.
+    for device, address in (("lo", "127.0.0.0/8"), ("lo", "127.0.0.1"), *((n.device, n.address) for n in host.nics)):
+        source = address.partition("/")[0].replace("127.0.0.0", "127.0.0.1")
+        yield (
+            f"route replace local {address} dev {device} proto kernel scope host src {source} table local {control}"
+        )
     if host.default_device is not None:
         yield f"route replace default dev {host.default_device} {control}"
     for address, device in host.lab.routes.items():
