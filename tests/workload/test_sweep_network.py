@@ -84,6 +84,11 @@ def test_each_end_is_a_file_of_the_client_or_behind_a_door(workload, expected):
     assert ends_of(sweep(**workload)) == expected
 
 
+def test_a_source_that_alone_is_served_is_fetched():
+    scenario = sweep(testbed={"service": {"ftp-a": {"kind": "gridftp", "host": "a", "storage": ["here"]}}})
+    assert ends_of(scenario) == ("b", "ftp-a/ftp", None)
+
+
 def test_from_memory_to_memory_both_ends_are_devices_behind_the_doors():
     scenario = sweep(source="zero", destination="null", source_service="ftp-a", destination_service="gsi-b", client="c",
                      options={"length": True})  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
@@ -33,6 +34,10 @@ class EndsError(Exception):
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(problem)
         self.key = key
+
+
+class _NotServedError(EndsError):
+    """No service serves a storage in a protocol of the mover."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +113,21 @@ class Router:
         return path_text((*table, error.key)), str(error)
 
     def _find(self, mover: Mover, asked: Asked) -> Ends:
-        client = asked.client or self._client(mover, asked)
+        if asked.client is not None:
+            return self._find_from(mover, asked, asked.client)
+        usual = self._client(mover, asked)
+        try:
+            return self._find_from(mover, asked, usual)
+        except _NotServedError:
+            # Where only the source is served, it is fetched: the mover runs where the copy is to be.
+            destination = self._storages.get(asked.destination or "")
+            if destination is None or destination.host == usual:
+                raise
+            with suppress(EndsError):
+                return self._find_from(mover, asked, destination.host)
+            raise
+
+    def _find_from(self, mover: Mover, asked: Asked, client: str) -> Ends:
         source = self._via(mover, "source", asked, client)
         destination = self._via(mover, "destination", asked, client)
         if not (mover.reads or mover.writes) and mover.speaks and source is None and destination is None:
@@ -210,7 +229,7 @@ class Router:
             else f"with {spoken} for {mover.name}"
         )
         if not able:
-            raise EndsError(
+            raise _NotServedError(
                 f"{role}_service", f"expected a service {what}, found none; add one under testbed.service"
                 + (", or run the mover where the storage is, with client" if place else "")
             )  # fmt: skip
