@@ -44,6 +44,7 @@ fn every_kind_of_record_and_command_has_a_schema() {
         "event",
         "signal",
         "finding",
+        "idle",
         "done",
         "fatal",
     ];
