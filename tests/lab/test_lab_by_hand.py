@@ -65,7 +65,7 @@ def test_a_lab_by_hand_from_up_to_down(venturi, parent):
     assert venturi("shell", "b", "--", "sh", "-c", "exit 7").returncode == 7
     (status,) = json.loads(venturi("status", "--json").stdout)
     assert status["network_running"] and set(status["hosts"]) == {"a", "b"}
-    assert venturi("link", "a-b", "delay=20ms").returncode == 0
+    assert venturi("link", "path", "delay=20ms").returncode == 0
     assert 39.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "1", "b")) < 45
     assert venturi("link", "a>b", "up=false").returncode == 0
     assert venturi("shell", "a", "--", "ping", "-c", "1", "-W", "1", "b").returncode != 0
@@ -91,5 +91,5 @@ def test_words_that_make_no_sense_are_refused_with_what_would(venturi):
     assert "expected one lab that is up" in venturi("shell", "a").stderr
     assert venturi("up", "by-hand.toml", "--no-probe").returncode == 0
     assert "expected one of the hosts a, b" in venturi("shell", "c", "--", "true").stderr
-    assert "expected one of the links a>b, b>a" in venturi("link", "x-y", "rate=1Gb/s").stderr
-    assert "rate=100Mb/s" in venturi("link", "a-b", "speed=1").stderr
+    assert "expected one of the links path, a>b, b>a" in venturi("link", "x-y", "rate=1Gb/s").stderr
+    assert "rate=100Mb/s" in venturi("link", "path", "speed=1").stderr

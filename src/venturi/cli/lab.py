@@ -219,7 +219,7 @@ def _service_row(name: str, service: Mapping[str, Any]) -> tuple[str, ...]:
         f"on {service['host']}",
         state,
         f"PID {pids}",
-        "  ".join(service["doors"].values()),
+        "  ".join(service["urls"]),
     )
 
 

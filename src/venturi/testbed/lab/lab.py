@@ -6,7 +6,7 @@ import os
 import shutil
 import stat
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -235,7 +235,7 @@ class Lab:
         return any(one.ended for one in self.services.values()) or any(not probe.agrees for probe in self.probes)
 
     def change(self, link: str, settings: Mapping[str, Any]) -> list[str]:
-        """Change a link, or both directions of one that is named without them; return which.
+        """Change a directed link, or both directions of one that is named as in the scenario; return which.
 
         Raises
         ------
@@ -243,9 +243,11 @@ class Lab:
             If there is no such link, or the network has gone.
         """
         links = self.asked.network.links
-        chosen = [link] if link in links else [name for name in links if link in _both_ways(name)]
+        named = (self.asked.header.scenario.get("testbed") or {}).get("link") or {}
+        chosen = [link] if link in links else _directions(link, named.get(link) or {}, links)
         if not chosen or self._wire is None:
-            raise BackendError(f'expected one of the links {", ".join(links) or "(there are none)"}, found "{link}"')
+            known = ", ".join(dict.fromkeys((*named, *links))) or "(there are none)"
+            raise BackendError(f'expected one of the links {known}, found "{link}"')
         for name in chosen:
             self._wire.send({"command": "change", "link": name, "set": dict(settings)})
         return chosen
@@ -461,6 +463,8 @@ class Lab:
         self.took_s[step] = round(time.monotonic() - self._began_s - sum(self.took_s.values()), 3)
 
 
-def _both_ways(link: str) -> tuple[str, str]:
-    origin, _, to = link.partition(">")
-    return f"{origin}-{to}", f"{to}-{origin}"
+def _directions(link: str, asked: Mapping[str, Any], links: Iterable[str]) -> list[str]:
+    """Return the directed links that a link of the scenario has become."""
+    there, back = ends = tuple(asked.get("between") or ("", ""))
+    plain = {f"{there}>{back}", f"{back}>{there}"}
+    return [name for name in links if ends != ("", "") and (name.endswith(f"@{link}") or name in plain)]

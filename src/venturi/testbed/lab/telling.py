@@ -62,13 +62,26 @@ def status(lab: Lab) -> dict[str, Any]:
         },
         "links": _links(lab),
         "services": {
-            name: {**describe(one), "doors": dict(lab.asked.services[name].doors)}
+            name: {**describe(one), "doors": dict(lab.asked.services[name].doors), "urls": _urls(lab, name)}
             for name, one in lab.services.items()
         },
         "environment": lab.client_environment,
         "probes": [probe.as_json() for probe in lab.probes],
         "records": [{"host": host, **record} for host, record in lab.journal.kept()],
     }
+
+
+def _urls(lab: Lab, service: str) -> list[str]:
+    """Return what to give a client by hand: each door with the first port, for each storage that it serves."""
+    asked, places = lab.asked.services[service], lab.asked.header.places
+    port = str(asked.ports[0]) if asked.ports else ""
+    paths = [str(lab.host_scratch(places[name].host) / places[name].path) for name in asked.places] or [""]
+    urls = (
+        door.replace("{port}", port).replace("{path}", path).replace("{relative}", "")
+        for door in asked.doors.values()
+        for path in paths
+    )
+    return list(dict.fromkeys(urls))
 
 
 def _links(lab: Lab) -> dict[str, dict[str, Any]]:
