@@ -38,7 +38,7 @@ def test_an_event_is_told_in_words_or_not_at_all(kind, detail, expected):
         ),
         ({"transfers": [{"outcome": "short", "call": "cp", "error": None, "stderr": ""}]}, "cp short"),
         ({"transfers": [], "findings": [{"code": "prepare-failed", "evidence": "read-only"}]}, "prepare-failed: read-only"),
-        ({}, "no reason given"),
+        ({}, "the output of the tool is not what its mover knows; the report has it"),
     ],
 )  # fmt: skip
 def test_a_failed_trial_has_one_reason(trial, expected):
