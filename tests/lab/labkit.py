@@ -80,11 +80,16 @@ class Remains:
         } - {(kind, str(Path(f"/proc/self/ns/{kind}").readlink())) for kind in ("net", "mnt", "uts", "pid")}
         self.processes = [identity for pid in keeper_children if (identity := ProcessId.of(pid)) is not None]
         self.groups = list(Path("/sys/fs/cgroup").glob(f"*/venturi-{lab_id}"))
+        self.noted_ticks = float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK")
 
     def left(self):
         """Return what is still there."""
         namespaces = set()
         for folder in Path("/proc").glob("[0-9]*/ns"):
+            identity = ProcessId.of(int(folder.parent.name))
+            # The kernel gives the number of a namespace that is gone to the next one: whoever came later is not meant.
+            if identity is None or identity.start_ticks > self.noted_ticks:
+                continue
             for kind in ("net", "mnt", "uts", "pid"):
                 try:
                     namespaces.add((kind, str((folder / kind).readlink())))
