@@ -11,9 +11,10 @@ use crate::Error;
 
 /// Part of a round trip that a run of segments may take to be sent: the grain of the model is then invisible to TCP
 /// (goodput at 25 ms is the same from one packet up to 200 µs).
-const GRAIN_SHARE: u64 = 200;
-/// Bounds of the grain, in µs. Finer costs a write a packet; coarser gains nothing.
-const GRAIN_US: std::ops::RangeInclusive<u8> = 20..=200;
+const GRAIN_SHARE: u64 = 100;
+/// Bounds of the grain, in µs. Network cards gather as long before they interrupt. Finer costs a write for every packet
+/// or two, and as many acknowledgements; coarser gains little.
+const GRAIN_US: std::ops::RangeInclusive<u8> = 40..=200;
 /// Where the round trip is not known: to what is behind a gateway.
 const USUAL_GRAIN_US: u8 = 60;
 
