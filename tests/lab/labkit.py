@@ -2,6 +2,7 @@
 
 import os
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 
@@ -100,6 +101,13 @@ class Remains:
             "processes": [identity for identity in self.processes if identity.alive],
             "groups": [group for group in self.groups if group.exists()],
         }
+
+    def in_the_end(self):
+        """Return what is still there when all had time to go: the `nsenter` of a client sees its child's end a moment later."""
+        deadline_s = time.monotonic() + 5
+        while (left := self.left()) != NOTHING and time.monotonic() < deadline_s:
+            time.sleep(0.01)
+        return left
 
 
 NOTHING = {"namespaces": set(), "processes": [], "groups": []}

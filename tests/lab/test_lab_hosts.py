@@ -63,7 +63,7 @@ def test_two_hosts_talk_over_a_router_and_nothing_is_left_of_them(bring_up, tmp_
     assert rtt.agrees and 19.9 < float(rtt.found.split()[0]) < 22
     assert [probe for probe in lab.probes if not probe.agrees] == []
     assert lab.down() == []
-    assert remains.left() == NOTHING
+    assert remains.in_the_end() == NOTHING
     assert not lab.folder.exists()
 
 

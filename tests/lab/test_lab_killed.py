@@ -88,7 +88,7 @@ def test_what_a_killed_keeper_leaves_is_removed_by_the_next_command(parent, engi
     assert not entry.kept
     assert sweep(parent) == []
     assert registered(parent) == []
-    assert remains.left() == NOTHING
+    assert remains.in_the_end() == NOTHING
     assert inhabitants(parent) == []
     assert not entry.folder.exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/venturi-{entry.id}"))
