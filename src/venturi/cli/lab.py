@@ -102,11 +102,12 @@ def status(lab: Which = None, as_json: As = False) -> None:
 
 @app.command()
 def link(
-    name: Annotated[str, typer.Argument(help="Link: `a>b` for one direction, `a-b` for both.")],
+    name: Annotated[str, typer.Argument(help="Link: its name in the scenario for both directions, `a>b` for one.")],
     settings: Annotated[
         list[str], typer.Argument(metavar="KEY=VALUE…", help="rate=, delay=, jitter=, queue=, loss=, reorder=, up=.")
     ],
     lab: Which = None,
+    as_json: As = False,
 ) -> None:
     """Change a link of a lab that is up.
 
@@ -114,6 +115,8 @@ def link(
     """
     entry = _chosen(lab)
     changed = ask(entry.folder, {"ask": "link", "link": name, "set": dict(map(_setting, settings))})["links"]
+    if as_json:
+        data_json({"links": changed})
     talk(f"changed {', '.join(changed)}")
 
 
@@ -123,6 +126,7 @@ def down(
     all_: Annotated[
         bool, typer.Option("--all", help="Every lab of this user that is there for work by hand.")
     ] = False,
+    as_json: As = False,
 ) -> None:
     """Take a lab down, and remove what labs have left whose keeper was killed.
 
@@ -132,6 +136,7 @@ def down(
     entries = (
         [entry for entry in registered() if entry.kept] if all_ else [_chosen(lab)] if lab or _any_kept() else []
     )
+    ended = []
     for entry in entries:
         try:
             ask(entry.folder, {"ask": "down"})
@@ -143,7 +148,10 @@ def down(
         elif entry.path.exists():
             problems += sweep()
         else:
+            ended.append(entry.id)
             talk(f"lab {entry.id} ({entry.name}) is down")
+    if as_json:
+        data_json({"down": ended, "problems": problems})
     for problem in problems:
         talk(f"venturi: {problem}")
     if problems:
