@@ -120,7 +120,9 @@ fn a_wire_that_was_held_up_says_so() {
     assert_eq!(round_trips(&wire.a, 2, Duration::from_millis(20)).len(), 0);
     kill(wire.pid(), Signal::SIGCONT).expect("our child");
     assert_eq!(round_trips(&wire.a, 3, PATIENCE).len(), 3);
-    // Now it is stopped with a datagram on its way.
+    // Now it is stopped with a datagram on its way: the only one, as all others have been answered or came late.
+    wire.change(&json!({"delay_s": 1.0}));
+    let held = wire.sample()["wire.packets_held"];
     let answered = wire.a.begin({
         move || {
             let socket = std::net::UdpSocket::bind("10.77.0.1:0").expect("a socket");
@@ -129,9 +131,12 @@ fn a_wire_that_was_held_up_says_so() {
             socket.recv(&mut [0; 10]).is_ok()
         }
     });
-    wire.change(&json!({"delay_s": 0.2}));
+    wire.wait_until(|record| {
+        let now_held = record["counters"]["wire.packets_held"].as_f64();
+        now_held.is_some_and(|packets| packets > held)
+    });
     kill(wire.pid(), Signal::SIGSTOP).expect("our child");
-    std::thread::sleep(Duration::from_millis(300)); // what is tested: 300 ms without a turn
+    std::thread::sleep(Duration::from_millis(1200)); // what is tested: past the time of the delivery without a turn
     kill(wire.pid(), Signal::SIGCONT).expect("our child");
     assert!(crate::testkit::wait(&answered));
     wire.stop();
