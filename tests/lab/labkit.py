@@ -21,10 +21,11 @@ needs_root = pytest.mark.skipif(
 def header_of(text, *, name="test", seed=1):
     """Return the header of a plan for the testbed that the TOML describes; tables need no ``testbed.`` before their names."""
     problems = []
-    parts = resolve_testbed(Testbed.model_validate(tomllib.loads(text)), 1.0, problems)
+    testbed = tomllib.loads(text)
+    parts = resolve_testbed(Testbed.model_validate(testbed), 1.0, problems)
     assert not problems, problems
     return Header(
-        name, seed, 1.0, {}, parts.hosts, parts.places, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
+        name, seed, 1.0, {"testbed": testbed}, parts.hosts, parts.places, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
         services=parts.services, network=parts.network,
     )  # fmt: skip
 
@@ -80,7 +81,7 @@ class Remains:
             for kind in ("net", "mnt", "uts", "pid")
         } - {(kind, str(Path(f"/proc/self/ns/{kind}").readlink())) for kind in ("net", "mnt", "uts", "pid")}
         self.processes = [identity for pid in keeper_children if (identity := ProcessId.of(pid)) is not None]
-        self.groups = list(Path("/sys/fs/cgroup").glob(f"*/venturi-{lab_id}"))
+        self.groups = list(Path("/sys/fs/cgroup").glob(f"*/venturi-{lab_id}*"))
         self.noted_ticks = float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK")
 
     def left(self):

@@ -63,6 +63,14 @@ def lines_until(keeper, beginning):
     raise AssertionError(f"the keeper ended before it said {beginning}")
 
 
+def machine_tcp_mem():
+    """Return what the bound is when no lab has raised it, as other labs on this machine may have."""
+    try:
+        return json.loads(CLAIMS.read_text())["original"].split()
+    except FileNotFoundError:
+        return Path("/proc/sys/net/ipv4/tcp_mem").read_text().split()
+
+
 def kill(keeper):
     """End a keeper as the out-of-memory killer would."""
     keeper.kill()
@@ -75,7 +83,7 @@ def kill(keeper):
 @pytest.mark.parametrize("moment", ["making", "connecting", "trying", "up"])
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.04])
 def test_what_a_killed_keeper_leaves_is_removed_by_the_next_command(parent, engine, moment, delay_s):
-    original = Path("/proc/sys/net/ipv4/tcp_mem").read_text()
+    original = machine_tcp_mem()
     # A path this fat needs more memory for TCP than machines have by default, so that the bound is raised.
     text = pair(rate="10 Gb/s", delay="30 ms", more=EVERYTHING).replace("[host.a]", "[host.a]\ncpu_limit = 0.5")
     keeper = keep(parent, engine, header_of(text))
@@ -91,12 +99,12 @@ def test_what_a_killed_keeper_leaves_is_removed_by_the_next_command(parent, engi
     assert remains.in_the_end() == NOTHING
     assert inhabitants(parent) == []
     assert not entry.folder.exists()
-    assert not list(Path("/sys/fs/cgroup").glob(f"*/venturi-{entry.id}"))
+    assert not list(Path("/sys/fs/cgroup").glob(f"*/venturi-{entry.id}*"))
     assert not list((parent.parent / "scratch").glob(".venturi-*"))
     if CLAIMS.exists():
         assert entry.id not in CLAIMS.read_text()  # other labs on this machine have raised the bound
     else:
-        assert Path("/proc/sys/net/ipv4/tcp_mem").read_text() == original
+        assert Path("/proc/sys/net/ipv4/tcp_mem").read_text().split() == original
 
 
 @needs_root

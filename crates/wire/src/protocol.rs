@@ -61,6 +61,9 @@ pub struct Start {
     /// Whether to wait for the next delivery without ever sleeping: exact to a microsecond, and costs a core.
     #[serde(default)]
     pub spin: bool,
+    /// A control group (version 1) with `cpu.idle`, in which processors are kept from halting while packets flow.
+    #[serde(default)]
+    pub idle_group: Option<PathBuf>,
 }
 
 /// One line from the wire.
@@ -86,6 +89,8 @@ pub enum Record {
 pub struct Ready {
     /// The device of each interface, in its host's namespace.
     pub devices: BTreeMap<Name, String>,
+    /// Threads that keep processors from halting.
+    pub pollers: u32,
 }
 
 /// The end.

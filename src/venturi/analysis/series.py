@@ -245,7 +245,8 @@ def _is_lab(run: Run) -> bool:
 def processor_seconds(run: Run) -> tuple[float, float, float] | None:
     """Return busy, stolen and all processor seconds of all machines over the run; None if they were not sampled.
 
-    The hosts of a lab are one machine: that of the host which was sampled longest counts.
+    The hosts of a lab are one machine: that of the host which was sampled longest counts. Processors that the network only kept from
+    halting were not busy.
     """
     rows = run.query(
         f"""SELECT host, sum(grown) FILTER ({_BUSY}) AS busy, sum(grown) FILTER (counter = 'cpu.steal_s') AS steal, sum(grown) AS total
@@ -256,7 +257,8 @@ def processor_seconds(run: Run) -> tuple[float, float, float] | None:
     busy, steal, total = (
         float(np.nansum(np.asarray(rows[name][kept], dtype=np.float64))) for name in ("busy", "steal", "total")
     )
-    return (busy, steal, total) if total > 0 else None
+    awake = run.query("SELECT max(value) - min(value) AS s FROM samples WHERE counter = 'wire.awake_cpu_s'")["s"]
+    return (busy - float(np.nansum(np.asarray(awake, dtype=np.float64))), steal, total) if total > 0 else None
 
 
 def lab_seconds(run: Run) -> float | None:

@@ -66,3 +66,13 @@ impl Clock {
 pub(crate) fn cpu_ns() -> u64 {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
+
+/// CPU time that a thread of this process has used, in ns; it must not have been joined.
+pub(crate) fn thread_cpu_ns(thread: libc::pthread_t) -> u64 {
+    let mut clock = 0;
+    // SAFETY: the callers hold the handle of the thread, so that its name is valid, running or not.
+    match unsafe { libc::pthread_getcpuclockid(thread, &raw mut clock) } {
+        0 => read(clock),
+        _ => 0, // it has ended
+    }
+}

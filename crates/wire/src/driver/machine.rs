@@ -8,6 +8,9 @@ use std::io::Write;
 /// sleeps, in pieces of 46 ms.
 const NICE: libc::c_int = -20;
 
+/// Lowest priority.
+const LAST_NICE: libc::c_int = 19;
+
 /// Slice of an ordinary thread where the priority may not be raised: being shorter than others' it gets its turn
 /// sooner.
 const SLICE_NS: u64 = 100_000;
@@ -37,6 +40,26 @@ impl Machine {
 /// Gives the calling thread the usual priority: one that reads and writes lines need not compete with the hosts.
 pub(crate) fn ordinary() {
     renice(0);
+}
+
+/// Lets the calling thread run only where nothing else does, and on this processor.
+pub(crate) fn be_last(processor: usize) -> std::io::Result<()> {
+    renice(LAST_NICE); // the kernel then counts its time apart, as `nice`
+    let mut only = nix::sched::CpuSet::new();
+    only.set(processor)?;
+    Ok(nix::sched::sched_setaffinity(
+        nix::unistd::Pid::from_raw(0),
+        &only,
+    )?)
+}
+
+/// Processors that this process may run on, by number.
+pub(crate) fn own_processors() -> Vec<usize> {
+    let allowed = nix::sched::sched_getaffinity(nix::unistd::Pid::from_raw(0));
+    let allowed = allowed.unwrap_or_default();
+    (0..nix::sched::CpuSet::count())
+        .filter(|processor| allowed.is_set(*processor).unwrap_or(false))
+        .collect()
 }
 
 fn renice(nice: libc::c_int) -> bool {

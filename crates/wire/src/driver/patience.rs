@@ -5,6 +5,8 @@
 //! cores, from running. So being awake is on a budget: the few deliveries of a round trip or a request are waited for
 //! exactly; for the many of a bulk transfer, where some microseconds change nothing, one sleeps.
 
+use super::awake::Awake;
+
 /// The last part of a wait for a delivery is spent awake, if there is budget: so much at least and at most …
 const AWAKE_NS: std::ops::RangeInclusive<u64> = 60_000..=200_000;
 /// … and in between one part in so many of the wait, as a sleep ends the later the longer it was (in a virtual machine
@@ -35,6 +37,7 @@ pub(crate) enum Wait {
 #[derive(Debug)]
 pub(crate) struct Patience {
     spin: bool,
+    awake: Awake,
     /// How many threads may run on this machine for it to have idle processors.
     roomy: f64,
     running: f64,
@@ -46,11 +49,12 @@ pub(crate) struct Patience {
 }
 
 impl Patience {
-    pub(crate) fn new(spin: bool, processors: usize) -> Self {
+    pub(crate) fn new(spin: bool, processors: usize, awake: Awake) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a number of processors")]
         let roomy = processors as f64 / 2.0;
         Self {
             spin,
+            awake,
             roomy,
             // Crowded until proven otherwise.
             running: f64::INFINITY,
@@ -64,10 +68,12 @@ impl Patience {
     #[inline]
     pub(crate) fn happened(&mut self, now_ns: u64) {
         self.active_ns = now_ns;
+        self.awake.happened(now_ns);
     }
 
-    /// So many threads run on the machine right now; none: it does not tell.
-    pub(crate) fn see_running(&mut self, threads: Option<u32>) {
+    /// So many threads run on the machine right now, those included that only keep it awake; none: it does not tell.
+    pub(crate) fn see_running(&mut self, now_ns: u64, threads: Option<u32>) {
+        let threads = threads.map(|threads| threads.saturating_sub(self.awake.polling(now_ns)));
         let threads = threads.map_or(f64::INFINITY, f64::from);
         self.running = if self.running.is_finite() {
             self.running + READING_WEIGHT * (threads - self.running)
@@ -97,6 +103,11 @@ impl Patience {
                 until_ns: due_ns - awake_ns,
             }
         }
+    }
+
+    /// Processor time that went into keeping the machine awake, in ns: only such as nobody else wanted.
+    pub(crate) fn awake_cpu_ns(&self) -> u64 {
+        self.awake.cpu_ns()
     }
 
     /// A sleep is over.
@@ -148,11 +159,11 @@ mod tests {
 
     #[test]
     fn rare_deliveries_are_waited_for_awake() {
-        let mut patience = Patience::new(false, 4);
+        let mut patience = Patience::new(false, 4, Awake::default());
         let share = share_awake(&mut patience, 10_000_000, 5_000);
         assert!((0.005..0.008).contains(&share), "60 µs in 10 ms: {share}");
-        patience = Patience::new(false, 4);
-        patience.see_running(Some(1));
+        patience = Patience::new(false, 4, Awake::default());
+        patience.see_running(0, Some(1));
         let share = share_awake(&mut patience, 10_000_000, 5_000);
         assert!(
             (0.014..0.018).contains(&share),
@@ -163,8 +174,8 @@ mod tests {
     #[test]
     fn many_deliveries_do_not_cost_more_than_the_budget() {
         for (period_ns, work_ns) in [(10_000, 1_000), (50_000, 15_000), (125_000, 30_000)] {
-            let mut patience = Patience::new(false, 4);
-            patience.see_running(Some(1));
+            let mut patience = Patience::new(false, 4, Awake::default());
+            patience.see_running(0, Some(1));
             let share = share_awake(&mut patience, period_ns, work_ns);
             let work = work_ns as f64 / (period_ns + work_ns) as f64;
             assert!(
@@ -176,13 +187,19 @@ mod tests {
 
     #[test]
     fn where_work_takes_all_of_the_budget_nothing_is_waited_for_awake() {
-        let mut patience = Patience::new(false, 4);
+        let mut patience = Patience::new(false, 4, Awake::default());
         let share = share_awake(&mut patience, 20_000, 30_000);
         assert!(share < 0.01, "{share}");
     }
 
     #[test]
     fn spinning_never_sleeps() {
-        assert!(share_awake(&mut Patience::new(true, 4), 10_000_000, 5_000) > 0.99);
+        assert!(
+            share_awake(
+                &mut Patience::new(true, 4, Awake::default()),
+                10_000_000,
+                5_000
+            ) > 0.99
+        );
     }
 }

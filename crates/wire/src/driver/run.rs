@@ -99,7 +99,7 @@ impl Run {
         buffers: Buffers,
         outbox: Outbox,
         interval_ns: Option<u64>,
-        spin: bool,
+        patience: Patience,
     ) -> Self {
         let mtu =
             |id: InterfaceId| u16::try_from(opened[usize::from(id.0)].mtu).unwrap_or(u16::MAX);
@@ -124,7 +124,7 @@ impl Run {
                     mtus,
                 })
                 .collect(),
-            patience: Patience::new(spin, machine::processors()),
+            patience,
             counts: Counts::default(),
             gone: false,
             captures: BTreeMap::new(),
@@ -410,7 +410,8 @@ impl Run {
             self.ticks.next_second_ns = now_ns + SECOND_NS;
         }
         if now_ns >= self.ticks.next_reading_ns {
-            self.patience.see_running(machine::running_threads());
+            self.patience
+                .see_running(now_ns, machine::running_threads());
             self.ticks.next_reading_ns = now_ns + READING_NS;
         }
         if now_ns >= self.ticks.next_flush_ns {
@@ -433,11 +434,16 @@ impl Run {
         let recent = &self.punctuality.recent;
         let seconds = |ns: Option<u64>| ns.map(|ns| ns as f64 / 1e9);
         let counts = self.counts;
+        let awake_ns = self.patience.awake_cpu_ns();
         let wire = vec![
             ("wire.late_p50_s", seconds(recent.quantile_ns(0.5))),
             ("wire.late_p99_s", seconds(recent.quantile_ns(0.99))),
             ("wire.late_max_s", seconds(recent.largest_ns())),
-            ("wire.cpu_s", seconds(Some(cpu_ns()))),
+            (
+                "wire.cpu_s",
+                seconds(Some(cpu_ns().saturating_sub(awake_ns))),
+            ),
+            ("wire.awake_cpu_s", seconds(Some(awake_ns))),
             ("wire.packets_held", Some(self.buffers.in_use() as f64)),
             ("wire.unrouted", Some(self.world.counts().unrouted as f64)),
             ("wire.too_big", Some(counts.too_big as f64)),

@@ -9,12 +9,13 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use venturi_plan::{Fatal, Name};
 
+use super::awake::Awake;
 use super::buffers::Buffers;
 use super::clock::Clock;
 use super::input::{Inbox, Input};
 use super::machine::{self, Machine};
 use super::output::{Broken, Message, Outbox};
-use super::patience::Wait;
+use super::patience::{Patience, Wait};
 use super::report;
 use super::run::{Opened, Run};
 use super::tun::{Statistics, Tun};
@@ -186,6 +187,12 @@ impl Wire {
                 source: error.into(),
             })?;
         }
+        // Before this thread gets its priority, which they would inherit.
+        let awake = Awake::start(clock, start.idle_group.as_deref());
+        let awake = awake.map_err(|source| Error::System {
+            expected: "threads in the control group for idle processors",
+            source,
+        })?;
         let machine = Machine::prepare();
         let interfaces = &start.network.interfaces;
         let names = interfaces.keys().cloned().collect();
@@ -196,6 +203,7 @@ impl Wire {
             .map(|(name, interface)| (name.clone(), interface.device.clone()));
         self.outbox.send(Record::Ready(Ready {
             devices: devices.collect(),
+            pollers: awake.pollers(),
         }))?;
         if let Some(finding) = report::memory(world.extremes(), machine::tcp_memory_bytes()) {
             self.outbox.send(Record::Finding(finding))?;
@@ -208,7 +216,7 @@ impl Wire {
             buffers,
             outbox,
             interval_ns,
-            start.spin,
+            Patience::new(start.spin, machine::processors(), awake),
         );
         Ok((run, names, machine))
     }

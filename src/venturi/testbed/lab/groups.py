@@ -15,13 +15,24 @@ from pathlib import Path
 from venturi.errors import BackendError
 from venturi.testbed.lab.registry import Entry
 
-__all__ = ["CPU_PERIOD_US", "controllers", "join_paths", "limit_cpu", "limit_memory", "make_group", "remove_group"]
+__all__ = [
+    "CPU_PERIOD_US",
+    "controllers",
+    "join_paths",
+    "limit_cpu",
+    "limit_memory",
+    "make_group",
+    "make_idle_group",
+    "remove_group",
+]
 
 CPU_PERIOD_US = 20_000
 """Over which a CPU limit holds: a fifth of the kernel's default, so that transfers of a second see a slow machine and not a
 machine that stops and goes."""
 
 REMOVE_TIMEOUT_S = 5.0
+
+_CPUIDLE_DRIVER = Path("/sys/devices/system/cpu/cpuidle/current_driver")
 
 _POLL_S = 0.01
 
@@ -57,6 +68,27 @@ def make_group(entry: Entry, controller: str, host: str, wanted_for: str) -> Pat
         if not folder.exists():
             entry.will_make("cgroup", path=str(folder))
             folder.mkdir()
+    return group
+
+
+def make_idle_group(entry: Entry) -> Path | None:
+    """Make the group of those that run only where nothing else does and give way at once, after writing it down.
+
+    The wire keeps processors from halting in it (``crates/wire/src/driver/awake.rs``). ``None`` where that is done otherwise, by an
+    idle driver of the kernel that can be held back, or cannot be done.
+    """
+    mounted = controllers().get("cpu")
+    driver = _CPUIDLE_DRIVER.read_text().strip() if _CPUIDLE_DRIVER.exists() else "none"
+    if mounted is None or driver != "none":
+        return None
+    # Not within the group of the lab: the scheduler would weigh that one first, and it is like any other.
+    group = mounted / f"venturi-{entry.id}-idle"
+    entry.will_make("cgroup", path=str(group))
+    group.mkdir()
+    idle = group / "cpu.idle"  # Linux 5.15
+    if not idle.exists():
+        return None
+    idle.write_text("1")
     return group
 
 

@@ -19,6 +19,7 @@ from venturi.testbed.lab import hosting, telling
 from venturi.testbed.lab.asked import Asked, read_asked
 from venturi.testbed.lab.evidence import tell_evidence
 from venturi.testbed.lab.ground import Ground
+from venturi.testbed.lab.groups import make_idle_group
 from venturi.testbed.lab.interfaces import Found, tcp_settings
 from venturi.testbed.lab.journal import NETWORK, Journal, Listener
 from venturi.testbed.lab.machine import LabMachine
@@ -375,6 +376,7 @@ class Lab:
         in_flight = in_flight_bytes(self.asked)
         self._ask_for_tcp_memory(sum(in_flight.values()))
         if self.asked.network.interfaces:
+            idle_group = make_idle_group(self._entry) if self.root else None
             command = {
                 "epoch_unix_ns": self._journal.epoch_unix_ns,
                 "seed": self.asked.header.seed,
@@ -382,6 +384,7 @@ class Lab:
                 "namespaces": {name: f"/proc/{pid}/ns/net" for name, pid in ground.hosts.items()},
                 "interval_s": self._interval_s,
                 "spin": False,
+                "idle_group": None if idle_group is None else str(idle_group),
             }
             self._wire = Wire.start(
                 self._engine,

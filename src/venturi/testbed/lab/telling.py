@@ -35,6 +35,7 @@ def facts(lab: Lab) -> dict[str, dict[str, Any]]:
             "took_s": lab.took_s,
             "packages": dict(lab.versions),
             "devices": dict(lab.wire.ready.get("devices") or {}) if lab.wire is not None else {},
+            "awake_processors": lab.wire.ready.get("pollers", 0) if lab.wire is not None else 0,
             "probes": len(lab.probes),
             "probes_off": sum(not probe.agrees for probe in lab.probes),
         }
