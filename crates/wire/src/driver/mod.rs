@@ -1,13 +1,15 @@
 //! The world outside of the model: devices, clocks, threads.
 //!
-//! Three threads, and pollers (`awake.rs`). The first does everything that has to do with time (`run.rs`); one reads commands, one writes
-//! records, so that neither a long line nor a slow reader ever delays a packet. Captures have a fourth.
+//! The first thread does everything that has to do with time (`run.rs`). When that is too much for it, a second one
+//! writes packets (`writer.rs`). One reads commands, one writes records, each capture has one, so that neither a long
+//! line nor a slow reader nor a slow disk ever delays a packet. And pollers keep processors from halting (`awake.rs`).
 
 mod awake;
 mod buffers;
 mod capture;
 mod clock;
 mod input;
+mod interface;
 mod machine;
 mod output;
 mod patience;
@@ -15,5 +17,6 @@ mod report;
 mod run;
 mod serve;
 mod tun;
+mod writer;
 
 pub use serve::serve;

@@ -22,6 +22,10 @@ const TOO_SHORT_NS: u64 = 4_000;
 const BUDGET_PERCENT: u64 = 33;
 /// What may be saved up, and what may be owed.
 const BUDGET_MOST_NS: i64 = 2_000_000;
+/// A thread that works more than this part of its time, in hundredths, wants help if a processor is free …
+const WANTS_HELP_PERCENT: u64 = 70;
+/// … and as long as it works more than this part with it.
+const KEEPS_HELP_PERCENT: u64 = 25;
 /// Weight of a new reading of how many threads run.
 const READING_WEIGHT: f64 = 0.3;
 
@@ -38,29 +42,37 @@ pub(crate) enum Wait {
 pub(crate) struct Patience {
     spin: bool,
     awake: Awake,
-    /// How many threads may run on this machine for it to have idle processors.
-    roomy: f64,
+    /// Processors of the machine.
+    processors: f64,
     running: f64,
     budget_ns: i64,
     /// Up to when time has been paid for.
     paid_ns: u64,
     /// When something happened last.
     active_ns: u64,
+    /// Time that was spent on packets since the last reading.
+    work_ns: u64,
+    /// When that was.
+    read_ns: u64,
+    is_helped: bool,
 }
 
 impl Patience {
     pub(crate) fn new(spin: bool, processors: usize, awake: Awake) -> Self {
         #[expect(clippy::cast_precision_loss, reason = "a number of processors")]
-        let roomy = processors as f64 / 2.0;
+        let processors = processors as f64;
         Self {
             spin,
             awake,
-            roomy,
+            processors,
             // Crowded until proven otherwise.
             running: f64::INFINITY,
             budget_ns: BUDGET_MOST_NS,
             paid_ns: 0,
             active_ns: 0,
+            work_ns: 0,
+            read_ns: 0,
+            is_helped: false,
         }
     }
 
@@ -80,12 +92,29 @@ impl Patience {
         } else {
             threads
         };
+        let passed_ns = now_ns - std::mem::replace(&mut self.read_ns, now_ns);
+        let percent = 100 * std::mem::take(&mut self.work_ns) / passed_ns.max(1);
+        self.is_helped = if self.is_helped {
+            // With the helper one thread more runs; being crowded for a moment is not a reason.
+            percent > KEEPS_HELP_PERCENT && self.running < self.processors + 1.0
+        } else {
+            percent > WANTS_HELP_PERCENT && self.running < self.processors
+        };
+    }
+
+    /// Whether packets are to be written by a second thread.
+    #[inline]
+    pub(crate) fn is_helped(&self) -> bool {
+        self.is_helped
     }
 
     /// How to wait from now on until something is due.
     #[inline]
     pub(crate) fn wait(&mut self, now_ns: u64, due_ns: u64) -> Wait {
         // What was not slept is work or being awake.
+        if self.active_ns >= self.paid_ns {
+            self.work_ns += now_ns - self.paid_ns;
+        }
         self.pay(now_ns, true);
         let left_ns = due_ns.saturating_sub(now_ns);
         if self.spin || left_ns <= TOO_SHORT_NS {
@@ -94,7 +123,8 @@ impl Patience {
         if self.budget_ns <= 0 {
             return Wait::Sleep { until_ns: due_ns };
         }
-        let lingers = self.running <= self.roomy && now_ns < self.active_ns + LINGER_NS;
+        let is_roomy = self.running <= self.processors / 2.0;
+        let lingers = is_roomy && now_ns < self.active_ns + LINGER_NS;
         let awake_ns = (left_ns / AWAKE_SHARE).clamp(*AWAKE_NS.start(), *AWAKE_NS.end());
         if left_ns <= awake_ns || lingers {
             Wait::Look
@@ -201,5 +231,27 @@ mod tests {
                 5_000
             ) > 0.99
         );
+    }
+
+    #[test]
+    fn help_is_wanted_by_who_works_most_of_the_time_where_a_processor_is_free() {
+        for (working_ns, threads, expected) in
+            [(90_000, 2, true), (50_000, 2, false), (90_000, 4, false)]
+        {
+            let mut patience = Patience::new(false, 4, Awake::default());
+            // Turns of 100 µs: a packet is worked on, then a sleep.
+            for turn in 0..1000 {
+                let start_ns = turn * 100_000;
+                patience.happened(start_ns);
+                let _ = patience.wait(start_ns + working_ns, u64::MAX);
+                patience.slept(start_ns + 100_000);
+            }
+            patience.see_running(100_000_000, Some(threads));
+            assert_eq!(
+                patience.is_helped(),
+                expected,
+                "{working_ns} ns of 100 µs beside {threads}"
+            );
+        }
     }
 }

@@ -1,11 +1,12 @@
 //! The loop that moves packets.
 //!
-//! The data path: one thread, no lock, no allocation for a packet, nothing that may block. One turn: hand over what
+//! The data path: one thread, or two if one is not enough, no allocation for a packet, nothing that may block for long. One turn: hand over what
 //! is due, sleep or look until a packet comes or the next is due, read what has come, a few from each interface, and
 //! look for what is due after each.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use nix::sys::epoll::Epoll;
@@ -15,14 +16,16 @@ use venturi_plan::{Event, LinkSet, Name};
 use super::buffers::Buffers;
 use super::capture::Capture;
 use super::clock::{Clock, cpu_ns};
+use super::interface::Interface;
 use super::machine;
 use super::output::{Broken, Counters, Message, Outbox};
 use super::patience::{Patience, Wait};
 use super::report::{self, Punctuality};
 use super::tun::Tun;
+use super::writer::{Writer, Written};
 use crate::Error;
-use crate::model::{Chunk, InterfaceId, LinkCounters, LinkId, Output, World};
-use crate::packet::{Refusal, cut, inspect, too_big};
+use crate::model::{InterfaceId, LinkCounters, LinkId, Output, World};
+use crate::packet::{Refusal, inspect, too_big};
 use crate::protocol::{Done, Lateness, LinkTotals, Record};
 
 /// Packets that are read from one interface before the others have their turn.
@@ -40,7 +43,9 @@ const READING_NS: u64 = 100_000_000;
 pub(crate) struct Run {
     pub(crate) clock: Clock,
     world: World,
-    interfaces: Vec<Interface>,
+    interfaces: Arc<[Interface]>,
+    // Before the memory that it reads.
+    writer: Writer,
     buffers: Buffers,
     patience: Patience,
     punctuality: Punctuality,
@@ -54,14 +59,6 @@ pub(crate) struct Run {
     ticks: Ticks,
     /// High-water marks of the queues from the beginning.
     high_bytes: Vec<u64>,
-}
-
-struct Interface {
-    tun: Tun,
-    /// Whether its host takes several segments as one packet.
-    joins: bool,
-    /// For each destination, the longest packet that comes through; 0 if none does.
-    mtus: Vec<u16>,
 }
 
 /// What happens again and again.
@@ -100,7 +97,7 @@ impl Run {
         outbox: Outbox,
         interval_ns: Option<u64>,
         patience: Patience,
-    ) -> Self {
+    ) -> io::Result<Self> {
         let mtu =
             |id: InterfaceId| u16::try_from(opened[usize::from(id.0)].mtu).unwrap_or(u16::MAX);
         let mtus: Vec<Vec<u16>> = (0..)
@@ -112,18 +109,20 @@ impl Run {
             })
             .collect();
         let now_ns = clock.now_ns();
-        Self {
+        let interfaces: Arc<[Interface]> = opened
+            .into_iter()
+            .zip(mtus)
+            .map(|(opened, mtus)| Interface {
+                tun: opened.tun,
+                joins: opened.offload,
+                mtus,
+            })
+            .collect();
+        Ok(Self {
+            writer: Writer::start(clock, Arc::clone(&interfaces))?,
             punctuality: Punctuality::new(world.extremes()),
             high_bytes: vec![0; world.link_names().len()],
-            interfaces: opened
-                .into_iter()
-                .zip(mtus)
-                .map(|(opened, mtus)| Interface {
-                    tun: opened.tun,
-                    joins: opened.offload,
-                    mtus,
-                })
-                .collect(),
+            interfaces,
             patience,
             counts: Counts::default(),
             gone: false,
@@ -140,7 +139,7 @@ impl Run {
             world,
             buffers,
             outbox,
-        }
+        })
     }
 
     /// Hands over what is due and says how to wait for what comes next.
@@ -232,6 +231,7 @@ impl Run {
     /// Hands over what is due, up to so many times.
     #[inline]
     fn deliver(&mut self, most: usize) -> Result<(), Broken> {
+        self.take_note();
         let mut done = 0;
         while done < most {
             let now_ns = self.clock.now_ns();
@@ -242,11 +242,29 @@ impl Run {
                     due_ns,
                     chunk,
                 }) => {
-                    self.punctuality.recent.add(now_ns.saturating_sub(due_ns));
-                    self.hand_over(interface, &chunk);
-                    self.buffers.release(chunk.packet, chunk.count);
                     self.patience.happened(now_ns);
                     done += 1;
+                    // In order: as long as the writer has something, it has all that follows.
+                    let is_helped = self.patience.is_helped() || self.writer.is_busy();
+                    while is_helped && !self.writer.has_room() {
+                        if let Some(written) = self.writer.wait() {
+                            self.note(&written);
+                        }
+                    }
+                    let bytes = self.buffers.bytes(chunk.packet);
+                    if is_helped {
+                        // SAFETY: the packet is released when the writer has told that it is written.
+                        unsafe { self.writer.write(bytes, interface, chunk, due_ns) };
+                        continue;
+                    }
+                    let late_ns = now_ns.saturating_sub(due_ns);
+                    let refused =
+                        self.interfaces[usize::from(interface.0)].hand_over(bytes, &chunk);
+                    self.note(&Written {
+                        chunk,
+                        late_ns,
+                        refused,
+                    });
                 }
                 Some(Output::Drop(chunk)) => self.buffers.release(chunk.packet, chunk.count),
                 Some(Output::Capture { link, sent }) => {
@@ -263,25 +281,21 @@ impl Run {
         Ok(())
     }
 
+    /// Takes note of what the writer has done.
     #[inline]
-    fn hand_over(&mut self, interface: InterfaceId, chunk: &Chunk) {
-        let Interface { tun, joins, .. } = &self.interfaces[usize::from(interface.0)];
-        let bytes = self.buffers.bytes(chunk.packet);
-        let write_part = |first, count| {
-            let part = cut(bytes, first, count);
-            tun.write_pieces(part.headers(), &bytes[part.payload.clone()])
-        };
-        let refused = if chunk.shape.segments == 1 || (*joins && chunk.is_whole()) {
-            u64::from(tun.write(bytes).is_err()) * u64::from(chunk.count)
-        } else if *joins {
-            u64::from(write_part(chunk.first, chunk.count).is_err()) * u64::from(chunk.count)
-        } else {
-            let segments = chunk.first..chunk.first + chunk.count;
-            segments
-                .filter(|segment| write_part(*segment, 1).is_err())
-                .count() as u64
-        };
-        self.counts.refused += refused;
+    fn take_note(&mut self) {
+        while let Some(written) = self.writer.written() {
+            self.note(&written);
+        }
+    }
+
+    /// A delivery was made.
+    #[inline]
+    fn note(&mut self, written: &Written) {
+        self.punctuality.recent.add(written.late_ns);
+        self.counts.refused += written.refused;
+        let chunk = &written.chunk;
+        self.buffers.release(chunk.packet, chunk.count);
     }
 
     /// Starts the clock of the planned changes, once.
@@ -478,6 +492,9 @@ impl Run {
         }
         for thread in std::mem::take(&mut self.ending) {
             let _ = thread.join(); // a panic there was told on stderr
+        }
+        while let Some(written) = self.writer.wait() {
+            self.note(&written);
         }
         let now_ns = self.clock.now_ns();
         if self.ticks.interval_ns.is_some() {

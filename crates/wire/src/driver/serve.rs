@@ -217,7 +217,11 @@ impl Wire {
             outbox,
             interval_ns,
             Patience::new(start.spin, machine::processors(), awake),
-        );
+        )
+        .map_err(|source| Error::System {
+            expected: "a thread that writes packets",
+            source,
+        })?;
         Ok((run, names, machine))
     }
 
