@@ -35,6 +35,7 @@ from venturi.plan import (
     Pause,
     Place,
     Plan,
+    Portion,
     Prepare,
     Read,
     Release,
@@ -65,6 +66,7 @@ SCHEMA = json.loads((ROOT / "docs" / "reference" / "plan.schema.json").read_text
 
 names = st.text("abcxyz-é", min_size=1, max_size=6)
 whole = st.integers(0, 2**53)
+portions = st.lists(st.builds(Portion, st.integers(1, 2**53), whole), max_size=3).map(tuple)
 times = st.floats(0, 1e9) | names.map(Draw)
 endpoints = st.sampled_from(["null:", "zero:"]) | st.tuples(names, names).map(":".join)
 scalars = st.none() | st.booleans() | names | st.integers(-(2**53), 2**53) | st.floats(-1e9, 1e9)
@@ -94,9 +96,10 @@ def _nest(inner):
         st.builds(Parallel, st.lists(steps, max_size=2).map(tuple)),
         st.builds(Repeat, steps, count=slots),
         st.builds(Repeat, steps, until_s=st.floats(0, 1e6)),
+        st.builds(Repeat, steps, for_s=st.floats(0, 1e6)),
         st.builds(
             Trial, st.integers(0, 10**8).map("t{:07d}".format), slots, slots, slots,
-            st.dictionaries(names, scalars, max_size=3), steps,
+            st.dictionaries(names, scalars, max_size=3), steps, st.none() | st.floats(0, 1e6),
         ),
     )  # fmt: skip
 
@@ -149,7 +152,7 @@ headers = st.builds(
     places=st.dictionaries(names, st.builds(Place, names, names, st.none() | storages), max_size=2),
     services=st.dictionaries(names, services, max_size=2),
     network=st.none() | networks,
-    datasets=st.dictionaries(names, st.builds(Dataset, names, names, whole, whole, whole), max_size=2),
+    datasets=st.dictionaries(names, st.builds(Dataset, names, names, whole, whole, whole, portions), max_size=2),
     calls=st.dictionaries(
         names,
         st.builds(
@@ -372,7 +375,7 @@ def test_the_public_names_are_these():
         "Transfer", "Trial", "Wait",
     }  # fmt: skip
     header = {
-        "Call", "Dataset", "Header", "Host", "LabHost", "Measure", "Place", "Service", "Storage", "Totals", "FORMAT",
+        "Call", "Dataset", "Header", "Host", "LabHost", "Measure", "Place", "Portion", "Service", "Storage", "Totals", "FORMAT",
         "VERSION",
     }  # fmt: skip
     network = {"BurstyLoss", "Change", "IndependentLoss", "Interface", "Link", "Loss", "Network"}

@@ -20,7 +20,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use venturi_plan::file_name;
+use venturi_plan::{Sizes, file_name};
 
 /// Name of the manifest in the folder of the set.
 pub(crate) const MANIFEST: &str = ".venturi-dataset.json";
@@ -45,7 +45,7 @@ const TURN_PAUSE: Duration = Duration::from_millis(10);
 pub(crate) struct Wanted {
     pub(crate) folder: PathBuf,
     pub(crate) seed: u64,
-    pub(crate) size_bytes: u64,
+    pub(crate) sizes: Sizes,
     pub(crate) first: u64,
     pub(crate) files: u64,
 }
@@ -88,6 +88,7 @@ struct Manifest {
     format: String,
     version: u32,
     seed: u64,
+    /// Of the largest one: what a smaller one holds is the beginning of what a larger one would.
     size_bytes: u64,
     /// File name → SHA-256 of its content.
     files: BTreeMap<String, String>,
@@ -118,7 +119,7 @@ impl Wanted {
             .filter(|index| !self.is_whole(&manifest, *index))
             .collect();
         if !missing.is_empty() {
-            self.check_room(missing.len() as u64)?;
+            self.check_room(&missing)?;
             self.make(&missing, &mut manifest, threads, stop, tell)?;
         }
         let files = missing.len() as u64;
@@ -156,13 +157,14 @@ impl Wanted {
         let known: Option<Manifest> = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         known
             .filter(|found| {
-                (found.version, found.seed, found.size_bytes) == (1, self.seed, self.size_bytes)
+                (found.version, found.seed, found.size_bytes)
+                    == (1, self.seed, self.sizes.largest())
             })
             .unwrap_or_else(|| Manifest {
                 format: "venturi-dataset".into(),
                 version: 1,
                 seed: self.seed,
-                size_bytes: self.size_bytes,
+                size_bytes: self.sizes.largest(),
                 files: BTreeMap::new(),
             })
     }
@@ -171,13 +173,13 @@ impl Wanted {
         let name = file_name(index);
         let right_size = |path: PathBuf| {
             path.metadata()
-                .is_ok_and(|found| found.is_file() && found.len() == self.size_bytes)
+                .is_ok_and(|found| found.is_file() && found.len() == self.sizes.of(index))
         };
         manifest.files.contains_key(&name) && right_size(self.folder.join(name))
     }
 
-    fn check_room(&self, files: u64) -> Result<(), Error> {
-        let needed = files.saturating_mul(self.size_bytes);
+    fn check_room(&self, missing: &[u64]) -> Result<(), Error> {
+        let needed = self.bytes_of(missing);
         let free = free_bytes(&self.folder).map_err(|source| self.error(&self.folder, source))?;
         if needed > free {
             return Err(Error::NoRoom {
@@ -218,7 +220,7 @@ impl Wanted {
                 });
             }
             drop(sender);
-            self.collect(&receiver, missing.len() as u64, &bytes, manifest, tell)
+            self.collect(&receiver, missing, &bytes, manifest, tell)
         })?;
         if stop.load(Ordering::Relaxed) {
             Err(Error::Stopped)
@@ -231,7 +233,7 @@ impl Wanted {
     fn collect(
         &self,
         finished: &mpsc::Receiver<(u64, Result<String, Error>)>,
-        of_files: u64,
+        missing: &[u64],
         bytes: &AtomicU64,
         manifest: &mut Manifest,
         tell: &dyn Fn(Progress),
@@ -255,12 +257,11 @@ impl Wanted {
             }
             if told.elapsed() >= PROGRESS_INTERVAL {
                 told = Instant::now();
-                let of_bytes = of_files * self.size_bytes;
                 tell(Progress {
                     files,
-                    of_files,
+                    of_files: missing.len() as u64,
                     bytes: bytes.load(Ordering::Relaxed),
-                    of_bytes,
+                    of_bytes: self.bytes_of(missing),
                 });
             }
             if saved.elapsed() >= SAVE_INTERVAL {
@@ -295,12 +296,12 @@ impl Wanted {
             .map_err(fail)?;
         let mut content = content(self.seed, index);
         let (mut hash, mut block) = (Sha256::new(), vec![0; BLOCK_BYTES]);
-        let mut offset = 0;
-        while offset < self.size_bytes {
+        let (mut offset, size_bytes) = (0, self.sizes.of(index));
+        while offset < size_bytes {
             if halt() {
                 return Err(Error::Stopped);
             }
-            let length = usize::try_from(self.size_bytes - offset)
+            let length = usize::try_from(size_bytes - offset)
                 .map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
             content.fill_bytes(&mut block[..length]);
             hash.update(&block[..length]);
@@ -308,8 +309,8 @@ impl Wanted {
             offset += length as u64;
             bytes.fetch_add(length as u64, Ordering::Relaxed);
         }
-        file.set_len(self.size_bytes).map_err(fail)?;
-        if self.size_bytes >= OWN_SYNC_BYTES {
+        file.set_len(size_bytes).map_err(fail)?;
+        if size_bytes >= OWN_SYNC_BYTES {
             file.sync_data().map_err(fail)?;
         }
         match std::fs::rename(&partial, &path) {
@@ -329,7 +330,7 @@ impl Wanted {
         );
         let write = || -> io::Result<()> {
             let folder = File::open(&self.folder)?;
-            if self.size_bytes < OWN_SYNC_BYTES {
+            if self.sizes.smallest() < OWN_SYNC_BYTES {
                 // SAFETY: the descriptor is open for the length of the call.
                 unsafe { libc::syncfs(folder.as_raw_fd()) };
             }
@@ -342,12 +343,17 @@ impl Wanted {
         write().map_err(|source| self.error(&path, source))
     }
 
+    fn bytes_of(&self, files: &[u64]) -> u64 {
+        let sizes = files.iter().map(|index| self.sizes.of(*index));
+        sizes.fold(0, u64::saturating_add)
+    }
+
     fn error(&self, path: &Path, source: io::Error) -> Error {
         if source.kind() == io::ErrorKind::StorageFull {
             let free = free_bytes(&self.folder).unwrap_or(0);
             return Error::NoRoom {
                 folder: self.folder.clone(),
-                needed: self.files * self.size_bytes,
+                needed: self.sizes.sum(self.first, self.files),
                 free,
             };
         }

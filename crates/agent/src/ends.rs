@@ -130,6 +130,36 @@ impl End {
         }
     }
 
+    /// What is of this name in it.
+    pub(crate) fn entry(&self, name: &str) -> Self {
+        Self {
+            door: self.door.clone(),
+            path: self.path.as_ref().map(|path| path.join(name)),
+            relative: self
+                .relative
+                .as_ref()
+                .map(|above| format!("{above}/{name}")),
+            location: self.location.as_ref().map(|location| Location {
+                path: location.path.join(name),
+                in_scratch: location.in_scratch,
+            }),
+        }
+    }
+
+    /// A folder of this machine, reached by the same way as this device.
+    pub(crate) fn in_place_of_device(&self, path: &Path) -> Self {
+        Self {
+            door: self.door.clone(),
+            path: Some(path.to_owned()),
+            // No door with `{relative}` leads to a device, so this is not asked for.
+            relative: Some(String::new()),
+            location: Some(Location {
+                path: path.to_owned(),
+                in_scratch: true,
+            }),
+        }
+    }
+
     /// Whether a service stands between the tool and it.
     pub(crate) fn is_served(&self) -> bool {
         self.door.is_some()

@@ -19,6 +19,7 @@ mod dataset;
 mod ends;
 mod facts;
 mod findings;
+mod folders;
 mod guardian;
 mod input;
 mod last_words;

@@ -1,4 +1,5 @@
-//! Many files in one call: what the tool reads as `{list}`, and the directory that the files come to be in.
+//! Many files in one call: what the tool reads as `{list}`, the folders that hold these files alone, and the directory that they
+//! come to be in.
 //!
 //! All of it is done on a thread, before the transfer is armed: nothing of it is in the measured time, nor delays another's.
 
@@ -6,9 +7,10 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use venturi_plan::{Call, Transfer, file_name};
+use venturi_plan::{Call, Header, Sizes, Transfer, file_name};
 
 use crate::ends::End;
+use crate::folders::{self, Folders};
 use crate::receiver::{self, Removal, Shares};
 
 /// Below the scratch directory of the agent.
@@ -25,26 +27,38 @@ pub(crate) struct List {
     shares: Shares,
     keep: bool,
     begun: bool,
+    folders: Option<Folders>,
 }
 
 /// A list that was made.
 #[derive(Debug)]
 pub(crate) struct Listed {
     pub(crate) path: PathBuf,
+    /// The directories at the two ends, as the tool gets told of them.
+    pub(crate) source: End,
+    pub(crate) destination: End,
     /// What may become of the directory; none where the agent does not see it.
     pub(crate) removal: Option<Removal>,
+    /// Folders of links, which go after the trial.
+    pub(crate) folders: Vec<PathBuf>,
 }
 
-/// The files of a transfer of many: their numbers and their size.
-pub(crate) fn shares(transfer: &Transfer) -> Shares {
+/// The files of a transfer of many: their numbers and their sizes.
+pub(crate) fn shares(header: &Header, transfer: &Transfer) -> Shares {
     let bytes = transfer.bytes.get();
+    let mixed = header
+        .dataset_of(&transfer.source)
+        .filter(|dataset| !dataset.mix.is_empty());
+    let equal = || {
+        bytes
+            .is_multiple_of(transfer.files)
+            .then(|| Sizes::equal(bytes / transfer.files))
+    };
     Shares {
         // `zero:` has no numbers: its files are counted from 0.
         first: transfer.source.numbered().map_or(0, |(_, first)| first),
         files: transfer.files,
-        each_bytes: bytes
-            .is_multiple_of(transfer.files)
-            .then(|| bytes / transfer.files),
+        sizes: mixed.map_or_else(equal, |dataset| Some(dataset.sizes())),
     }
 }
 
@@ -57,31 +71,53 @@ impl List {
         transfer: &Transfer,
         begun: bool,
         (source, destination): (&End, &End),
+        (shares, folders): (Shares, Option<Folders>),
     ) -> Self {
         Self {
             path: scratch.join(FOLDER).join(format!("{task}.txt")),
             call: call.clone(),
             source: source.folder(),
             destination: destination.clone(),
-            shares: shares(transfer),
+            shares,
             keep: transfer.keep,
             begun,
+            folders,
         }
     }
 
-    /// Sees whether the files are there, makes their new directory, writes the list.
+    /// Sees whether the files are there, makes their new directory and their folders of links, writes the list.
     ///
     /// # Errors
     /// In words. Nothing of the list is left then.
-    pub(crate) fn make(self) -> Result<Listed, String> {
+    pub(crate) fn make(mut self) -> Result<Listed, String> {
         self.check_sources()?;
         let removal = self.make_way()?;
-        self.write()
-            .inspect_err(|_| drop(fs::remove_file(&self.path)))?;
+        let mut made = Vec::new();
+        let whole = self.gather(&mut made).and_then(|()| self.write());
+        if let Err(error) = whole {
+            remove(&self.path);
+            made.iter().for_each(|folder| remove(folder));
+            return Err(error);
+        }
         Ok(Listed {
             path: self.path,
+            source: self.source,
+            destination: self.destination,
             removal,
+            folders: made,
         })
+    }
+
+    /// Has the tool see folders that hold the files of this transfer alone, if it wants that.
+    fn gather(&mut self, made: &mut Vec<PathBuf>) -> Result<(), String> {
+        let Some(folders) = &self.folders else {
+            return Ok(());
+        };
+        self.source = folders.of_sources(&self.source, &self.shares, made)?;
+        if let Some(destination) = folders.of_sinks(&self.shares, made)? {
+            self.destination = destination;
+        }
+        Ok(())
     }
 
     fn check_sources(&self) -> Result<(), String> {
@@ -146,13 +182,25 @@ fn unspaced(text: String) -> Result<String, String> {
     Ok(text)
 }
 
-/// Removes a list; it may be gone already.
+/// Removes a list or a folder of links; it may be gone already.
 pub(crate) fn remove(path: &Path) {
-    // What stays is a few bytes in the scratch directory, and gone at the end of the run.
-    let _ = fs::remove_file(path);
+    // What stays is a few bytes, and gone with the next run at the latest.
+    let _ = receiver::remove(path);
+    if let Some(above) = path
+        .parent()
+        .filter(|above| above.ends_with(folders::FOLDER))
+    {
+        // Only an empty one goes.
+        let _ = fs::remove_dir(above);
+    }
 }
 
 /// Removes all lists, those of a killed run too.
 pub(crate) fn remove_all(scratch: &Path) {
     let _ = fs::remove_dir_all(scratch.join(FOLDER));
+}
+
+/// The folder below a scratch directory in which lists are, and links to `/dev/null`.
+pub(crate) fn folder(scratch: &Path) -> PathBuf {
+    scratch.join(FOLDER)
 }

@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use venturi_plan::{
-    Bytes, Call, Expect, Name, Outcome, Seconds, Transfer, TransferRecord, TrialRef, Values, Via,
-    authority,
+    Bytes, Call, Endpoint, Expect, Header, Name, Outcome, Seconds, Transfer, TransferRecord,
+    TrialRef, Values, Via, authority,
 };
 
 use crate::barrier::{self, Barrier, Launch, Method};
 use crate::capture::Capture;
 use crate::ends::{End, Side};
 use crate::findings;
+use crate::folders::{self, Folders};
 use crate::list::{self, List, Listed};
 use crate::places::Places;
 use crate::program::Environment;
@@ -45,18 +46,69 @@ impl Order {
         if self.transfer.files <= 1 {
             return Ok(None);
         }
-        let ends = self
-            .call(site)
-            .and_then(|call| Ok((call, self.ends(site)?)));
-        let (call, (source, destination)) = ends.map_err(|error| self.give_up(error))?;
-        Ok(Some(List::new(
+        self.try_list(site, task)
+            .map(Some)
+            .map_err(|error| self.give_up(error))
+    }
+
+    fn try_list(&self, site: &Site<'_>, task: u64) -> Result<List, String> {
+        let call = self.call(site)?;
+        let (source, destination) = self.ends(site)?;
+        let folders = call
+            .takes_folder()
+            .then(|| self.folders(site, &destination, task));
+        let shares = list::shares(site.places.header(), &self.transfer);
+        Ok(List::new(
             site.places.scratch(),
             task,
             call,
             &self.transfer,
             self.begun,
             (&source, &destination),
-        )))
+            (shares, folders.transpose()?),
+        ))
+    }
+
+    /// Where a tool that takes whole folders shall find its files, and have them end.
+    fn folders(&self, site: &Site<'_>, destination: &End, task: u64) -> Result<Folders, String> {
+        let Transfer {
+            source,
+            source_via,
+            destination_via,
+            slot,
+            ..
+        } = &self.transfer;
+        let beside = format!("{}:{}", source.place(), folders::FOLDER);
+        let beside: Endpoint = beside
+            .parse()
+            .map_err(|error: venturi_plan::Error| error.to_string())?;
+        let services = &site.places.header().services;
+        let server = destination_via
+            .as_ref()
+            .and_then(|via| services.get(via.service()));
+        let sinks = if self.transfer.destination.is_built_in() {
+            if let Some(service) = server.filter(|service| !site.places.sees(&service.host)) {
+                return Err(format!(
+                    "destination `null:`: expected a server whose files this agent sees, for a folder of links to /dev/null, \
+                     found one on `{}`; let the files come to a place",
+                    service.host
+                ));
+            }
+            Some(destination.in_place_of_device(&list::folder(site.places.scratch())))
+        } else {
+            None
+        };
+        Ok(Folders {
+            beside_sources: End::find(
+                &site.places,
+                Side::Source,
+                &beside,
+                source_via.as_ref(),
+                *slot,
+            )?,
+            sinks,
+            task,
+        })
     }
 
     /// The entry of a transfer that failed before it could be armed.
@@ -74,7 +126,10 @@ impl Order {
         barrier: &mut Barrier,
     ) -> Result<Ready, Box<Entry>> {
         let mut entry = self.blank_entry();
-        entry.list = listed.as_ref().map(|listed| listed.path.clone());
+        entry.made = listed.as_ref().map_or_else(Vec::new, |listed| {
+            let folders = listed.folders.iter();
+            folders.chain([&listed.path]).cloned().collect()
+        });
         match self.try_arm(site, listed, barrier, &mut entry) {
             Ok((child, capture)) => {
                 let call = &site.places.header().calls[&self.transfer.call];
@@ -115,7 +170,7 @@ impl Order {
             .find(program)
             .map_err(|error| (Outcome::Missing, error))?;
         entry.destination = self
-            .make_way(call, &source, &destination, listed)
+            .make_way(site.places.header(), call, &source, &destination, listed)
             .map_err(failed)?;
         if entry.destination.is_none()
             && call.expect == Expect::Destination
@@ -172,6 +227,7 @@ impl Order {
     /// Makes the way free for the destination, if the agent sees it; for many files that is done already.
     fn make_way(
         &self,
+        header: &Header,
         call: &Call,
         source: &End,
         destination: &End,
@@ -192,7 +248,7 @@ impl Order {
         };
         Ok(Some(Destination {
             path: location.path.clone(),
-            shares: many.then(|| list::shares(&self.transfer)),
+            shares: many.then(|| list::shares(header, &self.transfer)),
             proves: call.expect == Expect::Destination,
             served: destination.is_served(),
             removal,
@@ -212,13 +268,14 @@ impl Order {
             text.ok_or_else(|| format!("`{}` is no UTF-8", path.display()))
         };
         let list = listed.map(|listed| utf8(&listed.path)).transpose()?;
-        let (source, destination) = match list {
-            Some(_) => (
-                source.folder().folder_text(call)?,
-                destination.folder_text(call)?,
+        let (source, destination) = match listed {
+            Some(listed) => (
+                listed.source.folder_text(call)?,
+                listed.destination.folder_text(call)?,
             ),
             None => (source.text(call)?, destination.text(call)?),
         };
+        let folder = listed.filter(|_| call.takes_folder()).map(|_| &*source);
         let server = |via: &Option<Via>, url| via.as_ref().and_then(|_| authority(url));
         let from = server(&self.transfer.source_via, &source);
         let to = server(&self.transfer.destination_via, &destination);
@@ -231,6 +288,7 @@ impl Order {
             scratch: &utf8(scratch)?,
             offset_bytes: self.transfer.offset_bytes.map(Bytes::get),
             list: list.as_deref(),
+            folder,
             source_host: from.map(|(host, _)| host),
             source_port: from.and_then(|(_, port)| port),
             destination_host: to.map(|(host, _)| host),
@@ -244,7 +302,7 @@ impl Order {
             record: self.blank_record(),
             trial: self.trial.clone(),
             destination: None,
-            list: None,
+            made: Vec::new(),
             findings: Vec::new(),
         }
     }

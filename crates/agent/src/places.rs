@@ -48,6 +48,11 @@ impl<'a> Places<'a> {
         &self.start.host
     }
 
+    /// Whether this agent sees the files of a host.
+    pub(crate) fn sees(&self, host: &str) -> bool {
+        host == self.host() || self.start.sees.contains_key(host)
+    }
+
     /// The agent's own scratch directory.
     pub(crate) fn scratch(&self) -> &'a Path {
         Path::new(&self.start.scratch)

@@ -69,7 +69,7 @@ impl Files {
         let wanted = Wanted {
             folder: root.join(&dataset.path),
             seed: dataset.seed,
-            size_bytes: dataset.size_bytes.get(),
+            sizes: dataset.sizes(),
             first,
             files,
         };

@@ -6,6 +6,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// The engine as a tool: this very program, under whatever name it was copied to this host.
+const ENGINE: &str = "venturi-engine";
+
 /// An executable file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Program {
@@ -73,6 +76,13 @@ impl Environment {
     /// # Errors
     /// A text that says what was looked for and where.
     pub(crate) fn find(&self, name: &str) -> Result<Program, String> {
+        if name == ENGINE
+            && let Some(own) = std::env::current_exe()
+                .ok()
+                .and_then(|path| executable(&path))
+        {
+            return Ok(own);
+        }
         if name.contains('/') {
             return executable(Path::new(name)).ok_or_else(|| {
                 format!(
@@ -150,6 +160,15 @@ mod tests {
         assert!(
             told.contains("no-such-tool") && told.contains("PATH=/"),
             "{told}"
+        );
+    }
+
+    #[test]
+    fn the_engine_is_this_program_wherever_it_lies() {
+        let found = Environment::new(&[]).find("venturi-engine");
+        assert_eq!(
+            found.expect("it runs").path,
+            std::env::current_exe().expect("it runs")
         );
     }
 

@@ -2,10 +2,11 @@
 
 use std::fs;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use venturi_plan::file_name;
+use venturi_plan::{Sizes, file_name};
 
 use crate::places::Location;
 
@@ -32,12 +33,12 @@ pub(crate) struct Destination {
 }
 
 /// Numbered files that a transfer divides its bytes among.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shares {
     pub(crate) first: u64,
     pub(crate) files: u64,
-    /// Size of each; none where they do not share the bytes evenly.
-    pub(crate) each_bytes: Option<u64>,
+    /// Size of each; none where nobody can tell.
+    pub(crate) sizes: Option<Sizes>,
 }
 
 /// What a receiver holds.
@@ -60,7 +61,11 @@ pub(crate) struct Late {
 impl Shares {
     /// The names of the files, in order.
     pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
-        (self.first..self.first.saturating_add(self.files)).map(file_name)
+        self.numbers().map(file_name)
+    }
+
+    fn numbers(&self) -> Range<u64> {
+        self.first..self.first.saturating_add(self.files)
     }
 }
 
@@ -144,16 +149,18 @@ fn until_whole(
 
 fn look_at_many(folder: &Path, shares: &Shares, asked_bytes: u64) -> io::Result<Held> {
     let (mut bytes, mut there, mut more, mut wrong) = (0, 0, false, None);
-    for name in shares.names() {
+    for number in shares.numbers() {
+        let name = file_name(number);
+        let each = shares.sizes.as_ref().map(|sizes| sizes.of(number));
         let found = match folder.join(&name).metadata() {
             Ok(found) => Some(found.len()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
         bytes += found.unwrap_or(0);
-        let whole = found.is_some() && shares.each_bytes.is_none_or(|each| found >= Some(each));
+        let whole = found.is_some() && each.is_none_or(|each| found >= Some(each));
         there += u64::from(whole);
-        more |= shares.each_bytes.is_some_and(|each| found > Some(each));
+        more |= each.is_some_and(|each| found > Some(each));
         if !whole {
             wrong = wrong.or(Some((name, found)));
         }

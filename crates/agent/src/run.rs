@@ -21,6 +21,7 @@ use venturi_plan::{
 use crate::barrier::Barrier;
 use crate::clock::{NS_PER_S, RunClock, monotonic_ns};
 use crate::findings;
+use crate::folders;
 use crate::guardian::Guardian;
 use crate::list::{self, Listed};
 use crate::order::Order;
@@ -122,6 +123,7 @@ impl Run {
     ) -> Result<Self, String> {
         let interpreter = Interpreter::new(&start.header, &start.host, lines, start.skip.clone());
         let mut interpreter = interpreter.map_err(|error| error.to_string())?;
+        folders::remove_left_behind(&start);
         let clock = RunClock::new(start.epoch_unix_ns);
         let sampler = instruments::start_sampler(&start, clock, &tools.sender)?;
         let sockets = instruments::start_sockets(&start, clock, &tools.sender)?;

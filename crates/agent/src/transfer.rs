@@ -47,8 +47,8 @@ pub(crate) struct Entry {
     pub(crate) trial: Option<TrialRef>,
     pub(crate) record: TransferRecord,
     pub(crate) destination: Option<Destination>,
-    /// The list of its files.
-    pub(crate) list: Option<PathBuf>,
+    /// The list of its files, and folders of links to them.
+    pub(crate) made: Vec<PathBuf>,
     pub(crate) findings: Vec<Finding>,
 }
 
@@ -253,11 +253,9 @@ impl Entry {
         }
     }
 
-    /// Removes the destination, unless the plan keeps it, and the list of files.
+    /// Removes the destination, unless the plan keeps it, and what was made for the tool.
     pub(crate) fn clear_away(&mut self) {
-        if let Some(list) = &self.list {
-            list::remove(list);
-        }
+        self.made.iter().for_each(|path| list::remove(path));
         let Some(destination) = &self.destination else {
             return;
         };

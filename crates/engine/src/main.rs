@@ -24,6 +24,9 @@ enum Command {
     /// Hold the namespaces of a lab for as long as stdin is open: one JSON line in, one out
     #[command(after_long_help = HOLD_HELP)]
     Hold,
+    /// Fetch over HTTP with thousands of clients, each again and again: records on stdout, one JSON object a line
+    #[command(after_long_help = LOAD_HELP)]
+    Load(venturi_load::Arguments),
     /// Print the JSON Schema of a format
     Schema {
         /// Which format
@@ -116,6 +119,14 @@ Commands and records are described in docs/reference/wire.md, what a link does t
 Exit codes: 0 stopped by command, 1 the controller went away, 2 the network or this machine does not allow to go on (a
 `fatal` record says why), 128 + n ended by signal n."#;
 
+const LOAD_HELP: &str = r#"This asks a proxy for one object with 1000 clients for 30 s, and leaves out the first 5 s:
+
+  venturi-engine load http://origin:8000/set/000000 --proxy http://squid:3128 --clients 1000 --duration-s 30 --ramp-s 5
+
+Records are described in docs/reference/load.md. Each client takes an open file: `ulimit -n`.
+
+Exit codes: 0 some fetch was whole, 1 none was, 2 the order is wrong or this machine refuses, 128 + n ended by signal n."#;
+
 fn main() -> ExitCode {
     // Read before anything else: the probe is there to tell when its first instructions ran.
     let begin_ns = venturi_agent::monotonic_ns();
@@ -123,6 +134,7 @@ fn main() -> ExitCode {
     let printed = match arguments.command {
         Command::Agent => return venturi_agent::serve(VERSION).into(),
         Command::Hold => return venturi_hold::serve().into(),
+        Command::Load(arguments) => return venturi_load::serve(arguments),
         Command::Wire => return venturi_wire::serve().into(),
         Command::Schema { format } => print(&format!("{:#}", schema(format))),
         Command::Version => print(&build().to_string()),

@@ -74,6 +74,8 @@ pub struct Values<'a> {
     pub offset_bytes: Option<u64>,
     /// `{list}`: path of the list of files; has a value if there is more than one file.
     pub list: Option<&'a str>,
+    /// `{folder}`: the source folder that holds these files and no others; has a value if there is more than one file.
+    pub folder: Option<&'a str>,
     /// `{source_host}`: of the URL; has no value for a local source.
     pub source_host: Option<&'a str>,
     /// `{source_port}`: of the URL, if that names one.
@@ -84,7 +86,7 @@ pub struct Values<'a> {
     pub destination_port: Option<u16>,
 }
 
-const PLACEHOLDERS: [&str; 12] = [
+const PLACEHOLDERS: [&str; 13] = [
     "source",
     "destination",
     "bytes",
@@ -93,6 +95,7 @@ const PLACEHOLDERS: [&str; 12] = [
     "scratch",
     "offset_bytes",
     "list",
+    "folder",
     "source_host",
     "source_port",
     "destination_host",
@@ -133,6 +136,12 @@ impl Call {
             }
         }
         Ok(argv)
+    }
+
+    /// Whether it wants the files of a transfer of many in folders of their own.
+    #[must_use]
+    pub fn takes_folder(&self) -> bool {
+        self.names("{folder}")
     }
 
     fn names(&self, placeholder: &str) -> bool {
@@ -194,6 +203,7 @@ impl Call {
             "scratch" => Some(values.scratch).into(),
             "offset_bytes" => values.offset_bytes.into(),
             "list" => values.list.into(),
+            "folder" => values.folder.into(),
             "source_host" => values.source_host.into(),
             "source_port" => values.source_port.into(),
             "destination_host" => values.destination_host.into(),

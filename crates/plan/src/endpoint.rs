@@ -38,6 +38,12 @@ impl Endpoint {
         Self("null:".into())
     }
 
+    /// `zero:`, the source of a transfer that reads no file.
+    #[must_use]
+    pub fn zero() -> Self {
+        Self("zero:".into())
+    }
+
     /// The name of the place.
     #[must_use]
     pub fn place(&self) -> &str {

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Call, Draw, LabHost, Network, Seconds, Service, Storage};
+use crate::{
+    Bytes, Call, Draw, Endpoint, LabHost, Network, Portion, Seconds, Service, Sizes, Storage,
+};
 
 /// The newest version of the format that this crate reads, and the one it writes.
 pub const VERSION: u32 = 1;
@@ -151,7 +153,7 @@ pub struct Place {
     pub storage: Option<Storage>,
 }
 
-/// Equal files with content from a seed: file *i* is `path/` and *i* in six digits.
+/// Files with content from a seed: file *i* is `path/` and *i* in six digits.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dataset {
@@ -161,10 +163,35 @@ pub struct Dataset {
     pub path: String,
     /// Number of files.
     pub files: u64,
-    /// Size of each file.
+    /// Size of each file; of a mix, the largest one.
     pub size_bytes: Bytes,
     /// Seed of the content.
     pub seed: u64,
+    /// Sizes of the files where they differ: portions one after the other, and again from the first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mix: Vec<Portion>,
+}
+
+impl Dataset {
+    /// The size of each file by its number.
+    #[must_use]
+    pub fn sizes(&self) -> Sizes {
+        if self.mix.is_empty() {
+            Sizes::equal(self.size_bytes.get())
+        } else {
+            Sizes::mixed(&self.mix)
+        }
+    }
+}
+
+impl Header {
+    /// The data set that a numbered file belongs to.
+    #[must_use]
+    pub fn dataset_of(&self, file: &Endpoint) -> Option<&Dataset> {
+        let (folder, _) = file.numbered()?;
+        let mut all = self.datasets.values();
+        all.find(|it| &*it.place == file.place() && it.path == folder)
+    }
 }
 
 /// What to sample, and how often.

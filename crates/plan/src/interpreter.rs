@@ -115,6 +115,7 @@ impl Interpreter {
     ///
     /// Trials in `skip` are passed over in no time and without a trace, but for their signals, which are counted and sent (a
     /// `repeat` in them that ends with the time counts for no round): what waits for a finished trial must not wait for ever.
+    /// A trial with `until_s` that is reached at or after that time is passed over in the same way.
     /// They shift no draw, as every trial has its own (see [`DrawStream`](crate::DrawStream)).
     ///
     /// # Errors

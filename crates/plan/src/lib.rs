@@ -22,6 +22,7 @@ mod record;
 mod scalar;
 pub mod schema;
 mod service;
+mod sizes;
 mod socket;
 mod step;
 mod template;
@@ -47,6 +48,7 @@ pub use record::{
 };
 pub use scalar::Scalar;
 pub use service::{Door, Service, Via, authority};
+pub use sizes::{Portion, Sizes};
 pub use socket::{Socket, Sockets};
 pub use step::{
     ActorLine, AtStep, Cache, ComputeStep, DrawName, DropCachesStep, OrDraw, ParallelStep,

@@ -72,6 +72,9 @@ pub struct TrialStep {
     pub block: u32,
     /// The sweep point, in base units.
     pub factors: BTreeMap<Name, Scalar>,
+    /// It is not begun at or after this time of the run, but passed over like one that is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until_s: Option<Seconds>,
     /// What is done.
     pub steps: Vec<Step>,
 }
@@ -151,6 +154,8 @@ pub enum RepeatLimit {
     Count(u64),
     /// No round begins at or after this time of the run.
     Until(Seconds),
+    /// No round begins so long after the loop did, or later.
+    For(Seconds),
 }
 
 /// A time not to be early for.
@@ -314,6 +319,9 @@ struct WrittenRepeat {
     /// A time of the run at or after which no round begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_s: Option<Seconds>,
+    /// A time after its beginning at or after which no round begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    for_s: Option<Seconds>,
     /// The body.
     steps: Vec<Step>,
 }
@@ -322,11 +330,14 @@ impl TryFrom<WrittenRepeat> for RepeatStep {
     type Error = &'static str;
 
     fn try_from(written: WrittenRepeat) -> Result<Self, &'static str> {
-        let limit = match (written.count, written.until_s) {
-            (Some(count), None) => RepeatLimit::Count(count),
-            (None, Some(time)) => RepeatLimit::Until(time),
-            (None, None) => return Err("repeat: expected `count` or `until_s`, found neither"),
-            (Some(_), Some(_)) => return Err("repeat: expected `count` or `until_s`, found both"),
+        let limit = match (written.count, written.until_s, written.for_s) {
+            (Some(count), None, None) => RepeatLimit::Count(count),
+            (None, Some(time), None) => RepeatLimit::Until(time),
+            (None, None, Some(time)) => RepeatLimit::For(time),
+            (None, None, None) => {
+                return Err("repeat: expected `count`, `until_s` or `for_s`, found none");
+            }
+            _ => return Err("repeat: expected one of `count`, `until_s` and `for_s`, found more"),
         };
         Ok(Self {
             limit,
@@ -337,13 +348,15 @@ impl TryFrom<WrittenRepeat> for RepeatStep {
 
 impl From<RepeatStep> for WrittenRepeat {
     fn from(repeat: RepeatStep) -> Self {
-        let (count, until_s) = match repeat.limit {
-            RepeatLimit::Count(count) => (Some(count), None),
-            RepeatLimit::Until(time) => (None, Some(time)),
+        let (count, until_s, for_s) = match repeat.limit {
+            RepeatLimit::Count(count) => (Some(count), None, None),
+            RepeatLimit::Until(time) => (None, Some(time), None),
+            RepeatLimit::For(time) => (None, None, Some(time)),
         };
         Self {
             count,
             until_s,
+            for_s,
             steps: repeat.steps,
         }
     }
@@ -362,10 +375,11 @@ impl JsonSchema for RepeatStep {
             "properties": {
                 "count": {"type": "integer", "minimum": 0, "description": "A number of rounds"},
                 "until_s": {"type": "number", "description": "No round begins at or after this time of the run"},
+                "for_s": {"type": "number", "description": "No round begins so long after the loop did, or later"},
                 "steps": steps,
             },
             "required": ["steps"],
-            "oneOf": [{"required": ["count"]}, {"required": ["until_s"]}],
+            "oneOf": [{"required": ["count"]}, {"required": ["until_s"]}, {"required": ["for_s"]}],
             "additionalProperties": false,
         })
     }

@@ -213,8 +213,8 @@ def _read_step(value: Any, where: str) -> Any:
     if not isinstance(tag, str) or tag not in STEPS:
         raise Malformed(f"{where}.step", f"one of {', '.join(STEPS)}", tag)
     step = STEPS[tag].read(value, where)
-    if isinstance(step, s.Repeat) and (step.count is None) == (step.until_s is None):
-        raise Malformed(where, "either count or until_s", value)
+    if isinstance(step, s.Repeat) and [step.count, step.until_s, step.for_s].count(None) != 2:
+        raise Malformed(where, "one of count, until_s and for_s", value)
     return step
 
 
@@ -310,7 +310,7 @@ STEPS: dict[str, Record] = {
             s.Trial,
             {
                 "id": TRIAL_ID, "point": WHOLE, "repetition": WHOLE, "block": WHOLE, "factors": _map(SCALAR),
-                "steps": _STEPS,
+                "until_s": NUMBER, "steps": _STEPS,
             },
             "trial",
         ),
@@ -324,7 +324,7 @@ STEPS: dict[str, Record] = {
             "transfer",
         ),
         Record(s.Parallel, {"children": _list(_STEPS, "a list of lists of steps")}, "parallel"),
-        Record(s.Repeat, {"count": WHOLE, "until_s": NUMBER, "steps": _STEPS}, "repeat"),
+        Record(s.Repeat, {"count": WHOLE, "until_s": NUMBER, "for_s": NUMBER, "steps": _STEPS}, "repeat"),
         Record(s.At, {"time_s": _or_draw(NUMBER)}, "at"),
         Record(s.Compute, {"core_s": _or_draw(NUMBER)}, "compute"),
         Record(s.Read, _TARGET | {"offset_bytes": _or_draw(WHOLE), "bytes": _or_draw(WHOLE)}, "read"),
@@ -402,7 +402,14 @@ _NETWORK = Record(
     },
     keep_defaults=True,
 )  # fmt: skip
-_DATASET = Record(h.Dataset, {"place": TEXT, "path": TEXT, "files": WHOLE, "size_bytes": WHOLE, "seed": WHOLE})
+_PORTION = Record(
+    h.Portion,
+    {"files": _plain("a whole number, 1 or more", lambda value: _is_whole(value) and value > 0), "size_bytes": WHOLE},
+)
+_DATASET = Record(
+    h.Dataset,
+    {"place": TEXT, "path": TEXT, "files": WHOLE, "size_bytes": WHOLE, "seed": WHOLE, "mix": _list(_PORTION)},
+)
 _CALL = Record(
     h.Call,
     {
@@ -447,6 +454,6 @@ _DEFAULTS: dict[type, dict[str, Any]] = {
     record.cls: _defaults(record.cls)
     for record in (
         *STEPS.values(), ACTOR_LINE, HEADER, _LAB_HOST, _HOST, _STORAGE, _PLACE, _SERVICE, _INTERFACE, *_LOSSES.values(),
-        _LINK, _CHANGE, _NETWORK, _DATASET, _CALL, _MEASURE, _TOTALS,
+        _LINK, _CHANGE, _NETWORK, _PORTION, _DATASET, _CALL, _MEASURE, _TOTALS,
     )
 }  # fmt: skip

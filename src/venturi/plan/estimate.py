@@ -5,7 +5,7 @@ All of it comes from the header alone, so it costs nothing however long the plan
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -55,7 +55,12 @@ class Estimate:
     hosts: Mapping[str, Host] = field(default_factory=dict)
 
 
-def estimate(header: Header, *, rate_bytes_per_s: float | None = None) -> Estimate:
+def estimate(
+    header: Header,
+    *,
+    rate_bytes_per_s: float | None = None,
+    moving: Callable[[float], float | None] | None = None,
+) -> Estimate:
     """Estimate what a plan will cost.
 
     Parameters
@@ -65,22 +70,34 @@ def estimate(header: Header, *, rate_bytes_per_s: float | None = None) -> Estima
     rate_bytes_per_s
         The rate to reckon with, in bytes per second. Without it: the smallest ``rate`` that a storage of the
         scenario states, or :data:`ASSUMED_RATE_BYTES_PER_S` if none does.
+    moving
+        Returns the seconds that all transfers take at this rate of storages where a network is between them, or ``None``
+        where there is none (:func:`venturi.testbed.pace.moving_s`).
 
     Returns
     -------
     Estimate
-        Its time is ``(bytes moved + bytes of the data sets) / rate + trials ×`` :data:`ASSUMED_TRIAL_S`.
+        Its time is ``(bytes moved + bytes of the data sets) / rate + trials ×`` :data:`ASSUMED_TRIAL_S`, the bytes moved
+        by ``moving`` where that tells.
     """
     rate, reason = _rate(header, rate_bytes_per_s)
-    made_bytes = sum(dataset.files * dataset.size_bytes for dataset in header.datasets.values())
+    made_bytes = sum(dataset.bytes for dataset in header.datasets.values())
     totals = header.totals
+    moving_s = None if totals.bytes is None else moving(rate) if moving is not None else None
+    how = (
+        "every byte moves"
+        if moving_s is None
+        else "transfers are as fast as links and windows let them, and every byte moves at most"
+    )
+    if moving_s is None and totals.bytes is not None:
+        moving_s = totals.bytes / rate
     return Estimate(
         totals.trials,
         totals.transfers,
         totals.bytes,
         dict(totals.disk_bytes),
-        None if totals.bytes is None else (totals.bytes + made_bytes) / rate + totals.trials * ASSUMED_TRIAL_S,
-        f"every byte moves at {format_rate(rate)} ({reason}), making the data sets included, and a trial costs "
+        None if moving_s is None else moving_s + made_bytes / rate + totals.trials * ASSUMED_TRIAL_S,
+        f"{how} at {format_rate(rate)} ({reason}), making the data sets included, and a trial costs "
         f"{ASSUMED_TRIAL_S * 1000:g} ms beside its transfers",
         dict(header.places),
         header.scale,

@@ -22,6 +22,7 @@ __all__ = [
     "Measure",
     "OptionValue",
     "Place",
+    "Portion",
     "Service",
     "Storage",
     "StorageKind",
@@ -135,14 +136,51 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
+class Portion:
+    """``files`` files in sequence of ``size_bytes`` each."""
+
+    files: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class Dataset:
-    """``files`` files of ``size_bytes`` each: file *i* is ``path/`` and *i* in six digits."""
+    """``files`` files: file *i* is ``path/`` and *i* in six digits.
+
+    ``size_bytes`` is the size of each; where they differ, that of the largest, and ``mix`` holds the sizes: portions one after
+    the other, and again from the first.
+    """
 
     place: str
     path: str
     files: int
     size_bytes: int
     seed: int
+    mix: tuple[Portion, ...] = ()
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all files."""
+        return self.bytes_of(0, self.files)
+
+    def bytes_of(self, first: int, files: int) -> int:
+        """Return the bytes of so many files from ``first`` on.
+
+        Examples
+        --------
+        >>> Dataset("disk", "mixed", 7, 50, 1, (Portion(3, 10), Portion(2, 50))).bytes_of(2, 5)
+        130
+        """
+        return self._below(first + files) - self._below(first)
+
+    def _below(self, index: int) -> int:
+        mix = self.mix or (Portion(1, self.size_bytes),)
+        rounds, left = divmod(index, sum(portion.files for portion in mix))
+        found = 0
+        for portion in mix:
+            found += (rounds * portion.files + min(left, portion.files)) * portion.size_bytes
+            left = max(0, left - portion.files)
+        return found
 
     def endpoint(self, index: int) -> str:
         """Return the endpoint of file ``index``, counted from 0."""

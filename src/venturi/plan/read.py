@@ -22,7 +22,8 @@ __all__ = ["TrialRow", "actor_lines", "read_header", "read_plan", "trials"]
 class TrialRow:
     """One trial as the plan intends it.
 
-    ``transfers`` and ``bytes`` are ``None`` where the plan does not fix them (a loop until a time, a drawn size).
+    ``transfers`` and ``bytes`` are ``None`` where the plan does not fix them (a loop until a time, a drawn size). At or after
+    ``until_s`` it is not begun.
     """
 
     trial: str
@@ -34,6 +35,7 @@ class TrialRow:
     block: int
     transfers: int | None
     bytes: int | None
+    until_s: float | None = None
 
 
 def read_header(path: str | Path) -> Header:
@@ -120,6 +122,7 @@ def _trials_in(step: dict[str, Any], actor: str, host: str) -> Iterator[TrialRow
             step["block"],
             transfers,
             size,
+            step.get("until_s"),
         )
     elif kind == "parallel":
         for child in step["children"]:

@@ -69,7 +69,10 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A body of steps that is counted, journalled and resumed as one."""
+    """A body of steps that is counted, journalled and resumed as one.
+
+    At or after the time ``until_s`` of the run it is not begun, but passed over like one that is done.
+    """
 
     id: str
     point: int
@@ -77,6 +80,7 @@ class Trial:
     block: int
     factors: Mapping[str, FactorValue]
     steps: tuple[Step, ...]
+    until_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +92,12 @@ class Parallel:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Closed loop: ``count`` times, or until the time ``until_s`` of the run; exactly one of the two."""
+    """Closed loop: ``count`` times, until the time ``until_s`` of the run, or for ``for_s``; exactly one of the three."""
 
     steps: tuple[Step, ...]
     count: int | None = None
     until_s: float | None = None
+    for_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

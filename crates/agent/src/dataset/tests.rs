@@ -6,7 +6,7 @@ fn wanted(folder: &Path) -> Wanted {
     Wanted {
         folder: folder.join("set"),
         seed: 7,
-        size_bytes: 1_200_000,
+        sizes: Sizes::equal(1_200_000),
         first: 3,
         files: 4,
     }
@@ -53,7 +53,7 @@ fn a_set_is_made_once_and_then_used_as_it_is() {
 fn two_agents_that_see_one_folder_make_each_file_once_and_lose_none() {
     let folder = folder();
     let part = |first| Wanted {
-        size_bytes: 1000,
+        sizes: Sizes::equal(1000),
         first,
         files: 30,
         ..wanted(folder.path())
@@ -177,14 +177,14 @@ fn files_differ_from_each_other_and_do_not_compress() {
         .arg(&wanted.paths()[0])
         .output()
         .expect("gzip is there");
-    assert!(output.stdout.len() as u64 >= wanted.size_bytes);
+    assert!(output.stdout.len() as u64 >= wanted.sizes.of(0));
 }
 
 #[test]
 fn empty_files_are_files_too() {
     let folder = folder();
     let wanted = Wanted {
-        size_bytes: 0,
+        sizes: Sizes::equal(0),
         ..wanted(folder.path())
     };
     assert_eq!(
@@ -213,7 +213,7 @@ fn empty_files_are_files_too() {
 fn a_set_that_cannot_fit_is_refused_before_the_first_byte() {
     let folder = folder();
     let wanted = Wanted {
-        size_bytes: 1 << 60,
+        sizes: Sizes::equal(1 << 60),
         ..wanted(folder.path())
     };
     let told = ensure(&wanted)

@@ -80,7 +80,7 @@ fn many(path: &Path, files: u64, each_bytes: Option<u64>) -> Destination {
         shares: Some(Shares {
             first: 7,
             files,
-            each_bytes,
+            sizes: each_bytes.map(Sizes::equal),
         }),
         proves: true,
         served: true,
@@ -157,7 +157,7 @@ fn a_directory_for_many_files_is_made_and_cleared_of_those_alone() {
     let shares = Shares {
         first: 0,
         files: 2,
-        each_bytes: None,
+        sizes: None,
     };
     let path = folder.path().join("a/b");
     let new = location(path.clone(), false);

@@ -2,6 +2,7 @@
 
 mod bare;
 mod doors;
+mod folders;
 mod life;
 mod lists;
 mod scratch;

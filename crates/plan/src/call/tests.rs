@@ -13,6 +13,7 @@ const VALUES: Values<'_> = Values {
     scratch: "/scratch",
     offset_bytes: None,
     list: None,
+    folder: None,
     source_host: None,
     source_port: None,
     destination_host: None,

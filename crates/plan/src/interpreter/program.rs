@@ -32,6 +32,12 @@ pub(super) enum Op {
     EndTrial,
     /// A trial that is done already, with what it signalled.
     Skipped(Arc<[(Name, u64)]>),
+    /// The next trial is not begun at or after this time; what it would signal, and what comes after it.
+    Until {
+        time: Seconds,
+        signals: Arc<[(Name, u64)]>,
+        next: usize,
+    },
     Transfer(Arc<TransferStep>),
     Read(Arc<ReadStep>),
     /// Where each child begins, and what comes after all of them.
@@ -207,13 +213,24 @@ impl<'a> Compiler<'a> {
         if !self.trials.insert(trial.id) {
             return Err(misplaced(&self.actor, "twice"));
         }
-        if self.skip.contains(&trial.id) {
-            let mut signals = Vec::new();
+        let mut signals = Vec::new();
+        if trial.until_s.is_some() || self.skip.contains(&trial.id) {
             collect_signals(&trial.steps, 1, &mut signals);
-            self.ops.push(Op::Skipped(signals.into()));
+        }
+        let signals: Arc<[(Name, u64)]> = signals.into();
+        if self.skip.contains(&trial.id) {
+            self.ops.push(Op::Skipped(signals));
             return Ok(());
         }
         self.balanced(&trial.steps)?;
+        let limit = trial
+            .until_s
+            .map(|time| self.time("trial", time))
+            .transpose()?;
+        let begin = self.ops.len();
+        if limit.is_some() {
+            self.ops.push(Op::End); // in its place until it is known where the trial ends
+        }
         self.ops.push(Op::Trial(Arc::new(TrialRef {
             trial: trial.id,
             actor: self.actor.clone(),
@@ -223,6 +240,13 @@ impl<'a> Compiler<'a> {
         })));
         self.steps(trial.steps, depth + 1)?;
         self.ops.push(Op::EndTrial);
+        if let Some(time) = limit {
+            self.ops[begin] = Op::Until {
+                time,
+                signals,
+                next: self.ops.len(),
+            };
+        }
         Ok(())
     }
 
@@ -273,12 +297,17 @@ impl<'a> Compiler<'a> {
     ) -> Result<OrDraw<Seconds>, Error> {
         self.drawable(&value)?;
         match value {
-            OrDraw::Fixed(time) if !(0.0..=MAX_SECONDS).contains(&time.get()) => {
-                let expected = "a number of at least 0 and at most 1e10";
-                Err(self.wrong(step, expected, time.to_string()))
-            }
+            OrDraw::Fixed(time) => self.time(step, time).map(OrDraw::Fixed),
             value => Ok(value),
         }
+    }
+
+    fn time(&self, step: &'static str, time: Seconds) -> Result<Seconds, Error> {
+        if (0.0..=MAX_SECONDS).contains(&time.get()) {
+            return Ok(time);
+        }
+        let expected = "a number of at least 0 and at most 1e10";
+        Err(self.wrong(step, expected, time.to_string()))
     }
 
     /// A draw can stand here only if each of its values can.
@@ -402,7 +431,7 @@ fn collect_slots<'a>(steps: &'a [Step], times: i128, balance: &mut BTreeMap<&'a 
             Step::Repeat(repeat) => {
                 let count = match repeat.limit {
                     RepeatLimit::Count(count) => i128::from(count),
-                    RepeatLimit::Until(_) => 1,
+                    RepeatLimit::Until(_) | RepeatLimit::For(_) => 1,
                 };
                 collect_slots(&repeat.steps, times.saturating_mul(count), balance);
             }

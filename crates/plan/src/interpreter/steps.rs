@@ -29,6 +29,18 @@ impl Interpreter {
             Op::Trial(trial) => self.begin_trial(id, trial),
             Op::EndTrial => self.end_trial(id),
             Op::Skipped(signals) => self.skip_trial(id, signals),
+            Op::Until {
+                time,
+                signals,
+                next,
+            } => {
+                if now < *time {
+                    Flow::Next
+                } else {
+                    self.skip_trial(id, signals);
+                    Flow::Jump(*next)
+                }
+            }
             Op::Transfer(transfer) => self.transfer(id, transfer),
             Op::Read(read) => self.read(id, read),
             Op::Parallel { children, next } => self.fork(id, children, *next, now),
@@ -278,6 +290,11 @@ impl Interpreter {
         next: usize,
         now: Seconds,
     ) -> Flow {
+        let limit = match limit {
+            // From here on it is a time of the run like any other.
+            RepeatLimit::For(duration) => RepeatLimit::Until(now + duration),
+            limit => limit,
+        };
         let round = Round {
             limit,
             done: 0,

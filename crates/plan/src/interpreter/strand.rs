@@ -52,6 +52,7 @@ impl Round {
         match self.limit {
             RepeatLimit::Count(count) => self.done < count,
             RepeatLimit::Until(time) => now < time,
+            RepeatLimit::For(duration) => duration > Seconds::ZERO,
         }
     }
 }

@@ -130,6 +130,32 @@ fn signals_of_a_skipped_trial_count_so_that_nobody_waits_for_ever() {
 }
 
 #[test]
+fn a_trial_is_begun_before_its_time_alone_and_shifts_no_draw_of_those_after_it() {
+    let drawn = transfer(json!({"draw": "size"}));
+    let pause = json!({"step": "pause", "duration_s": 3});
+    let limited = |number, until_s: f64| {
+        let mut trial = trial(number, &[drawn.clone(), pause.clone()]);
+        trial["until_s"] = json!(until_s);
+        trial
+    };
+    let lines = |times: [f64; 2]| {
+        let steps = [
+            limited(0, times[0]),
+            limited(1, times[1]),
+            trial(2, std::slice::from_ref(&drawn)),
+        ];
+        vec![line("x", &steps)]
+    };
+    let all = carry_out(&mut started(lines([1.0, 3.5]), &[]));
+    assert_eq!(all.len(), 3);
+    // The second is reached at 3 s: at its time is too late.
+    let without = carry_out(&mut started(lines([1.0, 3.0]), &[]));
+    assert_eq!(without, [all[0], all[2]]);
+    let wrong = Interpreter::new(&header(), "h", lines([-1.0, 3.0]), BTreeSet::new());
+    assert!(matches!(wrong, Err(Error::Step { step: "trial", .. })));
+}
+
+#[test]
 fn an_at_before_a_skipped_trial_is_not_about_the_transfer_after_it() {
     let lines = vec![line(
         "a",
@@ -429,7 +455,7 @@ fn signals(steps: &[crate::Step]) -> u64 {
         crate::Step::Parallel(parallel) => parallel.children.iter().map(|it| signals(it)).sum(),
         crate::Step::Repeat(repeat) => match repeat.limit {
             RepeatLimit::Count(count) => count * signals(&repeat.steps),
-            RepeatLimit::Until(_) => 0,
+            RepeatLimit::Until(_) | RepeatLimit::For(_) => 0,
         },
         _ => 0,
     };

@@ -88,13 +88,13 @@ fn what_is_no_plan_is_refused_with_the_line_and_what_was_found() {
     );
     check(
         &second(r#"{"actor":"a","host":"h","steps":[{"step":"repeat","steps":[]}]}"#),
-        "found neither",
+        "expected `count`, `until_s` or `for_s`, found none",
     );
     check(
         &second(
             r#"{"actor":"a","host":"h","steps":[{"step":"repeat","count":1,"until_s":1,"steps":[]}]}"#,
         ),
-        "found both",
+        "expected one of `count`, `until_s` and `for_s`, found more",
     );
 }
 

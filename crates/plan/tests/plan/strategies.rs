@@ -148,7 +148,8 @@ fn step() -> impl Strategy<Value = Step> {
         let steps = prop::collection::vec(inner, 0..3);
         let limit = prop_oneof![
             any::<u64>().prop_map(RepeatLimit::Count),
-            seconds().prop_map(RepeatLimit::Until)
+            seconds().prop_map(RepeatLimit::Until),
+            seconds().prop_map(RepeatLimit::For)
         ];
         prop_oneof![
             (limit, steps.clone())
@@ -161,9 +162,10 @@ fn step() -> impl Strategy<Value = Step> {
                 any::<u32>(),
                 any::<u32>(),
                 map(scalar()),
+                prop::option::of(seconds()),
                 steps
             )
-                .prop_map(|(id, point, repetition, block, factors, steps)| {
+                .prop_map(|(id, point, repetition, block, factors, until_s, steps)| {
                     let id = TrialId::new(id);
                     Step::Trial(Box::new(TrialStep {
                         id,
@@ -171,6 +173,7 @@ fn step() -> impl Strategy<Value = Step> {
                         repetition,
                         block,
                         factors,
+                        until_s,
                         steps,
                     }))
                 }),
@@ -395,13 +398,17 @@ pub fn header() -> impl Strategy<Value = Header> {
             path,
             storage,
         });
-    let dataset = (name(), ".*", any::<u64>(), bytes(), any::<u64>()).prop_map(
-        |(place, path, files, size_bytes, seed)| Dataset {
+    let portion = (any::<std::num::NonZeroU64>(), bytes())
+        .prop_map(|(files, size_bytes)| Portion { files, size_bytes });
+    let mix = prop::collection::vec(portion, 0..4);
+    let dataset = (name(), ".*", any::<u64>(), bytes(), any::<u64>(), mix).prop_map(
+        |(place, path, files, size_bytes, seed, mix)| Dataset {
             place,
             path,
             files,
             size_bytes,
             seed,
+            mix,
         },
     );
     let measure = prop::option::of(seconds()).prop_map(|interval_s| Measure {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Compiler, Op, unknown};
 use crate::interpreter::streams::Drawn;
-use crate::{Endpoint, Error, Name, OrDraw, ReadStep, TransferStep, Values, Via, authority};
+use crate::{Call, Endpoint, Error, Name, OrDraw, ReadStep, TransferStep, Values, Via, authority};
 
 /// Most files in one call of a mover: their list is made in memory.
 const MAX_FILES: u64 = 1_000_000;
@@ -63,11 +63,16 @@ impl Compiler<'_> {
             let found = format!("{} files", step.files);
             return wrong("at most a million files in one call", found);
         }
-        if let OrDraw::Fixed(bytes) = &step.bytes
-            && bytes.get() % step.files != 0
+        self.bytes_of_many(step)?;
+        if step.source == OrDraw::Fixed(Endpoint::zero())
+            && self
+                .header
+                .calls
+                .get(&step.call)
+                .is_some_and(Call::takes_folder)
         {
-            let found = format!("{bytes} bytes in {} files", step.files);
-            return wrong("files of equal size", found);
+            let found = format!("`zero:` and {} files", step.files);
+            return wrong("files of a data set for a tool that takes folders", found);
         }
         let unnumbered = self.values(&step.source)?.into_iter().find(|source| {
             let last = source
@@ -84,6 +89,36 @@ impl Compiler<'_> {
         }
     }
 
+    /// The bytes of many files are those of the data set, or are shared evenly.
+    fn bytes_of_many(&self, step: &TransferStep) -> Result<(), Error> {
+        let OrDraw::Fixed(bytes) = &step.bytes else {
+            return Ok(());
+        };
+        let found = format!("{bytes} bytes in {} files", step.files);
+        let mixed = match &step.source {
+            OrDraw::Fixed(source) => {
+                let dataset = self.header.dataset_of(source);
+                let dataset = dataset.filter(|dataset| !dataset.mix.is_empty());
+                dataset.zip(source.numbered())
+            }
+            OrDraw::Draw(_) => None,
+        };
+        match mixed {
+            None if bytes.get() % step.files == 0 => Ok(()),
+            None => Err(self.wrong("transfer", "files of equal size", found)),
+            Some((dataset, (_, first)))
+                if dataset.sizes().sum(first, step.files) == bytes.get() =>
+            {
+                Ok(())
+            }
+            Some(_) => Err(self.wrong(
+                "transfer",
+                "the sum of the sizes in the data set's mix",
+                found,
+            )),
+        }
+    }
+
     fn call(&mut self, name: &Name, shape: Shape) -> Result<(), Error> {
         let call = self.known("call", &self.header.calls, name)?;
         if self.calls.insert((name.clone(), shape)) {
@@ -93,6 +128,7 @@ impl Compiler<'_> {
             call.argv(&Values {
                 offset_bytes: shape.read.then_some(0),
                 list: shape.list.then_some("list"),
+                folder: shape.list.then_some("folder"),
                 source_host: host(shape.source),
                 source_port: port(shape.source),
                 destination_host: host(shape.destination),
