@@ -52,4 +52,5 @@ reference: ## write the generated pages of docs/reference again
 	$(VENV)/venturi schema > docs/reference/scenario.schema.json
 	$(VENV)/python -c 'from venturi.mover.reference import movers_reference; print(movers_reference(), end="")' > docs/reference/movers.md
 	$(VENV)/python -c 'from venturi.testbed.services.reference import services_reference; print(services_reference(), end="")' > docs/reference/services.md
+	$(VENV)/python -c 'from venturi.study.features import features_reference; print(features_reference(), end="")' > docs/reference/features.md
 	$(VENV)/python -c 'from venturi.cli.reference import cli_reference; print(cli_reference(), end="")' > docs/reference/cli.md

@@ -89,15 +89,17 @@ wanted=(
   # studies with GridFTP
   globus-gridftp-server:globus-gridftp-server-progs globus-url-copy:globus-gass-copy-progs grid-proxy-init:globus-proxy-utils
   iperf3:iperf3
+  # studies of document 004: disks and networks with two tools each, files over wide-area routes
+  nuttcp:nuttcp fio:fio bonnie++:bonnie++ xrootd:xrootd-server xrdcp:xrootd-client
 )
 if [ "$goal" != run ]; then
   wanted+=(
     sshd:openssh-server ssh-keygen:openssh-client hyperfine:hyperfine parallel:parallel curl:curl wget:wget tcpdump:tcpdump
-    nuttcp:nuttcp strace:strace
-    xrootd:xrootd-server xrdcp:xrootd-client :xrootd-server-plugins :xrootd-client-plugins
+    strace:strace
+    :xrootd-server-plugins :xrootd-client-plugins
     squid:squid-openssl nginx:nginx-light davix-get:davix
     gfal-copy:gfal2-util-scripts :python3-gfal2-util :gfal2-plugin-file :gfal2-plugin-gridftp :gfal2-plugin-http
-    :gfal2-plugin-xrootd :gfal2-plugin-sftp
+    :gfal2-plugin-xrootd :gfal2-plugin-sftp :gfal2-plugin-srm
     krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user
     mfsmaster:moosefs-master mfschunkserver:moosefs-chunkserver mfsmount:moosefs-client mfscli:moosefs-cli
   )
@@ -151,7 +153,7 @@ inputs=(pyproject.toml requirements.lock Cargo.toml Cargo.lock .cargo/config.tom
 if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/venturi ] ||
   [ -n "$(find "${inputs[@]}" crates -newer "$stamp" -type f -print -quit)" ]; then
   extra=
-  [ "$goal" = run ] || extra="[$goal]"
+  [ "$goal" = run ] || extra="[$goal,root]"
   say "building the engine and installing Venturi into .venv (about a minute the first time)"
   started=$(mktemp .venv/.setup-XXXXXX)
   log=.venv/setup.log

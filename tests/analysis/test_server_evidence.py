@@ -67,6 +67,26 @@ def test_servers_and_receivers_are_held_against_each_other(run_with, events, com
         assert ("server-disagrees" in codes) is bool(wrong)
 
 
+def test_readers_of_one_file_at_the_same_time_are_not_held_against_its_replies(tmp_path):
+    plan = write_plan(
+        tmp_path / "plan.jsonl",
+        tiny_trials(3, call="put"),
+        calls={"put": call_of(["put", "{source}", "{destination}"])},
+    )
+    with RunWriter.create(tmp_path / "runs", plan, backend="lab") as run:
+        run.begin_session({"node1": {}})
+        # The first two overlap: each would be given the replies of both. The third is alone.
+        for number, (start_s, end_s) in enumerate([(1.0, 1.5), (1.2, 1.7), (2.0, 2.5)]):
+            trial = f"t{number:07d}"
+            moved = transfer_record(trial, call="put", source_via="out/ftp", start_s=start_s, end_s=end_s)
+            run.trial(trial_record(trial, transfers=[moved], start_s=start_s, end_s=end_s), "node1")
+            run.event(logged("data:set/000000", SIZE, "RETR", "out", start_s=start_s + 0.25), "node1")
+        run.finish("complete")
+    with Run.open(run.path) as found:
+        counts = server_counts(found)
+        assert (counts.compared, counts.disagreeing) == (1, 0)
+
+
 def test_a_disagreement_is_told_with_both_numbers(run_with):
     with run_with([logged("data:out/t0000001", 90_000)]) as run:
         (notice,) = [notice for notice in analyse(run).notices if notice.code == "server-disagrees"]

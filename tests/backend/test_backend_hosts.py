@@ -294,6 +294,16 @@ def test_an_agent_that_was_started_again_knows_what_was_signalled_before(carry_o
     assert (outcome.state, outcome.restarts, outcome.trials_done) == ("complete", 1, 22)
 
 
+def test_a_run_is_complete_without_the_trials_whose_time_was_over(carry_out, tmp_path):
+    lines = list(tiny_trials(4))
+    for line in lines[1:3]:
+        line["steps"][0]["until_s"] = 0.0
+    lines[3]["steps"][0]["until_s"] = 1e6
+    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines))
+    assert (outcome.state, outcome.trials_done, outcome.trials_total) == ("complete", 2, 4)
+    assert run.query("SELECT trial FROM trials ORDER BY position")["trial"].tolist() == ["t0000000", "t0000003"]
+
+
 def test_a_trial_of_a_host_that_the_plan_does_not_name_is_not_passed_over_in_silence(carry_out, tmp_path):
     lines = [*tiny_trials(1), *tiny_trials(1, host="node9", actor="lost", first=1)]
     with pytest.raises(BackendError, match="found that t0000001 was not, of host node9"):

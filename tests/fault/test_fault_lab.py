@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from venturi.analysis import analyse
+from venturi.analysis.chapters import chapters
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
@@ -77,6 +79,15 @@ at = "4 s"
 link = "b-r"
 up = true
 """
+SETS = """
+[workload.sets.few]
+sizes = ["10 kB", "40 kB"]
+files = 5
+[testbed.service]
+one = { kind = "gridftp", host = "a", storage = ["source"] }
+other = { kind = "gridftp", host = "a", storage = ["source"], ports = [2911] }
+in = { kind = "gridftp", host = "b", storage = ["sink"] }
+"""
 FULL = """
 client = "a"
 repeat = 20
@@ -105,8 +116,8 @@ def carry_out(tmp_path, labs, engine):
     """Return a function that carries a scenario out in a lab and opens the run; all its trials must be done."""
     opened = []
 
-    def work(text, on_progress=None):
-        write_plan(expand(scenario_from(tomllib.loads(TESTBED + text))), tmp_path / "plan.jsonl")
+    def work(text, on_progress=None, testbed=TESTBED):
+        write_plan(expand(scenario_from(tomllib.loads(testbed + text))), tmp_path / "plan.jsonl")
         run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
         outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
         assert outcome.state == "complete" and outcome.trials_done == outcome.trials_total
@@ -168,6 +179,33 @@ def test_a_server_that_is_killed_fails_its_own_transfers_and_no_others(carry_out
     # What it logged before it died is there all the same.
     logged = run.query("SELECT detail->>'service' AS name FROM events WHERE kind = 'server-transfer'")["name"]
     assert {"one", "other"} == set(logged)
+
+
+def test_a_server_that_is_killed_under_sets_of_files_fails_its_own_pairs_and_every_trial_is_there_once(
+    carry_out, labs
+):
+    workload = TESTBED[TESTBED.index("[workload]") :]
+    sets = """[workload]
+kind = "dataset"
+mover = "globus-url-copy"
+set = "few"
+source_service = "one+other"
+destination_service = "in"
+repeat = 8
+options = { fast = true, pipelining = true }
+"""
+    kill = when(3, lambda: os.kill(server_pid(labs, 2811), signal.SIGKILL))
+    run = carry_out(sets + SETS, kill, testbed=TESTBED.replace(workload, ""))
+    (ended_s,) = run.query("SELECT time_s FROM events WHERE kind = 'service-ended'")["time_s"]
+    after = rows_of(run, f"source_via LIKE 'one/%' AND start_s > {ended_s}")
+    assert after and {row["outcome"] for row in after} == {"failed"}
+    assert {row["outcome"] for row in rows_of(run, "source_via LIKE 'other/%'")} == {"ok"}
+    assert sorted(run.query("SELECT trial FROM trials")["trial"]) == [f"t{number:07d}" for number in range(8)]
+    assert len(rows_of(run)) == 2 * 8
+    (chapter,) = [chapter for chapter in chapters(run, analyse(run).about) if chapter.name == "datasets"]
+    (table,) = chapter.tables
+    assert "failed call" in table.note
+    assert 3 <= table.rows[0][[column.name for column in table.columns].index("repetitions")] < 8
 
 
 def test_a_proxy_that_expires_fails_what_needs_it_and_says_so(carry_out, labs):

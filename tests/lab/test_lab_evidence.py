@@ -58,6 +58,8 @@ destination = "sink"
 repeat = 1
 files_per_call = 50
 order = "given"
+[workload.options]
+files_as = "list"
 [workload.sweep]
 zip = [["mover", "client", "fast", "pipelining"]]
 [workload.factors]

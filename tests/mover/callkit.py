@@ -31,7 +31,9 @@ def argv_of(call, **values):
     return argv
 
 
-def transfer_argv(call, source, destination, size_bytes, *, files=1, list_path=None, offset_bytes=None, slot=0):
+def transfer_argv(
+    call, source, destination, size_bytes, *, files=1, list_path=None, folder=None, offset_bytes=None, slot=0
+):
     """Return the command line of a transfer between two ends, each a path of this host or a URL."""
     values = {
         "bytes": size_bytes,
@@ -39,6 +41,7 @@ def transfer_argv(call, source, destination, size_bytes, *, files=1, list_path=N
         "slot": slot,
         "scratch": "/tmp",
         "list": list_path,
+        "folder": folder,
         "offset_bytes": offset_bytes,
     }
     for name, end in (("source", source), ("destination", destination)):

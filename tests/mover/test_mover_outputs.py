@@ -21,6 +21,8 @@ GOOD = sorted(name for name, record in RECORDS.items() if record["exit_code"] ==
 SILENT = ("davix", "scp", "xrdcp")
 """Movers that say nothing of a transfer that went well."""
 
+DISK_TOOLS = {"bonnie", "fio-read", "fio-write"}
+
 REFUSED = {"curl third-party-no-file", "iperf3 killed", "iperf3 refused"}
 """Failures that these tools end with exit code 0: only what they print tells."""
 
@@ -29,7 +31,11 @@ SAYS_MORE = {
     "curl third-party-push": None, "wget download": 8_000_000, "wget empty": 0, "wget https": 8_000_000, "gfal-copy download": 8_000_000,
     "gfal-copy empty": 0, "gfal-copy third-party": 8_000_000, "gfal-copy third-party-http": 8_000_000, "iperf3 send": 100_007_936,
     "iperf3 receive": 100_007_936, "iperf3 time": 6_063_128_576, "nuttcp send": 100_007_936, "nuttcp receive": 100_007_936,
-    "nuttcp one-block": 65_536,
+    "nuttcp one-block": 65_536, "fio-read read": 67_108_864, "fio-read direct": 67_108_864, "fio-write write": 67_108_864,
+    "bonnie quick": None, "bbftp download": 8_000_000, "bbftp upload": 8_000_000, "bbftp plain": 8_000_000, "bbftp ports": 8_000_000,
+    "http-load once": 8_000_000, "http-load fetches": 32_000_000, "http-load duration": 2_160_000_000,
+    "managed copy": 8_000_000, "root-read read": 7_977_298,
+    "bbftp active": 8_000_000, "bbftp gzip": 8_000_000, "bbftp empty": 0,
 }  # fmt: skip
 
 
@@ -40,7 +46,7 @@ def report_of(name):
 
 def test_every_tool_was_recorded_with_good_ends_and_bad():
     tools = {record["tool"] for record in RECORDS.values()}
-    assert tools == {mover.name for mover in BUILT_IN.values() if mover.speaks}
+    assert tools == {mover.name for mover in BUILT_IN.values() if mover.speaks} | DISK_TOOLS
     for tool in tools:
         codes = {record["exit_code"] == 0 for record in RECORDS.values() if record["tool"] == tool}
         assert codes == ({True} if tool == "iperf3" else {True, False}), tool
@@ -95,6 +101,41 @@ def test_nuttcp_counts_in_mebibytes():
     assert report.bytes == report.received_bytes == 1526 * 65536  # 100 MB in whole blocks of 64 KiB
     assert (report.retransmits, report.detail["rtt_s"]) == (0, pytest.approx(7e-5))
     assert report_of("nuttcp receive").retransmits == 0
+
+
+def test_fio_tells_rate_and_time_of_the_way_that_it_went():
+    report = report_of("fio-read read")
+    assert report.rate_bytes_per_s == pytest.approx(67_108_864 / report.duration_s)
+    assert 0 < report.detail["mean_latency_s"] < report.duration_s
+    with pytest.raises(OutputError, match='its "write"'):
+        BUILT_IN["fio-write"].parse({"stdout": RECORDS["fio-read read"]["stdout"].replace('"write"', '"wrote"')})
+    with pytest.raises(OutputError, match="no error"):
+        BUILT_IN["fio-write"].parse(RECORDS["fio-write disk-full"])
+
+
+def test_bonnie_tells_rates_in_kibibytes_and_none_of_a_part_that_was_too_quick():
+    assert set(report_of("bonnie quick").detail) == {"version"}
+    # The example of `man bon_csv2txt` has another form: rates of a call that took long enough, in the places of `quick`.
+    slow = RECORDS["bonnie quick"]["stdout"].replace(
+        "+++++,+++,+++++,+++,,,+++++,+++,+++++,+++", "20480,3,10240,2,,,40960,5,123.5,7"
+    )
+    assert BUILT_IN["bonnie"].parse({"stdout": slow}).detail == {
+        "version": "2.00a", "write_bytes_per_s": 20 * 2**20, "rewrite_bytes_per_s": 10 * 2**20, "read_bytes_per_s": 40 * 2**20,
+        "seeks_per_s": 123.5,
+    }  # fmt: skip
+
+
+def test_bbftp_tells_what_both_ends_agreed_on():
+    """No more than that: the kernels granted less of a window than was agreed on (document 004, 004-E11)."""
+    report = report_of("bbftp download")
+    assert report.detail == {
+        "block_bytes": 1 << 20,
+        "send_window_bytes": 128 << 10,
+        "receive_window_bytes": 128 << 10,
+        "streams": 4,
+    }
+    assert report.rate_bytes_per_s == pytest.approx(8_000_000 / report.duration_s)
+    assert report_of("bbftp empty").rate_bytes_per_s is None
 
 
 def test_curl_tells_its_phases_in_their_order():
@@ -160,4 +201,11 @@ def test_exit_codes_and_last_words_of_failures_are_those_that_are_documented():
     )
     assert {code for name, code in codes.items() if name.startswith("davix")} == {0, 255}
     assert (codes["gfal-copy no-file"], codes["gfal-copy disk-full"], codes["gfal-copy refused"]) == (2, 28, 112)
+    assert {codes[f"bbftp {case}"] for case in ("no-file", "not-allowed", "disk-full", "disk-full-here")} == {100}
+    assert (
+        codes["bbftp refused"],
+        codes["fio-read no-file"],
+        codes["fio-write disk-full"],
+        codes["bonnie disk-full"],
+    ) == (33, 1, 1, 1)
     assert (codes["scp refused"], codes["scp no-file"], codes["nuttcp refused"]) == (255, 1, 1)

@@ -38,7 +38,9 @@ def ends(farm, tmp_path):
     shutil.rmtree(folder)
 
 
-def move(farm, name, source, destination, size=SIZE, *, list_path=None, files=1, offset_bytes=None, **options):
+def move(
+    farm, name, source, destination, size=SIZE, *, list_path=None, folder=None, files=1, offset_bytes=None, **options
+):
     """Carry out a transfer; return what the tool says of it."""
     mover = BUILT_IN[name]
     call = call_with(mover, **options)
@@ -48,7 +50,7 @@ def move(farm, name, source, destination, size=SIZE, *, list_path=None, files=1,
             pytest.skip(f"{tool} is not installed")
     # Slots of their own: other tests may run at the same time, and slots are what data ports of nuttcp follow from.
     argv = transfer_argv(
-        call, source, destination, size, files=files, list_path=list_path, offset_bytes=offset_bytes,
+        call, source, destination, size, files=files, list_path=list_path, folder=folder, offset_bytes=offset_bytes,
         slot=os.getpid() % 5000,
     )  # fmt: skip
     record = carry_out(argv, environment=farm.environment)
@@ -63,7 +65,7 @@ def all_options(name, **values):
 
 
 GLOBUS = all_options("globus-url-copy", streams=2, concurrency=2, pipelining=True, fast=True, data_channel="nodcau", window="256 KiB",
-                     block="64 KiB", stripe=True, restarts=2, restart_interval="1 s", checksum="MD5", length=False)  # fmt: skip
+                     block="64 KiB", stripe=True, restarts=2, files_as="list", restart_interval="1 s", checksum="MD5", length=False)  # fmt: skip
 XRDCP = all_options(
     "xrdcp", streams=3, sources=2, parallel=2, third_party="none", checksum="adler32", rate="1 GB/s", pgread=False
 )
@@ -85,7 +87,7 @@ MOVES = [
     ("davix", "davs", "put", {"certificate": True}), ("davix", "https", "third", {"certificate": True}),
     ("davix", "https", "third", {"certificate": True, "third_party": "push"}),
     ("gfal-copy", "ftp", "third", GFAL), ("gfal-copy", "root", "get", {"checksum": "ADLER32"}), ("gfal-copy", "http", "put", {}),
-    ("gfal-copy", "https", "third", {"token": "none", "third_party": "pull"}),
+    ("gfal-copy", "https", "third", {"token": "none", "third_party": "pull"}), ("gfal-copy", "ftp", "get", {"exit": "at once"}),
     ("scp", "ssh", "get", {}), ("scp", "ssh", "put", {"legacy": True}), ("scp", "ssh", "get", SCP), ("scp", "ssh", "third", {}),
 ]  # fmt: skip
 
@@ -101,10 +103,15 @@ def test_a_mover_of_the_network_moves_every_byte(name, protocol, way, options, f
         assert report.bytes == SIZE
 
 
-@pytest.mark.parametrize("name", [mover.name for mover in BUILT_IN.values() if mover.lists])
-@pytest.mark.parametrize("many", [{}, {"concurrency": 2, "pipelining": True, "fast": True}, {"parallel": 2}], ids=str)
+@pytest.mark.parametrize("name", ["globus-url-copy", "xrdcp"])
+@pytest.mark.parametrize(
+    "many",
+    [{}, {"concurrency": 2, "pipelining": True, "fast": True}, {"pipelining": True, "files_as": "list"}, {"files_as": "folder"},
+     {"parallel": 2}],
+    ids=str,
+)  # fmt: skip
 @pytest.mark.parametrize("way", ["get", "third"])
-def test_a_list_is_moved_by_one_call(name, many, way, farm, ends):
+def test_a_list_or_a_folder_is_moved_by_one_call(name, many, way, farm, ends):
     if not set(many) <= {option.name for option in BUILT_IN[name].options}:
         return
     source, destination = ends
@@ -124,7 +131,15 @@ def test_a_list_is_moved_by_one_call(name, many, way, farm, ends):
     list_path = source.with_name("list")
     list_path.write_text(pairs)
     to = end(f"{destination}/") if way == "third" else f"{destination}/"
-    move(farm, name, farm.url(protocol, f"{source.parent}/"), to, list_path=list_path, files=5, **many)
+    if any("{folder}" in argument for argument in call.argv if isinstance(argument, tuple)):
+        folder = source.with_name("folder")
+        folder.mkdir(mode=0o755)
+        for file in files:
+            (folder / file.name).hardlink_to(file)
+        url = farm.url(protocol, f"{folder}/")
+        move(farm, name, url, to, list_path=list_path, folder=url, files=5, **many)
+    else:
+        move(farm, name, farm.url(protocol, f"{source.parent}/"), to, list_path=list_path, files=5, **many)
     assert [(destination / file.name).read_bytes() for file in files] == [CONTENT[number:] for number in range(5)]
     assert {path.name for path in destination.iterdir()} == {file.name for file in files}
 

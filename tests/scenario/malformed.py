@@ -91,11 +91,15 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a workload that is not a table": ({"workload": "sweep"}, ['workload: expected a table, found "sweep"']),
     "a workload without a kind": (
         {"workload.kind": GONE},
-        ["workload: expected a kind of workload (sweep), found nothing under kind"],
+        [
+            "workload: expected a kind of workload (sweep, dataset, clients, peers, tiers, jobs), found nothing under kind"
+        ],
     ),
     "an unknown kind": (
         {"workload.kind": "swep"},
-        ['workload: expected one of the kinds of workload: sweep, found "swep" (did you mean sweep?)'],
+        [
+            'workload: expected one of the kinds of workload: sweep, dataset, clients, peers, tiers, jobs, found "swep" (did you mean sweep?)'
+        ],
     ),
     "a storage on an unknown host": (
         {"testbed.storage.gpfs.host": "node3"},

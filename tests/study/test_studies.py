@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from venturi.analysis.claims import CHECKS
+from venturi.analysis.claims import CHECKS, TABLE_CHECKS
 from venturi.analysis.published import VALUE_COLUMNS
 from venturi.errors import ScenarioError
 from venturi.plan import trials, write_plan
@@ -23,9 +23,10 @@ def plan_of(name, *overrides):
 @cache
 def planned(name):
     """Return the trials of the scenario at full published parameters, carried out once each."""
+    repeated = hasattr(load_scenario(study(name).scenario_path).workload, "repeat")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.jsonl"
-        write_plan(plan_of(name, "workload.repeat=1"), path)
+        write_plan(plan_of(name, *(["workload.repeat=1"] if repeated else [])), path)
         return tuple(trials(path))
 
 
@@ -46,22 +47,28 @@ def test_group1_varies_the_direction_and_one_to_five_files(tmp_path):
 @pytest.mark.parametrize("name", studies())
 def test_every_quick_variant_is_valid_and_small(name):
     totals = plan_of(name, *study(name).quick).header.totals
-    assert totals.bytes < 30e9
-    assert max(totals.disk_bytes.values()) < 5e9
+    assert totals.bytes is None or totals.bytes < 30e9  # None: it depends on what happens during the run
+    assert max(totals.disk_bytes.values(), default=0) < 5e9
 
 
 @pytest.mark.parametrize("name", studies())
 def test_every_study_names_its_errata_and_claims_with_a_known_check(name):
     assert study(name).errata
-    assert {claim["check"] for claim in study(name).published.claims} <= set(CHECKS)
+    for claim in study(name).published.claims:
+        known = TABLE_CHECKS if {"table", "ours"} & set(claim) else CHECKS
+        assert claim["check"] in known, claim["id"]
 
 
 @pytest.mark.parametrize("name", studies())
 def test_what_a_study_says_of_its_factors_is_in_its_scenario(name):
     """A name or a value that is misspelt there would match nothing, and nobody would hear of it."""
     published, scenario = study(name).published, load_scenario(study(name).scenario_path)
+    told = [*published.fits, *published.totals, *published.rates]
+    told += [claim for claim in published.claims if not {"table", "ours"} & set(claim)]  # those are about columns
+    beside = [table for table in published.tables if set(table.columns) & set(VALUE_COLUMNS)]
+    if not told and not beside:
+        return
     points = {json.dumps(row.factors, sort_keys=True): row.factors for row in planned(name)}.values()
-    told = [*published.fits, *published.totals, *published.rates, *published.claims]
     for row in told:
         where = row.get("where", {})
         matching = [p for p in points if all(p.get(key) == value for key, value in where.items())]
@@ -72,7 +79,7 @@ def test_what_a_study_says_of_its_factors_is_in_its_scenario(name):
         if "against" in row:
             assert row["against"] in scenario.analyse.against
     known = {erratum.id for erratum in study(name).errata}
-    for table in published.tables:
+    for table in beside:
         names = [column for column in table.columns if column not in (*VALUE_COLUMNS, "errata", "note")]
         for row in table.rows:
             assert any(all(p[n] == row[n] for n in names) for p in points), (

@@ -30,9 +30,9 @@ def test_every_variant_of_a_lab_study_is_made_in_the_lab_and_smaller_than_the_ne
     chosen = study(name)
     headers = [plan_of(name, *overrides).header for overrides in (chosen.quick, chosen.lab, ())]
     assert all(header.network is not None for header in headers)
-    moved = [header.totals.bytes for header in headers]
+    moved = [header.totals.bytes for header in headers if header.totals.bytes is not None]
     assert moved == sorted(moved)
-    assert max(headers[1].totals.disk_bytes.values()) < 10e9
+    assert max(headers[1].totals.disk_bytes.values(), default=0) < 10e9
     assert chosen.lab_about
 
 

@@ -30,6 +30,8 @@ PROTOCOL_SHARE = 0.005
 """What framing adds: 17 bytes a block in GridFTP's mode E (GFD.20, 3.4), 22 a TLS record of up to 16 KiB."""
 SELECTIVE_SHARE = 0.01
 """What selective acknowledgements add to the headers taken off the wire's count where it carries data both ways."""
+TOLD_BYTES = 53
+"""What a tool may be off that tells MiB with four decimals (nuttcp)."""
 MISSING_SHARE = 0.001
 """A count may be less than the bytes asked for by so much: what came between the last sample and the end."""
 
@@ -71,26 +73,48 @@ def byte_accounts(run: Run, testbed: Testbed | None, counts: Counts) -> tuple[By
 
 
 def _moved(run: Run) -> dict[tuple[str, str], dict[str, float]]:
-    """Return bytes asked for, received and told by tools, by sending and receiving host, of what succeeded."""
+    """Return bytes asked for, received and told by tools, by sending and receiving host, of what succeeded.
+
+    ``over`` is what tools may move beyond that, as they move whole blocks; ``under`` what they may be off because they round. A call that goes by the
+    clock is asked for as many bytes as its tool says it moved. ``dropped`` is what the other end did not wait for: the receiver of iperf3 ends
+    its connections when the sender has handed over its last block, and what was on its way then no kernel acknowledges.
+    """
     services = {name: str(service["host"]) for name, service in (run.header.get("services") or {}).items()}
     rows = run.query(
-        """SELECT host, split_part(coalesce(source_via, ''), '/', 1) AS source,
+        """SELECT host, call, split_part(coalesce(source_via, ''), '/', 1) AS source,
                   split_part(coalesce(destination_via, ''), '/', 1) AS destination, count(*) AS n,
                   coalesce(sum(asked_bytes), 0)::DOUBLE AS asked, sum(received_bytes)::DOUBLE AS received,
                   sum(asked_bytes) FILTER (received_bytes IS NOT NULL)::DOUBLE AS received_of,
-                  sum(tool_bytes)::DOUBLE AS tool, sum(asked_bytes) FILTER (tool_bytes IS NOT NULL)::DOUBLE AS tool_of
+                  sum(tool_bytes)::DOUBLE AS tool, sum(asked_bytes) FILTER (tool_bytes IS NOT NULL)::DOUBLE AS tool_of,
+                  sum(greatest(asked_bytes - tool_received_bytes, 0))::DOUBLE AS dropped,
+                  sum(greatest(tool_bytes - tool_received_bytes, 0))::DOUBLE AS late
            FROM transfers WHERE outcome = 'ok' GROUP BY ALL ORDER BY ALL"""
     )
+    names = ("n", "asked", "received", "received_of", "tool", "tool_of", "over", "under", "dropped", "late")
     found: dict[tuple[str, str], dict[str, float]] = {}
     for index, host in enumerate(rows["host"]):
         pair = tuple(services.get(str(rows[side][index]), str(host)) for side in ("source", "destination"))
-        row = found.setdefault(
-            (pair[0], pair[1]), dict.fromkeys(("n", "asked", "received", "received_of", "tool", "tool_of"), 0.0)
-        )
-        for name in row:
-            value = rows[name][index]
-            row[name] += 0.0 if value is None or np.isnan(float(value)) else float(value)
+        row = found.setdefault((pair[0], pair[1]), dict.fromkeys(names, 0.0))
+        told = {name: _finite(rows[name][index]) for name in names if name in rows}
+        for name, value in _by_its_call(run, rows["call"][index], told).items():
+            row[name] += value
     return found
+
+
+def _by_its_call(run: Run, call: object, told: dict[str, float]) -> dict[str, float]:
+    """Return the sums of one call with what its options mean for them."""
+    options = ((run.header.get("calls") or {}).get(call) or {}).get("options") or {}
+    block = options.get("length_bytes")
+    if options.get("time_s") is not None:
+        return {**told, "asked": told["tool"], "tool": 0.0, "tool_of": 0.0, "dropped": told["late"]}
+    if isinstance(block, bool) or not isinstance(block, int):
+        return {**told, "dropped": 0.0}
+    most = told["n"] * block * int(options.get("streams") or 1)
+    return {**told, "over": most, "under": told["n"] * TOLD_BYTES}
+
+
+def _finite(value: object) -> float:
+    return 0.0 if value is None or np.isnan(float(value)) else float(value)  # type: ignore[arg-type]
 
 
 def _kernels(run: Run) -> dict[str, dict[str, float]]:
@@ -121,7 +145,10 @@ def _plain(
         return None
     counted = sum(row[name] for row in crossing.values())
     note = "" if of == whole.bytes else "of the transfers for which there is a count"
-    return ByteAccount(party, counted, of, counted / of, of, of, abs(counted - of) < 0.5, note)
+    whole_blocks = name == "tool"
+    least = of - (sum(row["under"] for row in crossing.values()) if whole_blocks else 0.0)
+    most = of + (sum(row["over"] + row["under"] for row in crossing.values()) if whole_blocks else 0.0)
+    return ByteAccount(party, counted, of, counted / of, least, most, least - 0.5 < counted < most + 0.5, note)
 
 
 def _by_kernel(
@@ -138,8 +165,8 @@ def _by_kernel(
     counted = sum(kernels[host][name] for host in seen)
     # Connections that carried little are control channels, or data channels that carried handshakes: the kernels say how much.
     extra = sum(kernels[host][f"small_{name}"] + PER_CONNECTION * kernels[host]["connections"] for host in seen)
-    most = asked * (1 + PROTOCOL_SHARE) + extra
-    least = asked * (1 - MISSING_SHARE)
+    most = asked * (1 + PROTOCOL_SHARE) + extra + sum(row["over"] for row in own)
+    least = asked * (1 - MISSING_SHARE) - sum(row["dropped"] for row in own)
     note = f"of {', '.join(seen)}" + (
         f" only: the sockets of {', '.join(unseen)} were not recorded to the end" if unseen else ""
     )
@@ -159,8 +186,8 @@ def _by_wire(
     counted = sum((link.bytes or 0) - (link.packets or 0) * (link.overhead_bytes + HEADER_BYTES) for link in links)
     both_ways = receivers & {pair[0] for pair in crossing}
     share = PROTOCOL_SHARE + (SELECTIVE_SHARE if both_ways else 0.0)
-    most = asked * (1 + share) + extra
-    least = asked * (1 - MISSING_SHARE)
+    most = asked * (1 + share) + extra + sum(row["over"] for row in crossing.values())
+    least = asked * (1 - MISSING_SHARE) - sum(row["dropped"] for row in crossing.values())
     note = f"into {', '.join(sorted(receivers))}, less {HEADER_BYTES} bytes of headers a packet"
     judged = judged and sockets_known  # without the kernels nobody knows how much was sent again
     yield ByteAccount("the wire: delivered", counted, asked, counted / asked if asked else None, least, most,

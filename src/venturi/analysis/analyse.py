@@ -21,6 +21,7 @@ from venturi.analysis import (
     sockets,
     storage,
 )
+from venturi.analysis.chapters import chapters
 from venturi.analysis.curves import axes, best_families, curves, family_table, surfaces
 from venturi.analysis.measured import DELIVERED_BYTES, Measured, measure
 from venturi.analysis.options import AnalyseOptions, Criterion
@@ -105,13 +106,17 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
         ),
     )  # fmt: skip
     where = setting(bed) if counts.transfers_ok else ""
+    said_besides = chapters(run, about)
     said = answer(counts, points, measured.factors, loads, best, about.mover)
+    if said_besides and counts.transfers_ok and _section(about.scenario, "workload").get("kind", "sweep") != "sweep":
+        said = _as_sentence(said_besides[0].sentence)  # points and curves are not what such a run is about
     doubts = caveat(counts, notices)
     known = _study(about)
     told = known.published if known else Published()
     scale = bed.rates_scale if bed else 1.0
     facts = claims.Facts(
-        {point.point: point for point in points}, rates, used, _slowest(bed), about.scale,
+        {point.point: point for point in points}, rates, used, _slowest(bed), about.scale, scale, said_besides,
+        (*told.tables, *told.evidence),
     )  # fmt: skip
     whole, common = totals(points, measured.factors), totals(points, measured.factors, COMMON_FILES)
     return Analysis(
@@ -146,6 +151,7 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
         conservation=kept,
         trend=drift,
         failures=failures,
+        chapters=said_besides,
         notices=notices,
         claims=claims.judge_claims(told.claims, found, about.confidence, facts),
         published_fits=published.published_fits(told, table, found),
@@ -189,6 +195,10 @@ def _about(run: Run, options: AnalyseOptions) -> About:
         confidence=options.confidence or float(wanted.get("confidence") or 0.95),
         criterion=criterion,
     )
+
+
+def _as_sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _counts(run: Run, trials: Trials, points: tuple[Point, ...], about: About) -> Counts:

@@ -115,13 +115,25 @@ def failures(run: Run) -> tuple[Failure, ...]:
     )  # fmt: skip
 
 
+def inexact_calls(run: Run) -> list[str]:
+    """Return the calls that move whole blocks or go by the clock: what their tool counts need not be what was asked for."""
+    options = {name: call.get("options") or {} for name, call in (run.header.get("calls") or {}).items()}
+    return [
+        name for name, own in options.items()
+        if own.get("time_s") is not None or (isinstance(own.get("length_bytes"), int) and not isinstance(own["length_bytes"], bool))
+    ]  # fmt: skip
+
+
 def conservation(run: Run, devices: dict[str, float]) -> Conservation:
     """Return the bytes of the transfers that succeeded, as counted by each party.
 
     What a process read and wrote is set against the files only where these are on its own host, and is its own work: a
     client that lets a server move the bytes, or that makes them up (``zero:``), reads no file.
     """
-    here = {"local": [f"{place['host']}/{name}" for name, place in (run.header.get("places") or {}).items()]}
+    here = {
+        "local": [f"{place['host']}/{name}" for name, place in (run.header.get("places") or {}).items()],
+        "inexact": inexact_calls(run),
+    }
     source = "source_via IS NULL AND list_contains($local::VARCHAR[], host || '/' || split_part(source, ':', 1))"
     destination = (
         "destination_via IS NULL AND list_contains($local::VARCHAR[], host || '/' || split_part(destination, ':', 1))"
@@ -134,7 +146,7 @@ def conservation(run: Run, devices: dict[str, float]) -> Conservation:
 
     read_itself = f"{source} AND {counted} AND read_call_bytes >= 0.5 * asked_bytes"
     wanted = ", ".join([
-        over("received_bytes", "true"), over("tool_bytes", "true"), over("read_call_bytes", f"{source} AND {counted}"),
+        over("received_bytes", "true"), over("tool_bytes", "NOT list_contains($inexact::VARCHAR[], call)"), over("read_call_bytes", f"{source} AND {counted}"),
         over("write_call_bytes", f"{source} AND {destination} AND {counted}"), over("read_disk_bytes", read_itself),
         over("write_disk_bytes", f"{destination} AND {counted}"),
     ])  # fmt: skip
@@ -335,6 +347,8 @@ def _incomplete(e: Evidence) -> Notice | None:
     planned = e.counts.trials_planned
     if planned is None or e.counts.trials >= planned or e.counts.trials == 0:
         return None
+    if e.about.state == "complete":
+        return None  # the rest was planned for a time that is over
     return Notice("incomplete", e.about.name, f"{e.counts.trials:,} of {planned:,} planned trials are done ({e.about.state})",
                   f"go on with it: venturi run --resume {e.about.path}; until then points may be missing or rest on fewer trials",
                   severity="doubt")  # fmt: skip

@@ -13,8 +13,9 @@ from venturi.run import Run
 
 __all__ = ["Measured", "PointFacts", "measure"]
 
-DELIVERED_BYTES = "coalesce(received_bytes, asked_bytes)"
-"""A sink such as /dev/null holds nothing, and the receiver's count is null: then the mover's exit code is all there is."""
+DELIVERED_BYTES = "coalesce(received_bytes, nullif(asked_bytes, 0), tool_bytes, asked_bytes)"
+"""A sink such as /dev/null holds nothing, and the receiver's count is null: then the mover's exit code is all there is. One that goes on
+for a time is asked for no bytes: then what it counted is all there is."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from venturi.analysis.result import About
 from venturi.analysis.result_lab import Link, NetworkPath, ServiceFacts, Testbed
 from venturi.run import Run
 
-__all__ = ["ends", "testbed"]
+__all__ = ["ends", "testbed", "way_rate_and_rtt"]
 
 LAB = "network"
 """The host under whose name the network of a lab records itself."""
@@ -70,6 +70,18 @@ def ends(run: Run) -> dict[tuple[str, str], int]:
         )
         found[source, destination] = found.get((source, destination), 0) + int(rows["n"][index])
     return found
+
+
+def way_rate_and_rtt(run: Run, source: str, destination: str) -> tuple[float | None, float | None]:
+    """Return the rate in bit/s of the slowest link from one host to another, and the delays there and back in seconds.
+
+    None of what nothing tells: there is no emulated network, no way, or no link with a rate.
+    """
+    network = run.header.get("network")
+    if network is None or source == destination:
+        return None, None
+    path = _path(network, source, destination, 0)
+    return path.rate_bit_per_s, path.rtt_s
 
 
 def _throttled(run: Run) -> bool:

@@ -146,8 +146,9 @@ def _by_storage(storages: Sequence[StorageRate], row: Mapping[str, Any], points:
 def published_tables(
     published: Published, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
 ) -> tuple[TableBeside, ...]:
-    """Return the published tables, one row a published row, in its order."""
-    return tuple(_table(table, points, storages, scale) for table in published.tables)
+    """Return the published tables that have values of points, one row a published row, in its order."""
+    shown = [table for table in published.tables if set(table.columns) & set(VALUE_COLUMNS)]
+    return tuple(_table(table, points, storages, scale) for table in shown)
 
 
 def _table(

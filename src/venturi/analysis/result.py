@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from venturi.analysis.chapter import Chapter
 from venturi.analysis.result_lab import (
     ByteAccount,
     FixedCost,
@@ -48,6 +49,7 @@ __all__ = [
     "Fit",
     "FloatArray",
     "Headline",
+    "Held",
     "HostSeries",
     "IntArray",
     "LoadCurve",
@@ -411,14 +413,28 @@ class Notice:
 
 
 @dataclass(frozen=True, slots=True)
+class Held:
+    """What one table says of a published statement, with the figure that tells, or why it says nothing."""
+
+    verdict: Literal["agrees", "disagrees", "not tested"]
+    evidence: str
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """A published statement held against our numbers."""
+    """A published statement held against our numbers.
+
+    ``published`` is what the report's own table says of it, None where it has none; ``errata`` are ids of slips that the statement
+    is one of.
+    """
 
     id: str
     text: str
     check: str
-    verdict: Literal["agrees", "disagrees", "cannot tell"]
+    verdict: Literal["agrees", "disagrees", "cannot tell", "not tested"]
     evidence: str
+    published: Held | None = None
+    errata: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -548,6 +564,8 @@ class Analysis:
         TCP connections by point, links by point, and the busiest links in time.
     sessions
         Control connections of servers, by server and point.
+    chapters
+        What the kind of experiment says besides (:mod:`venturi.analysis.chapters`).
     notices
         Findings of the run and of this analysis, gravest first.
     published_*, claims, errata
@@ -587,6 +605,7 @@ class Analysis:
     conservation: Conservation
     trend: Trend | None
     failures: tuple[Failure, ...]
+    chapters: tuple[Chapter, ...]
     notices: tuple[Notice, ...]
     claims: tuple[Claim, ...]
     published_fits: tuple[PublishedFit, ...]

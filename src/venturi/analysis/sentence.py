@@ -237,6 +237,6 @@ def caveat(counts: Counts, notices: Sequence[Notice]) -> str:
         texts.append("Bytes are missing, or too many, in one of the counts.")
     if "few-repetitions" in by_code:
         texts.append("There are too few repetitions for intervals to be trusted.")
-    if counts.trials_planned is not None and counts.trials < counts.trials_planned:
+    if "incomplete" in by_code and counts.trials_planned is not None:
         texts.append(f"{counts.trials:,} of {counts.trials_planned:,} planned trials are done.")
     return " ".join(texts)

@@ -30,7 +30,7 @@ LIVES = r"""numbered AS (
                max(acked_bytes)::DOUBLE AS acked, max(received_bytes)::DOUBLE AS received, max(sent_bytes)::DOUBLE AS sent,
                max(retransmitted_bytes)::DOUBLE AS retransmitted, max(busy_s) AS busy,
                max(receive_window_limited_s) AS by_window, max(send_buffer_limited_s) AS by_buffer,
-               max(cwnd_bytes) AS cwnd, min(min_rtt_s) AS least_rtt, any_value(congestion_control) AS congestion_control,
+               max(cwnd_bytes) AS cwnd, max(mss_bytes) AS mss, min(min_rtt_s) AS least_rtt, any_value(congestion_control) AS congestion_control,
                median(rtt_s) FILTER (flowing) AS rtt, median(delivery_bytes_per_s) FILTER (flowing) AS delivery,
                median(least(cwnd_bytes, send_window_bytes)) FILTER (flowing) AS effective,
                max(least(cwnd_bytes, send_window_bytes)) FILTER (flowing) AS greatest
@@ -40,7 +40,7 @@ LIVES = r"""numbered AS (
 _BY_POINT = f"""WITH {LIVES},
     data AS (SELECT * FROM lives WHERE acked >= {SMALLEST_DATA} AND acked > coalesce(received, 0)),
     begun AS (SELECT trial, point, start_s FROM trials WHERE start_s IS NOT NULL)
-    SELECT begun.point::INTEGER AS point, count(*) AS connections, count(DISTINCT begun.trial) AS trials,
+    SELECT begun.point::INTEGER AS point, mode(host) AS host, count(*) AS connections, count(DISTINCT begun.trial) AS trials,
            mode(congestion_control) AS congestion_control, median(effective) AS effective, max(greatest) AS greatest,
            max(cwnd) AS cwnd, median(rtt) AS rtt, min(least_rtt) AS least_rtt,
            sum(retransmitted) / nullif(sum(sent), 0) AS retransmitted, sum(by_window) / nullif(sum(busy), 0) AS by_window,
@@ -60,20 +60,35 @@ def socket_summaries(run: Run, points: Sequence[Point], measured: Measured) -> t
     at = {int(point): index for index, point in enumerate(rows["point"])}
     calls = {facts.point: facts.calls for facts in measured.points}
     return tuple(
-        _summary(point, rows, at[point.point], _asked(run.header, calls.get(point.point, ())))
+        _summary(run.header, point, rows, at[point.point], calls.get(point.point, ()))
         for point in points
         if point.point in at
     )
 
 
-def _asked(header: Mapping[str, Any], calls: Sequence[str]) -> float | None:
+def _option(header: Mapping[str, Any], calls: Sequence[str], key: str) -> object:
+    """Return what all calls of a point have in common for one option, None if they differ or have none."""
     known = header.get("calls") or {}
-    asked = {((known.get(call) or {}).get("options") or {}).get("window_bytes") for call in calls}
-    value = asked.pop() if len(asked) == 1 else None
-    return None if value is None else float(value)
+    asked = {((known.get(call) or {}).get("options") or {}).get(key) for call in calls}
+    return asked.pop() if len(asked) == 1 else None
 
 
-def _summary(point: Point, rows: Mapping[str, Any], at: int, asked: float | None) -> SocketSummary:
+def _made(header: Mapping[str, Any], calls: Sequence[str], host: object) -> str | None:
+    """Return the congestion control that the point was made with: its calls' option, else that of its lab's host.
+
+    The kernel's last word on a connection leaves it out, and one that was shorter than a sample has only that; a lab has tried it beforehand.
+    """
+    asked = _option(header, calls, "congestion_control")
+    lab = ((header.get("hosts") or {}).get(host) or {}).get("lab") or {}
+    value = asked or lab.get("congestion_control")
+    return None if value is None else str(value)
+
+
+def _summary(
+    header: Mapping[str, Any], point: Point, rows: Mapping[str, Any], at: int, calls: Sequence[str]
+) -> SocketSummary:
+    asked = _option(header, calls, "window_bytes")
+
     def number(name: str) -> float | None:
         value = rows[name][at]
         return None if value is None or np.isnan(float(value)) else float(value)
@@ -83,8 +98,8 @@ def _summary(point: Point, rows: Mapping[str, Any], at: int, asked: float | None
         factors=point.factors,
         trials=int(rows["trials"][at]),
         connections=int(rows["connections"][at]),
-        congestion_control=rows["congestion_control"][at],
-        asked_window_bytes=asked,
+        congestion_control=rows["congestion_control"][at] or _made(header, calls, rows["host"][at]),
+        asked_window_bytes=float(asked) if isinstance(asked, int | float) else None,
         window_bytes=number("effective"),
         greatest_window_bytes=number("greatest"),
         greatest_congestion_window_bytes=number("cwnd"),

@@ -389,7 +389,7 @@ class Campaign:
         await self._end_source()
         # An agent that was stopped says `done` as well, and steps outside trials leave no trace to judge by.
         state: Literal["complete", "stopped"] = "stopped" if self._stopping else "complete"
-        left = next(iter(self._run.remaining()), None)
+        left = next((trial for trial in self._run.remaining() if not self._too_late(trial)), None)
         if state == "complete" and left is not None:
             raise BackendError(
                 f"expected every trial to be carried out once all agents are done, found that {left} was not, of host"
@@ -399,6 +399,11 @@ class Campaign:
         self._say("")
         restarts = sum(post.restarts for post in self._posts)
         return Outcome(state, len(self._run.finished), len(self._run.trials), self._meter.failed, restarts)
+
+    def _too_late(self, trial: str) -> bool:
+        """Return whether a trial is one that its agent has passed over because its time was over."""
+        until_s = self._run.trials[trial].until_s
+        return until_s is not None and until_s <= self._run.now_s()
 
     def _say(self, message: str) -> None:
         self._meter.say(message)

@@ -50,13 +50,13 @@ def _present_bytes(header: Header, dataset: Dataset, local_scratch: Mapping[str,
     scratch = local_scratch.get(place.host)
     if scratch is None:
         # Another host is not searched: a session before has made what it needs, a new run has made nothing.
-        return dataset.files * dataset.size_bytes if resumed else 0
+        return dataset.bytes if resumed else 0
     folder = Path(scratch, place.path, dataset.path)
     try:
         sizes = [entry.stat().st_size for entry in folder.iterdir() if entry.name.isdigit()]
     except OSError:
         return 0
-    return min(sum(sizes), dataset.files * dataset.size_bytes)
+    return min(sum(sizes), dataset.bytes)
 
 
 def missing_findings(host: str, missing: Mapping[str, list[str]], used: set[str]) -> Iterator[Finding]:

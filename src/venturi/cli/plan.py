@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +17,7 @@ from venturi.cli.source import load
 from venturi.errors import PlanError
 from venturi.plan import Estimate, Header, Plan, check_fits, estimate, plan_lines, write_plan
 from venturi.testbed import nearest_folder, obstacle
+from venturi.testbed.pace import moving_s
 from venturi.units import format_bytes, format_duration
 from venturi.workload import expand
 
@@ -42,7 +44,7 @@ def plan(
     Example: `venturi plan my.toml --set workload.repeat=20`
     """
     expanded = expand(load(scenario, set_ or [], quick=quick, full=full))
-    cost = estimate(expanded.header)
+    cost = estimate(expanded.header, moving=partial(moving_s, expanded))
     if lines:
         sys.stdout.writelines(line + "\n" for line in plan_lines(expanded))
     if output is not None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from venturi import __version__
-from venturi.cli import compare, doctor, fit, lab, plan, report, run, schema, study
+from venturi.cli import compare, doctor, fit, lab, plan, report, run, schema, study, transfer
 from venturi.cli.outcome import Exit, talk
 from venturi.errors import VenturiError
 
@@ -60,12 +61,15 @@ app.command(name="compare")(compare.compare)
 app.command(name="fit")(fit.fit)
 app.add_typer(study.app, name="study")
 app.add_typer(lab.app, name="lab")
+app.add_typer(transfer.app, name="transfer")
 app.command(name="doctor")(doctor.doctor)
 app.command(name="schema")(schema.schema)
 
 
 def carry_out() -> None:
     """Carry out the command that was typed, and exit with its code."""
+    # For movers that are commands of ours (`managed`): also where nobody has put the environment's folder on PATH.
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     try:
         app(standalone_mode=True)
     except VenturiError as error:

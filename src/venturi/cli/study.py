@@ -14,7 +14,7 @@ from venturi.cli.report import show_report
 from venturi.cli.run import carry_out_scenario, conclude, resume_scenario
 from venturi.run import Run
 from venturi.scenario import load_scenario
-from venturi.study import Study, studies, study
+from venturi.study import Published, Study, experiments, studies, study
 
 __all__ = ["app"]
 
@@ -23,14 +23,22 @@ app = typer.Typer(no_args_is_help=True, help="Published experiments as scenarios
 
 @app.command(name="list")
 def list_(as_json: As = False) -> None:
-    """List the studies."""
-    known = studies()
+    """List the studies, and every experiment of the five reports with the study that carries it out."""
+    known, told = studies(), experiments()
     if as_json:
-        data_json([{"name": s.name, "document": s.document, "title": s.title} for s in known.values()])
+        listed = [
+            {"name": s.name, "document": s.document, "title": s.title, "experiments": s.experiments}
+            for s in known.values()
+        ]
+        data_json({"studies": listed, "experiments": [asdict(e) for e in told]})
         return
     width = max(map(len, known))
     for s in known.values():
         data(f"{s.name:{width}}  {s.title} (report {s.document}, {', '.join(s.experiments)})")
+    data("\nExperiments of the reports:")
+    wide, long = (max(len(getattr(e, name)) for e in told) for name in ("id", "section"))
+    for e in told:
+        data(f"{e.id:{wide}}  {e.section:{long}}  {', '.join(e.studies) or 'no study yet'}: {e.about}")
 
 
 @app.command()
@@ -60,15 +68,33 @@ def _print_study(chosen: Study, scenario: str) -> None:
         data(f"Usual variant: {chosen.lab_about}; that is {_as_options(chosen.lab)}")
         data("Full variant (--full): the published parameters, as in the scenario below")
     data(f"Quick variant (--quick): {chosen.quick_about}; that is {_as_options(chosen.quick)}\n")
-    for title, rows in asdict(chosen.published).items():
-        if rows:
-            data(f"Published {title}:")
-            for row in rows:
-                data("  " + ", ".join(f"{key} {value}" for key, value in row.items()))
+    _print_published(chosen.published)
     data("\nErrata of the report:")
     for erratum in chosen.errata:
         data(f"  {erratum.id} ({erratum.status}), {erratum.location}: printed {erratum.printed}; {erratum.reading}")
     data(f"\nScenario, {chosen.scenario_path}:\n\n{scenario}")
+
+
+def _print_published(published: Published) -> None:
+    from venturi.analysis.claims import held_against_published
+
+    for title, rows in (("fits", published.fits), ("totals", published.totals), ("rates", published.rates)):
+        if rows:
+            data(f"Published {title}:")
+            for row in rows:
+                data("  " + ", ".join(f"{key} {value}" for key, value in row.items()))
+    tables = (*published.tables, *published.evidence)
+    if tables:
+        data("Published tables:")
+        for table in tables:
+            data(f"  {table.id}: {table.name}, {len(table.rows)} rows. {table.about}")
+    if published.claims:
+        data("Claims of the report:")
+        for claim in published.claims:
+            told = held_against_published(claim, tables)
+            slips = f" ({', '.join(claim['errata'])})" if "errata" in claim else ""
+            held = f"; the report's own table {told.verdict}: {told.evidence}" if told else ""
+            data(f"  {claim['id']}: {claim['text']}{slips}{held}")
 
 
 def _as_options(overrides: tuple[str, ...]) -> str:

@@ -15,7 +15,7 @@ from venturi.plan.header import Argument, OptionValue
 __all__ = ["PLACEHOLDERS", "Command", "placeholders"]
 
 PLACEHOLDERS = (
-    *("source", "destination", "bytes", "files", "slot", "scratch", "list"),
+    *("source", "destination", "bytes", "files", "slot", "scratch", "list", "folder"),
     *("source_host", "source_port", "destination_host", "destination_port"),
 )
 """What a template can name beside the options of its mover."""
@@ -29,8 +29,8 @@ class Command:
     boolean option is a condition: it is left out itself, and its group with it if the option is false:
     ``["--verify", "{verify}"]`` is ``--verify`` or nothing.
 
-    ``takes_lists`` says whether one call takes many files; ``None``: if ``argv`` names ``{list}``. One that takes whole
-    folders names ``{source}`` and ``{destination}``, which are folders then.
+    ``takes_lists`` says whether one call takes many files; ``None``: if ``argv`` names ``{list}`` or ``{folder}``. One that takes
+    whole folders names ``{folder}``: then that, ``{source}`` and ``{destination}`` are folders with the files of the call alone.
     """
 
     name: str
@@ -48,9 +48,9 @@ class Command:
 
     def __post_init__(self) -> None:
         used = {name for text in _texts(self.argv) for name in placeholders(text)}
-        lists = "list" in used if self.takes_lists is None else self.takes_lists
+        lists = bool({"list", "folder"} & used) if self.takes_lists is None else self.takes_lists
         object.__setattr__(self, "lists", lists)
-        object.__setattr__(self, "reads", bool({"source", "list"} & used))
+        object.__setattr__(self, "reads", bool({"source", "list", "folder"} & used))
         object.__setattr__(self, "writes", bool({"destination", "list"} & used))
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
+from venturi.mover.http import CERTIFICATE, PROXY
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -17,19 +18,8 @@ from venturi.plan.header import Argument, OptionValue
 __all__ = ["Curl"]
 
 _OPTIONS = (
-    Option(
-        "proxy",
-        "text",
-        None,
-        "Through this proxy, such as `http://squid.lab.test:3128`; otherwise through none, whatever the "
-        "environment says.",
-    ),
-    Option(
-        "certificate",
-        "boolean",
-        False,
-        "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR.",
-    ),
+    PROXY,
+    CERTIFICATE,
     Option(
         "third_party",
         "choice",
@@ -45,6 +35,7 @@ _OPTIONS = (
     ),
     Option("http", "choice", None, "Version of HTTP; otherwise what both can.", choices=("1.1", "2")),
     Option("rate", "rate", None, "At most so fast (--limit-rate); not between two servers."),
+    Option("bind", "text", None, "Of a host with several interfaces the one that is used: its address, or its name."),
 )
 
 _CERTIFICATE = ' --capath "$X509_CERT_DIR" --cert "$X509_USER_PROXY" --key "$X509_USER_PROXY"'
@@ -79,6 +70,8 @@ class Curl:
             *proxy,
             *(() if options["http"] is None else (f"--http{options['http']}",)),
             ("--limit-rate", "{rate_bytes_per_s}"),
+            # host!: never the name of a device.
+            ("--interface", "host!{bind}"),
         )
         script = _script(filled(tool, options) + (_CERTIFICATE if options["certificate"] else ""), options)
         if options["certificate"]:

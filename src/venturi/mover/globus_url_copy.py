@@ -38,7 +38,15 @@ _OPTIONS = (
         False,
         "Send the next commands before the last is answered (-pp), which reuses data channels too. "
         "Between two servers only: with a local end it waits for each answer all the same, and so it does with a list of "
-        "files (files_per_call), where only the data channels are kept; it pipelines whole folders.",
+        "files, where only the data channels are kept; it pipelines whole folders.",
+    ),
+    Option(
+        "files_as",
+        "choice",
+        None,
+        "How it is told of several files in one call: by a list (-f), or by a folder of links to them (-r). By default a folder "
+        "where pipelining is asked for, as lists are never pipelined, else a list.",
+        choices=("list", "folder"),
     ),
     Option("fast", "boolean", False, "Keep data channels for the next file, in extended mode (-fast)."),
     Option(
@@ -116,8 +124,13 @@ class GlobusUrlCopy:
         """Return how ``globus-url-copy`` is called. Options must stand before the URLs, and a list excludes them."""
         _check(options)
         tool: tuple[Argument, ...] = ("globus-url-copy", "-vb", *_flags(options))
+        several = (
+            shell(f'exec {filled(tool, options)} -r "$1" "$2"', "{folder}", "{destination}")
+            if _takes_folder(options)
+            else shell(f'exec {filled(tool, options)} -f "$1"', "{list}")
+        )
         argv = (
-            shell(f'exec {filled(tool, options)} -f "$1"', "{list}"),
+            several,
             *tool,
             *(("-len", "{bytes}") if options["length"] else ()),
             ("-off", "{offset_bytes}", "-len", "{bytes}"),
@@ -139,6 +152,10 @@ class GlobusUrlCopy:
             return ToolReport(None, detail=detail)
         detail["marker_bytes"] = int(markers[-1][0])
         return ToolReport(None, float(markers[-1][1]) * _MEBIBYTE or None, detail=detail)
+
+
+def _takes_folder(options: Mapping[str, OptionValue]) -> bool:
+    return (options["files_as"] or ("folder" if options["pipelining"] else "list")) == "folder"
 
 
 def _flags(options: Mapping[str, OptionValue]) -> tuple[Argument, ...]:

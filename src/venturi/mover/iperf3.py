@@ -21,7 +21,7 @@ _MAX_STREAMS = 128
 _OPTIONS = (
     Option("streams", "integer", None, f"TCP connections that share the bytes (-P), {_MAX_STREAMS} at most."),
     Option("window", "size", None, "Socket buffers of both ends (-w), within the kernels' limits."),
-    Option("length", "size", None, "Bytes a read or write (-l): 128 KiB by itself."),
+    Option("length", "size", 128 << 10, "Bytes a read or write (-l)."),
     Option("congestion_control", "text", None, "Of both ends (-C), such as `cubic`; otherwise what the hosts have."),
     Option(
         "reverse", "boolean", False, "The server sends (-R). It does so by itself where it is named as the source."

@@ -50,7 +50,7 @@ mode = ["fast", "safe"]
   condition: it disappears itself, and its list with it if the option is false.
 - Placeholders: `{source}`, `{destination}`, `{bytes}`, `{files}`, `{slot}`, `{scratch}`, and the options: a size as
   `{window_bytes}`, a time as `{pause_s}`, a rate as `{limit_bytes_per_s}`, the others by their name. `{{` and `}}` are braces.
-- `{list}` is a file with a line `SOURCE DESTINATION` a file, where a call has more than one. `{source_host}`, `{source_port}`,
+- `{list}` is a file with a line `SOURCE DESTINATION` a file, `{folder}` a folder with these files alone, where a call has more than one. `{source_host}`, `{source_port}`,
   `{destination_host}` and `{destination_port}` are those of a server; they have no value for a local end.
 - Without `{source}` it reads nothing and no data set is made; without `{destination}` it leaves nothing to be checked.
 

@@ -8,15 +8,22 @@ from importlib import metadata
 
 from venturi.errors import VenturiError
 from venturi.mover.base import Mover
+from venturi.mover.bbftp import Bbftp
+from venturi.mover.bonnie import Bonnie
 from venturi.mover.cp import Cp
 from venturi.mover.curl import Curl
 from venturi.mover.davix import Davix
 from venturi.mover.dd import Read, Write
+from venturi.mover.fio import FioRead, FioWrite
 from venturi.mover.gfal_copy import GfalCopy
 from venturi.mover.globus_url_copy import GlobusUrlCopy
+from venturi.mover.http_load import HttpLoad
 from venturi.mover.iperf3 import Iperf3
+from venturi.mover.managed import Managed
 from venturi.mover.nuttcp import Nuttcp
 from venturi.mover.rclone import Rclone
+from venturi.mover.root_read import RootRead
+from venturi.mover.root_write import RootWrite
 from venturi.mover.rsync import Rsync
 from venturi.mover.scp import Scp
 from venturi.mover.wget import Wget
@@ -26,8 +33,10 @@ from venturi.plan.words import shown
 __all__ = ["BUILT_IN", "ENTRY_POINTS", "MoverError", "movers"]
 
 _ALL: tuple[Mover, ...] = (
-    *(Cp(), Read(), Write(), Rsync(), Rclone()),
-    *(GlobusUrlCopy(), Xrdcp(), Curl(), Wget(), Davix(), GfalCopy(), Scp(), Iperf3(), Nuttcp()),
+    *(Cp(), Read(), Write(), FioRead(), FioWrite(), Bonnie(), Rsync(), Rclone()),
+    *(RootRead(), RootWrite()),
+    *(GlobusUrlCopy(), Xrdcp(), Curl(), Wget(), Davix(), GfalCopy(), Scp(), Bbftp(), Iperf3(), Nuttcp(), HttpLoad()),
+    Managed(),
 )
 BUILT_IN: Mapping[str, Mover] = {mover.name: mover for mover in _ALL}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.mover.base import Option, OutputError, ToolReport, output_text
+from venturi.mover.http import CERTIFICATE, PROXY
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -31,21 +32,12 @@ class Wget:
     speaks: tuple[str, ...] = ("http", "https")
     lists: bool = False
     options: tuple[Option, ...] = (
-        Option(
-            "proxy",
-            "text",
-            None,
-            "Through this proxy, such as `http://squid.lab.test:3128`; otherwise through none, whatever the "
-            "environment says.",
-        ),
-        Option(
-            "certificate",
-            "boolean",
-            False,
-            "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR. "
-            "Servers with TLS in a lab need it: nobody else knows their authority.",
-        ),
+        PROXY,
+        CERTIFICATE,
         Option("rate", "rate", None, "At most so fast (--limit-rate)."),
+        Option(
+            "bind", "text", None, "Of a host with several interfaces the one that is used: its address, or its name."
+        ),
     )
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
@@ -56,6 +48,7 @@ class Wget:
         tool: tuple[Argument, ...] = (
             *("wget", "--no-config", "--no-verbose", "--tries=1", *proxy),
             ("--limit-rate={rate_bytes_per_s}",),
+            ("--bind-address={bind}",),
         )
         argv: tuple[Argument, ...] = (*tool, "-O", "{destination}", "{source}")
         if options["certificate"]:

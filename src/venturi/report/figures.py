@@ -28,6 +28,7 @@ from venturi.report.drawing import (
     rate_scale,
     sort_key,
 )  # fmt: skip
+from venturi.report.figures_chapter import chapter_pictures
 from venturi.report.figures_lab import fixed_pictures, link_pictures
 from venturi.report.theme import ACCENT, BACKGROUND, BAND, GRID, MUTED, SECOND, series_colours, styled
 from venturi.stats import Interval
@@ -46,9 +47,10 @@ WIDEST_BAND = 0.6
 
 
 def pictures(analysis: Analysis) -> dict[str, list[Picture]]:
-    """Return the figures by section: ``curves``, ``loads``, ``fixed``, ``order``, ``links``, ``series``."""
+    """Return the figures by section: ``curves``, ``loads``, ``fixed``, ``order``, ``links``, ``series``; of a chapter ``chapter-NAME``."""
     with styled():
         return {
+            **{f"chapter-{chapter.name}": chapter_pictures(chapter) for chapter in analysis.chapters},
             "curves": _curve_pictures(analysis),
             "loads": _load_pictures(analysis),
             "fixed": fixed_pictures(analysis),

@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from venturi.analysis import Analysis, Comparison, Scenarios
+from venturi.analysis.quantity import column_is_text, quantity_text
 from venturi.analysis.result import Curve, FactorValue, Fit, Point
 from venturi.analysis.words import (
     bit_rate,
@@ -159,6 +160,10 @@ def _analysis_context(analysis: Analysis) -> dict[str, object]:
         "fixed_varied": [n for n in varied if len({str(c.factors[n]) for c in analysis.fixed_costs}) > 1],
         "rates_scale": analysis.testbed.rates_scale if analysis.testbed else 1.0,
         "value_name": value_name,
+        "quantity_text": quantity_text,
+        "text_columns": lambda table: [
+            column_is_text(column, [row[place] for row in table.rows]) for place, column in enumerate(table.columns)
+        ],
     }
 
 
@@ -190,6 +195,7 @@ def _second_best(curve: Curve) -> Fit | None:
 
 def _sections(analysis: Analysis, drawn: Mapping[str, list[Picture]]) -> list[tuple[str, str]]:
     wanted = [
+        *((f"chapter-{chapter.name}", chapter.title, True) for chapter in analysis.chapters),
         ("curves", "Throughput per file", bool(drawn["curves"])),
         ("loads", "All files together", bool(analysis.loads)),
         ("storages", "Storages", bool(storage_rows(analysis))),

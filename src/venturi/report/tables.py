@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from venturi.analysis import Analysis, Comparison
+from venturi.report.tables_chapter import write_chapters
 from venturi.report.tables_lab import factors, lab_tables
 from venturi.stats import Interval
 
@@ -21,7 +22,7 @@ def csv(result: Analysis | Comparison, directory: Path | str) -> list[Path]:
     An analysis gives ``points.csv``, ``fits.csv``, ``families.csv``, ``totals.csv``, ``steps.csv``, ``claims.csv``,
     ``published.csv``, ``findings.csv``, ``failures.csv``, and of runs with storages, servers
     and links ``storages.csv``, ``fixed_costs.csv``, ``fixed_cost_ratios.csv``, ``links.csv``, ``link_use.csv``, ``sockets.csv``, ``sessions.csv``
-    and ``byte_accounts.csv``; a comparison ``comparison.csv`` and ``differences.csv``. A
+    and ``byte_accounts.csv``, and each table of a chapter its own under its name; a comparison ``comparison.csv`` and ``differences.csv``. A
     table without rows has its head only where that is known, and is left out otherwise.
     """
     home = Path(directory)
@@ -32,6 +33,8 @@ def csv(result: Analysis | Comparison, directory: Path | str) -> list[Path]:
         found = list(rows)
         if found:
             written.append(_write(home / f"{name}.csv", found))
+    if isinstance(result, Analysis):
+        written += write_chapters(result.chapters, home, taken=tables)
     return written
 
 
@@ -64,7 +67,9 @@ def _analysis(analysis: Analysis) -> dict[str, Iterable[Row]]:
             for load in analysis.loads for s in load.steps
         ),
         "claims": (
-            {"id": c.id, "verdict": c.verdict, "text": c.text, "check": c.check, "evidence": c.evidence}
+            {"id": c.id, "verdict": c.verdict, "text": c.text, "check": c.check, "evidence": c.evidence,
+             "published_verdict": c.published.verdict if c.published else None,
+             "published_evidence": c.published.evidence if c.published else None, "errata": " ".join(c.errata)}
             for c in analysis.claims
         ),
         "published": _published(analysis),

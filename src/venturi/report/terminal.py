@@ -19,6 +19,7 @@ from venturi.analysis.words import (
     rate_with_interval,
     varying,
 )  # fmt: skip
+from venturi.report.terminal_chapter import chapter_parts
 from venturi.report.terminal_lab import lab_parts, published_table_parts
 from venturi.report.terminal_table import MOST_ROWS, SHORT_NAMES, new_table
 from venturi.stats import Interval
@@ -56,6 +57,7 @@ def _analysis(a: Analysis) -> list[RenderableType]:
             Text(),
         ]
     parts += _notices(a.notices)
+    parts += [part for chapter in a.chapters for part in chapter_parts(chapter)]
     if a.points:
         parts += [_points(a), Text()]
     if a.best_families:
@@ -168,7 +170,11 @@ def _claims(a: Analysis) -> list[RenderableType]:
     for claim in a.claims:
         line = Text("- ")
         line.append(claim.verdict, style=_STYLES.get(claim.verdict, ""))
-        parts += [line.append(f": {claim.text}"), Text(f"  {claim.evidence}", style="dim")]
+        slips = f" ({', '.join(claim.errata)})" if claim.errata else ""
+        parts += [line.append(f": {claim.text}{slips}"), Text(f"  {claim.evidence}", style="dim")]
+        if claim.published is not None:
+            told = f"  the report's own table {claim.published.verdict}: {claim.published.evidence}"
+            parts.append(Text(told.replace("table not tested", "table is not tested"), style="dim"))
     return [*parts, Text()]
 
 

@@ -15,9 +15,9 @@ SHORT_NAMES = {"files": "files", "size_bytes": "size", "streams": "streams", "de
 
 
 def new_table(title: str) -> Table:
-    """Return an empty table with this title: one line below its head, no frame."""
+    """Return an empty table with this title (empty: none): one line below its head, no frame."""
     return Table(
-        title=title,
+        title=title or None,
         title_justify="left",
         title_style="bold",
         box=box.SIMPLE_HEAD,

@@ -24,6 +24,7 @@ __all__ = [
     "Interval",
     "Loss",
     "LossText",
+    "Moment",
     "Name",
     "Number",
     "Part",
@@ -159,6 +160,13 @@ def _delay(value: Any) -> float:
     return seconds
 
 
+def _moment(value: Any) -> float:
+    seconds = parse_duration(value)
+    if not seconds < LONGEST_S:
+        raise UnitError(f"expected a time below 10 years, found {shown(value)}")
+    return seconds
+
+
 def _pair(parse: Callable[[Any], float], what: str) -> Callable[[Any], tuple[float, float]]:
     """Return a parser of one value for both directions, or of two: there, back."""
 
@@ -284,6 +292,12 @@ Rate = Annotated[
 ]
 Delay = Annotated[
     float, PlainValidator(_quantity(_delay)), PlainSerializer(format_duration_exact), _schema("A time", "5 ms", "0 s")
+]
+Moment = Annotated[
+    float,
+    PlainValidator(_quantity(_moment)),
+    PlainSerializer(format_duration_exact),
+    _schema("A time", "10 s", "2 d"),
 ]
 RatePair = Annotated[
     tuple[float, float],

@@ -67,7 +67,7 @@ class MoverTemplate(Part):
         "{path}", description="How it writes a file of its own host, such as file://{path}."
     )
     lists: bool | None = Field(
-        None, description="Whether one call takes many files; by default if argv names {list}."
+        None, description="Whether one call takes many files; by default if argv names {list} or {folder}."
     )
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from venturi.plan.words import shown
 from venturi.scenario.fields import (
     Delay,
     DelayPair,
     LossText,
+    Moment,
     Name,
     Number,
     Part,
@@ -141,7 +142,7 @@ class Link(Part):
 class Change(Part):
     """What becomes different on a link during a run."""
 
-    at: Delay = Field(description="When, counted from the start of the run.")
+    at: Moment = Field(description="When, counted from the start of the run.")
     link: Text = Field(description='A link (both directions), or one direction as "a>core".')
     rate: RatePair | None = Field(None, description="New rate.")
     delay: DelayPair | None = Field(None, description="New delay, one way.")
@@ -223,6 +224,23 @@ class Testbed(Part):
     tcp: dict[Name, Settings] = Field({}, description="Profiles of TCP settings: sysctls of a host, by name.")
     storage: dict[Name, Storage] = Field({}, description="The storages, by name.")
     service: dict[Name, Service] = Field({}, description="The server programs, by name.")
+    without: Names = Field(
+        (),
+        exclude=True,
+        description="Hosts that are left out, with the links, storages and services that are theirs.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out(cls, written: Any) -> Any:
+        """Leave out what ``without`` says, so that an override makes a testbed smaller; a document that is written has no trace of it."""
+        names = written.get("without") if isinstance(written, dict) else None
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            return written
+        hosts = written.get("host") if isinstance(written.get("host"), dict) else {}
+        # What is left in it names no host, and is refused where names are checked.
+        unknown = [name for name in dict.fromkeys(names) if name not in hosts]
+        return {**_reduced(written, set(names)), "without": unknown}
 
     @property
     def is_lab(self) -> bool:
@@ -234,6 +252,34 @@ class Testbed(Part):
             or any(_is_made(host) for host in self.host.values())
             or any(storage.kind is not None for storage in self.storage.values())
         )
+
+
+def _reduced(written: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """Return a testbed without these hosts. What is not of the form that it should have is left for the models to refuse."""
+
+    def stays(kind: str, part: Any) -> bool:
+        if not isinstance(part, dict):
+            return True
+        if kind == "link":
+            ends = part.get("between")
+            return not isinstance(ends, list) or not any(str(end).partition(".")[0] in names for end in ends)
+        return part.get("host") not in names
+
+    found = dict(written)
+    if isinstance(found.get("host"), dict):
+        found["host"] = {name: host for name, host in found["host"].items() if name not in names}
+    for kind in ("link", "storage", "service"):
+        if isinstance(found.get(kind), dict):
+            found[kind] = {name: part for name, part in found[kind].items() if stays(kind, part)}
+    if isinstance(found.get("storage"), dict):
+        found["storage"] = {name: _unshared(part, names) for name, part in found["storage"].items()}
+    return found
+
+
+def _unshared(storage: Any, names: set[str]) -> Any:
+    if not isinstance(storage, dict) or not isinstance(storage.get("shared"), list):
+        return storage
+    return {**storage, "shared": [host for host in storage["shared"] if host not in names]}
 
 
 def _is_made(host: Host) -> bool:

@@ -7,5 +7,18 @@ The one type to read first: :class:`Study`.
 """
 
 from venturi.study.catalogue import Erratum, Published, PublishedTable, Study, studies, study
+from venturi.study.experiments import Experiment, experiments
+from venturi.study.library import Library, library
 
-__all__ = ["Erratum", "Published", "PublishedTable", "Study", "studies", "study"]
+__all__ = [
+    "Erratum",
+    "Experiment",
+    "Library",
+    "Published",
+    "PublishedTable",
+    "Study",
+    "experiments",
+    "library",
+    "studies",
+    "study",
+]

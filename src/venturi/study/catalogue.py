@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from venturi.errors import ScenarioError
+from venturi.study.library import with_library
+from venturi.study.table import PublishedTable, read_table
 
 __all__ = ["Erratum", "Published", "PublishedTable", "Study", "studies", "study"]
 
@@ -25,28 +27,6 @@ class Erratum:
     printed: str
     reading: str
     status: str
-
-
-@dataclass(frozen=True)
-class PublishedTable:
-    """A published table: a CSV file of the study's folder, named by ``[[published.tables]]`` in its ``study.toml``.
-
-    Attributes
-    ----------
-    name, about
-        Its title, and in a sentence how it was read.
-    storage
-        Whose rates ``read_bytes_per_s`` and ``write_bytes_per_s`` are.
-    columns, rows
-        As in the file: factors, values in base units, and where there are any ``errata`` (ids, a blank between) and ``note``.
-        What reads as a number is one; an empty cell is None.
-    """
-
-    name: str
-    about: str
-    storage: str | None
-    columns: tuple[str, ...]
-    rows: tuple[dict[str, str | int | float | None], ...]
 
 
 @dataclass(frozen=True)
@@ -67,7 +47,10 @@ class Published:
         Statements that a table can be held against: ``id, text, check, against``, ``of``, ``where``, ``files_min``,
         ``files_max`` and the limits of the check (:mod:`venturi.analysis.claims`).
     tables
-        Whole tables.
+        Whole tables that are shown beside ours, point by point.
+    evidence
+        Further tables, for chapters and claims: those with ``beside = false``, and those of the library (:mod:`venturi.study.library`)
+        that the claims need.
 
     ``where`` is a table of factor → value.
     """
@@ -77,6 +60,17 @@ class Published:
     rates: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
     tables: tuple[PublishedTable, ...] = ()
+    evidence: tuple[PublishedTable, ...] = ()
+
+    def table(self, id_: str) -> PublishedTable:
+        """Return the published table of this id, wherever it is shown.
+
+        Raises
+        ------
+        KeyError
+            If the study has none of this id.
+        """
+        return {table.id: table for table in (*self.evidence, *self.tables)}[id_]
 
 
 @dataclass(frozen=True)
@@ -159,7 +153,7 @@ def _read(name: str) -> Study:
         scenario_path=folder / "scenario.toml",
         quick=tuple(about["quick"]["set"]),
         quick_about=about["quick"]["about"],
-        published=_published(folder, about.get("published", {})),
+        published=_published(folder, about),
         errata=tuple(errata[id_] for id_ in about["errata"]),
         on=about.get("on"),
         lab=tuple(about.get("lab", {}).get("set", ())),
@@ -167,26 +161,15 @@ def _read(name: str) -> Study:
     )
 
 
-def _published(folder: Path, told: dict[str, list[dict[str, Any]]]) -> Published:
-    rows = {key: tuple(value) for key, value in told.items() if key != "tables"}
-    return Published(**rows, tables=tuple(_table(folder, table) for table in told.get("tables", ())))
-
-
-def _table(folder: Path, told: dict[str, Any]) -> PublishedTable:
-    with (folder / told["file"]).open(encoding="utf-8", newline="") as lines:
-        reader = csv.DictReader(lines)
-        rows = tuple({name: _cell(text) for name, text in row.items()} for row in reader)
-        columns = tuple(reader.fieldnames or ())
-    return PublishedTable(told["name"], told["about"], told.get("storage"), columns, rows)
-
-
-def _cell(text: str) -> str | int | float | None:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text or None
+def _published(folder: Path, about: dict[str, Any]) -> Published:
+    told: dict[str, list[dict[str, Any]]] = about.get("published", {})
+    rows = {key: tuple(value) for key, value in told.items() if key not in ("tables", "claims")}
+    own = [(read_table(folder, table), table.get("beside", True)) for table in told.get("tables", ())]
+    claims, lent = with_library(about.get("claims", ()), told.get("claims", ()), f"study {folder.name}")
+    beside = tuple(table for table, shown in own if shown)
+    return Published(
+        **rows, claims=claims, tables=beside, evidence=(*(table for table, shown in own if not shown), *lent)
+    )
 
 
 def _errata() -> dict[str, Erratum]:

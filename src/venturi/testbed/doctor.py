@@ -51,6 +51,8 @@ def examine(scratch: Path, engine: Callable[[], Path]) -> Iterator[Check]:
 _TOOLS = (
     ("cp", "coreutils", "mover cp"),
     ("dd", "coreutils", "movers read and write"),
+    ("fio", "fio", "movers fio-read and fio-write"),
+    ("bonnie++", "bonnie++", "mover bonnie"),
     ("rsync", "rsync", "mover rsync"),
     ("rclone", "rclone", "mover rclone"),
     ("globus-url-copy", "globus-gass-copy-progs", "mover globus-url-copy"),
@@ -60,6 +62,7 @@ _TOOLS = (
     ("davix-get", "davix", "mover davix"),
     ("gfal-copy", "gfal2-util-scripts python3-gfal2-util", "mover gfal-copy"),
     ("scp", "openssh-client", "mover scp"),
+    ("bbftp", "", "mover bbftp"),
     ("iperf3", "iperf3", "mover iperf3"),
     ("nuttcp", "nuttcp", "mover nuttcp"),
     ("ssh", "openssh-client", "hosts other than this one"),
@@ -131,7 +134,8 @@ def _file_system(path: Path) -> str:
 def _tool(tool: str, package: str, use: str) -> Check:
     path = shutil.which(tool)
     if path is None:
-        return Check("tools", tool, "missing", "not on PATH", f"needed for: {use}. Debian: apt-get install {package}")
+        how = f"Debian: apt-get install {package}" if package else "not in Debian: build it from its sources"
+        return Check("tools", tool, "missing", "not on PATH", f"needed for: {use}. {how}")
     return Check("tools", tool, "ok", path)
 
 

@@ -33,7 +33,7 @@ def on_host(storage: Storage, host: str) -> bool:
 
 
 def resolve_services(
-    testbed: Testbed, interfaces: Mapping[str, Interface], problems: list[Problem]
+    testbed: Testbed, interfaces: Mapping[str, Interface], problems: list[Problem], scale: float = 1.0
 ) -> dict[str, Service]:
     """Return the services of a testbed; what is wrong is appended to ``problems``.
 
@@ -41,6 +41,8 @@ def resolve_services(
     ----------
     interfaces
         Of the network, by name, those of each host in the order of its devices.
+    scale
+        Multiplies rates among the options of services.
     """
     found: dict[str, Service] = {}
     used: dict[str, set[int]] = {}
@@ -48,7 +50,7 @@ def resolve_services(
         if not isinstance(written.ports, int):
             _claim(name, written, used, problems)
     for name, written in testbed.service.items():
-        service = _service(name, written, testbed, interfaces, used, problems)
+        service = _service(name, written, testbed, interfaces, used, problems, scale)
         if service is not None:
             found[name] = service
     found = {name: _after_providers(name, service, found) for name, service in found.items()}
@@ -88,6 +90,7 @@ def _service(
     interfaces: Mapping[str, Interface],
     used: dict[str, set[int]],
     problems: list[Problem],
+    scale: float,
 ) -> Service | None:
     where = path_text(("testbed", "service", name))
     kind = SERVICES.get(written.kind)
@@ -103,7 +106,7 @@ def _service(
         return None
     before = len(problems)
     interface, door_name = _door(where, written, interfaces, problems)
-    options = _options(where, written, kind, problems)
+    options = _options(where, written, kind, problems, scale)
     if len(problems) > before:
         return None
     spec = ServiceSpec(
@@ -173,7 +176,9 @@ def _door(
     return own[index], host_name(written.host, devices[index] if index else None)
 
 
-def _options(where: str, written: WrittenService, kind: Kind, problems: list[Problem]) -> dict[str, OptionValue]:
+def _options(
+    where: str, written: WrittenService, kind: Kind, problems: list[Problem], scale: float
+) -> dict[str, OptionValue]:
     known: dict[str, Option] = {option.name: option for option in kind.options}
     found: dict[str, OptionValue] = {option.key: option.default for option in kind.options}
     for name, value in written.options.items():
@@ -183,9 +188,13 @@ def _options(where: str, written: WrittenService, kind: Kind, problems: list[Pro
             problems.append((here, one_of(f"the options of {kind.kind}", known, name)))
             continue
         try:
-            found[option.key] = option.parse(value)
+            parsed = option.parse(value)
         except UnitError:
             problems.append((here, f"expected {option.expected}, found {shown(value)}"))
+            continue
+        found[option.key] = (
+            max(1, round(parsed * scale)) if option.kind == "rate" and isinstance(parsed, int) else parsed
+        )
     return found
 
 

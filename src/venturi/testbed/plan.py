@@ -48,6 +48,7 @@ def resolve_testbed(testbed: Testbed, scale: float, problems: list[Problem]) -> 
         Multiplies rates and queues of links, sizes and rates of storage; times, loss and counts stay.
     """
     before = len(problems)
+    problems += [("testbed.without", one_of("the hosts", testbed.host, name)) for name in testbed.without]
     places = {name: _place(name, storage, testbed, scale, problems) for name, storage in testbed.storage.items()}
     resolved = resolve_network(testbed, scale, problems)
     # Services are checked even where the network is not right; what is said about interfaces would then mislead.
@@ -55,7 +56,7 @@ def resolve_testbed(testbed: Testbed, scale: float, problems: list[Problem]) -> 
         update={"service": {n: s.model_copy(update={"interface": None}) for n, s in testbed.service.items()}}
     )
     interfaces = resolved.network.interfaces if resolved else {}
-    services = resolve_services(testbed if resolved else unwired, interfaces, problems)
+    services = resolve_services(testbed if resolved else unwired, interfaces, problems, scale)
     if len(problems) > before or resolved is None:
         return None
     made = testbed.is_lab

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from venturi.scenario import Scenario
     from venturi.workload.sweep import Sweep
 
-__all__ = ["MAX_TRIALS", "Design", "Point", "design", "scaled_bytes"]
+__all__ = ["MAX_TRIALS", "Design", "Point", "combinations", "design", "scaled_bytes"]
 
 MAX_TRIALS = 10**7
 """Trials of one plan: what seven digits can number."""
@@ -66,7 +66,7 @@ def design(scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> Design 
     if problems:
         return None
     points = []
-    for values in _combinations(factors, groups, rules, problems):
+    for values in combinations(factors, groups, rules, problems):
         points.append(_point(values, fixed, options, reader.tools))
         if problems:
             return None
@@ -84,7 +84,7 @@ def design(scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> Design 
     return Design(tuple(points), {name: factor.key for name, factor in factors.items()})
 
 
-def _combinations(
+def combinations(
     factors: Mapping[str, Factor],
     groups: list[tuple[str, ...]],
     rules: list[tuple[str, Expression]],

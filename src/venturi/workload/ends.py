@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, TypeAlias
@@ -18,7 +18,6 @@ from venturi.wording import Problem, path_text
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
     from venturi.testbed.plan import ResolvedTestbed
-    from venturi.workload.sweep import Sweep
 
 __all__ = ["Asked", "Ends", "EndsError", "Router"]
 
@@ -72,12 +71,15 @@ class Ends:
 
 
 class Router:
-    """Finds ends; what was found once is kept, as a sweep asks for the same ones again and again."""
+    """Finds ends; what was found once is kept, as workloads ask for the same ones again and again.
 
-    def __init__(self, scenario: Scenario, sweep: Sweep, parts: ResolvedTestbed) -> None:
+    ``factors`` are the keys that stand under ``workload.factors``: where a problem lies.
+    """
+
+    def __init__(self, scenario: Scenario, factors: Collection[str], parts: ResolvedTestbed) -> None:
         self._storages = scenario.testbed.storage
         self._hosts = scenario.testbed.host
-        self._factors = sweep.factors
+        self._factors = factors
         self._parts = parts
         self._known: dict[tuple[str, Asked], Ends | EndsError] = {}
 

@@ -48,7 +48,12 @@ class Factor:
 
 
 class Reader:
-    """Reads the tables of a sweep, and notes every problem with its place."""
+    """Reads the tables of a sweep, and notes every problem with its place.
+
+    ``fixed_names`` are the factors that may stand as a fixed value of the workload, too.
+    """
+
+    fixed_names: tuple[str, ...] = FIXED
 
     def __init__(self, scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> None:
         self.scenario, self.sweep, self.problems = scenario, sweep, problems
@@ -78,6 +83,10 @@ class Reader:
             key, parse = meaning
             values = [self._parse(parse, value, f"{where}[{i}]") for i, value in enumerate(written)]
             found[name] = Factor(key, tuple(values), tuple(written))
+        return self._completed(found)
+
+    def _completed(self, found: dict[str, Factor]) -> dict[str, Factor]:
+        """Return the factors with those that every point has."""
         if "size" not in self.sweep.factors:
             self.problems.append(
                 ("workload.factors.size", 'expected a list of sizes such as ["100 MB"], found nothing')
@@ -89,7 +98,7 @@ class Reader:
     def fixed(self) -> dict[str, str | int | None]:
         """Return what is fixed of :data:`FIXED` and no factor: a factor takes its place."""
         found: dict[str, str | int | None] = {}
-        for name in FIXED:
+        for name in self.fixed_names:
             value: str | int | None = getattr(self.sweep, name)
             if name in self.sweep.factors:
                 continue
@@ -170,23 +179,27 @@ class Reader:
 
     def _meaning(self, name: str) -> tuple[str, Callable[[object], OptionValue]] | None:
         """Return the record name of a factor and what parses its values."""
-        plain: dict[str, tuple[str, Callable[[object], OptionValue]]] = {
+        plain = self._plain_meanings()
+        if name in plain:
+            return plain[name]
+        options = self._options_named(name)
+        return (options[0].key, _parse_all(options)) if options else None
+
+    def _plain_meanings(self) -> dict[str, tuple[str, Callable[[object], OptionValue]]]:
+        """Return the factors that are no options of a mover: record name, and what parses their values."""
+        return {
             "files": ("files", _parse_files),
             "size": ("size_bytes", parse_size),
             "mover": ("mover", self._parse_mover),
-            "cache": ("cache", _parse_cache),
             "source": ("source", lambda value: self._parse_storage(value, self._sources())),
             "destination": ("destination", lambda value: self._parse_storage(value, (*self.storages, "null"))),
+            "cache": ("cache", _parse_cache),
             "client": ("client", lambda value: _parse_name(value, "the hosts", self.scenario.testbed.host)),
             "source_service": ("source_service", self._parse_service),
             "destination_service": ("destination_service", self._parse_service),
             "direction": ("direction", _parse_direction),
             "files_per_call": ("files_per_call", _parse_files_per_call),
         }
-        if name in plain:
-            return plain[name]
-        options = self._options_named(name)
-        return (options[0].key, _parse_all(options)) if options else None
 
     def _parse(self, parse: Callable[[object], OptionValue], value: object, where: str) -> OptionValue:
         try:
@@ -237,7 +250,7 @@ class Reader:
         return f"the options of {' and '.join(self.used)}"
 
     def _possible(self) -> list[str]:
-        return ["files", "size", *FIXED, *self._known_options()]
+        return [*self._plain_meanings(), *self._known_options()]
 
     def _require_endpoints(self) -> None:
         if self.sweep.mover is None and "mover" not in self.sweep.factors:

@@ -161,7 +161,7 @@ class _Cells:
         self._scenario, self._sweep, self._keys = scenario, sweep, design.keys
         self._problems = problems
         self._names = _CallNames(design, sweep.timeout)
-        self._router = Router(scenario, sweep, parts)
+        self._router = Router(scenario, sweep.factors, parts)
         self.places: dict[str, str] = {}
         """The place of each data set."""
 

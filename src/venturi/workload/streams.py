@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-__all__ = ["draw_bits", "shuffled"]
+__all__ = ["draw_bits", "draw_unit", "shuffled"]
 
 
 def draw_bits(seed: int, *names: str | int, bits: int = 128) -> int:
@@ -21,6 +21,17 @@ def draw_bits(seed: int, *names: str | int, bits: int = 128) -> int:
     """
     text = "\x1f".join(map(str, (seed, *names)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:16]) >> (128 - bits)
+
+
+def draw_unit(seed: int, *names: str | int) -> float:
+    """Return a number of [0, 1) with 53 random bits that belongs to these names.
+
+    Examples
+    --------
+    >>> 0 <= draw_unit(1, "pause", 7) < 1
+    True
+    """
+    return float(draw_bits(seed, *names, bits=53) * 2.0**-53)
 
 
 def shuffled(count: int, seed: int, *names: str | int) -> list[int]:

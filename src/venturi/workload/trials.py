@@ -136,7 +136,7 @@ def _totals(sweep: Sweep, layout: Layout) -> Totals:
     moved = sum(cell.moved_bytes for cell in layout.cells)
     disk: dict[str, int] = {}
     for dataset in layout.datasets.values():
-        disk[dataset.place] = disk.get(dataset.place, 0) + dataset.files * dataset.size_bytes
+        disk[dataset.place] = disk.get(dataset.place, 0) + dataset.bytes
     written: dict[str, int] = {}
     for cell in layout.cells:
         for place, size in cell.written_bytes().items():

@@ -105,6 +105,7 @@ class Running:
             self.services[name] = RunningService(name, service_kind(name, asked.kind), room)
         self._on_end = on_end
         self._started: list[RunningService] = []
+        self._groups: list[list[str]] = []
         self._stopping = threading.Event()
         self._watcher: threading.Thread | None = None
 
@@ -119,7 +120,8 @@ class Running:
         needs = {
             name: {*one.room.spec.after, *one.service.needs(one.room.spec)} for name, one in self.services.items()
         }
-        for group in levels(needs):
+        self._groups = list(levels(needs))
+        for group in self._groups:
             with ThreadPoolExecutor(len(group), "lab service") as pool:
                 futures = [pool.submit(self._start, self.services[name]) for name in group]
                 try:
@@ -133,16 +135,17 @@ class Running:
             self._watcher.start()
 
     def stop(self) -> list[str]:
-        """Stop all, last started first; return what went wrong with that."""
+        """Stop all, those first that need others, those that need nothing of each other together; return what went wrong with that."""
         self._stopping.set()
         if self._watcher is not None:
             self._watcher.join()
-        problems = []
-        for one in reversed(self._started):
-            try:
-                one.service.stop(one.room, one.processes)
-            except Exception as error:  # the lab goes down whatever a service thinks of it
-                problems.append(f"{one.name}: {error}")
+        problems: list[str] = []
+        started = {one.name: one for one in self._started}
+        for group in reversed(self._groups):
+            there = [started[name] for name in reversed(group) if name in started]
+            if there:
+                with ThreadPoolExecutor(len(there), "lab service") as pool:
+                    problems += [problem for problem in pool.map(_stop, there) if problem is not None]
         self._started.clear()
         return problems
 
@@ -191,6 +194,14 @@ class Running:
                     if code is not None and number not in one.ended:
                         one.ended.add(number)
                         self._on_end(one, code, one.log_tail())
+
+
+def _stop(one: RunningService) -> str | None:
+    try:
+        one.service.stop(one.room, one.processes)
+    except Exception as error:  # the lab goes down whatever a service thinks of it
+        return f"{one.name}: {error}"
+    return None
 
 
 def describe(one: RunningService) -> dict[str, Any]:

@@ -57,6 +57,7 @@ class _Server:
             *("-bs", str(room.spec.options["block_bytes"]), "-perms", "0666"),
             *("-l", str(control_log(room)), "-d", "ALL", "-log-module", "stdio:buffer=0"),
             *("-Z", str(transfer_log(room))),
+            *_leaving_by(room),
             *self._arguments(room),
         ]
         # The control log has local time and no zone.
@@ -212,6 +213,18 @@ class GridFtpNode(_Server):
     def _arguments(self, room: Room) -> list[str]:
         # Level 0: who the user is, and what he may do, its front end has decided.
         return ["-dn", "-auth-level", "0", *_identity(room)]
+
+
+def _leaving_by(room: Room) -> list[str]:
+    """Return what has connections that the server opens leave by its interface: -data-interface is for those that it accepts.
+
+    A server that sends data opens the connection (MODE E); without this it would leave by the host's first interface.
+    """
+    if room.address == room.machine.address:
+        return []
+    # What protects data channels is a driver above; it stays out of those that ask for nothing.
+    drivers = [f"tcp:iface={room.address}", *(["gsi"] if _secure(room.spec) else [])]
+    return ["-dc-default", ",".join(drivers)]
 
 
 def _traced(spec: ServiceSpec) -> bool:

@@ -3,44 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
-from venturi.mover.base import Option
 from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
 from venturi.testbed.services.calls import complaint
-from venturi.testbed.services.programs import require
+from venturi.testbed.services.probe import Probe
 
 __all__ = ["Iperf3"]
 
 
-class Iperf3:
+class Iperf3(Probe):
     """Servers of ``iperf3``."""
 
     kind = "iperf3"
     summary = "iperf3 servers, memory to memory: one a port, for one client at a time each."
     packages = (Package("iperf3", "iperf3"),)
-    options: tuple[Option, ...] = ()
     default_ports = tuple(range(5201, 5265))
     one_client_a_port = True
     """More at the same time are told that the server is busy; plans are checked for it."""
 
-    def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return nothing: it stands alone."""
-        return ()
-
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return ``iperf3``, an address without a path."""
         return {"iperf3": f"tcp://{host_name}:{{port}}"}
-
-    def configure(self, room: Room) -> None:
-        """Look for the program; there is nothing to write.
-
-        Raises
-        ------
-        BackendError
-            If it is missing.
-        """
-        require(room, self.packages)
 
     def start(self, room: Room) -> Sequence[Process]:
         """Start one server a port."""
@@ -60,12 +43,3 @@ class Iperf3:
             if lack is not None:
                 return lack
         return None
-
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the servers."""
-        for process in reversed(processes):
-            process.stop()
-
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return what they printed."""
-        return [room.folder / f"{port}.out" for port in room.spec.ports]

@@ -11,43 +11,27 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from venturi.mover.base import Option
 from venturi.testbed.services import listener
 from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
 from venturi.testbed.services.calls import complaint
-from venturi.testbed.services.programs import require
+from venturi.testbed.services.probe import Probe
 
 __all__ = ["Nuttcp"]
 
 _DATA_PORT = 9990  # of the question whether it is ready: nuttcp takes none below 5000
 
 
-class Nuttcp:
+class Nuttcp(Probe):
     """Servers of ``nuttcp``."""
 
     kind = "nuttcp"
     summary = "nuttcp servers, memory to memory: any number of clients, each with data ports of its own (-p)."
     packages = (Package("nuttcp", "nuttcp"),)
-    options: tuple[Option, ...] = ()
     default_ports = tuple(range(5000, 5064))
-
-    def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return nothing: it stands alone."""
-        return ()
 
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return ``nuttcp``, an address without a path."""
         return {"nuttcp": f"tcp://{host_name}:{{port}}"}
-
-    def configure(self, room: Room) -> None:
-        """Look for the program; there is nothing to write.
-
-        Raises
-        ------
-        BackendError
-            If it is missing.
-        """
-        require(room, self.packages)
 
     def start(self, room: Room) -> Sequence[Process]:
         """Start what listens on each port."""
@@ -64,12 +48,3 @@ class Nuttcp:
             if lack is not None:
                 return lack
         return None
-
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the listeners and the servers that they have started."""
-        for process in reversed(processes):
-            process.stop()
-
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return what they printed."""
-        return [room.folder / f"{port}.out" for port in room.spec.ports]

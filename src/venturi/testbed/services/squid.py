@@ -68,6 +68,13 @@ class Squid:
         ),
         Option("object_limit", "size", 64 << 20, "Objects beyond this are not kept."),
         Option("collapsed_forwarding", "boolean", False, "Fetch an object once for all who ask for it meanwhile."),
+        Option("all_interfaces", "boolean", False, "Listen on every interface of its host, not on its own alone."),
+        Option(
+            "process_rate",
+            "rate",
+            None,
+            "Send at most so fast to all clients of a process together: what the core of a slower machine can. Counted by the second.",
+        ),
     )
     default_ports = tuple(range(3128, 3144))
 
@@ -152,8 +159,9 @@ class Squid:
         options = room.spec.options
         # worker-queues is SO_REUSEPORT. Workers of one instance inherit one socket instead.
         reuse = " worker-queues" if _instances(room) > 1 else ""
+        address = "0.0.0.0" if options["all_interfaces"] else room.address
         return _CONFIGURATION.format(
-            ports="\n".join(f"http_port {room.address}:{port}{reuse}" for port in room.spec.ports),
+            ports="\n".join(f"http_port {address}:{port}{reuse}" for port in room.spec.ports),
             folder=_folder(room, number),
             user=f"cache_effective_user {_USER}" if room.machine.privileged else "",
             host_name=room.host_name,
@@ -161,7 +169,7 @@ class Squid:
             memory_bytes=options["cache_memory_bytes"],
             object_bytes=options["object_limit_bytes"],
             collapsed="on" if options["collapsed_forwarding"] else "off",
-            workers="\n".join(_worker_lines(room, number)),
+            workers="\n".join([*_worker_lines(room, number), *_rate_lines(room)]),
         )
 
 
@@ -176,6 +184,19 @@ def _worker_lines(room: Room, number: int) -> list[str]:
         # Squid numbers cores from 1.
         lines.append(f"cpu_affinity_map process_numbers={processes} cores={','.join(str(cpu + 1) for cpu in cpus)}")
     return lines
+
+
+def _rate_lines(room: Room) -> list[str]:
+    """Return the limit of what a process sends, objects of its cache included, which ``delay_pools`` leaves alone."""
+    rate = room.spec.options["process_rate_bytes_per_s"]
+    if rate is None:
+        return []
+    # The bucket is filled up once a second: a smaller one would hold less than a second's worth.
+    bucket = f"aggregate-restore={rate} aggregate-maximum={rate}"
+    return [
+        f"response_delay_pool process {bucket} initial-bucket-level=100",
+        "response_delay_pool_access process allow all",
+    ]
 
 
 def _cpus(room: Room) -> list[int]:

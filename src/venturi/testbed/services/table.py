@@ -11,7 +11,9 @@ from venturi.testbed.services.kdc import Kdc
 from venturi.testbed.services.moosefs import ChunkServer, Master, Mount
 from venturi.testbed.services.nginx import Nginx
 from venturi.testbed.services.nuttcp import Nuttcp
+from venturi.testbed.services.root_jobs import RootJobs
 from venturi.testbed.services.squid import Squid
+from venturi.testbed.services.srm import Srm
 from venturi.testbed.services.sshd import Sshd
 from venturi.testbed.services.xrootd import Cache, DataServer, Proxy, Redirector
 
@@ -24,6 +26,7 @@ _KINDS: tuple[Service, ...] = (
     Nginx(),
     Nuttcp(),
     Squid(),
+    Srm(),
     Sshd(),
     Kdc(),
     Cache(),
@@ -33,6 +36,7 @@ _KINDS: tuple[Service, ...] = (
     ChunkServer(),
     Master(),
     Mount(),
+    RootJobs(),
 )
 
 SERVICES: Mapping[str, Service] = {service.kind: service for service in _KINDS}

@@ -1,4 +1,4 @@
-"""Published statements held against our numbers.
+"""Published statements held against our curves.
 
 A check looks at every curve along the factor that the claim names, and each curve may agree, disagree or not tell. The claim
 agrees if at least three quarters of the curves that tell do, and half of all tell; it is refuted if more than half of those
@@ -14,37 +14,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from venturi.analysis.claims.facts import Facts, Verdict
 from venturi.analysis.published import restricted
-from venturi.analysis.result import Claim, Curve, Point
-from venturi.analysis.result_lab import LinkUse, StorageRate
+from venturi.analysis.result import Claim, Curve
 from venturi.analysis.words import describe, plural
 from venturi.units import format_bytes
 
-__all__ = ["CHECKS", "Facts", "judge_claims"]
+__all__ = ["CHECKS", "judge"]
 
-Verdict = Literal["agrees", "disagrees", "cannot tell"]
 AGREEING_SHARE = 0.75
 TELLING_SHARE = 0.5
 SMALL_CHANGE = 0.05
 """A change along a whole curve that is smaller than this is called none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """What claims may speak of besides curves. ``link_bytes_per_s`` is the slowest link between the hosts, None if none has
-    a rate; ``scale`` is that of the sizes."""
-
-    points: Mapping[int, Point]
-    storages: Sequence[StorageRate] = ()
-    links: Sequence[LinkUse] = ()
-    link_bytes_per_s: float | None = None
-    scale: float = 1.0
 
 
 class Say(NamedTuple):
@@ -68,14 +55,8 @@ Value = tuple[float | None, float | None]
 """Of one point: what a claim is of, and its standard error."""
 
 
-def judge_claims(
-    claims: Sequence[Mapping[str, Any]], curves: Sequence[Curve], level: float, facts: Facts | None = None
-) -> tuple[Claim, ...]:
-    """Return each claim with a verdict and the evidence."""
-    return tuple(_judge(claim, curves, level, facts or Facts({})) for claim in claims)
-
-
-def _judge(claim: Mapping[str, Any], curves: Sequence[Curve], level: float, facts: Facts) -> Claim:
+def judge(claim: Mapping[str, Any], curves: Sequence[Curve], level: float, facts: Facts) -> Claim:
+    """Return one claim with the verdict of the curves that it speaks of, and the evidence."""
     against = str(claim.get("against", ""))
     spoken_of = restricted(curves, claim)
     own = [curve for curve in (_of(curve, claim, facts) for curve in spoken_of) if len(curve.x) >= 2]
@@ -290,7 +271,7 @@ CHECKS: Mapping[str, Check] = {
     "most_of_rise_below": _most_below(+1),
     "saturates": _saturates,
 }
-"""Checks that a claim in ``study.toml`` may name."""
+"""Checks that a claim without a table may name."""
 
 _QUOTES = {
     "decreasing": "median change from the first to the last point {change}",

@@ -1,0 +1,216 @@
+"""Batches of jobs: their wall time, the rate at the interfaces of the servers in time, whole and without its ramps.
+
+The rate is that of report 003: B = (Q₂ − Q₁)/I, where Q are the bytes that the interfaces of the observed servers had carried at two readings, an
+interval I apart (the report prints Q₁ − Q₂, 003-E03). Readings are taken from the samples of the servers, interpolated to common times
+that begin with the batch.
+
+A batch whose parts were carried out in different sessions (a run was killed within it, and resumed) was never one batch: it has no rate and no wall time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from venturi.analysis.values import FloatArray
+from venturi.run import Run
+from venturi.stats import SteadyState, fixed_slice
+from venturi.units import BITS_PER_BYTE, parse_duration
+
+__all__ = ["RUNNING", "Batch", "batches", "is_about_jobs", "observed_hosts"]
+
+RUNNING = 0.9
+"""Share of the most jobs of a batch that ever ran together: its steady part is while at least so many run."""
+
+_COUNTER = {"sent": "tx_bytes", "received": "rx_bytes"}
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """One batch that was carried out.
+
+    Attributes
+    ----------
+    configuration, application, jobs, first_worker, repetition
+        Which one; ``first_worker`` is the position of the window of workers, if there is one.
+    size_bytes
+        Of each job's file.
+    failed
+        Jobs that did not end well; those that were never begun among them.
+    split
+        Whether its parts were carried out in different sessions.
+    begin_s, end_s, wall_s
+        Release of the first job, end of the last one, and the time between; ``wall_s`` is None for a batch that is not whole.
+    moved_bytes
+        Of the jobs that ended well.
+    time_s, rate_bit_per_s
+        Middle of each interval, counted from the begin, and the rate in it; empty without readings. Shape (n,).
+    slice
+        Its steady part, with the numbers of the whole; None without readings.
+    job_rate_bit_per_s, job_cpu_s
+        Of each job that ended well, by its own clock, and what processor time it says to have used; shape (ok,).
+    """
+
+    configuration: str
+    application: str
+    jobs: int
+    first_worker: int | None
+    repetition: int
+    size_bytes: int
+    failed: int
+    split: bool
+    begin_s: float
+    end_s: float
+    wall_s: float | None
+    moved_bytes: float
+    time_s: FloatArray
+    rate_bit_per_s: FloatArray
+    slice: SteadyState | None
+    job_rate_bit_per_s: FloatArray
+    job_cpu_s: FloatArray
+
+
+def is_about_jobs(run: Run) -> bool:
+    """Return whether the run is one of the workload ``jobs``."""
+    return bool(_workload(run).get("kind") == "jobs")
+
+
+def batches(run: Run) -> tuple[Batch, ...]:
+    """Return the batches of a run of the workload ``jobs``, in the order in which they were begun."""
+    column = "t.factor_first_worker::INTEGER" if "first_worker" in run.factors else "NULL"
+    rows = run.query(_JOBS.format(first_worker=column))
+    order = np.flatnonzero(
+        np.concatenate(([True], np.diff(rows["point"]) != 0)) | np.concatenate(([True], np.diff(rows["repetition"]) != 0))
+    ) if len(rows["point"]) else np.array([], dtype=np.int64)  # fmt: skip
+    ends = [*order[1:].tolist(), len(rows["point"])]
+    parts = [{name: column[a:b] for name, column in rows.items()} for a, b in zip(order.tolist(), ends, strict=True)]
+    found = [_batch(run, part) for part in parts]
+    return tuple(sorted(found, key=lambda batch: batch.begin_s))
+
+
+_JOBS = """
+    SELECT t.point::INTEGER AS point, t.repetition::INTEGER AS repetition, t.session::INTEGER AS session, t.outcome AS outcome,
+           t.start_s AS start_s, t.end_s AS end_s, coalesce(t.received_bytes, t.asked_bytes)::DOUBLE AS bytes,
+           t.factor_configuration AS configuration, t.factor_application AS application, t.factor_jobs::INTEGER AS jobs,
+           t.factor_size_bytes::BIGINT AS size_bytes, {first_worker} AS first_worker,
+           t.tool_rate_bytes_per_s AS rate, try_cast(t.tool ->> 'cpu_s' AS DOUBLE) AS cpu_s
+    FROM transfers t WHERE t.point IS NOT NULL ORDER BY point, repetition, start_s"""
+
+
+def _batch(run: Run, rows: Mapping[str, Any]) -> Batch:
+    ok = rows["outcome"] == "ok"
+    jobs = int(rows["jobs"][0])
+    starts, ends = (np.asarray(rows[name], dtype=np.float64) for name in ("start_s", "end_s"))
+    begun = np.isfinite(starts) & np.isfinite(ends)
+    begin_s = float(starts[begun].min()) if begun.any() else float("nan")
+    end_s = float(ends[begun].max()) if begun.any() else float("nan")
+    split = len(set(rows["session"].tolist())) > 1
+    failed = jobs - int(ok.sum())
+    whole = begun.any() and not split and failed == 0
+    configuration = str(rows["configuration"][0])
+    time_s, rate = _readings(run, configuration, begin_s, end_s) if begun.any() and not split else (_NONE, _NONE)
+    own = ok & begun
+    return Batch(
+        configuration=configuration,
+        application=str(rows["application"][0]),
+        jobs=jobs,
+        first_worker=_whole(rows["first_worker"][0]),
+        repetition=int(rows["repetition"][0]),
+        size_bytes=int(rows["size_bytes"][0]),
+        failed=failed,
+        split=split,
+        begin_s=begin_s,
+        end_s=end_s,
+        wall_s=end_s - begin_s if whole else None,
+        moved_bytes=float(np.nansum(rows["bytes"][ok])),
+        time_s=time_s,
+        rate_bit_per_s=rate,
+        slice=_slice(time_s, rate, starts[begun] - begin_s, ends[begun] - begin_s) if len(rate) else None,
+        job_rate_bit_per_s=BITS_PER_BYTE * np.asarray(rows["rate"][own], dtype=np.float64),
+        job_cpu_s=np.asarray(rows["cpu_s"][own], dtype=np.float64),
+    )
+
+
+_NONE: FloatArray = np.array([], dtype=np.float64)
+
+
+def _whole(value: object) -> int | None:
+    return int(value) if isinstance(value, int | float | np.number) and np.isfinite(value) else None
+
+
+def _readings(run: Run, configuration: str, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
+    """Return the middles of the intervals of a batch and the rates in them."""
+    interval = _interval_s(run)
+    count = int((end_s - begin_s) / interval + 1e-9)
+    if count < 1:
+        return _NONE, _NONE
+    grid = begin_s + interval * np.arange(count + 1)
+    counted = np.zeros(count + 1)
+    for host in observed_hosts(run, configuration):
+        rows = run.query(_COUNTED.format(counter=_COUNTER[str(_workload(run).get("observed", "sent"))]),
+                         {"host": host, "low": begin_s - 2 * interval, "high": grid[-1] + 2 * interval})  # fmt: skip
+        time, value = (np.asarray(rows[name], dtype=np.float64) for name in ("time_s", "value"))
+        # A reading is only made where there are samples on both sides.
+        if len(time) < 2 or time[0] > grid[0] or time[-1] < grid[-1] or np.any(np.diff(value) < 0):
+            return _NONE, _NONE
+        counted += np.interp(grid, time, value)
+    rate: FloatArray = BITS_PER_BYTE * np.diff(counted) / interval
+    middle: FloatArray = np.asarray(grid[:-1] + interval / 2 - begin_s, dtype=np.float64)
+    return middle, rate
+
+
+_COUNTED = """
+    SELECT time_s, sum(value) AS value FROM samples
+    WHERE host = $host AND counter LIKE 'nic.%.{counter}' AND counter <> 'nic.lo.{counter}' AND time_s BETWEEN $low AND $high
+    GROUP BY time_s ORDER BY time_s"""
+
+
+def observed_hosts(run: Run, configuration: str) -> Sequence[str]:
+    """Return the servers whose interfaces are read: those that the scenario names, else those that the jobs read from."""
+    told = _workload(run).get("observe")
+    if told:
+        return tuple(told)
+    header, where = run.header, _workload(run).get("configuration", {}).get(configuration, {})
+    services, places = header.get("services") or {}, header.get("places") or {}
+    hosts = [services[name]["host"] for name in where.get("service") or () if name in services]
+    hosts += [places[name]["host"] for name in where.get("storage") or () if name in places] if not hosts else []
+    return tuple(dict.fromkeys(hosts))
+
+
+def _slice(time_s: FloatArray, rate: FloatArray, starts: FloatArray, ends: FloatArray) -> SteadyState:
+    """Return the part of a batch in which nearly all of its jobs were running.
+
+    Not the stretch of least error (MSER): servers that read ahead send in bursts, and the quiet end of a batch, where little is left to do, is
+    then the steadiest part of it. That may be what happened to some rows of table 6.2, which lie below those of table 6.1 (003-E22).
+    """
+    return fixed_slice(time_s, rate, *_running(starts, ends))
+
+
+def _running(starts: FloatArray, ends: FloatArray) -> tuple[float, float]:
+    """Return the longest time in which at least :data:`RUNNING` of the most jobs that ever ran together were running."""
+    moments = np.concatenate((starts, ends))
+    change = np.concatenate((np.ones(len(starts)), -np.ones(len(ends))))
+    order = np.argsort(moments, kind="stable")
+    moments, running = moments[order], np.cumsum(change[order])
+    enough = running >= RUNNING * running.max()
+    stretches = [(float(moments[a]), float(moments[b])) for a, b in _stretches(enough)]
+    return max(stretches, key=lambda ends_: ends_[1] - ends_[0])
+
+
+def _stretches(flags: np.ndarray[Any, np.dtype[np.bool_]]) -> Iterator[tuple[int, int]]:
+    """Yield first and end of each stretch of true values; the last value of a count of jobs is never one."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], flags, [False])).astype(np.int8)))
+    for first, end in zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True):
+        yield first, min(end, len(flags) - 1)
+
+
+def _workload(run: Run) -> dict[str, Any]:
+    found: dict[str, Any] = (run.header.get("scenario") or {}).get("workload") or {}
+    return found
+
+
+def _interval_s(run: Run) -> float:
+    return float(parse_duration(_workload(run).get("interval", "5 s")))

@@ -1,0 +1,330 @@
+"""Production, replication and analysis in tiers: phases in time, the threshold, traffic per tier, tiers against flat."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from venturi.analysis.chapter import Band, Chapter, Column, Figure, Panel, Scalar, Series, Table
+from venturi.analysis.chapters.peers import traffic_panel
+from venturi.analysis.quantity import quantity_text
+from venturi.analysis.result import About
+from venturi.analysis.site_traffic import Site, Traffic, sites_of, traffic_of
+from venturi.run import Run
+from venturi.study import library
+
+__all__ = ["tiers_chapter"]
+
+
+@dataclass(frozen=True)
+class _Phase:
+    """What was done in a phase: trials, bytes that arrived, and when."""
+
+    model: str
+    name: str
+    low_s: float
+    high_s: float
+    trials: int
+    failed: int
+    bytes: int
+
+
+_Traffic = Mapping[str, tuple[Traffic, Traffic]]
+
+
+def tiers_chapter(run: Run, about: About) -> Chapter | None:
+    """Return the chapter of a run of the workload ``tiers``, ``None`` for any other."""
+    workload = about.scenario.get("workload") or {}
+    if workload.get("kind") != "tiers":
+        return None
+    title = "Production, replication and analysis"
+    phases = _phases(run)
+    if not phases:
+        return Chapter("tiers", title, "No trial has finished yet.")
+    sites = sites_of(about.scenario, run)
+    level = {name: int(site.get("tier", 3)) for name, site in workload["site"].items()}
+    traffic = traffic_of(run, sites)
+    sent = _sent(run)
+    thresholds = _threshold_table(workload, level, sent, phases)
+    loads = _tier_table(sites, level, traffic, phases)
+    tables = (
+        _phase_table(phases), _production_table(run, workload, about), thresholds, loads, _site_table(sites, level, traffic, phases),
+        _jobs_table(run),
+    )  # fmt: skip
+    figures = _figures(sites, level, traffic, phases, loads, sent, workload, about)
+    return Chapter(
+        "tiers", title, _sentence(phases, thresholds, loads), tuple(table for table in tables if table.rows), figures
+    )
+
+
+def _phases(run: Run) -> tuple[_Phase, ...]:
+    if "phase" not in run.factors:
+        return ()
+    model = "factor_model" if "model" in run.factors else "NULL"
+    rows = run.query(
+        f"""WITH arrived AS (SELECT trial, sum(received_bytes) AS bytes FROM transfers WHERE outcome = 'ok' GROUP BY trial)
+            SELECT coalesce({model}, '') AS model, factor_phase AS phase, min(start_s) AS low, max(end_s) AS high, count(*) AS trials,
+                   count(*) FILTER (outcome <> 'ok') AS failed, coalesce(sum(bytes), 0)::BIGINT AS bytes
+            FROM trials LEFT JOIN arrived USING (trial) WHERE factor_phase IS NOT NULL GROUP BY ALL ORDER BY low"""
+    )
+    return tuple(
+        _Phase(str(m), str(p), float(low), float(high), int(n), int(bad), int(size))
+        for m, p, low, high, n, bad, size in zip(*rows.values(), strict=True)
+    )
+
+
+def _phase_table(phases: Sequence[_Phase]) -> Table:
+    columns = (
+        Column("model", "Model"), Column("phase", "Phase"), Column("begin_s", "Begins"), Column("end_s", "Ends"),
+        Column("trials", "Batches, files or jobs"), Column("failed", "Failed"), Column("arrived_bytes", "Arrived"),
+    )  # fmt: skip
+    rows = tuple((p.model or "both", p.name, p.low_s, p.high_s, p.trials, p.failed, p.bytes) for p in phases)
+    return Table("tier-phases", "Phases", columns, rows, "Times since the start of the run.")
+
+
+def _production_table(run: Run, workload: Mapping[str, Any], about: About) -> Table:
+    """Return events by centre beside the shares that the report prints, where there are any."""
+    made: dict[str, float] = {}
+    if "events" in run.factors:
+        rows = run.query(
+            "SELECT factor_site AS site, sum(factor_events) AS n FROM trials WHERE factor_phase = 'production' AND outcome = 'ok' GROUP BY site"
+        )
+        made = {str(site): float(n) for site, n in zip(rows["site"], rows["n"], strict=True)}
+    total = sum(made.values())
+    size = next((float(d["size_bytes"]) for n, d in run.header["datasets"].items() if n.startswith("events-")), 0.0)
+    table = library().tables.get("004-production") if (about.study or "").startswith("alice/") else None
+    told: dict[tuple[str, ...], tuple[Scalar, Scalar]] = {
+        tuple(str(row["centres"]).split(" and ")): (row["share_printed_ratio"], row["share_corrected_ratio"])
+        for row in (table.rows if table else ())
+    }
+    groups = list(told) or [(name,) for name, site in workload["site"].items() if site.get("share")]
+    found = []
+    for names in groups:
+        events = sum(made.get(name, 0.0) for name in names)
+        printed = told.get(names, (None, None))
+        found.append((" and ".join(names), events, events / total if total else None, *printed, events * size))
+    columns = (
+        Column("centres", "Centres"), Column("events", "Events"), Column("share_ratio", "Share"),
+        Column("share_printed_ratio", "Share, printed", published=True),
+        Column("share_corrected_ratio", "Share, as it must be", published=True), Column("events_bytes", "Volume"),
+    )  # fmt: skip
+    return Table("tier-production", "Production", columns, tuple(found) if total else ())
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """Files that arrived, by model: when, in order, and from which site."""
+
+    end_s: Any
+    site: Any
+
+
+def _sent(run: Run) -> dict[str, _Sent]:
+    if not {"model", "phase", "site"} <= set(run.factors):
+        return {}
+    rows = run.query(
+        "SELECT factor_model AS model, factor_site AS site, end_s FROM transfers "
+        "WHERE factor_phase = 'replication' AND outcome = 'ok' ORDER BY end_s"
+    )
+    return {
+        str(model): _Sent(rows["end_s"][rows["model"] == model], rows["site"][rows["model"] == model])
+        for model in dict.fromkeys(rows["model"])
+    }
+
+
+def _to_send(workload: Mapping[str, Any], level: Mapping[str, int]) -> dict[str, int]:
+    return {n: round(workload["site"][n].get("share", 0.0) * workload["events"]) for n, t in level.items() if t == 2}
+
+
+def _threshold_table(
+    workload: Mapping[str, Any], level: Mapping[str, int], sent: Mapping[str, _Sent], phases: Sequence[_Phase]
+) -> Table:
+    """Return when the fraction had arrived: of all files and of those of each site, counted from the first transfer."""
+    fraction = float(workload.get("threshold", 0.8))
+    files = _to_send(workload, level)
+    rows: list[tuple[Scalar, ...]] = []
+    for model, arrived in sent.items():
+        begin = next(p.low_s for p in phases if (p.model, p.name) == (model, "replication"))
+        jobs = next((p.low_s for p in phases if (p.model, p.name) == (model, "analysis")), None)
+        for of, count in (("all", sum(files.values())), *files.items()):
+            own = arrived.end_s if of == "all" else arrived.end_s[arrived.site == of]
+            enough = math.ceil(round(fraction * count, 6))
+            reached = float(own[enough - 1]) - begin if 0 < enough <= len(own) else None
+            whole = float(own[-1]) - begin if len(own) == count else None
+            rows.append(
+                (model, of, count, enough, reached, whole, jobs - begin if jobs is not None and of == "all" else None)
+            )
+    columns = (
+        Column("model", "Model"), Column("of", "Files of"), Column("files", "To be sent"), Column("enough", "Enough"),
+        Column("reached_s", "Enough have arrived after"), Column("complete_s", "All have arrived after"),
+        Column("first_job_s", "First job after"),
+    )  # fmt: skip
+    note = f"From the first transfer of the model on. Enough: {100 * fraction:g} % (threshold_of = {workload.get('threshold_of', 'all')!r})."
+    return Table("tier-threshold", "When analysis could begin", columns, tuple(rows), note)
+
+
+def _windows(phases: Sequence[_Phase]) -> dict[str, tuple[float, float]]:
+    """Return model → from its first transfer to its last."""
+    found: dict[str, tuple[float, float]] = {}
+    for phase in phases:
+        if phase.model:
+            low, high = found.get(phase.model, (phase.low_s, phase.high_s))
+            found[phase.model] = min(low, phase.low_s), max(high, phase.high_s)
+    return found
+
+
+def _tier_table(
+    sites: Sequence[Site], level: Mapping[str, int], traffic: _Traffic, phases: Sequence[_Phase]
+) -> Table:
+    rows: list[tuple[Scalar, ...]] = []
+    for model, (low, high) in _windows(phases).items():
+        for tier in (1, 2, 3):
+            here = [site for site in sites if level[site.name] == tier and site.name in traffic]
+            if not here:
+                continue
+            bits = [sum(traffic[site.name][way].bits_within(low, high) for site in here) for way in (1, 0)]
+            uses = [use for site in here if (use := _busy(site, traffic[site.name], low, high)) is not None]
+            mean = float(np.mean([use for use, _ in uses])) if uses else None
+            busiest = max((busy for _, busy in uses), default=None)
+            rows.append((model, tier, len(here), bits[0] / 8, bits[1] / 8, sum(bits) / (high - low), mean, busiest))
+    columns = (
+        Column("model", "Model"), Column("tier", "Tier"), Column("sites", "Sites"), Column("in_bytes", "In"),
+        Column("out_bytes", "Out"), Column("traffic_bit_per_s", "In and out"), Column("mean_use_ratio", "Link full, mean of sites"),
+        Column("busy_use_ratio", "Fullest link while busy"),
+    )  # fmt: skip
+    note = "From the first transfer of the model to the last; a link is as full as its busier direction, while busy in the 90th percentile."
+    return Table("tier-traffic", "Traffic per tier", columns, tuple(rows), note)
+
+
+def _busy(site: Site, both: tuple[Traffic, Traffic], low_s: float, high_s: float) -> tuple[float, float] | None:
+    capacity = site.capacity_bit_per_s(low_s)
+    if capacity is None:
+        return None
+    means = [(t.rate_bit_per_s(low_s, high_s) or 0.0) / most for t, most in zip(both, capacity, strict=True)]
+    highs = [(t.high_bit_per_s(low_s, high_s) or 0.0) / most for t, most in zip(both, capacity, strict=True)]
+    return max(means), max(highs)
+
+
+def _site_table(
+    sites: Sequence[Site], level: Mapping[str, int], traffic: _Traffic, phases: Sequence[_Phase]
+) -> Table:
+    rows: list[tuple[Scalar, ...]] = []
+    for model, (low, high) in _windows(phases).items():
+        for site in sorted(sites, key=lambda one: level[one.name]):
+            if site.name in traffic:
+                out, back = (t.rate_bit_per_s(low, high) for t in traffic[site.name])
+                use = _busy(site, traffic[site.name], low, high) or (None, None)
+                capacity = site.capacity_bit_per_s(low)
+                rows.append(
+                    (model, site.name, level[site.name], max(capacity) if capacity else None, back, out, *use)
+                )
+    columns = (
+        Column("model", "Model"), Column("site", "Site"), Column("tier", "Tier"), Column("link_bit_per_s", "Link"),
+        Column("in_bit_per_s", "In"), Column("out_bit_per_s", "Out"), Column("mean_use_ratio", "Link full, mean"),
+        Column("busy_use_ratio", "While busy"),
+    )  # fmt: skip
+    return Table("tier-sites", "Traffic of the sites", columns, tuple(rows))
+
+
+def _jobs_table(run: Run) -> Table:
+    columns = (
+        Column("model", "Model"), Column("centre_tier", "Tier of the centre"), Column("jobs", "Jobs"), Column("failed", "Failed"),
+        Column("upload_s", "Upload, median"), Column("download_s", "Download, median"), Column("whole_s", "Whole job, median"),
+    )  # fmt: skip
+    if "centre_tier" not in run.factors:
+        return Table("tier-jobs", "Analysis jobs", columns, ())
+    rows = run.query(
+        """SELECT t.factor_model AS model, t.factor_centre_tier AS tier, count(*) AS jobs, count(*) FILTER (t.outcome <> 'ok') AS failed,
+                  median(up.duration_s) AS up, median(down.duration_s) AS down, median(t.end_s - t.start_s) FILTER (t.outcome = 'ok') AS whole
+           FROM trials t
+           LEFT JOIN transfers up ON up.trial = t.trial AND up.labels->>'part' = 'upload' AND up.outcome = 'ok'
+           LEFT JOIN transfers down ON down.trial = t.trial AND down.labels->>'part' = 'download' AND down.outcome = 'ok'
+           WHERE t.factor_phase = 'analysis' GROUP BY ALL ORDER BY ALL"""
+    )
+    found = [
+        (
+            str(model),
+            int(tier),
+            int(jobs),
+            int(failed),
+            *(None if np.isnan(value) else float(value) for value in times),
+        )
+        for model, tier, jobs, failed, *times in zip(*rows.values(), strict=True)
+    ]
+    return Table("tier-jobs", "Analysis jobs", columns, tuple(found))
+
+
+def _figures(
+    sites: Sequence[Site], level: Mapping[str, int], traffic: _Traffic, phases: Sequence[_Phase], loads: Table,
+    sent: Mapping[str, _Sent], workload: Mapping[str, Any], about: About,
+) -> tuple[Figure, ...]:  # fmt: skip
+    low, high = phases[0].low_s, max(phase.high_s for phase in phases)
+    bands = tuple(Band(p.low_s, p.high_s, f"{p.name}, {p.model}" if p.model else p.name) for p in phases)
+    centres = [site for site in sites if level[site.name] < 3 and site.name in traffic]
+    found = []
+    if centres:
+        panels = tuple(traffic_panel(site, traffic[site.name], low, high, bands) for site in centres)
+        source = "004, figure 7" if (about.study or "").startswith("alice/") else ""
+        caption = (
+            "Traffic in and out of the centres, as their routers count it; analysis overlaps the end of replication."
+        )
+        found.append(Figure("tier-centres", "Traffic through the routers of the centres", panels, caption, source))
+    if loads.rows:
+        found.append(_model_figure(loads))
+    if sent:
+        found.append(_progress_figure(sent, phases, workload, level))
+    return tuple(found)
+
+
+def _model_figure(loads: Table) -> Figure:
+    models = list(dict.fromkeys(str(row[0]) for row in loads.rows))
+    panels = []
+    for title, y, column in (("Traffic", "traffic_bit_per_s", 5), ("Links", "mean_use_ratio", 6)):
+        series = []
+        for model in models:
+            rows = [row for row in loads.rows if row[0] == model]
+            values = tuple(float(value) if isinstance(value := row[column], float) else None for row in rows)
+            series.append(Series(model, tuple(f"tier {row[1]}" for row in rows), values, style="bars"))
+        panels.append(Panel(title, "tier", y, tuple(series)))
+    caption = "In and out together, and how full the sites' links were on average, from the first transfer of a model to the last."
+    return Figure("tier-models", "The same files and jobs in tiers and flat", tuple(panels), caption)
+
+
+def _progress_figure(
+    sent: Mapping[str, _Sent], phases: Sequence[_Phase], workload: Mapping[str, Any], level: Mapping[str, int]
+) -> Figure:
+    total = sum(_to_send(workload, level).values())
+    series = []
+    longest = 0.0
+    for model, arrived in sent.items():
+        begin = next(p.low_s for p in phases if (p.model, p.name) == (model, "replication"))
+        times = tuple(float(end) - begin for end in arrived.end_s)
+        longest = max(longest, *times)
+        series.append(Series(model, (0.0, *times), tuple(i / total for i in range(len(times) + 1)), style="steps"))
+    threshold = float(workload.get("threshold", 0.8))
+    series.append(Series("threshold", (0.0, longest), (threshold, threshold), published=True))
+    panel = Panel("Files that have arrived", "time_s", "arrived_ratio", tuple(series))
+    caption = "From the first transfer of the model on. Analysis begins where the threshold is reached."
+    return Figure("tier-progress", "Replication", (panel,), caption)
+
+
+def _sentence(phases: Sequence[_Phase], thresholds: Table, loads: Table) -> str:
+    parts = []
+    for row in thresholds.rows:
+        model, of, count, enough, reached, whole, _ = row
+        if of == "all" and isinstance(reached, float):
+            all_ = f", all after {quantity_text('s_s', whole)}" if isinstance(whole, float) else ""
+            parts.append(
+                f"{model}: {enough} of {count} files had arrived after {quantity_text('s_s', reached)}{all_}."
+            )
+    means = {(row[0], row[1]): row[6] for row in loads.rows if isinstance(row[6], float)}
+    for model in dict.fromkeys(model for model, _ in means):
+        words = [f"tier {tier} {100 * means[model, tier]:.3g} %" for tier in (1, 2, 3) if (model, tier) in means]
+        parts.append(f"Links were full to, {model}: {', '.join(words)}.")
+    failed = sum(phase.failed for phase in phases)
+    parts.append(f"{failed} batches, files or jobs failed." if failed else "Nothing failed.")
+    return " ".join(parts)

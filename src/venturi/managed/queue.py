@@ -1,0 +1,337 @@
+"""The queue: jobs and transfers in an SQLite database, and every change that there is of their state.
+
+    queued ──claim──▶ active ──settle──▶ done | failed | cancelled
+       ▲                 │
+       └── passing failure, worker stopped or dead
+
+Every method that changes something is one transaction, which is on the disk when it returns. So whatever happens to a
+worker, its transfers are *active* in its name until somebody has seen that its lock is free.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from venturi.errors import RunError
+from venturi.managed.causes import Cause
+from venturi.managed.choice import ChoiceError, choose
+from venturi.managed.claiming import Load, choose_calls, take
+from venturi.managed.lease import Lease, is_held
+from venturi.managed.listing import ListError, Wanted
+from venturi.managed.options import JobOptions
+from venturi.managed.remains import clear
+from venturi.managed.work import Claim, Task, Verdict, fate
+
+__all__ = ["DATABASE", "Queue", "QueueError"]
+
+DATABASE = "queue.sqlite"
+_WORKERS = "workers"
+_VERSION = 1
+_BUSY_S = 60.0
+"""How long to wait for another process's transaction: a submission of a million lines takes some seconds."""
+
+
+class QueueError(RunError):
+    """A queue that cannot be read or written, or a job that is not in it."""
+
+
+class Queue:
+    """A queue in a directory.
+
+    Parameters
+    ----------
+    folder
+        Where it is.
+    create
+        Make it if it is not there.
+
+    Raises
+    ------
+    QueueError
+        If there is none, or it cannot be used.
+
+    Examples
+    --------
+    >>> import tempfile, time
+    >>> from venturi.managed import JobOptions, Queue, read_list
+    >>> queue = Queue(Path(tempfile.mkdtemp()) / "transfers", create=True)
+    >>> queue.submit("three", read_list(["/etc/hosts /tmp/copy-of-hosts"], "/"), JobOptions(), time.time())
+    1
+    """
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self.folder = folder.absolute()
+        path = self.folder / DATABASE
+        if not create and not path.exists():
+            raise QueueError(
+                f"{folder}: expected a queue of transfers, found none; make one with: venturi transfer submit LIST"
+            )
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None)
+            self._db.row_factory = sqlite3.Row
+            self._prepare(path)
+        except (OSError, sqlite3.Error) as error:
+            raise QueueError(f"{path}: expected a queue that can be read and written, found: {error}") from error
+
+    def _prepare(self, path: Path) -> None:
+        # FULL: a commit is on the disk when it returns, also with a write-ahead log.
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            self._db.execute(f"PRAGMA {pragma}").fetchall()
+        with self._changing():
+            version = self._db.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                for statement in (Path(__file__).with_name("schema.sql")).read_text(encoding="utf-8").split(";\n"):
+                    self._db.execute(statement)
+                self._db.execute(f"PRAGMA user_version = {_VERSION}")
+        if version > _VERSION:
+            raise QueueError(
+                f"{path}: expected a queue of version {_VERSION}, found {version}; use the Venturi that made it"
+            )
+
+    def close(self) -> None:
+        """Close the database."""
+        self._db.close()
+
+    def __enter__(self) -> Queue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def _changing(self) -> Iterator[sqlite3.Connection]:
+        """Carry out a block as one transaction that nobody else writes beside."""
+        try:
+            self._db.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._db
+                self._db.execute("COMMIT")
+            except BaseException:
+                self._db.rollback()
+                raise
+        except sqlite3.Error as error:
+            raise QueueError(
+                f"{self.folder / DATABASE}: expected a queue that can be written to, found: {error}"
+            ) from error
+
+    def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        """Return what a query finds."""
+        return self._db.execute(sql, values).fetchall()
+
+    # What users do.
+
+    def submit(
+        self, name: str, wanted: Sequence[Wanted], options: JobOptions, now_unix_s: float, source: str = "list"
+    ) -> int:
+        """Put a job into the queue and return its number.
+
+        Raises
+        ------
+        ListError
+            Naming all lines whose ends no mover reaches.
+        """
+        chosen, problems = [], []
+        for one in wanted:
+            try:
+                chosen.append(choose(one.source, one.destination, options.mover))
+            except ChoiceError as error:
+                problems.append((one.line, str(error)))
+        if problems:
+            raise ListError(source, problems)
+        with self._changing() as db:
+            job = db.execute(
+                "INSERT INTO job (name, submitted_unix_s, options) VALUES (?, ?, ?)",
+                (name, now_unix_s, options.to_json()),
+            ).lastrowid
+            assert job is not None
+            db.executemany(
+                "INSERT INTO transfer (job, line, source, destination, source_host, destination_host, mover, size_bytes,"
+                " checksum, due_unix_s) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (
+                    (job, one.line, one.source.text, one.destination.text, one.source.host, one.destination.host, mover,
+                     one.size_bytes, one.checksum.text if one.checksum else None, now_unix_s)
+                    for one, mover in zip(wanted, chosen, strict=True)
+                ),
+            )  # fmt: skip
+        return job
+
+    def cancel(self, job: int, now_unix_s: float, line: int | None = None) -> tuple[int, int]:
+        """Cancel what is left of a job, or one line of it; return how many were cancelled, and how many are being stopped.
+
+        Those under way are stopped by their worker, within a second or so.
+        """
+        self.options(job)
+        which, values = ("job = ?", [job]) if line is None else ("job = ? AND line = ?", [job, line])
+        with self._changing() as db:
+            if line is None:
+                db.execute(
+                    "UPDATE job SET cancelled_unix_s = ? WHERE id = ? AND cancelled_unix_s IS NULL", (now_unix_s, job)
+                )
+            elif not db.execute(f"SELECT 1 FROM transfer WHERE {which}", values).fetchone():
+                raise QueueError(f"{self.folder}: expected a line of job {job}, found no line {line} in it")
+            waiting = db.execute(
+                f"SELECT destination, found FROM transfer WHERE {which} AND state = 'queued'", values
+            )
+            for row in waiting.fetchall():
+                clear(row["destination"], row["found"])
+            ended = db.execute(
+                f"UPDATE transfer SET state = 'cancelled', ended_unix_s = ?, cause = ? WHERE {which} AND state = 'queued'",
+                [now_unix_s, Cause.CANCELLED, *values],
+            ).rowcount
+            stopping = db.execute(f"UPDATE transfer SET stop = 1 WHERE {which} AND state = 'active'", values).rowcount
+        return ended, stopping
+
+    def options(self, job: int) -> JobOptions:
+        """Return the settings of a job.
+
+        Raises
+        ------
+        QueueError
+            If there is no such job.
+        """
+        found = self.rows("SELECT options FROM job WHERE id = ?", job)
+        if not found:
+            known = [str(row["id"]) for row in self.rows("SELECT id FROM job ORDER BY id")]
+            raise QueueError(
+                f"{self.folder}: expected one of the jobs {', '.join(known) or '(there are none)'}, found {job}"
+            )
+        return JobOptions.from_json(found[0]["options"])
+
+    # What workers do.
+
+    def enrol(self, now_unix_s: float) -> tuple[int, Lease]:
+        """Return the number of a new worker, and its lock."""
+        with self._changing() as db:
+            worker = db.execute(
+                "INSERT INTO worker (pid, host, started_unix_s) VALUES (?, ?, ?)",
+                (os.getpid(), socket.gethostname(), now_unix_s),
+            ).lastrowid
+        assert worker is not None
+        return worker, Lease(self._lock(worker))
+
+    def leave(self, worker: int, lease: Lease, now_unix_s: float) -> None:
+        """End a worker that has nothing any more."""
+        with self._changing() as db:
+            db.execute("UPDATE worker SET ended_unix_s = ? WHERE id = ?", (now_unix_s, worker))
+        lease.release()
+
+    def reclaim(self, now_unix_s: float) -> int:
+        """Put back what workers have that are no more, and return how many transfers these are."""
+        holders = [row[0] for row in self.rows("SELECT DISTINCT worker FROM transfer WHERE state = 'active'")]
+        dead = [worker for worker in holders if not is_held(self._lock(worker))]
+        count = 0
+        for worker in dead:
+            with self._changing() as db:
+                db.execute(
+                    "UPDATE attempt SET outcome = 'interrupted', cause = ?, error = 'its worker ended', end_unix_s = ?"
+                    " WHERE worker = ? AND outcome = 'active'", (Cause.INTERRUPTED, now_unix_s, worker),
+                )  # fmt: skip
+                count += db.execute(
+                    "UPDATE transfer SET state = iif(stop, 'cancelled', 'queued'), worker = NULL, due_unix_s = ?"
+                    " WHERE worker = ? AND state = 'active'", (now_unix_s, worker),
+                ).rowcount  # fmt: skip
+                db.execute("UPDATE worker SET ended_unix_s = ? WHERE id = ?", (now_unix_s, worker))
+            self._lock(worker).unlink(missing_ok=True)
+        return count
+
+    def _lock(self, worker: int) -> Path:
+        return self.folder / _WORKERS / str(worker)
+
+    def expire(self, now_unix_s: float) -> None:
+        """Fail what is queued in jobs whose deadline has passed."""
+        for job, options in self.open_jobs():
+            if options.deadline_unix_s is not None and options.deadline_unix_s <= now_unix_s:
+                with self._changing() as db:
+                    for row in db.execute(
+                        "SELECT destination, found FROM transfer WHERE job = ? AND state = 'queued'", (job,)
+                    ):
+                        clear(row["destination"], row["found"])
+                    db.execute(
+                        "UPDATE transfer SET state = 'failed', ended_unix_s = ?, cause = ?,"
+                        " error = coalesce('the deadline passed; before: ' || error, 'the deadline passed')"
+                        " WHERE job = ? AND state = 'queued'", (now_unix_s, Cause.DEADLINE, job),
+                    )  # fmt: skip
+
+    def open_jobs(self, jobs: Iterable[int] = ()) -> list[tuple[int, JobOptions]]:
+        """Return the jobs that have transfers queued, of these or of all, the oldest first."""
+        chosen = set(jobs)
+        found = self.rows(
+            "SELECT id, options FROM job WHERE EXISTS (SELECT 1 FROM transfer WHERE job = job.id AND state = 'queued') ORDER BY id"
+        )
+        return [
+            (row["id"], JobOptions.from_json(row["options"])) for row in found if not chosen or row["id"] in chosen
+        ]
+
+    def next_due_unix_s(self, jobs: Iterable[int] = ()) -> float | None:
+        """Return when the next queued transfer is due; None if none is queued."""
+        times = [
+            row[0]
+            for job, _ in self.open_jobs(jobs)
+            for row in self.rows("SELECT min(due_unix_s) FROM transfer WHERE job = ? AND state = 'queued'", job)
+        ]
+        return min(times, default=None)
+
+    def claim(self, worker: int, now_unix_s: float, jobs: Iterable[int] = ()) -> list[Claim]:
+        """Take as much as the limits of the jobs leave room for; what is returned is active in the worker's name."""
+        open_jobs = self.open_jobs(jobs)
+        if not open_jobs:
+            return []
+        claims: list[Claim] = []
+        with self._changing() as db:
+            load = Load(db)
+            for job, options in open_jobs:
+                while (room := options.concurrency - load.calls(job)) > 0:
+                    groups = list(choose_calls(db, job, options, load, room, now_unix_s))
+                    claims += [take(db, worker, options, group, now_unix_s) for group in groups]
+                    if not groups:
+                        break
+        return claims
+
+    def note_copied(self, tasks: Iterable[Task], sizes: Iterable[int | None]) -> None:
+        """Write down that the mover has ended well: after a kill these are verified, not moved again."""
+        with self._changing() as db:
+            db.executemany(
+                "UPDATE transfer SET copied = 1, size_bytes = coalesce(?, size_bytes) WHERE id = ?",
+                [(size, task.id) for task, size in zip(tasks, sizes, strict=True)],
+            )
+
+    def wanted_stopped(self, worker: int) -> set[int]:
+        """Return the transfers of a worker that somebody has cancelled."""
+        return {
+            row[0]
+            for row in self.rows("SELECT id FROM transfer WHERE worker = ? AND state = 'active' AND stop", worker)
+        }
+
+    def settle(self, options: JobOptions, verdicts: Sequence[tuple[Task, Verdict]], now_unix_s: float) -> None:
+        """Write down how attempts ended, and what becomes of their transfers."""
+        with self._changing() as db:
+            for task, verdict in verdicts:
+                state, failures, due_unix_s = fate(task, verdict, options, now_unix_s)
+                if (state in ("failed", "cancelled") or verdict.cause is Cause.CORRUPT) and not _is_others(db, task):
+                    clear(task.destination.text, task.found)
+                db.execute(
+                    "UPDATE attempt SET end_unix_s = ?, outcome = ?, cause = ?, error = ?, move_s = ?, verify_s = ?"
+                    " WHERE transfer = ? AND number = ?",
+                    (now_unix_s, verdict.outcome, verdict.cause, verdict.error or None, verdict.move_s, verdict.verify_s,
+                     task.id, task.attempt),
+                )  # fmt: skip
+                db.execute(
+                    "UPDATE transfer SET state = ?, failures = ?, due_unix_s = ?, worker = NULL,"
+                    " copied = iif(? = 'interrupted', copied, ?), alone = max(alone, ?),"
+                    " ended_unix_s = ?, moved_bytes = ?, verified = ?, unverified = ?, cause = ?, error = ? WHERE id = ?",
+                    (state, failures, due_unix_s, verdict.outcome, verdict.outcome == "ok", verdict.alone,
+                     None if state == "queued" else now_unix_s, verdict.moved_bytes, verdict.verified,
+                     verdict.unverified, verdict.cause, verdict.error or None, task.id),
+                )  # fmt: skip
+
+
+def _is_others(db: sqlite3.Connection, task: Task) -> bool:
+    """Whether another transfer has brought something to the destination of this one, which must not be taken for a remain."""
+    sql = "SELECT 1 FROM transfer WHERE destination = ? AND id != ? AND state IN ('active', 'done') LIMIT 1"
+    return db.execute(sql, (task.destination.text, task.id)).fetchone() is not None

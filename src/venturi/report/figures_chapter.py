@@ -1,0 +1,259 @@
+"""The figures of chapters: panels beside each other, whatever they are about."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure as Canvas
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+
+from venturi.analysis.chapter import Chapter, Figure, Panel, Series
+from venturi.analysis.quantity import Scale, axis_scale, axis_words, quantity_text
+from venturi.analysis.words import plural
+from venturi.report.drawing import FULL, HALF, Picture, caption_axis, file_name, spread
+from venturi.report.sequence import sequence_picture
+from venturi.report.theme import BACKGROUND, BAND, INK, MUTED, SECOND, series_colours
+
+__all__ = ["chapter_pictures"]
+
+MOST_BESIDE = 3
+MOST_CATEGORIES = 24
+"""Places on an axis of bars up to which each has a word; numbers beyond that are drawn where they are."""
+MOST_SERIES = 24
+"""Series of a figure that are drawn; more cannot be told apart, and the tables have them."""
+RASTER_FROM = 1500
+LONG_WORD = 14
+MOST_MARKS = 30
+"""Points of a line up to which each has a mark, and a bar for its interval; beyond, the interval is a tint."""
+
+Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
+
+
+def chapter_pictures(chapter: Chapter) -> list[Picture]:
+    """Return the figures and message sequences of a chapter; what has nothing to draw is left out."""
+    drawn = [_picture(chapter, figure) for figure in chapter.figures if any(_there(p) for p in figure.panels)]
+    return drawn + [sequence_picture(chapter.name, sequence) for sequence in chapter.sequences if sequence.messages]
+
+
+def _there(panel: Panel) -> bool:
+    return any(value is not None and math.isfinite(value) for series in panel.series for value in series.y)
+
+
+def _picture(chapter: Chapter, figure: Figure) -> Picture:
+    panels = [panel for panel in figure.panels if _there(panel)]
+    names = list(dict.fromkeys((s.name, s.published) for panel in panels for s in panel.series))
+    colours = _colours(names[:MOST_SERIES])
+    columns = min(len(panels), MOST_BESIDE if len(panels) != 4 else 2)
+    rows = math.ceil(len(panels) / columns)
+    legend = len(colours) > 1 or any(published for _, published in colours)
+    width, height = (HALF[0] if len(panels) == 1 else FULL), (HALF[1] if columns < 3 else 3.1)
+    canvas = Canvas(
+        figsize=(width, rows * height + (0.22 * math.ceil(len(colours) / 4) if legend else 0.0)),
+        layout=ConstrainedLayoutEngine(h_pad=0.03, w_pad=0.03),
+    )
+    handles: dict[tuple[str, bool], Any] = {}
+    for place, panel in enumerate(panels):
+        axes = canvas.add_subplot(rows, columns, place + 1)
+        handles |= _draw_panel(axes, panel, colours, titled=len(panels) > 1)
+    if legend:
+        canvas.legend(
+            list(handles.values()), [_label(*key) for key in handles], loc="outside lower left", frameon=False, fontsize=8.0,
+            ncols=max(1, min(len(handles), int(width / (0.55 + 0.075 * max(len(_label(*key)) for key in handles))))),
+            handlelength=1.6, columnspacing=1.4, borderaxespad=0.1, labelcolor=INK,
+        )  # fmt: skip
+    source = f" Redraws {figure.source}." if figure.source else ""
+    more = f" {plural(len(names) - MOST_SERIES, 'more curve')} in the tables." if len(names) > MOST_SERIES else ""
+    return Picture(
+        name=file_name(chapter.name, {"figure": figure.name}), title=figure.title, caption=f"{figure.caption}{source}{more}",
+        alt=_alt(figure.title, panels), figure=canvas, wide=len(panels) > 1,
+    )  # fmt: skip
+
+
+def _label(name: str, published: bool) -> str:
+    return f"{name} (published)" if published and "publish" not in name.lower() else name
+
+
+def _colours(names: Sequence[tuple[str, bool]]) -> dict[tuple[str, bool], str]:
+    """Return a colour for each series: what was published under the name of one of ours has its colour."""
+    ours = [name for name, published in names if not published]
+    found = dict(zip(((name, False) for name in ours), series_colours(max(len(ours), 1)), strict=False))
+    alone = [name for name, published in names if published and (name, False) not in found]
+    own = [SECOND, MUTED] if len(alone) <= 2 else series_colours(len(alone))
+    for name, published in names:
+        if published:
+            found[name, True] = found[name, False] if (name, False) in found else own[alone.index(name)]
+    return found
+
+
+def _draw_panel(
+    axes: Axes, panel: Panel, colours: Mapping[tuple[str, bool], str], *, titled: bool
+) -> dict[tuple[str, bool], Any]:
+    series = [one for one in panel.series if (one.name, one.published) in colours and len(one.y)]
+    known = [abs(v) for s in series for v in (*s.y, *s.high) if v is not None and math.isfinite(v)]
+    highest = max(known, default=0.0)
+    positive = [v for v in known if v > 0]
+    middle = math.sqrt(highest * min(positive)) if panel.y_log and positive else highest
+    y_scale = axis_scale(panel.y, middle)
+    places, x_scale = _x_axis(axes, panel, series)
+    found = {}
+    bars = [s for s in series if s.style == "bars"]
+    width = _bar_width(places, bars)
+    for one in series:
+        x = np.array([places(v) for v in one.x], dtype=float)
+        if one in bars:
+            x = x + (bars.index(one) - (len(bars) - 1) / 2) * width
+        colour = colours[one.name, one.published]
+        found[one.name, one.published] = _draw_series(axes, one, x, y_scale, colour, 0.92 * width)
+    _y_axis(axes, panel, series, y_scale, positive, highest)
+    _draw_bands(axes, panel, x_scale)
+    caption_axis(axes, axis_words(panel.y, y_scale.unit))
+    if titled:
+        axes.set_title(
+            f"{panel.title}\n{axis_words(panel.y, y_scale.unit)}", loc="left", fontsize=8.5, color=MUTED, pad=6
+        )
+    return found
+
+
+class _Places:
+    """Where values of x stand: at themselves in the unit of the axis, or side by side in the order of their appearance."""
+
+    def __init__(self, scale: Scale, words: Sequence[float | str] = ()) -> None:
+        self.scale = scale
+        self.words = list(words)
+
+    def __call__(self, value: float | str) -> float:
+        if self.words:
+            return float(self.words.index(value))
+        return float(value) / self.scale.divisor
+
+
+def _x_axis(axes: Axes, panel: Panel, series: Sequence[Series]) -> tuple[_Places, Scale]:
+    values = list(dict.fromkeys(v for s in series for v in s.x))
+    numeric = all(isinstance(v, int | float) for v in values)
+    if not numeric or (len(values) <= MOST_CATEGORIES and all(s.style == "bars" for s in series)):
+        words = sorted(values, key=float) if numeric else values
+        texts = [quantity_text(panel.x, v) for v in words]
+        axes.xaxis.set_major_locator(FixedLocator(list(range(len(words)))))
+        long = sum(map(len, texts)) > 42 or max(map(len, texts), default=0) > LONG_WORD
+        axes.set_xticklabels(texts, rotation=45 if long else 0, ha="right" if long else "center", rotation_mode="anchor")  # fmt: skip
+        axes.set_xlim(-0.6, len(words) - 0.4)
+        axes.set_xlabel(axis_words(panel.x, ""))
+        return _Places(Scale(1.0, ""), words), Scale(1.0, "")
+    numbers = sorted(float(v) for v in values)
+    scale = axis_scale(panel.x, max(abs(v) for v in numbers))
+    axes.set_xlabel(axis_words(panel.x, scale.unit))
+    if panel.x_log and numbers[0] > 0:
+        axes.set_xscale("log")
+        axes.set_xlim(numbers[0] / scale.divisor / 1.15, numbers[-1] / scale.divisor * 1.15)
+        shown = spread(numbers, [math.log(v) for v in numbers])
+        axes.xaxis.set_major_locator(FixedLocator([v / scale.divisor for v in shown]))
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.4g}"))
+    else:
+        axes.margins(x=0.02)
+        if len(numbers) <= MOST_MARKS:
+            axes.xaxis.set_major_locator(FixedLocator([v / scale.divisor for v in spread(numbers, numbers)]))
+    return _Places(scale), scale
+
+
+def _bar_width(places: _Places, bars: Sequence[Series]) -> float:
+    """Return the width of one bar: all of a place take four fifths of the least distance between two places."""
+    if not bars:
+        return 0.0
+    x = sorted({places(v) for s in bars for v in s.x})
+    gap = min((b - a for a, b in itertools.pairwise(x)), default=1.0)
+    return 0.8 * gap / len(bars)
+
+
+def _draw_series(axes: Axes, one: Series, x: Floats, scale: Scale, colour: str, width: float) -> Any:  # noqa: ANN401 - three kinds of artist
+    y = _column(one.y) / scale.divisor
+    line = (0, (4, 2)) if one.published else "-"
+    dense = len(x) > RASTER_FROM
+    if one.style == "bars":
+        handle: Any = _draw_bars(axes, one, x, y, colour, width)
+    elif one.style == "points":
+        face = "none" if one.published else colour
+        alpha = float(np.clip(60 / math.sqrt(len(x)), 0.06, 0.75)) if dense else 1.0
+        (handle,) = axes.plot(x, y, "D" if one.published else "o", color=colour, markersize=4.2 if not dense else 2.2, alpha=alpha,
+                              markerfacecolor=face, markeredgewidth=0.9 if one.published else 0.0, rasterized=dense, zorder=4)  # fmt: skip
+    elif one.style == "steps":
+        (handle,) = axes.step(x, y, where="post", color=colour, linewidth=1.2, linestyle=line, zorder=3)
+    else:
+        (handle,) = axes.plot(x, y, color=colour, linewidth=1.2, linestyle=line, zorder=3, **_marks(one, colour))
+    if one.low and one.high:
+        _draw_interval(axes, one, x, y, scale, colour)
+    return handle
+
+
+def _marks(one: Series, colour: str) -> dict[str, Any]:
+    """Return how the points of a line are marked: those of a long one are not."""
+    if len(one.x) > MOST_MARKS:
+        return {}
+    edge, face = (colour, BACKGROUND) if one.published else (BACKGROUND, colour)
+    return {"marker": "D" if one.published else "o", "markersize": 4.2, "markeredgewidth": 0.7, "markeredgecolor": edge,
+            "markerfacecolor": face}  # fmt: skip
+
+
+def _draw_bars(axes: Axes, one: Series, x: Floats, y: Floats, colour: str, width: float) -> BarContainer:
+    """Bars of what was published are outlines; a place without a value has none."""
+    there = np.isfinite(y)
+    if one.published:
+        return axes.bar(x[there], y[there], width, facecolor="none", edgecolor=colour, linewidth=1.0, hatch="////", zorder=2)  # fmt: skip
+    return axes.bar(x[there], y[there], width, color=colour, linewidth=0, zorder=2)
+
+
+def _draw_interval(axes: Axes, one: Series, x: Floats, y: Floats, scale: Scale, colour: str) -> None:
+    low, high = _column(one.low) / scale.divisor, _column(one.high) / scale.divisor
+    if one.style in ("line", "steps") and len(x) > MOST_MARKS:
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
+        return
+    there = np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
+    below, above = np.maximum(y - low, 0.0)[there], np.maximum(high - y, 0.0)[there]
+    ink = INK if one.style == "bars" else colour
+    axes.errorbar(x[there], y[there], yerr=(below, above), fmt="none", ecolor=ink, elinewidth=0.9, zorder=5)
+
+
+def _column(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=float)
+
+
+def _y_axis(
+    axes: Axes, panel: Panel, series: Sequence[Series], scale: Scale, positive: Sequence[float], highest: float
+) -> None:
+    if panel.y_log and positive:
+        low, high = min(positive) / scale.divisor, highest / scale.divisor
+        axes.set_yscale("log")
+        axes.set_ylim(low / 1.6, high * 1.6)
+        axes.yaxis.set_major_locator(LogLocator(10, subs=(1.0, 2.0, 5.0) if high / low < 1500 else (1.0,)))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        least = min((v for s in series for v in (*s.y, *s.low) if v is not None and math.isfinite(v)), default=0.0)
+        axes.set_ylim(1.12 * least / scale.divisor if least < 0 else 0.0, (1.12 * highest / scale.divisor) or 1.0)
+        axes.yaxis.set_major_locator(MaxNLocator(5))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.6g}"))
+
+
+def _draw_bands(axes: Axes, panel: Panel, scale: Scale) -> None:
+    for band in panel.bands:
+        low, high = band.low / scale.divisor, band.high / scale.divisor
+        axes.axvspan(low, high, color=BAND, linewidth=0, zorder=0)
+        axes.annotate(band.text, ((low + high) / 2, 1.0), xycoords=("data", "axes fraction"), xytext=(0, -2),
+                      textcoords="offset points", ha="center", va="top", fontsize=7.5, color=MUTED)  # fmt: skip
+
+
+def _alt(title: str, panels: Sequence[Panel]) -> str:
+    """Return the figure in words: how many curves, from what to what."""
+    texts = []
+    for panel in panels:
+        known = [v for s in panel.series for v in s.y if v is not None and math.isfinite(v)]
+        ends = f"{quantity_text(panel.y, min(known))} to {quantity_text(panel.y, max(known))}"
+        texts.append(f"{panel.title}: {len(panel.series)} series against {axis_words(panel.x, '')}, from {ends}")
+    return f"{title}. {'; '.join(texts)}."

@@ -1,0 +1,206 @@
+"""Batches of jobs with a planted truth: rates from the counters, steady parts, spreads, published tables beside, and what limits."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from venturi.analysis.batches import batches
+from venturi.analysis.chapters.groups import groups_chapter
+from venturi.analysis.chapters.jobs import jobs_chapter
+from venturi.run import Run, RunWriter
+from venturi.stats import summarise
+from venturi.study import study
+
+SIZE, STEP_S = 1_000_000, 0.1
+PATHS = {"direct Lustre": ("oss>core",), "LAN xrootd": ("oss>core", "dgt>lan")}
+
+
+class About:
+    study, scale = "fiu/xrootd", 0.01
+
+
+def planted(
+    base, *, sizes=(32, 64), second=lambda jobs: 2e4 * jobs, fails=(), sessions=None, window=False, waits=0.0
+):
+    """Write a run: each batch lasts 8 s, of which the first and last second at half the rate; every job sees its share.
+
+    ``second`` is the rate in B/s of a batch of so many jobs; ``sessions`` {batch: session of its second half}.
+    """
+    base.mkdir(parents=True)
+    points = [
+        {"configuration": c, "application": "root", "jobs": j, **({"first_worker": n + 1} if window else {}), "files": j, "size_bytes": SIZE}
+        for n, (c, j) in enumerate((c, j) for c in PATHS for j in sizes)
+    ]  # fmt: skip
+    workload = {
+        "kind": "jobs", "observe": ["oss"], "observed": "sent", "interval": "0.2 s",
+        "configuration": {c: {"storage": ["x"], "service": [c.split()[0]]} for c in PATHS},
+    }  # fmt: skip
+    rest = {
+        "jitter_s": 0.0,
+        "queue_bytes": 125_000,
+        "loss": None,
+        "reorder_probability": 0.0,
+        "overhead_bytes": 0,
+        "up": True,
+    }
+    links = {
+        name: {"from": "a", "to": "b", "rate_bit_per_s": rate, "delay_s": 0.0, **rest}
+        for name, rate in (("oss>core", 1e8), ("dgt>lan", 16e6))
+    }
+    header = {
+        "format": "venturi-plan", "version": 1, "name": "b", "seed": 1, "scale": 0.01, "scenario": {"name": "b", "study": "fiu/xrootd", "workload": workload},
+        "hosts": {h: {"ssh": None, "memory_bytes": None, "lab": {"cpus": [0]}} for h in ("oss", "w1", "w2")}, "places": {}, "services": {},
+        "network": {"interfaces": {}, "routers": [], "links": links, "routes": {}, "changes": []}, "datasets": {}, "draws": {}, "pools": {},
+        "calls": {"root": {"mover": "root-read", "argv": ["x"], "options": {}, "requires": [], "timeout_s": 60.0, "capture": True, "expect": "nothing"}},
+        "measure": {"interval_s": STEP_S, "counters": ["nic"]}, "totals": {"trials": 2 * len(points), "transfers": 0, "bytes": 0, "disk_bytes": {}},
+    }  # fmt: skip
+    lines, trials = [json.dumps(header)], []
+    for point, factors in enumerate(points):
+        for part, host in enumerate(("w1", "w2")):
+            trials.append((2 * point + part, point, host, factors))
+            step = {
+                "step": "trial",
+                "id": f"t{2 * point + part:07d}",
+                "point": point,
+                "repetition": 0,
+                "block": 0,
+                "factors": factors,
+                "steps": [],
+            }
+            lines.append(json.dumps({"actor": f"jobs-{host}", "host": host, "steps": [step]}))
+    plan = base / "plan.jsonl"
+    plan.write_text("\n".join(lines) + "\n")
+    writer = RunWriter.create(base / "runs", plan, backend="lab")
+    with writer:
+        for session in (1, 2) if sessions else (1,):
+            writer.begin_session({host: {} for host in header["hosts"]})
+            for number, point, host, factors in trials:
+                if (sessions or {}).get(point, 1) * (number % 2) + (1 - number % 2) != session:
+                    continue
+                writer.trial(_record(number, point, host, factors, fails, waits), host)
+        time_s = np.arange(0, 1.0 + 10 * len(points) + 2, STEP_S)
+        flow = sum(_shape(time_s, 1.0 + 10 * p) * second(f["jobs"]) for p, f in enumerate(points))
+        sent = np.concatenate(([0.0], np.cumsum(flow[:-1] * STEP_S)))
+        for moment, value in zip(time_s.tolist(), sent.tolist(), strict=True):
+            writer.sample(
+                {"time_s": moment, "counters": {"nic.eth0.tx_bytes": value, "nic.lo.tx_bytes": 9e9 * moment}}, "oss"
+            )
+            lan = sum(s for s in [value])
+            writer.sample(
+                {"time_s": moment, "counters": {"link.oss>core.bytes": value, "link.dgt>lan.bytes": lan}}, "network"
+            )
+        writer.finish("complete")
+    return Run.open(writer.path)
+
+
+def _shape(time_s, begin):
+    inside = (time_s >= begin - 1e-9) & (time_s < begin + 8 - 1e-9)
+    ramp = inside & ((time_s < begin + 1 - 1e-9) | (time_s >= begin + 7 - 1e-9))
+    return np.where(ramp, 0.5, np.where(inside, 1.0, 0.0))
+
+
+def _record(number, point, host, factors, fails, waits):
+    begin, trial = 1.0 + 10 * point, f"t{number:07d}"
+    transfers = []
+    counts = ("containers", "baskets", "container_bytes", "sum", "requests", "open_s", "compute_s")
+    said = {"bytes": SIZE, "read_s": 7.0, "cpu_s": 0.05, **dict.fromkeys(counts, 0)}
+    for job in range(number % 2, factors["jobs"], 2):
+        end = begin + (8 if job < 2 else 7.5)
+        bad = (point, job) in fails
+        transfers.append({
+            "trial": trial, "actor": f"jobs-{host}", "slot": job, "call": "root", "source": "x:f", "destination": "null:", "files": 1,
+            "asked_bytes": SIZE, "received_bytes": None, "start_s": begin, "end_s": end, "duration_s": end - begin, "outcome": "failed" if bad else "ok",
+            "exit_code": int(bad), "labels": {}, "mover": "root-read",
+            **({} if bad else {"stdout": json.dumps({**said, "waited_s": waits})}),
+        })  # fmt: skip
+    return {"trial": trial, "actor": f"jobs-{host}", "start_s": begin, "end_s": begin + 8, "outcome": "ok", "cache": None,
+            "transfers": transfers, "findings": []}  # fmt: skip
+
+
+def table(chapter, name):
+    (found,) = (one for one in chapter.tables if one.name == name)
+    names = [column.name for column in found.columns]
+    return [dict(zip(names, row, strict=True)) for row in found.rows]
+
+
+def test_the_rate_is_that_of_the_counters_of_the_server_without_its_loopback_device(tmp_path):
+    first, *_ = batches(planted(tmp_path / "run"))
+    assert (first.jobs, first.failed, first.split, first.wall_s) == (32, 0, False, pytest.approx(8.0))
+    assert len(first.rate_bit_per_s) == 40
+    assert first.rate_bit_per_s[20] == pytest.approx(8 * 2e4 * 32)
+    assert first.slice.whole.mean == pytest.approx(8 * 2e4 * 32 * 7 / 8)
+
+
+def test_ramps_are_cut_and_both_numbers_are_kept_beside_the_published_ones(tmp_path):
+    rows = table(jobs_chapter(planted(tmp_path / "run"), About), "003-root")
+    whole, steady = (
+        next(r for r in rows if (r["part"], r["configuration"], r["jobs"]) == (part, "direct Lustre", 64))
+        for part in ("whole", "steady")
+    )
+    assert whole["mean_bit_per_s"] == pytest.approx(8 * 2e4 * 64 * 7 / 8)
+    assert steady["mean_bit_per_s"] > whole["mean_bit_per_s"]
+    assert (whole["mean_published_bit_per_s"], whole["std_published_bit_per_s"]) == (3270e6, 2053e6)
+    assert (whole["step_ratio"], whole["linear_ratio"]) == (pytest.approx(2.0), 2.0)
+    assert whole["full_size_of_published_ratio"] == pytest.approx(whole["mean_bit_per_s"] / 0.01 / 3270e6)
+
+
+def test_the_spread_between_batches_is_the_population_form_that_the_report_printed(tmp_path):
+    told = study("fiu/xrootd").published.table("003-root")
+    printed = {"direct Lustre": 1526.0, "WAN xrootd": 941.3, "WAN xrootd, public workers": 294.9}
+    for configuration, volatility in printed.items():
+        means = [
+            r["mean_bit_per_s"] for r in told.rows if (r["part"], r["configuration"]) == ("whole", configuration)
+        ]
+        assert summarise(means).std_population / 1e6 == pytest.approx(volatility, abs=0.05)
+    row = table(jobs_chapter(planted(tmp_path / "run"), About), "jobs-spread")[0]
+    means = [8 * 2e4 * jobs * 7 / 8 for jobs in (32, 64)]
+    assert row["between_bit_per_s"] == pytest.approx(np.std(means))
+    assert row["between_sample_bit_per_s"] == pytest.approx(np.std(means, ddof=1))
+    assert row["within_bit_per_s"] > 0
+
+
+def test_a_batch_with_a_failed_job_or_from_two_sessions_is_told_and_counts_nowhere(tmp_path):
+    run = planted(tmp_path / "run", fails={(0, 3)}, sessions={2: 2})
+    found = {(b.configuration, b.jobs): b for b in batches(run)}
+    assert found["direct Lustre", 32].failed == 1
+    assert found["LAN xrootd", 32].split
+    chapter = jobs_chapter(run, About)
+    lost = table(chapter, "jobs-lost")
+    assert [(r["configuration"], r["jobs"], r["failed"], r["split"]) for r in lost] == [
+        ("direct Lustre", 32, 1, False),
+        ("LAN xrootd", 32, 0, True),
+    ]
+    assert {(r["configuration"], r["jobs"]) for r in table(chapter, "jobs-walls")} == {
+        ("direct Lustre", 64),
+        ("LAN xrootd", 64),
+    }
+    assert "2 of 4 batches are not whole" in chapter.sentence
+
+
+def test_jobs_that_wait_for_their_own_rate_are_their_own_limit(tmp_path):
+    rows = table(jobs_chapter(planted(tmp_path / "run", waits=6.5), About), "jobs-limits")
+    assert {row["limit"] for row in rows} == {"the jobs themselves"}
+
+
+def test_groups_of_workers_have_their_mean_and_the_deviation_of_the_totals(tmp_path):
+    class OfGroups:
+        study, scale = "fiu/iperf", 0.02
+
+    run = planted(tmp_path / "run", sizes=(10,), window=True)
+    assert jobs_chapter(run, OfGroups) is None
+    chapter = groups_chapter(run, OfGroups)
+    rows = table(chapter, "003-iperf")
+    assert [row["group"] for row in rows] == [1, 2]
+    assert rows[0]["total_bit_per_s"] == pytest.approx(10 * rows[0]["node_mean_bit_per_s"])
+    assert rows[0]["total_published_bit_per_s"] == 8540e6
+    assert "published: 8.62 Gb/s ± 63.4 Mb/s" in chapter.sentence
+
+
+def test_a_run_of_another_kind_has_no_such_chapter(tmp_path):
+    run = planted(tmp_path / "run")
+    run.header["scenario"]["workload"]["kind"] = "sweep"
+    assert jobs_chapter(run, About) is None
+    assert groups_chapter(run, About) is None

@@ -1,0 +1,139 @@
+"""Files of ROOT written and read with uproot, alone and through the server of jobs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from venturi.application.client import SOCKET_VARIABLE
+from venturi.application.commands import carry_out
+from venturi.application.libraries import RootFileError
+from venturi.application.read import read
+from venturi.application.write import Shape, smallest_bytes, write
+
+uproot = pytest.importorskip("uproot", reason="not installed: uproot (venturi[root])")
+pytest.importorskip("XRootD.client", reason="not installed: xrootd (venturi[root])")
+
+PROGRAM = (sys.executable, "-m", "venturi.application")
+
+
+def program(*arguments, **options):
+    return subprocess.run(
+        [*PROGRAM, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=60, **options
+    )
+
+
+@pytest.mark.parametrize("shape", [Shape(), Shape(1, 1, 1), Shape(3, 5, 2), Shape(1, 40, 10)])
+def test_a_file_has_the_size_asked_for_and_holds_nearly_as_much(tmp_path, shape):
+    for size in (smallest_bytes(shape), 1_000_003):
+        path = tmp_path / f"{size}"
+        assert write(path, size, shape=shape) == 1
+        assert path.stat().st_size == size
+        with uproot.open(path) as file:
+            assert len(file.keys(filter_classname="TTree")) == shape.containers
+            values = sum(branch.num_entries for tree in file.values() for branch in tree.branches)
+        assert 8 * values <= size
+    # What is lost to heads and lists is what these few baskets need, and no more.
+    assert 8 * values > size - 4 * (smallest_bytes(shape) - 20_000) - 30_000
+
+
+def test_the_sum_of_the_bytes_is_that_of_the_values_that_uproot_reads(tmp_path):
+    path = tmp_path / "events"
+    write(path, 300_000, shape=Shape(2, 3, 4), seed=5)
+    with uproot.open(path) as file:
+        arrays = [branch.array(library="np") for tree in file.values() for branch in tree.branches]
+    found = read(str(path))
+    assert found.sum == sum(int(np.frombuffer(array.astype(">f8").tobytes(), np.uint8).sum()) for array in arrays)
+    assert (found.containers, found.baskets) == (2, 24)
+    assert found.container_bytes == sum(array.nbytes for array in arrays)
+    assert found.container_bytes < found.bytes <= 300_000
+
+
+def test_few_contents_have_many_names_and_files_that_are_whole_are_left(tmp_path):
+    assert write(tmp_path / "set", 100_000, names=5, unique=2) == 5
+    contents = [(tmp_path / "set" / f"{index:06d}").read_bytes() for index in range(5)]
+    assert [contents.index(content) for content in contents] == [0, 1, 0, 1, 0]
+    (tmp_path / "set" / "000003").write_bytes(b"cut short")
+    assert write(tmp_path / "set", 100_000, names=5, unique=2) == 1
+    assert (tmp_path / "set" / "000003").read_bytes() == contents[1]
+
+
+def test_a_size_without_room_for_its_baskets_is_refused(tmp_path):
+    with pytest.raises(RootFileError, match="B or more for 32 baskets, found 20000 B"):
+        write(tmp_path / "small", 20_000)
+
+
+def test_a_job_is_as_slow_as_its_rate_and_computes_as_long_as_it_was_told(tmp_path):
+    path = tmp_path / "events"
+    write(path, 100_000)
+    found = read(str(path), rate_bytes_per_s=200_000, compute_core_s=0.1)
+    assert found.read_s >= 0.9 * found.bytes / 200_000
+    assert found.waited_s > 0
+    assert found.compute_s >= 0.1
+    assert found.cpu_s >= 0.1
+
+
+def test_what_is_no_file_of_root_is_told_in_one_line(tmp_path):
+    (tmp_path / "text").write_text("not a file of ROOT" * 100)
+    for name in ("text", "nothing-here"):
+        code, text = carry_out(["read", str(tmp_path / name)])
+        assert code == 1
+        assert text.startswith(f"{tmp_path / name}: expected a file of ROOT that can be read, found: ")
+        assert text.count("\n") == 1
+    assert program("walk").returncode == 2
+
+
+@pytest.fixture
+def server(tmp_path):
+    """The server of jobs of this machine; its socket is told by the environment."""
+    path = tmp_path / "socket"
+    with subprocess.Popen([*PROGRAM, "serve", str(path)]) as process:
+        while not path.exists():
+            assert process.poll() is None
+            time.sleep(0.01)
+        yield {**os.environ, SOCKET_VARIABLE: str(path)}, process
+        process.terminate()
+
+
+def test_jobs_of_the_server_say_the_same_as_those_that_run_alone_and_errors_too(tmp_path, server):
+    environment, _ = server
+    write(tmp_path / "events", 200_000)
+    alone = program("read", tmp_path / "events")
+    forked = [
+        subprocess.Popen([*PROGRAM, "read", str(tmp_path / "events")], stdout=subprocess.PIPE, env=environment)
+        for _ in range(8)
+    ]
+    said = [json.loads(job.communicate(timeout=60)[0]) for job in forked]
+    assert {one["sum"] for one in said} == {json.loads(alone.stdout)["sum"]}
+    failed = program("read", tmp_path / "nothing", env=environment)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "expected a file of ROOT" in failed.stderr
+    assert program("ask", tmp_path / "events", env=environment).returncode == 0
+    nobody = {**environment, SOCKET_VARIABLE: "@nobody-listens-here"}
+    assert "expected venturi-root serve on this host" in program("ask", tmp_path / "events", env=nobody).stderr
+
+
+def test_a_job_ends_with_the_client_that_asked_for_it(tmp_path, server):
+    environment, process = server
+    write(tmp_path / "events", 200_000)
+    client = subprocess.Popen([*PROGRAM, "read", str(tmp_path / "events"), "--rate", "1"], env=environment)
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+
+    def jobs():
+        return children.read_text().split()
+
+    while not jobs():
+        assert client.poll() is None
+        time.sleep(0.01)
+    client.send_signal(signal.SIGKILL)
+    client.wait()
+    deadline = time.monotonic() + 10
+    while jobs():
+        assert time.monotonic() < deadline, "the job outlives its client"
+        time.sleep(0.01)

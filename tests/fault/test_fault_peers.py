@@ -1,0 +1,206 @@
+"""Machines that exchange files while links, servers and the campaign itself fail: recorded, the rest goes on, nothing counted twice."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import tomllib
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from venturi.backend import LabBackend
+from venturi.plan import trials, write_plan
+from venturi.run import Run, RunWriter
+from venturi.scenario import scenario_from
+from venturi.testbed.lab import registered, sweep
+from venturi.workload import expand
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+    ),
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server", "scp", "sshd")),
+        reason="needs globus-url-copy, globus-gridftp-server, scp and sshd",
+    ),
+]
+
+TOP = """
+venturi = 1
+name = "peers"
+[measure]
+interval = "50 ms"
+counters = ["nic"]
+[testbed.router]
+core = {}
+one = {}
+two = {}
+[testbed.link]
+one = { between = ["one", "core"], rate = "100 Mb/s", delay = "1 ms" }
+two = { between = ["two", "core"], rate = "50 Mb/s", delay = "1 ms" }
+"""
+MACHINE = """
+[testbed.host.NAME]
+site = "SITE"
+[testbed.link.NAME]
+between = ["NAME", "ROUTER"]
+rate = "1 Gb/s"
+[testbed.storage.NAME]
+host = "NAME"
+path = "disk"
+[testbed.service.NAME]
+kind = "KIND"
+host = "NAME"
+storage = ["NAME"]
+"""
+WORKLOAD = """
+[workload]
+kind = "peers"
+mover = "MOVER"
+sizes = ["50 kB", "100 kB"]
+pause = "50 ms"
+timeout = "2 s"
+[workload.site]
+One = { link = "one" }
+Two = { link = "two" }
+"""
+
+
+def scenario_text(mover, kind, more):
+    """Return a scenario of two machines at One and one at Two."""
+    machines = "".join(
+        MACHINE.replace("NAME", name).replace("SITE", site).replace("ROUTER", site.lower()).replace("KIND", kind)
+        for name, site in (("a", "One"), ("b", "One"), ("c", "Two"))
+    )
+    text = WORKLOAD.replace("MOVER", mover)
+    head, _, tail = text.partition("[workload.site]")
+    return TOP + machines + head + more + "\n[workload.site]" + tail
+
+
+@pytest.fixture
+def labs(monkeypatch):
+    """A folder for labs that all users may enter; it is empty at the end."""
+    base = Path(tempfile.mkdtemp(prefix="venturi-test-"))
+    base.chmod(0o755)
+    monkeypatch.setenv("VENTURI_LAB", str(base))
+    yield base
+    sweep(base)
+    assert registered(base) == []
+    assert list(base.iterdir()) == []
+    base.rmdir()
+
+
+@pytest.fixture
+def carry_out(tmp_path, labs, engine):
+    """Return a function that carries a scenario out in a lab and opens the run."""
+    opened = []
+
+    def work(text, on_progress=None):
+        write_plan(expand(scenario_from(tomllib.loads(text))), tmp_path / "plan.jsonl")
+        run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
+        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
+        assert outcome.state == "complete"
+        opened.append(Run.open(run.path))
+        return opened[-1]
+
+    yield work
+    for run in opened:
+        run.close()
+
+
+def rows_of(run):
+    """Return the transfers in the order in which they began, as dictionaries, labels among them."""
+    rows = run.query("SELECT *, labels->>'partner' AS partner FROM transfers ORDER BY start_s")
+    return [{name: values[index] for name, values in rows.items()} for index in range(len(rows["trial"]))]
+
+
+def server_pid(labs, host):
+    """Return the PID of the GridFTP server of a host, not of one of its sessions."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            mine = words[0].endswith("globus-gridftp-server") and any(word.startswith(str(labs)) for word in words)
+            named = any(f"/{host}/" in word or word.endswith(f"/{host}") for word in words)
+            if mine and named and os.getpgid(int(folder.name)) == int(folder.name):
+                return int(folder.name)
+    raise AssertionError(f"no GridFTP server of {host}")
+
+
+def test_a_server_that_is_killed_fails_what_asks_it_and_the_rest_goes_on_to_the_end(carry_out, labs):
+    done = []
+
+    def kill(progress):
+        if progress.trials_done >= 4 and not done:
+            done.append(os.kill(server_pid(labs, "c"), signal.SIGKILL))
+
+    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '6 s'"), kill)
+    (ended_s,) = run.query("SELECT time_s FROM events WHERE kind = 'service-ended'")["time_s"]
+    after = [row for row in rows_of(run) if row["start_s"] > ended_s]
+    # Both at One have c for a partner alone; c asks their servers, which live.
+    assert {row["outcome"] for row in after if row["partner"] == "c"} == {"failed"}
+    assert {row["outcome"] for row in after if row["host"] == "c"} == {"ok"}
+    assert ("service-ended", "c") in {(found.code, found.subject) for found in run.findings()}
+    assert max(row["start_s"] for row in after) > ended_s + 1
+
+
+def test_a_link_that_is_cut_fails_what_was_begun_and_transfers_go_on_when_it_is_restored(carry_out):
+    cut = "\n".join(
+        f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {str(up).lower()}'
+        for at, up in ((4, False), (7, True))
+    )
+    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '12 s'") + cut)
+    changes = run.query("SELECT min(time_s) AS low, max(time_s) AS high FROM events WHERE kind = 'network-change'")
+    cut_s, restored_s = float(changes["low"][0]), float(changes["high"][0])
+    rows = rows_of(run)
+    assert {row["outcome"] for row in rows if row["end_s"] < cut_s} == {"ok"}
+    assert "timeout" in {row["outcome"] for row in rows if cut_s < row["start_s"] < restored_s - 2.1}
+    late = [row for row in rows if row["start_s"] > restored_s]
+    assert late and {row["outcome"] for row in late} == {"ok"}
+    # Time is over at 12 s: nothing was begun after it, but for the pause before.
+    assert max(row["start_s"] for row in rows) < 12 + 0.05 + 1
+    assert len(rows) < run.header["totals"]["trials"]
+
+
+def test_a_run_that_is_killed_and_resumed_has_every_transfer_once_in_its_order(tmp_path, labs, engine):
+    scenario = tmp_path / "peers.toml"
+    # With keys of all machines known to all: the login of the report.
+    scenario.write_text(scenario_text("scp", "sshd", "transfers = 6"))
+    venturi = [sys.executable, "-c", "from venturi.cli import main; main()", "run"]
+    options = ["--on", "lab", "--scratch", str(tmp_path / "scratch"), "--quiet"]
+    runs = tmp_path / "runs"
+    first = subprocess.Popen([*venturi, str(scenario), *options, "--runs", str(runs)], stdout=subprocess.DEVNULL)
+    deadline_s = time.monotonic() + 60
+    while finished(runs) < 4:
+        assert first.poll() is None and time.monotonic() < deadline_s, "the run ended or hung before it was killed"
+        time.sleep(0.02)
+    first.kill()
+    first.wait()
+    (path,) = [entry for entry in runs.iterdir() if (entry / "run.json").exists()]
+    before = finished(runs)
+    assert 4 <= before < 18
+    again = subprocess.run([*venturi, "--resume", str(path), *options], capture_output=True, text=True, timeout=120)
+    assert again.returncode == 0, again.stderr
+    with Run.open(path) as run:
+        assert run.state == "complete"
+        rows = rows_of(run)
+        assert Counter(row["trial"] for row in rows) == Counter(row.trial for row in trials(path / "plan.jsonl"))
+        assert {row["outcome"] for row in rows} == {"ok"}
+        assert {row["session"] for row in rows} == {1, 2}
+        for host in "abc":
+            own = [row["factor_direction"] for row in rows if row["host"] == host]
+            assert own == own[:2] * 3 and len(set(own[:2])) == 2
+
+
+def finished(runs):
+    """Return how many trials stand in the journal of the one run there."""
+    for journal in runs.glob("*/journal.jsonl"):
+        lines = [line for line in journal.read_bytes().split(b"\n")[:-1] if line]
+        return sum("trial" in json.loads(line) for line in lines)
+    return 0

@@ -1,0 +1,10 @@
+"""The bare lab of the tests of services: real servers, without an emulated network."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "services"))
+
+from bare import lab
+
+__all__ = ["lab"]

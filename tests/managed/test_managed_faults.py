@@ -1,0 +1,191 @@
+"""What befalls managed transfers: workers killed and stopped, disks that fill, copies that are corrupt, two workers at once."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+from managedkit import copies, make_files, run_worker, same, start_worker, submitted, tool
+
+from venturi.managed import job_status
+from venturi.managed.status import failed_transfers
+
+COUNT = 40
+SLOW_CP = 'for last; do :; done; head -c 5000 /dev/zero > "$last"; sleep 0.05; exec /bin/cp "$@"'
+"""A cp that writes half a file first, and takes its time."""
+
+
+def status(queue):
+    return job_status(queue, 1, time.time())
+
+
+def wait_until(condition, limit_s=30):
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_worker_killed_at_any_moment_leaves_nothing_undone_half_done_or_counted_twice(tmp_path, seed):
+    pairs = copies(tmp_path, make_files(tmp_path / "in", COUNT))
+    queue = submitted(tmp_path, pairs, concurrency=6)
+    path, draw = tool(tmp_path / "bin", "cp", SLOW_CP), random.Random(seed)
+    for _ in range(3):
+        worker = start_worker(queue, PATH=path)
+        goal = status(queue).transfers.get("done", 0) + draw.randint(1, COUNT // 4)
+        wait_until(lambda goal=goal: status(queue).transfers.get("done", 0) >= goal or worker.poll() is not None)  # noqa: B023 - called at once
+        worker.kill()
+        worker.communicate()
+    told, code = run_worker(queue, PATH=path)
+    (job,) = told["jobs"]
+    assert (code, job["transfers"]) == (0, {"done": COUNT})
+    assert same(pairs)
+    assert job["done_bytes"] == COUNT * 10_000
+    assert job["verified"] == COUNT
+    assert job["retries"] == 0, "a kill is no failure of a transfer"
+    (row,) = queue.rows("SELECT count(*) AS n, count(DISTINCT transfer) AS t FROM attempt WHERE outcome = 'ok'")
+    assert (row["n"], row["t"]) == (COUNT, COUNT)
+    assert not list((queue.folder / "workers").iterdir())
+
+
+def test_what_was_copied_before_the_kill_is_compared_and_not_moved_again(tmp_path):
+    (pair,) = pairs = copies(tmp_path, make_files(tmp_path / "in", 1))
+    queue = submitted(tmp_path, pairs)
+    worker, lease = queue.enrol(1.0)
+    (claim,) = queue.claim(worker, 2.0)
+    shutil.copytree(tmp_path / "in", tmp_path / "out")
+    queue.note_copied(claim.tasks, [10_000])
+    inode = pair[1].stat().st_ino
+    os.close(lease.descriptor)  # as the kernel does when its holder is killed
+    told, code = run_worker(queue, PATH=tool(tmp_path / "bin", "cp", "exit 1"))
+    assert (code, told["jobs"][0]["verified"]) == (0, 1)
+    assert pair[1].stat().st_ino == inode
+
+
+def test_ctrl_c_ends_the_movers_removes_nothing_that_is_done_and_can_be_gone_on_from(tmp_path):
+    pairs = copies(tmp_path, make_files(tmp_path / "in", COUNT))
+    queue = submitted(tmp_path, pairs, concurrency=3)
+    path = tool(tmp_path / "bin", "cp", SLOW_CP)
+    worker = start_worker(queue, PATH=path)
+    wait_until(lambda: status(queue).transfers.get("done", 0) >= 4)
+    worker.send_signal(signal.SIGINT)
+    out, err = worker.communicate(timeout=20)
+    assert worker.returncode == 130, out + err
+    assert "go on with: venturi transfer run" in err
+    assert set(status(queue).transfers) == {"done", "queued"}
+    told, code = run_worker(queue, PATH=path)
+    assert (code, told["jobs"][0]["transfers"], same(pairs)) == (0, {"done": COUNT}, True)
+
+
+def test_two_workers_share_a_queue_and_none_takes_what_the_other_has(tmp_path):
+    pairs = copies(tmp_path, make_files(tmp_path / "in", COUNT))
+    queue = submitted(tmp_path, pairs, concurrency=6)
+    path = tool(tmp_path / "bin", "cp", f'echo "$@" >> {tmp_path}/calls; {SLOW_CP}')
+    workers = [start_worker(queue, PATH=path) for _ in range(2)]
+    assert [worker.communicate(timeout=60) and worker.returncode for worker in workers] == [0, 0]
+    calls = (tmp_path / "calls").read_text().splitlines()
+    assert len(calls) == len(set(calls)) == COUNT
+    assert same(pairs)
+    assert {row["outcome"] for row in queue.rows("SELECT outcome FROM attempt")} == {"ok"}
+
+
+def test_what_a_living_worker_has_is_not_taken_even_by_one_that_finds_nothing_else(tmp_path):
+    queue = submitted(tmp_path, copies(tmp_path, make_files(tmp_path / "in", 1)))
+    worker, lease = queue.enrol(1.0)
+    assert len(queue.claim(worker, 2.0)) == 1
+    told, code = run_worker(queue)
+    assert (code, told["jobs"][0]["transfers"]) == (0, {"active": 1})
+    os.close(lease.descriptor)  # as the kernel does when its holder is killed
+    told, code = run_worker(queue)
+    assert (code, told["jobs"][0]["transfers"]) == (0, {"done": 1})
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a file system of its own")
+def test_a_full_disk_fails_what_does_not_fit_for_good_and_leaves_no_part_of_it(tmp_path):
+    small, (large,) = make_files(tmp_path / "in", 3), make_files(tmp_path / "large", 1, 3_000_000)
+    out = tmp_path / "out"
+    out.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", out], check=True)
+    try:
+        pairs = copies(tmp_path, small)
+        queue = submitted(tmp_path, [(large, out / "large"), *pairs], concurrency=1)
+        told, code = run_worker(queue)
+        assert (code, told["jobs"][0]["causes"], told["jobs"][0]["retries"]) == (3, {"no-space": 1}, 0)
+        assert same(pairs)
+        assert not (out / "large").exists()
+    finally:
+        subprocess.run(["umount", out], check=True)
+
+
+def test_a_copy_that_is_corrupt_is_found_by_its_checksum_and_made_again(tmp_path):
+    pairs = copies(tmp_path, make_files(tmp_path / "in", 2))
+    queue = submitted(tmp_path, pairs, backoff_s=0.05)
+    corrupt = f'/bin/cp "$@"; for last; do :; done; mkdir {tmp_path}/once 2>/dev/null && printf X | dd of="$last" conv=notrunc 2>/dev/null; exit 0'
+    told, code = run_worker(queue, PATH=tool(tmp_path / "bin", "cp", corrupt))
+    (job,) = told["jobs"]
+    assert (code, job["passing"], job["retries"], job["verified"]) == (0, {"corrupt": 1}, 1, 2)
+    assert same(pairs)
+
+
+def test_a_copy_that_stays_corrupt_fails_and_is_removed(tmp_path):
+    ((source, target),) = pairs = copies(tmp_path, make_files(tmp_path / "in", 1))
+    queue = submitted(tmp_path, pairs, backoff_s=0.01, retries=2)
+    corrupt = '/bin/cp "$@"; for last; do :; done; printf X | dd of="$last" conv=notrunc 2>/dev/null'
+    told, code = run_worker(queue, PATH=tool(tmp_path / "bin", "cp", corrupt))
+    assert (code, told["jobs"][0]["causes"], told["jobs"][0]["attempts"]) == (3, {"corrupt": 1}, 3)
+    assert not target.exists()
+    assert source.exists()
+    assert "expected a destination of adler32:" in failed_transfers(queue, 1)[0]["error"]
+
+
+def test_what_lay_at_a_destination_and_was_not_touched_stays(tmp_path):
+    (kept,) = make_files(tmp_path / "out", 1)
+    queue = submitted(tmp_path, [(tmp_path / "in" / "none", kept)])
+    _, code = run_worker(queue)
+    assert (code, kept.stat().st_size) == (3, 10_000)
+
+
+def test_cancelling_stops_what_is_under_way_and_removes_its_part(tmp_path):
+    pairs = copies(tmp_path, make_files(tmp_path / "in", 4))
+    queue = submitted(tmp_path, pairs, concurrency=2)
+    stuck = 'for last; do :; done; head -c 5000 /dev/zero > "$last"; exec sleep 100'
+    worker = start_worker(queue, PATH=tool(tmp_path / "bin", "cp", stuck))
+    wait_until(lambda: pairs[1][1].exists() and pairs[0][1].exists())
+    assert queue.cancel(1, 5.0) == (2, 2)
+    worker.communicate(timeout=20)
+    assert (worker.returncode, status(queue).transfers) == (0, {"cancelled": 4})
+    assert not any(target.exists() for _, target in pairs)
+
+
+def test_a_deadline_ends_what_is_under_way_and_begins_nothing_more(tmp_path):
+    pairs = copies(tmp_path, make_files(tmp_path / "in", 3))
+    queue = submitted(tmp_path, pairs, concurrency=1, deadline_unix_s=time.time() + 3)
+    told, code = run_worker(queue, PATH=tool(tmp_path / "bin", "cp", "exec sleep 100"))
+    assert (code, told["jobs"][0]["transfers"]) == (3, {"failed": 3})
+    assert set(told["jobs"][0]["causes"]) <= {"deadline", "timeout"}
+    assert told["jobs"][0]["elapsed_s"] < 1e10
+
+
+def test_a_tool_that_is_not_there_is_named(tmp_path):
+    queue = submitted(
+        tmp_path, [(path, f"root://nowhere.invalid//{path.name}") for path in make_files(tmp_path / "in", 1)]
+    )
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "env").symlink_to("/usr/bin/env")
+    _, code = run_worker(queue, PATH=str(tmp_path / "bin"))
+    (row,) = failed_transfers(queue, 1)
+    assert (code, row["cause"], row["attempts"]) == (3, "no-tool", 1)
+    assert "expected the program" in row["error"]
+
+
+def test_folders_that_cannot_be_made_fail_their_transfers_and_not_the_worker(tmp_path):
+    sources = make_files(tmp_path / "in", 3)
+    (tmp_path / "file").touch()
+    bad = [(f"gsiftp://nowhere.invalid/{path.name}", tmp_path / "file" / path.name) for path in sources[:2]]
+    queue = submitted(tmp_path, [*bad, (sources[2], tmp_path / "out" / "good")], files_per_call=4, retries=0)
+    told, code = run_worker(queue)
+    assert (code, told["jobs"][0]["transfers"]) == (3, {"done": 1, "failed": 2})

@@ -1,0 +1,112 @@
+"""Managed transfers with real GridFTP and XRootD servers."""
+
+import json
+import time
+
+import pytest
+from bare import lacking
+from managedkit import VENTURI, make_files
+
+GRIDFTP = pytest.mark.skipif(lacking("gridftp") is not None, reason=str(lacking("gridftp")))
+XROOTD = pytest.mark.skipif(lacking("xrootd") is not None, reason=str(lacking("xrootd")))
+
+
+def transfer(lab, *words, status=0, **environment):
+    """Carry out `venturi transfer` on host c and return what it says."""
+    done = lab.run("c", *VENTURI, "transfer", *map(str, words), timeout_s=60, environment=environment)
+    assert done.returncode == status, done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def write_list(place, lines):
+    path = place / "list"
+    path.write_text("".join(f"{' '.join(map(str, line))}\n" for line in lines))
+    return path
+
+
+@GRIDFTP
+def test_files_go_from_server_to_server_many_to_a_call_and_are_compared_there(lab):
+    source, target = lab.place("from", "a"), lab.place("to", "b")
+    files = make_files(source, 10, 5_000)
+    rooms = [
+        lab.room("gsi-a", "gridftp", "a", auth="gsi", places=["from"]),
+        lab.room("gsi-b", "gridftp", "b", auth="gsi", places=["to"]),
+    ]
+    with lab.running(rooms[0]), lab.running(rooms[1]):
+        url = {host: f"gsiftp://{host}.lab.test:2811" for host in "ab"}
+        lines = [(f"{url['a']}{path}", f"{url['b']}{target / path.name}", "5000B") for path in files]
+        list_ = write_list(
+            lab.place("lists", "c"), [*lines, (f"{url['a']}{source}/none", f"{url['b']}{target}/none")]
+        )
+        told = transfer(
+            lab, "submit", list_, "--run", "--json", "--queue", list_.with_name("queue"), "--files-per-call", 6, "--concurrency", 2,
+            status=3,
+        )  # fmt: skip
+    (job,) = told["jobs"]
+    assert [(target / path.name).read_bytes() for path in files] == [path.read_bytes() for path in files]
+    assert job["transfers"] == {"done": 10, "failed": 1}
+    assert job["causes"] == {"no-such-file": 1}
+    assert job["done_bytes"] == 50_000
+    assert job["verified"] == 10, job["unverified"]
+
+
+@XROOTD
+def test_checksums_of_an_xrootd_server_are_asked_for_and_its_answers_told_apart(lab):
+    place, local = lab.place("xrootd", "a"), lab.place("client", "c")
+    files = make_files(local / "in", 3)
+    served = make_files(place / "in", 3, seed=2)
+    url = f"root://a.lab.test:1094/{place}"
+    with lab.running(lab.room("plain", "xrootd", "a", places=["xrootd"])):
+        up = [(path, f"{url}/up/{path.name}") for path in files]
+        down = [(f"{url}/in/{path.name}", local / "down" / path.name) for path in served]
+        odd = [
+            (f"{url}/in/none", local / "none"),
+            (f"{url}/in/00000", "root://a.lab.test:1094//nowhere/x"),
+            (files[0], f"{url}/c adler32:1"),
+        ]
+        list_ = write_list(local, [*up, *down, *odd])
+        told = transfer(lab, "submit", list_, "--run", "--json", "--queue", local / "queue", status=3)
+        lost = transfer(lab, "status", "--failed", "--json", "--queue", local / "queue")["failed"]
+    (job,) = told["jobs"]
+    assert [(place / "up" / path.name).read_bytes() for path in files] == [path.read_bytes() for path in files]
+    assert [(local / "down" / path.name).read_bytes() for path in served] == [path.read_bytes() for path in served]
+    assert {row["line"]: row["cause"] for row in lost} == {7: "no-such-file", 8: "denied", 9: "not-as-listed"}, lost
+    assert job["verified"] == 6, job["unverified"]
+    assert job["attempts"] == 9
+    assert not (local / "none").exists()
+
+
+@XROOTD
+def test_a_server_that_is_away_is_tried_again_until_it_is_back(lab):
+    place, local = lab.place("away", "a"), lab.place("away-client", "c")
+    files = make_files(place, 3)
+    lines = [(f"root://a.lab.test:1094/{path}", local / path.name) for path in files]
+    words = [
+        "submit",
+        write_list(local, lines),
+        "--queue",
+        local / "queue",
+        "--backoff",
+        "0.2 s",
+        "--retries",
+        50,
+        "--detach",
+        "--json",
+    ]
+    # By itself xrdcp waits two minutes for a connection, five times over.
+    transfer(lab, *words, XRD_CONNECTIONWINDOW="1", XRD_CONNECTIONRETRY="1", XRD_STREAMERRORWINDOW="0")
+
+    def look():
+        return transfer(lab, "status", "--json", "--queue", local / "queue")
+
+    deadline = time.monotonic() + 40
+    while not (before := look())["passing"]:
+        assert time.monotonic() < deadline, before
+    assert set(before["passing"]) == {"unreachable"}
+    assert before["transfers"].get("failed", 0) == 0
+    with lab.running(lab.room("back", "xrootd", "a", places=["away"])):
+        while (after := look())["state"] != "done":
+            assert time.monotonic() < deadline, after
+    assert after["verified"] == 3, after
+    assert after["retries"] >= 1
+    assert after["done_bytes"] == 30_000

@@ -1,0 +1,229 @@
+"""Chapters in every form: what one says is there, in units, with published numbers told apart."""
+
+import csv as csv_reader
+import dataclasses
+import json as json_reader
+import re
+
+import pytest
+from chapterkit import CHAPTER, CURVES, HOSTILE, RATES
+from hypothesis import given
+from hypothesis import strategies as st
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from planted import planted_run, product
+from test_report import Page, terminal_text
+
+from venturi import report
+from venturi.analysis import analyse
+from venturi.analysis.chapter import Chapter, Column, Figure, Message, Panel, Sequence, Series, Table
+from venturi.analysis.chapters import CHAPTERS
+from venturi.analysis.quantity import axis_scale, quantity_text
+from venturi.report.figures import pictures
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory):
+    """The analysis of a run that a chapter has something to say about."""
+    CHAPTERS["squid"] = lambda run, about: CHAPTER
+    CHAPTERS["nothing"] = lambda run, about: None
+    try:
+        return analyse(planted_run(tmp_path_factory.mktemp("told"), product(files=[1, 2], size_bytes=[10**6])))
+    finally:
+        del CHAPTERS["squid"], CHAPTERS["nothing"]
+
+
+def with_chapter(analysis, **parts):
+    return dataclasses.replace(analysis, chapters=(Chapter("one", "One", "All there is.", **parts),))
+
+
+def test_the_page_shows_sentence_figures_sequences_and_tables_in_units_and_escapes_them(told):
+    page = report.html(told)
+    text = " ".join(" ".join(Page(page).text).replace("\u00a0", " ").split())
+    for words in ("40 clients get 40 Gb/s & more", "50 Gb/s", "Redraws 002, figure 1.", "srmPrepareToGet", "nothing was measured", "13.5 ms"):  # fmt: skip
+        assert words in text
+    assert HOSTILE not in page
+    assert '<a href="#chapter-squid">' in page
+    assert text.index("Caches") < text.index("Throughput per file")
+
+
+def test_the_first_chapter_gives_the_answer_unless_the_run_is_a_sweep(told, tmp_path):
+    assert told.answer != CHAPTER.sentence
+    points = product(files=[1, 2], size_bytes=[10**6])
+    for name, fails, answered in (
+        ("clients", lambda f, r, s: None, True),
+        ("nothing", lambda f, r, s: "refused", False),
+    ):
+        CHAPTERS["squid"] = lambda run, about: dataclasses.replace(CHAPTER, sentence="40 clients get 40 Gb/s")
+        try:
+            analysis = analyse(
+                planted_run(tmp_path / name, points, scenario={"workload": {"kind": "replay"}}, fails=fails)
+            )
+        finally:
+            del CHAPTERS["squid"]
+        assert (analysis.answer == "40 clients get 40 Gb/s.") == answered
+        assert analysis.sentence.startswith(analysis.answer)
+
+
+def test_published_cells_are_marked_on_the_page_and_no_others(told):
+    page = report.html(told)
+    row = next(r for r in re.findall(r"<tr>.*?</tr>", page) if '<td class="n">40</td>' in r)
+    cells = re.findall(r'<td class="([^"]*)">([^<]*)', row)
+    assert [value for kind, value in cells if "told" in kind] == ["50 Gb/s"]
+
+
+def test_wide_tables_scroll_within_the_page(told):
+    page = report.html(told)
+    for found in re.finditer(r"<table", page):
+        assert "scroll" in page[: found.start()].rpartition("<div")[2]
+
+
+def test_figures_of_chapters_are_drawn_with_words_and_ids_of_their_own_and_published_series_look_otherwise(told):
+    drawn = pictures(told)["chapter-squid"]
+    assert [picture.name for picture in drawn] == ["squid-curves", "squid-bars", "squid-trace", "squid-get"]
+    parsed = Page(report.html(told))
+    assert len(parsed.ids) == len(set(parsed.ids))
+    ours, published = drawn[0].figure.axes[0].get_lines()[:2]
+    assert (ours.get_linestyle(), published.get_linestyle()) == ("-", "--")
+    assert "1 Gb/s" not in drawn[0].alt.split("from ")[0]
+    assert "952 Mb/s to 13.3 Gb/s" in drawn[0].alt
+
+
+def test_axes_are_in_the_unit_of_their_highest_value(told):
+    drawn = {picture.name: picture.figure for picture in pictures(told)["chapter-squid"]}
+    assert drawn["squid-curves"].axes[0].get_title(loc="left").endswith("rate, Gb/s")
+    assert drawn["squid-trace"].axes[0].get_xlabel() == "time, min"
+    assert drawn["squid-trace"].axes[0].get_xlim()[1] == pytest.approx(899 / 60, rel=0.03)
+    heights = [bar.get_height() for bar in drawn["squid-bars"].axes[0].patches]
+    assert sorted(heights) == pytest.approx(
+        [1, 1, 1.2, 2, 2, 2.2, 3, 3, 4]
+    )  # the one that was not measured has no bar
+
+
+def test_the_terminal_form_of_a_chapter_fits_80_columns_and_says_what_it_leaves_out(told):
+    text = terminal_text(told)
+    assert max(map(len, text.splitlines())) <= 80
+    assert "10 more rows in the page and squid-rates.csv" in text
+    assert re.search(r"more columns? in the page and squid-rates.csv: .*Remark", " ".join(text.split()))
+    assert "Rate, published" in text
+    assert "Nothing yet" not in text
+
+
+def test_csv_has_one_file_a_table_with_its_head_and_the_raw_numbers(told, tmp_path):
+    paths = {path.name: path for path in report.csv(told, tmp_path)}
+    rows = list(csv_reader.DictReader(paths["squid-rates.csv"].read_text().splitlines()))
+    assert [float(row["rate_bit_per_s"]) for row in rows] == [1e9 * n for n in range(1, 41)]
+    assert rows[2]["rate_published_bit_per_s"] == ""
+    assert paths["nothing-yet.csv"].read_text() == "jobs,wall_s\n"
+    assert paths["squid-points.csv"].read_text() == "site\nBari\n"  # points.csv is the report's own
+    assert "throughput_bytes_per_s" in paths["points.csv"].read_text()
+
+
+def test_json_has_chapters_as_they_are(told):
+    (chapter,) = json_reader.loads(report.json(told))["chapters"]
+    assert chapter["sentence"] == CHAPTER.sentence
+    assert chapter["tables"][0]["columns"][3] == {
+        "name": "rate_published_bit_per_s",
+        "title": "Rate",
+        "published": True,
+    }
+    assert len(chapter["tables"][0]["rows"]) == len(RATES.rows)
+    assert chapter["figures"][0]["panels"][0]["series"][0]["y"][2] is None
+
+
+@pytest.fixture(scope="module")
+def claimed(tmp_path_factory):
+    """A run of a study whose report contradicts itself (000-E03), and has claims that no table of it speaks of."""
+    points = product(files=[1, 2, 5], size_bytes=[10**6])
+    return analyse(planted_run(tmp_path_factory.mktemp("claimed"), points, scenario={"study": "cnaf/cp"}))
+
+
+def test_every_form_tells_what_the_reports_own_table_says_of_a_claim(claimed, tmp_path):
+    slip = "cp, throughput against files: mean R² 0.97 (text) (000-E03)"
+    told = "0.93 against 0.97, ratio 0.9588"
+    shown = " ".join(terminal_text(claimed).split())
+    assert f"{slip} this run has no table '000-fits' of its own the report's own table disagrees: {told}" in shown
+    page = " ".join(" ".join(Page(report.html(claimed)).text).replace("\u00a0", " ").split())
+    assert f"{slip.removesuffix(' (000-E03)')} (000-E03) disagrees {told} not tested" in page
+    report.csv(claimed, tmp_path)
+    rows = {r["id"]: r for r in csv_reader.DictReader((tmp_path / "claims.csv").read_text().splitlines())}
+    assert rows["000-cp-fit-files"]["published_evidence"] == told
+    assert (rows["000-cp-fit-files"]["published_verdict"], rows["000-cp-fit-files"]["errata"]) == (
+        "disagrees",
+        "000-E03",
+    )
+    assert rows["falls-with-files"]["published_verdict"] == ""
+    plain = {claim["id"]: claim for claim in json_reader.loads(report.json(claimed))["claims"]}
+    assert plain["000-total-falls"]["published"]["verdict"] == "agrees"
+    assert plain["falls-with-files"]["published"] is None
+
+
+def test_every_figure_of_a_chapter_is_a_png_file(told, tmp_path):
+    names = {path.name for path in report.png(told, tmp_path)}
+    assert {"squid-curves.png", "squid-bars.png", "squid-trace.png", "squid-get.png"} <= names
+
+
+EDGES = {
+    "one dot": Panel("p", "clients", "wall_s", (Series("s", (3.0,), (2.0,)),)),
+    "zeros": Panel("p", "clients", "rate_bit_per_s", (Series("s", (0.0, 0.0), (0.0, 0.0)),)),
+    "zeros on logarithms": Panel("p", "clients", "rate_bit_per_s", (Series("s", (0.0, 1.0), (0.0, 0.0)),), x_log=True, y_log=True),
+    "negative": Panel("p", "time_s", "change_ratio", (Series("s", (0.0, 1.0), (-0.5, 0.5)),)),
+    "many bars": Panel("p", "time_s", "transfers", (Series("s", tuple(map(float, range(300))), (1.0,) * 300, style="bars"),)),
+    "bars and a curve": Panel("p", "window_bytes", "rate_bytes_per_s", (Series("s", (1e6, 2e6), (1e6, 2e6), style="bars"),
+                                                                     Series("t", (1e6, 4e6), (2e6, 3e6), published=True))),
+    "numbers among words": Panel("p", "site", "jobs", (Series("s", ("Bari", 4.0), (1.0, 2.0), style="bars"),)),
+    "nothing measured": Panel("p", "site", "jobs", (Series("s", (1.0,), (None,)),)),
+    "not a number": Panel("p", "site", "jobs", (Series("s", (1.0, 2.0), (float("nan"), 3.0)), Series("t", (1.0,), (float("nan"),)))),
+    "no series": Panel("p", "site", "jobs", ()),
+    "40 curves": Panel("p", "site", "jobs", tuple(Series(f"curve {n}", (1.0, 2.0), (1.0, 2.0 + n)) for n in range(40))),
+    "a cloud": Panel("p", "time_s", "jobs", (Series("s", tuple(map(float, range(5000))), (1.0,) * 5000, style="points"),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_whatever_a_panel_holds_can_be_drawn(told, name):
+    analysis = with_chapter(told, figures=(Figure("f", "A figure", (EDGES[name],), "Caption."),))
+    for picture in pictures(analysis)["chapter-one"]:
+        FigureCanvasAgg(picture.figure).draw()
+        assert "nan" not in picture.alt
+    Page(report.html(analysis))
+
+
+def test_five_panels_stand_in_rows_of_at_most_three_with_one_legend(told):
+    figure = Figure("f", "Five", CURVES.panels[:1] * 5, "")
+    (picture,) = pictures(with_chapter(told, figures=(figure,)))["chapter-one"]
+    columns = {axes.get_subplotspec().colspan.start for axes in picture.figure.axes}
+    assert (len(picture.figure.axes), columns, len(picture.figure.legends)) == (5, {0, 1, 2}, 1)
+
+
+def test_a_long_sequence_is_cut_and_says_so(told):
+    messages = tuple(Message(float(n), "a", "b", f"message {n}") for n in range(500))
+    analysis = with_chapter(told, sequences=(Sequence("s", "Much talk", ("a", "b"), messages, "Talk."),))
+    (picture,) = pictures(analysis)["chapter-one"]
+    assert "440 later messages not drawn" in picture.caption
+    assert "500 messages" in picture.alt
+
+
+def test_tables_of_one_name_in_two_chapters_get_files_of_their_own(told, tmp_path):
+    table = Table("rates", "Rates", (Column("n", "n"),), ((1,),))
+    both = tuple(Chapter(name, name, "", (table,)) for name in ("one", "two"))
+    names = {path.name for path in report.csv(dataclasses.replace(told, chapters=both), tmp_path)}
+    assert {"rates.csv", "two-rates.csv"} <= names
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("rate_bit_per_s", 9.41e8, "941 Mb/s"), ("rate_bytes_per_s", 941e6, "941 MB/s"), ("wall_s", 3725.0, "1 h 02 min"),
+        ("moved_bytes", 0, "0 B"), ("loss_ratio", 0.001, "0.1 %"), ("of_published_ratio", 12.34, "1,234 %"), ("change_bytes_per_s", -5e6, "−5 MB/s"), ("requests_per_s", 12.5, "12.5 /s"),
+        ("year", 2013, "2013"), ("transfers", 1234567, "1,234,567"), ("steady", True, "yes"), ("site", "Bari", "Bari"), ("site", None, "–"), ("wall_s", float("nan"), "–"),
+    ],
+)  # fmt: skip
+def test_the_last_part_of_a_name_is_the_unit(name, value, shown):
+    assert quantity_text(name, value) == shown
+
+
+@given(st.sampled_from(["rate_bit_per_s", "wall_s", "moved_bytes", "cpu_ratio", "jobs"]), st.floats(0, 1e18))
+def test_an_axis_never_shows_more_than_four_digits_before_the_point_where_a_prefix_would_do(name, highest):
+    scale = axis_scale(name, highest)
+    if scale.unit[:1] in "kMGT" and scale.unit:
+        assert 1 <= highest / scale.divisor < 1000 * (1 + 1e-9)

@@ -1,0 +1,69 @@
+"""What is said to be possible is: every study, test and command that carries a capability out exists."""
+
+import csv
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+import typer.main
+from typer.core import TyperGroup
+
+from venturi.cli.root import app
+from venturi.study import features as published
+from venturi.study import studies
+from venturi.study.features import features, features_reference
+
+ROOT = Path(__file__).parents[2]
+MEANS = [(feature.id, means) for feature in features() for means in feature.by]
+
+
+@cache
+def names_of_tests(path):
+    """Return the names of the tests in a file, Python or Rust; those that are ignored are none."""
+    text = (ROOT / path).read_text(encoding="utf-8")
+    found = re.findall(r"^(?:async )?def (test_\w+)\(", text, flags=re.MULTILINE)
+    return {*found, *re.findall(r"#\[test\]\s+fn (\w+)\(", text)}
+
+
+def test_there_are_the_168_capabilities_in_their_order():
+    assert [feature.id for feature in features()] == [f"F{number}" for number in range(1, 169)]
+    assert all(feature.capability and feature.area for feature in features())
+
+
+def test_a_row_names_what_carries_it_out_or_what_is_missing():
+    for feature in features():
+        assert feature.by or feature.missing, feature.id
+        assert feature.state == ("not yet" if not feature.by else "in part" if feature.missing else "done")
+
+
+@pytest.mark.parametrize(("id_", "means"), MEANS)
+def test_what_carries_it_out_exists(id_, means):
+    if means.kind == "study":
+        assert means.name in studies()
+    elif means.kind == "test":
+        path, name = means.name.split("::")
+        assert name in names_of_tests(path)
+    else:
+        program, *words = means.name.split()
+        assert program == "venturi"
+        command = typer.main.get_command(app)
+        for word in words:
+            assert isinstance(command, TyperGroup)
+            command = command.commands[word]
+
+
+def test_rows_that_make_no_sense_are_told_by_their_id(tmp_path, monkeypatch):
+    for by, missing, why in (("", "", "F7.*found neither"), ("idea good", "", "F7.*found 'idea good'")):
+        path = tmp_path / "features.csv"
+        with path.open("w", newline="") as stream:
+            rows = csv.writer(stream)
+            rows.writerows([("id", "area", "capability", "by", "missing"), ("F7", "a", "b", by, missing)])
+        monkeypatch.setattr(published, "_FILE", path)
+        with pytest.raises(ValueError, match=why):
+            features()
+
+
+def test_the_published_page_is_what_the_table_says():
+    page = (ROOT / "docs" / "reference" / "features.md").read_text(encoding="utf-8")
+    assert page == features_reference(), "the page is out of date: `make reference` writes it again"
