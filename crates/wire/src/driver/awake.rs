@@ -1,4 +1,4 @@
-//! Keeps the processors from halting while packets flow.
+//! Keeps the processors from halting while packets flow and most of them are idle.
 //!
 //! A virtual processor that has halted takes tens of microseconds to come back, and up to a millisecond: more than
 //! the network of a room, and every packet wakes two hosts. Kernels with an idle driver are held back by
@@ -85,6 +85,12 @@ impl Awake {
         if until_ns <= now_ns + NEARLY_NS {
             self.wake();
         }
+    }
+
+    /// Other work wants the processors. Where all of them look busy the scheduler does not search for one that only polls, and a
+    /// thread that is woken waits for milliseconds behind another.
+    pub(crate) fn rest(&self) {
+        self.shared.until_ns.store(0, Ordering::Release);
     }
 
     fn wake(&self) {

@@ -80,7 +80,15 @@ impl Patience {
     #[inline]
     pub(crate) fn happened(&mut self, now_ns: u64) {
         self.active_ns = now_ns;
-        self.awake.happened(now_ns);
+        if self.is_roomy() {
+            self.awake.happened(now_ns);
+        }
+    }
+
+    /// Whether the machine has idle processors.
+    #[inline]
+    fn is_roomy(&self) -> bool {
+        self.running <= self.processors / 2.0
     }
 
     /// So many threads run on the machine right now, those included that only keep it awake; none: it does not tell.
@@ -92,6 +100,9 @@ impl Patience {
         } else {
             threads
         };
+        if !self.is_roomy() {
+            self.awake.rest();
+        }
         let passed_ns = now_ns - std::mem::replace(&mut self.read_ns, now_ns);
         let percent = 100 * std::mem::take(&mut self.work_ns) / passed_ns.max(1);
         self.is_helped = if self.is_helped {
@@ -123,8 +134,7 @@ impl Patience {
         if self.budget_ns <= 0 {
             return Wait::Sleep { until_ns: due_ns };
         }
-        let is_roomy = self.running <= self.processors / 2.0;
-        let lingers = is_roomy && now_ns < self.active_ns + LINGER_NS;
+        let lingers = self.is_roomy() && now_ns < self.active_ns + LINGER_NS;
         let awake_ns = (left_ns / AWAKE_SHARE).clamp(*AWAKE_NS.start(), *AWAKE_NS.end());
         if left_ns <= awake_ns || lingers {
             Wait::Look
