@@ -86,7 +86,7 @@ files = 5
 [testbed.service]
 one = { kind = "gridftp", host = "a", storage = ["source"] }
 other = { kind = "gridftp", host = "a", storage = ["source"], ports = [2911] }
-in = { kind = "gridftp", host = "b", storage = ["sink"] }
+in = { kind = "gridftp", host = "b", storage = ["sink"], ports = [3011] }
 """
 FULL = """
 client = "a"
@@ -191,7 +191,7 @@ mover = "globus-url-copy"
 set = "few"
 source_service = "one+other"
 destination_service = "in"
-repeat = 8
+repeat = 16
 options = { fast = true, pipelining = true }
 """
     kill = when(3, lambda: os.kill(server_pid(labs, 2811), signal.SIGKILL))
@@ -200,12 +200,12 @@ options = { fast = true, pipelining = true }
     after = rows_of(run, f"source_via LIKE 'one/%' AND start_s > {ended_s}")
     assert after and {row["outcome"] for row in after} == {"failed"}
     assert {row["outcome"] for row in rows_of(run, "source_via LIKE 'other/%'")} == {"ok"}
-    assert sorted(run.query("SELECT trial FROM trials")["trial"]) == [f"t{number:07d}" for number in range(8)]
-    assert len(rows_of(run)) == 2 * 8
+    assert sorted(run.query("SELECT trial FROM trials")["trial"]) == [f"t{number:07d}" for number in range(16)]
+    assert len(rows_of(run)) == 2 * 16
     (chapter,) = [chapter for chapter in chapters(run, analyse(run).about) if chapter.name == "datasets"]
     (table,) = chapter.tables
     assert "failed call" in table.note
-    assert 3 <= table.rows[0][[column.name for column in table.columns].index("repetitions")] < 8
+    assert 3 <= table.rows[0][[column.name for column in table.columns].index("repetitions")] < 16
 
 
 def test_a_proxy_that_expires_fails_what_needs_it_and_says_so(carry_out, labs):

@@ -96,6 +96,7 @@ def test_the_congestion_control_holds_for_what_a_host_says_to_itself(bring_up):
         assert done.stdout.split() == ["reno", "reno"], done.stderr
 
 
+@pytest.mark.alone
 def test_twenty_six_machines_on_ten_sites_come_up_in_seconds_and_all_pairs_talk(bring_up):
     began_s = time.monotonic()
     lab = bring_up(header_of(sites(10, 26)))
@@ -273,6 +274,7 @@ def test_a_lab_that_cannot_be_made_says_why_and_leaves_nothing(parent, engine):
         Lab.up(header_of(text), engine=engine, parent=parent)
 
 
+@pytest.mark.alone
 def test_five_labs_live_side_by_side(bring_up):
     labs = [
         bring_up(header_of(pair(delay=f"{delay} ms"), name=f"lab{delay}"), probe=True) for delay in (1, 2, 3, 4, 5)

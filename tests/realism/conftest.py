@@ -31,3 +31,10 @@ def bring_up(labs_folder):
 
     yield up
     assert [problem for ground in grounds for problem in ground.down()] == []
+
+
+def pytest_collection_modifyitems(items):
+    """Mark all that is here: it measures."""
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            item.add_marker(pytest.mark.alone)
