@@ -21,7 +21,7 @@ test-rust:
 	cargo test --quiet --workspace
 
 test-python:
-	$(VENV)/python -m pytest -n auto --maxprocesses 4 -m "not alone"
+	$(VENV)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not alone"
 	$(VENV)/python -m pytest -m alone
 
 lint: ## formatting, lints and types, warnings denied

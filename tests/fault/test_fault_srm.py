@@ -1,6 +1,7 @@
 """An SRM server that is killed and comes back, and a proxy that expires, while a run goes on."""
 
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -62,9 +63,8 @@ def test_an_srm_server_that_is_killed_comes_back_and_costs_what_was_asked_meanwh
     rows = rows_of(run)
     outcomes = [row["outcome"] for row in rows]
     assert len(rows) == len({row["trial"] for row in rows}) == 9
-    assert outcomes[:2] == ["ok"] * 2 and outcomes[-3:] == ["ok"] * 3
-    # It is back within a second; a client takes as long for a file.
-    assert outcomes.count("ok") >= 7
+    # It is away once: what is asked meanwhile fails, and nothing before or after.
+    assert re.fullmatch("(ok ){2,}(failed )*(ok ){3,}", "".join(f"{outcome} " for outcome in outcomes)), outcomes
     # Its keeper has not ended, so that for the lab the service is still there.
     assert not len(run.query("SELECT 1 AS n FROM events WHERE kind = 'service-ended'")["n"])
     chapter = srm_chapter(run, analyse(run).about)
