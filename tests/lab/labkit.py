@@ -4,6 +4,7 @@ import os
 import subprocess
 import time
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -75,11 +76,8 @@ class Remains:
     """What a lab consists of outside of its folder, noted while it is up, to be looked for when it is down."""
 
     def __init__(self, lab_id, keeper_children):
-        self.namespaces = {
-            (kind, str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
-            for pid in keeper_children
-            for kind in ("net", "mnt", "uts", "pid")
-        } - {(kind, str(Path(f"/proc/self/ns/{kind}").readlink())) for kind in ("net", "mnt", "uts", "pid")}
+        ours = namespaces_of("self")
+        self.namespaces = {name for pid in keeper_children for name in namespaces_of(pid)} - ours
         self.processes = [identity for pid in keeper_children if (identity := ProcessId.of(pid)) is not None]
         self.groups = list(Path("/sys/fs/cgroup").glob(f"*/venturi-{lab_id}*"))
         self.noted_ticks = float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK")
@@ -87,16 +85,12 @@ class Remains:
     def left(self):
         """Return what is still there."""
         namespaces = set()
-        for folder in Path("/proc").glob("[0-9]*/ns"):
-            identity = ProcessId.of(int(folder.parent.name))
+        for folder in Path("/proc").glob("[0-9]*"):
+            identity = ProcessId.of(int(folder.name))
             # The kernel gives the number of a namespace that is gone to the next one: whoever came later is not meant.
             if identity is None or identity.start_ticks > self.noted_ticks:
                 continue
-            for kind in ("net", "mnt", "uts", "pid"):
-                try:
-                    namespaces.add((kind, str((folder / kind).readlink())))
-                except OSError:
-                    continue
+            namespaces |= namespaces_of(folder.name)
         return {
             "namespaces": self.namespaces & namespaces,
             "processes": [identity for identity in self.processes if identity.alive],
@@ -112,6 +106,15 @@ class Remains:
 
 
 NOTHING = {"namespaces": set(), "processes": [], "groups": []}
+
+
+def namespaces_of(pid):
+    """Return the kinds and names of a process' namespaces; none if it has ended meanwhile."""
+    found = set()
+    for kind in ("net", "mnt", "uts", "pid"):
+        with suppress(OSError):
+            found.add((kind, str(Path(f"/proc/{pid}/ns/{kind}").readlink())))
+    return found
 
 
 def below(pid):

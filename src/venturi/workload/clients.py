@@ -7,16 +7,17 @@ interfaces of the servers that it talks with: those of its partner (one to one),
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
-from venturi.errors import ScenarioError
 from venturi.scenario.fields import Delay, Duration, Name, Number, Part, Size, Text, Whole, refuse
 from venturi.scenario.words import Problem
-from venturi.testbed.plan import ResolvedTestbed, resolve_testbed
-from venturi.workload.base import Workload
-from venturi.workload.clients_layout import FACTORS, MAX_CLIENTS, Layout, lay_out
+from venturi.testbed.plan import ResolvedTestbed
+from venturi.workload.base import OPTIONS, Workload
+from venturi.workload.clients_layout import FACTORS, MAX_CLIENTS, lay_out
 from venturi.workload.clients_plan import clients_plan
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Clients", "Group"]
 
-_SCALARS = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}})
 _VALUES = WithJsonSchema(
     {
         "type": "object",
@@ -52,7 +52,7 @@ class Group(Part):
     clients: Annotated[tuple[Text, ...], AfterValidator(_some)] = Field(
         description="The hosts that clients stand on."
     )
-    labels: Annotated[dict[Name, Any], _SCALARS] = Field(
+    labels: Annotated[dict[Name, Any], OPTIONS] = Field(
         {}, description="What tells it from other groups: factors of its points, for filters and tables."
     )
 
@@ -91,26 +91,14 @@ class Clients(Workload):
     filter: tuple[Text, ...] = Field(
         (), description="Expressions that must hold of a point; labels are known to them."
     )
-    options: Annotated[dict[str, Any], _SCALARS] = Field({}, description="Options of the mover, fixed.")
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover, fixed.")
 
-    def problems(self, scenario: Scenario) -> list[Problem]:
-        """Return what is wrong with groups, factors, bounds and the ways between hosts."""
-        found: list[Problem] = []
-        # What is wrong with the testbed is told where that is checked.
-        self._layout(scenario, resolve_testbed(scenario.testbed, scenario.scale, []), found)
-        return found
-
-    def expand(self, scenario: Scenario) -> Plan:
-        """Return the plan."""
-        found: list[Problem] = []
-        parts = resolve_testbed(scenario.testbed, scenario.scale, found)
-        layout = self._layout(scenario, parts, found)
-        if parts is None or layout is None or found:
-            raise ScenarioError(found)
-        return clients_plan(scenario, self, layout, parts)
-
-    def _layout(self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]) -> Layout | None:
-        return None if parts is None else lay_out(scenario, self, parts, problems)
+    def planner(
+        self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
+    ) -> Callable[[], Plan] | None:
+        """Check groups, factors, bounds and the ways between hosts."""
+        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        return None if parts is None or layout is None else partial(clients_plan, scenario, self, layout, parts)
 
     @model_serializer(mode="wrap")
     def _without_what_is_a_factor(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 
 from venturi.plan import (
     ActorLine,
-    Header,
-    Measure,
     Parallel,
     Pause,
     Plan,
@@ -23,6 +21,7 @@ from venturi.plan import (
     Wait,
 )
 from venturi.workload.clients_layout import OBJECT, Cell, Fetcher, Layout
+from venturi.workload.header import plan_header
 from venturi.workload.streams import shuffled
 
 if TYPE_CHECKING:
@@ -40,18 +39,12 @@ TURN = "clients.turn"
 
 def clients_plan(scenario: Scenario, clients: Clients, layout: Layout, parts: ResolvedTestbed) -> Plan:
     """Return the plan of a workload that is laid out."""
-    header = Header(
-        name=scenario.name,
-        seed=scenario.seed,
-        scale=scenario.scale,
-        scenario=scenario.document(),
-        hosts=parts.hosts,
-        places=parts.places,
+    header = plan_header(
+        scenario,
+        parts,
         services=layout.services,
-        network=parts.network,
         datasets={OBJECT: layout.dataset},
         calls=layout.calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
         totals=_totals(clients, layout),
     )
     return Plan(header, _Lines(scenario.seed, clients, layout))

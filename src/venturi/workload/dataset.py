@@ -7,17 +7,18 @@ there are several clients' hosts, their trials of a point begin together.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer
 
-from venturi.errors import ScenarioError
-from venturi.scenario.fields import Duration, Part, Size, Text, Whole
+from venturi.scenario.fields import Duration, Size, Text, Whole
 from venturi.scenario.words import Problem
-from venturi.testbed.plan import ResolvedTestbed, resolve_testbed
-from venturi.workload.base import Workload
+from venturi.testbed.plan import ResolvedTestbed
+from venturi.workload.base import FACTORS, OPTIONS, Combinations, Workload, without_factors
 from venturi.workload.dataset_design import dataset_points
-from venturi.workload.dataset_layout import Layout, lay_out_sets
+from venturi.workload.dataset_layout import lay_out_sets
 from venturi.workload.dataset_plan import dataset_plan
 from venturi.workload.factors import MAX_FILES, MAX_FILES_PER_CALL
 from venturi.workload.filesets import FileSet
@@ -26,24 +27,7 @@ if TYPE_CHECKING:
     from venturi.plan import Plan
     from venturi.scenario import Scenario
 
-__all__ = ["DatasetRules", "Datasets"]
-
-_VALUES = WithJsonSchema(
-    {
-        "type": "object",
-        "additionalProperties": {
-            "type": "array", "minItems": 1, "items": {"type": ["string", "integer", "number", "boolean"]},
-        },
-    }
-)  # fmt: skip
-_SCALARS = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}})
-
-
-class DatasetRules(Part):
-    """Which combinations of factors there are."""
-
-    zip: tuple[tuple[Text, ...], ...] = Field((), description="Groups of factors that vary together.")
-    filter: tuple[Text, ...] = Field((), description="Expressions that must hold of a point.")
+__all__ = ["Datasets"]
 
 
 class Datasets(Workload):
@@ -81,33 +65,22 @@ class Datasets(Workload):
     order: Literal["random", "given"] = Field("random", description="Of the points within each block.")
     cache: Literal["as_is", "cold", "warm"] = Field("as_is", description="State of the page cache before a trial.")
     timeout: Duration = Field(600.0, description="Of one call.")
-    factors: Annotated[dict[str, Any], _VALUES] = Field({}, description="What is varied: name and list of values.")
-    options: Annotated[dict[str, Any], _SCALARS] = Field({}, description="Options of the mover, fixed.")
-    sweep: DatasetRules = Field(DatasetRules(), description="Which combinations of factors there are.")
+    factors: Annotated[dict[str, Any], FACTORS] = Field({}, description="What is varied: name and list of values.")
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover, fixed.")
+    sweep: Combinations = Field(Combinations(), description="Which combinations of factors there are.")
 
-    def problems(self, scenario: Scenario) -> list[Problem]:
-        """Return what is wrong with names, factors, sets and ends."""
-        found: list[Problem] = []
-        # What is wrong with the testbed is told where that is checked.
-        self._layout(scenario, resolve_testbed(scenario.testbed, scenario.scale, []), found)
-        return found
-
-    def expand(self, scenario: Scenario) -> Plan:
-        """Return the plan."""
-        found: list[Problem] = []
-        parts = resolve_testbed(scenario.testbed, scenario.scale, found)
-        layout = None if parts is None else self._layout(scenario, parts, found)
-        if parts is None or layout is None or found:
-            raise ScenarioError(found)
-        return dataset_plan(scenario, self, layout, parts)
-
-    def _layout(self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]) -> Layout | None:
+    def planner(
+        self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
+    ) -> Callable[[], Plan] | None:
+        """Check names, factors, sets and ends."""
         points = dataset_points(scenario, self, problems)
-        return None if points is None or parts is None else lay_out_sets(scenario, self, points, parts, problems)
+        if points is None or parts is None:
+            return None
+        layout = lay_out_sets(scenario, self, points, parts, problems)
+        return None if layout is None else partial(dataset_plan, scenario, self, layout, parts)
 
     @model_serializer(mode="wrap")
     def _without_what_is_a_factor(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """Leave out the fixed value of what a factor sets, so that the document says one thing only."""
         written: dict[str, Any] = handler(self)
-        written["options"] = {key: value for key, value in self.options.items() if key not in self.factors}
-        return {key: value for key, value in written.items() if key not in self.factors}
+        return without_factors(written, self.options, self.factors)

@@ -10,8 +10,6 @@ from venturi.plan import (
     ActorLine,
     Dataset,
     DropCaches,
-    Header,
-    Measure,
     Parallel,
     Plan,
     Prepare,
@@ -23,6 +21,7 @@ from venturi.plan import (
     Wait,
 )
 from venturi.workload.dataset_layout import Cell, Layout, Worker
+from venturi.workload.header import plan_header
 from venturi.workload.streams import shuffled
 
 if TYPE_CHECKING:
@@ -41,18 +40,11 @@ READY = "dataset.ready"
 
 def dataset_plan(scenario: Scenario, workload: Datasets, layout: Layout, parts: ResolvedTestbed) -> Plan:
     """Return the plan of file sets that are laid out."""
-    header = Header(
-        name=scenario.name,
-        seed=scenario.seed,
-        scale=scenario.scale,
-        scenario=scenario.document(),
-        hosts=parts.hosts,
-        places=parts.places,
-        services=parts.services,
-        network=parts.network,
+    header = plan_header(
+        scenario,
+        parts,
         datasets=layout.datasets,
         calls=layout.calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
         totals=_totals(workload.repeat, layout),
     )
     return Plan(header, _Lines(scenario.seed, workload.repeat, workload.order == "random", layout))

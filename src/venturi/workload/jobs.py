@@ -6,17 +6,18 @@ when the one before has ended, all its jobs at the same time, and is over when i
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field
 
-from venturi.errors import ScenarioError
 from venturi.plan.words import shown
 from venturi.scenario.fields import Delay, Duration, Part, Rate, Size, Text, Whole, refuse
 from venturi.scenario.words import Problem
-from venturi.testbed.plan import ResolvedTestbed, resolve_testbed
-from venturi.workload.base import Workload
-from venturi.workload.jobs_layout import Layout, lay_out
+from venturi.testbed.plan import ResolvedTestbed
+from venturi.workload.base import OPTIONS, Workload
+from venturi.workload.jobs_layout import lay_out
 from venturi.workload.jobs_plan import jobs_plan
 
 if TYPE_CHECKING:
@@ -27,8 +28,6 @@ __all__ = ["MAX_JOBS", "Application", "Configuration", "Jobs", "Window"]
 
 MAX_JOBS = 10_000
 """Jobs of one batch."""
-
-_SCALARS = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}})
 
 
 def _some_distinct(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -68,7 +67,7 @@ class Application(Part):
     format: Literal["random", "root"] = Field(
         "random", description="Random bytes, or files of ROOT made by root-write."
     )
-    shape: Annotated[dict[str, Any], _SCALARS] = Field(
+    shape: Annotated[dict[str, Any], OPTIONS] = Field(
         {}, description="Options of root-write: containers, branches, baskets."
     )
     rate: Rate | None = Field(
@@ -77,7 +76,7 @@ class Application(Part):
     compute: Delay = Field(
         0.0, description="Core-seconds of a job: of its mover if that has the option, else after it has read."
     )
-    options: Annotated[dict[str, Any], _SCALARS] = Field({}, description="Options of the mover.")
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover.")
 
 
 class Window(Part):
@@ -109,20 +108,9 @@ class Jobs(Workload):
     observed: Literal["sent", "received"] = Field("sent", description="Which bytes of their interfaces are counted.")
     interval: Duration = Field(5.0, description="Between two readings of the counters: I in B = (Q₂ − Q₁)/I.")
 
-    def problems(self, scenario: Scenario) -> list[Problem]:
-        """Return what is wrong with names, movers, storages and ways."""
-        found: list[Problem] = []
-        self._layout(scenario, resolve_testbed(scenario.testbed, scenario.scale, []), found)
-        return found
-
-    def expand(self, scenario: Scenario) -> Plan:
-        """Return the plan of the batches."""
-        found: list[Problem] = []
-        parts = resolve_testbed(scenario.testbed, scenario.scale, found)
-        layout = self._layout(scenario, parts, found)
-        if parts is None or layout is None or found:
-            raise ScenarioError(found)
-        return jobs_plan(scenario, self, layout, parts)
-
-    def _layout(self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]) -> Layout | None:
-        return None if parts is None else lay_out(scenario, self, parts, problems)
+    def planner(
+        self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
+    ) -> Callable[[], Plan] | None:
+        """Check names, movers, storages and ways."""
+        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        return None if parts is None or layout is None else partial(jobs_plan, scenario, self, layout, parts)

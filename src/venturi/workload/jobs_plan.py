@@ -15,8 +15,6 @@ from venturi.plan import (
     ActorLine,
     Compute,
     DropCaches,
-    Header,
-    Measure,
     Parallel,
     Plan,
     Prepare,
@@ -28,6 +26,7 @@ from venturi.plan import (
     Trial,
     Wait,
 )
+from venturi.workload.header import plan_header
 from venturi.workload.jobs_layout import Batch, Job, Layout, Made
 from venturi.workload.streams import shuffled
 
@@ -47,18 +46,11 @@ SLOTS = "slots"
 
 def jobs_plan(scenario: Scenario, jobs: Jobs, layout: Layout, parts: ResolvedTestbed) -> Plan:
     """Return the plan of batches that are laid out."""
-    header = Header(
-        name=scenario.name,
-        seed=scenario.seed,
-        scale=scenario.scale,
-        scenario=scenario.document(),
-        hosts=parts.hosts,
-        places=parts.places,
-        services=parts.services,
-        network=parts.network,
+    header = plan_header(
+        scenario,
+        parts,
         datasets=layout.datasets,
         calls=layout.calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
         pools={SLOTS: jobs.slots},
         totals=_totals(jobs, layout),
     )

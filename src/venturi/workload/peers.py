@@ -8,11 +8,12 @@ transfer more shifts no other. Every transfer is a trial.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
-from venturi.errors import ScenarioError
 from venturi.scenario.fields import (
     Duration,
     Name,
@@ -26,11 +27,11 @@ from venturi.scenario.fields import (
     refuse,
 )
 from venturi.scenario.words import Problem
-from venturi.testbed.plan import ResolvedTestbed, resolve_testbed
+from venturi.testbed.plan import ResolvedTestbed
 from venturi.units import parse_duration
-from venturi.workload.base import Workload
+from venturi.workload.base import OPTIONS, Workload
 from venturi.workload.design import MAX_TRIALS
-from venturi.workload.peers_plan import Layout, lay_out, peers_plan
+from venturi.workload.peers_plan import lay_out, peers_plan
 from venturi.workload.sites import SitePart
 
 if TYPE_CHECKING:
@@ -40,8 +41,6 @@ if TYPE_CHECKING:
 __all__ = ["Background", "Peers"]
 
 LONGEST_PAUSE_S = 86400.0
-
-_SCALARS = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}})
 
 
 def _pause(value: Any) -> tuple[float, float]:  # noqa: ANN401 - a TOML value
@@ -115,23 +114,11 @@ class Peers(Workload):
     )
     timeout: Duration = Field(3600.0, description="Of one transfer.")
     background: Background | None = Field(None, description="What else goes on at the sites.")
-    options: Annotated[dict[str, Any], _SCALARS] = Field({}, description="Options of the mover.")
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover.")
 
-    def problems(self, scenario: Scenario) -> list[Problem]:
-        """Return what is wrong with sites, machines, the ways between them and the bounds."""
-        found: list[Problem] = []
-        # What is wrong with the testbed is told where that is checked.
-        self._layout(scenario, resolve_testbed(scenario.testbed, scenario.scale, []), found)
-        return found
-
-    def expand(self, scenario: Scenario) -> Plan:
-        """Return the plan."""
-        found: list[Problem] = []
-        parts = resolve_testbed(scenario.testbed, scenario.scale, found)
-        layout = self._layout(scenario, parts, found)
-        if parts is None or layout is None or found:
-            raise ScenarioError(found)
-        return peers_plan(scenario, self, layout, parts)
-
-    def _layout(self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]) -> Layout | None:
-        return None if parts is None else lay_out(scenario, self, parts, problems)
+    def planner(
+        self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
+    ) -> Callable[[], Plan] | None:
+        """Check sites, machines, the ways between them and the bounds."""
+        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        return None if parts is None or layout is None else partial(peers_plan, scenario, self, layout, parts)

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from venturi.plan import ActorLine, Dataset, Header, Measure, Pause, Plan, Prepare, Signal, Step, Totals, Trial, Wait
+from venturi.plan import ActorLine, Dataset, Pause, Plan, Prepare, Signal, Step, Totals, Trial, Wait
 from venturi.plan.steps import FactorValue
 from venturi.scenario.words import Problem
 from venturi.testbed.network import scaled_bytes
 from venturi.units import BITS_PER_BYTE, format_bytes_exact
 from venturi.workload.background import Load, loads
 from venturi.workload.design import MAX_TRIALS, scale_clashes
+from venturi.workload.header import plan_header
 from venturi.workload.numbering import Points
 from venturi.workload.partners import Partners, partner_weights
 from venturi.workload.sites import Exchange, Machine, data_set, machines_of
@@ -92,18 +93,11 @@ def peers_plan(scenario: Scenario, peers: Peers, layout: Layout, parts: Resolved
     """
     lines = _Lines(scenario, peers, layout)
     totals = _totals(scenario, peers, layout, lines)
-    header = Header(
-        name=scenario.name,
-        seed=scenario.seed,
-        scale=scenario.scale,
-        scenario=scenario.document(),
-        hosts=parts.hosts,
-        places=parts.places,
-        services=parts.services,
-        network=parts.network,
+    header = plan_header(
+        scenario,
+        parts,
         datasets=layout.datasets,
         calls={**layout.exchange.calls, **{name: call for load in layout.loads for name, call in load.calls.items()}},
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
         totals=totals,
     )
     return Plan(header, lines)

@@ -8,17 +8,18 @@ Every batch of production, every file and every job is a trial.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field
 
-from venturi.errors import ScenarioError
 from venturi.scenario.fields import Delay, Duration, Name, Number, Part, Size, Text, Whole, refuse
 from venturi.scenario.words import Problem
-from venturi.testbed.plan import ResolvedTestbed, resolve_testbed
-from venturi.workload.base import Workload
+from venturi.testbed.plan import ResolvedTestbed
+from venturi.workload.base import OPTIONS, Workload
 from venturi.workload.sites import SitePart
-from venturi.workload.tiers_layout import Layout, lay_out
+from venturi.workload.tiers_layout import lay_out
 from venturi.workload.tiers_plan import tiers_plan
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from venturi.scenario import Scenario
 
 __all__ = ["Jobs", "Production", "TierSite", "Tiers"]
-
-_SCALARS = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}})
 
 
 class TierSite(SitePart):
@@ -90,23 +89,11 @@ class Tiers(Workload):
     production: Production = Field(Production(), description="How events come to be.")
     jobs: Jobs = Field(description="Analysis jobs.")
     timeout: Duration = Field(3600.0, description="Of one transfer.")
-    options: Annotated[dict[str, Any], _SCALARS] = Field({}, description="Options of the mover.")
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover.")
 
-    def problems(self, scenario: Scenario) -> list[Problem]:
-        """Return what is wrong with sites, shares, machines and the ways between them."""
-        found: list[Problem] = []
-        # What is wrong with the testbed is told where that is checked.
-        self._layout(scenario, resolve_testbed(scenario.testbed, scenario.scale, []), found)
-        return found
-
-    def expand(self, scenario: Scenario) -> Plan:
-        """Return the plan."""
-        found: list[Problem] = []
-        parts = resolve_testbed(scenario.testbed, scenario.scale, found)
-        layout = self._layout(scenario, parts, found)
-        if parts is None or layout is None or found:
-            raise ScenarioError(found)
-        return tiers_plan(scenario, self, layout, parts)
-
-    def _layout(self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]) -> Layout | None:
-        return None if parts is None else lay_out(scenario, self, parts, problems)
+    def planner(
+        self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
+    ) -> Callable[[], Plan] | None:
+        """Check sites, shares, machines and the ways between them."""
+        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        return None if parts is None or layout is None else partial(tiers_plan, scenario, self, layout, parts)

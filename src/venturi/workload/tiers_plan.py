@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from venturi.plan import ActorLine, Compute, Header, Measure, Pause, Plan, Prepare, Signal, Step, Totals, Trial, Wait
+from venturi.plan import ActorLine, Compute, Pause, Plan, Prepare, Signal, Step, Totals, Trial, Wait
 from venturi.plan.steps import FactorValue
+from venturi.workload.header import plan_header
 from venturi.workload.numbering import Points
 from venturi.workload.sites import Machine
 from venturi.workload.tiers_layout import Layout
@@ -31,18 +32,11 @@ PRODUCED = "tiers.produced"
 def tiers_plan(scenario: Scenario, tiers: Tiers, layout: Layout, parts: ResolvedTestbed) -> Plan:
     """Return the plan of a workload that is laid out."""
     lines = _Lines(scenario, tiers, layout)
-    header = Header(
-        name=scenario.name,
-        seed=scenario.seed,
-        scale=scenario.scale,
-        scenario=scenario.document(),
-        hosts=parts.hosts,
-        places=parts.places,
-        services=parts.services,
-        network=parts.network,
+    header = plan_header(
+        scenario,
+        parts,
         datasets=layout.datasets,
         calls=layout.exchange.calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
         totals=_totals(tiers, layout),
     )
     return Plan(header, lines)

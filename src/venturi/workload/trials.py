@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 from venturi.plan import (
     ActorLine,
     DropCaches,
-    Header,
-    Measure,
     Parallel,
     Plan,
     Prepare,
@@ -22,6 +20,7 @@ from venturi.plan import (
     Wait,
 )
 from venturi.plan.steps import CacheBefore
+from venturi.workload.header import plan_header
 from venturi.workload.layout import Cell, Layout, Role
 from venturi.workload.streams import shuffled
 
@@ -39,18 +38,11 @@ TURN = "sweep.turn"
 
 def sweep_plan(scenario: Scenario, sweep: Sweep, layout: Layout, parts: ResolvedTestbed) -> Plan:
     """Return the plan of a sweep that is laid out."""
-    header = Header(
-        name=scenario.name,
-        seed=scenario.seed,
-        scale=scenario.scale,
-        scenario=scenario.document(),
-        hosts=parts.hosts,
-        places=parts.places,
-        services=parts.services,
-        network=parts.network,
+    header = plan_header(
+        scenario,
+        parts,
         datasets=layout.datasets,
         calls=layout.calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
         totals=_totals(sweep, layout),
     )
     return Plan(header, _SweepLines(scenario.seed, sweep.repeat, sweep.order == "random", layout))

@@ -1,0 +1,53 @@
+"""The first line of every plan: what the scenario and its testbed say, and what a workload adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from venturi.plan import Call, Dataset, Header, Measure, Totals
+
+if TYPE_CHECKING:
+    from venturi.plan import Service
+    from venturi.scenario import Scenario
+    from venturi.testbed.plan import ResolvedTestbed
+
+__all__ = ["plan_header"]
+
+
+def plan_header(
+    scenario: Scenario,
+    parts: ResolvedTestbed,
+    *,
+    datasets: Mapping[str, Dataset],
+    calls: Mapping[str, Call],
+    totals: Totals,
+    services: Mapping[str, Service] | None = None,
+    pools: Mapping[str, int] | None = None,
+) -> Header:
+    """Return the header of a plan.
+
+    Parameters
+    ----------
+    scenario, parts
+        What was written, and its testbed resolved.
+    datasets, calls, totals, pools
+        As in the plan.
+    services
+        Those that are needed, if not all of the testbed.
+    """
+    return Header(
+        name=scenario.name,
+        seed=scenario.seed,
+        scale=scenario.scale,
+        scenario=scenario.document(),
+        hosts=parts.hosts,
+        places=parts.places,
+        services=parts.services if services is None else services,
+        network=parts.network,
+        datasets=datasets,
+        calls=calls,
+        measure=Measure(scenario.measure.interval, scenario.measure.counters),
+        pools=pools or {},
+        totals=totals,
+    )
