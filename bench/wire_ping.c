@@ -1,6 +1,7 @@
 /* A blocking UDP ping-pong, so that what is measured is the network and not an interpreter.
  *   wire_ping echo ADDRESS PORT                     until killed
- *   wire_ping ask ADDRESS PORT COUNT SPACING_US     prints a round-trip time in ns a line; SPACING_US from answer to question */
+ *   wire_ping ask ADDRESS PORT COUNT SPACING_US WARM_MS
+ *       prints a round-trip time in ns a line; SPACING_US from answer to question; those of the first WARM_MS are left out */
 #include <arpa/inet.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,13 +29,14 @@ static int echo(int sock, struct sockaddr_in *own) {
     }
 }
 
-static int ask(int sock, struct sockaddr_in *peer, int count, long spacing_us) {
+static int ask(int sock, struct sockaddr_in *peer, int count, long spacing_us, long warm_ms) {
     struct timeval patience = {2, 0};
     struct timespec spacing = {spacing_us / 1000000, spacing_us % 1000000 * 1000};
     char text[BYTES] = {0}, answer[BYTES];
     if (connect(sock, (struct sockaddr *)peer, sizeof *peer)) return perror("connect"), 1;
     setsockopt(sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
-    for (int number = 0; number < count; number++) {
+    long long warm_ns = now_ns() + warm_ms * 1000000LL;
+    for (int number = 0, kept = 0; kept < count; number++) {
         memcpy(text, &number, sizeof number);
         long long sent_ns = now_ns();
         send(sock, text, sizeof text, 0);
@@ -43,7 +45,10 @@ static int ask(int sock, struct sockaddr_in *peer, int count, long spacing_us) {
             if (recv(sock, answer, sizeof answer, 0) < 0) return perror("expected an answer"), 1;
             memcpy(&came, answer, sizeof came);
         }
-        printf("%lld\n", now_ns() - sent_ns);
+        if (sent_ns >= warm_ns) {
+            printf("%lld\n", now_ns() - sent_ns);
+            kept++;
+        }
         if (spacing_us) nanosleep(&spacing, NULL);
     }
     return 0;
@@ -55,5 +60,5 @@ int main(int argc, char **argv) {
     if (argc < 4 || inet_pton(AF_INET, argv[2], &address.sin_addr) != 1) return 2;
     address.sin_port = htons(atoi(argv[3]));
     if (!strcmp(argv[1], "echo")) return echo(sock, &address);
-    return argc == 6 ? ask(sock, &address, atoi(argv[4]), atol(argv[5])) : 2;
+    return argc == 7 ? ask(sock, &address, atoi(argv[4]), atol(argv[5]), atol(argv[6])) : 2;
 }

@@ -10,6 +10,7 @@ mod capture;
 mod clock;
 mod input;
 mod interface;
+mod lead;
 mod machine;
 mod output;
 mod patience;

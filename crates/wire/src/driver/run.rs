@@ -17,6 +17,7 @@ use super::buffers::Buffers;
 use super::capture::Capture;
 use super::clock::{Clock, cpu_ns};
 use super::interface::Interface;
+use super::lead::Lead;
 use super::machine;
 use super::output::{Broken, Counters, Message, Outbox};
 use super::patience::{Patience, Wait};
@@ -48,6 +49,9 @@ pub(crate) struct Run {
     writer: Writer,
     buffers: Buffers,
     patience: Patience,
+    lead: Lead,
+    /// Up to when the model has gone on: a little ahead of the clock where a delivery was begun early.
+    polled_ns: u64,
     punctuality: Punctuality,
     counts: Counts,
     /// Whether the clock of the planned changes runs.
@@ -124,6 +128,8 @@ impl Run {
             high_bytes: vec![0; world.link_names().len()],
             interfaces,
             patience,
+            lead: Lead::default(),
+            polled_ns: 0,
             counts: Counts::default(),
             gone: false,
             captures: BTreeMap::new(),
@@ -142,12 +148,18 @@ impl Run {
         })
     }
 
+    /// The time of the model, which never goes back.
+    #[inline]
+    fn now_ns(&self) -> u64 {
+        self.clock.now_ns().max(self.polled_ns)
+    }
+
     /// Hands over what is due and says how to wait for what comes next.
     pub(crate) fn proceed(&mut self) -> Result<(u64, Wait), Broken> {
         self.deliver(DELIVERIES_A_TURN)?;
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns();
         self.tick(now_ns)?;
-        let due_ns = self.world.poll_timeout();
+        let due_ns = self.world.poll_timeout().saturating_sub(self.lead.ns());
         let ticks = &self.ticks;
         let tick_ns = ticks
             .next_sample_ns
@@ -168,7 +180,7 @@ impl Run {
     /// A sleep is over.
     #[inline]
     pub(crate) fn slept(&mut self) {
-        self.patience.slept(self.clock.now_ns());
+        self.patience.slept(self.now_ns());
     }
 
     /// Reads what has come from the host of an interface. False: the device is gone.
@@ -180,8 +192,10 @@ impl Run {
                 self.counts.no_memory += u64::from(tun.discard());
                 return Ok(true);
             };
+            // Before the read, which takes a while: by then the packet had come.
+            let came_ns = self.clock.now_ns();
             match tun.read(spare) {
-                Ok(length) => self.take_in(InterfaceId(number), length)?,
+                Ok(length) => self.take_in(came_ns, InterfaceId(number), length)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(_) => return Ok(false),
@@ -197,9 +211,8 @@ impl Run {
 
     /// Gives the packet that was read to the network.
     #[inline]
-    fn take_in(&mut self, from: InterfaceId, length: usize) -> Result<(), Broken> {
-        let now_ns = self.clock.now_ns();
-        self.patience.happened(now_ns);
+    fn take_in(&mut self, came_ns: u64, from: InterfaceId, length: usize) -> Result<(), Broken> {
+        self.patience.happened(came_ns);
         let bytes = self.buffers.read(length);
         match inspect(bytes) {
             Ok(packet) => {
@@ -215,17 +228,15 @@ impl Run {
                     return Ok(());
                 }
                 let kept = self.buffers.keep(length, packet.shape.segments);
+                let came_ns = came_ns.max(self.polled_ns);
                 self.world
-                    .handle_packet(now_ns, from, kept, packet.shape, destination);
+                    .handle_packet(came_ns, from, kept, packet.shape, destination);
             }
             Err(Refusal::Protocol) => self.counts.not_ipv4 += 1,
             Err(Refusal::Multicast) => self.counts.multicast += 1,
             Err(Refusal::Malformed) => self.counts.malformed += 1,
         }
-        if self.world.poll_timeout() <= now_ns {
-            self.deliver(DELIVERIES_A_READ)?;
-        }
-        Ok(())
+        self.deliver(DELIVERIES_A_READ)
     }
 
     /// Hands over what is due, up to so many times.
@@ -235,7 +246,12 @@ impl Run {
         let mut done = 0;
         while done < most {
             let now_ns = self.clock.now_ns();
-            match self.world.poll(now_ns) {
+            let next_ns = self.world.poll_timeout();
+            if next_ns > now_ns + self.lead.ns() {
+                break;
+            }
+            self.polled_ns = next_ns.max(now_ns);
+            match self.world.poll(self.polled_ns) {
                 None => break,
                 Some(Output::Deliver {
                     interface,
@@ -260,6 +276,9 @@ impl Run {
                     let late_ns = now_ns.saturating_sub(due_ns);
                     let refused =
                         self.interfaces[usize::from(interface.0)].hand_over(bytes, &chunk);
+                    if chunk.shape.segments == 1 {
+                        self.lead.took(self.clock.now_ns() - now_ns);
+                    }
                     self.note(&Written {
                         chunk,
                         late_ns,
@@ -307,7 +326,7 @@ impl Run {
                 found: "it again".into(),
             });
         }
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns();
         self.world.go(now_ns);
         Ok(())
     }
@@ -322,7 +341,7 @@ impl Run {
             Ok(id) => id,
             Err(error) => return Ok(Err(error)),
         };
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns();
         match self.world.handle_change(now_ns, id, set) {
             Ok(()) => self.tell_change(now_ns, id, set).map(Ok),
             Err(error) => Ok(Err(error)),
@@ -365,7 +384,7 @@ impl Run {
             expected: "a thread for a capture",
             source,
         })?;
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns();
         self.captures.insert(id, capture);
         self.world.capture(now_ns, id, true);
         self.ticks.next_flush_ns = now_ns + CAPTURE_FLUSH_NS;
@@ -390,7 +409,7 @@ impl Run {
     }
 
     fn end_capture(&mut self, id: LinkId) -> Result<(), Broken> {
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns();
         self.world.capture(now_ns, id, false);
         // What has passed until now is still to come out of the model.
         self.deliver(usize::MAX)?;
@@ -496,7 +515,7 @@ impl Run {
         while let Some(written) = self.writer.wait() {
             self.note(&written);
         }
-        let now_ns = self.clock.now_ns();
+        let now_ns = self.now_ns();
         if self.ticks.interval_ns.is_some() {
             self.sample(now_ns)?;
         }
