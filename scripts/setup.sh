@@ -102,6 +102,8 @@ if [ "$goal" != run ]; then
     :gfal2-plugin-xrootd :gfal2-plugin-sftp :gfal2-plugin-srm
     krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user
     mfsmaster:moosefs-master mfschunkserver:moosefs-chunkserver mfsmount:moosefs-client mfscli:moosefs-cli
+    # jobs handed to a batch system of others
+    slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
   )
 fi
 missing=() plugins=()

@@ -1,5 +1,6 @@
 //! Notes which source and which target the engine is built from, as far as that is known.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
@@ -10,24 +11,41 @@ fn main() {
         println!("cargo:rustc-env={name}={value}");
     }
     println!("cargo:rerun-if-changed=build.rs");
-    // Absent in a source archive, which cargo then takes for changed; that costs only a run of this script.
-    for file in ["../../.git/HEAD", "../../.git/logs/HEAD"] {
-        if std::path::Path::new(file).exists() {
-            println!("cargo:rerun-if-changed={file}");
-        }
+    for path in moves_with_head() {
+        println!("cargo:rerun-if-changed={}", path.display());
     }
 }
 
 /// The commit of this repository; none without git, or when these sources lie inside somebody else's repository.
 fn commit() -> Option<String> {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git").args(arguments).output().ok()?;
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-    };
     // `ls-files` knows this very file only in its own repository.
     git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
-    git(&["rev-parse", "--short=12", "HEAD"]).filter(|commit| !commit.is_empty())
+    git(&["rev-parse", "--short=12", "HEAD"])
+}
+
+/// The files of git of which one changes when another commit is checked out or made; none in a source archive.
+///
+/// A commit changes the branch that `HEAD` names, not `HEAD`. Git itself says where they are: in a worktree not all are in
+/// one folder.
+fn moves_with_head() -> Vec<PathBuf> {
+    let place = |name: &str| git(&["rev-parse", "--git-path", name]).map(PathBuf::from);
+    let fixed = ["HEAD", "packed-refs"].map(place);
+    let branch = git(&["symbolic-ref", "--quiet", "HEAD"]); // none when a commit itself is checked out
+    // One that stands in `packed-refs` alone gets a file at its next commit: that changes the folder. What is not there
+    // would count as changed at every build.
+    let branch = branch.and_then(|branch| {
+        let file = place(&branch)?;
+        file.ancestors()
+            .find(|path| path.exists())
+            .map(PathBuf::from)
+    });
+    let fixed = fixed.into_iter().flatten().filter(|path| path.exists());
+    fixed.chain(branch).collect()
+}
+
+/// What git says; none if it fails, is not there, or says nothing.
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(arguments).output().ok()?;
+    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !said.is_empty()).then_some(said)
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
 import numpy as np
 import pytest
@@ -23,11 +24,21 @@ class About:
 
 
 def planted(
-    base, *, sizes=(32, 64), second=lambda jobs: 2e4 * jobs, fails=(), sessions=None, window=False, waits=0.0
+    base,
+    *,
+    sizes=(32, 64),
+    second=lambda jobs: 2e4 * jobs,
+    fails=(),
+    sessions=None,
+    window=False,
+    waits=0.0,
+    share=None,
+    last_s=2.0,
 ):
     """Write a run: each batch lasts 8 s, of which the first and last second at half the rate; every job sees its share.
 
-    ``second`` is the rate in B/s of a batch of so many jobs; ``sessions`` {batch: session of its second half}.
+    ``second`` is the rate in B/s of a batch of so many jobs; ``sessions`` {batch: session of its second half}; ``share`` {configuration: what its jobs
+    read, of their files}; ``last_s``: from the end of the last batch, and the 2 s after it, to the last sample. Batches by LAN xrootd go through the link dgt>lan as well.
     """
     base.mkdir(parents=True)
     points = [
@@ -80,18 +91,20 @@ def planted(
             for number, point, host, factors in trials:
                 if (sessions or {}).get(point, 1) * (number % 2) + (1 - number % 2) != session:
                     continue
-                writer.trial(_record(number, point, host, factors, fails, waits), host)
-        time_s = np.arange(0, 1.0 + 10 * len(points) + 2, STEP_S)
+                record = _record(
+                    number, point, host, factors, fails, waits, (share or {}).get(factors["configuration"], 1.0)
+                )
+                writer.trial(record, host)
+        time_s = np.arange(0, 1.0 + 10 * len(points) - 2 + last_s, STEP_S)
         flow = sum(_shape(time_s, 1.0 + 10 * p) * second(f["jobs"]) for p, f in enumerate(points))
         sent = np.concatenate(([0.0], np.cumsum(flow[:-1] * STEP_S)))
-        for moment, value in zip(time_s.tolist(), sent.tolist(), strict=True):
+        lan = np.where(time_s < 10.0 * len(sizes), 0.0, sent - np.interp(10.0 * len(sizes), time_s, sent))
+        for moment, value, through in zip(time_s.tolist(), sent.tolist(), lan.tolist(), strict=True):
             writer.sample(
                 {"time_s": moment, "counters": {"nic.eth0.tx_bytes": value, "nic.lo.tx_bytes": 9e9 * moment}}, "oss"
             )
-            lan = sum(s for s in [value])
-            writer.sample(
-                {"time_s": moment, "counters": {"link.oss>core.bytes": value, "link.dgt>lan.bytes": lan}}, "network"
-            )
+            links = {"link.oss>core.bytes": value, "link.dgt>lan.bytes": through}
+            writer.sample({"time_s": moment, "counters": links}, "network")
         writer.finish("complete")
     return Run.open(writer.path)
 
@@ -102,7 +115,7 @@ def _shape(time_s, begin):
     return np.where(ramp, 0.5, np.where(inside, 1.0, 0.0))
 
 
-def _record(number, point, host, factors, fails, waits):
+def _record(number, point, host, factors, fails, waits, share):
     begin, trial = 1.0 + 10 * point, f"t{number:07d}"
     transfers = []
     counts = ("containers", "baskets", "container_bytes", "sum", "requests", "open_s", "compute_s")
@@ -112,7 +125,7 @@ def _record(number, point, host, factors, fails, waits):
         bad = (point, job) in fails
         transfers.append({
             "trial": trial, "actor": f"jobs-{host}", "slot": job, "call": "root", "source": "x:f", "destination": "null:", "files": 1,
-            "asked_bytes": SIZE, "received_bytes": None, "start_s": begin, "end_s": end, "duration_s": end - begin, "outcome": "failed" if bad else "ok",
+            "asked_bytes": int(share * SIZE), "received_bytes": None, "start_s": begin, "end_s": end, "duration_s": end - begin, "outcome": "failed" if bad else "ok",
             "exit_code": int(bad), "labels": {}, "mover": "root-read",
             **({} if bad else {"stdout": json.dumps({**said, "waited_s": waits})}),
         })  # fmt: skip
@@ -183,6 +196,73 @@ def test_a_batch_with_a_failed_job_or_from_two_sessions_is_told_and_counts_nowhe
 def test_jobs_that_wait_for_their_own_rate_are_their_own_limit(tmp_path):
     rows = table(jobs_chapter(planted(tmp_path / "run", waits=6.5), About), "jobs-limits")
     assert {row["limit"] for row in rows} == {"the jobs themselves"}
+
+
+def limit_of(run, configuration):
+    return next(r for r in table(jobs_chapter(run, About), "jobs-limits") if r["configuration"] == configuration)
+
+
+def test_what_no_faster_configuration_shares_is_left_as_the_limit(tmp_path):
+    # 64 jobs send 1.34 MB/s in the mean: 11 % of one link and 67 % of the other, which alone could be what holds LAN xrootd back, beside its server.
+    run = planted(
+        tmp_path / "run", share={"direct Lustre": 0.3, "LAN xrootd": 0.15}, second=lambda jobs: 2.4e4 * jobs
+    )
+    slow = limit_of(run, "LAN xrootd")
+    assert slow["limit"] == "one of: link dgt>lan, server LAN"
+    assert slow["cleared"] == "link oss>core (direct Lustre); storage x (direct Lustre)"
+    fast = limit_of(run, "direct Lustre")
+    assert (fast["limit"], fast["cleared"]) == ("not found", None)
+
+
+def test_a_link_that_was_idle_half_of_the_time_is_no_suspect(tmp_path):
+    run = planted(tmp_path / "run", share={"direct Lustre": 0.1, "LAN xrootd": 0.05}, second=lambda jobs: 1e4 * jobs)
+    slow = limit_of(run, "LAN xrootd")
+    assert slow["limit"] == "one of: server LAN"
+    assert "link dgt>lan (28 % of its rate)" in slow["cleared"]
+
+
+def test_a_full_link_is_the_limit_whatever_substitution_says(tmp_path):
+    # 64 jobs send 2.08 MB/s, with the ramps 1.82: 91 % of 16 Mb/s.
+    run = planted(
+        tmp_path / "run", share={"direct Lustre": 0.4, "LAN xrootd": 0.2}, second=lambda jobs: 3.25e4 * jobs
+    )
+    slow = limit_of(run, "LAN xrootd")
+    assert (slow["limit"], slow["evidence"]) == ("link dgt>lan", "it carried 91 % of its rate over the whole batch")
+
+
+def test_a_run_that_ends_with_its_last_batch_loses_one_reading_of_it_at_most(tmp_path):
+    # The last sample is 0.1 s before the end, so one of 40 readings lacks its second side; a second before, and the batch has no rate.
+    *_, last = batches(planted(tmp_path / "run", last_s=0.0))
+    assert len(last.rate_bit_per_s) == 39
+    *_, torn = batches(planted(tmp_path / "torn", last_s=-1.0))
+    assert (len(torn.rate_bit_per_s), torn.slice) == (0, None)
+
+
+def test_what_was_put_in_is_told_with_its_origin_and_claims_no_agreement(tmp_path):
+    chapter = jobs_chapter(planted(tmp_path / "run"), About)
+    rows = table(chapter, "jobs-inputs")
+    assert {row["origin"] for row in rows} == {"published", "chosen"}
+    named = [row["quantity"] for row in rows if row["origin"] == "published"]
+    assert all(name in chapter.sentence for name in named)
+    assert "which this run does not confirm" in chapter.sentence
+    # 62.5 Mb/s are the 500 Mb/s of 8 jobs of 6.1.3; 10.3 the 1977.2 Mb/s of 192 jobs of 5.1.
+    paces = [row["value"] for row in rows if row["quantity"].startswith("pace")]
+    assert paces == [f"{500 / 8:g} Mb/s", f"{1977.2 / 192:.1f} Mb/s"]
+    workload = tomllib.loads(study("fiu/xrootd").scenario_path.read_text())["workload"]
+    assert [workload["application"][name]["rate"] for name in ("root", "higgs")] == paces
+
+
+def test_what_follows_from_an_input_is_no_claim_on_our_numbers_and_the_shape_that_was_found_is():
+    claims = {claim["id"]: claim.get("ours", {}) for claim in study("fiu/xrootd").published.claims}
+    put_in = {
+        "003-lan-mean-of-1-gbps",
+        "003-lan-below-a-fifth-of-the-link",
+        "003-lan-below-all-others",
+        "003-higgs-doubles-to-64",
+    }
+    found = {"003-lan-peaks-at-32-jobs", "003-lan-steps-at-most-one", "003-direct-beats-wan", "003-direct-mean"}
+    assert all(claims[id_]["untested"].startswith("put in: ") for id_ in put_in)
+    assert not any("untested" in claims[id_] for id_ in found)
 
 
 def test_groups_of_workers_have_their_mean_and_the_deviation_of_the_totals(tmp_path):

@@ -265,6 +265,38 @@ def test_traffic_of_each_tier_is_that_of_its_sites_while_the_model_went_on(write
     assert rows["flat", 1]["mean_use_ratio"] == pytest.approx(0.4)
 
 
+def test_tiers_stand_beside_the_same_work_done_flat(write_run):
+    run = write_run(tiers(models=["multi-tier", "flat"]), one_a_second, link_samples())
+    chapter = chapter_of(run, "tiers")
+    loads = {(row["model"], row["tier"]): row for row in rows_of(chapter, "tier-traffic")}
+    rows = {row["tier"]: row for row in rows_of(chapter, "tier-comparison")}
+    assert set(rows) == {1, 2, 3}
+    for tier, row in rows.items():
+        for side, model in (("first", "multi-tier"), ("other", "flat")):
+            load = loads[model, tier]
+            assert row[f"{side}_bytes"] == load["in_bytes"] + load["out_bytes"]
+            assert row[f"{side}_use_ratio"] == load["mean_use_ratio"]
+        # Links carry at constant rates here, a second each for 12 trials of either model.
+        assert row["time_ratio"] == pytest.approx(1) == row["traffic_ratio"]
+    alone = chapter_of(write_run(tiers(), one_a_second, link_samples()), "tiers")
+    assert "tier-comparison" not in {table.name for table in alone.tables}
+
+
+def test_jobs_that_began_without_enough_files_are_told(write_run):
+    def nothing_arrives(actor, trial, number):
+        record = one_a_second(actor, trial, number)
+        if trial.factors["phase"] == "replication":
+            record["outcome"] = "failed"
+            record["transfers"][0] |= {"outcome": "failed", "received_bytes": 0}
+        return record
+
+    chapter = chapter_of(write_run(tiers(), nothing_arrives, link_samples()), "tiers")
+    whole = rows_of(chapter, "tier-threshold")[0]
+    # Eight files, a second each, then the first job.
+    assert (whole["reached_s"], whole["complete_s"], whole["first_job_s"]) == (None, None, 8)
+    assert "fewer than 7 of 8 files arrived; jobs began when all had been tried, after 8 s" in chapter.sentence
+
+
 def test_a_threshold_that_was_not_reached_is_absent(write_run):
     chapter = chapter_of(write_run(tiers(), one_a_second, link_samples(), done=8, state="stopped"), "tiers")
     whole = rows_of(chapter, "tier-threshold")[0]

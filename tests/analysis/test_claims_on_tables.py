@@ -181,3 +181,11 @@ def test_rows_of_a_scaled_size_are_found_by_the_published_one():
     claim = {"id": "c", "text": "t", "table": "sizes", "check": "equals", "of": "rate_bit_per_s", "equals": 6.0, "where": {"size_bytes": 10**9}}  # fmt: skip
     (found,) = judge_claims([claim], (), 0.95, facts)
     assert found.verdict == "agrees"
+
+
+def test_what_a_run_can_say_nothing_of_is_not_tested_whatever_its_table_holds():
+    claim = {"table": "squid-rates", "check": "increasing", "against": "clients", "where": ONE}
+    assert judged(claim).verdict == "agrees"
+    found = judged({**claim, "ours": {"untested": "the rise is put in"}})
+    assert (found.verdict, found.evidence) == ("not tested", "the rise is put in")
+    assert found.published is not None

@@ -8,6 +8,7 @@ from planted import product
 from planted_lab import RATE_BIT_PER_S, World, lab_run
 
 from venturi.analysis import AnalyseOptions, analyse, as_plain
+from venturi.run import Run, RunWriter
 
 SIZES = product(files=[1, 2], size_bytes=[10**6, 10**7])
 NO_FITS = AnalyseOptions(fits=False)
@@ -157,6 +158,25 @@ def test_transfers_that_failed_keep_kernels_and_wire_from_being_judged(tmp_path)
     assert accounts["the senders' kernels"].agrees is None
     assert "not judged" in accounts["the wire"].note
     assert accounts["the receivers' files"].agrees is True
+
+
+def test_so_do_those_that_were_carried_out_once_more_and_have_left_the_tables(tmp_path):
+    world = World(fails=lambda factors, slot: factors["files"] == 2 and slot == 1)
+    run = lab_run(tmp_path, SIZES, world)
+    run.close()
+    lines = [json.loads(line) for line in (run.path / "journal.jsonl").read_text().splitlines()]
+    with RunWriter.resume(run.path, retry_failed=True) as again:
+        again.begin_session({})
+        for record in (line["trial"] for line in lines if line.get("trial", {}).get("outcome") == "failed"):
+            mended = [
+                {**transfer, "outcome": "ok", "received_bytes": transfer["asked_bytes"]}
+                for transfer in record["transfers"]
+            ]
+            assert again.trial({**record, "outcome": "ok", "transfers": mended}, record["host"]) == "ok"
+    analysis = analyse(Run.open(run.path), NO_FITS)
+    assert analysis.counts.transfers_failed == 0
+    assert by_party(analysis)["the senders' kernels"].agrees is None
+    assert by_party(analysis)["the receivers' files"].agrees is True
 
 
 def test_a_host_that_was_not_watched_to_the_end_is_left_out_and_named(tmp_path):

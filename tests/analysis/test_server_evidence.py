@@ -5,7 +5,9 @@ import pytest
 from testkit import call_of, tiny_trials, transfer_record, trial_record, write_plan
 from venturi.analysis import analyse
 from venturi.analysis.control import control_sessions
+from venturi.analysis.measured import measure
 from venturi.analysis.servers import server_counts
+from venturi.mover import ToolReport
 from venturi.run import Run, RunWriter
 
 SIZE = 100_000
@@ -85,6 +87,47 @@ def test_readers_of_one_file_at_the_same_time_are_not_held_against_its_replies(t
     with Run.open(run.path) as found:
         counts = server_counts(found)
         assert (counts.compared, counts.disagreeing) == (1, 0)
+
+
+def reading_run(base, options, replies, *, asked_bytes=SIZE, counted=None):
+    """Write a run of one reader after the other, and of the replies of the server that has the file."""
+    call = call_of(["get", "{source}", "{destination}"], options=options)
+    plan = write_plan(base / "plan.jsonl", tiny_trials(len(replies), call="get"), calls={"get": call})
+    with RunWriter.create(base / "runs", plan, backend="lab", parse=lambda call, record: ToolReport(counted)) as run:
+        run.begin_session({"node1": {}})
+        for number, sizes in enumerate(replies):
+            trial, start_s = f"t{number:07d}", 1.0 + number
+            moved = transfer_record(trial, call="get", source_via="out/http", destination="null:", received_bytes=None,
+                                    asked_bytes=asked_bytes, start_s=start_s, end_s=start_s + 0.5, stdout="")  # fmt: skip
+            run.trial(trial_record(trial, transfers=[moved], start_s=start_s, end_s=start_s + 0.5), "node1")
+            for size in sizes:
+                run.event(logged("data:set/000000", size, "GET", "out", code="200", start_s=start_s + 0.1), "node1")
+        run.finish("complete")
+    return Run.open(run.path)
+
+
+@pytest.mark.parametrize(
+    ("options", "compared", "wrong"), [({}, 2, 1), ({"proxy": None}, 2, 1), ({"proxy": "http://s:3128"}, 0, 0)]
+)
+def test_replies_of_an_origin_are_those_of_readers_only_without_a_proxy_between(tmp_path, options, compared, wrong):
+    # As a proxy asks: once for all of the object, then for the rest of it alone, and then it has it.
+    with reading_run(tmp_path, options, [[SIZE], [SIZE // 2], []]) as run:
+        counts = server_counts(run)
+    assert (counts.compared, counts.disagreeing) == (compared, wrong)
+
+
+@pytest.mark.parametrize(("counted", "wrong"), [(3 * SIZE, 0), (2 * SIZE, 1)])
+def test_who_is_asked_for_a_time_moved_what_the_tool_counted(tmp_path, counted, wrong):
+    with reading_run(tmp_path, {}, [[SIZE] * 3], asked_bytes=0, counted=counted) as run:
+        counts = server_counts(run)
+        assert (counts.compared, counts.disagreeing) == (1, wrong)
+        assert list(measure(run).trial_bytes) == [counted]
+
+
+@pytest.mark.parametrize(("asked_bytes", "counted"), [(SIZE, 3 * SIZE), (0, None)])
+def test_who_is_asked_for_bytes_moved_these_whatever_the_tool_says(tmp_path, asked_bytes, counted):
+    with reading_run(tmp_path, {}, [[]], asked_bytes=asked_bytes, counted=counted) as run:
+        assert list(measure(run).trial_bytes) == [asked_bytes]
 
 
 def test_a_disagreement_is_told_with_both_numbers(run_with):

@@ -239,6 +239,18 @@ def test_an_engine_is_found_by_its_variable_or_explained(monkeypatch, tmp_path):
         find_engine()
 
 
+def test_a_tool_that_is_missing_is_said_before_the_first_trial_and_the_rest_goes_on(carry_out, tmp_path):
+    lines = list(tiny_trials(3))
+    lines[1]["steps"][0]["steps"][1]["call"] = "gone"
+    calls = {"cp": call_of(["cp", "{source}", "{destination}"]), "gone": call_of(["no-such-tool"])}
+    said = []
+    plan = write_plan(tmp_path / "plan.jsonl", lines, calls=calls)
+    outcome, run = carry_out(plan, on_progress=lambda progress: said.append((progress.trials_done, progress.message)))
+    assert (0, "no-such-tool is not on node1: its transfers are recorded as missing, the rest goes on") in said
+    assert outcome.state == "complete"
+    assert run.query("SELECT outcome FROM transfers ORDER BY trial")["outcome"].tolist() == ["ok", "missing", "ok"]
+
+
 def test_progress_grows_to_the_whole_plan(carry_out, tiny_plan):
     seen: list[Progress] = []
     carry_out(tiny_plan(10), on_progress=seen.append)
@@ -292,6 +304,44 @@ def test_an_agent_that_was_started_again_knows_what_was_signalled_before(carry_o
 
     outcome, _ = carry_out(plan, on_progress=At(10, kill))
     assert (outcome.state, outcome.restarts, outcome.trials_done) == ("complete", 1, 22)
+
+
+@pytest.mark.parametrize("hosts", [("node1", "node1"), ("node1", "node2")])
+def test_what_a_trial_counts_is_added_when_it_is_good_and_never_when_it_failed(carry_out, tmp_path, hosts):
+    """A wait for two good trials: the first of three has failed."""
+    names = sorted(set(hosts))
+    places = {f"on-{name}": {"host": name, "path": "data"} for name in names}
+    first = list(tiny_trials(3, place="on-node1", host="node1", actor="one"))
+    for line in first:
+        line["steps"][0]["counts"] = {"good": 1}
+    first[0]["steps"][0]["steps"][1]["call"] = "false"
+    waits = {"actor": "two", "host": hosts[1], "steps": [{"step": "wait", "counter": "good", "until": 2}]}
+    second = tiny_trials(1, place=f"on-{hosts[1]}", host=hosts[1], actor="two", first=3)
+    calls = {"cp": call_of(["cp", "{source}", "{destination}"]), "false": call_of(["false"])}
+    plan = write_plan(
+        tmp_path / "plan.jsonl", [waits, *first, *second], places=places, calls=calls,
+        hosts={name: {"ssh": None, "memory_bytes": None} for name in names},
+    )  # fmt: skip
+    outcome, run = carry_out(plan)
+    assert (outcome.state, outcome.trials_done) == ("complete", 4)
+    rows = run.query("SELECT outcome, start_s, end_s FROM trials ORDER BY trial")
+    assert rows["outcome"].tolist() == ["failed", "ok", "ok", "ok"]
+    assert rows["start_s"][3] > rows["end_s"][2]
+
+
+def test_what_was_counted_before_a_kill_is_counted_when_the_run_is_resumed(carry_out, tmp_path):
+    first = list(tiny_trials(40, actor="one"))
+    for line in first:
+        line["steps"][0]["counts"] = {"good": 1}
+    waits = {"actor": "two", "host": "node1", "steps": [{"step": "wait", "counter": "good", "until": 40}]}
+    plan = write_plan(tmp_path / "plan.jsonl", [waits, *first, *tiny_trials(1, actor="two", first=40)])
+    outcome, run = carry_out(plan, on_progress=At(2, lambda: os.kill(os.getpid(), signal.SIGINT)))
+    assert outcome.state == "stopped" and 2 <= outcome.trials_done < 40
+    run.close()
+    resumed = RunWriter.resume(run.path)
+    assert resumed.counts == {"good": outcome.trials_done}
+    outcome, _ = carry_out(resumed)
+    assert (outcome.state, outcome.trials_done) == ("complete", 41)
 
 
 def test_a_run_is_complete_without_the_trials_whose_time_was_over(carry_out, tmp_path):

@@ -56,7 +56,7 @@ def listed(section: str) -> set[str]:
 @pytest.mark.parametrize(
     ("section", "made", "fewest"),
     [
-        ("From the controller", made_in_python("backend", "Finding"), 4),
+        ("From the controller", made_in_python("backend", "Finding") | made_in_python("run", "Finding"), 4),
         ("From the agents", made_by_agents(), 4),
         ("From the lab", made_by_the_lab(), 3),
         ("From the network", made_by_the_network(), 4),

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import tempfile
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -16,7 +15,6 @@ from venturi.backend import LabBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
-from venturi.testbed.lab import registered, sweep
 from venturi.testbed.pki import Pki
 from venturi.workload import expand
 
@@ -96,19 +94,6 @@ size = ["4 MB"]
 [testbed.service]
 in = { kind = "gridftp", host = "b", storage = ["sink"] }
 """
-
-
-@pytest.fixture
-def labs(monkeypatch):
-    """A folder for labs that all users may enter; it is empty at the end."""
-    base = Path(tempfile.mkdtemp(prefix="venturi-test-"))
-    base.chmod(0o755)
-    monkeypatch.setenv("VENTURI_LAB", str(base))
-    yield base
-    sweep(base)
-    assert registered(base) == []
-    assert list(base.iterdir()) == []
-    base.rmdir()
 
 
 @pytest.fixture

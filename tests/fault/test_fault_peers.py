@@ -6,20 +6,17 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 import tomllib
 from collections import Counter
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
+from faultkit import fill, gridftp_server
 
 from venturi.backend import LabBackend
 from venturi.plan import trials, write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
-from venturi.testbed.lab import registered, sweep
 from venturi.workload import expand
 
 pytestmark = [
@@ -85,19 +82,6 @@ def scenario_text(mover, kind, more):
 
 
 @pytest.fixture
-def labs(monkeypatch):
-    """A folder for labs that all users may enter; it is empty at the end."""
-    base = Path(tempfile.mkdtemp(prefix="venturi-test-"))
-    base.chmod(0o755)
-    monkeypatch.setenv("VENTURI_LAB", str(base))
-    yield base
-    sweep(base)
-    assert registered(base) == []
-    assert list(base.iterdir()) == []
-    base.rmdir()
-
-
-@pytest.fixture
 def carry_out(tmp_path, labs, engine):
     """Return a function that carries a scenario out in a lab and opens the run."""
     opened = []
@@ -121,26 +105,14 @@ def rows_of(run):
     return [{name: values[index] for name, values in rows.items()} for index in range(len(rows["trial"]))]
 
 
-def server_pid(labs, host):
-    """Return the PID of the GridFTP server of a host, not of one of its sessions."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
-            mine = words[0].endswith("globus-gridftp-server") and any(word.startswith(str(labs)) for word in words)
-            named = any(f"/{host}/" in word or word.endswith(f"/{host}") for word in words)
-            if mine and named and os.getpgid(int(folder.name)) == int(folder.name):
-                return int(folder.name)
-    raise AssertionError(f"no GridFTP server of {host}")
-
-
 def test_a_server_that_is_killed_fails_what_asks_it_and_the_rest_goes_on_to_the_end(carry_out, labs):
     done = []
 
     def kill(progress):
         if progress.trials_done >= 4 and not done:
-            done.append(os.kill(server_pid(labs, "c"), signal.SIGKILL))
+            done.append(os.kill(gridftp_server(labs, "c"), signal.SIGKILL))
 
-    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '6 s'"), kill)
+    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '4 s'"), kill)
     (ended_s,) = run.query("SELECT time_s FROM events WHERE kind = 'service-ended'")["time_s"]
     after = [row for row in rows_of(run) if row["start_s"] > ended_s]
     # Both at One have c for a partner alone; c asks their servers, which live.
@@ -153,21 +125,39 @@ def test_a_server_that_is_killed_fails_what_asks_it_and_the_rest_goes_on_to_the_
 def test_a_link_that_is_cut_fails_what_was_begun_and_transfers_go_on_when_it_is_restored(carry_out):
     cut = "\n".join(
         f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {str(up).lower()}'
-        for at, up in ((4, False), (11, True))
+        for at, up in ((2, False), (6, True))
     )
-    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '16 s'") + cut)
+    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '9 s'") + cut)
     changes = run.query("SELECT min(time_s) AS low, max(time_s) AS high FROM events WHERE kind = 'network-change'")
     cut_s, restored_s = float(changes["low"][0]), float(changes["high"][0])
     rows = rows_of(run)
     assert {row["outcome"] for row in rows if row["end_s"] < cut_s} == {"ok"}
-    # Each machine begins at least one in these five seconds, for a transfer may take two.
+    # Each machine begins at least one in these two seconds, for a transfer may take two.
     meanwhile = [row for row in rows if cut_s < row["start_s"] < restored_s - 2.1]
     assert "timeout" in {row["outcome"] for row in meanwhile}
     late = [row for row in rows if row["start_s"] > restored_s]
     assert late and {row["outcome"] for row in late} == {"ok"}
-    # Time is over at 16 s: nothing was begun after it, but for the pause before.
-    assert max(row["start_s"] for row in rows) < 16 + 0.05 + 1
+    # Time is over at 9 s: nothing was begun after it, but for the pause before.
+    assert max(row["start_s"] for row in rows) < 9 + 0.05 + 1
     assert len(rows) < run.header["totals"]["trials"]
+
+
+def test_a_disk_that_is_full_fails_what_is_written_to_it_and_nothing_else(carry_out, labs):
+    done = []
+
+    def look(progress):
+        if progress.trials_done >= 4 and not done:
+            done.append(fill(labs, "c"))
+
+    own = '[testbed.storage.c]\nhost = "c"\npath = "disk"'
+    text = scenario_text("globus-url-copy", "gridftp", "duration = '4 s'")
+    run = carry_out(text.replace(own, f'{own}\nkind = "tmpfs"\nsize = "32 MiB"'), look)
+    rows = rows_of(run)
+    to_c = [row for row in rows if row["destination"].startswith("c:")]
+    assert {row["outcome"] for row in rows if row not in to_c} == {"ok"}
+    failed = [row for row in to_c if row["outcome"] != "ok"]
+    assert failed and all(row["received_bytes"] < row["asked_bytes"] for row in failed)
+    assert to_c[-1] in failed
 
 
 def test_a_run_that_is_killed_and_resumed_has_every_transfer_once_in_its_order(tmp_path, labs, engine):

@@ -1,19 +1,20 @@
-"""An SRM server that is killed and comes back, and a proxy that expires, while a run goes on."""
+"""Behind SRM while a run goes on: a server killed that comes back, a proxy that expires, a disk that fills up, a link that is cut."""
 
 import os
 import re
 import shutil
 import signal
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from test_fault_lab import TESTBED, carry_out, labs, rows_of, when
+from test_fault_lab import TESTBED, carry_out, rows_of, when
 
 from venturi.analysis import analyse
 from venturi.analysis.chapters.srm import srm_chapter
 from venturi.testbed.pki import Pki
 
-__all__ = ["carry_out", "labs"]
+__all__ = ["carry_out"]
 
 PLUGINS = [
     Path(f"/usr/lib/{machine}-linux-gnu/gfal2-plugins/libgfal_plugin_srm.so") for machine in ("x86_64", "aarch64")
@@ -37,6 +38,28 @@ size = ["100 kB"]
 [testbed.service]
 doors = { kind = "gridftp", host = "a", storage = ["source"], options = { auth = "gsi" } }
 srm = { kind = "srm", host = "a", storage = ["source"], options = { doors = "doors", restart = true } }
+"""
+PUTTING = """
+client = "a"
+repeat = 7
+destination_service = "srm"
+[workload.factors]
+size = ["4 MB"]
+[workload.options]
+exit = "at once"
+[testbed.service]
+doors = { kind = "gridftp", host = "b", storage = ["sink"], options = { auth = "gsi" } }
+srm = { kind = "srm", host = "b", storage = ["sink"], options = { doors = "doors", restart = true } }
+"""
+CUT = """
+[[testbed.change]]
+at = "3 s"
+link = "b-r"
+up = false
+[[testbed.change]]
+at = "5 s"
+link = "b-r"
+up = true
 """
 GFAL = TESTBED.replace('"globus-url-copy"', '"gfal-copy"')
 
@@ -89,3 +112,48 @@ def test_a_proxy_that_expires_fails_all_that_srm_is_asked_afterwards(carry_out, 
         "SELECT count(*) AS n FROM events WHERE kind = 'control' AND detail->>'line' = 'refused: certificate has expired'"
     )["n"][0]
     assert refused >= outcomes.count("failed") - 1
+
+
+def sink_of(labs):
+    """Return the folder that the lab serves for writing: it is mounted in the lab alone, whose files are seen through a process in it."""
+    inside = Path(f"/proc/{srm_pid(labs)}/root") / labs.relative_to("/")
+    (folder,) = inside.glob("venturi-*/hosts/b/sink")
+    return folder
+
+
+def test_a_disk_that_is_full_behind_srm_fails_what_is_put_there_until_there_is_room(carry_out, labs):
+    left = []
+
+    def fill():
+        with (sink_of(labs) / "filler").open("wb", buffering=0) as filler, suppress(OSError):
+            for _ in range(100):
+                filler.write(b"x" * 1_000_000)
+
+    def empty():
+        (sink_of(labs) / "filler").unlink()
+        left.extend(path.name for path in sink_of(labs).rglob("*") if path.is_file())
+
+    full, free = when(2, fill), when(4, empty)
+    run = carry_out(PUTTING, lambda progress: (full(progress), free(progress)), testbed=GFAL)
+    rows = rows_of(run)
+    outcomes = [row["outcome"] for row in rows]
+    assert len(rows) == len({row["trial"] for row in rows}) == 7
+    assert outcomes[:2] == ["ok"] * 2 and outcomes[-1] == "ok"
+    failed = [row for row in rows if row["outcome"] != "ok"]
+    assert failed
+    assert {row["outcome"] for row in failed} <= {"failed", "short"}
+    assert all(row["received_bytes"] < row["asked_bytes"] for row in failed)
+    # Of what did not fit no part is left, and of what did nothing outlives its trial but the one under way.
+    assert len(left) <= 1
+
+
+def test_a_link_that_is_cut_under_srm_costs_what_was_under_way_and_no_more(carry_out):
+    run = carry_out(FETCHING.replace("repeat = 9", 'repeat = 9\ntimeout = "3 s"') + CUT, testbed=GFAL)
+    changes = run.query("SELECT time_s FROM events WHERE kind = 'network-change' ORDER BY time_s")["time_s"]
+    rows = rows_of(run)
+    assert len(rows) == len({row["trial"] for row in rows}) == 9
+    assert {row["outcome"] for row in rows if row["end_s"] < changes[0]} == {"ok"}
+    assert {row["outcome"] for row in rows if row["start_s"] > changes[-1]} == {"ok"}
+    touched = [row for row in rows if row["start_s"] < changes[-1] and row["end_s"] > changes[0]]
+    assert touched
+    assert {row["outcome"] for row in touched} <= {"ok", "timeout", "failed"}

@@ -114,6 +114,20 @@ def test_what_is_worth_another_try_is_told_from_what_is_not(mover, code, said, c
     assert cause_of(record) == cause
 
 
+def test_certificates_among_what_curl_measured_are_no_reason():
+    measured = '{"certs":"-----BEGIN CERTIFICATE-----\\n","http_code":503}'
+    record = {
+        "outcome": "failed",
+        "mover": "curl",
+        "exit_code": 22,
+        "error": "exit code 22: curl: (22) The requested URL returned error: 503",
+    }
+    assert cause_of({**record, "stdout": f"\n{measured}\n"}) == "unreachable"
+    assert (
+        cause_of({**record, "error": "exit code 58: unable to set private key: certificate has expired"}) == "denied"
+    )
+
+
 RECORDED = [
     json.loads(line)
     for path in sorted((Path(__file__).parents[1] / "mover" / "outputs").glob("*.jsonl"))

@@ -1,7 +1,9 @@
 """Managed transfers with real GridFTP and XRootD servers."""
 
 import json
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 from bare import lacking
@@ -110,3 +112,59 @@ def test_a_server_that_is_away_is_tried_again_until_it_is_back(lab):
     assert after["verified"] == 3, after
     assert after["retries"] >= 1
     assert after["done_bytes"] == 30_000
+
+
+@XROOTD
+@pytest.mark.parametrize("way", ["pull", "push"])
+def test_files_go_from_http_server_to_http_server_and_not_by_way_of_the_client(lab, way):
+    source, target = lab.place("http-from", "a"), lab.place("http-to", "b")
+    files = make_files(source, 3, 400_000)
+    # A server of XRootD that fetches makes no folders.
+    (target / way).mkdir(mode=0o777)
+    (target / way).chmod(0o777)
+    servers = [
+        lab.room(f"http-{host}", "xrootd", host, places=[place], auth="gsi", tls=True, http=True)
+        for host, place in (("a", "http-from"), ("b", "http-to"))
+    ]
+    with lab.running(servers[0]) as one, lab.running(servers[1]) as two:
+        ends = [
+            (one["https"].format(path=path), two["https"].format(path=target / way / path.name)) for path in files
+        ]
+        list_ = write_list(lab.place(f"http-lists-{way}", "c"), [(*pair, "400kB") for pair in ends])
+        before = carried(lab, "c")
+        told = transfer(
+            lab, "submit", list_, "--run", "--json", "--queue", list_.with_name("queue"), "--mover", "curl", "--option", "certificate=true",
+            "--option", f"third_party={way}",
+        )  # fmt: skip
+        through_client = carried(lab, "c") - before
+    (job,) = told["jobs"]
+    assert [(target / way / path.name).read_bytes() for path in files] == [path.read_bytes() for path in files]
+    assert (job["transfers"], job["done_bytes"]) == ({"done": 3}, 1_200_000)
+    assert job["verified"] == 3, job["unverified"]
+    # The kernel's counters of the client's interface: handshakes and words about the copies, not the files.
+    assert through_client < 1_200_000 / 4
+
+
+def carried(lab, host):
+    """Return the bytes that an interface has received and sent."""
+    done = lab.run(host, "ip", "-j", "-s", "link", "show", "eth0")
+    (link,) = json.loads(done.stdout)
+    return link["stats64"]["rx"]["bytes"] + link["stats64"]["tx"]["bytes"]
+
+
+GFAL = pytest.mark.skipif(
+    lacking("gridftp") is not None or shutil.which("gfal-copy") is None, reason="needs gfal-copy"
+)
+
+
+@GFAL
+def test_a_protocol_whose_plugin_gfal2_lacks_is_told_with_its_package_and_not_tried_again(lab, tmp_path):
+    folder = lab.place("plugins", "c")
+    (installed,) = Path("/usr/lib").glob("*/gfal2-plugins")
+    shutil.copy(installed / "libgfal_plugin_file.so", folder)
+    list_ = write_list(lab.place("plugin-lists", "c"), [("srm://a.lab.test:8446/x", tmp_path / "x")])
+    words = ("submit", list_, "--run", "--json", "--queue", list_.with_name("queue"))
+    told = transfer(lab, *words, status=3, GFAL_PLUGIN_DIR=str(folder))
+    (lost,) = transfer(lab, "status", "--failed", "--json", "--queue", list_.with_name("queue"))["failed"]
+    assert told["jobs"][0]["causes"] == {"no-tool": 1}
+    assert (lost["attempts"], lost["error"].endswith("install the Debian package gfal2-plugin-srm")) == (1, True)

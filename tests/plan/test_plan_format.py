@@ -100,6 +100,7 @@ def _nest(inner):
         st.builds(
             Trial, st.integers(0, 10**8).map("t{:07d}".format), slots, slots, slots,
             st.dictionaries(names, scalars, max_size=3), steps, st.none() | st.floats(0, 1e6),
+            st.dictionaries(names, whole, max_size=2),
         ),
     )  # fmt: skip
 

@@ -115,6 +115,28 @@ EDITS: dict[str, dict[str, Any]] = {
     "an option of a service that is no choice": {"testbed.service.ftp-a.options": {"auth": "GSI"}},
     "an option of a service without a unit": {"testbed.service.ftp-a.options": {"block": 4096}},
     "a service that needs an unknown one": {"testbed.service.ftp-a.options": {"data_nodes": "node1"}},
+    "a data node that is none": {"testbed.service.ftp-a.options": {"data_nodes": "ftp-b"}},
+    "a server with nothing to serve": {"testbed.service.more": {"kind": "nginx", "host": "a"}},
+    "Kerberos without a centre": {
+        "testbed.service.more": {"kind": "xrootd", "host": "a", "storage": ["disk"], "options": {"auth": "krb5"}},
+    },
+    "Kerberos of a server of files": {
+        "testbed.service.more": {
+            "kind": "xrootd", "host": "a", "storage": ["disk"], "options": {"auth": "krb5", "kdc": "ftp-b"},
+        },
+    },
+    "a proxy without an origin": {"testbed.service.more": {"kind": "xrootd-proxy", "host": "a", "storage": ["disk"]}},
+    "a redirector that is none": {
+        "testbed.service.more": {"kind": "xrootd", "host": "a", "storage": ["disk"], "options": {"redirector": "ftp-b"}},
+    },
+    "cores by name": {"testbed.service.more": {"kind": "squid", "host": "a", "options": {"cpus": "first"}}},
+    "chunks without a master": {
+        "testbed.service.more": {"kind": "moosefs-chunkserver", "host": "a", "storage": ["disk"]},
+    },
+    "a door that does not serve the storage": {
+        "testbed.service.more": {"kind": "srm", "host": "a", "storage": ["disk"], "options": {"doors": "ftp-b"}},
+    },
+    "storage without a door": {"testbed.service.more": {"kind": "srm", "host": "a", "storage": ["disk"]}},
     "services that wait for each other": {"testbed.service.ftp-a.after": ["ftp-b"], "testbed.service.ftp-b.after": ["ftp-a"]},
     "no ports": {"testbed.service.ftp-a.ports": 0},
     "a port twice": {"testbed.service.ftp-a.ports": [2811, 2811]},
@@ -356,6 +378,36 @@ SAID: dict[str, list[str]] = {
     ],
     "a service that needs an unknown one": [
         'testbed.service.ftp-a.options: expected one of the services: ftp-a, ftp-b, found "node1", which it needs',
+    ],
+    "a data node that is none": [
+        "testbed.service.ftp-a: expected data_nodes to name services of kind gridftp-node, found ftp-b of kind gridftp",
+    ],
+    "a server with nothing to serve": [
+        "testbed.service.more: expected a storage to serve, found none; name one in `storage`",
+    ],
+    "Kerberos without a centre": [
+        'testbed.service.more: expected the option kdc with auth = "krb5", found none; name a kdc service',
+    ],
+    "Kerberos of a server of files": [
+        "testbed.service.more: expected ftp-b to be a service of kind kdc, found gridftp",
+    ],
+    "a proxy without an origin": [
+        "testbed.service.more: expected the option origin, found none; name an xrootd service",
+    ],
+    "a redirector that is none": [
+        "testbed.service.more: expected ftp-b to be a service of kind xrootd-redirector, found gridftp",
+    ],
+    "cores by name": [
+        'testbed.service.more: expected cpus to be numbers of cores such as "0,1", found "first"',
+    ],
+    "chunks without a master": [
+        "testbed.service.more: expected the option master to name a service of kind moosefs-master, found none",
+    ],
+    "a door that does not serve the storage": [
+        "testbed.service.more: expected ftp-b in `doors` to serve disk, found that it does not serve disk; add it to its `storage`",
+    ],
+    "storage without a door": [
+        "testbed.service.more: expected `doors` to name services that move its files (gridftp, xrootd), found none",
     ],
     "services that wait for each other": [
         "testbed.service.ftp-a.after: expected services without a circle, found ftp-a → ftp-b → ftp-a",

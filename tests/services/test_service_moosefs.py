@@ -1,6 +1,10 @@
 """A MooseFS of two chunk servers, used through its mount."""
 
-from contextlib import ExitStack
+import os
+import signal
+import time as clock
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 from bare import check_nothing_left, lacking
@@ -73,6 +77,52 @@ def test_a_mount_in_use_goes_away_too(lab):
             assert user.poll() is None
     assert str(shared) not in lab.run("c", "cat", "/proc/mounts").stdout
     user.stop(signal=9)
+    check_nothing_left(lab)
+
+
+def pid_of(lab, name):
+    """Return the one process of the lab of this name, as soon as it is there."""
+    end = clock.monotonic() + 10
+    while clock.monotonic() < end:
+        if found := [pid for pid, of in lab.processes().items() if of == name]:
+            return found[0]
+    raise AssertionError(f"no {name} in {lab.processes()}")
+
+
+def until_it_waits_in(pid, path):
+    """Wait until a process has opened a file and sleeps: it reads."""
+    end = clock.monotonic() + 10
+    while clock.monotonic() < end:
+        with suppress(OSError):
+            opened = {str(fd.readlink()) for fd in Path(f"/proc/{pid}/fd").iterdir()}
+            state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+            if str(path) in opened and state in "SD":
+                return
+    raise AssertionError(f"process {pid} does not wait in {path}")
+
+
+@pytest.mark.parametrize(("serial", "code"), [(False, 2), (True, 124)])
+def test_a_serial_mount_answers_nobody_while_a_request_waits_for_its_server(lab, serial, code):
+    master, one, _, mount = rooms(lab, f"serial{serial}", cache="direct", serial=serial)
+    shared = lab.places["shared"]
+    with ExitStack() as stack:
+        for room in (master, one, mount):
+            stack.enter_context(lab.running(room))
+        written = lab.run("c", "dd", "if=/dev/urandom", f"of={shared}/file", "bs=100k", "count=1", "conv=fsync")
+        assert written.returncode == 0, written.stderr
+        server = pid_of(lab, "mfschunkserver")
+        # nsenter, which started it, stops when it does.
+        starter = int(Path(f"/proc/{server}/stat").read_text().rpartition(") ")[2].split()[1])
+        for stopped in (starter, server):
+            stack.callback(os.kill, stopped, signal.SIGCONT)
+        os.kill(server, signal.SIGSTOP)
+        reader = lab.machines["c"].start(["cat", f"{shared}/file"], log=mount.folder / "reader.out")
+        until_it_waits_in(pid_of(lab, "cat"), shared / "file")
+        # Whether a file of another name exists is the master's to say, and that one answers.
+        assert lab.run("c", "timeout", "1", "ls", f"{shared}/nothing").returncode == code
+        os.kill(server, signal.SIGCONT)
+        os.kill(starter, signal.SIGCONT)
+        reader.stop(signal=signal.SIGKILL)
     check_nothing_left(lab)
 
 

@@ -248,3 +248,14 @@ body = emit_request("srmPing", ())
 tls.sendall(b"POST /srm/managerv2 HTTP/1.1\\r\\nContent-Length: %d\\r\\nConnection: close\\r\\n\\r\\n" % len(body) + body)
 print(tls.makefile("rb").readline().decode().strip())
 """
+
+
+def test_a_gfal2_that_does_not_speak_srm_is_told_with_its_package_before_anything_starts(lab, monkeypatch):
+    lab.place("unspoken")
+    room = lab.room("unspoken", "srm", places=["unspoken"], doors="unspoken")
+    # What it prints where only the package of files is installed.
+    monkeypatch.setattr("venturi.testbed.services.srm.ASK", ("echo", "file-2.21.3"))
+    with pytest.raises(
+        BackendError, match=r"expected gfal2 on a to speak SRM, .* install the Debian package gfal2-plugin-srm"
+    ):
+        Srm().configure(room)

@@ -1,6 +1,9 @@
 """Bytes into requests and back: HTTP, SOAP, certificates, SURLs, the grid-mapfile."""
 
+import json
 import subprocess
+import sys
+from dataclasses import MISSING, fields
 
 import pytest
 from hypothesis import given
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 from venturi.srm.errors import HttpError, SoapError, SrmError, X509Error
 from venturi.srm.http import HEAD_LIMIT, RequestReader, response
 from venturi.srm.mapfile import parse_mapfile
+from venturi.srm.settings import Settings
 from venturi.srm.soap import Fields, emit_fault, emit_reply, emit_request, parse_call, parse_reply
 from venturi.srm.surl import surl_path
 from venturi.srm.x509 import identify, parse_certificate
@@ -235,3 +239,23 @@ def test_what_is_no_surl_of_this_server_is_refused(surl, why):
     with pytest.raises(SrmError, match=why.replace("[", r"\[").replace(".", r"\.")) as raised:
         surl_path(surl, ["a"])
     assert raised.value.status == "SRM_INVALID_PATH"
+
+
+def test_the_settings_that_the_help_shows_are_accepted_and_named():
+    done = subprocess.run(
+        [sys.executable, "-m", "venturi.srm", "serve", "--help"], check=True, capture_output=True, text=True
+    )
+    shown = Settings.of(json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{"))[0])
+    for one in fields(Settings):
+        # Those of the example have no default; each of the others is told with its own.
+        assert (f'"{one.name}":' in done.stdout) == (one.default is MISSING), one.name
+        assert one.default is MISSING or f"{one.name} {getattr(shown, one.name)}" in done.stdout
+
+
+def test_the_help_of_both_commands_says_what_they_do_with_an_example():
+    for command, does in (("serve", "Serve until"), ("ping", "Send one srmPing")):
+        done = subprocess.run(
+            [sys.executable, "-m", "venturi.srm", command, "--help"], check=True, capture_output=True, text=True
+        )
+        assert does in done.stdout
+        assert f"Example: python -m venturi.srm {command} " in done.stdout

@@ -25,19 +25,52 @@ def factors_of(name, variant="full"):
     return [step.factors for line in plan_of(name, variant).lines for step in line.steps if isinstance(step, Trial)]
 
 
-@pytest.mark.parametrize("name", MATRIX)
-def test_the_matrix_has_the_points_of_figures_8_to_20(name):
-    wanted = {("at-catania", n) for n in (1, 2, 4)} | {
-        (to, n) for to in ("at-houston", "at-prague") for n in (1, 2, 4, 6)
-    }
-    wanted |= {("at-prague-tuned", 1), ("at-prague-tuned", 4)}
-    found = factors_of(name)
-    assert {(row["destination"], row["streams"]) for row in found} == wanted
-    assert {row["block_bytes"] for row in found if row["destination"] == "at-prague-tuned"} == {1 << 20}
-    assert {row["block_bytes"] for row in found if row["destination"] != "at-prague-tuned"} == {256 << 10}
+PUBLISHED = {
+    *(("at-catania", n, 256 << 10) for n in (1, 2, 4)),
+    *((to, n, 256 << 10) for to in ("at-houston", "at-prague") for n in (1, 2, 4, 6)),
+    *(("at-prague-tuned", n, 1 << 20) for n in (1, 4)),
+}
+"""Figures 8 to 20: destination, streams, I/O block."""
+
+
+@pytest.mark.parametrize(("name", "mover"), [("alice/matrix", "globus-url-copy"), ("alice/matrix-bbftp", "bbftp")])
+def test_the_matrix_has_the_points_of_figures_8_to_20(name, mover):
+    found = [row for row in factors_of(name) if row["mover"] == mover]
+    more = {("at-prague", n, 1 << 20) for n in (1, 4)} | {("at-prague-tuned", n, 256 << 10) for n in (1, 4)}
+    wanted = PUBLISHED | (more if name == "alice/matrix" else set())
+    assert {(row["destination"], row["streams"], row["block_bytes"]) for row in found} == wanted
     sizes = {row["size_bytes"] for row in found}
     assert (min(sizes), max(sizes)) == (10_000_000, 800_000_000)
     assert load_scenario(study(name).scenario_path).workload.repeat == 5
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_variant_has_all_routes_and_tuned_beside_default_settings(name, variant):
+    header = plan_of(name, variant).header
+    found = factors_of(name, variant)
+    for mover in {
+        "alice/matrix": ("globus-url-copy", "xrdcp"),
+        "alice/matrix-bbftp": ("bbftp", "globus-url-copy", "xrdcp"),
+    }[name]:
+        own = {row["destination"] for row in found if row["mover"] == mover}
+        assert {"at-prague", "at-prague-tuned"} <= own
+        assert mover == "xrdcp" or {"at-catania", "at-houston"} <= own
+    for row in found:
+        receiver = header.places[row["destination"]].host
+        sender = header.places[row["source"]].host
+        assert header.hosts[sender].lab.sysctls == header.hosts[receiver].lab.sysctls
+    asked = {row["window_bytes"] for row in found if row["destination"] == "at-prague" and row["mover"] != "xrdcp"}
+    assert len(asked) >= 3  # fewer show no threshold
+
+
+def test_default_settings_are_those_of_the_kernel_of_the_time():
+    """Linux 2.4, net/ipv4/tcp.c: sysctl_tcp_rmem and sysctl_tcp_wmem."""
+    header = plan_of("alice/matrix", "quick").header
+    for host in ("cnaf", "catania", "houston", "prague"):
+        settings = header.hosts[host].lab.sysctls
+        assert settings["net.ipv4.tcp_rmem"] == f"4096 87380 {2 * 87380}"
+        assert settings["net.ipv4.tcp_wmem"] == f"4096 {16 << 10} {128 << 10}"
 
 
 @pytest.mark.parametrize("name", MATRIX)
@@ -110,5 +143,7 @@ def test_the_studies_are_found_and_each_names_what_it_carries_out():
 
 
 def test_what_the_study_of_bbftp_needs_is_named_in_its_calls():
-    for call in plan_of("alice/matrix-bbftp", "quick").header.calls.values():
-        assert "bbftp" in call.requires
+    calls = plan_of("alice/matrix-bbftp", "quick").header.calls.values()
+    assert {call.mover for call in calls} == {"bbftp", "globus-url-copy", "xrdcp"}
+    for call in calls:
+        assert ("bbftp" in call.requires) == (call.mover == "bbftp")

@@ -1,6 +1,7 @@
 """The doctor looks at the real thing."""
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,14 @@ def test_the_engine_is_told_in_words(tmp_path):
 
 def test_every_doubtful_check_says_what_to_do(tmp_path):
     assert all(check.advice for check in examine(tmp_path, find_engine) if check.state != "ok")
+
+
+@pytest.mark.skipif(not list(Path("/usr/lib").glob("*/gfal2-plugins")), reason="needs gfal2")
+def test_a_plugin_that_gfal2_lacks_is_told_with_its_package(tmp_path, monkeypatch):
+    (installed,) = Path("/usr/lib").glob("*/gfal2-plugins")
+    for protocol in ("file", "http"):
+        shutil.copy(installed / f"libgfal_plugin_{protocol}.so", tmp_path)
+    monkeypatch.setenv("GFAL_PLUGIN_DIR", str(tmp_path))
+    check = checks(tmp_path)["gfal2 plugins"]
+    assert check.state == "missing"
+    assert check.advice.endswith("apt-get install gfal2-plugin-gridftp gfal2-plugin-xrootd gfal2-plugin-srm")

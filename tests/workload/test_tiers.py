@@ -83,16 +83,27 @@ def test_every_file_of_tier_2_goes_to_tier_1_once():
 
 def test_analysis_waits_for_the_threshold_of_all_or_of_each_site():
     whole = first_steps(expand(tiers()))["gamma0-jobs0"]
-    assert whole[-1] == Wait("tiers.multi-tier.sent", 7)  # 80 % of 8, rounded up
+    assert whole[-1] == Wait("tiers.multi-tier.arrived", 7)  # 80 % of 8, rounded up
     each = first_steps(expand(tiers(threshold_of="each site", threshold=0.5)))["gamma0-jobs0"]
-    assert each[-1] == Wait("tiers.multi-tier.sent.Beta", 4)
-    signals = [
-        step
-        for _, trial in in_phase(expand(tiers()), "replication")
-        for step in trial.steps
-        if isinstance(step, Signal)
-    ]
-    assert Counter(signals) == {Signal("tiers.multi-tier.sent", 1): 8, Signal("tiers.multi-tier.sent.Beta", 1): 8}
+    assert each[-1] == Wait("tiers.multi-tier.arrived.Beta", 4)
+
+
+def test_a_file_counts_for_the_threshold_when_it_has_arrived_and_never_by_a_signal_of_its_own():
+    files = [trial for _, trial in in_phase(expand(tiers()), "replication")]
+    assert [trial.counts for trial in files] == [
+        {"tiers.multi-tier.arrived": 1, "tiers.multi-tier.arrived.Beta": 1}
+    ] * 8
+    assert not [step for trial in files for step in trial.steps if isinstance(step, Signal)]
+
+
+def test_when_all_files_have_been_tried_jobs_begin_whatever_has_arrived():
+    steps = first_steps(expand(tiers(parallel=3)))["beta0-multi-tier-tried"]
+    assert steps == (Wait("tiers.multi-tier.tried", 3), Signal("tiers.multi-tier.arrived", 7))
+    tried = [
+        step for line in expand(tiers(parallel=3)).lines for step in line.steps
+        if step == Signal("tiers.multi-tier.tried", 1)
+    ]  # fmt: skip
+    assert len(tried) == 3
 
 
 def test_a_job_uploads_waits_as_long_as_its_centre_takes_and_downloads():
@@ -188,7 +199,7 @@ def test_the_study_sends_1000_files_from_each_tier_2_centre_and_begins_jobs_at_1
         assert moved.bytes == 1_800_000_000 and moved.labels["partner_site"] == "CNAF"
         sent[trial.factors["site"]] += 1
     assert sent == {"Catania": 1000, "Torino": 1000}
-    assert first_steps(published)["goliath-jobs0"][-1] == Wait("tiers.multi-tier.sent", 1600)
+    assert first_steps(published)["goliath-jobs0"][-1] == Wait("tiers.multi-tier.arrived", 1600)
     job = in_phase(published, "analysis", "multi-tier")[0][1]
     assert [moved.bytes for moved in transfers_in(job)] == [1_000_000, 50_000_000]
     waits = {(t.factors["centre_tier"], pause_in(t)) for _, t in in_phase(published, "analysis", "multi-tier")}

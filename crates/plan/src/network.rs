@@ -187,6 +187,19 @@ impl LinkSet {
         set(&mut link.reorder_probability, self.reorder_probability);
         set(&mut link.up, self.up);
     }
+
+    /// Takes in a later change: what both set has the later value.
+    pub fn update(&mut self, later: &Self) {
+        *self = Self {
+            rate_bit_per_s: later.rate_bit_per_s.or(self.rate_bit_per_s),
+            delay_s: later.delay_s.or(self.delay_s),
+            jitter_s: later.jitter_s.or(self.jitter_s),
+            queue_bytes: later.queue_bytes.or(self.queue_bytes),
+            loss: later.loss.or(self.loss),
+            reorder_probability: later.reorder_probability.or(self.reorder_probability),
+            up: later.up.or(self.up),
+        };
+    }
 }
 
 const fn usual_mtu() -> u32 {

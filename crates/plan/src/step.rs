@@ -75,6 +75,9 @@ pub struct TrialStep {
     /// It is not begun at or after this time of the run, but passed over like one that is done.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_s: Option<Seconds>,
+    /// Counters that grow by so much once it is recorded as good: whoever records it adds them, for only then is it known.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counts: BTreeMap<Name, u64>,
     /// What is done.
     pub steps: Vec<Step>,
 }

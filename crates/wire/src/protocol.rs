@@ -16,7 +16,11 @@ pub enum Command {
     /// The network and where it is; once, first.
     Start(Box<Start>),
     /// Starts the clock of the planned changes.
-    Go,
+    Go {
+        /// What this clock shows then: how long the plan has been carried out before.
+        #[serde(default)]
+        elapsed_s: Seconds,
+    },
     /// Changes a link now.
     Change {
         /// The link.

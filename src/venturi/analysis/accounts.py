@@ -54,7 +54,7 @@ def byte_accounts(run: Run, testbed: Testbed | None, counts: Counts) -> tuple[By
         return ()
     whole = _Asked(sum(r["asked"] for r in crossing.values()), int(sum(r["n"] for r in crossing.values())))
     # What failed was on the wire in part, and nobody knows how much of it: then nothing above can be judged.
-    whole_known = counts.transfers_failed == 0
+    whole_known = counts.transfers_failed == 0 and not _has_earlier_attempts(run)
     kernels = _kernels(run)
     pairs = {host for pair in crossing for host in pair}
     extra = sum(
@@ -70,6 +70,11 @@ def byte_accounts(run: Run, testbed: Testbed | None, counts: Counts) -> tuple[By
     found += _by_kernel("the receivers' kernels: received", crossing, kernels, 1, "received", whole_known)
     found += _by_wire(testbed, crossing, extra, whole_known, sockets_known=bool(kernels))
     return tuple(row for row in found if row is not None)
+
+
+def _has_earlier_attempts(run: Run) -> bool:
+    """Return whether trials had failed that were carried out once more: the tables hold the last attempt of each alone."""
+    return bool(run.query("SELECT count(*) AS n FROM trials WHERE attempts > 1")["n"][0])
 
 
 def _moved(run: Run) -> dict[tuple[str, str], dict[str, float]]:

@@ -142,24 +142,29 @@ def _whole(value: object) -> int | None:
 
 
 def _readings(run: Run, configuration: str, begin_s: float, end_s: float) -> tuple[FloatArray, FloatArray]:
-    """Return the middles of the intervals of a batch and the rates in them."""
+    """Return the middles of the intervals of a batch and the rates in them.
+
+    A reading is only made where there are samples on both sides. The last one may lack them, where a run ends with its batch; without any other there are none.
+    """
     interval = _interval_s(run)
     count = int((end_s - begin_s) / interval + 1e-9)
-    if count < 1:
-        return _NONE, _NONE
     grid = begin_s + interval * np.arange(count + 1)
-    counted = np.zeros(count + 1)
-    for host in observed_hosts(run, configuration):
-        rows = run.query(_COUNTED.format(counter=_COUNTER[str(_workload(run).get("observed", "sent"))]),
-                         {"host": host, "low": begin_s - 2 * interval, "high": grid[-1] + 2 * interval})  # fmt: skip
-        time, value = (np.asarray(rows[name], dtype=np.float64) for name in ("time_s", "value"))
-        # A reading is only made where there are samples on both sides.
-        if len(time) < 2 or time[0] > grid[0] or time[-1] < grid[-1] or np.any(np.diff(value) < 0):
-            return _NONE, _NONE
-        counted += np.interp(grid, time, value)
+    traces = [_trace(run, host, begin_s - 2 * interval, float(grid[-1]) + 2 * interval) for host in observed_hosts(run, configuration)]  # fmt: skip
+    if count < 1 or any(len(time) < 2 or time[0] > grid[0] or np.any(np.diff(value) < 0) for time, value in traces):
+        return _NONE, _NONE
+    seen = grid[grid <= min((time[-1] for time, _ in traces), default=grid[-1])]
+    if len(seen) < max(2, count):
+        return _NONE, _NONE
+    counted = sum((np.interp(seen, time, value) for time, value in traces), np.zeros(len(seen)))
     rate: FloatArray = BITS_PER_BYTE * np.diff(counted) / interval
-    middle: FloatArray = np.asarray(grid[:-1] + interval / 2 - begin_s, dtype=np.float64)
+    middle: FloatArray = np.asarray(seen[:-1] + interval / 2 - begin_s, dtype=np.float64)
     return middle, rate
+
+
+def _trace(run: Run, host: str, low_s: float, high_s: float) -> tuple[FloatArray, FloatArray]:
+    counter = _COUNTER[str(_workload(run).get("observed", "sent"))]
+    rows = run.query(_COUNTED.format(counter=counter), {"host": host, "low": low_s, "high": high_s})
+    return np.asarray(rows["time_s"], dtype=np.float64), np.asarray(rows["value"], dtype=np.float64)
 
 
 _COUNTED = """

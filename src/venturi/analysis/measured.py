@@ -11,7 +11,7 @@ import numpy.typing as npt
 from venturi.analysis.result import Factor, FactorValue, FloatArray, IntArray
 from venturi.run import Run
 
-__all__ = ["Measured", "PointFacts", "measure"]
+__all__ = ["DELIVERED_BYTES", "Measured", "PointFacts", "measure"]
 
 DELIVERED_BYTES = "coalesce(received_bytes, nullif(asked_bytes, 0), tool_bytes, asked_bytes)"
 """A sink such as /dev/null holds nothing, and the receiver's count is null: then the mover's exit code is all there is. One that goes on

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from venturi.analysis.measured import DELIVERED_BYTES
 from venturi.analysis.result import Notice
 from venturi.analysis.words import plural
 from venturi.run import Run
@@ -17,8 +18,9 @@ __all__ = ["ServerCounts", "server_counts", "server_notices"]
 
 # A restart moves some bytes again, and what broke off counts in no reply that is good: the truth lies between the bytes of the good
 # replies and those of all. One transfer may be of many files, which lie in its folder then. Of a file that several read from one
-# server at the same time nobody can tell which of the replies was whose: those are not compared.
-_COUNTS = """
+# server at the same time nobody can tell which of the replies was whose: those are not compared. Nor are reads through a proxy: it may
+# have the file already, or be asked for it by several and ask once, so that a reply of the origin is not that of any one read.
+_COUNTS = f"""
     WITH seen AS (
         SELECT detail->>'service' AS service, detail->>'endpoint' AS endpoint, (detail->>'start_s')::DOUBLE AS start_s,
                (detail->>'file_bytes')::BIGINT AS bytes, left(detail->>'code', 1) = '2' AS good,
@@ -27,10 +29,10 @@ _COUNTS = """
         FROM events WHERE kind = 'server-transfer' AND detail->>'endpoint' IS NOT NULL AND detail->>'file_bytes' IS NOT NULL
               AND detail->>'command' != 'HEAD'),
     moved AS (
-        SELECT row_number() OVER () AS id, coalesce(received_bytes, asked_bytes) AS bytes, files, start_s, end_s, source, destination,
+        SELECT row_number() OVER () AS id, {DELIVERED_BYTES} AS bytes, files, start_s, end_s, source, destination,
                split_part(source_via, '/', 1) AS source_service, split_part(destination_via, '/', 1) AS destination_service,
                regexp_replace(source, '/[^/]*$', '') AS source_folder, regexp_extract(source, '[^/]*$') AS first,
-               outcome IN ('ok', 'short') AS whole,
+               outcome IN ('ok', 'short') AS whole, coalesce(list_contains($proxied::VARCHAR[], call), false) AS proxied,
                coalesce(max(end_s) OVER (one_file ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) >= start_s, false)
                OR coalesce(lead(start_s) OVER one_file <= end_s, false) AS contested
         FROM transfers WHERE start_s IS NOT NULL AND end_s IS NOT NULL
@@ -40,10 +42,10 @@ _COUNTS = """
         JOIN seen ON whole AND stores AND service = destination_service AND destination = if(files = 1, endpoint, folder)
         UNION ALL
         SELECT id, moved.bytes, service, source, seen.bytes, good FROM moved
-        JOIN seen ON whole AND NOT contested AND NOT stores AND service = source_service AND folder = source_folder
+        JOIN seen ON whole AND NOT proxied AND NOT contested AND NOT stores AND service = source_service AND folder = source_folder
              AND regexp_extract(endpoint, '[^/]*$') BETWEEN first AND lpad((first::BIGINT + files - 1)::VARCHAR, 6, '0')
              AND seen.start_s BETWEEN moved.start_s - 0.001 AND moved.end_s
-        WHERE regexp_full_match(first, '[0-9]{6}')),
+        WHERE regexp_full_match(first, '[0-9]{{6}}')),
     counted AS (
         SELECT id, service, endpoint, held, coalesce(sum(bytes) FILTER (good), 0)::BIGINT AS least, sum(bytes)::BIGINT AS most
         FROM matched GROUP BY ALL)
@@ -64,7 +66,7 @@ class ServerCounts:
     ----------
     compared, disagreeing
         Ends of transfers of which a server logged the bytes, and those where they are others than the receiver holds (than asked
-        for, where nobody holds them).
+        for, where nobody holds them, or than the tool counted, where it was asked for a time and not for bytes).
     service, endpoint, logged_bytes, held_bytes
         The first that disagrees; None if all agree.
     """
@@ -78,19 +80,19 @@ class ServerCounts:
 
 
 def server_counts(run: Run) -> ServerCounts:
-    """Return how the logs of servers and the receivers agree on bytes; nothing compared without such logs.
-
-    Nor with closed-loop clients: all ask for one object at the same time, often through a cache that asks once for many, so that no line
-    of a log is of one fetch. Their chapter holds the sums against each other instead.
-    """
-    if (run.header.get("scenario", {}).get("workload") or {}).get("kind") == "clients":
-        return ServerCounts(0, 0)
-    row = {name: values[0] for name, values in run.query(_COUNTS).items()}
+    """Return how the logs of servers and the receivers agree on bytes; nothing compared without such logs."""
+    row = {name: values[0] for name, values in run.query(_COUNTS, {"proxied": _through_proxies(run)}).items()}
     if not row["wrong"]:
         return ServerCounts(int(row["n"]), 0)
     return ServerCounts(
         int(row["n"]), int(row["wrong"]), row["service"], row["endpoint"], int(row["logged"]), int(row["held"])
     )
+
+
+def _through_proxies(run: Run) -> list[str]:
+    """Return the calls that read through a proxy."""
+    calls = run.header.get("calls") or {}
+    return [name for name, call in calls.items() if (call.get("options") or {}).get("proxy")]
 
 
 def server_notices(counts: ServerCounts) -> list[Notice]:

@@ -9,10 +9,25 @@ Read :class:`Backend` first, then :class:`HostsBackend`.
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from venturi.backend.base import Backend, Outcome, Progress
 from venturi.backend.clock import ClockOffset
 from venturi.backend.engine import find_engine
-from venturi.backend.hosts import HostsBackend
-from venturi.backend.lab import LabBackend
+
+if TYPE_CHECKING:
+    from venturi.backend.hosts import HostsBackend
+    from venturi.backend.lab import LabBackend
+else:
+
+    def __getattr__(name: str) -> type:
+        if name not in _LATER:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(_LATER[name]), name)
+
 
 __all__ = ["Backend", "ClockOffset", "HostsBackend", "LabBackend", "Outcome", "Progress", "find_engine"]
+
+# Who wants an agent or the engine only, as a worker of transfer jobs does, need not wait for tables and testbeds.
+_LATER = {"HostsBackend": "venturi.backend.hosts", "LabBackend": "venturi.backend.lab"}

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from venturi.run import RunWriter
+if TYPE_CHECKING:
+    from venturi.run import RunWriter
 
 __all__ = ["Backend", "Outcome", "Progress"]
 

@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import signal
-import threading
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 from venturi.backend.agent import Agent
@@ -23,6 +21,7 @@ from venturi.backend.clock import ClockOffset
 from venturi.backend.meter import Meter
 from venturi.backend.site import Site
 from venturi.backend.source import Source
+from venturi.backend.stopping import stop_on_signals
 from venturi.backend.words import event_in_words
 from venturi.errors import BackendError, RunError
 from venturi.run import Finding, RunWriter
@@ -45,7 +44,6 @@ STOP_GRACE_S = 15.0
 PROGRESS_INTERVAL_S = 0.1
 
 _T = TypeVar("_T")
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _CALL = re.compile(rb'"call":\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -117,7 +115,7 @@ class Campaign:
 
     async def carry_out(self) -> Outcome:
         """Carry out what is left: see :class:`venturi.backend.Backend`."""
-        with self._stop_on_signals():
+        with stop_on_signals(self._stop):
             try:
                 work = asyncio.create_task(self._work())
                 asked = asyncio.create_task(self._stop.wait())
@@ -145,7 +143,7 @@ class Campaign:
         self._begin_session()
         await _all(self._send_go(post) for post in self._posts)
         if self._source is not None:
-            self._source.go()
+            self._source.go(self._run.elapsed_s)
         await _all(self._attend(post) for post in self._posts)
 
     def _begin_session(self) -> None:
@@ -162,6 +160,10 @@ class Campaign:
                 *missing_findings(post.name, post.ready.get("missing") or {}, post.calls),
             ):
                 self._run.finding(finding)
+                if finding.code == "missing-tool":  # known before anything is tried, and so it is said at once
+                    self._say(
+                        f"{finding.subject} is not on {post.name}: its transfers are recorded as missing, the rest goes on"
+                    )
 
     def _local_scratch(self) -> dict[str, str]:
         return {post.name: post.site.home for post in self._posts if post.site.home is not None}
@@ -225,7 +227,7 @@ class Campaign:
             agent = post.agent
             assert agent is not None
             while (record := await agent.next_record()) is not None:
-                if self._take(post, record) and len(self._posts) > 1:
+                if self._take(post, record):
                     for other in self._posts:
                         await self._send_counters(other)
             code = await agent.wait()
@@ -269,10 +271,11 @@ class Campaign:
             return
 
     async def _send_counters(self, post: _Post) -> None:
-        if post.agent is None or not post.going or len(self._posts) == 1:
+        counted = self._run.counts
+        if post.agent is None or not post.going or (len(self._posts) == 1 and not counted):
             return  # not yet; or the only agent, which counts by itself
-        for counter in sorted({counter for other in self._posts for counter in other.counters}):
-            value = sum(other.counters.get(counter, 0) for other in self._posts)
+        for counter in sorted({*counted, *(counter for other in self._posts for counter in other.counters)}):
+            value = counted.get(counter, 0) + sum(other.counters.get(counter, 0) for other in self._posts)
             await post.agent.send({"command": "counter", "counter": counter, "value": value})
 
     def _take(self, post: _Post, record: Mapping[str, Any]) -> bool:
@@ -282,7 +285,10 @@ class Campaign:
                 post.trial = str(record["trial"])
                 self._meter.begin(post.trial)
             case "trial":
+                before = sum(self._run.counts.values())
                 self._take_trial(post, record)
+                self._show()
+                return sum(self._run.counts.values()) > before
             case "transfer":
                 self._run.transfer(record, post.name)
             case "sample":
@@ -414,25 +420,6 @@ class Campaign:
         if self._on_progress is not None and (now or time_s - self._shown_s >= PROGRESS_INTERVAL_S):
             self._shown_s = time_s
             self._on_progress(self._meter.progress(time_s))
-
-    @contextmanager
-    def _stop_on_signals(self) -> Iterator[None]:
-        """Let Ctrl-C and friends stop the campaign: once in order, twice at once."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        # What is ignored stays ignored: that is how `nohup` and a shell's background jobs are meant.
-        numbers = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.getsignal(number) for number in numbers}
-        for number in numbers:
-            loop.add_signal_handler(number, self._stop.set)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
-                signal.signal(number, before[number] or signal.SIG_DFL)
 
 
 async def _all(awaitables: Iterable[Awaitable[_T]]) -> list[_T]:

@@ -16,6 +16,7 @@ from venturi.backend.campaign import Campaign
 from venturi.backend.engine import Engine, find_engine
 from venturi.backend.hosts import SCRATCH_VARIABLE
 from venturi.backend.site import LocalSite, Site
+from venturi.backend.stopping import heeded_signals
 from venturi.plan import read_header
 from venturi.run import RunWriter
 from venturi.run.directory import PLAN
@@ -25,8 +26,6 @@ __all__ = ["LOGS", "LabBackend"]
 
 LOGS = "lab"
 """Folder of the run in which logs of servers are kept."""
-
-_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class LabBackend:
@@ -137,10 +136,8 @@ class _Interruptions:
 
     def __enter__(self) -> _Interruptions:
         if threading.current_thread() is threading.main_thread():
-            for number in _STOP_SIGNALS:
-                # What is ignored stays ignored: that is how `nohup` is meant.
-                if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._take)
+            for number in heeded_signals():
+                self._before[number] = signal.signal(number, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:

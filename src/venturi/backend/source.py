@@ -22,8 +22,8 @@ class Source(Protocol):
         """
         ...
 
-    def go(self) -> None:
-        """Start its clock: the agents have started theirs."""
+    def go(self, elapsed_s: float = 0.0) -> None:
+        """Start its clock, at what earlier sessions have carried out of the plan's time: the agents have started theirs."""
         ...
 
     def end(self) -> None:

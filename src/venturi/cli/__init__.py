@@ -13,7 +13,7 @@ def main() -> None:
     try:
         from venturi.cli.root import (
             carry_out,
-        )  # half a second of imports, in which Ctrl-C must not end in a traceback
+        )  # imports take a while, in which Ctrl-C must not end in a traceback
     except KeyboardInterrupt:
         sys.stderr.write("venturi: stopped\n")
         sys.exit(130)

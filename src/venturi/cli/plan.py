@@ -16,6 +16,7 @@ from venturi.cli.outcome import Exit, data, data_json, talk, writing
 from venturi.cli.source import load
 from venturi.errors import PlanError
 from venturi.plan import Estimate, Header, Plan, check_fits, estimate, plan_lines, write_plan
+from venturi.submit import write_submit_files
 from venturi.testbed import nearest_folder, obstacle
 from venturi.testbed.pace import moving_s
 from venturi.units import format_bytes, format_duration
@@ -31,7 +32,16 @@ def plan(
     full: Full = False,
     lines: Annotated[bool, typer.Option("--lines", help="Print the plan itself, as JSON Lines.")] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write the plan to this file.", dir_okay=False)
+        Path | None,
+        typer.Option(
+            "-o", "--output", help="Write the plan to this file; with --submit, the submit files to this folder."
+        ),
+    ] = None,
+    submit: Annotated[
+        str | None,
+        typer.Option(
+            help="Write submit files of its batches of jobs for a batch system: slurm or htcondor. Needs -o."
+        ),
     ] = None,
     scratch: Scratch = None,
     as_json: As = False,
@@ -47,7 +57,9 @@ def plan(
     cost = estimate(expanded.header, moving=partial(moving_s, expanded))
     if lines:
         sys.stdout.writelines(line + "\n" for line in plan_lines(expanded))
-    if output is not None:
+    if submit is not None:
+        _write_submit_files(expanded, submit, output, scratch or default_scratch())
+    elif output is not None:
         with writing(output):
             write_plan(expanded, output)
         talk(f"wrote {output}")
@@ -83,6 +95,14 @@ def check_places(header: Header, cost: Estimate, scratch: Path) -> None:
     if problems:
         raise PlanError("\n".join(problems))
     check_fits(cost, {name: shutil.disk_usage(nearest_folder(path)).free for name, path in local.items()})
+
+
+def _write_submit_files(expanded: Plan, system: str, folder: Path | None, scratch: Path) -> None:
+    if folder is None:
+        raise PlanError("expected -o FOLDER beside --submit, found none; it names where the submit files go")
+    with writing(folder):
+        files = write_submit_files(expanded, system, folder, scratch=scratch)
+    talk(f"wrote {files[0]} and {len(files) - 1} files beside it")
 
 
 def _holds_data_sets(header: Header, place: str, path: Path) -> bool:

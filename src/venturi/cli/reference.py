@@ -48,8 +48,9 @@ def cli_reference() -> str:
 
 def _commands(command: Command, words: list[str]) -> Iterator[tuple[list[str], Command]]:
     if isinstance(command, TyperGroup):
-        for name, child in command.commands.items():
-            yield from _commands(child, [*words, name])
+        context = typer.Context(command)
+        for name in command.list_commands(context):
+            yield from _commands(command.get_command(context, name), [*words, name])
     else:
         yield words, command
 

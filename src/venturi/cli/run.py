@@ -6,6 +6,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,9 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on with a run that stopped: the newest one of the scenario.")
     ] = False,
+    retry_failed: Annotated[
+        bool, typer.Option("--retry-failed", help="With --resume: carry trials that failed out once more, too.")
+    ] = False,
     scratch: Scratch = None,
     runs: Runs = RUNS,
     keep_logs: KeepLogs = False,
@@ -57,10 +61,13 @@ def run(
     Examples: `venturi run my.toml`, `venturi run my.toml --set workload.repeat=20`, `venturi run --resume runs/my-disk-20261121T213700Z`
     """
     overrides = [*(set_ or []), *([f"scale={scale}"] if scale is not None else [])]
-    if resume:
-        path, outcome, failure = _resume(
-            scenario, overrides, quick=quick, scratch=scratch, runs=runs, quiet=quiet or as_json, keep_logs=keep_logs
+    if retry_failed and not resume:
+        raise ScenarioError(
+            [("--retry-failed", "expected --resume beside it: only a run has failed trials")], "venturi run"
         )
+    if resume:
+        how = _Resumption(scratch, quiet or as_json, keep_logs, retry_failed)
+        path, outcome, failure = _resume(scenario, overrides, how, quick=quick, runs=runs)
     else:
         loaded = load(scenario, overrides, quick=quick)
         path, outcome, failure = carry_out_scenario(
@@ -133,10 +140,26 @@ def _backend(name: str, scratch: Path | None, *, keep_logs: bool) -> Backend:
     return LabBackend(scratch=scratch, keep_logs=keep_logs) if name == "lab" else HostsBackend(scratch=scratch)
 
 
+@dataclass(frozen=True, slots=True)
+class _Resumption:
+    """How a run is gone on with."""
+
+    scratch: Path | None
+    quiet: bool
+    keep_logs: bool
+    retry_failed: bool
+
+
 def resume_scenario(
-    scenario: Scenario, *, scratch: Path | None, runs: Path, quiet: bool = False, keep_logs: bool = False
+    scenario: Scenario,
+    *,
+    scratch: Path | None,
+    runs: Path,
+    quiet: bool = False,
+    keep_logs: bool = False,
+    retry_failed: bool = False,
 ) -> Ended:
-    """Go on with the newest run of a scenario.
+    """Go on with the newest run of a scenario; ``retry_failed``: its trials that failed are carried out once more.
 
     Raises
     ------
@@ -154,7 +177,7 @@ def resume_scenario(
             f"{path}: expected a run of this scenario, found that it has changed since ({what}{more}); go on as it began with:"
             f" venturi run --resume {path}; or begin a new run without --resume"
         )
-    return _resume_run(path, scratch=scratch, quiet=quiet, keep_logs=keep_logs)
+    return _resume_run(path, _Resumption(scratch, quiet, keep_logs, retry_failed))
 
 
 def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -165,19 +188,26 @@ def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     return found
 
 
-def _resume_run(path: Path, *, scratch: Path | None, quiet: bool, keep_logs: bool) -> Ended:
-    if read_info(path).state == "complete":
-        count = int(read_plan_header(path)["totals"]["trials"])
-        if not quiet:
-            talk(f"{path}: nothing is left to do")
-        return path, Outcome("complete", count, count, 0, 0), ""
-    backend = _backend(read_info(path).backend, _same_scratch(path, scratch), keep_logs=keep_logs)
-    writer = RunWriter.resume(path)
+def _resume_run(path: Path, how: _Resumption) -> Ended:
+    if read_info(path).state == "complete" and not how.retry_failed:
+        return _nothing_left(path, quiet=how.quiet)
+    backend = _backend(read_info(path).backend, _same_scratch(path, how.scratch), keep_logs=how.keep_logs)
+    writer = RunWriter.resume(path, retry_failed=how.retry_failed)
+    if writer.info.state == "complete" and not writer.retried:
+        writer.close()
+        return _nothing_left(path, quiet=how.quiet)
+    if not how.quiet:
+        again = f", {len(writer.retried)} that failed are carried out once more" if writer.retried else ""
+        done = f"{len(writer.finished)} of {len(writer.trials)} trials are done"
+        talk(f"{writer.header['name']}: {done}{again}, going on in {path}")
+    return _carry_out(backend, writer, quiet=how.quiet)
+
+
+def _nothing_left(path: Path, *, quiet: bool) -> Ended:
+    count = int(read_plan_header(path)["totals"]["trials"])
     if not quiet:
-        talk(
-            f"{writer.header['name']}: {len(writer.finished)} of {len(writer.trials)} trials are done, going on in {path}"
-        )
-    return _carry_out(backend, writer, quiet=quiet)
+        talk(f"{path}: nothing is left to do")
+    return path, Outcome("complete", count, count, 0, 0), ""
 
 
 def _same_scratch(path: Path, given: Path | None) -> Path | None:
@@ -209,18 +239,23 @@ def _same_scratch(path: Path, given: Path | None) -> Path | None:
     return Path(there)
 
 
-def _resume(
-    named: str, overrides: list[str], *, quick: bool, scratch: Path | None, runs: Path, quiet: bool, keep_logs: bool
-) -> Ended:
+def _resume(named: str, overrides: list[str], how: _Resumption, *, quick: bool, runs: Path) -> Ended:
     """Resume a run given by itself, or the newest one of a scenario."""
     if quick or is_scenario(named):
         loaded = load(named, overrides, quick=quick)
-        return resume_scenario(loaded, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs)
+        return resume_scenario(
+            loaded,
+            scratch=how.scratch,
+            runs=runs,
+            quiet=how.quiet,
+            keep_logs=how.keep_logs,
+            retry_failed=how.retry_failed,
+        )
     if overrides:
         raise ScenarioError(
             [("", "a run is resumed with the plan that it began with; leave out --set and --scale")], named
         )
-    return _resume_run(resolve_run(named, runs), scratch=scratch, quiet=quiet, keep_logs=keep_logs)
+    return _resume_run(resolve_run(named, runs), how)
 
 
 def _carry_out(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
@@ -265,6 +300,7 @@ def conclude(path: Path, outcome: Outcome, failure: str, *, quiet: bool, reporte
         talk(
             f"{outcome.failed} of {outcome.trials_total} trials have transfers that failed; the first: {failure}"
             + ("" if reported else f"\nall reasons: venturi report {path}")
+            + f"\nonce more: venturi run --resume --retry-failed {path}"
         )
         raise typer.Exit(Exit.FAILED_TRANSFERS)
     if not quiet and not reported:

@@ -3,22 +3,40 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from venturi.cli.options import RUNS, As, Full, KeepLogs, On, Runs, Scratch, Set
-from venturi.cli.outcome import data, data_json
+from venturi.cli.outcome import Exit, data, data_json, talk
 from venturi.cli.report import show_report
 from venturi.cli.run import carry_out_scenario, conclude, resume_scenario
+from venturi.errors import ScenarioError, VenturiError
 from venturi.run import Run
 from venturi.scenario import load_scenario
-from venturi.study import Published, Study, experiments, studies, study
+from venturi.study import Published, Study, experiments, studies, studies_of
 
 __all__ = ["app"]
 
 app = typer.Typer(no_args_is_help=True, help="Published experiments as scenarios: list, show, run.")
+
+
+def _complete(incomplete: str) -> Iterator[tuple[str, str]]:
+    """Yield the studies and experiments that begin so, with what they are: for the completion of a shell."""
+    told = [*((s.name, s.title) for s in studies().values()), *((e.id, e.about) for e in experiments())]
+    return ((name, about) for name, about in told if name.startswith(incomplete))
+
+
+Named = Annotated[
+    str,
+    typer.Argument(
+        metavar="NAME",
+        help="Name of a study, such as cnaf/cp, or ID of an experiment, such as 002-SQ: all studies of it.",
+        autocompletion=_complete,
+    ),
+]
 
 
 @app.command(name="list")
@@ -43,7 +61,7 @@ def list_(as_json: As = False) -> None:
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Name of a study, such as cnaf/cp.")],
+    named: Named,
     scenario: Annotated[bool, typer.Option("--scenario", help="Print the scenario file alone.")] = False,
     as_json: As = False,
 ) -> None:
@@ -51,14 +69,29 @@ def show(
 
     `venturi study show cnaf/cp --scenario > my.toml` is a good start for a scenario of one's own.
     """
-    chosen = study(name)
-    text = chosen.scenario_path.read_text(encoding="utf-8")
+    chosen = studies_of(named)
+    if scenario and len(chosen) > 1:
+        raise ScenarioError(
+            [("--scenario", f"expected one study, found those of {named}: {_names(chosen)}; name one of them")],
+            "study",
+        )
+    texts = [one.scenario_path.read_text(encoding="utf-8") for one in chosen]
     if scenario:
-        data(text.rstrip("\n"))
+        data(texts[0].rstrip("\n"))
     elif as_json:
-        data_json({**asdict(chosen), "scenario_path": str(chosen.scenario_path), "scenario": text})
+        told = [_as_json(one, text) for one, text in zip(chosen, texts, strict=True)]
+        data_json(told[0] if chosen[0].name == named else told)
     else:
-        _print_study(chosen, text)
+        for one, text in zip(chosen, texts, strict=True):
+            _print_study(one, text)
+
+
+def _as_json(chosen: Study, scenario: str) -> dict[str, object]:
+    return {**asdict(chosen), "scenario_path": str(chosen.scenario_path), "scenario": scenario}
+
+
+def _names(chosen: Sequence[Study]) -> str:
+    return ", ".join(one.name for one in chosen)
 
 
 def _print_study(chosen: Study, scenario: str) -> None:
@@ -103,9 +136,9 @@ def _as_options(overrides: tuple[str, ...]) -> str:
 
 @app.command()
 def run(
-    name: Annotated[str, typer.Argument(help="Name of a study, such as cnaf/cp.")],
+    named: Named,
     quick: Annotated[
-        bool, typer.Option("--quick", help="The small variant: minutes instead of hours or days.")
+        bool, typer.Option("--quick", help="The small variant: a minute instead of hours or days.")
     ] = False,
     full: Full = False,
     set_: Set = None,
@@ -117,24 +150,61 @@ def run(
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
     as_json: As = False,
 ) -> None:
-    """Carry out a study and report on it.
+    """Carry out a study and report on it; of an experiment all studies, one after the other.
 
     A study for the lab is carried out at the scale of one machine, unless --full asks for the published parameters; others at these.
     They may take days and terabytes: `venturi plan NAME --full` tells, and what does not fit is refused before it begins. Try --quick
-    first. Exit code 3, after the report, if transfers failed.
+    first. Exit code 3, after the report, if transfers failed. With --json one document for each study.
 
-    Example: `venturi study run cnaf/cp --quick --set workload.cache=cold`
+    Examples: `venturi study run cnaf/cp --quick --set workload.cache=cold`, `venturi study run 002-SQ --quick`
     """
-    chosen = study(name)
-    overrides = chosen.overrides(quick=quick, full=full)
-    scenario = load_scenario(chosen.scenario_path, overrides=[*overrides, *(set_ or ())])
-    if resume:
-        ended = resume_scenario(scenario, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs)
+    chosen = studies_of(named)
+    if chosen[0].name != named:
+        talk(f"{named}: {_names(chosen)}")
+
+    def carry_out(one: Study) -> None:
+        scenario = load_scenario(one.scenario_path, overrides=[*one.overrides(quick=quick, full=full), *(set_ or ())])
+        if resume:
+            ended = resume_scenario(scenario, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs)
+        else:
+            ended = carry_out_scenario(
+                scenario, on=on or one.on, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs
+            )
+        path, outcome, failure = ended
+        if outcome.state == "complete":
+            show_report(Run.open(path), as_json=as_json)
+        conclude(path, outcome, failure, quiet=quiet, reported=True)
+
+    if len(chosen) == 1:
+        carry_out(chosen[0])
     else:
-        ended = carry_out_scenario(
-            scenario, on=on or chosen.on, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs
+        _one_after_the_other(chosen, carry_out)
+
+
+def _one_after_the_other(chosen: Sequence[Study], carry_out: Callable[[Study], None]) -> None:
+    """Carry out all of them: one that cannot be, or whose transfers fail, does not keep the next from it; Ctrl-C does.
+
+    Raises
+    ------
+    typer.Exit
+        With the code of the gravest: an error before failed transfers.
+    """
+    codes: dict[str, int] = {}
+    for place, one in enumerate(chosen):
+        try:
+            carry_out(one)
+        except typer.Exit as ended:
+            if ended.exit_code == Exit.STOPPED:
+                rest = _names(chosen[place + 1 :])
+                if rest:
+                    talk(f"not begun: {rest}")
+                raise
+            codes[one.name] = ended.exit_code
+        except VenturiError as error:
+            talk(f"venturi: {one.name}: {error}")
+            codes[one.name] = Exit.ERROR
+    if codes:
+        talk(
+            f"not as they should be: {', '.join(codes)}; {len(chosen) - len(codes)} of {len(chosen)} studies went well"
         )
-    path, outcome, failure = ended
-    if outcome.state == "complete":
-        show_report(Run.open(path), as_json=as_json)
-    conclude(path, outcome, failure, quiet=quiet, reported=True)
+        raise typer.Exit(Exit.ERROR if Exit.ERROR in codes.values() else next(iter(codes.values())))

@@ -14,15 +14,17 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from venturi.backend import find_engine
 from venturi.cli.options import As
 from venturi.cli.outcome import Exit, data, data_json, talk
 from venturi.cli.transfer_options import job_options
 from venturi.cli.transfer_progress import transfer_view
-from venturi.cli.transfer_words import summary, table
+from venturi.cli.transfer_words import counted, summary, table
 from venturi.errors import RunError
 from venturi.managed import JobStatus, Queue, Worker, job_status, read_list
-from venturi.managed.listing import Wanted
-from venturi.managed.status import failed_transfers, job_numbers
+from venturi.managed.choice import choose_all
+from venturi.managed.listing import COMMAND_LINE, Wanted, read_pair
+from venturi.managed.status import failed_transfers
 
 __all__ = ["app"]
 
@@ -107,16 +109,22 @@ def submit(
         backoff=backoff, backoff_limit=backoff_limit, verify=verify, timeout=timeout, deadline=deadline, now_unix_s=now_unix_s,
     )  # fmt: skip
     source, wanted = _wanted(what)
+    if run_it or detach:
+        find_engine()
+    # What is wrong is told before there is a queue: a folder that holds no job would only be in the way.
+    choose_all(wanted, options.mover, source)
     with Queue(queue, create=True) as opened:
-        job = opened.submit(name or Path(source).name, wanted, options, now_unix_s, source)
+        title = Path(what[0]).name if what[0] != "-" else source
+        job = opened.submit(name or title, wanted, options, now_unix_s, source)
+        handed_over = f"job {job}: {counted(len(wanted), 'transfer')}"
         if run_it or detach:
             if not as_json:
-                talk(f"job {job}: {len(wanted)} {_transfers(len(wanted))}")
+                talk(handed_over)
             _carry_out(opened, (job,), detach=detach, quiet=quiet, as_json=as_json)
         elif as_json:
             data_json({"job": job, "transfers": len(wanted), "queue": str(opened.folder)})
         else:
-            data(f"job {job}: {len(wanted)} {_transfers(len(wanted))}")
+            data(handed_over)
             if not quiet:
                 talk(f"carry it out with: venturi transfer run{_where(queue)}")
 
@@ -125,8 +133,7 @@ def _wanted(what: Sequence[str]) -> tuple[str, list[Wanted]]:
     """Return the name of the list, and what stands in it."""
     folder = str(Path.cwd())
     if len(what) == 2:
-        quoted = " ".join("'" + end.replace("'", "'\"'\"'") + "'" for end in what)
-        return Path(what[0]).name, read_list([quoted], folder, "the command line")
+        return COMMAND_LINE, [read_pair(what[0], what[1], folder)]
     if len(what) != 1:
         raise typer.BadParameter(f"expected a list, or SOURCE and DESTINATION, found {len(what)} words")
     if what[0] == "-":
@@ -153,8 +160,12 @@ def run(
 
     Ctrl-C ends the movers and puts back what was under way; `run` goes on with it, after a kill or a power cut too. Several may work
     on one queue: none takes what another has. Exit code 3 if transfers have failed for good.
+
+    Example: `venturi transfer run 3 --queue /data/transfers`
     """
     with Queue(queue) as opened:
+        if not jobs:
+            opened.jobs()  # there is one at least
         for job in jobs or ():
             opened.options(job)
         _carry_out(opened, tuple(jobs or ()), detach=detach, quiet=quiet, as_json=as_json)
@@ -211,9 +222,12 @@ def status(
     failed: Annotated[bool, typer.Option("--failed", help="Also each transfer that has failed, and why.")] = False,
     as_json: As = False,
 ) -> None:
-    """Tell how far a job is, at any time, whether or not anybody is at work."""
+    """Tell how far a job is, at any time, whether or not anybody is at work.
+
+    Example: `venturi transfer status 3 --failed`
+    """
     with Queue(queue) as opened:
-        number = job if job is not None else next(reversed(job_numbers(opened)), 0)
+        number = opened.jobs()[-1] if job is None else job
         told = job_status(opened, number, time.time())
         lost = [dict(row) for row in failed_transfers(opened, number)] if failed else []
     if as_json:
@@ -221,9 +235,8 @@ def status(
         return
     data(table(told))
     for row in lost:
-        data(
-            f"line {row['line']}: {row['source']} -> {row['destination']}: {row['cause']} after {row['attempts']} tries: {row['error']}"
-        )
+        ends, tries = f"{row['source']} -> {row['destination']}", counted(row["attempts"], "try", "tries")
+        data(f"line {row['line']}: {ends}: {row['cause']} after {tries}: {row['error']}")
 
 
 @app.command()
@@ -233,7 +246,10 @@ def cancel(
     queue: QueueAt = QUEUE,
     as_json: As = False,
 ) -> None:
-    """Cancel what is left of a job. What is done stays done; what is under way is stopped within a second."""
+    """Cancel what is left of a job. What is done stays done; what is under way is stopped within a second.
+
+    Example: `venturi transfer cancel 3 --line 17`
+    """
     with Queue(queue) as opened:
         ended, stopping = opened.cancel(job, time.time(), line)
     if as_json:
@@ -244,9 +260,12 @@ def cancel(
 
 @app.command(name="list")
 def list_(queue: QueueAt = QUEUE, as_json: As = False) -> None:
-    """List the jobs of a queue."""
+    """List the jobs of a queue.
+
+    Example: `venturi transfer list --json`
+    """
     with Queue(queue) as opened:
-        found = [job_status(opened, job, time.time()) for job in job_numbers(opened)]
+        found = [job_status(opened, job, time.time()) for job in opened.jobs()]
     if as_json:
         data_json([_as_json(status) for status in found])
         return
@@ -273,10 +292,6 @@ def _as_json(status: JobStatus) -> dict[str, Any]:
 def _where(folder: Path) -> str:
     usual = Path(os.environ.get(QUEUE_VARIABLE) or QUEUE).absolute()
     return "" if folder.absolute() == usual else f" --queue {folder}"
-
-
-def _transfers(count: int) -> str:
-    return "transfer" if count == 1 else "transfers"
 
 
 def _age_s() -> float:

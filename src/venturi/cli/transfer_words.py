@@ -9,7 +9,18 @@ from rich.table import Table
 from venturi.managed import JobStatus
 from venturi.units import format_bytes, format_duration, format_rate
 
-__all__ = ["progress_words", "summary", "table"]
+__all__ = ["counted", "progress_words", "summary", "table"]
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """Return a count with its word.
+
+    Examples
+    --------
+    >>> counted(1, "retry", "retries"), counted(0, "call")
+    ('1 retry', '0 calls')
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def summary(status: JobStatus) -> str:
@@ -21,7 +32,7 @@ def summary(status: JobStatus) -> str:
     """
     counts = status.transfers
     parts = [
-        f"job {status.job}: {counts.get('done', 0)} of {status.total} transfers done, {format_bytes(status.done_bytes)} in"
+        f"job {status.job}: {counts.get('done', 0)} of {counted(status.total, 'transfer')} done, {format_bytes(status.done_bytes)} in"
         f" {format_duration(status.elapsed_s)} ({format_rate(status.done_bytes / status.elapsed_s if status.elapsed_s else 0.0)})"
     ]
     if counts.get("failed"):
@@ -32,7 +43,7 @@ def summary(status: JobStatus) -> str:
     if left:
         parts.append(f"{left} left")
     if status.retries:
-        parts.append(f"{status.retries} retries")
+        parts.append(counted(status.retries, "retry", "retries"))
     if status.unsized:
         parts.append(f"{status.unsized} of a size that nobody has told")
     asked = {why: count for why, count in status.unverified.items() if why != "not asked for"}
@@ -52,7 +63,7 @@ def progress_words(status: JobStatus) -> str:
         f"{counts['active']} under way" if counts.get("active") else "",
         f"{format_duration(left_s)} left" if left_s is not None else "",
         f"{counts['failed']} failed" if counts.get("failed") else "",
-        f"{status.retries} retries" if status.retries else "",
+        counted(status.retries, "retry", "retries") if status.retries else "",
     ]
     return " · ".join(part for part in parts if part)
 
@@ -68,13 +79,13 @@ def table(status: JobStatus) -> Table:
         + (f" of {format_bytes(status.asked_bytes)}" if status.asked_bytes else ""),
         "rate": format_rate(status.rate_bytes_per_s),
         "elapsed": format_duration(status.elapsed_s),
-        "attempts": f"{status.attempts}, of these {status.retries} retries",
+        "attempts": f"{status.attempts}, {counted(status.retries, 'retry', 'retries')} among them",
         "verified": str(status.verified),
         "not verified": "; ".join(f"{count}: {why}" for why, count in status.unverified.items()),
         "failed for good": _counted(status.causes),
         "failed in an attempt": _counted(status.passing),
         "wait in the queue": "" if status.wait_s is None else f"{format_duration(status.wait_s)} (mean)",
-        "in the mover": f"{format_duration(status.move_s)} in {status.calls} calls",
+        "in the mover": f"{format_duration(status.move_s)} in {counted(status.calls, 'call')}",
         "comparing": format_duration(status.verify_s),
         "overhead": format_duration(status.overhead_s),
     }

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import functools
 import os
 import shutil
+import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from venturi.managed.address import Address
@@ -22,6 +24,7 @@ from venturi.managed.options import NO_CHECKSUM
 from venturi.managed.work import Claim, Task, Verdict
 from venturi.mover import OutputError, movers, resolve_options
 from venturi.plan import Call
+from venturi.testbed.gfal2 import ASK, packages_missing
 
 __all__ = ["Attempt"]
 
@@ -31,6 +34,8 @@ _ASKING_TIMEOUT_S = 600.0
 _ASKED_AT_A_TIME = 8
 _ASKINGS = 3
 """How often a server is asked: ``gfal-sum`` 2.21 now and then ends with SIGABRT for GridFTP."""
+
+_PLUGINS_TIMEOUT_S = 30.0
 
 _FULL_BYTES = 1 << 20
 """A file system with less room than this is full: it is what some tools do not tell."""
@@ -105,6 +110,11 @@ class Attempt:
             return Verdict(
                 "failed", Cause.NO_TOOL, f"expected the program {missing[0]} on PATH, found none; install it"
             )
+        if mover.name == "gfal-copy":
+            lacking = await asyncio.to_thread(_plugins_missing, frozenset(end.scheme for end in _ends(tasks)))
+            if lacking:
+                what = f"expected gfal2 with the plug-ins of its protocols, found it without; install the Debian package {' '.join(lacking)}"
+                return Verdict("failed", Cause.NO_TOOL, what)
         call = mover.call(resolve_options(mover, self._options.mover_options))
         call = dataclasses.replace(call, timeout_s=self._time_left_s(), capture=True)
         if len(tasks) == 1:
@@ -205,6 +215,21 @@ def _compare(task: Task, algorithm: str, source: Checksum | str, destination: Ch
             "failed", Cause.CORRUPT, f"expected a destination of {expected.text}, found {destination.text}"
         )
     return Verdict("ok", verified=algorithm)
+
+
+def _ends(tasks: Sequence[Task]) -> Iterator[Address]:
+    for task in tasks:
+        yield from (task.source, task.destination)
+
+
+@functools.cache
+def _plugins_missing(protocols: frozenset[str]) -> list[str]:
+    """Ask gfal2 once which packages it lacks; where it is not there or does not answer, its own words are to tell."""
+    try:
+        asked = subprocess.run(ASK, capture_output=True, text=True, timeout=_PLUGINS_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return packages_missing(asked.stdout, sorted(protocols))
 
 
 def _size_of(address: Address) -> int | None:

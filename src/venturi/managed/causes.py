@@ -123,7 +123,9 @@ def cause_of(record: Mapping[str, Any]) -> Cause:
 
 
 def _said(record: Mapping[str, Any]) -> Cause:
-    text = "\n".join(str(record.get(name) or "") for name in ("error", "stderr", "stdout"))
+    # One line of JSON is what curl measured; with HTTPS it holds the certificates of the server, which are no reason.
+    told = [line for line in str(record.get("stdout") or "").splitlines() if not line.startswith("{")]
+    text = "\n".join([*(str(record.get(name) or "") for name in ("error", "stderr")), *told])
     for pattern, cause in _PATTERNS:
         if pattern.search(text):
             return cause

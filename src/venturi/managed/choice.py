@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from venturi.errors import VenturiError
 from venturi.managed.address import FILE, Address
+from venturi.managed.listing import ListError, Wanted
 from venturi.mover import Mover, movers
 from venturi.plan.words import shown, suggestion
 
-__all__ = ["ChoiceError", "choose", "takes_pairs"]
+__all__ = ["ChoiceError", "choose", "choose_all", "takes_pairs"]
 
 _BY_PROTOCOL: Mapping[str, str] = {
     FILE: "cp",
@@ -73,6 +74,26 @@ def choose(source: Address, destination: Address, asked: str | None) -> str:
     if not remote and mover.speaks:
         raise ChoiceError(f"expected a mover of local files such as cp between two files of this host, found {name}")
     return name
+
+
+def choose_all(wanted: Iterable[Wanted], asked: str | None, source: str) -> list[str]:
+    """Return the name of the mover of each transfer of a list; see :func:`choose`.
+
+    Raises
+    ------
+    ListError
+        Naming all lines whose ends no mover reaches.
+    """
+    chosen: list[str] = []
+    problems: list[tuple[int, str]] = []
+    for one in wanted:
+        try:
+            chosen.append(choose(one.source, one.destination, asked))
+        except ChoiceError as error:
+            problems.append((one.line, str(error)))
+    if problems:
+        raise ListError(source, problems)
+    return chosen
 
 
 def takes_pairs(mover: Mover) -> bool:

@@ -12,7 +12,10 @@ from venturi.managed.checksum import ALGORITHMS, Checksum, ChecksumError
 from venturi.plan.words import shown
 from venturi.units import parse_bytes
 
-__all__ = ["ListError", "Wanted", "read_list"]
+__all__ = ["COMMAND_LINE", "ListError", "Wanted", "read_list", "read_pair"]
+
+COMMAND_LINE = "the command line"
+"""Name of the list of what stood on it: two ends, and no lines."""
 
 _SHOWN_PROBLEMS = 20
 _SPECIAL = frozenset("'\"\\")
@@ -31,11 +34,15 @@ class ListError(VenturiError, ValueError):
 
     def __init__(self, source: str, problems: list[tuple[int, str]]) -> None:
         self.problems = problems
-        lines = [f"{source}, line {line}: {what}" if line else f"{source}: {what}" for line, what in problems]
+        typed = source == COMMAND_LINE
+        lines = [
+            f"{source}, line {line}: {what}" if line and not typed else f"{source}: {what}" for line, what in problems
+        ]
         more = len(lines) - _SHOWN_PROBLEMS
         if more > 0:
             lines[_SHOWN_PROBLEMS:] = [f"and {more} more {'lines' if more > 1 else 'line'}"]
-        super().__init__("\n".join([*lines, "nothing was submitted; mend the list and submit it again"]))
+        mend = "mend it and try again" if typed else "mend the list and submit it again"
+        super().__init__("\n".join([*lines, f"nothing was submitted; {mend}"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,8 +120,29 @@ def read_list(lines: Iterable[str], folder: str, source: str = "list") -> list[W
     return found
 
 
+def read_pair(source: str, destination: str, folder: str) -> Wanted:
+    """Return the one transfer whose ends stand on the command line.
+
+    Raises
+    ------
+    ListError
+        If an end is none.
+    """
+    try:
+        return Wanted(1, *_ends(source, destination, folder))
+    except (AddressError, ListLineError) as error:
+        raise ListError(COMMAND_LINE, [(1, str(error))]) from error
+
+
 class ListLineError(VenturiError, ValueError):
     """A line that is not of the form."""
+
+
+def _ends(source: str, destination: str, folder: str) -> tuple[Address, Address]:
+    ends = Address.parse(source, folder), Address.parse(destination, folder)
+    if ends[0] == ends[1]:
+        raise ListLineError(f"expected two different ends, found {shown(ends[0].text)} twice")
+    return ends
 
 
 def _line(number: int, line: str, folder: str) -> Wanted | None:
@@ -123,9 +151,7 @@ def _line(number: int, line: str, folder: str) -> Wanted | None:
         return None
     if len(words) < 2:
         raise ListLineError(f"expected SOURCE DESTINATION, found {shown(words[0])} alone")
-    source, destination = (Address.parse(word, folder) for word in words[:2])
-    if source == destination:
-        raise ListLineError(f"expected two different ends, found {shown(source.text)} twice")
+    source, destination = _ends(words[0], words[1], folder)
     size_bytes: int | None = None
     checksum: Checksum | None = None
     for word in words[2:]:

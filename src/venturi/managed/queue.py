@@ -19,10 +19,10 @@ from pathlib import Path
 
 from venturi.errors import RunError
 from venturi.managed.causes import Cause
-from venturi.managed.choice import ChoiceError, choose
+from venturi.managed.choice import choose_all
 from venturi.managed.claiming import Load, choose_calls, take
 from venturi.managed.lease import Lease, is_held
-from venturi.managed.listing import ListError, Wanted
+from venturi.managed.listing import Wanted
 from venturi.managed.options import JobOptions
 from venturi.managed.remains import clear
 from venturi.managed.work import Claim, Task, Verdict, fate
@@ -69,7 +69,7 @@ class Queue:
         path = self.folder / DATABASE
         if not create and not path.exists():
             raise QueueError(
-                f"{folder}: expected a queue of transfers, found none; make one with: venturi transfer submit LIST"
+                f"{folder}: expected a queue of transfers, found none, so there is no job; make one with: venturi transfer submit LIST"
             )
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -136,14 +136,7 @@ class Queue:
         ListError
             Naming all lines whose ends no mover reaches.
         """
-        chosen, problems = [], []
-        for one in wanted:
-            try:
-                chosen.append(choose(one.source, one.destination, options.mover))
-            except ChoiceError as error:
-                problems.append((one.line, str(error)))
-        if problems:
-            raise ListError(source, problems)
+        chosen = choose_all(wanted, options.mover, source)
         with self._changing() as db:
             job = db.execute(
                 "INSERT INTO job (name, submitted_unix_s, options) VALUES (?, ?, ?)",
@@ -197,11 +190,24 @@ class Queue:
         """
         found = self.rows("SELECT options FROM job WHERE id = ?", job)
         if not found:
-            known = [str(row["id"]) for row in self.rows("SELECT id FROM job ORDER BY id")]
-            raise QueueError(
-                f"{self.folder}: expected one of the jobs {', '.join(known) or '(there are none)'}, found {job}"
-            )
+            known = ", ".join(map(str, self.jobs()))
+            raise QueueError(f"{self.folder}: expected one of the jobs {known}, found {job}")
         return JobOptions.from_json(found[0]["options"])
+
+    def jobs(self) -> list[int]:
+        """Return the numbers of all jobs, the oldest first; at least one.
+
+        Raises
+        ------
+        QueueError
+            If there is none.
+        """
+        found = [row["id"] for row in self.rows("SELECT id FROM job ORDER BY id")]
+        if not found:
+            raise QueueError(
+                f"{self.folder}: there is no job in this queue; make one with: venturi transfer submit LIST"
+            )
+        return found
 
     # What workers do.
 

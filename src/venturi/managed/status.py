@@ -10,7 +10,7 @@ from typing import Literal
 from venturi.managed.causes import Cause
 from venturi.managed.queue import Queue, QueueError
 
-__all__ = ["JobStatus", "failed_transfers", "job_numbers", "job_status"]
+__all__ = ["JobStatus", "failed_transfers", "job_status"]
 
 _RECENT_S = 10.0
 
@@ -77,11 +77,6 @@ class JobStatus:
     def total(self) -> int:
         """Number of its transfers."""
         return sum(self.transfers.values())
-
-
-def job_numbers(queue: Queue) -> list[int]:
-    """Return the numbers of all jobs, the oldest first."""
-    return [row["id"] for row in queue.rows("SELECT id FROM job ORDER BY id")]
 
 
 def job_status(queue: Queue, job: int, now_unix_s: float) -> JobStatus:

@@ -7,15 +7,13 @@ and twice a second, to see what others have changed: new jobs, cancelled ones, w
 from __future__ import annotations
 
 import asyncio
-import signal
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from venturi.backend import find_engine
+from venturi.backend.stopping import stop_on_signals
 from venturi.errors import BackendError
 from venturi.managed.attempt import Attempt
 from venturi.managed.carry import Carrier
@@ -27,8 +25,6 @@ __all__ = ["Tally", "Worker"]
 
 _LOOK_S = 0.5
 """How often a worker looks at what others have changed."""
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ class Worker:
         carrier = Carrier(self._engine, self._queue.folder / "scratch" / str(worker), lease.descriptor)
         stopping = asyncio.create_task(self._stop.wait())
         try:
-            with self._stop_on_signals():
+            with stop_on_signals(self._stop):
                 while not self._stop.is_set() and self._begin(worker, carrier):
                     await asyncio.wait(
                         {*self._calls, stopping}, timeout=self._sleep_s(), return_when=asyncio.FIRST_COMPLETED
@@ -169,21 +165,3 @@ class Worker:
         if self._calls:
             await asyncio.wait(self._calls)
             self._settle_ended()
-
-    @contextmanager
-    def _stop_on_signals(self) -> Iterator[None]:
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
-        loop = asyncio.get_running_loop()
-        # What is ignored stays ignored: that is how `nohup` and a shell's background jobs are meant.
-        numbers = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
-        before = {number: signal.getsignal(number) for number in numbers}
-        for number in numbers:
-            loop.add_signal_handler(number, self._stop.set)
-        try:
-            yield
-        finally:
-            for number in numbers:
-                loop.remove_signal_handler(number)
-                signal.signal(number, before[number] or signal.SIG_DFL)

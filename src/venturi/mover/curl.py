@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
-from venturi.mover.http import CERTIFICATE, PROXY
+from venturi.mover.http import CERTIFICATE, PROXY, THIRD_PARTY
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -20,13 +20,7 @@ __all__ = ["Curl"]
 _OPTIONS = (
     PROXY,
     CERTIFICATE,
-    Option(
-        "third_party",
-        "choice",
-        "pull",
-        "Between two servers: the destination gets it (`pull`), or the source sends it (`push`).",
-        choices=("pull", "push"),
-    ),
+    THIRD_PARTY,
     Option(
         "streams",
         "integer",

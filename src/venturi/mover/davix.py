@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.mover.base import Option, ToolReport
+from venturi.mover.http import CERTIFICATE, THIRD_PARTY
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -14,20 +15,8 @@ from venturi.plan.header import Argument, OptionValue
 __all__ = ["Davix"]
 
 _OPTIONS = (
-    Option(
-        "certificate",
-        "boolean",
-        False,
-        "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR. "
-        "Servers with TLS in a lab need it: nobody else knows their authority.",
-    ),
-    Option(
-        "third_party",
-        "choice",
-        "pull",
-        "Between two servers: the destination gets it (`pull`), or the source sends it (`push`).",
-        choices=("pull", "push"),
-    ),
+    CERTIFICATE,
+    THIRD_PARTY,
     Option(
         "retries",
         "integer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from venturi.mover.base import Option
 
-__all__ = ["CERTIFICATE", "PROXY"]
+__all__ = ["CERTIFICATE", "PROXY", "THIRD_PARTY"]
 
 PROXY = Option(
     "proxy",
@@ -20,3 +20,12 @@ CERTIFICATE = Option(
     "Log in with the proxy certificate in $X509_USER_PROXY, and trust the authorities in $X509_CERT_DIR. "
     "Servers with TLS in a lab need it: nobody else knows their authority.",
 )
+
+THIRD_PARTY = Option(
+    "third_party",
+    "choice",
+    "pull",
+    "Between two servers: the destination gets it (`pull`), or the source sends it (`push`).",
+    choices=("pull", "push"),
+)
+"""Of a tool that can ask one server to move a file from or to another."""

@@ -310,7 +310,7 @@ STEPS: dict[str, Record] = {
             s.Trial,
             {
                 "id": TRIAL_ID, "point": WHOLE, "repetition": WHOLE, "block": WHOLE, "factors": _map(SCALAR),
-                "until_s": NUMBER, "steps": _STEPS,
+                "until_s": NUMBER, "counts": _map(WHOLE), "steps": _STEPS,
             },
             "trial",
         ),

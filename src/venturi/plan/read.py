@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ class TrialRow:
     """One trial as the plan intends it.
 
     ``transfers`` and ``bytes`` are ``None`` where the plan does not fix them (a loop until a time, a drawn size). At or after
-    ``until_s`` it is not begun.
+    ``until_s`` it is not begun. The counters of ``counts`` grow by so much once it is recorded as good.
     """
 
     trial: str
@@ -36,6 +36,7 @@ class TrialRow:
     transfers: int | None
     bytes: int | None
     until_s: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 def read_header(path: str | Path) -> Header:
@@ -123,6 +124,7 @@ def _trials_in(step: dict[str, Any], actor: str, host: str) -> Iterator[TrialRow
             transfers,
             size,
             step.get("until_s"),
+            step.get("counts") or {},
         )
     elif kind == "parallel":
         for child in step["children"]:

@@ -7,7 +7,7 @@ seeded stream of the header instead of a value of its own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -71,7 +71,8 @@ class Transfer(NamedTuple):
 class Trial:
     """A body of steps that is counted, journalled and resumed as one.
 
-    At or after the time ``until_s`` of the run it is not begun, but passed over like one that is done.
+    At or after the time ``until_s`` of the run it is not begun, but passed over like one that is done. The counters of ``counts``
+    grow by so much once it is recorded as good; a failed one adds nothing.
     """
 
     id: str
@@ -81,6 +82,7 @@ class Trial:
     factors: Mapping[str, FactorValue]
     steps: tuple[Step, ...]
     until_s: float | None = None
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

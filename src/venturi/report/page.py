@@ -151,6 +151,7 @@ def _analysis_context(analysis: Analysis) -> dict[str, object]:
         "has_zero": any(point.zero_size for point in analysis.points),
         "has_parts": any(point.parts for point in analysis.points),
         "scenario_toml": as_toml(analysis.about.scenario),
+        "environments": _environments(analysis.about.environment),
         "against_name": lambda name: {"files": "parallel files", "size_bytes": "file size", "size": "file size"}.get(
             name, factor_name(name)
         ),
@@ -165,6 +166,19 @@ def _analysis_context(analysis: Analysis) -> dict[str, object]:
             column_is_text(column, [row[place] for row in table.rows]) for place, column in enumerate(table.columns)
         ],
     }
+
+
+def _environments(told: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the facts of hosts, each with a title; what several hosts of one machine have alike stands once, before them."""
+    values: dict[str, list[str]] = {}
+    for facts in told.values():
+        for key, value in facts.items():
+            values.setdefault(key, []).append(value)
+    shared = {key: found[0] for key, found in values.items() if len(found) > 1 and len(set(found)) == 1}
+    if len(told) < 3 or not shared:
+        return [(host, facts) for host, facts in told.items()]
+    own = [(host, {key: value for key, value in facts.items() if key not in shared}) for host, facts in told.items()]
+    return [("all hosts, where they are alike", shared), *own]
 
 
 def _triple(analysis: Analysis) -> list[tuple[str, str]]:

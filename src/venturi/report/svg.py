@@ -9,6 +9,7 @@ from html import escape
 import matplotlib as mpl
 
 from venturi.report.figures import Picture
+from venturi.report.svg_paths import short_paths
 from venturi.report.theme import VARIABLES, styled
 
 __all__ = ["css_variables", "inline_svg"]
@@ -37,7 +38,7 @@ def inline_svg(picture: Picture) -> str:
     body = _COLOUR.sub(lambda match: _COLOURS[match.group()], body)
     body = _FONT.sub(lambda match: f"font-size: {match['size']}" if match["size"] else "", body)
     body = _own_names(body, picture.name)
-    body = re.sub(r"\n\s*", "\n", body)
+    body = re.sub(r"\n\s*", "\n", short_paths(body))
     title, about = f"t-{picture.name}", f"d-{picture.name}"
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{box[1] if box else "0 0 400 280"}" role="img"'

@@ -85,6 +85,7 @@ HEAD_COLUMNS = {
             "end_s": "DOUBLE",
             "outcome": "VARCHAR",
             **_OF_A_TRIAL,
+            "attempt": "BIGINT",
             "factors": "JSON",
             "cache": as_struct(_OF_A_CACHE),
             "findings": as_struct(_OF_A_FINDING) + "[]",
@@ -148,6 +149,7 @@ COLUMNS: dict[str, dict[str, str]] = {
     "trials": {
         "trial": "VARCHAR",
         **_OF_A_TRIAL,
+        "attempts": "BIGINT",
         "actor": "VARCHAR",
         "start_s": "DOUBLE",
         "end_s": "DOUBLE",

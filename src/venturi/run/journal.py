@@ -16,7 +16,7 @@ from typing import Any
 
 from venturi.errors import RunError
 
-__all__ = ["AppendFile", "complete_bytes", "longest_line"]
+__all__ = ["AppendFile", "complete_bytes", "last_lines", "longest_line"]
 
 COMMIT_INTERVAL_S = 0.02
 """Least time between two fsyncs of the journal, and so about the most that a power failure can cost."""
@@ -176,6 +176,20 @@ def complete_bytes(path: Path) -> int:
         return _last_newline(descriptor, os.fstat(descriptor).st_size) + 1
     finally:
         os.close(descriptor)
+
+
+def last_lines(path: Path, most_bytes: int) -> list[bytes]:
+    """Return the whole lines among the last bytes of a file, up to its last newline; none if there is no such file."""
+    end = complete_bytes(path)
+    if end == 0:
+        return []
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        start = max(0, end - most_bytes)
+        lines = _read(descriptor, start, end - start).splitlines()
+    finally:
+        os.close(descriptor)
+    return lines[1:] if start else lines
 
 
 def longest_line(path: Path, usual_bytes: int) -> int:

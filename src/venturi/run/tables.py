@@ -32,10 +32,10 @@ from venturi.run.columns import (
 from venturi.run.journal import complete_bytes, longest_line
 from venturi.run.lock import quiet
 
-__all__ = ["TABLES", "journal_ids", "open_tables", "seal"]
+__all__ = ["OBJECT_BYTES", "TABLES", "json_lines", "open_tables", "seal"]
 
 SEAL = "tables.json"
-TABLES_VERSION = 3
+TABLES_VERSION = 4
 """Raised when what is made from the same journal changes: tables of another version are made anew."""
 
 MEMORY_LIMIT = "1GB"
@@ -90,22 +90,6 @@ def seal(path: Path) -> None:
     """
     if not is_sealed(path):
         _seal_into(path, path, growing=False)
-
-
-def journal_ids(path: Path) -> tuple[list[str], int]:
-    """Return the trials in a journal, in its order, and the number of the last session (0: none yet)."""
-    journal = path / directory.JOURNAL
-    if complete_bytes(journal) == 0:
-        return [], 0
-    columns = {"trial": "STRUCT(trial VARCHAR)", "session": "STRUCT(number BIGINT)"}
-    source = _lines(journal, columns, longest_line(journal, OBJECT_BYTES))
-    try:
-        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
-            trials = connection.execute(f"SELECT trial.trial FROM {source} WHERE trial IS NOT NULL").fetchall()
-            last = connection.execute(f"SELECT coalesce(max(session.number), 0) FROM {source}").fetchone()
-    except duckdb.Error as error:
-        raise RunError(f"{journal}: expected one JSON object a line, found: {error}") from error
-    return [trial for (trial,) in trials], int(last[0]) if last else 0
 
 
 def is_sealed(path: Path) -> bool:
@@ -166,9 +150,15 @@ def _make_tables(
     journal, samples, events, sockets = (sources[name] for name in _TRUTH)
     # Transfers are nine tenths of a journal and go through in a pass of their own; the rest is small enough to keep.
     connection.execute(
-        f"""CREATE TEMP TABLE heads AS SELECT * FROM {_lines(journal, HEAD_COLUMNS, object_bytes)}
+        f"""CREATE TEMP TABLE heads AS SELECT * FROM {json_lines(journal, HEAD_COLUMNS, object_bytes)}
             WHERE session IS NOT NULL OR trial IS NOT NULL OR finding IS NOT NULL"""
     )
+    # Of a trial that was carried out again, the last attempt counts.
+    connection.execute(
+        """CREATE TEMP TABLE earlier AS SELECT trial.position FROM heads WHERE trial IS NOT NULL
+           QUALIFY trial.position < max(trial.position) OVER (PARTITION BY trial.trial)"""
+    )
+    connection.execute("DELETE FROM heads WHERE trial.position IN (FROM earlier)")
     factors = _factors(connection)
 
     def save(table: str, query: str, more: str = "") -> None:
@@ -181,7 +171,8 @@ def _make_tables(
     cache = "trial.cache.state AS cache_state, trial.cache.method AS cache_method"
     save(
         "trials",
-        f"""SELECT unnest(trial), {cache}, trial.cache.resident_ratio AS cache_resident_ratio{of_factors}
+        f"""SELECT unnest(trial), coalesce(trial.attempt, 1) AS attempts, {cache},
+                   trial.cache.resident_ratio AS cache_resident_ratio{of_factors}
             FROM heads WHERE trial IS NOT NULL""",
         kept_factors,
     )
@@ -192,7 +183,8 @@ def _make_tables(
             FROM (SELECT unnest(CASE WHEN trial IS NULL THEN [transfer] ELSE trial.transfers END) AS one,
                          trial.point, trial.repetition, trial.block, trial.position, trial.cache.state AS cache_state,
                          trial.session AS session_, trial.host AS host_{of_factors}
-                  FROM {_lines(journal, TRANSFER_COLUMNS, object_bytes)} WHERE trial IS NOT NULL OR transfer IS NOT NULL)""",
+                  FROM {json_lines(journal, TRANSFER_COLUMNS, object_bytes)}
+                  WHERE transfer IS NOT NULL OR (trial IS NOT NULL AND trial.position NOT IN (FROM earlier)))""",
         kept_factors,
     )
     save(
@@ -204,13 +196,13 @@ def _make_tables(
     )
     _make_environment(connection, work)
     save("environment", "SELECT * FROM environment_facts ORDER BY session, host, key")
-    save("samples", _samples(_lines(samples, SAMPLE_COLUMNS, object_bytes)))
+    save("samples", _samples(json_lines(samples, SAMPLE_COLUMNS, object_bytes)))
     save(
         "sockets",
         f"""SELECT host, time_s, unnest(sockets, max_depth := 2)
-            FROM {_lines(sockets, SOCKETS_COLUMNS, object_bytes)} WHERE len(sockets) > 0""",
+            FROM {json_lines(sockets, SOCKETS_COLUMNS, object_bytes)} WHERE len(sockets) > 0""",
     )
-    save("events", f"SELECT * FROM {_lines(events, COLUMNS['events'], object_bytes)}")
+    save("events", f"SELECT * FROM {json_lines(events, COLUMNS['events'], object_bytes)}")
 
 
 def _samples(lines: str) -> str:
@@ -276,7 +268,7 @@ def _make_environment(connection: duckdb.DuckDBPyConnection, work: Path) -> None
                 for key, value in _flatten(facts):
                     row = {"session": session.get("number"), "host": host, "key": key, "value": value}
                     lines.write(json.dumps(row) + "\n")
-    source = _lines(path if path.stat().st_size else None, COLUMNS["environment"], OBJECT_BYTES)
+    source = json_lines(path if path.stat().st_size else None, COLUMNS["environment"], OBJECT_BYTES)
     connection.execute(f"CREATE TABLE environment_facts AS FROM {source}")
 
 
@@ -290,7 +282,7 @@ def _flatten(facts: object, prefix: str = "") -> Iterator[tuple[str, str | None]
         yield from _flatten(value, f"{prefix}.{key}" if prefix else str(key))
 
 
-def _lines(source: Path | None, columns: Mapping[str, str], object_bytes: int) -> str:
+def json_lines(source: Path | None, columns: Mapping[str, str], object_bytes: int) -> str:
     """Return the SQL that reads a file of JSON lines as these columns; of no file, an empty table of them."""
     if source is None:
         nothing = ", ".join(f"NULL::{kind} AS {_name(name)}" for name, kind in columns.items())
@@ -305,7 +297,7 @@ def _lines(source: Path | None, columns: Mapping[str, str], object_bytes: int) -
 def _make_view(connection: duckdb.DuckDBPyConnection, table: str, path: Path) -> None:
     """Make a view on a table; columns that an older Venturi did not write are null, tables empty."""
     if table in LATER_TABLES and not path.exists():
-        connection.execute(f"CREATE VIEW {table} AS FROM {_lines(None, COLUMNS[table], OBJECT_BYTES)}")
+        connection.execute(f"CREATE VIEW {table} AS FROM {json_lines(None, COLUMNS[table], OBJECT_BYTES)}")
         return
     source = f"read_parquet({_quote(_literal_path(path))})"
     there = {row[0] for row in connection.execute(f"DESCRIBE FROM {source}").fetchall()}

@@ -19,9 +19,10 @@ from venturi.plan import TrialRow, read_header, trials
 from venturi.run import directory
 from venturi.run.directory import RunInfo, RunState
 from venturi.run.finding import Finding
+from venturi.run.history import read_history
 from venturi.run.journal import AppendFile
 from venturi.run.lock import RunLock
-from venturi.run.tables import journal_ids, seal
+from venturi.run.tables import seal
 
 __all__ = ["RunWriter", "TransferParser"]
 
@@ -57,7 +58,13 @@ class RunWriter:
     trials
         What the plan says of each trial, by id, in its order.
     finished
-        Ids of the trials in the journal, this session's included.
+        Ids of the trials that are not to be carried out any more: those in the journal, this session's included.
+    retried
+        Ids of the trials in the journal that this session carries out again, as they failed.
+    elapsed_s
+        How long earlier sessions have carried the plan out, in seconds: that much of its time is over.
+    counts
+        Counters of the plan, as far as good trials in the journal have raised them.
     session
         Number of this session, from 1; 0 before :meth:`begin_session`.
 
@@ -77,7 +84,7 @@ class RunWriter:
     'complete'
     """
 
-    def __init__(self, path: Path, lock: RunLock, parse: TransferParser) -> None:
+    def __init__(self, path: Path, lock: RunLock, parse: TransferParser, *, retry_failed: bool = False) -> None:
         self.path = path
         self.info = directory.read_info(path)
         self.epoch_unix_ns = self.info.created_unix_ns
@@ -97,10 +104,18 @@ class RunWriter:
         self._events = AppendFile(path / directory.EVENTS, durable=False)
         self._sockets = AppendFile(path / directory.SOCKETS, durable=False)
         self._files = (self._journal, self._samples, self._events, self._sockets)
-        finished, sessions = journal_ids(path)
-        self.finished: set[str] = set(finished)
-        self.sessions_before = sessions
+        history = read_history(path, self.epoch_unix_ns)
+        failed = (trial for trial, outcome in history.outcomes.items() if outcome != "ok")
+        self.retried = frozenset(failed if retry_failed else ())
+        self.finished: set[str] = set(history.outcomes) - self.retried
+        self.counts: dict[str, int] = {}
+        for trial, outcome in history.outcomes.items():
+            self._count(trial, outcome)
+        self.elapsed_s = history.elapsed_s
+        self.sessions_before = history.sessions
         self.session = 0
+        self._attempts = history.attempts
+        self._position = sum(history.attempts.values())
         self._sets: dict[str, tuple[tuple[str, ...], str]] = {}
 
     @classmethod
@@ -154,8 +169,10 @@ class RunWriter:
         return cls.resume(home, parse=parse)
 
     @classmethod
-    def resume(cls, path: Path | str, *, parse: TransferParser | None = None) -> RunWriter:
-        """Open a run to carry on with it; what is in its journal is done.
+    def resume(
+        cls, path: Path | str, *, parse: TransferParser | None = None, retry_failed: bool = False
+    ) -> RunWriter:
+        """Open a run to carry on with it; what is in its journal is done, but for failed trials that are to be carried out again.
 
         Raises
         ------
@@ -166,7 +183,7 @@ class RunWriter:
         directory.read_info(home)
         lock = RunLock(home)
         try:
-            return cls(home, lock, parse or _tool_report)
+            return cls(home, lock, parse or _tool_report, retry_failed=retry_failed)
         except BaseException:
             lock.release()
             raise
@@ -184,8 +201,18 @@ class RunWriter:
         """Record a start or resume: number, time, and what is known of each host (nested as it comes)."""
         self.session = self.sessions_before = self.sessions_before + 1
         self._set_state("running")
-        content = {"number": self.session, "time_unix_ns": time.time_ns(), "backend": self.info.backend}
-        self._journal.append({"session": {**content, "hosts": {name: dict(facts) for name, facts in hosts.items()}}})
+        content = {"number": self.session, "time_unix_ns": time.time_ns(), "elapsed_s": self.elapsed_s}
+        nested = {name: dict(facts) for name, facts in hosts.items()}
+        self._journal.append({"session": {**content, "backend": self.info.backend, "hosts": nested}})
+        if self.retried:
+            self.finding(
+                Finding(
+                    "failed-trials-retried",
+                    f"session {self.session}",
+                    f"{len(self.retried)} trials that had failed were to be carried out once more",
+                    "the tables hold the last attempt of each; how often transfers fail is told by all attempts, in the journal",
+                )
+            )
 
     def trial(self, record: Mapping[str, Any], host: str) -> str | None:
         """Record a finished trial; return its outcome, or None, recording nothing, for one that is there already.
@@ -201,7 +228,9 @@ class RunWriter:
         row = self.trials.get(name)
         if row is None:
             raise RunError(f"{self.path}: expected a trial of the plan from {host}, found {name!r}")
-        place = {"position": len(self.finished), "session": self.session, "host": host}
+        place: dict[str, Any] = {"position": self._position, "session": self.session, "host": host}
+        if name in self.retried:
+            place["attempt"] = self._attempts[name] + 1
         design = {"point": row.point, "repetition": row.repetition, "block": row.block, "factors": dict(row.factors)}
         content = {key: value for key, value in record.items() if key not in ("record", "transfers")}
         transfers = [self._transfer(transfer) for transfer in record.get("transfers") or ()]
@@ -209,7 +238,14 @@ class RunWriter:
             content["outcome"] = "failed"
         self._journal.append({"trial": {**content, **place, **design, "transfers": transfers}})
         self.finished.add(name)
+        self._position += 1
+        self._count(name, str(content["outcome"]))
         return str(content["outcome"])
+
+    def _count(self, trial: str, outcome: str) -> None:
+        row = self.trials.get(trial)
+        for counter, add in row.counts.items() if row is not None and outcome == "ok" else ():
+            self.counts[counter] = self.counts.get(counter, 0) + add
 
     def transfer(self, record: Mapping[str, Any], host: str) -> None:
         """Record a transfer outside any trial."""

@@ -1,8 +1,4 @@
-"""``python -m venturi.srm``: the server, or one srmPing.
-
-``serve SETTINGS.json [--restart]``: with ``--restart`` a second process serves, and is started again when it ends by itself, as a service manager would.
-``ping ADDRESS PORT HOST CREDENTIAL AUTHORITIES``: exit code 0 if the server answers, else 1 and why.
-"""
+"""``python -m venturi.srm``: the server, or one srmPing."""
 
 from __future__ import annotations
 
@@ -13,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import MISSING, fields
 from pathlib import Path
 from types import FrameType
 
@@ -28,19 +25,24 @@ from venturi.srm.store import Store
 _RESTARTS = 100
 _PAUSE_S = 0.2
 _PING_S = 1.8
+_PROGRAM = "python -m venturi.srm"
+_ABOUT_SETTINGS = f"""\
+Example: {_PROGRAM} serve srm.json --restart
+with srm.json:
+  {{"address": "127.0.0.1", "ports": [8446], "hosts": ["srm.example.org"], "places": {{"data": "/data"}},
+   "doors": {{"gsiftp": ["gsiftp://door1.example.org:2811{{path}}", "gsiftp://door2.example.org:2811{{path}}"]}},
+   "certificate": "hostcert.pem", "key": "hostkey.pem", "authorities": "/etc/grid-security/certificates",
+   "mapfile": "grid-mapfile", "database": "srm.sqlite", "log": "srm.log"}}
+
+All of these are needed. Others, and what they are by default:
+  {", ".join(f"{one.name} {one.default}" for one in fields(Settings) if one.default is not MISSING)}
+What each means stands in venturi.srm.Settings: python -c "import venturi.srm; help(venturi.srm.Settings)"
+"""
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m venturi.srm", description="An SRM v2.2 server.")
-    commands = parser.add_subparsers(dest="command", required=True)
-    serving = commands.add_parser("serve")
-    serving.add_argument("settings", type=Path)
-    serving.add_argument("--restart", action="store_true")
-    pinging = commands.add_parser("ping")
-    for name in ("address", "port", "host", "credential", "authorities"):
-        pinging.add_argument(name, type=int if name == "port" else str)
-    told = parser.parse_args(arguments)
+    told = _parser().parse_args(arguments)
     try:
         if told.command == "ping":
             return _ping(told)
@@ -48,6 +50,35 @@ def main(arguments: list[str] | None = None) -> int:
     except (OSError, VenturiError) as error:
         sys.stderr.write(f"srm: {error}\n")
         return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=_PROGRAM, description="An SRM v2.2 server for a lab, which hands out transfer URLs; and a question whether it answers."
+    )  # fmt: skip
+    commands = parser.add_subparsers(dest="command", required=True)
+    told = "Serve until SIGTERM or SIGINT."
+    serving = commands.add_parser(
+        "serve", help=told, description=told, epilog=_ABOUT_SETTINGS, formatter_class=argparse.RawDescriptionHelpFormatter
+    )  # fmt: skip
+    serving.add_argument(
+        "settings", type=Path, metavar="SETTINGS.json", help="What it serves, where and to whom; see below."
+    )
+    serving.add_argument(
+        "--restart", action="store_true",
+        help=f"Serve in a second process, and start it again when it ends by itself, at most {_RESTARTS} times, as a service manager would.",
+    )  # fmt: skip
+    told = "Send one srmPing. Prints the version that the server tells; exit code 1, and why, if none comes."
+    pinging = commands.add_parser(
+        "ping", help=told, description=told,
+        epilog=f"Example: {_PROGRAM} ping 127.0.0.1 8446 srm.example.org /tmp/x509up_u1000 /etc/grid-security/certificates",
+    )  # fmt: skip
+    pinging.add_argument("address", help="Address that it listens at.")
+    pinging.add_argument("port", type=int, help="Port that it listens at.")
+    pinging.add_argument("host", help="Name of the host that its certificate must carry.")
+    pinging.add_argument("credential", help="File with the certificate or proxy of who asks, and its key (PEM).")
+    pinging.add_argument("authorities", help="Folder of the trusted certificates (HASH.0).")
+    return parser
 
 
 def _serve(path: Path) -> int:

@@ -7,7 +7,7 @@ The one type to read first: :class:`Study`.
 """
 
 from venturi.study.catalogue import Erratum, Published, PublishedTable, Study, studies, study
-from venturi.study.experiments import Experiment, experiments
+from venturi.study.experiments import Experiment, experiments, studies_of
 from venturi.study.library import Library, library
 
 __all__ = [
@@ -20,5 +20,6 @@ __all__ = [
     "experiments",
     "library",
     "studies",
+    "studies_of",
     "study",
 ]

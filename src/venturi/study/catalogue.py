@@ -46,6 +46,9 @@ class Published:
     claims
         Statements that a table can be held against: ``id, text, check, against``, ``of``, ``where``, ``files_min``,
         ``files_max`` and the limits of the check (:mod:`venturi.analysis.claims`).
+    inputs
+        What had to be put in, so that a run cannot confirm it: ``quantity, value, origin`` (``"published"``: made of a published figure;
+        ``"chosen"``), ``source``, ``consequence``: what follows from it, and what is found all the same.
     tables
         Whole tables that are shown beside ours, point by point.
     evidence
@@ -59,6 +62,7 @@ class Published:
     totals: tuple[dict[str, Any], ...] = ()
     rates: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
+    inputs: tuple[dict[str, Any], ...] = ()
     tables: tuple[PublishedTable, ...] = ()
     evidence: tuple[PublishedTable, ...] = ()
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from venturi.errors import VenturiError
 from venturi.testbed.check import Check
 from venturi.testbed.folder import nearest_folder, obstacle
+from venturi.testbed.gfal2 import ASK, PACKAGES, packages_missing
 from venturi.units import format_bytes
 
 __all__ = ["Check", "examine"]
@@ -41,6 +42,7 @@ def examine(scratch: Path, engine: Callable[[], Path]) -> Iterator[Check]:
     yield _scratch(scratch)
     for tool, package, use in _TOOLS:
         yield _tool(tool, package, use)
+    yield from _gfal2()
     yield from _lab(engine)
     yield _drop_caches()
     yield _exec_stop()
@@ -137,6 +139,21 @@ def _tool(tool: str, package: str, use: str) -> Check:
         how = f"Debian: apt-get install {package}" if package else "not in Debian: build it from its sources"
         return Check("tools", tool, "missing", "not on PATH", f"needed for: {use}. {how}")
     return Check("tools", tool, "ok", path)
+
+
+def _gfal2() -> Iterator[Check]:
+    """Ask gfal2 for its plug-ins; where it is not there, the check of gfal-copy has said so."""
+    try:
+        asked = subprocess.run(ASK, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return
+    missing = packages_missing(asked.stdout, PACKAGES)
+    if missing:
+        use = ", ".join(protocol for protocol, package in PACKAGES.items() if package in missing)
+        advice = f"needed for: {use} by gfal-copy. Debian: apt-get install {' '.join(missing)}"
+        yield Check("tools", "gfal2 plugins", "missing", f"has {asked.stdout.strip() or 'none'}", advice)
+    else:
+        yield Check("tools", "gfal2 plugins", "ok", asked.stdout.strip())
 
 
 def _lab(engine: Callable[[], Path]) -> Iterator[Check]:

@@ -12,7 +12,7 @@ from venturi.plan.header import OptionValue, Service
 from venturi.plan.words import shown
 from venturi.testbed.network import host_name
 from venturi.testbed.services.base import Service as Kind
-from venturi.testbed.services.base import ServiceSpec
+from venturi.testbed.services.base import ServiceSpec, mistake_of
 from venturi.testbed.services.table import SERVICES
 from venturi.wording import Problem, one_of, path_text
 
@@ -44,6 +44,7 @@ def resolve_services(
     scale
         Multiplies rates among the options of services.
     """
+    before = len(problems)
     found: dict[str, Service] = {}
     used: dict[str, set[int]] = {}
     for name, written in testbed.service.items():
@@ -53,10 +54,33 @@ def resolve_services(
         service = _service(name, written, testbed, interfaces, used, problems, scale)
         if service is not None:
             found[name] = service
+    if len(found) == len(testbed.service) and len(problems) == before:
+        problems += _mistakes(found)
     found = {name: _after_providers(name, service, found) for name, service in found.items()}
     if len(found) == len(testbed.service):
         _check_order(found, problems)
     return found
+
+
+def _mistakes(services: Mapping[str, Service]) -> Iterable[Problem]:
+    """Yield what kinds say against services that are each by themselves as they must be."""
+    specs = {
+        name: ServiceSpec(
+            name=name,
+            kind=service.kind,
+            host=service.host,
+            interface=service.interface or f"{service.host}.{LOOPBACK}",
+            places=service.places,
+            options=service.options,
+            after=service.after,
+            ports=service.ports,
+        )
+        for name, service in services.items()
+    }
+    for name, spec in specs.items():
+        mistake = mistake_of(SERVICES[spec.kind], spec, specs.__getitem__)
+        if mistake is not None:
+            yield path_text(("testbed", "service", name)), mistake
 
 
 def _after_providers(name: str, service: Service, services: Mapping[str, Service]) -> Service:

@@ -1,7 +1,7 @@
 """The workload ``tiers``: distributed production, replication to the upper tier, and analysis jobs once enough is there.
 
 Source: report 004, section 3.2 (the multi-tier phase). Sites produce events by their shares; those of tier 2 send all of
-theirs to tier 1, a file an event; when a fraction of these has been sent, machines of tier 3 submit jobs, each an upload, a wait and a
+theirs to tier 1, a file an event; when a fraction of these has arrived, machines of tier 3 submit jobs, each an upload, a wait and a
 download. The model ``flat`` moves the same files and does as many jobs, with partners at random as in :mod:`venturi.workload.peers`.
 Every batch of production, every file and every job is a trial.
 """
@@ -80,7 +80,7 @@ class Tiers(Workload):
         1, description="Files that a machine of tier 2 sends at the same time."
     )
     threshold: Annotated[Number, Field(ge=0, le=1)] = Field(
-        0.8, description="Fraction of the files sent at which analysis begins."
+        0.8, description="Fraction of the files at whose arrival analysis begins."
     )
     threshold_of: Literal["all", "each site"] = Field(
         "all", description="Of all files to be sent, or of those of each site."

@@ -1,13 +1,14 @@
 """Production, replication and analysis as actor lines, and the header that goes before them.
 
 What waits for what is said with counters: ``tiers.ready`` (the small files are there), ``tiers.produced``,
-``tiers.MODEL.sent`` and ``tiers.MODEL.sent.SITE`` (files, whether they arrived or failed), ``tiers.MODEL.over`` (actors).
+``tiers.MODEL.arrived`` and ``tiers.MODEL.arrived.SITE`` (files), ``tiers.MODEL.tried`` and ``tiers.MODEL.over`` (actors). A file that
+fails has not arrived; when all have been tried, whoever waits for more of them goes on, as no more will come.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -49,9 +50,13 @@ class _Numbers:
     points: Points
     trials: Iterator[int]
 
-    def trial(self, factors: dict[str, FactorValue], key: tuple[object, ...], steps: tuple[Step, ...]) -> Trial:
+    def trial(
+        self, factors: dict[str, FactorValue], key: tuple[object, ...], steps: tuple[Step, ...],
+        counts: Mapping[str, int] | None = None,
+    ) -> Trial:  # fmt: skip
         point, repetition = self.points.of(*key)
-        return Trial(f"t{next(self.trials):07d}", point, repetition, repetition, factors, steps)
+        name = f"t{next(self.trials):07d}"
+        return Trial(name, point, repetition, repetition, factors, steps, counts=counts or {})
 
 
 class _Lines:
@@ -69,6 +74,7 @@ class _Lines:
             self._layout.submitters
         )
         for model in self._tiers.models:
+            yield self._no_more(model)
             for sender in self._layout.senders:
                 for lane in range(self._tiers.parallel):
                     yield from self._replication(model, sender, lane, actors, numbers)
@@ -116,10 +122,17 @@ class _Lines:
             transfer = self._layout.exchange.transfer(
                 own, dataset.endpoint(index), target, dataset.size_bytes, labels
             )
-            sent = (Signal(f"tiers.{model}.sent", 1), Signal(f"tiers.{model}.sent.{own.site}", 1))
-            trial = numbers.trial(factors, (model, "replication", own.site), (transfer, *sent))
+            arrived = {f"tiers.{model}.arrived": 1, f"tiers.{model}.arrived.{own.site}": 1}
+            trial = numbers.trial(factors, (model, "replication", own.site), (transfer,), arrived)
             yield ActorLine(actor, own.host, (trial,))
-        yield ActorLine(actor, own.host, (Signal(f"tiers.{model}.over", 1),))
+        yield ActorLine(actor, own.host, (Signal(f"tiers.{model}.tried", 1), Signal(f"tiers.{model}.over", 1)))
+
+    def _no_more(self, model: str) -> ActorLine:
+        """Return who lets jobs begin when all files have been tried, however many of them have failed."""
+        host = self._layout.senders[0].host
+        tried = Wait(f"tiers.{model}.tried", self._tiers.parallel * len(self._layout.senders))
+        anyway = (Signal(wait.counter, wait.until) for wait in self._threshold(model))
+        return ActorLine(f"{host}-{model}-tried", host, (tried, *anyway))
 
     def _analysis(self, model: str, own: Machine, lane: int, actors: int, numbers: _Numbers) -> Iterator[ActorLine]:
         actor, jobs = f"{own.host}-jobs{lane}", self._tiers.jobs
@@ -157,11 +170,13 @@ class _Lines:
         producers = sum(1 for events in self._layout.events.values() if events)
         return Wait(READY, len(self._layout.machines)), Wait(PRODUCED, producers)
 
-    def _threshold(self, model: str) -> tuple[Step, ...]:
+    def _threshold(self, model: str) -> tuple[Wait, ...]:
         if self._tiers.threshold_of == "all":
-            return (Wait(f"tiers.{model}.sent", self._enough(self._layout.to_send())),)
+            return (Wait(f"tiers.{model}.arrived", self._enough(self._layout.to_send())),)
         sites = dict.fromkeys(own.site for own in self._layout.senders)
-        return tuple(Wait(f"tiers.{model}.sent.{site}", self._enough(self._layout.to_send(site))) for site in sites)
+        return tuple(
+            Wait(f"tiers.{model}.arrived.{site}", self._enough(self._layout.to_send(site))) for site in sites
+        )
 
     def _enough(self, files: int) -> int:
         # 0.8 × 1000 is 800, whatever the binary fraction makes of it.

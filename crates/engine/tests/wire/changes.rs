@@ -80,3 +80,50 @@ fn planned_changes_are_made_at_their_times_after_go() {
     assert!((time_s(&ended) - time_s(&begun) - 0.3).abs() < 1e-6);
     assert_eq!(round_trips(&wire.a, 2, PATIENCE).len(), 2);
 }
+
+#[test]
+fn a_plan_that_is_gone_on_with_has_what_its_past_has_left_at_once_and_the_rest_in_what_is_left_of_its_time()
+ {
+    if !is_possible() {
+        return;
+    }
+    let lost = json!({"kind": "independent", "probability": 1.0});
+    let mut network = pair(&json!({}), &json!({}));
+    network["changes"] = json!([
+        {"time_s": 50.0, "link": "there", "set": {"up": false, "delay_s": 0.001}},
+        {"time_s": 100.0, "link": "there", "set": {"loss": lost, "up": true}},
+        {"time_s": 200.0, "link": "there", "set": {"loss": null}},
+    ]);
+    let mut wire = Wire::new(&network, &json!({}));
+    echo(&wire.b);
+    wire.say(&json!({"command": "go", "elapsed_s": 199.7}));
+    let left = wire.wait_for("event");
+    assert_eq!(
+        left["detail"]["set"],
+        json!({"up": true, "delay_s": 0.001, "loss": lost})
+    );
+    assert_eq!(
+        round_trips(&wire.a, 1, Duration::from_millis(50)).len(),
+        0,
+        "all is lost"
+    );
+    let ended = wire.wait_for("event");
+    assert_eq!(ended["detail"]["set"], json!({"loss": null}));
+    let time_s = |event: &serde_json::Value| event["time_s"].as_f64().expect("a time");
+    assert!((time_s(&ended) - time_s(&left) - 0.3).abs() < 1e-6);
+    assert_eq!(round_trips(&wire.a, 2, PATIENCE).len(), 2);
+}
+
+#[test]
+fn a_plan_cannot_be_gone_on_with_before_its_beginning() {
+    if !is_possible() {
+        return;
+    }
+    let mut wire = Wire::new(&pair(&json!({}), &json!({})), &json!({}));
+    wire.say(&json!({"command": "go", "elapsed_s": -1.0}));
+    let message = wire.wait_for("fatal")["message"].to_string();
+    assert!(
+        message.contains("expected an `elapsed_s` that is not negative, found -1"),
+        "{message}"
+    );
+}

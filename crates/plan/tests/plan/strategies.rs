@@ -163,20 +163,24 @@ fn step() -> impl Strategy<Value = Step> {
                 any::<u32>(),
                 map(scalar()),
                 prop::option::of(seconds()),
+                map(any::<u64>()),
                 steps
             )
-                .prop_map(|(id, point, repetition, block, factors, until_s, steps)| {
-                    let id = TrialId::new(id);
-                    Step::Trial(Box::new(TrialStep {
-                        id,
-                        point,
-                        repetition,
-                        block,
-                        factors,
-                        until_s,
-                        steps,
-                    }))
-                }),
+                .prop_map(
+                    |(id, point, repetition, block, factors, until_s, counts, steps)| {
+                        let id = TrialId::new(id);
+                        Step::Trial(Box::new(TrialStep {
+                            id,
+                            point,
+                            repetition,
+                            block,
+                            factors,
+                            until_s,
+                            counts,
+                            steps,
+                        }))
+                    }
+                ),
         ]
     })
 }

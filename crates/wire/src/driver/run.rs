@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 
 use nix::sys::epoll::Epoll;
 use serde_json::json;
-use venturi_plan::{Event, LinkSet, Name};
+use venturi_plan::{Event, LinkSet, Name, Seconds};
 
 use super::buffers::Buffers;
 use super::capture::Capture;
@@ -317,8 +317,15 @@ impl Run {
         self.buffers.release(chunk.packet, chunk.count);
     }
 
-    /// Starts the clock of the planned changes, once.
-    pub(crate) fn go(&mut self) -> Result<(), Error> {
+    /// Starts the clock of the planned changes at `elapsed`, once.
+    pub(crate) fn go(&mut self, elapsed: Seconds) -> Result<(), Error> {
+        if elapsed < Seconds::ZERO {
+            return Err(Error::Order {
+                command: "go",
+                expected: "an `elapsed_s` that is not negative".into(),
+                found: elapsed.to_string(),
+            });
+        }
         if std::mem::replace(&mut self.gone, true) {
             return Err(Error::Order {
                 command: "go",
@@ -327,7 +334,7 @@ impl Run {
             });
         }
         let now_ns = self.now_ns();
-        self.world.go(now_ns);
+        self.world.go(now_ns, elapsed);
         Ok(())
     }
 

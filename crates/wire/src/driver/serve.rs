@@ -269,7 +269,7 @@ impl Wire {
         self.inbox.silence();
         while let Some(input) = self.inbox.next() {
             match input {
-                Input::Command(Command::Go) => run.go()?,
+                Input::Command(Command::Go { elapsed_s }) => run.go(elapsed_s)?,
                 Input::Command(Command::Change { link, set }) => run.change(&link, &set)??,
                 Input::Command(Command::Capture {
                     link,

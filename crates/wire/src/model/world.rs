@@ -1,9 +1,9 @@
 //! The whole network as one state machine.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::Ipv4Addr;
 
-use venturi_plan::{LinkSet, Name, Network};
+use venturi_plan::{LinkSet, Name, Network, Seconds};
 
 use super::chunk::{Chunk, Destination, PacketId, Shape};
 use super::earliest::{Earliest, NEVER};
@@ -193,12 +193,25 @@ impl World {
         (0..=self.routing.interfaces()).map(Destination)
     }
 
-    /// Starts the clock of the planned changes.
-    pub fn go(&mut self, now_ns: u64) {
-        self.changes = std::mem::take(&mut self.planned);
-        for (time_ns, ..) in &mut self.changes {
-            *time_ns += now_ns;
+    /// Starts the clock of the planned changes at `elapsed`. What was planned for before that is made now, as one
+    /// change a link: an outage that is over has not been.
+    pub fn go(&mut self, now_ns: u64, elapsed: Seconds) {
+        let elapsed_ns = nanoseconds(elapsed.get());
+        let mut changes = std::mem::take(&mut self.planned);
+        let first_past = changes.partition_point(|(time_ns, ..)| *time_ns >= elapsed_ns);
+        let mut past: BTreeMap<LinkId, LinkSet> = BTreeMap::new();
+        for (_, link, set) in changes.drain(first_past..).rev() {
+            past.entry(link).or_default().update(&set);
         }
+        for (time_ns, ..) in &mut changes {
+            *time_ns = now_ns + (*time_ns - elapsed_ns);
+        }
+        changes.extend(
+            past.into_iter()
+                .rev()
+                .map(|(link, set)| (now_ns, link, set)),
+        );
+        self.changes = changes;
     }
 
     /// A packet comes from the host of an interface.

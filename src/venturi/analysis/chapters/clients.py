@@ -1,8 +1,7 @@
 """Closed-loop clients: the rate of each set-up beside the published one, hosts and their sums, options on against off, what limits.
 
 A rate is that of a stretch in which all clients are at work: from the latest first fetch of any host plus ``ramp`` to the earliest end of a
-client's last fetch. Of a fetch that lies in it in part, as much counts as of its time does. Clients that are one process count the
-bytes of such a stretch themselves.
+client's last fetch. How the bytes of fetches that lie in it in part are counted is told in :mod:`.clients_cells`.
 """
 
 from __future__ import annotations
@@ -11,15 +10,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from venturi.analysis.chapter import Chapter, Column, Figure, Panel, Scalar, Series, Table
-from venturi.analysis.chapters.clients_cells import Cell, cells_of, server_counts
+from venturi.analysis.chapters.clients_cells import Cell, cells_of
+from venturi.analysis.chapters.clients_comparisons import (
+    KEYS,
+    column_of,
+    comparisons_table,
+    directions_table,
+    interfaces_table,
+    key_of,
+    labels_of,
+)
+from venturi.analysis.chapters.clients_servers import server_counts
 from venturi.analysis.result import About
 from venturi.run import Run
 from venturi.study import study
 
 __all__ = ["clients_chapter"]
 
-KEYS = ("direction", "processes", "affinity", "pairing", "clients")
-"""Factors by which a row of a published table is that of a cell; where the published table has them."""
 _PUBLISHED_NAMES = {"clients": "clients_per_machine"}
 NEAR = 0.85
 """A resource that is used up to this share of what it can give is what limits."""
@@ -37,7 +44,10 @@ def clients_chapter(run: Run, about: About) -> Chapter | None:
         return None
     published = _published(about, workload)
     rates = _rates_table(cells, published, about)
-    tables = [rates, _hosts_table(cells), _comparisons_table(cells, published), _servers_table(run)]
+    tables = [
+        rates, _hosts_table(cells), comparisons_table(cells, published), directions_table(cells, published), interfaces_table(cells),
+        _servers_table(run),
+    ]  # fmt: skip
     return Chapter(
         "clients",
         "Closed-loop clients",
@@ -65,52 +75,36 @@ def _published(about: About, workload: Mapping[str, Any]) -> Mapping[tuple[Scala
     }
 
 
-def _key(cell: Cell) -> tuple[Scalar, ...]:
-    return tuple(cell.factors.get(key) for key in KEYS)
-
-
-def _labels(cells: Sequence[Cell]) -> list[str]:
-    """Return the factors that tell cells apart, in their order."""
-    names = dict.fromkeys(name for cell in cells for name in cell.factors)
-    hidden = ("clients_per_nic", "size_bytes", "group")
-    kept = [
-        name
-        for name in names
-        if name not in hidden and (name in KEYS or len({c.factors.get(name) for c in cells}) > 1)
-    ]
-    return kept or ["group"]
-
-
-def _column(name: str) -> Column:
-    return Column("clients_per_machine" if name == "clients" else name, name.replace("_", " "))
-
-
 def _rates_table(cells: Sequence[Cell], published: Mapping[tuple[Scalar, ...], float], about: About) -> Table:
-    names = _labels(cells)
+    names = labels_of(cells)
     keys, others = [name for name in names if name in KEYS], [name for name in names if name not in KEYS]
     printed = [
         Column("published_bit_per_s", "published", published=True),
         Column("published_ratio", "ours to published"),
     ]
     columns = [
-        *(_column(name) for name in keys),
+        *(column_of(name) for name in keys),
         Column("rate_bit_per_s", "rate"),
         *(printed if published else ()),
         Column("limit", "limited by"),
-        Column("process_ratio", "of what the processes can send"),
+        Column("put_in_bit_per_s", "processes may send (put in)"),
+        Column("process_ratio", "of what they may send"),
+        Column("busy_ratio", "about so much so many clients get"),
         Column("link_ratio", "of the busiest link"),
         Column("link", "busiest link"),
         Column("fetch_s", "mean time of a fetch"),
         Column("errors", "failed fetches"),
         Column("n", "repetitions"),
-        *(_column(name) for name in others),
+        *(column_of(name) for name in others),
     ]
     rows: list[tuple[Scalar, ...]] = []
     for cell in cells:
-        theirs = (published.get(_key(cell)), _to_published(cell, published, about.scale)) if published else ()
+        theirs = (published.get(key_of(cell)), _to_published(cell, published, about.scale)) if published else ()
         found = (
             _limit(cell),
+            cell.put_in_bit_per_s,
             cell.process_ratio,
+            cell.busy_ratio,
             cell.link_ratio,
             cell.link,
             cell.fetch_s,
@@ -120,6 +114,11 @@ def _rates_table(cells: Sequence[Cell], published: Mapping[tuple[Scalar, ...], f
         first, last = ([cell.factors.get(name) for name in some] for some in (keys, others))
         rows.append((*first, cell.rate_bit_per_s, *theirs, *found, *last))
     note = "Goodput while all clients of all hosts were at work, the ramp left out."
+    if any(cell.put_in_bit_per_s for cell in cells):
+        note += (
+            " What a process may send is put in: a rate of the testbed. That more processes send more, up to there, is therefore no finding; found "
+            "are where the network or the clients limit instead, and by how much."
+        )
     if published and about.scale != 1:
         note += f" Rates are at scale {about.scale:g}; for `ours to published` they are divided by it."
     return Table("clients-rates", "Rate of each set-up", tuple(columns), tuple(rows), note)
@@ -127,7 +126,7 @@ def _rates_table(cells: Sequence[Cell], published: Mapping[tuple[Scalar, ...], f
 
 def _to_published(cell: Cell, published: Mapping[tuple[Scalar, ...], float], scale: float) -> float | None:
     """Return our rate at full scale over the published one."""
-    printed = published.get(_key(cell))
+    printed = published.get(key_of(cell))
     return None if not printed or cell.rate_bit_per_s is None else cell.rate_bit_per_s / scale / printed
 
 
@@ -141,9 +140,9 @@ def _limit(cell: Cell) -> str | None:
 
 
 def _hosts_table(cells: Sequence[Cell]) -> Table:
-    names = ("group", *(name for name in ("pairing", "clients", "mover") if name in _labels(cells)))
+    names = ("group", *(name for name in ("pairing", "clients", "mover") if name in labels_of(cells)))
     columns = (
-        *(_column(name) for name in names),
+        *(column_of(name) for name in names),
         Column("host", "client host"),
         Column("rate_bit_per_s", "rate"),
         Column("fetch_s", "mean time of a fetch"),
@@ -156,55 +155,15 @@ def _hosts_table(cells: Sequence[Cell]) -> Table:
     for cell in cells:
         head = tuple(cell.factors.get(name) for name in names)
         for host in (*cell.hosts, *cell.total):
-            ratio = host.volume_bytes / host.wire_bytes if host.wire_bytes else None
-            counts = (host.fetches, host.volume_bytes, host.wire_bytes, ratio)
+            counts = (host.fetches, host.volume_bytes, host.wire_bytes, host.kept_ratio)
             rows.append((*head, host.name, host.rate_bit_per_s, host.fetch_s, *counts))
     note = (
         "Of the stretch in which all were at work. Sums stand under `all`. The wire counts what reached the hosts' interfaces, heads and "
-        "segments sent again too, so a ratio beyond 1 would be a mistake of the count, and one far below 1 bytes that no fetch kept."
+        "segments sent again too, so a ratio beyond 1 would be a mistake of the count, and one far below 1 bytes that no fetch kept. Of clients "
+        "that are a process each the ratio is that of the whole trial, where no fetch is cut, and the volume is that share of the wire's; where "
+        "no link is counted, fetches that the stretch cuts are divided by time."
     )
     return Table("clients-hosts", "Hosts and their sums", columns, tuple(rows), note)
-
-
-def _comparisons_table(cells: Sequence[Cell], published: Mapping[tuple[Scalar, ...], float]) -> Table:
-    """Each factor that has two values, one against the other, all else the same."""
-    rows: list[tuple[Scalar, ...]] = []
-    for name in [name for name in _labels(cells) if name != "processes_by_host"]:
-        values = sorted({cell.factors.get(name) for cell in cells}, key=str)
-        if len(values) != 2 or None in values:
-            continue
-        first, second = values
-        for cell in cells:
-            twin = _twin(cell, name, second, cells) if cell.factors.get(name) == first else None
-            if twin is None or not cell.rate_bit_per_s or not twin.rate_bit_per_s:
-                continue
-            here, there = published.get(_key(cell)), published.get(_key(twin))
-            besides = ", ".join(
-                f"{key.replace('_', ' ')} {cell.factors[key]}" for key in _labels(cells) if key != name
-            )
-            rows.append(
-                (name, first, second, besides, cell.rate_bit_per_s, twin.rate_bit_per_s, twin.rate_bit_per_s / cell.rate_bit_per_s,
-                 there / here if here and there else None)
-            )  # fmt: skip
-    columns = (
-        Column("option", "option"), Column("first", "off, or first"), Column("second", "on, or second"), Column("besides", "all else"),
-        Column("first_bit_per_s", "rate, first"), Column("second_bit_per_s", "rate, second"), Column("second_ratio", "second to first"),
-        Column("published_ratio", "published, second to first", published=True),
-    )  # fmt: skip
-    return Table("clients-comparisons", "One option against the other", columns, tuple(rows))
-
-
-def _twin(cell: Cell, name: str, value: Scalar, cells: Sequence[Cell]) -> Cell | None:
-    """Return the cell that differs in this factor alone; the group's name and what follows from the factor do not count."""
-    follows = {name, "group", "clients_per_nic"}
-    wanted = {key: one for key, one in cell.factors.items() if key not in follows}
-    for other in cells:
-        if (
-            other.factors.get(name) == value
-            and {k: v for k, v in other.factors.items() if k not in follows} == wanted
-        ):
-            return other
-    return None
 
 
 def _servers_table(run: Run) -> Table:
@@ -230,7 +189,7 @@ def _figures(
         here = [cell for cell in cells if cell.factors.get("direction") == direction and "processes" in cell.factors]
         if len({cell.factors["processes"] for cell in here}) < 2:
             continue
-        ours = _series(((_key(cell), cell.rate_bit_per_s) for cell in here), published=False)
+        ours = _series(((key_of(cell), cell.rate_bit_per_s) for cell in here), published=False)
         theirs = _series(
             ((key, rate * about.scale) for key, rate in published.items() if key[0] == direction), published=True
         )
@@ -297,9 +256,11 @@ def _limits_words(cells: Sequence[Cell]) -> str:
 
 
 def _evidence(cell: Cell, limit: str) -> str:
-    sent = f"the processes sent {cell.process_ratio or 0:.0%} of what they can"
+    sent = f"the processes sent {cell.process_ratio or 0:.0%} of what they may"
     full = f"{cell.link} was {cell.link_ratio or 0:.0%} full"
-    return {"servers": sent, "network": full}.get(limit, f"{sent}, and the busiest link, {full}")
+    return {"servers": f"{sent}, which is put in", "network": full}.get(
+        limit, f"{sent}, and the busiest link, {full}"
+    )
 
 
 def _rate(cell: Cell) -> str:

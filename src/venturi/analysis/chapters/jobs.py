@@ -8,6 +8,7 @@ from venturi.analysis.batches import Batch, batches, is_about_jobs
 from venturi.analysis.chapter import Chapter, Column, Scalar, Table
 from venturi.analysis.chapters.jobs_curves import Curve, curves_of
 from venturi.analysis.chapters.jobs_figures import figures
+from venturi.analysis.chapters.jobs_inputs import inputs_of, inputs_sentence, inputs_table
 from venturi.analysis.chapters.jobs_limits import limits_table
 from venturi.analysis.result import About
 from venturi.analysis.words import bit_rate
@@ -26,15 +27,18 @@ def jobs_chapter(run: Run, about: About) -> Chapter | None:
         return None
     curves = curves_of(found, about)
     limits = limits_table(run, found)
+    inputs = inputs_of(about)
+    put_in = inputs_table(inputs)
     return Chapter(
         name="jobs",
         title="Batches of jobs",
-        sentence=_sentence(curves, found) + _limits(limits),
+        sentence=_sentence(curves, found) + _limits(limits) + inputs_sentence(inputs),
         tables=(
             *(_rates(name, curves) for name in dict.fromkeys(curve.application for curve in curves)),
             _walls(curves),
             _spreads(curves),
             *([limits] if limits else []),
+            *([put_in] if put_in else []),
             *_lost(found),
         ),
         figures=figures(curves, found),

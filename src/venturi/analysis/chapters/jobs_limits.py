@@ -1,7 +1,7 @@
 """What limits batches of jobs: what was at its limit while they ran, and what can be excluded by putting another component in its place (F156).
 
-A component of a configuration is *cleared* if another configuration, with the same component in its path, got more through it. What is left when all
-that can be cleared is cleared is where the limit must lie. What is measured directly (a link that is full, a host without idle processors, jobs
+A component of a configuration is *cleared* if another configuration, with the same component in its path, got more through it, and a link also if it was seen to be
+idle half of the time. What is left when all that can be cleared is cleared is where the limit must lie. What is measured directly (a link that is full, a host without idle processors, jobs
 that wait for nothing but their own rate) comes first.
 """
 
@@ -24,6 +24,8 @@ FULL = 0.9
 """Share of its rate from which a link is full; of its processors from which a host has none left."""
 OWN_RATE = 0.8
 """Share of the time that jobs wait for their own rate, or compute, from which that is what limits."""
+IDLE = 0.5
+"""Share of its rate up to which a link is cleared by what was counted on it: no batch is so uneven that such a link holds it back as a whole."""
 CARRIES = 0.5
 """Share of what the jobs read that a link must carry to be in their path."""
 MORE = 1.1
@@ -60,7 +62,7 @@ def limits_table(run: Run, found: Sequence[Batch]) -> Table | None:
         Column("evidence", "By which evidence"),
         Column("jobs", "Jobs"),
         Column("rate_bit_per_s", "Read by the jobs"),
-        Column("cleared", "Cleared: more went through it elsewhere"),
+        Column("cleared", "Cleared: more went through it there, or it was idle"),
         Column("left", "Not cleared"),
     )
     rows = tuple(_row(run, load, loads) for load in loads)
@@ -108,10 +110,15 @@ def _row(run: Run, load: _Load, loads: Sequence[_Load]) -> tuple[Scalar, ...]:
         and other.batch.application == load.batch.application
         and other.rate_bit_per_s > MORE * load.rate_bit_per_s
     ]
-    cleared = {part: other for other in others for part in load.parts if part in other.parts}
+    cleared = {
+        f"link {name}": f"{100 * carried / rate:.0f} % of its rate"
+        for name, (carried, rate) in load.links.items()
+        if others and rate and carried < IDLE * rate
+    }
+    cleared |= {part: other.batch.configuration for other in others for part in load.parts if part in other.parts}
     left = [part for part in load.parts if part not in cleared]
     limit, evidence = _limit(run, load, left if others else [])
-    named = "; ".join(f"{part} ({other.batch.configuration})" for part, other in cleared.items())
+    named = "; ".join(f"{part} ({why})" for part, why in cleared.items())
     batch = load.batch
     return (
         *(batch.application, batch.configuration, limit, evidence, batch.jobs, load.rate_bit_per_s),
@@ -145,7 +152,10 @@ def _limit(run: Run, load: _Load, left: Sequence[str]) -> tuple[str, str]:
     if busiest is not None and busiest[1][1]:
         what += f" (fullest: link {busiest[0]} with {100 * busiest[1][0] / busiest[1][1]:.0f} % of its rate)"
     if left:
-        return f"one of: {', '.join(left)}", f"{what}; all else in the path carried more in another configuration"
+        return (
+            f"one of: {', '.join(left)}",
+            f"{what}; all else in the path carried more in another configuration, or was idle half of the time",
+        )
     if waiting is not None:
         what += f"; the jobs waited for their own rate for {100 * waiting:.0f} % of their time, {bit_rate(load.rate_bit_per_s)} in all"
     return "not found", what

@@ -115,7 +115,7 @@ def _use_table(
                     (site.name, period.name, told[1 if number else 0], *_use(site, traffic[site.name], period))
                 )
     columns = (
-        Column("site", "Site"), Column("period", "Period"), Column("printed_bit_per_s", "Printed", published=True),
+        Column("site", "Site"), Column("period", "Period"), Column("printed_bit_per_s", "Link", published=True),
         Column("link_bit_per_s", "Link here"), Column("in_bit_per_s", "In"), Column("out_bit_per_s", "Out"),
         Column("in_use_ratio", "Link full, in"), Column("out_use_ratio", "Link full, out"),
         Column("busy_use_ratio", "Link full while busy"),
@@ -179,7 +179,7 @@ def _upgrades_table(
              rates[1] / rates[0] if rates[0] else None, *busy, *done)
         )  # fmt: skip
     columns = (
-        Column("site", "Site"), Column("link", "Link"), Column("printed_gain", "Link faster by, printed", published=True),
+        Column("site", "Site"), Column("link", "Link"), Column("printed_gain", "Link faster by", published=True),
         Column("link_gain", "Link faster by"), Column("before_bit_per_s", "In and out, before"),
         Column("after_bit_per_s", "In and out, after"), Column("traffic_gain", "More traffic by"),
         Column("before_use_ratio", "Full while busy, before"), Column("after_use_ratio", "Full while busy, after"),

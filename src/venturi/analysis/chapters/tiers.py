@@ -53,7 +53,7 @@ def tiers_chapter(run: Run, about: About) -> Chapter | None:
     loads = _tier_table(sites, level, traffic, phases)
     tables = (
         _phase_table(phases), _production_table(run, workload, about), thresholds, loads, _site_table(sites, level, traffic, phases),
-        _jobs_table(run),
+        _comparison_table(loads, phases), _jobs_table(run),
     )  # fmt: skip
     figures = _figures(sites, level, traffic, phases, loads, sent, workload, about)
     return Chapter(
@@ -127,13 +127,14 @@ def _sent(run: Run) -> dict[str, _Sent]:
     if not {"model", "phase", "site"} <= set(run.factors):
         return {}
     rows = run.query(
-        "SELECT factor_model AS model, factor_site AS site, end_s FROM transfers "
-        "WHERE factor_phase = 'replication' AND outcome = 'ok' ORDER BY end_s"
+        "SELECT factor_model AS model, factor_site AS site, end_s, outcome = 'ok' AS arrived FROM transfers "
+        "WHERE factor_phase = 'replication' ORDER BY end_s"
     )
-    return {
-        str(model): _Sent(rows["end_s"][rows["model"] == model], rows["site"][rows["model"] == model])
-        for model in dict.fromkeys(rows["model"])
-    }
+    found = {}
+    for model in dict.fromkeys(rows["model"]):
+        own = rows["arrived"] & (rows["model"] == model)
+        found[str(model)] = _Sent(rows["end_s"][own], rows["site"][own])
+    return found
 
 
 def _to_send(workload: Mapping[str, Any], level: Mapping[str, int]) -> dict[str, int]:
@@ -198,6 +199,33 @@ def _tier_table(
     )  # fmt: skip
     note = "From the first transfer of the model to the last; a link is as full as its busier direction, while busy in the 90th percentile."
     return Table("tier-traffic", "Traffic per tier", columns, tuple(rows), note)
+
+
+def _comparison_table(loads: Table, phases: Sequence[_Phase]) -> Table:
+    """Return the tiers in the first model beside the same ones in each other model; no rows of one model."""
+    first, *others = dict.fromkeys(phase.model for phase in phases if phase.model) or [""]
+    lasted = {model: high - low for model, (low, high) in _windows(phases).items()}
+    of = {(row[0], row[1]): row for row in loads.rows}
+    rows: list[tuple[Scalar, ...]] = []
+    for other in others:
+        for tier in (1, 2, 3):
+            one, two = of.get((first, tier)), of.get((other, tier))
+            if one is None or two is None:
+                continue
+            moved, instead = (
+                sum(float(cell) for cell in row[3:5] if isinstance(cell, int | float)) for row in (one, two)
+            )
+            rows.append(
+                (tier, f"{other} beside {first}", moved, instead, instead / moved if moved else None, one[6], two[6], one[7], two[7],
+                 lasted[other] / lasted[first] if lasted[first] else None)
+            )  # fmt: skip
+    columns = (
+        Column("tier", "Tier"), Column("models", "Models"), Column("first_bytes", "In and out, first"), Column("other_bytes", "In and out, other"),
+        Column("traffic_ratio", "Other to first"), Column("first_use_ratio", "Link full, first"), Column("other_use_ratio", "Link full, other"),
+        Column("first_busy_ratio", "While busy, first"), Column("other_busy_ratio", "While busy, other"), Column("time_ratio", "Time, other to first"),
+    )  # fmt: skip
+    note = f"The same files and jobs. First: {first}; full: as in the table of traffic per tier; time: from the first transfer to the last."
+    return Table("tier-comparison", "Models beside each other", columns, tuple(rows), note)
 
 
 def _busy(site: Site, both: tuple[Traffic, Traffic], low_s: float, high_s: float) -> tuple[float, float] | None:
@@ -303,7 +331,7 @@ def _progress_figure(
     for model, arrived in sent.items():
         begin = next(p.low_s for p in phases if (p.model, p.name) == (model, "replication"))
         times = tuple(float(end) - begin for end in arrived.end_s)
-        longest = max(longest, *times)
+        longest = max((longest, *times))
         series.append(Series(model, (0.0, *times), tuple(i / total for i in range(len(times) + 1)), style="steps"))
     threshold = float(workload.get("threshold", 0.8))
     series.append(Series("threshold", (0.0, longest), (threshold, threshold), published=True))
@@ -315,11 +343,15 @@ def _progress_figure(
 def _sentence(phases: Sequence[_Phase], thresholds: Table, loads: Table) -> str:
     parts = []
     for row in thresholds.rows:
-        model, of, count, enough, reached, whole, _ = row
+        model, of, count, enough, reached, whole, begun = row
         if of == "all" and isinstance(reached, float):
             all_ = f", all after {quantity_text('s_s', whole)}" if isinstance(whole, float) else ""
             parts.append(
                 f"{model}: {enough} of {count} files had arrived after {quantity_text('s_s', reached)}{all_}."
+            )
+        elif of == "all" and isinstance(begun, float):
+            parts.append(
+                f"{model}: fewer than {enough} of {count} files arrived; jobs began when all had been tried, after {quantity_text('s_s', begun)}."
             )
     means = {(row[0], row[1]): row[6] for row in loads.rows if isinstance(row[6], float)}
     for model in dict.fromkeys(model for model, _ in means):

@@ -120,26 +120,17 @@ def _disk_table(disks: Sequence[DiskRate], printed: Printed) -> Table:
         )
         for rate in disks
     )  # fmt: skip
-    note = "Printed are the rates of the tool of the report in whose place it stands: " + _stands_for(
-        rate.tool for rate in disks
-    )
+    note = _stands_for(rate.tool for rate in disks)
     return Table("disk-rates", "Disks, by tool", columns, rows, note)
 
 
 def _disk_tools_table(pairs: Sequence[tuple[DiskRate, DiskRate]], printed: Printed) -> Table:
-    columns = (
-        Column("machine", "machine"), Column("way", "way"), Column("first_tool", "tool"), Column("second_tool", "other tool"),
-        Column("first_bytes_per_s", "rate"), Column("second_bytes_per_s", "rate of the other"), Column("tools_ratio", "first to second"),
-        Column("printed_ratio", "first to second", published=True),
-    )  # fmt: skip
     rows = []
     for first, second in pairs:
-        told = [_printed_disk(printed, rate.machine, rate.tool, rate.way) for rate in (first, second)]
-        rows.append(
-            (first.machine, first.way, first.tool, second.tool, first.rate_bytes_per_s, second.rate_bytes_per_s,
-             _ratio(first.rate_bytes_per_s, second.rate_bytes_per_s), _ratio(*map(_number, told)))
-        )  # fmt: skip
-    return Table("disk-tools", "Disks, tool against tool", columns, tuple(rows))
+        told = [_number(_printed_disk(printed, rate.machine, rate.tool, rate.way)) for rate in (first, second)]
+        rates = first.rate_bytes_per_s, second.rate_bytes_per_s
+        rows.append((first.machine, first.way, first.tool, second.tool, *rates, _ratio(*rates), _ratio(*told)))
+    return Table("disk-tools", "Disks, tool against tool", _pair_columns("way", "bytes_per_s"), tuple(rows))
 
 
 # ---- networks
@@ -167,26 +158,26 @@ def _network_table(networks: Sequence[NetworkRate], printed: Printed) -> Table:
         )
         for rate in networks
     )  # fmt: skip
-    note = "Printed are the rates of the tool of the report in whose place it stands: " + _stands_for(
-        rate.tool for rate in networks
-    )
+    note = _stands_for(rate.tool for rate in networks)
     return Table("network-rates", "TCP from memory to memory, by tool and streams", columns, rows, note)
 
 
 def _network_tools_table(pairs: Sequence[tuple[NetworkRate, NetworkRate]], printed: Printed) -> Table:
-    columns = (
-        Column("machine", "machine"), Column("streams", "streams"), Column("first_tool", "tool"), Column("second_tool", "other tool"),
-        Column("first_bit_per_s", "rate"), Column("second_bit_per_s", "rate of the other"), Column("tools_ratio", "first to second"),
-        Column("printed_ratio", "first to second", published=True),
-    )  # fmt: skip
     rows = []
     for first, second in pairs:
-        told = [_printed_network(printed, rate.machine, rate.tool, rate.streams) for rate in (first, second)]
-        rows.append(
-            (first.machine, first.streams, first.tool, second.tool, first.rate_bit_per_s, second.rate_bit_per_s,
-             _ratio(first.rate_bit_per_s, second.rate_bit_per_s), _ratio(*map(_number, told)))
-        )  # fmt: skip
-    return Table("network-tools", "TCP, tool against tool", columns, tuple(rows))
+        told = [_number(_printed_network(printed, rate.machine, rate.tool, rate.streams)) for rate in (first, second)]
+        rates = first.rate_bit_per_s, second.rate_bit_per_s
+        rows.append((first.machine, first.streams, first.tool, second.tool, *rates, _ratio(*rates), _ratio(*told)))
+    return Table("network-tools", "TCP, tool against tool", _pair_columns("streams", "bit_per_s"), tuple(rows))
+
+
+def _pair_columns(what: str, unit: str) -> tuple[Column, ...]:
+    """Return the columns of a table of two tools in one way or with as many streams."""
+    return (
+        Column("machine", "machine"), Column(what, what), Column("first_tool", "tool"), Column("second_tool", "other tool"),
+        Column(f"first_{unit}", "rate"), Column(f"second_{unit}", "rate of the other"), Column("tools_ratio", "first to second"),
+        Column("printed_ratio", "first to second", published=True),
+    )  # fmt: skip
 
 
 # ---- disks beside networks
@@ -281,7 +272,8 @@ def _bars(disks: Sequence[DiskRate], way: str, printed: Printed) -> Iterable[Ser
 
 def _stands_for(tools: Iterable[str]) -> str:
     known = [f"{tool} for {COUNTERPARTS[tool]}" for tool in dict.fromkeys(tools) if tool in COUNTERPARTS]
-    return ", ".join(known) + "." if known else "none."
+    listed = ", ".join(known) or "none"
+    return f"Printed are the rates of the tool of the report in whose place it stands: {listed}."
 
 
 def _ratio(over: float | None, under: float | None) -> float | None:

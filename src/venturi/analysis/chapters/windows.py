@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from venturi.analysis.chapter import Chapter, Column, Figure, Panel, Scalar, Series, Table
+from venturi.analysis.chapters.windows_tuning import tuning_table
 from venturi.analysis.result import About
 from venturi.analysis.windows import Route, WindowPoint, window_points
 from venturi.analysis.words import plural
@@ -62,11 +63,17 @@ def windows_chapter(run: Run, about: About) -> Chapter | None:
         return None
     curves = tuple(_curves(points))
     published = _published(about)
+    tuning = tuning_table(points, about)
     return Chapter(
         name="windows",
         title="Throughput against the TCP window",
         sentence=_sentence(points, curves),
-        tables=(_routes_table(points, published), _points_table(points), _thresholds_table(curves, published)),
+        tables=(
+            _routes_table(points, published),
+            _points_table(points),
+            _thresholds_table(curves, published),
+            *([tuning] if tuning else []),
+        ),
         figures=tuple(_figures(curves, about)),
     )
 

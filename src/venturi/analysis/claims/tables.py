@@ -26,6 +26,8 @@ MOST_NAMED = 4
 def held_against_ours(claim: Mapping[str, Any], facts: Facts) -> Held:
     """Return what the tables of the chapters of a run say of a claim, keys of ``ours`` before those of the claim."""
     told = {**claim, **claim.get("ours", {})}
+    if "untested" in told:
+        return Held("not tested", str(told["untested"]))
     name = str(told.get("table", ""))
     table = _chapter_table(facts.chapters, name)
     if table is None:

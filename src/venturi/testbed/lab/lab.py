@@ -208,10 +208,10 @@ class Lab:
         """Hand all records of the wire, the probes and the services to somebody, those kept so far first."""
         self._journal.listen(listener)
 
-    def go(self) -> None:
-        """Start the clock of the planned changes of links."""
+    def go(self, elapsed_s: float = 0.0) -> None:
+        """Start the clock of the planned changes of links; ``elapsed_s`` seconds of the plan are over already."""
         if self._wire is not None:
-            self._wire.send({"command": "go"})
+            self._wire.send({"command": "go", "elapsed_s": elapsed_s} if elapsed_s else {"command": "go"})
 
     def end(self) -> None:
         """Stop servers and network, so that the last word, and what servers saw, is in the records; the hosts stay until :meth:`down`."""

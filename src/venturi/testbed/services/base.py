@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
+from venturi.errors import BackendError
 from venturi.mover.base import Option
 from venturi.plan.header import OptionValue
 
-__all__ = ["Machine", "Package", "Process", "Room", "Service", "ServiceSpec", "Use", "files_only"]
+__all__ = [
+    "Machine",
+    "Package",
+    "Peers",
+    "Process",
+    "Room",
+    "Service",
+    "ServiceSpec",
+    "Use",
+    "files_only",
+    "mistake_of",
+    "refuse_mistake",
+    "serves_something",
+]
 
 Use: TypeAlias = Literal["read", "write", "zero", "null"]
 """What an end of a transfer is at a door: a file that is read or written, ``/dev/zero`` that is read, ``/dev/null`` that is written."""
@@ -163,6 +177,34 @@ class Room(Protocol):
         ...
 
 
+Peers: TypeAlias = Callable[[str], ServiceSpec]
+"""Returns what is asked of another service, by its name."""
+
+
+def refuse_mistake(service: Service, room: Room) -> None:
+    """Refuse options and storages that do not fit together: those of plans that no scenario was checked for.
+
+    Raises
+    ------
+    BackendError
+        With what its method ``mistake`` says.
+    """
+    mistake = mistake_of(service, room.spec, lambda name: room.peer(name).spec)
+    if mistake is not None:
+        raise BackendError(f"{room.spec.name}: {mistake}")
+
+
+def mistake_of(service: Service, spec: ServiceSpec, peers: Peers) -> str | None:
+    """Return what its kind says against a service, ``None`` if nothing."""
+    check: Callable[[ServiceSpec, Peers], str | None] | None = getattr(service, "mistake", None)
+    return check(spec, peers) if check is not None else None
+
+
+def serves_something(spec: ServiceSpec) -> str | None:
+    """Return the mistake of a server of files that has no storage."""
+    return None if spec.places else "expected a storage to serve, found none; name one in `storage`"
+
+
 def files_only(use: Use) -> str | None:
     """Return the refusal of a server that gives and takes files of its storages, and no devices."""
     return None if use in ("read", "write") else "it serves the files of its storages and no devices"
@@ -173,7 +215,9 @@ class Service(Protocol):
 
     A kind whose doors cannot do all that a mover may ask has a method ``refusal(spec, use: Use) -> str | None`` besides: why not, for
     messages, or ``None`` if it can. Pure, as :meth:`doors`: plans are checked with it. One that serves a single client on each of its ports
-    has ``one_client_a_port = True``.
+    has ``one_client_a_port = True``. One whose options or storages may not fit together, each by itself as it must be, has a method
+    ``mistake(spec, peers: Peers) -> str | None``: what was expected and found, or ``None``. Pure: scenarios are checked with it, and labs
+    once more (:func:`refuse_mistake`).
 
     Attributes
     ----------

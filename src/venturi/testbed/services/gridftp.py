@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from venturi.errors import BackendError
 from venturi.mover.base import Option
 from venturi.testbed.pki import DEFAULT_USER
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
+from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, refuse_mistake
 from venturi.testbed.services.conversation import hear
 from venturi.testbed.services.gridftp_witness import logged_control, logged_transfers, seen_control
 from venturi.testbed.services.programs import account, require
@@ -116,6 +115,16 @@ class GridFtp(_Server):
         listed = str(spec.options.get("data_nodes") or "")
         return tuple(name for name in listed.replace(",", " ").split() if name)
 
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return why a service cannot be one of its data nodes."""
+        for node in map(peers, self.needs(spec)):
+            if node.kind != GridFtpNode.kind:
+                return f"expected data_nodes to name services of kind {GridFtpNode.kind}, found {node.name} of kind {node.kind}"
+            own, other = spec.options.get("auth"), node.options.get("auth")
+            if _secure(node) != _secure(spec):
+                return f'expected data_nodes with auth = "{own}" as its own, found {node.name} with "{other}"'
+        return None
+
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return ``gsiftp`` with certificates, else ``ftp``."""
         scheme = "gsiftp" if spec.options.get("auth") == "gsi" else "ftp"
@@ -130,8 +139,7 @@ class GridFtp(_Server):
             If a program is missing, or a data node is of another kind or asks clients for something else.
         """
         require(room, (*self.packages, *((_TCPDUMP,) if _traced(room.spec) else ())))
-        for name in self.needs(room.spec):
-            _check_node(room, room.peer(name).spec)
+        refuse_mistake(self, room)
         if _secure(room.spec):
             _make_certificate(room)
             room.client_environment.update(room.pki.client_environment())
@@ -251,15 +259,6 @@ def _start_capture(room: Room) -> Process:
 
 def _secure(spec: ServiceSpec) -> bool:
     return spec.options.get("auth") == "gsi"
-
-
-def _check_node(room: Room, node: ServiceSpec) -> None:
-    where = f"{room.spec.name}: expected data_nodes to name services of kind {GridFtpNode.kind}"
-    if node.kind != GridFtpNode.kind:
-        raise BackendError(f"{where}, found {node.name} of kind {node.kind}")
-    if _secure(node) != _secure(room.spec):
-        own, other = room.spec.options.get("auth"), node.options.get("auth")
-        raise BackendError(f'{where} with auth = "{own}" as its own, found {node.name} with "{other}"')
 
 
 def _make_certificate(room: Room) -> None:

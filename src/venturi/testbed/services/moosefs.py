@@ -14,7 +14,7 @@ from pathlib import Path
 
 from venturi.errors import BackendError
 from venturi.mover.base import Option
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
+from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, refuse_mistake
 from venturi.testbed.services.calls import answer, complaint, must
 from venturi.testbed.services.ports import with_defaults
 from venturi.testbed.services.programs import account, require
@@ -158,6 +158,11 @@ class ChunkServer(_Server):
         """Return its master."""
         return _named(spec, "master")
 
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return that it has no master, or nothing to keep chunks in."""
+        lacking = None if spec.places else "expected a storage for chunks, found none; name one in `storage`"
+        return lacking or _no_master(spec, peers)
+
     def configure(self, room: Room) -> None:
         """Write the configuration, and make a folder for chunks in each of its storages.
 
@@ -167,8 +172,7 @@ class ChunkServer(_Server):
             If a program is missing, it has no master, or no storage.
         """
         require(room, self.packages)
-        if not room.spec.places:
-            raise BackendError(f"{room.spec.name}: expected a storage for chunks, found none; name one in `storage`")
+        refuse_mistake(self, room)
         disks = self._disks(room)
         must(room.machine, ["rm", "-rf", *disks], where=room.spec.name, package="coreutils", timeout_s=_CLEAN_S)
         must(room.machine, ["mkdir", "-p", *disks], where=room.spec.name, package="coreutils")
@@ -225,6 +229,9 @@ class Mount:
             choices=("auto", "never", "always", "direct"),
         ),
         Option("read_ahead", "size", 1 << 20, "bytes that are read ahead of a reader in sequence", minimum=1 << 16),
+        Option(
+            "serial", "boolean", False, "requests of all its readers and writers are carried out one after another"
+        ),
     )
     default_ports: tuple[int, ...] = ()
     provides_places = True
@@ -233,6 +240,11 @@ class Mount:
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
         """Return its master and chunk servers."""
         return (*_named(spec, "master"), *_named(spec, "chunkservers"))
+
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return that it has no master, or not one storage."""
+        many = len(spec.places)
+        return _no_master(spec, peers) or (None if many == 1 else f"expected one storage to provide, found {many}")
 
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return nothing: it is a folder."""
@@ -249,9 +261,7 @@ class Mount:
         require(room, self.packages)
         if not room.machine.privileged:
             raise BackendError(f"{room.spec.name}: expected to be root, to mount; found a lab of an ordinary user")
-        _master(room)
-        if len(room.spec.places) != 1:
-            raise BackendError(f"{room.spec.name}: expected one storage to provide, found {len(room.spec.places)}")
+        refuse_mistake(self, room)
         must(room.machine, ["mkdir", "-p", str(_point(room))], where=room.spec.name, package="coreutils")
 
     def start(self, room: Room) -> Sequence[Process]:
@@ -264,7 +274,8 @@ class Mount:
             f"mfsreadaheadleng={options.get('read_ahead_bytes') or self.options[3].default}",
         ]
         where = ["-H", master.host_name, "-P", str(_ports(master)[2])]
-        argv = ["mfsmount", "-f", *where, "-o", ",".join(settings), str(_point(room))]
+        serial = ["-s"] if options.get("serial") else []
+        argv = ["mfsmount", "-f", *serial, *where, "-o", ",".join(settings), str(_point(room))]
         return [room.machine.start(argv, log=_output(room))]
 
     def ready(self, room: Room) -> str | None:
@@ -304,14 +315,15 @@ def _named(spec: ServiceSpec, option: str) -> tuple[str, ...]:
 
 
 def _master(room: Room) -> Room:
-    names = _named(room.spec, "master")
-    master = room.peer(names[0]) if names else None
-    if master is None or master.spec.kind != Master.kind:
-        found = f"{names[0]} of kind {master.spec.kind}" if master else "none"
-        raise BackendError(
-            f"{room.spec.name}: expected the option master to name a service of kind moosefs-master, found {found}"
-        )
-    return master
+    return room.peer(_named(room.spec, "master")[0])
+
+
+def _no_master(spec: ServiceSpec, peers: Peers) -> str | None:
+    master = next(map(peers, _named(spec, "master")), None)
+    if master is not None and master.kind == Master.kind:
+        return None
+    found = f"{master.name} of kind {master.kind}" if master else "none"
+    return f"expected the option master to name a service of kind moosefs-master, found {found}"
 
 
 def _ports(room: Room) -> tuple[int, ...]:

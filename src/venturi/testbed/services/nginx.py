@@ -7,7 +7,17 @@ from pathlib import Path
 
 from venturi.errors import BackendError
 from venturi.mover.base import Option
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec, Use, files_only
+from venturi.testbed.services.base import (
+    Package,
+    Peers,
+    Process,
+    Room,
+    ServiceSpec,
+    Use,
+    files_only,
+    refuse_mistake,
+    serves_something,
+)
 from venturi.testbed.services.calls import complaint, must
 from venturi.testbed.services.http_witness import origin_transfers
 from venturi.testbed.services.programs import require
@@ -99,6 +109,10 @@ class Nginx:
         """Return why it serves no devices."""
         return files_only(use)
 
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return that there is nothing to serve."""
+        return serves_something(spec)
+
     def configure(self, room: Room) -> None:
         """Write the configuration, and in each place a folder for bodies being received.
 
@@ -108,8 +122,7 @@ class Nginx:
             If a program is missing, it has no place, or a place has a name that nginx cannot quote.
         """
         require(room, self.packages)
-        if not room.spec.places:
-            raise BackendError(f"{room.spec.name}: expected a storage to serve, found none; name one in `storage`")
+        refuse_mistake(self, room)
         paths = [room.path(place) for place in room.spec.places]
         # By a command: places, unlike the service's folder, may be mounted within the lab only.
         make = ["install", "-d", "-m", "777", *_bodies(paths)]

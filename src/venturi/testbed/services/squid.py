@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from venturi.errors import BackendError
 from venturi.mover.base import Option
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
+from venturi.plan.header import OptionValue
+from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, refuse_mistake
 from venturi.testbed.services.calls import complaint, must
 from venturi.testbed.services.http_witness import proxy_transfers
 from venturi.testbed.services.programs import require
@@ -86,6 +86,12 @@ class Squid:
         """Return ``http-proxy``: what a client is given as its proxy, without a path."""
         return {"http-proxy": f"http://{host_name}:{{port}}"}
 
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return that its cores are no numbers."""
+        found = spec.options["cpus"]
+        fits = all(cpu.isdecimal() for cpu in _listed(found))
+        return None if fits else f'expected cpus to be numbers of cores such as "0,1", found "{found}"'
+
     def configure(self, room: Room) -> None:
         """Write the configuration of each instance, in a folder of its own.
 
@@ -95,7 +101,7 @@ class Squid:
             If a program is missing, or ``cpus`` is not a list of numbers.
         """
         require(room, self.packages)
-        _cpus(room)
+        refuse_mistake(self, room)
         # Here the workers of an instance talk to each other; no option tells another place.
         must(room.machine, ["install", "-d", "-m", "777", "/run/squid"], where=room.spec.name, package="coreutils")
         for number in range(_instances(room)):
@@ -200,11 +206,11 @@ def _rate_lines(room: Room) -> list[str]:
 
 
 def _cpus(room: Room) -> list[int]:
-    listed = str(room.spec.options["cpus"] or "").replace(",", " ").split()
-    if not all(cpu.isdecimal() for cpu in listed):
-        found = room.spec.options["cpus"]
-        raise BackendError(f'{room.spec.name}: expected cpus to be numbers of cores such as "0,1", found "{found}"')
-    return [int(cpu) for cpu in listed]
+    return [int(cpu) for cpu in _listed(room.spec.options["cpus"])]
+
+
+def _listed(cpus: OptionValue) -> list[str]:
+    return str(cpus or "").replace(",", " ").split()
 
 
 def _bound(room: Room, number: int) -> list[int]:

@@ -9,8 +9,19 @@ from pathlib import Path
 
 from venturi.errors import BackendError
 from venturi.mover.base import Option
+from venturi.testbed.gfal2 import ASK, packages_missing
 from venturi.testbed.pki import DEFAULT_USER
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec, Use, files_only
+from venturi.testbed.services.base import (
+    Package,
+    Peers,
+    Process,
+    Room,
+    ServiceSpec,
+    Use,
+    files_only,
+    refuse_mistake,
+    serves_something,
+)
 from venturi.testbed.services.calls import complaint
 from venturi.testbed.services.programs import account, require
 from venturi.testbed.services.srm_witness import logged_requests
@@ -19,6 +30,7 @@ from venturi.testbed.services.witness import ControlLine, ServerTransfer
 __all__ = ["Srm", "request_log"]
 
 _LIMITS = ("ready", "queue", "connections")
+_CLIENT_TIMEOUT_S = 30.0
 
 
 def request_log(room: Room) -> Path:
@@ -58,6 +70,20 @@ class Srm:
         listed = str(spec.options.get("doors") or "")
         return tuple(name for name in listed.replace(",", " ").split() if name)
 
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return that there is nothing to serve, or no door that serves it."""
+        named = [peers(name) for name in self.needs(spec)]
+        for peer in named:
+            lacking = set(spec.places) - set(peer.places)
+            if lacking:
+                return (
+                    f"expected {peer.name} in `doors` to serve {', '.join(spec.places)}, found that it does not serve "
+                    f"{', '.join(sorted(lacking))}; add it to its `storage`"
+                )
+        if not any(_ways(peer, peer.host) for peer in named):
+            return "expected `doors` to name services that move its files (gridftp, xrootd), found none"
+        return serves_something(spec)
+
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return ``srm``, in the long form that names the path of the service too."""
         return {"srm": f"srm://{host_name}:{{port}}/srm/managerv2?SFN={{path}}"}
@@ -72,11 +98,11 @@ class Srm:
         Raises
         ------
         BackendError
-            If a program is missing, or there is nothing to serve or no door that serves it.
+            If a program is missing, or gfal2 is there without what speaks SRM, or there is nothing to serve or no door that serves it.
         """
         require(room, self.packages)
-        if not room.spec.places:
-            raise BackendError(f"{room.spec.name}: expected a storage to serve, found none; name one in `storage`")
+        _require_client(room)
+        refuse_mistake(self, room)
         host = room.pki.host(room.host_name, [room.address])
         room.pki.grid_mapfile(_mapfile(room), {DEFAULT_USER: account(room)})
         room.client_environment.update(room.pki.client_environment())
@@ -134,29 +160,21 @@ class Srm:
 
     def _templates(self, room: Room) -> dict[str, list[str]]:
         """Return protocol → URLs with ``{path}`` or ``{relative}``, one for each port of each door."""
-        # Only here: that table has this service in it.
-        from venturi.testbed.services.table import SERVICES
-
         found: dict[str, list[str]] = {}
-        for name in self.needs(room.spec):
-            peer = room.peer(name)
-            lacking = set(room.spec.places) - set(peer.spec.places)
-            if lacking:
-                raise BackendError(
-                    f"{room.spec.name}: expected {name} in `doors` to serve {', '.join(room.spec.places)}, found that it does not serve "
-                    f"{', '.join(sorted(lacking))}; add it to its `storage`"
-                )
-            doors = SERVICES[peer.spec.kind].doors(peer.spec, peer.host_name)
-            for protocol, template in doors.items():
+        for peer in map(room.peer, self.needs(room.spec)):
+            for protocol, template in _ways(peer.spec, peer.host_name).items():
                 known = found.setdefault(protocol, [])
-                urls = (template.replace("{port}", str(port)) for port in peer.spec.ports or (0,))
-                known += dict.fromkeys(url for url in urls if "{path}" in url or "{relative}" in url)
-        usable = {protocol: urls for protocol, urls in found.items() if urls}
-        if not usable:
-            raise BackendError(
-                f"{room.spec.name}: expected `doors` to name services that move its files (gridftp, xrootd), found none"
-            )
-        return usable
+                known += dict.fromkeys(template.replace("{port}", str(port)) for port in peer.spec.ports or (0,))
+        return found
+
+
+def _ways(peer: ServiceSpec, host_name: str) -> Mapping[str, str]:
+    """Return the doors of another service that lead to files."""
+    # Only here: that table has this service in it.
+    from venturi.testbed.services.table import SERVICES
+
+    doors = SERVICES[peer.kind].doors(peer, host_name)
+    return {protocol: url for protocol, url in doors.items() if "{path}" in url or "{relative}" in url}
 
 
 def _program() -> list[str]:
@@ -170,3 +188,14 @@ def _settings(room: Room) -> Path:
 
 def _mapfile(room: Room) -> Path:
     return room.folder / "grid-mapfile"
+
+
+def _require_client(room: Room) -> None:
+    """Look whether gfal2, where it is installed, speaks SRM: of transfers it would only say that the protocol is not supported."""
+    asked = room.machine.run(list(ASK), timeout_s=_CLIENT_TIMEOUT_S)
+    missing = packages_missing(asked.stdout, ["srm"]) if asked.returncode == 0 else []
+    if missing:
+        raise BackendError(
+            f"{room.spec.name}: expected gfal2 on {room.machine.name} to speak SRM, found it without the plug-in;"
+            f" install the Debian package {missing[0]}"
+        )

@@ -17,7 +17,7 @@ from venturi.errors import BackendError
 from venturi.mover.base import Option
 from venturi.testbed.services import xrootd_access as access
 from venturi.testbed.services import xrootd_config as config
-from venturi.testbed.services.base import Package, Room, ServiceSpec, Use
+from venturi.testbed.services.base import Package, Peers, Room, ServiceSpec, Use
 from venturi.testbed.services.calls import answer, must
 from venturi.testbed.services.xrootd_instance import SHARED, Instance
 
@@ -43,14 +43,14 @@ class DataServer(Instance):
     def _programs(self, room: Room) -> tuple[str, ...]:
         return ("cmsd", "xrootd") if self._peers(room) else ("xrootd",)
 
-    def _check(self, room: Room) -> None:
-        super()._check(room)
-        if room.spec.options.get("shared") and len(room.spec.places) != 1:
-            raise BackendError(
-                f"{room.spec.name}: expected one storage with shared = true, found {len(room.spec.places)}; leave one"
-            )
-        for redirector in self._peers(room):
-            _must_be(room, redirector, ("xrootd-redirector",))
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return why it cannot serve what it is to serve, in the name space of its redirector."""
+        if mistake := super().mistake(spec, peers):
+            return mistake
+        if spec.options.get("shared") and len(spec.places) != 1:
+            return f"expected one storage with shared = true, found {len(spec.places)}; leave one"
+        redirector = self._other(spec)
+        return _misfit(spec, peers(redirector), ("xrootd-redirector",)) if redirector else None
 
     def _lines(self, room: Room) -> list[str]:
         places = [str(room.path(place)) for place in room.spec.places]
@@ -132,12 +132,14 @@ class Proxy(Instance):
     options = (*Instance.options, _ORIGIN, SHARED)
     refers_to = "origin"
 
-    def _check(self, room: Room) -> None:
-        super()._check(room)
-        origins = self._peers(room)
-        if not origins:
-            raise BackendError(f"{room.spec.name}: expected the option origin, found none; name an xrootd service")
-        _must_be(room, origins[0], ("xrootd", "xrootd-redirector", "xrootd-proxy", "xrootd-cache"))
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return why it cannot fetch from its origin."""
+        if mistake := super().mistake(spec, peers):
+            return mistake
+        origin = self._other(spec)
+        if origin is None:
+            return "expected the option origin, found none; name an xrootd service"
+        return _misfit(spec, peers(origin), ("xrootd", "xrootd-redirector", "xrootd-proxy", "xrootd-cache"))
 
     def _lines(self, room: Room) -> list[str]:
         origin = self._peers(room)[0]
@@ -177,11 +179,11 @@ class Cache(Proxy):
         return [*super()._lines(room), *config.cache(store, **sizes)]
 
 
-def _must_be(room: Room, other: Room, kinds: tuple[str, ...]) -> None:
-    """Check that another service is of a fitting kind, with the same name space."""
-    where = f"{room.spec.name}: expected {other.spec.name} to"
-    if other.spec.kind not in kinds:
-        raise BackendError(f"{where} be a service of kind {' or '.join(kinds)}, found {other.spec.kind}")
-    mine, theirs = (bool(spec.options.get("shared")) for spec in (room.spec, other.spec))
-    if mine != theirs:
-        raise BackendError(f"{where} have shared = {str(mine).lower()}, found {str(theirs).lower()}; set both alike")
+def _misfit(spec: ServiceSpec, other: ServiceSpec, kinds: tuple[str, ...]) -> str | None:
+    """Return why another service is not of a fitting kind, with the same name space."""
+    if other.kind not in kinds:
+        return f"expected {other.name} to be a service of kind {' or '.join(kinds)}, found {other.kind}"
+    mine, theirs = (bool(one.options.get("shared")) for one in (spec, other))
+    if mine == theirs:
+        return None
+    return f"expected {other.name} to have shared = {str(mine).lower()}, found {str(theirs).lower()}; set both alike"

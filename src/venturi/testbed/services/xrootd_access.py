@@ -17,7 +17,7 @@ from venturi.errors import BackendError
 from venturi.mover.base import Option
 from venturi.testbed.pki import Credential
 from venturi.testbed.services import kdc, programs
-from venturi.testbed.services.base import Room, ServiceSpec
+from venturi.testbed.services.base import Peers, Room, ServiceSpec
 from venturi.testbed.services.calls import must
 
 __all__ = [
@@ -50,6 +50,21 @@ def kdc_of(spec: ServiceSpec) -> tuple[str, ...]:
     """Return the name of the Kerberos service that a server needs, if any."""
     name = spec.options.get("kdc")
     return (str(name),) if spec.options.get("auth") == "krb5" and name else ()
+
+
+def mistake(spec: ServiceSpec, peers: Peers) -> str | None:
+    """Return that a server with Kerberos has no service of Kerberos."""
+    if spec.options.get("auth") != "krb5":
+        return None
+    found = [peers(name) for name in kdc_of(spec)]
+    if not found:
+        return 'expected the option kdc with auth = "krb5", found none; name a kdc service'
+    (centre,) = found
+    return (
+        None
+        if centre.kind == kdc.Kdc.kind
+        else f"expected {centre.name} to be a service of kind kdc, found {centre.kind}"
+    )
 
 
 def account(room: Room) -> str | None:
@@ -142,13 +157,9 @@ def _gsi(room: Room) -> str:
 
 
 def _krb5(room: Room) -> str:
-    names = kdc_of(room.spec)
-    if not names:
-        raise BackendError(
-            f'{room.spec.name}: expected the option kdc with auth = "krb5", found none; name a kdc service'
-        )
+    (name,) = kdc_of(room.spec)
     principal = f"xrootd/{room.host_name}"
-    keytab = kdc.issue_keytab(room.peer(names[0]), principal, room.folder / "krb5.keytab")
+    keytab = kdc.issue_keytab(room.peer(name), principal, room.folder / "krb5.keytab")
     hand_over(keytab, account(room))
     return f"krb5 {keytab} {principal}@{kdc.REALM}"
 

@@ -8,12 +8,21 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from venturi.errors import BackendError
 from venturi.mover.base import Option
 from venturi.testbed.services import xrootd_access as access
 from venturi.testbed.services import xrootd_collector
 from venturi.testbed.services import xrootd_config as config
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec, Use, files_only
+from venturi.testbed.services.base import (
+    Package,
+    Peers,
+    Process,
+    Room,
+    ServiceSpec,
+    Use,
+    files_only,
+    refuse_mistake,
+    serves_something,
+)
 from venturi.testbed.services.calls import complaint
 from venturi.testbed.services.ports import with_defaults
 from venturi.testbed.services.programs import require
@@ -75,8 +84,8 @@ class Instance:
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
         """Return its KDC, and its redirector or origin."""
-        named = spec.options.get(self.refers_to) if self.refers_to else None
-        return (*access.kdc_of(spec), *((str(named),) if named else ()))
+        other = self._other(spec)
+        return (*access.kdc_of(spec), *((other,) if other else ()))
 
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return root, with TLS roots, with HTTP http or (TLS) https and davs."""
@@ -92,6 +101,10 @@ class Instance:
         """Return why it serves no devices."""
         return files_only(use)
 
+    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return that there is nothing to serve, or nobody who knows its clients."""
+        return serves_something(spec) or access.mistake(spec, peers)
+
     def configure(self, room: Room) -> None:
         """Write the configuration, keys and certificates.
 
@@ -101,7 +114,7 @@ class Instance:
             If a program, account, option or another service is missing or does not fit.
         """
         require(room, self.packages)
-        self._check(room)
+        refuse_mistake(self, room)
         home = self._home(room)
         home.mkdir(exist_ok=True)
         access.hand_over(home, access.account(room))
@@ -210,13 +223,14 @@ class Instance:
         """Return what else is not yet as it should be."""
         return None
 
-    def _check(self, room: Room) -> None:
-        if not room.spec.places:
-            raise BackendError(f"{room.spec.name}: expected a storage to serve, found none; name one in `storage`")
+    def _other(self, spec: ServiceSpec) -> str | None:
+        """Return the service that its option names."""
+        named = spec.options.get(self.refers_to) if self.refers_to else None
+        return str(named) if named else None
 
     def _peers(self, room: Room) -> tuple[Room, ...]:
-        named = room.spec.options.get(self.refers_to) if self.refers_to else None
-        return (room.peer(str(named)),) if named else ()
+        other = self._other(room.spec)
+        return (room.peer(other),) if other else ()
 
     def _paths(self, room: Room) -> list[Path]:
         return [Path("/")] if room.spec.options.get("shared") else [room.path(place) for place in room.spec.places]

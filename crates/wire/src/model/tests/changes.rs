@@ -114,12 +114,76 @@ fn planned_changes_are_made_at_their_times_however_late_anybody_looks() {
     .expect("changes");
     let mut world = world(&network);
     let mut account = Account::default();
-    world.go(1_000_000);
+    world.go(1_000_000, Seconds::ZERO);
     send(&mut world, 1_000_000, 0, full(2));
     account.poll(&mut world, 60_000_000_000);
     let due: Vec<_> = account.fates.values().flatten().collect();
     // 6 ms at 1 Mb/s, then 6 ms at 2 Mb/s: 1500 bytes after 9 ms, and 750 more. The other 750 take 6 ms again.
     assert_eq!(due, [&10_000_000, &19_000_000]);
+}
+
+#[test]
+fn a_plan_that_is_gone_on_with_begins_with_what_its_past_has_left_and_makes_no_past_change_again() {
+    let mut network = pair(json!({"rate_bit_per_s": 1e6, "delay_s": 0.0}));
+    network.changes = serde_json::from_value(json!([
+        {"time_s": 10.0, "link": "there", "set": {"rate_bit_per_s": 4e6, "up": false}},
+        {"time_s": 20.0, "link": "there", "set": {"up": true}},
+        {"time_s": 30.0, "link": "there", "set": {"rate_bit_per_s": 2e6}},
+        {"time_s": 40.0, "link": "there", "set": {"rate_bit_per_s": 1e6}},
+    ]))
+    .expect("changes");
+    let mut world = world(&network);
+    let mut account = Account::default();
+    send(&mut world, 0, 0, full(2)); // before the clock is started: 12 ms each
+    world.go(6_000_000, Seconds::new(39.991));
+    account.drain(&mut world);
+    let due: Vec<_> = account.fates.values().flatten().collect();
+    // The outage is over and takes nothing. 2 Mb/s hold for the 9 ms that are left of 40 s: 3 ms for what is left of the
+    // first packet, 6 for the second.
+    assert_eq!(due, [&9_000_000, &15_000_000]);
+    send(&mut world, 60_000_000_000, 1, full(1));
+    account.drain(&mut world);
+    assert_eq!(account.fates[&(PacketId(1), 0)], Some(60_012_000_000));
+}
+
+#[test]
+fn what_the_past_has_left_is_told_as_one_change_a_link() {
+    let mut network = pair(json!({}));
+    network.changes = serde_json::from_value(json!([
+        {"time_s": 1.0, "link": "there", "set": {"rate_bit_per_s": 2e6, "loss": {"kind": "independent", "probability": 0.5}}},
+        {"time_s": 2.0, "link": "back", "set": {"up": false}},
+        {"time_s": 3.0, "link": "there", "set": {"loss": null, "delay_s": 0.5}},
+        {"time_s": 4.0, "link": "back", "set": {"up": true}},
+    ]))
+    .expect("changes");
+    let mut world = world(&network);
+    world.go(7, Seconds::new(4.0));
+    let told: Vec<_> = std::iter::from_fn(|| world.poll(u64::MAX - 1))
+        .map(|output| match output {
+            Output::Changed { time_ns, link, set } => {
+                let set = serde_json::to_value(set).expect("JSON");
+                (time_ns, world_name(link), set)
+            }
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            (7, "back", json!({"up": false})),
+            (
+                7,
+                "there",
+                json!({"rate_bit_per_s": 2e6, "loss": null, "delay_s": 0.5})
+            ),
+            (7, "back", json!({"up": true})), // due now, and so not of the past
+        ]
+    );
+}
+
+/// The links of a pair, in the order of their names.
+fn world_name(link: LinkId) -> &'static str {
+    ["back", "there"][usize::from(link.0)]
 }
 
 #[test]

@@ -9,7 +9,7 @@ mod topology;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use venturi_plan::Network;
+use venturi_plan::{Network, Seconds};
 
 use super::*;
 

@@ -76,7 +76,7 @@ fn carry(traffic: &Traffic, seed: u64, punctual: bool) -> (Account, World, u64) 
     let mut world = World::new(&traffic.network, seed).expect("a network that can be built");
     let mut account = Account::default();
     let (mut now_ns, mut sent) = (0, 0);
-    world.go(0);
+    world.go(0, Seconds::ZERO);
     for (number, (gap_ns, from, shape)) in (0..).zip(&traffic.packets) {
         now_ns += gap_ns;
         if punctual {

@@ -1,0 +1,165 @@
+"""The workload `tiers` while a server is killed, a link is cut, a disk is full: what fails has not arrived, and jobs begin when they should."""
+
+import os
+import shutil
+import signal
+import tomllib
+
+import pytest
+from faultkit import fill, gridftp_server
+
+from venturi.analysis import analyse
+from venturi.backend import LabBackend
+from venturi.plan import write_plan
+from venturi.run import Run, RunWriter
+from venturi.scenario import scenario_from
+from venturi.workload import expand
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+    ),
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server")),
+        reason="needs globus-url-copy and globus-gridftp-server",
+    ),
+]
+
+FILES, ENOUGH = 12, 6
+MACHINE = """
+[testbed.router.r-NAME]
+[testbed.host.NAME]
+site = "NAME"
+[testbed.link.NAME]
+between = ["r-NAME", "core"]
+rate = "50 Mb/s"
+delay = "1 ms"
+[testbed.link.in-NAME]
+between = ["NAME", "r-NAME"]
+rate = "1 Gb/s"
+[testbed.storage.NAME]
+host = "NAME"
+path = "disk"
+kind = "tmpfs"
+size = "32 MiB"
+[testbed.service.NAME]
+kind = "gridftp"
+host = "NAME"
+storage = ["NAME"]
+"""
+SCENARIO = f"""
+venturi = 1
+name = "tiers"
+[measure]
+interval = "50 ms"
+counters = ["nic"]
+[testbed.router.core]
+{"".join(MACHINE.replace("NAME", name) for name in ("one", "two", "three"))}
+[workload]
+kind = "tiers"
+mover = "globus-url-copy"
+events = {2 * FILES}
+event_size = "100 kB"
+threshold = {ENOUGH / FILES}
+timeout = "1 s"
+[workload.site]
+one = {{ tier = 1, share = 0.5, link = "one" }}
+two = {{ tier = 2, share = 0.5, link = "two" }}
+three = {{ link = "three" }}
+[workload.production]
+batch = {FILES}
+[workload.jobs]
+count = 2
+upload = "1 kB"
+download = "2 kB"
+wait_tier1 = "50 ms"
+wait_tier2 = "50 ms"
+"""
+MADE = 2
+"""Batches, which come before the first file is sent."""
+
+
+@pytest.fixture
+def carry_out(tmp_path, labs, engine):
+    """Return a function that carries the scenario out in a lab and opens the run."""
+    opened = []
+
+    def work(more="", on_progress=None):
+        write_plan(expand(scenario_from(tomllib.loads(SCENARIO + more))), tmp_path / "plan.jsonl")
+        run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
+        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
+        assert outcome.state == "complete" and outcome.trials_done == outcome.trials_total
+        opened.append(Run.open(run.path))
+        return opened[-1]
+
+    yield work
+    for run in opened:
+        run.close()
+
+
+def once_done(trials, act):
+    """Return a spectator that acts once, when so many trials are done."""
+    acted = []
+
+    def look(progress):
+        if progress.trials_done >= trials and not acted:
+            acted.append(act())
+
+    return look
+
+
+def files_and_jobs(run):
+    """Return the files that were sent and the jobs, each in the order of their ends."""
+    columns = run.query("SELECT factor_phase AS phase, outcome, start_s, end_s FROM trials ORDER BY end_s")
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    files, jobs = ([row for row in rows if row["phase"] == phase] for phase in ("replication", "analysis"))
+    assert (len(files), len(jobs)) == (FILES, 2)
+    return files, jobs
+
+
+def reached_s(run):
+    """Return when the report says that enough had arrived, of all files."""
+    chapter = next(chapter for chapter in analyse(run).chapters if chapter.name == "tiers")
+    table = next(table for table in chapter.tables if table.name == "tier-threshold")
+    return table.rows[0][[column.name for column in table.columns].index("reached_s")]
+
+
+def check_nothing_arrives_from_then_on(run):
+    """Fewer than enough have arrived, so that jobs began when the last file had been tried, and the report knows no threshold."""
+    files, jobs = files_and_jobs(run)
+    arrived = [row for row in files if row["outcome"] == "ok"]
+    assert 1 <= len(arrived) < ENOUGH
+    assert {row["outcome"] for row in files[len(arrived) :]} == {"failed"}
+    assert min(job["start_s"] for job in jobs) >= files[-1]["end_s"]
+    assert reached_s(run) is None
+
+
+def test_when_a_server_is_killed_files_that_fail_do_not_count_and_jobs_begin_when_all_were_tried(carry_out, labs):
+    kill = once_done(MADE + 2, lambda: os.kill(gridftp_server(labs, "one"), signal.SIGKILL))
+    run = carry_out(on_progress=kill)
+    check_nothing_arrives_from_then_on(run)
+    assert ("service-ended", "one") in {(found.code, found.subject) for found in run.findings()}
+
+
+def test_when_a_disk_is_full_files_that_do_not_fit_do_not_count(carry_out, labs):
+    run = carry_out(on_progress=once_done(MADE + 2, lambda: fill(labs, "one")))
+    check_nothing_arrives_from_then_on(run)
+    sizes = run.query(
+        "SELECT received_bytes, asked_bytes FROM transfers WHERE outcome <> 'ok' AND factor_phase = 'replication'"
+    )
+    assert (sizes["received_bytes"] < sizes["asked_bytes"]).all()
+
+
+def test_when_a_link_is_cut_files_are_lost_meanwhile_and_jobs_wait_for_enough_that_arrive(carry_out):
+    cut = "".join(
+        f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {up}\n' for at, up in ((0.5, "false"), (3.5, "true"))
+    )
+    run = carry_out(cut)
+    restored_s = run.query("SELECT max(time_s) AS s FROM events WHERE kind = 'network-change'")["s"][0]
+    files, jobs = files_and_jobs(run)
+    lost = [row for row in files if row["outcome"] != "ok"]
+    assert lost and all(row["start_s"] < restored_s for row in lost)
+    enough = [row for row in files if row["outcome"] == "ok"][ENOUGH - 1]
+    assert restored_s < enough["end_s"] <= min(job["start_s"] for job in jobs)
+    assert {job["outcome"] for job in jobs} == {"ok"}
+    assert reached_s(run) == pytest.approx(enough["end_s"] - min(row["start_s"] for row in files), abs=0.05)

@@ -1,0 +1,112 @@
+"""The reports in docs/studies: what is there is of studies, is whole, and is what the index says."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from venturi.study import studies
+
+ROOT = Path(__file__).parents[2]
+HOME = ROOT / "docs" / "studies"
+COMMITTED = sorted(path.parent.relative_to(HOME).as_posix() for path in HOME.rglob("about.json"))
+TOO_LARGE_BYTES = 1_500_000
+"""Of a page: a few are two or three times the 500 kB that are hoped for, with 26 machines or 192 jobs in their figures."""
+VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
+SCRIPT = ROOT / "scripts" / "publish-study.py"
+
+spec = importlib.util.spec_from_file_location("publish_study", SCRIPT)
+publish_study = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(publish_study)
+
+
+def test_the_index_lists_the_committed_reports_and_says_what_they_say():
+    page = (HOME / "index.md").read_text(encoding="utf-8")
+    assert page == publish_study.index(HOME), "the index is out of date: scripts/publish-study.py writes it again"
+    assert all(f"]({name}/report.html)" in page for name in COMMITTED)
+
+
+def test_there_is_nothing_beside_the_committed_reports():
+    folders = {path.parent.relative_to(HOME).as_posix() for path in HOME.rglob("*") if path.is_file()}
+    assert folders == {".", *COMMITTED}
+
+
+def test_every_committed_report_is_of_a_study_and_whole():
+    assert set(COMMITTED) <= set(studies())
+    for name in COMMITTED:
+        about = json.loads((HOME / name / "about.json").read_text(encoding="utf-8"))
+        page = HOME / name / "report.html"
+        assert about["study"] == name
+        assert f"Study {name}" in page.read_text(encoding="utf-8")
+        assert page.stat().st_size < TOO_LARGE_BYTES
+        assert (HOME / name / "points.csv").exists() or list((HOME / name).glob("*.csv"))
+
+
+@pytest.fixture(scope="module")
+def carried_out(tmp_path_factory, engine):
+    """A folder with one tiny run of a study, and one that is of no study."""
+    home = tmp_path_factory.mktemp("study")
+    few = [
+        "--set",
+        "workload.repeat=1",
+        "--set",
+        "workload.factors.files=[1, 2]",
+        "--set",
+        'workload.factors.size=["100 kB"]',
+    ]
+    environment = os.environ | {"VENTURI_SCRATCH": str(home / "scratch")}
+    for words in (
+        ["study", "run", "cnaf/cp", "--quick", *few],
+        ["run", "cnaf/cp", "--set", "name=mine", "--set", "study=", *few],
+    ):
+        done = subprocess.run(
+            [*VENTURI, *words], cwd=home, env=environment, capture_output=True, text=True, timeout=120
+        )
+        assert done.returncode == 0, done.stderr
+    return home
+
+
+def publish(home, *words):
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), *words, "--into", str(home / "out")],
+        cwd=home,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_run_becomes_a_folder_with_its_tables_and_a_line_of_the_index(carried_out):
+    done = publish(carried_out, *map(str, (carried_out / "runs").glob("cnaf-cp-*")))
+    assert done.returncode == 0, done.stderr
+    folder = carried_out / "out" / "cnaf" / "cp"
+    assert {"about.json", "report.html", "points.csv", "claims.csv"} <= {path.name for path in folder.iterdir()}
+    about = json.loads((folder / "about.json").read_text())
+    assert about["trials"] == 2
+    assert about["variant"].startswith("full, with ")
+    assert "workload.repeat=1" in about["variant"]
+    assert not [path for path in folder.iterdir() if f"{carried_out}/" in path.read_text(encoding="utf-8")]
+    page = (carried_out / "out" / "index.md").read_text(encoding="utf-8")
+    assert "[cnaf/cp](cnaf/cp/report.html) | 000-S1 |" in page
+    assert "[points.csv](cnaf/cp/points.csv)" in page
+
+
+def test_what_is_no_whole_run_of_a_study_is_refused(carried_out):
+    done = publish(carried_out, *map(str, (carried_out / "runs").glob("mine-*")))
+    assert done.returncode == 1
+    assert "expected a complete run of a study, found one of no study, complete" in done.stderr
+
+
+def test_a_path_of_the_machine_is_refused_and_one_below_the_runs_made_relative(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", "/home/somebody")
+    table = tmp_path / "table.csv"
+    table.write_text(f"scratch\n{tmp_path}/scratch/data\n", encoding="utf-8")
+    publish_study.without_paths(table, tmp_path)
+    assert table.read_text(encoding="utf-8") == "scratch\nscratch/data\n"
+    table.write_text("scratch\n/home/somebody/data\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="expected no path of this machine, found '/home/somebody/data"):
+        publish_study.without_paths(table, tmp_path)
