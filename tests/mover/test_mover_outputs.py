@@ -88,6 +88,14 @@ def test_iperf3_says_what_both_ends_counted():
     assert 0 < report.detail["client_cpu_percent"] < 100
 
 
+def test_what_iperf3_says_went_wrong_is_what_is_shown_though_it_exits_well():
+    assert RECORDS["iperf3 refused"]["exit_code"] == 0
+    with pytest.raises(
+        OutputError, match="without an error in the output of the tool, found: unable to connect to server"
+    ):
+        BUILT_IN["iperf3"].parse(RECORDS["iperf3 refused"])
+
+
 def test_a_report_of_iperf3_whose_middle_was_left_out_is_read_all_the_same():
     whole = RECORDS["iperf3 send"]["stdout"]
     cut = whole[:200] + "\n[… 70000 bytes left out …]\n" + whole[-1200:]

@@ -6,6 +6,7 @@ import itertools
 import json as json_reader
 import re
 import tomllib
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -20,7 +21,7 @@ from rich.console import Console
 from venturi import report
 from venturi.analysis import analyse, compare
 from venturi.plan import plan_lines
-from venturi.report.figures import pictures
+from venturi.report.figures import MOST_HOSTS, pictures
 from venturi.report.page import _formula
 from venturi.report.svg import css_variables, inline_svg
 from venturi.report.theme import VARIABLES
@@ -253,6 +254,22 @@ def test_exponents_of_formulas_are_raised_and_the_rest_is_escaped(text, shown):
 
 
 # --- comparisons
+
+
+def test_of_dozens_of_hosts_those_that_moved_most_are_drawn_and_the_page_says_so(full):
+    (one,) = full.series
+    share = {f"h{number:02}": (7 * number) % 20 + 1 for number in range(20)}
+
+    def moving(host):
+        traces = [
+            trace if trace.unit == "ratio" else replace(trace, mean=trace.mean * share[host]) for trace in one.traces
+        ]
+        return replace(one, host=host, traces=tuple(traces))
+
+    drawn = pictures(replace(full, series=tuple(map(moving, share))))["series"]
+    busiest = sorted(sorted(share, key=share.get)[-MOST_HOSTS:])
+    assert [picture.title.split()[-2] for picture in drawn] == busiest
+    assert all(f"the {MOST_HOSTS} of 20 hosts that moved most" in picture.caption for picture in drawn)
 
 
 @pytest.fixture(scope="module")

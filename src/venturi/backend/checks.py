@@ -10,6 +10,7 @@ from venturi.backend.clock import ClockOffset
 from venturi.plan import Dataset, Header, check_fits, estimate, read_header
 from venturi.run import Finding, RunWriter
 from venturi.run.directory import PLAN
+from venturi.testbed.tools import how_to_get
 
 __all__ = ["CLOCK_LIMIT_S", "check_free_space", "clock_findings", "missing_findings"]
 
@@ -66,11 +67,12 @@ def missing_findings(host: str, missing: Mapping[str, list[str]], used: set[str]
         for tool in tools if call in used else ():
             calls_without.setdefault(tool, []).append(call)
     for tool, calls in calls_without.items():
+        how = f" ({known})" if (known := how_to_get(tool)) else ""
         yield Finding(
             "missing-tool",
             tool,
             f"{tool} was not found on host {host}, and {', '.join(sorted(calls))} cannot be called without it",
-            f"install {tool} on {host} or put it on PATH there; its transfers are recorded as missing, the rest goes on",
+            f"install {tool} on {host}{how} or put it on PATH there; its transfers are recorded as missing, the rest goes on",
             host=host,
         )
 

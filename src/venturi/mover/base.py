@@ -29,13 +29,14 @@ class OptionError(VenturiError, ValueError):
 class OutputError(VenturiError, ValueError):
     """A tool's output that is not of the known form.
 
-    It fails the transfer: a number that cannot be read is not guessed. ``text`` is the output, whole, to be kept.
+    It fails the transfer: a number that cannot be read is not guessed. ``text`` is the output, whole, to be kept; ``shown`` the part of it
+    that tells most, its end unless somebody knows better.
     """
 
-    def __init__(self, expected: str, text: str) -> None:
+    def __init__(self, expected: str, text: str, shown: str = "") -> None:
         self.expected = expected
         self.text = text
-        shown = text.strip()[-200:] or "nothing"
+        shown = shown or text.strip()[-200:] or "nothing"
         super().__init__(f"expected {expected} in the output of the tool, found: {shown}")
 
 

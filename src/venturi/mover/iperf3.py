@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,9 @@ _OPTIONS = (
     Option("time", "time", None, "For so many whole seconds (-t), and not for a number of bytes."),
     Option("rate", "rate", None, "At most so fast in each stream (-b)."),
 )
+_ERROR = re.compile(r'"error":\s*"((?:[^"\\]|\\.)*)"\s*}\s*$')
+"""Stands last in the report of a test that did not come to its end, and the exit code is 0."""
+
 _CPU = {"client": "host_total", "server": "remote_total"}
 
 
@@ -108,15 +112,15 @@ def _end(text: str) -> dict[str, Any]:
     OutputError
         If they are not there, or an error is.
     """
+    if told := _ERROR.search(text):
+        raise OutputError("a report without an error", text, shown=told[1])
     found = text.rfind('"sum_sent"')
     try:
         if found < 0:
             raise ValueError("no sums")
-        end, length = json.JSONDecoder().raw_decode("{" + text[found:])
+        end, _ = json.JSONDecoder().raw_decode("{" + text[found:])
     except (ValueError, RecursionError) as error:
         raise OutputError('a report of JSON with "sum_sent"', text) from error
-    if '"error"' in text[found + length :]:
-        raise OutputError("a report without an error", text)
     return end  # type: ignore[no-any-return]
 
 

@@ -40,6 +40,8 @@ MOST_GROUPS = 6
 """Combinations of factors other than files and size that get figures of their own; the table has all."""
 MOST_TOGETHER = 12
 """Single curves that can share one figure."""
+MOST_HOSTS = 6
+"""Hosts whose counters are drawn: those that moved most; nobody looks through dozens, and each weighs 30 kB."""
 RASTER_FROM = 1500
 """Dots from which a cloud is drawn as an image: a vector page of 10⁵ dots opens slowly everywhere."""
 WIDEST_BAND = 0.6
@@ -56,7 +58,7 @@ def pictures(analysis: Analysis) -> dict[str, list[Picture]]:
             "fixed": fixed_pictures(analysis),
             "order": position_picture(analysis),
             "links": link_pictures(analysis),
-            "series": [_series_picture(series) for series in analysis.series if series.traces],
+            "series": _series_pictures(analysis.series),
         }
 
 
@@ -270,7 +272,21 @@ def _signed(percent: float) -> str:
     return f"{percent:+.3g} %".replace("-", "−")
 
 
-def _series_picture(series: HostSeries) -> Picture:
+def _series_pictures(series: Sequence[HostSeries]) -> list[Picture]:
+    known = [one for one in series if one.traces]
+    busiest = {one.host for one in sorted(known, key=_moved, reverse=True)[:MOST_HOSTS]}
+    of = f" Drawn are the {len(busiest)} of {len(known)} hosts that moved most." if len(known) > len(busiest) else ""
+    return [_series_picture(one, of) for one in known if one.host in busiest]
+
+
+def _moved(series: HostSeries) -> float:
+    """Return the sum of the mean rates of disks and networks, in bytes/s."""
+    return sum(
+        float(np.nansum(trace.mean)) / trace.mean.size for trace in series.traces if trace.unit == "bytes_per_s"
+    )
+
+
+def _series_picture(series: HostSeries, of: str) -> Picture:
     panels = [
         ("processor", [t for t in series.traces if t.unit == "ratio"]),
         ("disk", [t for t in series.traces if t.name.startswith("disk")]),
@@ -295,7 +311,7 @@ def _series_picture(series: HostSeries) -> Picture:
                       for t in series.traces)  # fmt: skip
     return Picture(
         name=file_name("counters", {"host": series.host}), title=f"What the counters of {series.host} say",
-        caption="Line: mean of each bin; tint: its least and greatest value. Shaded ground: a trial was running.",
+        caption="Line: mean of each bin; tint: its least and greatest value. Shaded ground: a trial was running." + of,
         alt=f"Rates on {series.host} in time: {highs}.", figure=figure, wide=True,
     )  # fmt: skip
 

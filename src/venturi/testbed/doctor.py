@@ -19,6 +19,7 @@ from venturi.errors import VenturiError
 from venturi.testbed.check import Check
 from venturi.testbed.folder import nearest_folder, obstacle
 from venturi.testbed.gfal2 import ASK, PACKAGES, packages_missing
+from venturi.testbed.tools import TOOLS, Tool, how_to_get
 from venturi.units import format_bytes
 
 __all__ = ["Check", "examine"]
@@ -40,35 +41,13 @@ def examine(scratch: Path, engine: Callable[[], Path]) -> Iterator[Check]:
     yield _python()
     yield _engine(engine)
     yield _scratch(scratch)
-    for tool, package, use in _TOOLS:
-        yield _tool(tool, package, use)
+    yield from map(_tool, TOOLS)
     yield from _gfal2()
     yield from _lab(engine)
     yield _drop_caches()
     yield _exec_stop()
     yield _cores()
     yield _ssh_agent()
-
-
-_TOOLS = (
-    ("cp", "coreutils", "mover cp"),
-    ("dd", "coreutils", "movers read and write"),
-    ("fio", "fio", "movers fio-read and fio-write"),
-    ("bonnie++", "bonnie++", "mover bonnie"),
-    ("rsync", "rsync", "mover rsync"),
-    ("rclone", "rclone", "mover rclone"),
-    ("globus-url-copy", "globus-gass-copy-progs", "mover globus-url-copy"),
-    ("xrdcp", "xrootd-client", "mover xrdcp"),
-    ("curl", "curl", "mover curl"),
-    ("wget", "wget", "mover wget"),
-    ("davix-get", "davix", "mover davix"),
-    ("gfal-copy", "gfal2-util-scripts python3-gfal2-util", "mover gfal-copy"),
-    ("scp", "openssh-client", "mover scp"),
-    ("bbftp", "", "mover bbftp"),
-    ("iperf3", "iperf3", "mover iperf3"),
-    ("nuttcp", "nuttcp", "mover nuttcp"),
-    ("ssh", "openssh-client", "hosts other than this one"),
-)
 
 
 def _python() -> Check:
@@ -133,12 +112,13 @@ def _file_system(path: Path) -> str:
     return best[1]
 
 
-def _tool(tool: str, package: str, use: str) -> Check:
-    path = shutil.which(tool)
+def _tool(tool: Tool) -> Check:
+    path = shutil.which(tool.program)
     if path is None:
-        how = f"Debian: apt-get install {package}" if package else "not in Debian: build it from its sources"
-        return Check("tools", tool, "missing", "not on PATH", f"needed for: {use}. {how}")
-    return Check("tools", tool, "ok", path)
+        return Check(
+            "tools", tool.program, "missing", "not on PATH", f"needed for: {tool.use}. {how_to_get(tool.program)}"
+        )
+    return Check("tools", tool.program, "ok", path)
 
 
 def _gfal2() -> Iterator[Check]:
