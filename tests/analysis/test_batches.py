@@ -243,8 +243,8 @@ def test_what_was_put_in_is_told_with_its_origin_and_claims_no_agreement(tmp_pat
     rows = table(chapter, "jobs-inputs")
     assert {row["origin"] for row in rows} == {"published", "chosen"}
     named = [row["quantity"] for row in rows if row["origin"] == "published"]
-    assert all(name in chapter.sentence for name in named)
-    assert "which this run does not confirm" in chapter.sentence
+    assert all(name in chapter.note for name in named)
+    assert "which this run does not confirm" in chapter.note
     # 62.5 Mb/s are the 500 Mb/s of 8 jobs of 6.1.3; 10.3 the 1977.2 Mb/s of 192 jobs of 5.1.
     paces = [row["value"] for row in rows if row["quantity"].startswith("pace")]
     assert paces == [f"{500 / 8:g} Mb/s", f"{1977.2 / 192:.1f} Mb/s"]

@@ -6,6 +6,7 @@ import tomllib
 
 import pytest
 
+from venturi.analysis import analyse
 from venturi.analysis.batches import batches
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -59,6 +60,8 @@ def test_each_worker_reads_its_share_of_a_batch_through_its_own_card(tmp_path, p
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
     LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run)
     run = Run.open(run.path)
+    # It says what it fetched, which is not all of the file: no count disagrees with another.
+    assert not {"tool-count-differs", "bytes-disagree"} & {notice.code for notice in analyse(run).notices}
     (batch,) = batches(run)
     assert batch.failed == 0
     # The rate of a job is 250 kB/s, and it reads nearly all of its file.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from venturi.analysis.result import Counts
 from venturi.analysis.result_lab import ByteAccount, Testbed
 from venturi.analysis.series import watching_slack_s
 from venturi.analysis.sockets import LIVES, SMALLEST_DATA
+from venturi.mover import movers
 from venturi.run import Run
 
 __all__ = ["byte_accounts", "disagreeing"]
@@ -81,7 +83,7 @@ def _moved(run: Run) -> dict[tuple[str, str], dict[str, float]]:
     """Return bytes asked for, received and told by tools, by sending and receiving host, of what succeeded.
 
     ``over`` is what tools may move beyond that, as they move whole blocks; ``under`` what they may be off because they round. A call that goes by the
-    clock is asked for as many bytes as its tool says it moved. ``dropped`` is what the other end did not wait for: the receiver of iperf3 ends
+    clock, or reads in parts, is asked for as many bytes as its tool says it moved. ``dropped`` is what the other end did not wait for: the receiver of iperf3 ends
     its connections when the sender has handed over its last block, and what was on its way then no kernel acknowledges.
     """
     services = {name: str(service["host"]) for name, service in (run.header.get("services") or {}).items()}
@@ -108,14 +110,26 @@ def _moved(run: Run) -> dict[tuple[str, str], dict[str, float]]:
 
 def _by_its_call(run: Run, call: object, told: dict[str, float]) -> dict[str, float]:
     """Return the sums of one call with what its options mean for them."""
-    options = ((run.header.get("calls") or {}).get(call) or {}).get("options") or {}
-    block = options.get("length_bytes")
-    if options.get("time_s") is not None:
+    called = (run.header.get("calls") or {}).get(call) or {}
+    block = block_bytes(called)
+    if tells_what_it_moved(called):
         return {**told, "asked": told["tool"], "tool": 0.0, "tool_of": 0.0, "dropped": told["late"]}
-    if isinstance(block, bool) or not isinstance(block, int):
+    if block is None:
         return {**told, "dropped": 0.0}
-    most = told["n"] * block * int(options.get("streams") or 1)
+    most = told["n"] * block * int((called.get("options") or {}).get("streams") or 1)
     return {**told, "over": most, "under": told["n"] * TOLD_BYTES}
+
+
+def tells_what_it_moved(call: Mapping[str, Any]) -> bool:
+    """Return whether only the tool knows how much was to be moved: it goes by the clock, or reads a file in parts."""
+    timed = (call.get("options") or {}).get("time_s") is not None
+    return timed or getattr(movers().get(str(call.get("mover"))), "partial", False)
+
+
+def block_bytes(call: Mapping[str, Any]) -> int | None:
+    """Return the size of the blocks that a call moves, the last one whole, too; None if it moves to the byte."""
+    block = (call.get("options") or {}).get("length_bytes")
+    return block if isinstance(block, int) and not isinstance(block, bool) else None
 
 
 def _finite(value: object) -> float:

@@ -132,6 +132,8 @@ class Chapter:
         For links, and for people.
     sentence
         What it comes to, with the numbers that matter.
+    note
+        What has to be known to read it, such as what was put in; it is no part of the answer.
     """
 
     name: str
@@ -140,3 +142,4 @@ class Chapter:
     tables: tuple[Table, ...] = ()
     figures: tuple[Figure, ...] = ()
     sequences: tuple[Sequence, ...] = ()
+    note: str = ""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from venturi.analysis.accounts import disagreeing
+from venturi.analysis.accounts import block_bytes, disagreeing, tells_what_it_moved
 from venturi.analysis.points import MIXED_SIZES
 from venturi.analysis.result import About, Conservation, Counts, Curve, Failure, Notice, Point, Trend, Trials
 from venturi.analysis.result_lab import ByteAccount, Testbed
@@ -116,12 +116,9 @@ def failures(run: Run) -> tuple[Failure, ...]:
 
 
 def inexact_calls(run: Run) -> list[str]:
-    """Return the calls that move whole blocks or go by the clock: what their tool counts need not be what was asked for."""
-    options = {name: call.get("options") or {} for name, call in (run.header.get("calls") or {}).items()}
-    return [
-        name for name, own in options.items()
-        if own.get("time_s") is not None or (isinstance(own.get("length_bytes"), int) and not isinstance(own["length_bytes"], bool))
-    ]  # fmt: skip
+    """Return the calls that move whole blocks, go by the clock, or read in parts: what their tool counts need not be what was asked for."""
+    calls = run.header.get("calls") or {}
+    return [name for name, call in calls.items() if tells_what_it_moved(call) or block_bytes(call) is not None]
 
 
 def conservation(run: Run, devices: dict[str, float]) -> Conservation:

@@ -177,6 +177,8 @@ class Mover(Protocol):
         Whether it reads a file of a data set; otherwise its source is ``zero:``.
     writes
         Whether it leaves a file; otherwise its destination is ``null:``.
+    (partial)
+        A tool that fetches what it needs of a file, and not the whole, has ``partial = True`` besides: what it says it fetched is what was moved.
     null_destination
         Whether ``/dev/null`` is a safe destination: a tool that renames into place would replace the device.
     speaks

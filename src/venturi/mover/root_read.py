@@ -34,6 +34,7 @@ class RootRead:
     requires: tuple[str, ...] = ("venturi-root",)
     reads: bool = True
     writes: bool = False
+    partial: bool = True
     null_destination: bool = True
     speaks: tuple[str, ...] = ("root",)
     lists: bool = False

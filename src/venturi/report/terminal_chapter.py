@@ -22,7 +22,8 @@ LONGEST_CELL = 24
 
 def chapter_parts(chapter: Chapter) -> list[RenderableType]:
     """Return a chapter: title, sentence and tables, cut to what a terminal of 80 columns can show."""
-    parts: list[RenderableType] = [Text(chapter.title, style="bold"), Text(chapter.sentence), Text()]
+    said = [Text(words) for words in (chapter.sentence, chapter.note) if words]
+    parts: list[RenderableType] = [Text(chapter.title, style="bold"), *said, Text()]
     for table in chapter.tables:
         if table.rows:
             parts += [*_table(table), Text()]

@@ -32,7 +32,8 @@ def jobs_chapter(run: Run, about: About) -> Chapter | None:
     return Chapter(
         name="jobs",
         title="Batches of jobs",
-        sentence=_sentence(curves, found) + _limits(limits) + inputs_sentence(inputs),
+        sentence=_sentence(curves, found) + _limits(limits),
+        note=inputs_sentence(inputs),
         tables=(
             *(_rates(name, curves) for name in dict.fromkeys(curve.application for curve in curves)),
             _walls(curves),

@@ -40,4 +40,4 @@ def inputs_table(inputs: Sequence[Mapping[str, Any]]) -> Table | None:
 def inputs_sentence(inputs: Sequence[Mapping[str, Any]]) -> str:
     """Return in words which published figures were put in; empty if none was."""
     told = [f"{row['quantity']} ({row['source']})" for row in inputs if row["origin"] == "published"]
-    return f" Put in from published figures, which this run does not confirm: {'; '.join(told)}." if told else ""
+    return f"Put in from published figures, which this run does not confirm: {'; '.join(told)}." if told else ""
