@@ -269,6 +269,14 @@ def test_a_network_that_is_not_as_asked_for_is_a_finding(bring_up):
     assert finding["code"] == "limit-not-as-asked" and "expected 20.00" in finding["evidence"]
 
 
+def test_the_bytes_of_a_probe_count_where_links_are_slow(bring_up):
+    lab = bring_up(header_of(pair(rate="100 kb/s", delay="1 ms")))
+    (rtt,) = found(lab, "rtt")
+    # A datagram of 36 bytes, there and back over two links each way, takes 11.52 ms to send.
+    assert rtt.expected == "15.520 ms"
+    assert rtt.agrees and 15.4 < float(rtt.found.split()[0]) < 17
+
+
 def test_a_lab_that_cannot_be_made_says_why_and_leaves_nothing(parent, engine):
     text = pair().replace("[host.a]", '[host.a]\ncongestion_control = "vegas-of-nowhere"')
     with pytest.raises(BackendError, match=r"testbed.host.a: expected its addresses and routes"):

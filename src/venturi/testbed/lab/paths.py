@@ -13,8 +13,8 @@ __all__ = ["Ping", "covering_pings", "in_flight_bytes", "paths_from", "round_tri
 MAX_HOPS = 64
 """More than that is a loop of routes."""
 
-_PING_BYTES = 60
-"""IP bytes of a probe: what it takes to put them on every link counts too."""
+_PING_BYTES = 36
+"""IP bytes of a probe, two numbers in a datagram of UDP: what it takes to put them on every link counts too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,5 +153,5 @@ def _ping(
     asked: Asked, source: Nic, host: AskedHost, destination: Nic, other: AskedHost, names: tuple[str, ...]
 ) -> Ping:
     links = [asked.network.links[name] for name in names]
-    rtt_s = sum(link.delay_s + _PING_BYTES * 8 / link.rate_bit_per_s for link in links)
+    rtt_s = sum(link.delay_s + (_PING_BYTES + link.overhead_bytes) * 8 / link.rate_bit_per_s for link in links)
     return Ping(source, host.name, destination, other.name, names, rtt_s, sum(link.jitter_s for link in links))
