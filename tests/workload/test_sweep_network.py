@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from venturi.errors import ScenarioError
-from venturi.plan import DropCaches, Parallel, Prepare, Trial, plan_lines
+from venturi.plan import DropCaches, Parallel, Pause, Prepare, Trial, plan_lines
 from venturi.scenario import scenario_from
 from venturi.workload import expand
 
@@ -99,6 +99,14 @@ def test_from_memory_to_memory_both_ends_are_devices_behind_the_doors():
     plan = expand(scenario)
     assert plan.header.datasets == {}
     assert plan.header.calls[moved.call].expect == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("workload", "rests"), [({"mover": "iperf3", "source": None, "destination": None, "client": "a"}, [0.5]), ({}, [])]
+)
+def test_a_server_of_one_client_at_a_time_is_left_alone_between_trials_and_no_other(workload, rests):
+    for _, trial in trials_of(sweep(**workload)):
+        assert [step.duration_s for step in trial.steps if isinstance(step, Pause)] == rests
 
 
 def test_a_mover_takes_the_first_protocol_that_it_speaks_and_the_service_has():

@@ -10,6 +10,7 @@ from venturi.plan import (
     ActorLine,
     DropCaches,
     Parallel,
+    Pause,
     Plan,
     Prepare,
     Signal,
@@ -20,6 +21,7 @@ from venturi.plan import (
     Wait,
 )
 from venturi.plan.steps import CacheBefore
+from venturi.testbed.services.table import SERVICES
 from venturi.workload.header import plan_header
 from venturi.workload.layout import Cell, Layout, Role
 from venturi.workload.streams import shuffled
@@ -34,6 +36,9 @@ __all__ = ["sweep_plan"]
 ACTOR = "sweep"
 TURN = "sweep.turn"
 """Counter by which actors on several hosts take turns: trials must not overlap."""
+REST_S = 0.5
+"""Before a trial whose servers take one client at a time: after each they listen anew, and are busy until its last bytes have come, or not there
+(of 72 calls of iperf3 one after the other, to hosts 7 to 44 ms away, 5 met such a server)."""
 
 
 def sweep_plan(scenario: Scenario, sweep: Sweep, layout: Layout, parts: ResolvedTestbed) -> Plan:
@@ -45,7 +50,12 @@ def sweep_plan(scenario: Scenario, sweep: Sweep, layout: Layout, parts: Resolved
         calls=layout.calls,
         totals=_totals(sweep, layout),
     )
-    return Plan(header, _SweepLines(scenario.seed, sweep.repeat, sweep.order == "random", layout))
+    resting = frozenset(
+        name
+        for name, service in parts.services.items()
+        if getattr(SERVICES[service.kind], "one_client_a_port", False)
+    )
+    return Plan(header, _SweepLines(scenario.seed, sweep.repeat, sweep.order == "random", layout, resting))
 
 
 @dataclass(frozen=True)
@@ -56,6 +66,7 @@ class _SweepLines:
     repeat: int
     random: bool
     layout: Layout
+    resting: frozenset[str]
 
     def __iter__(self) -> Iterator[ActorLine]:
         cells = self.layout.cells
@@ -68,7 +79,7 @@ class _SweepLines:
                 cell = cells[index]
                 first = {name: self._first_file(name, read, positions) for name, read in cell.reads}
                 # A block holds every point once, so the block of a trial is also its repetition.
-                trial = _trial(f"t{number:07d}", index, block, cell, first, self.layout)
+                trial = self._trial(f"t{number:07d}", index, block, first)
                 steps: tuple[Step, ...] = (trial,)
                 if len(hosts) > 1:
                     steps = (Wait(TURN, number), trial, Signal(TURN, 1)) if number else (trial, Signal(TURN, 1))
@@ -83,14 +94,20 @@ class _SweepLines:
         positions[dataset] = first + read
         return first
 
+    def _trial(self, trial: str, point: int, block: int, first: Mapping[str, int]) -> Trial:
+        cell = self.layout.cells[point]
+        warm: CacheBefore = "warm" if cell.cache == "warm" else "as_is"
+        steps: list[Step] = [Prepare(name, first[name], read, warm) for name, read in cell.reads]
+        if cell.cache == "cold":
+            steps += [DropCaches(name, first[name], read) for name, read in cell.reads]
+        if any(via.partition("/")[0] in self.resting for role in cell.roles for via in _doors(role)):
+            steps.append(Pause(REST_S))
+        steps.append(Parallel(tuple((transfer,) for transfer in _transfers(trial, cell, first, self.layout))))
+        return Trial(trial, point, block, block, cell.factors, tuple(steps))
 
-def _trial(trial: str, point: int, block: int, cell: Cell, first: Mapping[str, int], layout: Layout) -> Trial:
-    warm: CacheBefore = "warm" if cell.cache == "warm" else "as_is"
-    steps: list[Step] = [Prepare(name, first[name], read, warm) for name, read in cell.reads]
-    if cell.cache == "cold":
-        steps += [DropCaches(name, first[name], read) for name, read in cell.reads]
-    steps.append(Parallel(tuple((transfer,) for transfer in _transfers(trial, cell, first, layout))))
-    return Trial(trial, point, block, block, cell.factors, tuple(steps))
+
+def _doors(role: Role) -> list[str]:
+    return [via for via in (role.source_via, role.destination_via) if via is not None]
 
 
 def _transfers(trial: str, cell: Cell, first: Mapping[str, int], layout: Layout) -> Iterator[Transfer]:
