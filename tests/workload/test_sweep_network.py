@@ -102,7 +102,8 @@ def test_from_memory_to_memory_both_ends_are_devices_behind_the_doors():
 
 
 @pytest.mark.parametrize(
-    ("workload", "rests"), [({"mover": "iperf3", "source": None, "destination": None, "client": "a"}, [0.5]), ({}, [])]
+    ("workload", "rests"),
+    [({"mover": "iperf3", "source": None, "destination": None, "client": "a"}, [0.5]), ({}, [])],
 )
 def test_a_server_of_one_client_at_a_time_is_left_alone_between_trials_and_no_other(workload, rests):
     for _, trial in trials_of(sweep(**workload)):
