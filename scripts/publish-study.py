@@ -1,6 +1,6 @@
 """Put the reports of carried out studies into docs/studies, and write its index again.
 
-    .venv/bin/python scripts/publish-study.py RUN… [--into docs/studies]
+    .venv/bin/python scripts/publish-study.py RUN… [--note TEXT] [--into docs/studies]
 
 Of each run: ``docs/studies/STUDY/report.html``, its tables as CSV beside it, and ``about.json``, which says when, where and as which variant
 it was carried out. What was there of the study before is replaced. Without a run only the index is written again. Paths below the folder in
@@ -40,18 +40,21 @@ def main() -> None:
     """Publish the runs that were named, and write the index."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="directory of a complete run of a study")
+    parser.add_argument(
+        "--note", default="", help="what the index is to say besides, such as what else the machine did"
+    )
     parser.add_argument("--into", type=Path, default=HOME, help="default: docs/studies")
     words = parser.parse_args()
     try:
         for path in words.runs:
-            publish(path, words.into)
+            publish(path, words.into, words.note)
     except (VenturiError, ValueError) as error:
         sys.exit(f"publish-study: {error}")
     words.into.mkdir(parents=True, exist_ok=True)
     (words.into / INDEX).write_text(index(words.into), encoding="utf-8")
 
 
-def publish(path: Path, into: Path) -> Path:
+def publish(path: Path, into: Path, note: str) -> Path:
     """Write the folder of a run's study and return it.
 
     Raises
@@ -69,7 +72,7 @@ def publish(path: Path, into: Path) -> Path:
     folder.mkdir(parents=True)
     (folder / PAGE).write_text(report.html(analysis), encoding="utf-8")
     report.csv(analysis, folder)
-    (folder / ABOUT).write_text(json.dumps(about(analysis, studies()[name]), indent=2) + "\n", encoding="utf-8")
+    (folder / ABOUT).write_text(json.dumps(about(analysis, studies()[name], note), indent=2) + "\n", encoding="utf-8")
     for written in sorted(folder.iterdir()):
         without_paths(written, path.parent.parent)
     if (size := (folder / PAGE).stat().st_size) > LARGE_BYTES:
@@ -89,7 +92,7 @@ def without_paths(file: Path, base: Path) -> None:
     file.write_text(text, encoding="utf-8")
 
 
-def about(analysis: Analysis, of: Study) -> dict[str, Any]:
+def about(analysis: Analysis, of: Study, note: str) -> dict[str, Any]:
     """Return what the index says of a run."""
     facts = next((facts for facts in analysis.about.environment.values() if "cpu.model" in facts), {})
     return {
@@ -101,6 +104,7 @@ def about(analysis: Analysis, of: Study) -> dict[str, Any]:
         "trials": analysis.counts.trials,
         "transfers_failed": analysis.counts.transfers_failed,
         "answer": analysis.answer,
+        "note": note,
         "venturi": analysis.about.venturi_version,
     }
 
@@ -175,6 +179,8 @@ def _section(home: Path, one: Mapping[str, Any]) -> list[str]:
         "",
         f"{studies()[name].title}: {one['trials']} trials, {failed} transfers failed. {_plain(one['answer'])}",
     ]
+    if one["note"]:
+        lines += ["", _plain(one["note"])]
     told = claims(home / name)
     for verdict, title in (("agrees", "As in the report"), ("disagrees", "Not as in the report")):
         rows = [
