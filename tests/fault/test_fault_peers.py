@@ -125,20 +125,21 @@ def test_a_server_that_is_killed_fails_what_asks_it_and_the_rest_goes_on_to_the_
 def test_a_link_that_is_cut_fails_what_was_begun_and_transfers_go_on_when_it_is_restored(carry_out):
     cut = "\n".join(
         f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {str(up).lower()}'
-        for at, up in ((2, False), (6, True))
+        for at, up in ((2, False), (8, True))
     )
-    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '9 s'") + cut)
+    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '11 s'") + cut)
     changes = run.query("SELECT min(time_s) AS low, max(time_s) AS high FROM events WHERE kind = 'network-change'")
     cut_s, restored_s = float(changes["low"][0]), float(changes["high"][0])
     rows = rows_of(run)
     assert {row["outcome"] for row in rows if row["end_s"] < cut_s} == {"ok"}
-    # Each machine begins at least one in these two seconds, for a transfer may take two.
-    meanwhile = [row for row in rows if cut_s < row["start_s"] < restored_s - 2.1]
+    # Each machine had one under way, which had two seconds; those that were begun afterwards had no more.
+    meanwhile = [row for row in rows if cut_s < row["end_s"] < restored_s]
     assert "timeout" in {row["outcome"] for row in meanwhile}
+    assert "ok" not in {row["outcome"] for row in meanwhile if row["start_s"] > cut_s}
     late = [row for row in rows if row["start_s"] > restored_s]
     assert late and {row["outcome"] for row in late} == {"ok"}
-    # Time is over at 9 s: nothing was begun after it, but for the pause before.
-    assert max(row["start_s"] for row in rows) < 9 + 0.05 + 1
+    # Time is over at 11 s: nothing was begun after it, but for the pause before.
+    assert max(row["start_s"] for row in rows) < 11 + 0.05 + 1
     assert len(rows) < run.header["totals"]["trials"]
 
 

@@ -20,7 +20,7 @@ from uuid import uuid4
 import pytest
 
 from testkit import living_processes
-from venturi.plan import trials
+from venturi.plan import read_header, trials
 from venturi.scenario import load_scenario
 from venturi.study import experiments, studies, study
 from venturi.testbed.lab import registered
@@ -131,7 +131,12 @@ def check_that_all_was_recorded_once(run):
     assert json.loads((run / "run.json").read_text())["state"] == "complete"
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
     done = Counter(line["trial"]["trial"] for line in lines if "trial" in line)
-    assert done == Counter(trial.trial for trial in trials(run / "plan.jsonl"))
+    planned = Counter(trial.trial for trial in trials(run / "plan.jsonl"))
+    if read_header(run / "plan.jsonl").scenario["workload"]["kind"] == "peers":
+        # They go on for a time: how many there will be is not known when it is planned.
+        assert done <= planned
+    else:
+        assert done == planned
     assert done
 
 
