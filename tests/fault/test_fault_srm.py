@@ -33,6 +33,8 @@ FETCHING = """
 client = "b"
 repeat = 9
 source_service = "srm"
+[workload.options]
+exit = "at once"
 [workload.factors]
 size = ["100 kB"]
 [testbed.service]
