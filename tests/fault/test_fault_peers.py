@@ -135,6 +135,7 @@ def test_a_link_that_is_cut_fails_what_was_begun_and_transfers_go_on_when_it_is_
     # Each machine had one under way, which had two seconds; those that were begun afterwards had no more.
     meanwhile = [row for row in rows if cut_s < row["end_s"] < restored_s]
     assert "timeout" in {row["outcome"] for row in meanwhile}
+    assert "timeout" in {row["outcome"] for row in meanwhile if cut_s < row["start_s"] < restored_s - 2.1}
     assert "ok" not in {row["outcome"] for row in meanwhile if row["start_s"] > cut_s}
     late = [row for row in rows if row["start_s"] > restored_s]
     assert late and {row["outcome"] for row in late} == {"ok"}

@@ -269,12 +269,13 @@ def test_a_network_that_is_not_as_asked_for_is_a_finding(bring_up):
     assert finding["code"] == "limit-not-as-asked" and "expected 20.00" in finding["evidence"]
 
 
+@pytest.mark.alone
 def test_the_bytes_of_a_probe_count_where_links_are_slow(bring_up):
     lab = bring_up(header_of(pair(rate="1 Mb/s", delay="1 ms")))
     (rtt,) = found(lab, "rtt")
     # A datagram of 36 bytes, there and back over two links each way, takes 1.152 ms to send.
     assert rtt.expected == "5.152 ms"
-    assert float(rtt.found.split()[0]) > 5.1
+    assert rtt.agrees and 5.1 < float(rtt.found.split()[0]) < 5.7
 
 
 def test_a_lab_that_cannot_be_made_says_why_and_leaves_nothing(parent, engine):

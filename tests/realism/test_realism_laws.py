@@ -1,4 +1,7 @@
-"""TCP over the wire obeys the laws of TCP: two flows share, and Reno under random loss is as fast as Mathis et al. (1997) say.
+"""TCP over the wire obeys the laws of TCP: two flows share (Chiu and Jain 1989), Reno under random loss is as fast as Mathis et al. (1997) say.
+
+Both laws are those of additive increase, which is Reno's. CUBIC shares too, but in thirty seconds at 25 ms chance has its part in it: over
+30 pairs on an idle machine Jain's index was 0.970 to 1.000, where Reno had 0.996 to 1.000.
 
 Both need queue and loss for each segment inside a super-packet: where super-packets are lost as a whole, Reno is 1.4 to 73 times as fast as the law.
 """
@@ -39,7 +42,7 @@ def ran(bring_up):
             parts.append(pair(name, rate="1 Gb/s", rtt="10 ms", queue="1 BDP", loss=probability, host=BUFFERS))
     ground = bring_up("".join(parts) + PROFILE)
     shares = {
-        (name, number): Flow.start(ground, f"a{name}{number}", f"b{name}{number}", SHARE_SECONDS)
+        (name, number): Flow.start(ground, f"a{name}{number}", f"b{name}{number}", SHARE_SECONDS, control="reno")
         for name in SHARED
         for number in (0, 1)
     }

@@ -45,6 +45,14 @@ class _Commands(TyperGroup):
                 self.add_command(_imported(name))
         return super().get_command(ctx, cmd_name)
 
+    def invoke(self, ctx: Click) -> object:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            # While a command is imported, or in one that has nothing to put in order: typer would say nothing.
+            talk("venturi: stopped")
+            raise typer.Exit(Exit.STOPPED) from None
+
 
 def _imported(name: str) -> Click:
     part, holder = import_module(f"venturi.cli.{name}"), typer.Typer(rich_markup_mode=_MARKUP)

@@ -10,7 +10,6 @@ mod capture;
 mod clock;
 mod input;
 mod interface;
-mod lead;
 mod machine;
 mod output;
 mod patience;

@@ -17,7 +17,6 @@ use super::buffers::Buffers;
 use super::capture::Capture;
 use super::clock::{Clock, cpu_ns};
 use super::interface::Interface;
-use super::lead::Lead;
 use super::machine;
 use super::output::{Broken, Counters, Message, Outbox};
 use super::patience::{Patience, Wait};
@@ -49,9 +48,6 @@ pub(crate) struct Run {
     writer: Writer,
     buffers: Buffers,
     patience: Patience,
-    lead: Lead,
-    /// Up to when the model has gone on: a little ahead of the clock where a delivery was begun early.
-    polled_ns: u64,
     punctuality: Punctuality,
     counts: Counts,
     /// Whether the clock of the planned changes runs.
@@ -128,8 +124,6 @@ impl Run {
             high_bytes: vec![0; world.link_names().len()],
             interfaces,
             patience,
-            lead: Lead::default(),
-            polled_ns: 0,
             counts: Counts::default(),
             gone: false,
             captures: BTreeMap::new(),
@@ -148,18 +142,12 @@ impl Run {
         })
     }
 
-    /// The time of the model, which never goes back.
-    #[inline]
-    fn now_ns(&self) -> u64 {
-        self.clock.now_ns().max(self.polled_ns)
-    }
-
     /// Hands over what is due and says how to wait for what comes next.
     pub(crate) fn proceed(&mut self) -> Result<(u64, Wait), Broken> {
         self.deliver(DELIVERIES_A_TURN)?;
-        let now_ns = self.now_ns();
+        let now_ns = self.clock.now_ns();
         self.tick(now_ns)?;
-        let due_ns = self.world.poll_timeout().saturating_sub(self.lead.ns());
+        let due_ns = self.world.poll_timeout();
         let ticks = &self.ticks;
         let tick_ns = ticks
             .next_sample_ns
@@ -180,7 +168,7 @@ impl Run {
     /// A sleep is over.
     #[inline]
     pub(crate) fn slept(&mut self) {
-        self.patience.slept(self.now_ns());
+        self.patience.slept(self.clock.now_ns());
     }
 
     /// Reads what has come from the host of an interface. False: the device is gone.
@@ -228,7 +216,6 @@ impl Run {
                     return Ok(());
                 }
                 let kept = self.buffers.keep(length, packet.shape.segments);
-                let came_ns = came_ns.max(self.polled_ns);
                 self.world
                     .handle_packet(came_ns, from, kept, packet.shape, destination);
             }
@@ -246,12 +233,7 @@ impl Run {
         let mut done = 0;
         while done < most {
             let now_ns = self.clock.now_ns();
-            let next_ns = self.world.poll_timeout();
-            if next_ns > now_ns + self.lead.ns() {
-                break;
-            }
-            self.polled_ns = next_ns.max(now_ns);
-            match self.world.poll(self.polled_ns) {
+            match self.world.poll(now_ns) {
                 None => break,
                 Some(Output::Deliver {
                     interface,
@@ -276,9 +258,6 @@ impl Run {
                     let late_ns = now_ns.saturating_sub(due_ns);
                     let refused =
                         self.interfaces[usize::from(interface.0)].hand_over(bytes, &chunk);
-                    if chunk.shape.segments == 1 {
-                        self.lead.took(self.clock.now_ns() - now_ns);
-                    }
                     self.note(&Written {
                         chunk,
                         late_ns,
@@ -333,7 +312,7 @@ impl Run {
                 found: "it again".into(),
             });
         }
-        let now_ns = self.now_ns();
+        let now_ns = self.clock.now_ns();
         self.world.go(now_ns, elapsed);
         Ok(())
     }
@@ -348,7 +327,7 @@ impl Run {
             Ok(id) => id,
             Err(error) => return Ok(Err(error)),
         };
-        let now_ns = self.now_ns();
+        let now_ns = self.clock.now_ns();
         match self.world.handle_change(now_ns, id, set) {
             Ok(()) => self.tell_change(now_ns, id, set).map(Ok),
             Err(error) => Ok(Err(error)),
@@ -391,7 +370,7 @@ impl Run {
             expected: "a thread for a capture",
             source,
         })?;
-        let now_ns = self.now_ns();
+        let now_ns = self.clock.now_ns();
         self.captures.insert(id, capture);
         self.world.capture(now_ns, id, true);
         self.ticks.next_flush_ns = now_ns + CAPTURE_FLUSH_NS;
@@ -416,7 +395,7 @@ impl Run {
     }
 
     fn end_capture(&mut self, id: LinkId) -> Result<(), Broken> {
-        let now_ns = self.now_ns();
+        let now_ns = self.clock.now_ns();
         self.world.capture(now_ns, id, false);
         // What has passed until now is still to come out of the model.
         self.deliver(usize::MAX)?;
@@ -522,7 +501,7 @@ impl Run {
         while let Some(written) = self.writer.wait() {
             self.note(&written);
         }
-        let now_ns = self.now_ns();
+        let now_ns = self.clock.now_ns();
         if self.ticks.interval_ns.is_some() {
             self.sample(now_ns)?;
         }
