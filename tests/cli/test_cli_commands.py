@@ -313,6 +313,21 @@ def test_failed_trials_are_carried_out_once_more_when_asked_for_and_the_report_s
     assert "failed-trials-retried" in venturi("report", "slow", "--json").stdout
 
 
+def test_a_scenario_says_how_often_failed_trials_are_carried_out_again(venturi, tmp_path):
+    """A tool that fails the first two times, in a run of four trials that may have three attempts each."""
+    command = f"echo x >> {tmp_path}/calls; test $(wc -l < {tmp_path}/calls) -gt 2 && cp $1 $2"
+    failing = f'mover.slow.argv=["sh", "-c", "{command}", "sh", "{{source}}", "{{destination}}"]'
+    done = venturi("run", "slow.toml", "--set", failing, "--set", "workload.repeat=4", "--set", "workload.retries=2")
+    assert done.returncode == 0, done.stderr
+    assert "2 trials failed, the first as slow failed" in done.stderr
+    assert len((tmp_path / "calls").read_text().split()) == 4 + 2, "what went well is not carried out again, nor twice"
+    assert "failed-trials-retried" in venturi("report", "slow", "--json").stdout
+    never = failing.replace("-gt 2", "-gt 99")
+    ended = venturi("run", "slow.toml", "--set", never, "--set", "workload.repeat=1", "--set", "workload.retries=2")
+    assert ended.returncode == 3
+    assert len((tmp_path / "calls").read_text().split()) == 6 + 3
+
+
 def test_a_study_with_failed_transfers_is_reported_all_the_same(venturi):
     done = venturi(
         "study", "run", "cnaf/cp", "--quick", "--json", "--set", "workload.repeat=1", "--set", "workload.mover=broken",

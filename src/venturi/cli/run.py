@@ -259,6 +259,19 @@ def _resume(named: str, overrides: list[str], how: _Resumption, *, quick: bool, 
 
 
 def _carry_out(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
+    """Carry out what is left of a run, and as often as its scenario says what failed of it."""
+    ended = _session(backend, writer, quiet=quiet)
+    for _ in range(int(writer.header["scenario"].get("workload", {}).get("retries", 0))):
+        path, outcome, failure = ended
+        if outcome.state != "complete" or not outcome.failed:
+            break
+        if not quiet:
+            talk(f"{outcome.failed} trials failed, the first as {failure}; they are carried out once more")
+        ended = _session(backend, RunWriter.resume(path, retry_failed=True), quiet=quiet)
+    return ended
+
+
+def _session(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
     path = writer.path
     failure = ""
 

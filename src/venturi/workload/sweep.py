@@ -43,6 +43,9 @@ class Sweep(Workload):
         1, description="Files that one call of the mover moves; or a factor."
     )
     repeat: Whole = Field(1, ge=1, description="Repetitions of each point; each is a complete block.")
+    retries: Whole = Field(
+        0, ge=0, le=9, description="Trials that failed are carried out so many times more, when all are done."
+    )
     order: Literal["random", "given"] = Field("random", description="Of the points within each block.")
     cache: Literal["as_is", "cold", "warm"] = Field("as_is", description="State of the page cache before a trial.")
     timeout: Duration = Field(600.0, description="Of one transfer.")
