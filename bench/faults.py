@@ -126,7 +126,8 @@ class Trying:
             yield f"exit code {code}"
         if (state := json.loads((run / "run.json").read_text())["state"]) != "complete":
             yield f"the run is {state}"
-        done = Counter(trial["trial"] for trial in self._trials(run))
+        # Some studies carry failed trials out again, with a line of its own for each attempt.
+        done = Counter(trial["trial"] for trial in self._trials(run) if trial.get("attempt", 1) == 1)
         planned: dict[str, list[str]] = {}
         for trial in trials(run / "plan.jsonl"):
             planned.setdefault(trial.actor, []).append(trial.trial)
