@@ -4,9 +4,9 @@
 
 Each study of the lab is carried out as a user would (``venturi study run STUDY --quick``), in folders of its own. When some of its trials are done,
 one of its servers is killed by SIGKILL (*server*), or the link that has carried most is down for so many seconds (*link*, ``venturi lab link``).
-Looked at is that the run ends by itself, complete; that the fault is in its events; that every trial is in its journal exactly once; that some that began after
-the fault went well, for the rest goes on; and that nothing is left of the lab. How many transfers failed, and how, is printed: that depends on
-the study and on what was hit.
+Looked at is that the run ends by itself, complete; that the fault is in its events; that every trial is in its journal exactly once; that of the transfers
+that began after the fault, and did not ask the server that was killed, some went well, for the rest goes on; and that nothing is left of the lab. How many
+transfers failed, and how, is printed: that depends on the study and on what was hit.
 
 Needs root and what ``venturi doctor`` asks for the lab.
 """
@@ -40,6 +40,7 @@ TIMEOUT_S = 600.0
 TRIALS_BEFORE = 0.2
 """Share of the trials after which it happens."""
 GONE_S = 10.0
+NO_LINK = "one host, no link"
 
 
 class Trying:
@@ -89,6 +90,9 @@ class Trying:
             self.hit, (pid, *_) = random.Random(self.study).choice(serving)
             os.kill(pid, signal.SIGKILL)
             return
+        if not lab["links"]:
+            self.hit = NO_LINK
+            return
         self.hit = max(lab["links"], key=lambda name: lab["links"][name]["counters"]["bytes"])
         self._venturi("lab", "link", self.hit, "up=false", "--lab", lab["id"])
         self._wait(process, lambda: False, self.cut_s)
@@ -122,6 +126,8 @@ class Trying:
         if run is None or self.hit == "nothing":
             yield f"it ended with {code} before anything was done to it"
             return
+        if self.hit == NO_LINK:
+            return
         if code not in (0, 3):  # 3: some transfers failed
             yield f"exit code {code}"
         if (state := json.loads((run / "run.json").read_text())["state"]) != "complete":
@@ -141,7 +147,9 @@ class Trying:
                 yield f"no event {ENDED[self.fault]}"
             after = found.query(
                 f"""SELECT count(*) FILTER (outcome = 'ok') AS ok, count(*) AS n FROM transfers
-                    WHERE start_s > (SELECT max(time_s) FROM events WHERE kind = '{ENDED[self.fault]}')"""
+                    WHERE start_s > (SELECT max(time_s) FROM events WHERE kind = '{ENDED[self.fault]}')
+                    AND NOT starts_with(coalesce(source_via, ''), '{self.hit}/')
+                    AND NOT starts_with(coalesce(destination_via, ''), '{self.hit}/')"""
             )
         if after["n"][0] and not after["ok"][0]:
             yield f"nothing went well afterwards, of {after['n'][0]}"
