@@ -320,7 +320,9 @@ def test_a_scenario_says_how_often_failed_trials_are_carried_out_again(venturi, 
     done = venturi("run", "slow.toml", "--set", failing, "--set", "workload.repeat=4", "--set", "workload.retries=2")
     assert done.returncode == 0, done.stderr
     assert "2 trials failed, the first as slow failed" in done.stderr
-    assert len((tmp_path / "calls").read_text().split()) == 4 + 2, "what went well is not carried out again, nor twice"
+    assert len((tmp_path / "calls").read_text().split()) == 4 + 2, (
+        "what went well is not carried out again, nor twice"
+    )
     assert "failed-trials-retried" in venturi("report", "slow", "--json").stdout
     never = failing.replace("-gt 2", "-gt 99")
     ended = venturi("run", "slow.toml", "--set", never, "--set", "workload.repeat=1", "--set", "workload.retries=2")

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from managedkit import VENTURI, copies, make_files, submitted
@@ -16,6 +17,11 @@ def transfer(*words):
     """Return what a command says, the error that it ends with included."""
     done = CliRunner().invoke(app, ["transfer", *map(str, words)])
     return done, done.output + (str(done.exception) if done.exception else "")
+
+
+def typed(*words):
+    """Return what a command in a process of its own says."""
+    return subprocess.run([*VENTURI, "transfer", *map(str, words)], capture_output=True, text=True, check=False)
 
 
 @pytest.mark.parametrize("words", [["status"], ["status", 1], ["run"], ["run", 1], ["cancel", 1], ["list"]], ids=str)
@@ -74,14 +80,37 @@ def test_an_end_that_no_mover_reaches_is_told_with_its_line(tmp_path):
     assert said.endswith("nothing was submitted; mend the list and submit it again")
 
 
+def test_files_that_are_not_there_are_told_at_once_each_with_its_line(tmp_path):
+    (there,) = make_files(tmp_path / "in", 1)
+    path = tmp_path / "my.list"
+    path.write_text(f"{there} {tmp_path}/a\nnone {tmp_path}/b\n{there} {there.parent}\n{there.parent} {tmp_path}/c\n")
+    done, said = transfer("submit", path, "--queue", tmp_path / "queue")
+    assert done.exit_code != 0
+    assert [line.partition(": ")[2] for line in said.splitlines()[:3]] == [
+        f"expected a source that is there, found {Path.cwd()}/none: No such file or directory",
+        f"expected the path of a file as destination, found the folder {there.parent}; add the name of the file",
+        f"expected a file as source, found the folder {there.parent}; list its files, a line each",
+    ]
+    assert "line 1" not in said
+    assert said.endswith("nothing was submitted; mend the list and submit it again")
+    assert not (tmp_path / "queue").exists()
+    _, said = transfer("submit", tmp_path / "none", tmp_path / "x", "--queue", tmp_path / "queue")
+    assert said.startswith(f"the command line: expected a source that is there, found {tmp_path}/none: No such file")
+
+
+def test_what_is_behind_a_server_is_not_asked_for_at_once(tmp_path):
+    done, _ = transfer("submit", "http://no-such-host.invalid/x", tmp_path / "x", "--queue", tmp_path / "queue")
+    assert done.exit_code == 0
+
+
 def test_one_is_told_in_the_singular(tmp_path):
-    words = ["submit", tmp_path / "none", tmp_path / "x", "--run", "--queue", tmp_path / "queue"]
-    ran, told = (
-        subprocess.run([*VENTURI, "transfer", *map(str, words)], capture_output=True, text=True, check=False)
-        for words in (words, ["status", "--failed", "--queue", tmp_path / "queue"])
-    )
+    (gone,) = make_files(tmp_path / "in", 1)
+    queue = ("--queue", tmp_path / "queue")
+    handed = typed("submit", gone, tmp_path / "x", *queue)
+    gone.unlink()
+    ran, told = typed("run", *queue), typed("status", "--failed", *queue)
+    assert handed.stdout == "job 1: 1 transfer\n"
     assert ran.returncode == 3
-    assert "job 1: 1 transfer\n" in ran.stderr
     assert "job 1: 0 of 1 transfer done" in ran.stderr
     assert "no-such-file after 1 try: " in told.stdout
     assert "1, 0 retries among them" in told.stdout

@@ -208,9 +208,10 @@ def test_two_jobs_never_write_to_one_place_at_the_same_time(tmp_path):
 
 
 def test_ten_thousand_lines_are_handed_over_in_a_second_or_so(tmp_path):
+    (source,) = make_files(tmp_path / "in", 1)
     path = tmp_path / "list"
     path.write_text(
-        "".join(f"src/{n} gsiftp://dtn.example.org:2811/data/{n} 10MB adler32:{n:08x}\n" for n in range(10_000))
+        "".join(f"{source} gsiftp://dtn.example.org:2811/data/{n} 10MB adler32:{n:08x}\n" for n in range(10_000))
     )
     # What the command itself costs, measured in the same way at the same time, is not what is meant.
     times = []

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown key of the workload": (
         {"workload.repet": 3},
         [
-            "workload.repet: expected one of the keys kind, mover, source, destination, client, source_service, destination_service, direction, files_per_call, repeat, order, cache, timeout, data_at_least, factors, options, sweep, found repet (did you mean repeat?)"
+            "workload.repet: expected one of the keys kind, mover, source, destination, client, source_service, destination_service, direction, files_per_call, repeat, retries, order, cache, timeout, data_at_least, factors, options, sweep, found repet (did you mean repeat?)"
         ],
     ),
     "an unknown key of a host": (

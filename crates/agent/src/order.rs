@@ -162,13 +162,19 @@ impl Order {
                 listed.as_ref(),
             )
             .map_err(failed)?;
-        let program = argv
+        let name = argv
             .first()
             .ok_or_else(|| failed(format!("call `{}` has no argument", self.transfer.call)))?;
-        let program = site
-            .environment
-            .find(program)
-            .map_err(|error| (Outcome::Missing, error))?;
+        let find = |tool: &String| {
+            site.environment
+                .find(tool)
+                .map_err(|error| (Outcome::Missing, error))
+        };
+        let program = find(name)?;
+        // A shell that calls the tool would only exit with 127: what else the call needs is looked for here.
+        for tool in call.requires.iter().filter(|tool| *tool != name) {
+            find(tool)?;
+        }
         entry.destination = self
             .make_way(site.places.header(), call, &source, &destination, listed)
             .map_err(failed)?;

@@ -14,6 +14,7 @@ from typing import Any
 from venturi.analysis.result import Point
 from venturi.analysis.result_lab import SessionSummary
 from venturi.run import Run
+from venturi.testbed.markers import Progress, marked_transfers
 from venturi.testbed.trace import ControlEvent, Session
 
 __all__ = ["ControlSession", "control_sessions", "session_summaries"]
@@ -47,6 +48,8 @@ class ControlSession:
         How often one was agreed upon (PASV, PORT and their kin).
     most_outstanding
         Transfers asked for and not yet answered, at most at once: 1 without pipelining. ``None`` where only a log tells.
+    progress
+        What the server's markers told of its transfers.
     """
 
     service: str
@@ -62,6 +65,7 @@ class ControlSession:
     user: str | None
     data_channels: int
     most_outstanding: int | None
+    progress: tuple[Progress, ...]
 
 
 def control_sessions(run: Run) -> list[ControlSession]:
@@ -145,4 +149,5 @@ def _session(about: dict[str, Any], events: list[ControlEvent], trial: str | Non
         user=login.user if login is not None else None,
         data_channels=session.data_channels,
         most_outstanding=session.most_outstanding if about["seen"] == "wire" else None,
+        progress=tuple(marked_transfers(session.dialogue)),
     )

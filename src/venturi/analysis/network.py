@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from venturi.analysis.layout import layout
 from venturi.analysis.result import About
 from venturi.analysis.result_lab import Link, NetworkPath, ServiceFacts, Testbed
 from venturi.run import Run
@@ -51,6 +52,7 @@ def testbed(run: Run, about: About, counters: Counters) -> Testbed | None:
             if key.startswith(_PACKAGES)
         },
         changes=tuple(network.get("changes") or ()),
+        layout=layout(run.header),
     )
 
 

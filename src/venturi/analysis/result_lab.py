@@ -14,12 +14,15 @@ from venturi.stats import Interval
 
 __all__ = [
     "ByteAccount",
+    "Cable",
     "FixedCost",
     "FixedCostRatio",
+    "Layout",
     "Link",
     "LinkSeries",
     "LinkUse",
     "NetworkPath",
+    "Node",
     "RowBeside",
     "ServiceFacts",
     "SessionSummary",
@@ -143,6 +146,40 @@ class ServiceFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class Node:
+    """A host or a router of a layout.
+
+    ``services`` are kinds of server programs, each with their number; ``storages`` names of places. Of a router only the name is known.
+    """
+
+    name: str
+    is_host: bool
+    site: str | None = None
+    services: tuple[tuple[str, int], ...] = ()
+    storages: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Cable:
+    """``count`` pairs of links between two nodes, all alike; ``rtt_s`` is the delay there and back, a rate None without limit."""
+
+    begin: str
+    end: str
+    rate_bit_per_s: float | None
+    back_rate_bit_per_s: float | None
+    rtt_s: float
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Hosts and routers, and what joins them, as the run began."""
+
+    nodes: tuple[Node, ...]
+    cables: tuple[Cable, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Testbed:
     """The emulated testbed of a run.
 
@@ -169,6 +206,7 @@ class Testbed:
     services: tuple[ServiceFacts, ...]
     packages: Mapping[str, str]
     changes: tuple[Mapping[str, Any], ...]
+    layout: Layout
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from venturi.errors import RunError
 from venturi.managed import JobStatus, Queue, Worker, job_status, read_list
 from venturi.managed.choice import choose_all
 from venturi.managed.listing import COMMAND_LINE, Wanted, read_pair
+from venturi.managed.presence import check_local_ends
 from venturi.managed.status import failed_transfers
 
 __all__ = ["app"]
@@ -99,7 +100,7 @@ def submit(
 
     A line of the list is `SOURCE DESTINATION`, then if known a size (`10MB`) and a checksum (`adler32:03da0195`); `#` begins a comment,
     words with blanks stand in quotes. Ends are paths of this host or URLs; two URLs make a third-party transfer where the mover can. If
-    lines are wrong, all are told, and nothing is submitted.
+    lines are wrong, or name files of this host that are not there, all are told, and nothing is submitted.
 
     Examples: `venturi transfer submit files.txt --concurrency 8`, `venturi transfer submit data.root gsiftp://dtn.example.org/data.root --run`
     """
@@ -113,6 +114,7 @@ def submit(
         find_engine()
     # What is wrong is told before there is a queue: a folder that holds no job would only be in the way.
     choose_all(wanted, options.mover, source)
+    check_local_ends(wanted, source)
     with Queue(queue, create=True) as opened:
         title = Path(what[0]).name if what[0] != "-" else source
         job = opened.submit(name or title, wanted, options, now_unix_s, source)

@@ -30,6 +30,7 @@ from venturi.report.drawing import (
 )  # fmt: skip
 from venturi.report.figures_chapter import chapter_pictures
 from venturi.report.figures_lab import fixed_pictures, link_pictures
+from venturi.report.layout import layout_pictures
 from venturi.report.theme import ACCENT, BACKGROUND, BAND, GRID, MUTED, SECOND, series_colours, styled
 from venturi.stats import Interval
 from venturi.units import format_rate
@@ -49,13 +50,14 @@ WIDEST_BAND = 0.6
 
 
 def pictures(analysis: Analysis) -> dict[str, list[Picture]]:
-    """Return the figures by section: ``curves``, ``loads``, ``fixed``, ``order``, ``links``, ``series``; of a chapter ``chapter-NAME``."""
+    """Return the figures by section: ``curves``, ``loads``, ``fixed``, ``testbed``, ``order``, ``links``, ``series``; of a chapter ``chapter-NAME``."""
     with styled():
         return {
             **{f"chapter-{chapter.name}": chapter_pictures(chapter) for chapter in analysis.chapters},
             "curves": _curve_pictures(analysis),
             "loads": _load_pictures(analysis),
             "fixed": fixed_pictures(analysis),
+            "testbed": layout_pictures(analysis),
             "order": position_picture(analysis),
             "links": link_pictures(analysis),
             "series": _series_pictures(analysis.series),

@@ -145,7 +145,7 @@ def _random_files(header: Header, step: Prepare, scratch: Path) -> Iterator[str]
 
 
 def _argv(header: Header, transfer: Transfer, scratch: Path) -> tuple[str, ...]:
-    """Return the command of a transfer; the rules are those of ``crates/plan`` (``Call::argv``)."""
+    """Return the command of a transfer; the rules are those of ``crates/plan`` (``Call::argv``), and a test has the engine call the same."""
     call = header.calls[transfer.call]
     source = _end(header, call, str(transfer.source), transfer.source_via, transfer.slot, scratch)
     destination = _end(header, call, str(transfer.destination), transfer.destination_via, transfer.slot, scratch)

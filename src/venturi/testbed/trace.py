@@ -175,6 +175,11 @@ class Session:
         return None
 
     @property
+    def dialogue(self) -> tuple[ControlEvent, ...]:
+        """What client and server said to each other after the login."""
+        return tuple(_after_login(self.events))
+
+    @property
     def transfers(self) -> tuple[TransferRecord, ...]:
         """The transfers that the server reports, in the order in which they ended.
 

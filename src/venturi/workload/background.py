@@ -2,7 +2,8 @@
 
 Source: report 004, section 2: neither the machines nor the links were the experiment's own. Each site has an actor that sends
 and receives by turns at a share of the site's bandwidth, each machine one that keeps a part of a core busy. Every turn
-is a trial.
+is a trial. Each direction of a site has a slot of its own, and so, where a server takes one client a port, a port: after each client such a server
+listens anew and is not there for a moment (iperf3), and here it has a turn's time for that.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Load", "loads"]
 
+_DIRECTIONS = ("background in", "background out")
 _SLACK_S = 60.0
 """How much longer than its turn a tool may take before it is ended: a full link slows it down."""
 
@@ -103,9 +105,12 @@ def _check_ports(
     scenario: Scenario, told: Background, sites: int, parts: ResolvedTestbed, problems: list[Problem]
 ) -> None:
     ports = Router(scenario, (), parts).single_ports(told.service or "")
-    if ports is not None and ports < sites:
+    wanted = len(_DIRECTIONS) * sites
+    if ports is not None and ports < wanted:
         where = f"testbed.service.{told.service}.ports"
-        problems.append((where, f"expected {sites}, one for the background of each site, found {ports}"))
+        problems.append(
+            (where, f"expected {wanted}, one for each direction of the background of each site, found {ports}")
+        )
 
 
 def _traffic(
@@ -119,7 +124,7 @@ def _traffic(
     call = dataclasses.replace(call, timeout_s=2 * told.round + _SLACK_S)
     router = Router(scenario, (), parts)
     turns: list[tuple[tuple[Step, ...], Mapping[str, FactorValue]]] = []
-    for direction in ("background in", "background out"):
+    for turn, direction in enumerate(_DIRECTIONS):
         receives = direction == "background in"
         asked = Asked(
             None, None, machine.host, told.service if receives else None, None if receives else told.service
@@ -130,7 +135,7 @@ def _traffic(
             problems.append(("workload.background.service", str(error)))
             return None
         moved = Transfer(
-            name, slot, "zero:", "null:", 1, size, False, {"machine": machine.host}, ends.source_via, ends.destination_via
+            name, len(_DIRECTIONS) * slot + turn, "zero:", "null:", 1, size, False, {"machine": machine.host}, ends.source_via, ends.destination_via
         )  # fmt: skip
         turns.append(((moved,), {"files": 1, "size_bytes": size, "direction": direction, "site": machine.site}))
     trials = math.ceil(duration_s / told.round) + 1

@@ -83,7 +83,9 @@ class Background(Part):
     """What else goes on at the sites: others' traffic on the access links, others' jobs on the machines."""
 
     mover: Text = Field("iperf3", description="Moves bytes from memory to memory and has the option rate.")
-    service: Text | None = Field(None, description="Its server, beyond all sites, with a port for each of them.")
+    service: Text | None = Field(
+        None, description="Its server, beyond all sites, with a port for each direction of each of them."
+    )
     share: Annotated[Number, Field(ge=0, le=1)] = Field(
         0.0, description="Of each site's bandwidth, in and out by turns."
     )

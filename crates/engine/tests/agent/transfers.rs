@@ -238,6 +238,27 @@ fn each_way_of_failing_has_its_name_and_the_campaign_goes_on() {
 }
 
 #[test]
+fn a_tool_that_a_shell_is_to_call_is_missing_too() {
+    let script = ["sh", "-c", "exec venturi-no-such-tool"];
+    let told = Scene::new()
+        .call_with(
+            "called",
+            &script,
+            json!({"requires": ["sh", "venturi-no-such-tool"]}),
+        )
+        .actor("one", vec![trial(0, vec![bare("called")])])
+        .run();
+    assert_eq!(told.outcomes(), [Outcome::Missing]);
+    let error = told.transfer().error.as_deref().expect("a reason");
+    assert!(error.contains("`venturi-no-such-tool`"), "{error}");
+    assert_eq!(
+        told.transfer().start_s,
+        None,
+        "what never ran was not measured"
+    );
+}
+
+#[test]
 fn a_tool_without_its_interpreter_is_missing_too() {
     let scene = Scene::new();
     let script = scene.scratch.path().join("tool");

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from venturi.analysis.chapter import Chapter, Column, Scalar, Table
+from venturi.analysis.chapters.gridftp_progress import progress_figure, progress_table
 from venturi.analysis.chapters.gridftp_sequence import sequences
 from venturi.analysis.control import ControlSession, control_sessions
 from venturi.analysis.result import About
@@ -63,8 +64,13 @@ def gridftp_chapter(run: Run, about: About) -> Chapter | None:
     points = _points(run, header, services)
     if not any(point.sessions for point in points):
         return None
-    table = _table(points)
-    return Chapter("gridftp", "Control channels", _sentence(points), (table,), (), sequences(run, services, about))
+    varied = _varied(points)
+    marked = [(point.factors, [one for session in point.sessions for one in session.progress]) for point in points]
+    tables, figure = (_table(points, varied), progress_table(marked, varied)), progress_figure(marked, varied)
+    return Chapter(
+        "gridftp", "Control channels", _sentence(points), tuple(table for table in tables if table is not None),
+        (figure,) if figure is not None else (), sequences(run, services, about),
+    )  # fmt: skip
 
 
 def _points(run: Run, header: Header, services: Sequence[str]) -> list[_Point]:
@@ -183,8 +189,11 @@ def _add_idle(run: Run, header: Header, points: Sequence[_Point], services: Sequ
             point.idle_s = sum(left for left, _ in found) / sum(followed for _, followed in found)
 
 
-def _table(points: Sequence[_Point]) -> Table:
-    varied = [name for name in points[0].factors if len({point.factors[name] for point in points}) > 1]
+def _varied(points: Sequence[_Point]) -> list[str]:
+    return [name for name in points[0].factors if len({point.factors[name] for point in points}) > 1]
+
+
+def _table(points: Sequence[_Point], varied: Sequence[str]) -> Table:
     columns = (
         *(Column(name, factor_name(name).capitalize()) for name in varied),
         Column("way", "Way"),

@@ -344,10 +344,10 @@ class Lab:
         self.down()
 
     def _come_up(self, *, probe: bool, on_step: Callable[[str], None]) -> None:
-        on_step(f"making {len(self.asked.hosts)} hosts")
+        on_step(f"making the hosts ({len(self.asked.hosts)})")
         self._make_hosts()
         self._took("hosts")
-        on_step(f"connecting them with {len(self.asked.network.links)} links")
+        on_step(f"connecting them (links: {len(self.asked.network.links)})")
         found, settings = self._connect()
         self._took("network")
         if probe:
