@@ -5,9 +5,11 @@ use std::io::{self, Read};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
+
+use crate::pulse::Pulse;
 
 /// Below this share of resident pages the files count as cold. Not 0: the kernel may keep or prefetch a stray page.
 pub(crate) const COLD_RATIO: f64 = 0.01;
@@ -39,7 +41,7 @@ impl DropMethod {
 ///
 /// # Errors
 /// When a file cannot be opened.
-pub(crate) fn drop_files(files: &[PathBuf]) -> io::Result<DropMethod> {
+pub(crate) fn drop_files(files: &[PathBuf], pulse: &Pulse) -> io::Result<DropMethod> {
     if let Some(first) = files.first() {
         let file = File::open(first)?;
         // SAFETY: the descriptor is open for the length of the call. Only clean pages can be dropped.
@@ -50,6 +52,9 @@ pub(crate) fn drop_files(files: &[PathBuf]) -> io::Result<DropMethod> {
         return Ok(DropMethod::DropCaches);
     }
     for path in files {
+        if !pulse.beat() {
+            break;
+        }
         let file = File::open(path)?;
         // SAFETY: the descriptor is open for the length of the call; a length of 0 means up to the end.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
@@ -61,7 +66,7 @@ pub(crate) fn drop_files(files: &[PathBuf]) -> io::Result<DropMethod> {
 ///
 /// # Errors
 /// The first that a thread met.
-pub(crate) fn read_files(files: &[PathBuf], threads: usize, stop: &AtomicBool) -> io::Result<()> {
+pub(crate) fn read_files(files: &[PathBuf], threads: usize, pulse: &Pulse) -> io::Result<()> {
     const BLOCK_BYTES: usize = 1 << 20;
     let next = AtomicUsize::new(0);
     let work = || -> io::Result<()> {
@@ -69,7 +74,7 @@ pub(crate) fn read_files(files: &[PathBuf], threads: usize, stop: &AtomicBool) -
         while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut file = File::open(path)?;
             while file.read(&mut block)? > 0 {
-                if stop.load(Ordering::Relaxed) {
+                if !pulse.beat() {
                     return Ok(());
                 }
             }

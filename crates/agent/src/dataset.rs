@@ -22,6 +22,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use venturi_plan::{Sizes, file_name};
 
+use crate::pulse::Pulse;
+
 /// Name of the manifest in the folder of the set.
 pub(crate) const MANIFEST: &str = ".venturi-dataset.json";
 
@@ -105,22 +107,23 @@ impl Wanted {
     /// Makes what is missing, with several threads; leaves what is right.
     ///
     /// # Errors
-    /// When there is no room, a file cannot be written, or `stop` became true.
+    /// When there is no room, a file cannot be written, or the work is to end.
     pub(crate) fn ensure(
         &self,
         threads: usize,
-        stop: &AtomicBool,
+        pulse: &Pulse,
         tell: &dyn Fn(Progress),
     ) -> Result<Made, Error> {
         std::fs::create_dir_all(&self.folder).map_err(|source| self.error(&self.folder, source))?;
-        let _turn = self.take_turn(stop)?;
+        let _turn = self.take_turn(pulse)?;
         let mut manifest = self.read_manifest();
         let missing: Vec<u64> = (self.first..self.first + self.files)
+            .inspect(|_| _ = pulse.beat())
             .filter(|index| !self.is_whole(&manifest, *index))
             .collect();
         if !missing.is_empty() {
             self.check_room(&missing)?;
-            self.make(&missing, &mut manifest, threads, stop, tell)?;
+            self.make(&missing, &mut manifest, threads, pulse, tell)?;
         }
         let files = missing.len() as u64;
         Ok(Made {
@@ -131,15 +134,15 @@ impl Wanted {
 
     /// Keeps other agents of this machine out of the folder: several may see it, and each would make all files and save a
     /// manifest that forgets the other's. None where the file system knows no locks.
-    fn take_turn(&self, stop: &AtomicBool) -> Result<Option<Flock<File>>, Error> {
+    fn take_turn(&self, pulse: &Pulse) -> Result<Option<Flock<File>>, Error> {
         let mut folder =
             File::open(&self.folder).map_err(|source| self.error(&self.folder, source))?;
         loop {
             match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
                 Ok(turn) => return Ok(Some(turn)),
-                // How long the other takes only the size of the set says; `stop` ends the waiting.
+                // How long the other takes only the size of the set says.
                 Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => {
-                    if stop.load(Ordering::Relaxed) {
+                    if !pulse.beat() {
                         return Err(Error::Stopped);
                     }
                     std::thread::sleep(TURN_PAUSE);
@@ -196,7 +199,7 @@ impl Wanted {
         missing: &[u64],
         manifest: &mut Manifest,
         threads: usize,
-        stop: &AtomicBool,
+        pulse: &Pulse,
         tell: &dyn Fn(Progress),
     ) -> Result<(), Error> {
         let (next, bytes, failed) = (
@@ -208,7 +211,7 @@ impl Wanted {
             let (sender, receiver) = mpsc::channel();
             for _ in 0..threads.clamp(1, missing.len()) {
                 let (sender, next, bytes, failed) = (sender.clone(), &next, &bytes, &failed);
-                let halt = move || stop.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
+                let halt = move || !pulse.beat() || failed.load(Ordering::Relaxed);
                 scope.spawn(move || {
                     while let Some(index) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let written = self.write_file(*index, bytes, &halt);
@@ -222,7 +225,7 @@ impl Wanted {
             drop(sender);
             self.collect(&receiver, missing, &bytes, manifest, tell)
         })?;
-        if stop.load(Ordering::Relaxed) {
+        if pulse.is_stopped() {
             Err(Error::Stopped)
         } else {
             Ok(())

@@ -127,6 +127,13 @@ pub(crate) fn prepare_failed(dataset: &str, error: &str) -> Finding {
     )
 }
 
+pub(crate) fn prepare_stalled(dataset: &str, patience_s: f64) -> Finding {
+    let error = format!(
+        "expected the file system to go on, found it still for {patience_s} s, the longest time that a transfer of this plan has"
+    );
+    prepare_failed(dataset, &error)
+}
+
 pub(crate) fn drop_failed(dataset: &str, error: &str) -> Finding {
     finding(
         "cache-not-dropped",

@@ -29,6 +29,7 @@ mod output;
 mod places;
 mod prepare;
 mod program;
+mod pulse;
 mod reap;
 mod receiver;
 mod run;

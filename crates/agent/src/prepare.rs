@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Value, json};
@@ -12,6 +11,7 @@ use crate::cache::{self, COLD_RATIO, Residency, WARM_RATIO};
 use crate::dataset::{Progress, Wanted};
 use crate::findings;
 use crate::places::Places;
+use crate::pulse::Pulse;
 
 /// More threads than this do not write or read faster on any file system that we know, and take cores from others.
 const MOST_THREADS: usize = 8;
@@ -36,7 +36,7 @@ pub(crate) struct Prepared {
 pub(crate) struct Files {
     dataset: String,
     wanted: Wanted,
-    stop: Arc<AtomicBool>,
+    pulse: Arc<Pulse>,
 }
 
 impl Files {
@@ -45,7 +45,7 @@ impl Files {
         places: &Places<'_>,
         name: &str,
         (first, files): (u64, u64),
-        stop: &Arc<AtomicBool>,
+        pulse: &Arc<Pulse>,
     ) -> Result<Self, String> {
         let dataset: &Dataset = places
             .header()
@@ -76,7 +76,7 @@ impl Files {
         Ok(Self {
             dataset: name.to_owned(),
             wanted,
-            stop: Arc::clone(stop),
+            pulse: Arc::clone(pulse),
         })
     }
 
@@ -88,14 +88,14 @@ impl Files {
     ) -> Prepared {
         let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let tell = |progress: Progress| tell(self.progress_detail(progress));
-        let made = match self.wanted.ensure(threads(), &self.stop, &tell) {
+        let made = match self.wanted.ensure(threads(), &self.pulse, &tell) {
             Ok(made) => made,
             Err(error) => return self.failed(&error.to_string()),
         };
         let paths = self.wanted.paths();
         let (cache, findings) = match step.cache {
             Cache::AsIs => (state("as_is", "none", None), Vec::new()),
-            Cache::Warm => match cache::read_files(&paths, threads(), &self.stop) {
+            Cache::Warm => match cache::read_files(&paths, threads(), &self.pulse) {
                 Err(error) => {
                     return self
                         .failed(&format!("cannot read the files to warm the cache: {error}"));
@@ -120,7 +120,7 @@ impl Files {
     /// Carries out `drop_caches`.
     pub(crate) fn drop_caches(&self) -> Prepared {
         let paths: Vec<PathBuf> = self.wanted.paths();
-        let (method, seen) = match cache::drop_files(&paths) {
+        let (method, seen) = match cache::drop_files(&paths, &self.pulse) {
             Ok(method) => (method.name(), cache::residency(&paths)),
             Err(error) => {
                 let findings = vec![findings::drop_failed(&self.dataset, &error.to_string())];

@@ -28,6 +28,7 @@ use crate::order::Order;
 use crate::output::Sender;
 use crate::prepare::Prepared;
 use crate::program::Environment;
+use crate::pulse::Pulse;
 use crate::reap;
 use crate::sampler::Sampler;
 use crate::scratch::Claim;
@@ -39,6 +40,9 @@ use crate::worker::Workers;
 /// Between SIGTERM and SIGKILL for a transfer that did not end in its time (agent protocol), and the time that killed
 /// processes have to end when the run is halted.
 const GRACE_NS: u64 = 2 * NS_PER_S;
+
+/// How long a preparation may stand still where a plan has no transfers.
+const PATIENCE_S: f64 = 600.0;
 
 /// How often it is looked whether killed children have ended, when the run is halted.
 const LOOK_INTERVAL: Duration = Duration::from_millis(1);
@@ -78,6 +82,15 @@ pub(crate) struct Tools {
     pub(crate) scratch: Option<Claim>,
 }
 
+/// A preparation that is under way.
+#[derive(Debug)]
+struct Preparing {
+    trial: Option<TrialRef>,
+    dataset: String,
+    /// When it is looked whether it goes on.
+    due_ns: u64,
+}
+
 /// A run that has begun.
 #[derive(Debug)]
 pub(crate) struct Run {
@@ -90,6 +103,11 @@ pub(crate) struct Run {
     /// Those of `ready` that may not stand at the line yet; none between turns.
     arming: Vec<Task>,
     running: BTreeMap<Task, Running>,
+    preparing: BTreeMap<Task, Preparing>,
+    /// Whether what is prepared goes on.
+    pulse: Arc<Pulse>,
+    /// For so long a preparation may stand still.
+    patience_ns: u64,
     deadlines: BTreeSet<(u64, Task)>,
     trials: BTreeMap<TrialRef, OpenTrial>,
     /// Destinations that transfers of open trials have written to.
@@ -129,6 +147,8 @@ impl Run {
         let sockets = instruments::start_sockets(&start, clock, &tools.sender)?;
         let latest_s = clock.now_s();
         interpreter.start(Seconds::new(latest_s));
+        let stop = Arc::default();
+        let patience_ns = patience_ns(&start);
         Ok(Self {
             tools,
             start,
@@ -146,7 +166,10 @@ impl Run {
             trials_done: 0,
             sampler,
             sockets,
-            stop: Arc::default(),
+            preparing: BTreeMap::new(),
+            pulse: Arc::new(Pulse::new(Arc::clone(&stop))),
+            patience_ns,
+            stop,
             idle: false,
             latest_s,
             failure: None,
@@ -369,7 +392,13 @@ impl Run {
             })?;
             match job {
                 Job::Surveyed(_) => {} // before the run only
-                Job::Prepared(task, trial, prepared) => self.take_prepared(task, trial, prepared),
+                Job::Prepared(task, trial, prepared) => {
+                    // Whose time was over has been told as failed.
+                    if let Some(preparing) = self.preparing.remove(&task) {
+                        self.deadlines.remove(&(preparing.due_ns, task));
+                        self.take_prepared(task, trial, prepared);
+                    }
+                }
                 Job::Listed(task, order, made) => self.take_list(task, *order, made),
                 Job::Computed(task) => self.inform(self.clock.now_s(), Input::Finished { task }),
                 Job::TrialSettled(trial, record, vanished) => {
@@ -444,6 +473,25 @@ impl Run {
         }
     }
 
+    /// Gives a preparation up that stands still: its thread waits for a file system that does not answer, and cannot be ended.
+    fn doubt_preparation(&mut self, task: Task, mut preparing: Preparing, now_ns: u64) {
+        preparing.due_ns = self.pulse.last_ns() + self.patience_ns;
+        if preparing.due_ns > now_ns {
+            self.deadlines.insert((preparing.due_ns, task));
+            self.preparing.insert(task, preparing);
+            return;
+        }
+        let prepared = Prepared {
+            findings: vec![findings::prepare_stalled(
+                &preparing.dataset,
+                self.patience_ns as f64 / NS_PER_S as f64,
+            )],
+            failed: true,
+            ..Prepared::default()
+        };
+        self.take_prepared(task, preparing.trial, prepared);
+    }
+
     /// Ends transfers whose time is over: first politely, then for good.
     fn end_overdue(&mut self) {
         let now_ns = monotonic_ns();
@@ -454,6 +502,10 @@ impl Run {
             .filter(|(due_ns, _)| *due_ns <= now_ns)
         {
             self.deadlines.remove(&(due_ns, task));
+            if let Some(preparing) = self.preparing.remove(&task) {
+                self.doubt_preparation(task, preparing, now_ns);
+                continue;
+            }
             let Some(running) = self.running.get_mut(&task) else {
                 continue;
             };
@@ -466,4 +518,15 @@ impl Run {
             self.deadlines.insert((running.deadline_ns, task));
         }
     }
+}
+
+/// How long a preparation may stand still: as long as the plan lets a transfer take, as it is the same file system.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a plan has no negative timeouts, and a cast ends at the largest number"
+)]
+fn patience_ns(start: &Start) -> u64 {
+    let longest_s = start.header.calls.values().map(|call| call.timeout_s.get());
+    (longest_s.reduce(f64::max).unwrap_or(PATIENCE_S) * NS_PER_S as f64) as u64
 }

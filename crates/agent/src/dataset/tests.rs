@@ -1,4 +1,5 @@
 use std::process::Command;
+use std::sync::Arc;
 
 use super::*;
 
@@ -13,7 +14,7 @@ fn wanted(folder: &Path) -> Wanted {
 }
 
 fn ensure(wanted: &Wanted) -> Result<Made, Error> {
-    wanted.ensure(2, &AtomicBool::new(false), &|_| ())
+    wanted.ensure(2, &Pulse::new(Arc::default()), &|_| ())
 }
 
 fn folder() -> tempfile::TempDir {
@@ -230,7 +231,7 @@ fn a_set_that_cannot_fit_is_refused_before_the_first_byte() {
 fn a_stopped_making_leaves_no_file_that_passes_for_whole() {
     let folder = folder();
     let wanted = wanted(folder.path());
-    let stopped = wanted.ensure(2, &AtomicBool::new(true), &|_| ());
+    let stopped = wanted.ensure(2, &Pulse::new(Arc::new(AtomicBool::new(true))), &|_| ());
     assert!(matches!(stopped, Err(Error::Stopped)));
     assert!(wanted.paths().iter().all(|path| !path.exists()));
     assert_eq!(

@@ -7,7 +7,7 @@ use venturi_plan::{
     Event, Input, Name, Output, Record, Seconds, Task, Transfer, TrialRef, TrialStart,
 };
 
-use super::{Job, Run, SPREAD_NS};
+use super::{Job, Preparing, Run, SPREAD_NS};
 use crate::compute;
 use crate::findings;
 use crate::list::Listed;
@@ -262,7 +262,7 @@ impl Run {
 
     fn locate_files(&self, dataset: &str, range: (u64, u64)) -> Result<Files, String> {
         let places = Places::new(&self.start);
-        Files::locate(&places, dataset, range, &self.stop)
+        Files::locate(&places, dataset, range, &self.pulse)
     }
 
     fn run_preparation(
@@ -274,7 +274,18 @@ impl Run {
         work: impl FnOnce(&Files) -> Prepared + Send + 'static,
     ) {
         match files {
-            Ok(files) => self.run_job("prepare", move || Job::Prepared(task, trial, work(&files))),
+            Ok(files) => {
+                self.pulse.beat();
+                let due_ns = self.pulse.last_ns() + self.patience_ns;
+                let preparing = Preparing {
+                    trial: trial.clone(),
+                    dataset: dataset.to_owned(),
+                    due_ns,
+                };
+                self.preparing.insert(task, preparing);
+                self.deadlines.insert((due_ns, task));
+                self.run_job("prepare", move || Job::Prepared(task, trial, work(&files)));
+            }
             Err(error) => {
                 let findings = vec![findings::prepare_failed(dataset, &error)];
                 self.take_prepared(

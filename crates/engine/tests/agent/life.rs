@@ -206,6 +206,40 @@ fn a_data_set_that_cannot_be_made_fails_its_trial_and_the_next_goes_on() {
 }
 
 #[test]
+fn a_file_system_that_never_answers_fails_the_trial_when_a_transfer_would_have_had_its_time() {
+    let quick = json!({"timeout_s": 1.0});
+    let scene = Scene::new()
+        .call_with("true", &["true"], quick)
+        .dataset("set", 1, 1000);
+    // Opened for writing it blocks until somebody reads, as a file behind a server that is gone does.
+    let folder = scene.disk().join("set");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    nix::unistd::mkfifo(
+        &folder.join(".000000.partial"),
+        nix::sys::stat::Mode::S_IRWXU,
+    )
+    .expect("a FIFO");
+    let prepare =
+        json!({"step": "prepare", "dataset": "set", "first": 0, "files": 1, "cache": "as_is"});
+    let trials = vec![
+        trial(0, vec![prepare, bare("true")]),
+        trial(1, vec![bare("true")]),
+    ];
+    let told = scene.actor("one", trials).run();
+    let outcomes: Vec<TrialOutcome> = told.trials().iter().map(|trial| trial.outcome).collect();
+    assert_eq!(outcomes, [TrialOutcome::Failed, TrialOutcome::Ok]);
+    let finding = &told.trials()[0].findings[0];
+    assert_eq!(finding.code, "prepare-failed");
+    assert!(
+        finding.evidence.contains("found it still for 1 s"),
+        "{}",
+        finding.evidence
+    );
+    let first = told.trials()[0];
+    assert!(first.end_s.get() - first.start_s.get() >= 1.0);
+}
+
+#[test]
 fn dropped_caches_are_measured_not_believed() {
     let scene = Scene::new()
         .call("true", &["true"])
