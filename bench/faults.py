@@ -36,7 +36,7 @@ from venturi.study import studies
 VENTURI = str(Path(sys.executable).with_name("venturi"))
 FAULTS = ("server", "link")
 ENDED = {"server": "service-ended", "link": "network-change"}
-TIMEOUT_S = 600.0
+TIMEOUT_S = 1800.0
 TRIALS_BEFORE = 0.2
 """Share of the trials after which it happens."""
 GONE_S = 10.0

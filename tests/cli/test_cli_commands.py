@@ -212,7 +212,7 @@ def test_schema_is_a_json_schema_that_accepts_the_studies(venturi):
     ("words", "expected"),
     [
         (["run", "nothing.toml"], "nothing.toml"),
-        (["run", "tiny.toml", "--on", "moon"], 'expected one of hosts, lab, found "moon"'),
+        (["run", "tiny.toml", "--on", "moon"], 'expected one of hosts, lab, sim, found "moon"'),
         (["run", "tiny.toml", "--set", "workload.repeet=3"], "did you mean"),
         (["run", "tiny.toml", "--quick"], "only a study has a quick variant"),
         (["report", "nothing"], "expected the path of a run"),

@@ -48,6 +48,11 @@ def made_by_the_network() -> set[str]:
     return set(re.findall(r'\bcode: "([a-z-]+)"', sources_of("wire")))
 
 
+def made_by_the_simulator() -> set[str]:
+    """Return the codes of its own; what a preparation lacks it says as agents do."""
+    return set(re.findall(r'\bcode: "([a-z-]+)"', sources_of("sim"))) - made_by_agents()
+
+
 def listed(section: str) -> set[str]:
     text = PAGE.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     return set(re.findall(r"^\| `([a-z-]+)` \|", text, re.MULTILINE))
@@ -58,6 +63,7 @@ def listed(section: str) -> set[str]:
     [
         ("From the controller", made_in_python("backend", "Finding") | made_in_python("run", "Finding"), 4),
         ("From the agents", made_by_agents(), 4),
+        ("From the simulator", made_by_the_simulator(), 2),
         ("From the lab", made_by_the_lab(), 3),
         ("From the network", made_by_the_network(), 4),
         ("From the analysis", made_in_python("analysis", "Notice"), 4),

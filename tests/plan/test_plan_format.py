@@ -15,6 +15,7 @@ from venturi.errors import PlanError
 from venturi.plan import (
     Acquire,
     ActorLine,
+    Arrivals,
     At,
     BurstyLoss,
     Call,
@@ -95,6 +96,10 @@ def _nest(inner):
     return st.one_of(
         st.builds(Parallel, st.lists(steps, max_size=2).map(tuple)),
         st.builds(Repeat, steps, count=slots),
+        st.builds(
+            Arrivals, st.lists(st.tuples(st.floats(0, 1e9), st.floats(0, 1e9)), max_size=3).map(tuple), times, steps,
+            st.none() | times,
+        ),
         st.builds(Repeat, steps, until_s=st.floats(0, 1e6)),
         st.builds(Repeat, steps, for_s=st.floats(0, 1e6)),
         st.builds(
@@ -232,7 +237,7 @@ MESSAGES = {
     '{"actor": "a", "host": "h"}': "steps: expected a value, found nothing",
     '{"actor": "a", "host": "h", "steps": [{"step": "pause"}]}': "steps[0].duration_s: expected a value, found nothing",
     '{"actor": "a", "host": "h", "steps": [{"step": "puase", "duration_s": 1}]}': (
-        "steps[0].step: expected one of trial, transfer, parallel, repeat, at, compute, read, pause, signal, wait, "
+        "steps[0].step: expected one of trial, transfer, parallel, repeat, arrivals, at, compute, read, pause, signal, wait, "
         'acquire, release, prepare, drop_caches, found "puase"'
     ),
     '{"actor": "a", "host": "h", "steps": [{"step": "pause", "duration": 1}]}': (
@@ -372,7 +377,7 @@ def test_the_bytes_of_a_plan_are_fixed():
 
 def test_the_public_names_are_these():
     steps = {
-        "Acquire", "At", "Compute", "DropCaches", "Parallel", "Pause", "Prepare", "Read", "Release", "Repeat", "Signal",
+        "Acquire", "Arrivals", "At", "Compute", "DropCaches", "Parallel", "Pause", "Prepare", "Read", "Release", "Repeat", "Signal",
         "Transfer", "Trial", "Wait",
     }  # fmt: skip
     header = {

@@ -66,4 +66,4 @@ def test_the_public_names_are_these():
     assert set(venturi.run.__all__) == {
         "RUN_VERSION", "Finding", "Run", "RunState", "RunWriter", "latest_run", "resolve_run"}  # fmt: skip
     assert set(venturi.backend.__all__) == {
-        "Backend", "ClockOffset", "HostsBackend", "LabBackend", "Outcome", "Progress", "find_engine"}  # fmt: skip
+        "Backend", "ClockOffset", "HostsBackend", "LabBackend", "Outcome", "Progress", "SimBackend", "find_engine"}  # fmt: skip

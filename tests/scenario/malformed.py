@@ -92,13 +92,13 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a workload without a kind": (
         {"workload.kind": GONE},
         [
-            "workload: expected a kind of workload (sweep, dataset, clients, peers, tiers, jobs), found nothing under kind"
+            "workload: expected a kind of workload (sweep, dataset, clients, peers, tiers, jobs, inject, replay), found nothing under kind"
         ],
     ),
     "an unknown kind": (
         {"workload.kind": "swep"},
         [
-            'workload: expected one of the kinds of workload: sweep, dataset, clients, peers, tiers, jobs, found "swep" (did you mean sweep?)'
+            'workload: expected one of the kinds of workload: sweep, dataset, clients, peers, tiers, jobs, inject, replay, found "swep" (did you mean sweep?)'
         ],
     ),
     "a storage on an unknown host": (

@@ -2,6 +2,10 @@
 
 #![deny(missing_docs)]
 
+mod sim;
+mod sim_flows;
+mod sim_run;
+
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -32,6 +36,9 @@ enum Command {
         /// Which format
         format: Format,
     },
+    /// The simulated world, in virtual time: JSON Lines in and out
+    #[command(subcommand)]
+    Sim(sim::Command),
     /// Be the network of a lab: commands on stdin, records on stdout, one JSON object a line
     #[command(after_long_help = WIRE_HELP)]
     Wire,
@@ -135,6 +142,7 @@ fn main() -> ExitCode {
         Command::Agent => return venturi_agent::serve(VERSION).into(),
         Command::Hold => return venturi_hold::serve().into(),
         Command::Load(arguments) => return venturi_load::serve(arguments),
+        Command::Sim(command) => return sim::serve(&command),
         Command::Wire => return venturi_wire::serve().into(),
         Command::Schema { format } => print(&format!("{:#}", schema(format))),
         Command::Version => print(&build().to_string()),

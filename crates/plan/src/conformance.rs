@@ -41,6 +41,7 @@ macro_rules! cases {
 }
 
 cases!(
+    "arrivals",
     "at",
     "barrier",
     "counters",

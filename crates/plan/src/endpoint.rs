@@ -84,6 +84,14 @@ impl Endpoint {
         &self.0
     }
 
+    /// The same with more at the end of its path; a built-in place has none, and stays.
+    pub(crate) fn extended(self, by: &str) -> Self {
+        if by.is_empty() || self.is_built_in() {
+            return self;
+        }
+        Self(format!("{self}{by}").into())
+    }
+
     fn split(&self) -> (&str, &str) {
         self.0
             .split_once(':')

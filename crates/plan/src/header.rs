@@ -8,7 +8,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    Bytes, Call, Draw, Endpoint, LabHost, Network, Portion, Seconds, Service, Sizes, Storage,
+    Bytes, Call, Cost, Draw, Endpoint, LabHost, Network, Portion, Seconds, Service, Sizes, Storage,
 };
 
 /// The newest version of the format that this crate reads, and the one it writes.
@@ -57,6 +57,9 @@ pub struct Header {
     pub measure: Measure,
     /// What the plan adds up to.
     pub totals: Totals,
+    /// What the scenario says of costs, for a simulated world; absent: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
 }
 
 /// The text `"venturi-plan"`, as a type: a document that has it is a plan.

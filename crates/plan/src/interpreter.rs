@@ -6,6 +6,7 @@
 //! A *strand* is a place in a program where work goes on: an actor is one, and each child of a `parallel` while it runs. Strands
 //! run one after the other, in the order in which they became ready, each until it has to wait; nothing depends on unordered maps.
 
+mod arrivals;
 mod barrier;
 mod counters;
 mod events;

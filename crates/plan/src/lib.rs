@@ -10,6 +10,7 @@
 mod call;
 mod command;
 pub mod conformance;
+mod cost;
 mod draw;
 mod endpoint;
 mod error;
@@ -31,6 +32,7 @@ mod units;
 
 pub use call::{Argument, Call, Expect, Values};
 pub use command::{ActorCommand, Command, CounterCommand, Start};
+pub use cost::{Amount, Cost, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost};
 pub use draw::{Draw, DrawStream};
 pub use endpoint::{Endpoint, NULL, ZERO, file_name};
 pub use error::Error;
@@ -51,9 +53,9 @@ pub use service::{Door, Service, Via, authority};
 pub use sizes::{Portion, Sizes};
 pub use socket::{Socket, Sockets};
 pub use step::{
-    ActorLine, AtStep, Cache, ComputeStep, DrawName, DropCachesStep, OrDraw, ParallelStep,
-    PauseStep, PoolStep, PrepareStep, ReadStep, RepeatLimit, RepeatStep, SignalStep, Step,
-    TransferStep, TrialStep, WaitStep,
+    ActorLine, ArrivalsStep, AtStep, Cache, ComputeStep, DrawName, DropCachesStep, OrDraw,
+    ParallelStep, PauseStep, PoolStep, PrepareStep, ReadStep, RepeatLimit, RepeatStep, SignalStep,
+    Step, TransferStep, TrialStep, WaitStep,
 };
 pub use trial_id::TrialId;
 pub use units::{Bytes, Seconds};

@@ -130,6 +130,7 @@ impl<R: BufRead> Lines<R> {
                 Step::Read(read) => self.share(&mut read.call),
                 Step::Trial(trial) => self.compact(&mut trial.steps),
                 Step::Repeat(repeat) => self.compact(&mut repeat.steps),
+                Step::Arrivals(arrivals) => self.compact(&mut arrivals.steps),
                 Step::Parallel(parallel) => {
                     for child in &mut parallel.children {
                         self.compact(child);

@@ -36,6 +36,8 @@ pub enum Step {
     Parallel(ParallelStep),
     /// A closed loop.
     Repeat(RepeatStep),
+    /// An open loop.
+    Arrivals(ArrivalsStep),
     /// Not before this time.
     At(AtStep),
     /// A CPU phase.
@@ -159,6 +161,23 @@ pub enum RepeatLimit {
     Until(Seconds),
     /// No round begins so long after the loop did, or later.
     For(Seconds),
+}
+
+/// An open loop: a body begun again and again, whether what was begun before has ended or not.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ArrivalsStep {
+    /// Times of the run and the rate of arrivals then; in between it is interpolated. None arrives before the first time, nor at
+    /// the last one or later.
+    pub rate_per_s: Vec<(Seconds, f64)>,
+    /// From an arrival to the next one, in arrivals that the rate adds up to: 1 is as many as it says, evenly; drawn exponentially
+    /// with a mean of 1, they are a Poisson process of that rate.
+    pub gap: OrDraw<f64>,
+    /// The same from the first time to the first arrival; null: as `gap`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first: Option<OrDraw<f64>>,
+    /// The body.
+    pub steps: Vec<Step>,
 }
 
 /// A time not to be early for.

@@ -36,7 +36,8 @@ On = Annotated[
     str | None,
     typer.Option(
         "--on",
-        help="Who carries it out: hosts (this machine, others over SSH) or lab (hosts, servers and network made on this machine)."
+        help="Who carries it out: hosts (this machine, others over SSH), lab (hosts, servers and network made on this machine)"
+        " or sim (computed, in virtual time)."
         " Default: what the testbed needs; of a study, what it says.",
         show_default=False,
     ),

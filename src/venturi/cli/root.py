@@ -25,7 +25,22 @@ Click: TypeAlias = Any
 """A context or a command; typer does not export what it makes them of."""
 
 _MARKUP: Literal["markdown"] = "markdown"
-_COMMANDS = ("run", "plan", "report", "compare", "fit", "study", "lab", "transfer", "doctor", "schema")
+_COMMANDS = (
+    "run",
+    "plan",
+    "report",
+    "compare",
+    "explain",
+    "fit",
+    "calibrate",
+    "validate",
+    "study",
+    "lab",
+    "testbed",
+    "transfer",
+    "doctor",
+    "schema",
+)
 """Modules of this package, in the order of the help: each has a group ``app``, or a function of its own name."""
 
 

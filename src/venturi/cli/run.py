@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.backend import Backend, HostsBackend, LabBackend, Outcome, Progress
+from venturi.backend import Backend, HostsBackend, LabBackend, Outcome, Progress, SimBackend
 from venturi.cli.options import RUNS, As, KeepLogs, On, Runs, Scratch, Set, default_scratch
 from venturi.cli.outcome import Exit, data_json, talk
 from venturi.cli.plan import check_places
@@ -29,7 +29,7 @@ from venturi.workload import expand
 
 __all__ = ["carry_out_scenario", "conclude", "resume_scenario", "run"]
 
-_BACKENDS = ("hosts", "lab")
+_BACKENDS = ("hosts", "lab", "sim")
 
 
 def run(
@@ -103,7 +103,8 @@ def carry_out_scenario(
     plan = expand(scenario)
     cost = estimate(plan.header)
     name = _backend_for(plan.header, on)
-    check_places(plan.header, cost, scratch or default_scratch(runs))
+    if name != "sim":  # which needs no room
+        check_places(plan.header, cost, scratch or default_scratch(runs))
     backend = _backend(name, scratch, keep_logs=keep_logs)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "plan.jsonl"
@@ -115,7 +116,7 @@ def carry_out_scenario(
     return _carry_out(backend, writer, quiet=quiet)
 
 
-_WHERE = {"hosts": "on hosts", "lab": "in the lab"}
+_WHERE = {"hosts": "on hosts", "lab": "in the lab", "sim": "in virtual time"}
 
 
 def _backend_for(header: Header, on: str | None) -> str:
@@ -128,6 +129,8 @@ def _backend_for(header: Header, on: str | None) -> str:
     """
     if on is not None and on not in _BACKENDS:
         raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "venturi run")
+    if on == "sim":
+        return on
     if on is None:
         return "hosts" if why_not_on_hosts(header) is None else "lab"
     problem = why_not_on_hosts(header) if on == "hosts" else why_not_in_lab(header)
@@ -137,6 +140,8 @@ def _backend_for(header: Header, on: str | None) -> str:
 
 
 def _backend(name: str, scratch: Path | None, *, keep_logs: bool) -> Backend:
+    if name == "sim":
+        return SimBackend()
     return LabBackend(scratch=scratch, keep_logs=keep_logs) if name == "lab" else HostsBackend(scratch=scratch)
 
 
@@ -218,6 +223,8 @@ def _same_scratch(path: Path, given: Path | None) -> Path | None:
     RunError
         If another one is given.
     """
+    if read_info(path).backend == "sim":
+        return given
     targets = {name: host.get("ssh") for name, host in read_plan_header(path)["hosts"].items()}
     began = set()
     in_lab = read_info(path).backend == "lab"

@@ -179,6 +179,8 @@ class Mover(Protocol):
         Whether it leaves a file; otherwise its destination is ``null:``.
     (partial)
         A tool that fetches what it needs of a file, and not the whole, has ``partial = True`` besides: what it says it fetched is what was moved.
+    (costs)
+        A tool whose calls were measured has ``costs`` besides, of :class:`venturi.cost.Measured`: what they cost in a simulated world.
     null_destination
         Whether ``/dev/null`` is a safe destination: a tool that renames into place would replace the device.
     speaks

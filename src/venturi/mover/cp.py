@@ -6,11 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, Measured, MoverCost
 from venturi.mover.base import Option, ToolReport
 from venturi.plan import Call
 from venturi.plan.header import OptionValue
 
 __all__ = ["Cp"]
+
+_COSTS = (
+    Measured((FILE,), (FILE,), MoverCost.of((0.0, 0.0006, 0.0)), f"{LAB}; 15 calls within one host, one file a call"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,7 @@ class Cp:
             choices=("auto", "never"),
         ),
     )
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``cp`` is called."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
 from venturi.mover.http import CERTIFICATE, PROXY, THIRD_PARTY
 from venturi.mover.shell import filled, shell
@@ -37,6 +38,15 @@ _COPY = "-X COPY -H 'Credential: none' -H 'Overwrite: T'"
 _TIMES = {"connect_s": "time_connect", "tls_s": "time_appconnect", "lookup_s": "time_namelookup"}
 _SUCCESS = re.compile(r"^success: ", re.MULTILINE)
 
+_COSTS = (
+    Measured(
+        ("http",), (FILE,), MoverCost.of((0.0, 0.0084, 2.0)), f"{LAB}; round trips by its own clock; one file a call"
+    ),
+    Measured((FILE,), ("http",), MoverCost.of((0.0002, 0.0087, 3.0)), f"{LAB}; one file a call"),
+    Measured(("http",), (FILE,), MoverCost(byte_core_s=0.65e-9), LAB_BYTES),
+    Measured((FILE,), ("http",), MoverCost(byte_core_s=0.3e-9), LAB_BYTES),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Curl:
@@ -51,6 +61,7 @@ class Curl:
     speaks: tuple[str, ...] = ("http", "https")
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``curl`` is called: as it is for a download, by ``sh`` where that must choose."""

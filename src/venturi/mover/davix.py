@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
 from venturi.mover.base import Option, ToolReport
 from venturi.mover.http import CERTIFICATE, THIRD_PARTY
 from venturi.mover.shell import filled, shell
@@ -27,6 +28,13 @@ _OPTIONS = (
 )
 _CERTIFICATE = ' --capath "$X509_CERT_DIR" -E "$X509_USER_PROXY"'
 
+_COSTS = (
+    Measured(("http",), (FILE,), MoverCost.of((0.0, 0.0062, 2.1)), f"{LAB}; one file a call"),
+    Measured((FILE,), ("http",), MoverCost.of((0.0, 0.0093, 3.0)), f"{LAB}; one file a call"),
+    Measured(("http",), (FILE,), MoverCost(byte_core_s=0.5e-9), LAB_BYTES),
+    Measured((FILE,), ("http",), MoverCost(byte_core_s=0.2e-9), LAB_BYTES),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Davix:
@@ -41,6 +49,7 @@ class Davix:
     speaks: tuple[str, ...] = ("davs", "https", "http")
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how davix is called: a download as it is, the others by ``sh``."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, Measured, MoverCost
 from venturi.mover.base import Option, OutputError, ToolReport, output_text
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -69,6 +70,29 @@ _AT_ONCE: tuple[Argument, ...] = (
     *_TOOL,
 )
 
+_CLOSE = f"{LAB}; one file a call; round trips from the fastest of 9, which the fit meets to"
+_COSTS = (
+    Measured(("ftp",), (FILE,), MoverCost.of((0.029, 0.077, 23.0)), f"{LAB}; one file a call"),
+    Measured((FILE,), ("ftp",), MoverCost.of((0.063, 0.071, 17.5)), f"{_CLOSE} 3 %"),
+    Measured(("root",), (FILE,), MoverCost.of((0.038, 0.072, 9.3)), f"{_CLOSE} 7 %"),
+    Measured((FILE,), ("root",), MoverCost.of((0.0, 0.068, 12.1)), f"{_CLOSE} 2 %"),
+    Measured(("http",), (FILE,), MoverCost.of((0.004, 0.071, 4.9)), f"{_CLOSE} 4 % (0.1 to 100 ms)"),
+    Measured((FILE,), ("http",), MoverCost.of((0.021, 0.072, 9.1)), f"{_CLOSE} 3 %"),
+    # Several logins, of which auth_core_s of the server is one.
+    Measured(
+        ("gsiftp",),
+        (FILE,),
+        MoverCost.of((0.69, 0.093, 36.7)),
+        f"{_CLOSE} 3 %; start from medians, as keys take chance",
+    ),
+    Measured(
+        (FILE,),
+        ("gsiftp",),
+        MoverCost.of((0.58, 0.1, 25.5)),
+        f"{_CLOSE} 2 %; start from medians, as keys take chance",
+    ),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class GfalCopy:
@@ -83,6 +107,7 @@ class GfalCopy:
     speaks: tuple[str, ...] = ("gsiftp", "ftp", "root", "roots", "davs", "https", "http", "srm")
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``gfal-copy`` is called."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, Measured, MoverCost
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -35,6 +36,8 @@ _ERROR = re.compile(r'"error":\s*"((?:[^"\\]|\\.)*)"\s*}\s*$')
 
 _CPU = {"client": "host_total", "server": "remote_total"}
 
+_COSTS = (Measured((FILE,), ("iperf3",), MoverCost.of((0.0, 0.0041, 7.0)), f"{LAB}; to the server, one test a call"),)
+
 
 @dataclass(frozen=True, slots=True)
 class Iperf3:
@@ -55,6 +58,7 @@ class Iperf3:
     speaks: tuple[str, ...] = ("iperf3",)
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``iperf3`` is called; the server is the end that has a door."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, Measured, MoverCost
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
@@ -38,6 +39,10 @@ _DATA_PORT = 10_000
 
 _COUNT = 'blocks=$(( ($1 + $2 - 1) / $2 )); shift 2; set -- "-n$(( blocks > 0 ? blocks : 1 ))" "$@"; '
 
+_COSTS = (
+    Measured((FILE,), ("nuttcp",), MoverCost.of((0.0526, 0.0024, 8.0)), f"{LAB}; to the server, one test a call"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Nuttcp:
@@ -55,6 +60,7 @@ class Nuttcp:
     speaks: tuple[str, ...] = ("nuttcp",)
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``nuttcp`` is called: the server is the end that has a door, whose port is that of the control connection.

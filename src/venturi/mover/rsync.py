@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, Measured, MoverCost
 from venturi.mover.base import Option, OutputError, ToolReport, output_text
 from venturi.plan import Call
 from venturi.plan.header import OptionValue
@@ -15,6 +16,12 @@ __all__ = ["Rsync"]
 
 _SIZE = re.compile(r"^Total transferred file size: ([0-9]+) bytes$", re.MULTILINE)
 _RATE = re.compile(r"^sent [0-9]+ bytes  received [0-9]+ bytes  ([0-9]+(?:[.][0-9]+)?) bytes/sec$", re.MULTILINE)
+
+_COSTS = (
+    Measured(
+        (FILE,), (FILE,), MoverCost.of((0.0197, 0.0054, 0.0)), f"{LAB}; 15 calls within one host, one file a call"
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +45,7 @@ class Rsync:
         Option("fsync", "boolean", False, "Have each written file flushed to stable storage (--fsync, rsync 3.2.4)."),
         Option("inplace", "boolean", False, "Write to the final name, without a temporary file and a rename."),
     )
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``rsync`` is called."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
 from venturi.mover.base import Option, OptionError, ToolReport
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
@@ -39,6 +40,26 @@ url() {
 exec TOOL ${VENTURI_SSH_CONFIG:+-F "$VENTURI_SSH_CONFIG"} -- "$(url "$1")" "$(url "$2")"
 """
 
+_AHEAD = 64 * (32 << 10)
+"""64 requests of 32 KiB: scp(1), -X."""
+
+_COSTS = (
+    Measured(("ssh",), (FILE,), MoverCost.of((0.134, 0.09, 22.6)), f"{LAB}; one file a call"),
+    Measured((FILE,), ("ssh",), MoverCost.of((0.128, 0.092, 19.1)), f"{LAB}; one file a call"),
+    *(
+        Measured(
+            source,
+            destination,
+            MoverCost(in_flight_bytes=_AHEAD),
+            "scp(1), -X",
+            {"legacy": False, "requests": None, "block_bytes": None},
+        )
+        for source, destination in ((("ssh",), (FILE,)), ((FILE,), ("ssh",)))
+    ),
+    Measured(("ssh",), (FILE,), MoverCost(byte_core_s=1.85e-9), LAB_BYTES),
+    Measured((FILE,), ("ssh",), MoverCost(byte_core_s=2.0e-9), LAB_BYTES),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Scp:
@@ -57,6 +78,7 @@ class Scp:
     speaks: tuple[str, ...] = ("ssh",)
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``scp`` is called: by ``sh``, which makes its form of URL and looks at the environment."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
 from venturi.mover.base import Option, OutputError, ToolReport, output_text
 from venturi.mover.http import CERTIFICATE, PROXY
 from venturi.mover.shell import filled, shell
@@ -17,6 +18,11 @@ __all__ = ["Wget"]
 
 _SAVED = re.compile(r'^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d URL:\S+ \[([0-9]+)(?:/[0-9]+)?\] -> ".*" \[1\]$', re.MULTILINE)
 _CERTIFICATE = ' --ca-directory="$X509_CERT_DIR" --certificate="$X509_USER_PROXY" --private-key="$X509_USER_PROXY"'
+
+_COSTS = (
+    Measured(("http",), (FILE,), MoverCost.of((0.0, 0.0023, 2.1)), f"{LAB}; one file a call"),
+    Measured(("http",), (FILE,), MoverCost(byte_core_s=0.92e-9), LAB_BYTES),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +45,7 @@ class Wget:
             "bind", "text", None, "Of a host with several interfaces the one that is used: its address, or its name."
         ),
     )
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``wget`` is called."""

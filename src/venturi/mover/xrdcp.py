@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
 from venturi.mover.base import Option, OptionError, ToolReport
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
@@ -54,6 +55,27 @@ _OPTIONS = (
 
 _THIRD_PARTY = {"none": (), "only": ("only",), "first": ("first",), "delegate": ("delegate", "only")}
 
+_AHEAD = 4 * (8 << 20)
+"""Four chunks of 8 MiB are asked for ahead (XRD_CPPARALLELCHUNKS, XRD_CPCHUNKSIZE)."""
+
+_COSTS = (
+    # More connections (-S) make no difference to these: they are opened beside the first.
+    Measured(
+        ("root",),
+        (FILE,),
+        MoverCost.of((0.0027, 0.0078, 3.2), (0.0, 0.0008, 3.0), in_flight_bytes=_AHEAD, keeps_connection=True),
+        LAB,
+    ),
+    Measured(
+        (FILE,),
+        ("root",),
+        MoverCost.of((0.0, 0.0077, 4.1), (0.0005, 0.001, 3.0), in_flight_bytes=_AHEAD, keeps_connection=True),
+        LAB,
+    ),
+    Measured(("root",), (FILE,), MoverCost(byte_core_s=1.28e-9), LAB_BYTES),
+    Measured((FILE,), ("root",), MoverCost(byte_core_s=1.22e-9), LAB_BYTES),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Xrdcp:
@@ -73,6 +95,7 @@ class Xrdcp:
     lists: bool = True
     null_lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how ``xrdcp`` is called."""

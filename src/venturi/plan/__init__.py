@@ -34,6 +34,7 @@ from venturi.plan.read import TrialRow, actor_lines, read_header, read_plan, tri
 from venturi.plan.steps import (
     Acquire,
     ActorLine,
+    Arrivals,
     At,
     Compute,
     Draw,
@@ -57,6 +58,7 @@ __all__ = [
     "VERSION",
     "Acquire",
     "ActorLine",
+    "Arrivals",
     "At",
     "BurstyLoss",
     "Call",

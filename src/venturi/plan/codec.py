@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from venturi.cost import parameters as c
 from venturi.plan import header as h
 from venturi.plan import network as n
 from venturi.plan import steps as s
@@ -47,7 +48,8 @@ class Kind:
 class Record:
     """A JSON object: its class and the kind of each key, in the order of writing.
 
-    A key is the name of its attribute, unless ``names`` says another (``from`` is none in Python).
+    A key is the name of its attribute, unless ``names`` says another (``from`` is none in Python). Keys of ``spare`` are left out at
+    their default even where others are kept: plans had none of them before.
     """
 
     cls: type
@@ -55,6 +57,7 @@ class Record:
     tag: str | None = None
     keep_defaults: bool = False
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    spare: tuple[str, ...] = ()
 
     def emit(self, value: Any) -> dict[str, Any]:
         """Return the JSON object of ``value``."""
@@ -87,7 +90,9 @@ def _writers(record: Record) -> tuple[tuple[str, str, Callable[[Any], Any] | Non
 
     Kept by record: a plan of a million transfers writes a million records.
     """
-    defaults = {} if record.keep_defaults else _DEFAULTS[record.cls]
+    defaults = _DEFAULTS[record.cls]
+    if record.keep_defaults:
+        defaults = {name: defaults[name] for name in record.spare}
     never = object()
     named = ((key, record.names.get(key, key), kind.emit) for key, kind in record.fields.items())
     return tuple(
@@ -127,8 +132,8 @@ def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (str, bool)) or _is_number(value)
 
 
-def _number() -> Kind:
-    inner = _plain("a finite number", _is_number)
+def _number(expected: str = "a finite number", accept: Callable[[Any], bool] = _is_number) -> Kind:
+    inner = _plain(expected, accept)
     return Kind(float, lambda value, where: float(inner.read(value, where)))
 
 
@@ -218,6 +223,13 @@ def _read_step(value: Any, where: str) -> Any:
     return step
 
 
+def _read_point(value: Any, where: str) -> tuple[float, float]:
+    point = _list(NUMBER).read(value, where)
+    if len(point) != 2:
+        raise Malformed(where, "a time and a rate", value)
+    return point[0], point[1]
+
+
 def _is_endpoint(value: Any) -> bool:
     if not isinstance(value, str) or "\0" in value:
         return False
@@ -291,6 +303,7 @@ FLAG = _plain("true or false", lambda value: isinstance(value, bool))
 ANY_TABLE = _plain("an object", lambda value: isinstance(value, dict))
 SCALAR = _plain("a text, a number, true, false or null", _is_scalar)
 NUMBER = _number()
+AMOUNT = _number("a finite number, 0 or more", lambda value: _is_number(value) and value >= 0)
 _DRAWS: dict[str, dict[str, Kind]] = {
     "uniform": {"low": NUMBER, "high": NUMBER},
     "exponential": {"mean": NUMBER},
@@ -325,6 +338,14 @@ STEPS: dict[str, Record] = {
         ),
         Record(s.Parallel, {"children": _list(_STEPS, "a list of lists of steps")}, "parallel"),
         Record(s.Repeat, {"count": WHOLE, "until_s": NUMBER, "for_s": NUMBER, "steps": _STEPS}, "repeat"),
+        Record(
+            s.Arrivals,
+            {
+                "rate_per_s": _list(Kind(list, _read_point)), "gap": _or_draw(NUMBER), "first": _or_none(_or_draw(NUMBER)),
+                "steps": _STEPS,
+            },
+            "arrivals",
+        ),
         Record(s.At, {"time_s": _or_draw(NUMBER)}, "at"),
         Record(s.Compute, {"core_s": _or_draw(NUMBER)}, "compute"),
         Record(s.Read, _TARGET | {"offset_bytes": _or_draw(WHOLE), "bytes": _or_draw(WHOLE)}, "read"),
@@ -426,15 +447,43 @@ _MEASURE = Record(
 _TOTALS = Record(
     h.Totals, {"trials": WHOLE, "transfers": _or_none(WHOLE), "bytes": _or_none(WHOLE), "disk_bytes": _map(WHOLE)}
 )
+_UNLIKE_AMOUNTS = {"pipelining": WHOLE, "sessions": WHOLE, "keeps_connection": FLAG, "rtt_exponent": NUMBER}
+
+
+def _parameters(cls: Any) -> Record:
+    """Return the shape of cost parameters: all of them amounts but a few, and each may be absent."""
+    return Record(
+        cls, {part.name: _or_none(_UNLIKE_AMOUNTS.get(part.name, AMOUNT)) for part in dataclasses.fields(cls)}
+    )
+
+
+_MOVER_COST, _SERVICE_COST, _STORAGE_COST, _HOST_COST = map(
+    _parameters, (c.MoverCost, c.ServiceCost, c.StorageCost, c.HostCost)
+)
+_MOVER_RULE = Record(
+    c.MoverRule,
+    {
+        "mover": TEXT, "cost": _MOVER_COST, "source": _or_none(TEXT), "destination": _or_none(TEXT),
+        "options": _map(SCALAR),
+    },
+)  # fmt: skip
+_COST = Record(
+    c.Cost,
+    {
+        "movers": _list(_MOVER_RULE), "services": _map(_SERVICE_COST), "places": _map(_STORAGE_COST),
+        "hosts": _map(_HOST_COST),
+    },
+)  # fmt: skip
 
 HEADER = Record(
     h.Header,
     {
         "version": WHOLE, "name": TEXT, "seed": WHOLE, "scale": NUMBER, "scenario": ANY_TABLE, "hosts": _map(_HOST),
         "places": _map(_PLACE), "services": _map(_SERVICE), "network": _or_none(_NETWORK), "datasets": _map(_DATASET), "calls": _map(_CALL), "draws": _map(Kind(_as_is, _read_draw)),
-        "pools": _map(WHOLE), "measure": _MEASURE, "totals": _TOTALS,
+        "pools": _map(WHOLE), "measure": _MEASURE, "totals": _TOTALS, "cost": _or_none(_COST),
     },
     keep_defaults=True,
+    spare=("cost",),
 )  # fmt: skip
 
 
@@ -454,6 +503,7 @@ _DEFAULTS: dict[type, dict[str, Any]] = {
     record.cls: _defaults(record.cls)
     for record in (
         *STEPS.values(), ACTOR_LINE, HEADER, _LAB_HOST, _HOST, _STORAGE, _PLACE, _SERVICE, _INTERFACE, *_LOSSES.values(),
-        _LINK, _CHANGE, _NETWORK, _PORTION, _DATASET, _CALL, _MEASURE, _TOTALS,
+        _LINK, _CHANGE, _NETWORK, _PORTION, _DATASET, _CALL, _MEASURE, _TOTALS, _MOVER_COST, _SERVICE_COST, _STORAGE_COST,
+        _HOST_COST, _MOVER_RULE, _COST,
     )
 }  # fmt: skip

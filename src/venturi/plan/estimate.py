@@ -22,6 +22,10 @@ ASSUMED_TRIAL_S = 0.05
 """Taken for what surrounds the transfers of a trial: starting processes, looking at the files, the journal."""
 
 
+_MOST_TOLD = 10
+"""Places that are too small and told: a testbed may have hundreds."""
+
+
 @dataclass(frozen=True)
 class Estimate:
     """What a plan will cost.
@@ -140,7 +144,9 @@ def check_fits(
         if needed > free:
             problems.append(_too_small(host, names, needed, free, cost))
     if problems:
-        raise PlanError("\n".join(problems))
+        more = len(problems) - _MOST_TOLD
+        told = problems if more < 2 else [*problems[:_MOST_TOLD], f"and {more} places more"]
+        raise PlanError("\n".join(told))
 
 
 def _file_system(name: str, place: Place, cost: Estimate) -> tuple[str, str]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from venturi.cost.parameters import Cost
 from venturi.plan.network import Network
 
 __all__ = [
@@ -227,7 +228,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line of a plan."""
+    """The first line of a plan. ``cost`` is what the scenario says of costs, for a simulated world."""
 
     name: str
     seed: int
@@ -244,3 +245,4 @@ class Header:
     version: int = VERSION
     services: Mapping[str, Service] = field(default_factory=dict)
     network: Network | None = None
+    cost: Cost | None = None

@@ -130,7 +130,7 @@ def _trials_in(step: dict[str, Any], actor: str, host: str) -> Iterator[TrialRow
         for child in step["children"]:
             for inner in child:
                 yield from _trials_in(inner, actor, host)
-    elif kind == "repeat":
+    elif kind in ("repeat", "arrivals"):
         for inner in step["steps"]:
             yield from _trials_in(inner, actor, host)
 
@@ -158,6 +158,9 @@ def _moved_by(step: dict[str, Any]) -> tuple[int | None, int | None]:
         if times is None:
             return (0, 0) if count == 0 else (None, None)
         return None if count is None else count * times, None if moved is None else moved * times
+    if kind == "arrivals":
+        # How many arrive, the draws say.
+        return (0, 0) if _moved(step["steps"])[0] == 0 else (None, None)
     return 0, 0
 
 

@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 __all__ = [
     "Acquire",
     "ActorLine",
+    "Arrivals",
     "At",
     "CacheBefore",
     "Compute",
@@ -103,6 +104,21 @@ class Repeat:
 
 
 @dataclass(frozen=True, slots=True)
+class Arrivals:
+    """Open loop: ``steps`` are begun again and again, whether what was begun before has ended or not; joined at the end.
+
+    ``rate_per_s`` are times of the run and the rate then, a line in between; nothing arrives before the first or from the last on.
+    ``gap`` is from an arrival to the next in arrivals that the rate adds up to: 1 is even, exponential draws of mean 1 are a Poisson
+    process. ``first`` is the gap before the first one, ``None``: as ``gap``.
+    """
+
+    rate_per_s: tuple[tuple[float, float], ...]
+    gap: float | Draw
+    steps: tuple[Step, ...]
+    first: float | Draw | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class At:
     """Go on not before this time of the run."""
 
@@ -187,7 +203,7 @@ class DropCaches:
 
 
 Step: TypeAlias = (
-    Trial | Transfer | Parallel | Repeat | At | Compute | Read | Pause | Signal | Wait | Acquire | Release | Prepare
+    Trial | Transfer | Parallel | Repeat | Arrivals | At | Compute | Read | Pause | Signal | Wait | Acquire | Release | Prepare
     | DropCaches
 )  # fmt: skip
 

@@ -33,7 +33,7 @@ from venturi.report.toml import as_toml
 from venturi.stats import Interval
 from venturi.units import format_bytes, format_duration, format_rate, format_rate_triple
 
-__all__ = ["html"]
+__all__ = ["environment", "html"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
 MOST_RATIOS = 80
@@ -51,14 +51,15 @@ def html(result: Analysis | Comparison | Scenarios) -> str:
     >>> Path("report.html").write_text(html(analyse(run)), encoding="utf-8")  # doctest: +SKIP
     """
     if isinstance(result, Analysis):
-        return _environment().get_template("analysis.html").render(_analysis_context(result))
+        return environment().get_template("analysis.html").render(_analysis_context(result))
     if isinstance(result, Scenarios):
-        return _environment().get_template("scenarios.html").render(s=result)
-    return _environment().get_template("comparison.html").render(_comparison_context(result))
+        return environment().get_template("scenarios.html").render(s=result)
+    return environment().get_template("comparison.html").render(_comparison_context(result))
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return what renders the templates."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,

@@ -55,6 +55,7 @@ _OF_A_TRANSFER = {
     "read_disk_bytes": "BIGINT",
     "write_disk_bytes": "BIGINT",
     "labels": "JSON",
+    "bound": "JSON",
 }
 """Of one transfer in the journal: the agent's record, and what the controller adds (mover, and what the tool said)."""
 

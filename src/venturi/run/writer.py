@@ -99,11 +99,7 @@ class RunWriter:
             )
         self.header = directory.read_plan_header(path)
         self.trials: dict[str, TrialRow] = _trials_by_id(plan)
-        self._journal = AppendFile(path / directory.JOURNAL, durable=True)
-        self._samples = AppendFile(path / directory.SAMPLES, durable=False)
-        self._events = AppendFile(path / directory.EVENTS, durable=False)
-        self._sockets = AppendFile(path / directory.SOCKETS, durable=False)
-        self._files = (self._journal, self._samples, self._events, self._sockets)
+        self._open_files()
         history = read_history(path, self.epoch_unix_ns)
         failed = (trial for trial, outcome in history.outcomes.items() if outcome != "ok")
         self.retried = frozenset(failed if retry_failed else ())
@@ -196,6 +192,25 @@ class RunWriter:
     def remaining(self) -> Iterable[str]:
         """Yield the trials of the plan that are not done, in its order."""
         return (trial for trial in self.trials if trial not in self.finished)
+
+    def begin_anew(self) -> None:
+        """Forget what earlier sessions have carried out: for a backend that carries the whole plan out again.
+
+        Raises
+        ------
+        RunError
+            If the files cannot be removed.
+        """
+        self._close_files()
+        try:
+            for file in self._files:
+                file.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise RunError(f"{self.path}: what is there cannot be removed: {error.strerror}") from error
+        self._open_files()
+        self.retried = frozenset()
+        self.finished, self.counts, self.elapsed_s, self.sessions_before = set(), {}, 0.0, 0
+        self._attempts, self._position, self._sets = {}, 0, {}
 
     def begin_session(self, hosts: Mapping[str, Mapping[str, Any]]) -> None:
         """Record a start or resume: number, time, and what is known of each host (nested as it comes)."""
@@ -333,6 +348,13 @@ class RunWriter:
             if error is None:
                 raise
 
+    def _open_files(self) -> None:
+        self._journal = AppendFile(self.path / directory.JOURNAL, durable=True)
+        self._samples = AppendFile(self.path / directory.SAMPLES, durable=False)
+        self._events = AppendFile(self.path / directory.EVENTS, durable=False)
+        self._sockets = AppendFile(self.path / directory.SOCKETS, durable=False)
+        self._files = (self._journal, self._samples, self._events, self._sockets)
+
     def _close_files(self) -> None:
         failure: RunError | None = None
         for file in self._files:
@@ -358,7 +380,8 @@ class RunWriter:
     def _transfer(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a transfer as the journal keeps it: with its mover, and what the tool said of itself."""
         call = (self.header.get("calls") or {}).get(record.get("call")) or {}
-        content = {**record, "mover": call.get("mover"), **_SAID_NOTHING}
+        # A simulation has no output of a tool; what it knows of one stands in the record.
+        content = {**_SAID_NOTHING, **record, "mover": call.get("mover")}
         if record.get("outcome") != "ok" or record.get("stdout") is None:
             return content
         try:

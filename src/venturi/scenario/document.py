@@ -26,6 +26,8 @@ class Document:
     data: dict[str, Any] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
     origins: dict[Where, str] = field(default_factory=dict)
+    folder: Path | None = None
+    """Of the main file: what a scenario names is found relative to it."""
 
     def origin(self, where: str) -> str:
         """Return `` (from …)`` for the value at ``where`` if it is not the main file's own, otherwise nothing."""
@@ -40,7 +42,7 @@ class Document:
 
 def read_document(path: Path, overrides: Iterable[str]) -> Document:
     """Return the document of a scenario file, its includes merged beneath it and the overrides set above it."""
-    document = Document()
+    document = Document(folder=path.parent)
     _add_file(document, path, origin="", where="", chain=(path.resolve(),), count=[0])
     for override in overrides:
         _set(document, override)

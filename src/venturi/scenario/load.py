@@ -12,6 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from venturi.errors import ScenarioError
+from venturi.scenario.cost import check_costs
 from venturi.scenario.document import Document, read_document
 from venturi.scenario.model import Scenario
 from venturi.scenario.problems import locations, problems_of
@@ -75,8 +76,9 @@ def _scenario(document: Document, source: str) -> Scenario:
 
 def _validate(document: Document, problems: list[Problem]) -> Scenario | None:
     """Return the scenario, or what is left of it without the values that are wrong, so that the rest is checked too."""
+    context = {"folder": document.folder or Path()}
     try:
-        return Scenario.model_validate(document.data)
+        return Scenario.model_validate(document.data, context=context)
     except ValidationError as error:
         problems += problems_of(error, Scenario, document.data)
         rest = copy.deepcopy(document.data)
@@ -84,7 +86,7 @@ def _validate(document: Document, problems: list[Problem]) -> Scenario | None:
             _prune(rest, where)
             _stand_in(rest, where)
     try:
-        return Scenario.model_validate(rest)
+        return Scenario.model_validate(rest, context=context)
     except ValidationError:
         return None
 
@@ -116,7 +118,8 @@ def _check(scenario: Scenario) -> list[Problem]:
     """Return what is wrong beyond forms: with the testbed, with movers, and with whatever the workload names."""
     problems: list[Problem] = []
     resolve_testbed(scenario.testbed, scenario.scale, problems)
-    problems += movers_of(scenario)[1]
+    movers, wrong = movers_of(scenario)
+    problems += wrong + check_costs(scenario.testbed, movers)
     return problems + scenario.workload.problems(scenario)
 
 

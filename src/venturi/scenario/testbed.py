@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
 from venturi.plan.words import shown
+from venturi.scenario.cost import Cost
 from venturi.scenario.fields import (
     Delay,
     DelayPair,
@@ -224,6 +225,7 @@ class Testbed(Part):
     tcp: dict[Name, Settings] = Field({}, description="Profiles of TCP settings: sysctls of a host, by name.")
     storage: dict[Name, Storage] = Field({}, description="The storages, by name.")
     service: dict[Name, Service] = Field({}, description="The server programs, by name.")
+    cost: Cost | None = Field(None, description="What transfers cost in a simulated world, where not by default.")
     without: Names = Field(
         (),
         exclude=True,
@@ -273,7 +275,18 @@ def _reduced(written: dict[str, Any], names: set[str]) -> dict[str, Any]:
             found[kind] = {name: part for name, part in found[kind].items() if stays(kind, part)}
     if isinstance(found.get("storage"), dict):
         found["storage"] = {name: _unshared(part, names) for name, part in found["storage"].items()}
+    if isinstance(found.get("cost"), dict):
+        found["cost"] = _costs_of_what_is_left(found["cost"], written, found)
     return found
+
+
+def _costs_of_what_is_left(cost: dict[str, Any], before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    left = dict(cost)
+    for kind in ("host", "storage", "service"):
+        if isinstance(cost.get(kind), dict) and isinstance(before.get(kind), dict):
+            gone = before[kind].keys() - after[kind].keys()
+            left[kind] = {name: part for name, part in cost[kind].items() if name not in gone}
+    return left
 
 
 def _unshared(storage: Any, names: set[str]) -> Any:

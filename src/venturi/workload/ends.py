@@ -82,6 +82,10 @@ class Router:
         self._factors = factors
         self._parts = parts
         self._known: dict[tuple[str, Asked], Ends | EndsError] = {}
+        self._of_place: dict[str, list[str]] = {}
+        for name, service in parts.services.items():
+            for place in service.places:
+                self._of_place.setdefault(place, []).append(name)
 
     def ends(self, mover: Mover, asked: Asked) -> Ends:
         """Return the ends of a mover.
@@ -240,7 +244,7 @@ class Router:
         return self._door(mover, role, place, able[0])
 
     def _serving(self, place: str) -> list[str]:
-        return [name for name, service in self._parts.services.items() if place in service.places]
+        return self._of_place.get(place, [])
 
     def _check_ways(self, mover: Mover, client: str, source: str | None, destination: str | None) -> None:
         """Refuse hosts that must talk and cannot: the client with each service, two services with each other."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from venturi.plan import Call, Dataset, Header, Measure, Totals
+from venturi.scenario.cost import resolve_costs
+from venturi.scenario.tools import movers_of
 
 if TYPE_CHECKING:
     from venturi.plan import Service
@@ -24,6 +26,7 @@ def plan_header(
     totals: Totals,
     services: Mapping[str, Service] | None = None,
     pools: Mapping[str, int] | None = None,
+    draws: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Header:
     """Return the header of a plan.
 
@@ -31,7 +34,7 @@ def plan_header(
     ----------
     scenario, parts
         What was written, and its testbed resolved.
-    datasets, calls, totals, pools
+    datasets, calls, totals, pools, draws
         As in the plan.
     services
         Those that are needed, if not all of the testbed.
@@ -49,5 +52,7 @@ def plan_header(
         calls=calls,
         measure=Measure(scenario.measure.interval, scenario.measure.counters),
         pools=pools or {},
+        draws=draws or {},
         totals=totals,
+        cost=resolve_costs(scenario.testbed, movers_of(scenario)[0]),
     )

@@ -5,8 +5,10 @@ from __future__ import annotations
 from venturi.workload.base import Workload
 from venturi.workload.clients import Clients
 from venturi.workload.dataset import Datasets
+from venturi.workload.inject import Inject
 from venturi.workload.jobs import Jobs
 from venturi.workload.peers import Peers
+from venturi.workload.replay import Replay
 from venturi.workload.sweep import Sweep
 from venturi.workload.tiers import Tiers
 
@@ -19,4 +21,6 @@ KINDS: dict[str, type[Workload]] = {
     "peers": Peers,
     "tiers": Tiers,
     "jobs": Jobs,
+    "inject": Inject,
+    "replay": Replay,
 }

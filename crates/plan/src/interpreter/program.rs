@@ -8,12 +8,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::TrialRef;
+use super::arrivals::Rates;
 use super::streams::{Drawn, MAX_SECONDS};
 use transfers::Shape;
 
 use crate::{
-    ActorLine, DropCachesStep, Error, Header, Name, OrDraw, PrepareStep, ReadStep, RepeatLimit,
-    RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep,
+    ActorLine, ArrivalsStep, DropCachesStep, Error, Header, Name, OrDraw, PrepareStep, ReadStep,
+    RepeatLimit, RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep,
 };
 
 /// Deepest nesting of steps: far beyond any use, well within the stack.
@@ -53,6 +54,11 @@ pub(super) enum Op {
     },
     EndRepeat {
         body: usize,
+    },
+    /// What comes after all that arrive; their body is next.
+    Arrivals {
+        rates: Arc<Rates>,
+        next: usize,
     },
     At(OrDraw<Seconds>),
     Compute(OrDraw<Seconds>),
@@ -167,6 +173,7 @@ impl<'a> Compiler<'a> {
             Step::Trial(trial) => return self.trial(*trial, depth),
             Step::Parallel(parallel) => return self.parallel(parallel.children, depth),
             Step::Repeat(repeat) => return self.repeat(repeat, depth),
+            Step::Arrivals(arrivals) => return self.arrivals(arrivals, depth),
             Step::Transfer(transfer) => self.transfer(*transfer)?,
             Step::Read(read) => self.read(*read)?,
             Step::At(at) => Op::At(self.seconds("at", at.time_s)?),
@@ -273,6 +280,23 @@ impl<'a> Compiler<'a> {
         self.ops.push(Op::EndRepeat { body: begin + 1 });
         self.ops[begin] = Op::Repeat {
             limit: repeat.limit,
+            next: self.ops.len(),
+        };
+        Ok(())
+    }
+
+    fn arrivals(&mut self, arrivals: ArrivalsStep, depth: usize) -> Result<(), Error> {
+        for gap in arrivals.first.iter().chain([&arrivals.gap]) {
+            self.drawable(gap)?;
+        }
+        let rates = Rates::new(arrivals.rate_per_s, arrivals.gap, arrivals.first);
+        let rates = rates.map_err(|(expected, found)| self.wrong("arrivals", expected, found))?;
+        let begin = self.ops.len();
+        self.ops.push(Op::End); // in its place until it is known where the body ends
+        self.steps(arrivals.steps, depth + 1)?;
+        self.ops.push(Op::End);
+        self.ops[begin] = Op::Arrivals {
+            rates: Arc::new(rates),
             next: self.ops.len(),
         };
         Ok(())
@@ -409,7 +433,7 @@ fn collect_signals(steps: &[Step], times: u64, signals: &mut Vec<(Name, u64)>) {
     }
 }
 
-/// Slots acquired less slots released; a loop that ends with the time counts once.
+/// Slots acquired less slots released; a loop that ends with the time counts once, and so does an open one.
 fn collect_slots<'a>(steps: &'a [Step], times: i128, balance: &mut BTreeMap<&'a Name, i128>) {
     let mut add = |pool, count: i128| {
         let kept: &mut i128 = balance.entry(pool).or_default();
@@ -435,6 +459,7 @@ fn collect_slots<'a>(steps: &'a [Step], times: i128, balance: &mut BTreeMap<&'a 
                 };
                 collect_slots(&repeat.steps, times.saturating_mul(count), balance);
             }
+            Step::Arrivals(arrivals) => collect_slots(&arrivals.steps, times, balance),
             _ => {}
         }
     }

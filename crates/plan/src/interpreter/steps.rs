@@ -47,6 +47,7 @@ impl Interpreter {
             Op::End => Flow::End,
             Op::Repeat { limit, next } => self.begin_repeat(id, *limit, *next, now),
             Op::EndRepeat { body } => return self.end_round(id, *body, now),
+            Op::Arrivals { rates, next } => return self.arrivals(id, rates, *next, now),
             Op::At(time) => self.at(id, time, now),
             Op::Pause(duration) => {
                 let duration = self.draw(id, duration);
@@ -148,6 +149,8 @@ impl Interpreter {
                 let needed = counts && self.concerns_others(id, at..*next);
                 (!needed).then_some(Flow::Jump(*next))
             }
+            // How many more would have come is known of none.
+            Op::Arrivals { next, .. } => Some(self.end_arrivals(id, *next)),
             // These rounds take no time, and are no more than the plan counts: no loop to be afraid of.
             Op::EndRepeat { body } => {
                 let needed = self.concerns_others(id, *body..self.strands[id].at);
@@ -182,7 +185,10 @@ impl Interpreter {
             slot: step.slot,
             source: self.draw::<Endpoint>(id, &step.source),
             source_via: step.source_via.clone(),
-            destination: self.draw(id, &step.destination),
+            // What has arrived side by side must not write to one file.
+            destination: self
+                .draw::<Endpoint>(id, &step.destination)
+                .extended(&self.strands[id].suffix),
             destination_via: step.destination_via.clone(),
             files: step.files,
             bytes: self.draw(id, &step.bytes),
@@ -260,6 +266,7 @@ impl Interpreter {
         let parent = &mut self.strands[id];
         parent.at = next;
         parent.children = children.len();
+        parent.joins = true;
         for (child, &at) in children.iter().enumerate() {
             let child = self.strands[id].child(id, child, at, barrier, now);
             let child = self.strands.insert(child);
@@ -274,11 +281,14 @@ impl Interpreter {
         let Some(parent_id) = ended.parent else {
             return;
         };
+        if ended.arrived {
+            self.actors[ended.actor].streams.forget(&ended.path);
+        }
         let parent = &mut self.strands[parent_id];
         parent.work += ended.work;
         parent.suspensions += ended.suspensions;
         parent.children -= 1;
-        if parent.children == 0 {
+        if parent.children == 0 && std::mem::take(&mut parent.joins) {
             self.ready.push_back(parent_id);
         }
     }
@@ -328,7 +338,7 @@ impl Interpreter {
         self.sleep_until(id, time, now)
     }
 
-    fn sleep_until(&mut self, id: StrandId, time: Seconds, now: Seconds) -> Flow {
+    pub(super) fn sleep_until(&mut self, id: StrandId, time: Seconds, now: Seconds) -> Flow {
         if time <= now {
             return Flow::Next;
         }
@@ -358,7 +368,7 @@ impl Interpreter {
     }
 
     /// The value itself, or the next one of its stream.
-    fn draw<T: Drawn>(&mut self, id: StrandId, value: &OrDraw<T>) -> T {
+    pub(super) fn draw<T: Drawn>(&mut self, id: StrandId, value: &OrDraw<T>) -> T {
         let stream = match value {
             OrDraw::Fixed(value) => return value.clone(),
             OrDraw::Draw(name) => &name.draw,

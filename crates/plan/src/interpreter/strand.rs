@@ -2,6 +2,7 @@
 
 use std::ops::{Index, IndexMut};
 
+use super::arrivals::Arrivals;
 use super::barrier::{BarrierId, Place};
 use crate::{Name, RepeatLimit, Seconds};
 
@@ -17,10 +18,18 @@ pub(super) struct Strand {
     pub parent: Option<StrandId>,
     /// Children that still run.
     pub children: usize,
+    /// Whether it goes on when the last of them ends.
+    pub joins: bool,
+    /// How far it is with what arrives.
+    pub arrivals: Option<Arrivals>,
+    /// Whether it is an arrival itself.
+    pub arrived: bool,
     /// Where its first transfer has to wait for the others.
     pub barrier: Option<Place>,
-    /// `/` and the number of the child for each `parallel` around it.
+    /// `/` and the number of the child for each `parallel` around it, `+` and that of the arrival for each `arrivals`.
     pub path: Name,
+    /// `.` and the number of the arrival for each `arrivals` around it.
+    pub suffix: Name,
     /// When the next transfer should start.
     pub intended: Option<Seconds>,
     /// The `repeat`s around it, outermost first.
@@ -64,8 +73,12 @@ impl Strand {
             at: 0,
             parent: None,
             children: 0,
+            joins: false,
+            arrivals: None,
+            arrived: false,
             barrier: None,
             path: "".into(),
+            suffix: "".into(),
             intended: None,
             rounds: Vec::new(),
             work: 0,
@@ -89,7 +102,28 @@ impl Strand {
             parent: Some(id),
             barrier: Some(Place { barrier, child }),
             path: format!("{}/{child}", self.path).into(),
+            suffix: self.suffix.clone(),
             intended: self.intended,
+            ..Self::of_actor(self.actor, now)
+        }
+    }
+
+    /// What has arrived in this strand, whose name is `id`, as number `number`.
+    pub fn arrival(
+        &self,
+        id: StrandId,
+        number: u64,
+        at: usize,
+        due: Seconds,
+        now: Seconds,
+    ) -> Self {
+        Self {
+            at,
+            parent: Some(id),
+            arrived: true,
+            path: format!("{}+{number}", self.path).into(),
+            suffix: format!("{}.{number}", self.suffix).into(),
+            intended: Some(due),
             ..Self::of_actor(self.actor, now)
         }
     }
@@ -136,6 +170,12 @@ impl Strands {
     pub fn remove(&mut self, id: StrandId) -> Strand {
         self.free.push(id);
         self.strands[id.0].take().expect(ALIVE)
+    }
+
+    /// As many as have lived at the same time.
+    #[cfg(test)]
+    pub fn capacity(&self) -> usize {
+        self.strands.len()
     }
 
     pub fn is_empty(&self) -> bool {

@@ -15,21 +15,59 @@ pub(super) struct Streams {
     trial: Option<(TrialId, ByStrand)>,
 }
 
-/// By path of children and name of the stream.
-type ByStrand = BTreeMap<(Name, Name), DrawStream>;
+#[derive(Debug, Default)]
+struct ByStrand {
+    /// By path of children and name of the stream.
+    values: BTreeMap<(Name, Name), DrawStream>,
+    /// By path: what has arrived there so far.
+    arrivals: BTreeMap<Name, u64>,
+}
+
+impl ByStrand {
+    /// Drop what belongs to this path and to the ones below it.
+    fn forget(&mut self, path: &Name) {
+        let own = |other: &Name| {
+            let below = other.strip_prefix(&**path);
+            below.is_some_and(|it| !it.starts_with(|it: char| it.is_ascii_digit()))
+        };
+        let first = (path.clone(), Name::from(""));
+        while let Some(key) = self
+            .values
+            .range(&first..)
+            .next()
+            .map(|(key, _)| key.clone())
+        {
+            if !own(&key.0) {
+                break;
+            }
+            self.values.remove(&key);
+        }
+        while let Some(key) = self
+            .arrivals
+            .range::<Name, _>(path..)
+            .next()
+            .map(|(key, _)| key.clone())
+        {
+            if !own(&key) {
+                break;
+            }
+            self.arrivals.remove(&key);
+        }
+    }
+}
 
 impl Streams {
     pub fn new(seed: u64, actor: &Name) -> Self {
         Self {
             seed,
             actor: actor.clone(),
-            outside: ByStrand::new(),
+            outside: ByStrand::default(),
             trial: None,
         }
     }
 
     pub fn begin_trial(&mut self, id: TrialId) {
-        self.trial = Some((id, ByStrand::new()));
+        self.trial = Some((id, ByStrand::default()));
     }
 
     pub fn end_trial(&mut self) {
@@ -43,9 +81,35 @@ impl Streams {
         };
         let start = || DrawStream::new(self.seed, &self.actor, stream, &format!("{trial}{path}"));
         streams
+            .values
             .entry((path.clone(), stream.clone()))
             .or_insert_with(start)
             .next_bits()
+    }
+
+    /// The number of the next arrival in the strand of this path.
+    pub fn next_arrival(&mut self, path: &Name) -> u64 {
+        let count = self.here().arrivals.entry(path.clone()).or_default();
+        *count += 1;
+        *count - 1
+    }
+
+    /// An arrival is over, and nothing will be drawn for it again: of a hundred million of them none may stay in memory.
+    pub fn forget(&mut self, path: &Name) {
+        self.here().forget(path);
+    }
+
+    /// Streams that are held, of strands within no trial.
+    #[cfg(test)]
+    pub fn kept(&self) -> usize {
+        self.outside.values.len()
+    }
+
+    fn here(&mut self) -> &mut ByStrand {
+        match &mut self.trial {
+            Some((_, streams)) => streams,
+            None => &mut self.outside,
+        }
     }
 }
 
@@ -68,6 +132,16 @@ impl Drawn for Seconds {
         (0.0..=MAX_SECONDS)
             .contains(&number)
             .then_some(Self::new(number))
+    }
+}
+
+impl Drawn for f64 {
+    const EXPECTED: &'static str = "numbers of at least 0";
+
+    fn from_scalar(scalar: &Scalar) -> Option<Self> {
+        scalar
+            .as_number()
+            .filter(|number| (0.0..=Self::MAX).contains(number))
     }
 }
 

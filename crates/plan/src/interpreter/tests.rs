@@ -427,11 +427,23 @@ fn steps() -> impl Strategy<Value = Vec<Value>> {
         1 => Just(json!({"step": "signal", "counter": "k", "add": 1})),
         1 => Just(json!({"step": "prepare", "dataset": "d", "first": 0, "files": 1, "cache": "warm"})),
     ];
-    let step = leaf.prop_recursive(3, 24, 4, |inner| {
+    // How often it arrives is not known where a trial is passed over, so it signals nothing.
+    let quiet = prop_oneof![
+        4 => (0_u64..9).prop_map(transfer),
+        1 => (0..3).prop_map(|s| json!({"step": "pause", "duration_s": s})),
+        1 => (0_u64..3).prop_map(|count| json!({"step": "repeat", "count": count, "steps": [transfer(count)]})),
+        1 => Just(json!({"step": "parallel", "children": [[transfer(1)], [transfer(2)]]})),
+        1 => Just(json!({"step": "prepare", "dataset": "d", "first": 0, "files": 1, "cache": "warm"})),
+    ];
+    let step = leaf.prop_recursive(3, 24, 4, move |inner| {
         let body = prop::collection::vec(inner, 0..4);
+        let quiet = quiet.clone();
         prop_oneof![
             (0_u64..3, body.clone()).prop_map(
                 |(count, steps)| json!({"step": "repeat", "count": count, "steps": steps})
+            ),
+            (1_u64..4, prop::collection::vec(quiet, 0..4)).prop_map(
+                |(until, steps)| json!({"step": "arrivals", "rate_per_s": [[1, 0], [until, 3]], "gap": 0.7, "steps": steps})
             ),
             prop::collection::vec(body, 0..4)
                 .prop_map(|children| json!({"step": "parallel", "children": children})),

@@ -154,6 +154,20 @@ fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
             (limit, steps.clone())
                 .prop_map(|(limit, steps)| Step::Repeat(RepeatStep { limit, steps })),
+            (
+                prop::collection::vec((seconds(), 0.0..1e9), 0..3),
+                or_draw(0.0..1e9),
+                prop::option::of(or_draw(0.0..1e9)),
+                steps.clone()
+            )
+                .prop_map(|(rate_per_s, gap, first, steps)| Step::Arrivals(
+                    ArrivalsStep {
+                        rate_per_s,
+                        gap,
+                        first,
+                        steps
+                    }
+                )),
             prop::collection::vec(steps.clone(), 0..3)
                 .prop_map(|children| Step::Parallel(ParallelStep { children })),
             (
@@ -445,9 +459,9 @@ pub fn header() -> impl Strategy<Value = Header> {
         prop::num::f64::NORMAL,
         names,
         measure,
-        totals,
+        (totals, prop::option::of(cost())),
     )
-        .prop_map(|(name, seed, scale, names, measure, totals)| {
+        .prop_map(|(name, seed, scale, names, measure, (totals, cost))| {
             let (hosts, (places, services, network), datasets, calls, draws, pools) = names;
             let scenario = serde_json::json!({"venturi": 1, "list": [null, 1.5, name]});
             let (format, version) = (Format::default(), Version::default());
@@ -468,8 +482,52 @@ pub fn header() -> impl Strategy<Value = Header> {
                 pools,
                 measure,
                 totals,
+                cost,
             }
         })
+}
+
+fn amount() -> impl Strategy<Value = Option<Amount>> {
+    prop::option::of((0.0..1e12_f64).prop_map(|it| Amount::new(it).unwrap()))
+}
+
+fn cost() -> impl Strategy<Value = Cost> {
+    let mover = (amount(), amount(), prop::option::of(any::<u32>())).prop_map(|it| MoverCost {
+        start_s: it.0,
+        file_round_trips: it.1,
+        pipelining: it.2,
+        ..MoverCost::default()
+    });
+    let rule = (".*", prop::option::of(".*"), map(scalar()), mover).prop_map(
+        |(mover, source, options, cost)| MoverRule {
+            mover,
+            source,
+            destination: None,
+            options,
+            cost,
+        },
+    );
+    let service = amount().prop_map(|auth_core_s| ServiceCost {
+        auth_core_s,
+        ..ServiceCost::default()
+    });
+    let place = amount().prop_map(|seek_s| StorageCost {
+        seek_s,
+        ..StorageCost::default()
+    });
+    let host = prop::option::of(prop::num::f64::NORMAL).prop_map(|rtt_exponent| HostCost {
+        rtt_exponent,
+        ..HostCost::default()
+    });
+    let movers = prop::collection::vec(rule, 0..3);
+    (movers, map(service), map(place), map(host)).prop_map(|(movers, services, places, hosts)| {
+        Cost {
+            movers,
+            services,
+            places,
+            hosts,
+        }
+    })
 }
 
 pub fn actor_line() -> impl Strategy<Value = ActorLine> {

@@ -1,0 +1,363 @@
+"""How fast and how right is the fluid solver, beside SimGrid on the same files in the same run?
+
+    python bench/sim.py [--quick] [--only PART ...] [--engine ENGINE]
+
+Parts:
+
+- *speed*: open arrivals, closed loops, bursts, stars with and without a window, jobs that read and compute: time of ours and of SimGrid, as ratios;
+- *identity*: largest relative difference of completion times, of open arrivals and of replays of closed runs, ours and SimGrid;
+- *oracle*: the same, of the fast solver and the full refill (``--reference``);
+- *growth*: time of a flow with 10 to 100,000 flows at once on one bottleneck;
+- *memory*: peak memory of 10,000,000 open flows (1,000,000 with ``--quick``).
+
+Times are processor seconds of the simulation alone, without reading and writing: other work on the machine counts less in them than on the clock.
+Medians, with the extremes behind them. SimGrid runs as its users would for speed: model `CM02` without cross-traffic (and, but for windows, without a gamma), raw contexts, and the faster of
+its lazy and its full updates. It is an oracle here and no part of the project; without it (Debian: libsimgrid-dev, g++) ours is told alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sim_workloads as workloads
+
+from venturi.backend import find_engine
+
+SOURCE = Path(__file__).parent / "sim_flows.cpp"
+WINDOW_BYTES = 4_194_304
+TIMEOUT_S = 900
+BUSY_LOAD = 0.5
+"""A load average above it before the start is told: other work takes cores from what is measured."""
+
+CONTEXTS = ("--cfg=contexts/factory:raw", "--cfg=contexts/stack-size:16", "--cfg=contexts/guard-size:0")
+MODEL = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0", "--log=root.thres:critical")
+"""Max-min sharing and nothing else: CM02 has no factors, and without a gamma no window."""
+UPDATES = {
+    "lazy": (),
+    "full": ("--cfg=network/optim:Full", "--cfg=network/maxmin-selective-update:no"),
+    "selective": ("--cfg=network/optim:Full", "--cfg=network/maxmin-selective-update:yes"),
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A workload.
+
+    Attributes
+    ----------
+    write
+        Writes it to a path.
+    times
+        So many times faster than SimGrid at least, or nothing if that is not asked for.
+    most_s
+        Seconds at most.
+    window
+        Whether flows have a window.
+    quick
+        Whether it belongs to the subset.
+    peer
+        Whether SimGrid carries it out: it takes minutes, or would be another program.
+    """
+
+    write: Callable[[Path], None]
+    times: float | None = None
+    most_s: float | None = None
+    window: bool = False
+    quick: bool = False
+    peer: bool = True
+
+
+CASES: Mapping[str, Case] = {
+    "open 1e5": Case(lambda path: workloads.arrivals(path, 100_000), times=10, quick=True),
+    "open 1e6": Case(lambda path: workloads.arrivals(path, 1_000_000), times=10, most_s=0.45),
+    "closed_100 1e5": Case(lambda path: workloads.loops(path, 100, 1000), quick=True),
+    "closed_1000 1e5": Case(lambda path: workloads.loops(path, 1000, 100), times=450, most_s=0.05),
+    "burst 1e4": Case(lambda path: workloads.burst(path, 10_000), times=1700, most_s=0.01),
+    "burst 3e4": Case(lambda path: workloads.burst(path, 30_000), most_s=0.03, peer=False),
+    "star_100 1e5": Case(lambda path: workloads.star(path, 100, 100_000), times=8, most_s=0.035, quick=True),
+    "star_1000 1e5": Case(lambda path: workloads.star(path, 1000, 100_000), quick=True),
+    "star_10000 1e5": Case(lambda path: workloads.star(path, 10_000, 100_000), times=200, most_s=0.5),
+    "window star_1000 1e5": Case(
+        lambda path: workloads.star(path, 1000, 100_000), times=48, most_s=0.05, window=True, quick=True
+    ),
+    "batch 19200 jobs": Case(lambda path: workloads.batch(path, 19_200), most_s=1.0, peer=False),
+}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was asked for, and what was found."""
+
+    case: str
+    found: str
+    bound: str
+    passed: bool
+
+
+@dataclass
+class Bench:
+    """One run.
+
+    Attributes
+    ----------
+    engine
+        The program under test.
+    peer
+        Our program on SimGrid, if that is there.
+    folder
+        For files.
+    quick
+        Whether a subset will do.
+    verdicts
+        So far.
+    """
+
+    engine: Path
+    peer: Path | None
+    folder: Path
+    quick: bool
+    verdicts: list[Verdict] = field(default_factory=list)
+
+    @property
+    def repeats(self) -> int:
+        """How often ours is run."""
+        return 3 if self.quick else 5
+
+    def judge(
+        self, case: str, found: float, *, least: float | None = None, most: float | None = None, unit: str = ""
+    ) -> None:
+        """Hold a figure against its bounds."""
+        bound = " and ".join(
+            f"{sign} {limit:g}{unit}" for sign, limit in (("≥", least), ("≤", most)) if limit is not None
+        )
+        passed = (least is None or found >= least) and (most is None or found <= most)
+        self.verdicts.append(Verdict(case, f"{found:.4g}{unit}", bound, passed))
+
+    def ours(self, file: Path, *options: str | Path) -> dict[str, Any]:
+        """What the engine says of a workload."""
+        return _json([self.engine, "sim", "flows", file, *options])
+
+    def theirs(self, file: Path, update: str, ends: Path | str = "-", *, window: bool = False) -> dict[str, Any]:
+        """What SimGrid says of a workload."""
+        assert self.peer is not None
+        gamma = f"--cfg=network/TCP-gamma:{WINDOW_BYTES if window else 0}"
+        return _json([self.peer, file, ends, *MODEL, gamma, *CONTEXTS, *UPDATES[update]])
+
+    def file(self, name: str) -> Path:
+        """The file of a case, written when it is first asked for."""
+        path = self.folder / name.replace(" ", "_")
+        if not path.exists():
+            CASES[name].write(path)
+        return path
+
+
+def speed(bench: Bench) -> None:
+    """Processor time of the simulation."""
+    for name, case in CASES.items():
+        if bench.quick and not case.quick:
+            continue
+        file = bench.file(name)
+        options = ["--window", str(WINDOW_BYTES)] if case.window else []
+        peers = UPDATES if case.peer and bench.peer else {}
+        found: dict[str, list[float]] = {update: [] for update in peers}
+        ours: list[float] = []
+        for turn in range(bench.repeats):
+            said = bench.ours(file, *options)
+            ours.append(_cpu_s(said))
+            for update in peers if turn < (1 if case.times and case.times > 50 else 3) else ():
+                found[update].append(_cpu_s(bench.theirs(file, update, window=case.window)))
+        ours_s = statistics.median(ours)
+        text = f"{_summary(ours)} s, {said['activities'] / ours_s:.3g}/s, at once ≤ {said['peak_live']}"
+        if case.most_s is not None:
+            bench.judge(f"{name}, time", ours_s, most=case.most_s, unit=" s")
+        if found:
+            update = min(found, key=lambda update: statistics.median(found[update]))
+            times = statistics.median(found[update]) / ours_s
+            text += f"   SimGrid ({update}) {_summary(found[update])} s   ×{times:.3g}"
+            if case.times is not None:
+                bench.judge(f"{name}, times SimGrid", times, least=case.times)
+        _row(name, text)
+
+
+def identity(bench: Bench) -> None:
+    """Largest relative difference of completion times, ours and SimGrid."""
+    if bench.peer is None:
+        _row("not measured", "expected SimGrid, found none")
+        return
+    for name, file, case in _comparable(bench):
+        ours, theirs = bench.folder / "ours", bench.folder / "theirs"
+        bench.ours(file, "--ends", ours, *(["--window", str(WINDOW_BYTES)] if case.window else []))
+        bench.theirs(file, "full", theirs, window=case.window)
+        difference = _difference(ours, theirs)
+        _row(name, f"{difference:.2g}")
+        bench.judge(f"{name}, difference", difference, most=1e-9)
+
+
+def oracle(bench: Bench) -> None:
+    """Largest relative difference of completion times, partial and full refill."""
+    for name, file, case in _comparable(bench):
+        if "1e4" not in name:
+            continue
+        fast, slow = bench.folder / "fast", bench.folder / "slow"
+        options = ["--window", str(WINDOW_BYTES)] if case.window else []
+        bench.ours(file, "--ends", fast, *options)
+        bench.ours(file, "--ends", slow, "--reference", *options)
+        difference = _difference(fast, slow)
+        _row(name, f"{difference:.2g}")
+        bench.judge(f"{name}, full refill", difference, most=1e-12)
+
+
+def growth(bench: Bench) -> None:
+    """Time of a flow by how many there are at once, on one bottleneck."""
+    times_s = {}
+    for agents in (10, 100, 1000, 10_000, 100_000):
+        file = bench.folder / f"growth-{agents}"
+        each = max(3, 300_000 // agents)
+        flows = agents * each
+        workloads.loops(file, agents, each, pairs=10)
+        said = [bench.ours(file) for _ in range(bench.repeats)]
+        times_s[said[0]["peak_live"]] = statistics.median([_cpu_s(one) / flows for one in said])
+        _row(f"≤ {said[0]['peak_live']} at once", f"{1e6 * times_s[said[0]['peak_live']]:.3f} µs a flow")
+    fewest, most = min(times_s), max(times_s)
+    bench.judge(f"a flow, {most} at once / {fewest}", times_s[most] / times_s[fewest], most=2)
+
+
+def memory(bench: Bench) -> None:
+    """Peak memory of many open flows."""
+    flows = 1_000_000 if bench.quick else 10_000_000
+    file = bench.folder / "many"
+    workloads.arrivals(file, flows)
+    said_path = bench.folder / "said"
+    with said_path.open("w") as out, subprocess.Popen([bench.engine, "sim", "flows", file], stdout=out) as process:
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise SystemExit(f"expected the engine to carry {file} out, found exit code {process.returncode}")
+    peak_gb, said = used.ru_maxrss * 1024 / 1e9, json.loads(said_path.read_text())
+    _row(f"{flows:.0e} flows", f"{peak_gb:.3f} GB, {_cpu_s(said):.2f} s")
+    bench.judge(f"{flows:.0e} open flows, memory", peak_gb, most=flows / 1e7, unit=" GB")
+    if not bench.quick:
+        bench.judge(f"{flows:.0e} open flows, time", _cpu_s(said), most=5, unit=" s")
+
+
+PARTS: Mapping[str, Callable[[Bench], None]] = {
+    "speed": speed, "identity": identity, "oracle": oracle, "growth": growth, "memory": memory,
+}  # fmt: skip
+
+
+def _comparable(bench: Bench) -> list[tuple[str, Path, Case]]:
+    """Workloads without feedback: open ones, and closed ones as they went, at the times of our own run."""
+    sources = {
+        "open 1e4": Case(lambda path: workloads.arrivals(path, 10_000)),
+        "burst 3e3": Case(lambda path: workloads.burst(path, 3000)),
+        "closed_100 1e4": Case(lambda path: workloads.loops(path, 100, 100)),
+        "star_1000 1e4": Case(lambda path: workloads.star(path, 1000, 10_000)),
+        "star_3000 1e4": Case(lambda path: workloads.star(path, 3000, 9000)),
+        "window star_1000 1e4": Case(lambda path: workloads.star(path, 1000, 10_000), window=True),
+        "window open 1e4": Case(lambda path: workloads.arrivals(path, 10_000), window=True),
+        "star_1000 1e5": Case(lambda path: workloads.star(path, 1000, 100_000)),
+    }
+    files = []
+    for name, case in sources.items():
+        if bench.quick and "1e5" in name:
+            continue
+        path = bench.folder / f"same-{name.replace(' ', '-')}"
+        if not path.exists():
+            raw = bench.folder / "raw"
+            case.write(raw)
+            if "open" in name or "burst" in name:
+                raw.rename(path)
+            else:
+                bench.ours(raw, "--replay", path, *(["--window", str(WINDOW_BYTES)] if case.window else []))
+        files.append((name, path, case))
+    return files
+
+
+def _difference(one: Path, other: Path) -> float:
+    pairs = zip(one.read_text().split(), other.read_text().split(), strict=True)
+    return max(abs(float(a) - float(b)) / max(abs(float(b)), 1e-9) for a, b in pairs)
+
+
+def _cpu_s(said: Mapping[str, Any]) -> float:
+    return float(said["run_s"] if said["cpu_s"] is None else said["cpu_s"])
+
+
+def _json(command: Sequence[str | Path]) -> dict[str, Any]:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
+    said: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return said
+
+
+def _row(name: str, text: str) -> None:
+    print(f"  {name:22} {text}", flush=True)
+
+
+def _summary(values: Sequence[float]) -> str:
+    spread = f" [{min(values):.4g} … {max(values):.4g}]" if len(values) > 1 else ""
+    return f"{statistics.median(values):.4g}{spread}"
+
+
+def _build_peer(folder: Path) -> Path | None:
+    compiler = shutil.which("g++")
+    if compiler is None:
+        print("  SimGrid is not in this comparison: expected a C++ compiler (Debian: g++), found none")
+        return None
+    program = folder / "sim_flows"
+    command: list[str | Path] = [compiler, "-std=c++17", "-O3", "-march=native", SOURCE, "-o", program, "-lsimgrid"]
+    built = subprocess.run(command, capture_output=True, text=True, check=False)
+    if built.returncode == 0:
+        return program
+    print(
+        "  SimGrid is not in this comparison: expected its library (Debian: libsimgrid-dev), found none that compiles"
+    )
+    return None
+
+
+def _facts(engine: Path) -> None:
+    lines = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(": ")[2] for line in lines if "model name" in line), "?")
+    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
+    load = os.getloadavg()[0]
+    said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    cores = len(os.sched_getaffinity(0))
+    print(f"{said}\n  {model}, {cores} cores, {memory_gb:.0f} GB, Linux {platform.release()}, load {load:.2f}")
+    if load > BUSY_LOAD:
+        print("  other work is going on: what follows is worse than the solver is")
+
+
+def main() -> None:
+    """Run the parts and print the verdicts."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", type=Path, help="the binary under test")
+    parser.add_argument("--quick", action="store_true", help="a subset")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts alone")
+    given = parser.parse_args()
+    start_s = time.monotonic()
+    engine = given.engine or find_engine()
+    _facts(engine)
+    with tempfile.TemporaryDirectory(prefix="venturi-bench-sim-") as folder:
+        bench = Bench(engine, _build_peer(Path(folder)), Path(folder), given.quick)
+        for name in given.only:
+            print(f"\n{name}: {(PARTS[name].__doc__ or '').strip()}", flush=True)
+            PARTS[name](bench)
+    print(f"\nWhat is asked of the solver ({time.monotonic() - start_s:.0f} s)")
+    for verdict in bench.verdicts:
+        print(f"  {'pass' if verdict.passed else 'FAIL'}  {verdict.case:38} {verdict.found:>12}   {verdict.bound}")
+    missed = sum(not verdict.passed for verdict in bench.verdicts)
+    print(f"  {len(bench.verdicts) - missed} of {len(bench.verdicts)} within bounds")
+
+
+if __name__ == "__main__":
+    main()

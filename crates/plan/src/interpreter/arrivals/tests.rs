@@ -1,0 +1,277 @@
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{ActorLine, Header, Input, Output, Task, TrialId};
+
+fn header() -> Header {
+    serde_json::from_value(json!({
+        "format": "venturi-plan", "version": 1, "name": "n", "seed": 5, "scale": 1.0, "scenario": {},
+        "hosts": {"h": {"ssh": null, "memory_bytes": null}}, "places": {"p": {"host": "h", "path": "p"}}, "datasets": {},
+        "calls": {"c": {"mover": "m", "options": {}, "argv": ["m"], "requires": [], "timeout_s": 1.0, "capture": false,
+            "expect": "nothing"}},
+        "draws": {"gap": {"kind": "exponential", "mean": 1}, "none": {"kind": "choice", "values": [0]},
+            "below": {"kind": "uniform", "low": -1, "high": 1}, "size": {"kind": "uniform", "low": 0, "high": 1e9}},
+        "pools": {}, "measure": {"interval_s": null, "counters": []},
+        "totals": {"trials": 0, "transfers": 0, "bytes": 0, "disk_bytes": {}}}))
+    .unwrap()
+}
+
+fn transfer(bytes: impl Into<Value>) -> Value {
+    json!({"step": "transfer", "call": "c", "slot": 0, "source": "zero:", "destination": "p:x", "files": 1, "bytes": bytes.into()})
+}
+
+fn arrivals(rates: Value, gap: Value, bytes: Value) -> Value {
+    json!({"step": "arrivals", "rate_per_s": rates, "gap": gap, "steps": [transfer(bytes)]})
+}
+
+fn loaded(steps: &[Value], skip: &[u32]) -> Result<Interpreter, Error> {
+    let line: ActorLine =
+        serde_json::from_value(json!({"actor": "a", "host": "h", "steps": steps})).unwrap();
+    let skip: BTreeSet<_> = skip.iter().map(|&number| TrialId::new(number)).collect();
+    Interpreter::new(&header(), "h", vec![line], skip)
+}
+
+/// When transfers were begun and intended, and their bytes; each takes `lasts_s`, at most `most` are looked at.
+fn begun(interpreter: &mut Interpreter, lasts_s: f64, most: usize) -> Vec<(f64, f64, u64)> {
+    let mut seen = Vec::new();
+    let mut ends: BTreeSet<(Seconds, Task)> = BTreeSet::new();
+    let mut now = Seconds::ZERO;
+    interpreter.start(now);
+    loop {
+        while let Some(output) = interpreter.poll_output() {
+            match output {
+                Output::Arm {
+                    task,
+                    transfer,
+                    intended,
+                    ..
+                } => {
+                    let intended = intended.map_or(-1.0, Seconds::get);
+                    seen.push((now.get(), intended, transfer.bytes.get()));
+                    interpreter.handle_input(now, Input::Armed { task });
+                    ends.insert((now + Seconds::new(lasts_s), task));
+                }
+                Output::Failed { error } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        let timer = interpreter.poll_timeout();
+        let end = ends.first().copied();
+        match (timer, end) {
+            _ if seen.len() >= most => return seen,
+            (Some(timer), end) if end.is_none_or(|(at, _)| timer <= at) => {
+                now = timer;
+                interpreter.handle_timeout(now);
+            }
+            (_, Some((at, task))) => {
+                ends.pop_first();
+                now = at;
+                interpreter.handle_input(now, Input::Finished { task });
+            }
+            (_, None) => {
+                assert!(interpreter.is_finished(), "{:?}", interpreter.waiting());
+                return seen;
+            }
+        }
+    }
+}
+
+fn times(step: Value) -> Vec<f64> {
+    let seen = begun(&mut loaded(&[step], &[]).unwrap(), 0.0, usize::MAX);
+    seen.iter().map(|(time, ..)| *time).collect()
+}
+
+#[test]
+fn an_even_gap_gives_a_ramp_the_times_at_which_its_integral_is_whole() {
+    // 2 t from 0 to 10 s: t² = 1, 2, … 99; the hundredth would be at the end.
+    let found = times(arrivals(json!([[0, 0], [10, 20]]), json!(1), json!(1)));
+    assert_eq!(found.len(), 99);
+    for (index, time) in found.iter().enumerate() {
+        let expected = (index as f64 + 1.0).sqrt();
+        assert!((time - expected).abs() < 1e-12, "{time} {expected}");
+    }
+    // Up, on and down again, with a step between: 5 + 20 + 5 + 0 + 10.
+    let shape = json!([[0, 0], [1, 10], [3, 10], [4, 0], [6, 0], [6, 10], [7, 10]]);
+    let found = times(arrivals(shape, json!(0.5), json!(1)));
+    assert_eq!(found.len(), 79);
+    assert!(found.iter().all(|time| !(4.0..6.0).contains(time)));
+    assert_eq!(found[9], 1.0);
+}
+
+#[test]
+fn exponential_gaps_give_a_poisson_process_of_the_rate() {
+    let found = times(arrivals(
+        json!([[0, 0], [100, 2000]]),
+        json!({"draw": "gap"}),
+        json!(1),
+    ));
+    // 100,000 ± 316 in all; of them a quarter in the first half of the ramp, each with probability 1/4: ± 137. Four deviations.
+    let early = found.iter().filter(|time| **time < 50.0).count() as f64;
+    assert!(
+        (found.len() as f64 - 1e5).abs() < 4.0 * 316.3,
+        "{}",
+        found.len()
+    );
+    assert!(
+        (early - found.len() as f64 / 4.0).abs() < 4.0 * 137.0,
+        "{early}"
+    );
+    // In stretched time the gaps are exponential: mean 1, and as far apart from it.
+    let stretched: Vec<f64> = found.iter().map(|time| time * time * 10.0).collect();
+    let gaps: Vec<f64> = stretched.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
+    let square = gaps.iter().map(|gap| gap * gap).sum::<f64>() / gaps.len() as f64;
+    assert!((mean - 1.0).abs() < 4.0 / 316.0, "{mean}");
+    assert!(
+        (square - 2.0).abs() < 4.0 * 20.0_f64.sqrt() / 316.0,
+        "{square}"
+    );
+}
+
+#[test]
+fn what_arrives_does_not_wait_for_what_arrived_before_and_what_follows_waits_for_all() {
+    let open = arrivals(json!([[0, 1], [3.5, 1]]), json!(1), json!(1));
+    let seen = begun(
+        &mut loaded(&[open, transfer(2)], &[]).unwrap(),
+        10.0,
+        usize::MAX,
+    );
+    let expected = [(1.0, 1.0, 1), (2.0, 2.0, 1), (3.0, 3.0, 1), (13.0, -1.0, 2)];
+    assert_eq!(seen, expected);
+}
+
+#[test]
+fn what_was_due_before_the_step_was_reached_begins_at_once_and_is_late() {
+    let pause = json!({"step": "pause", "duration_s": 5});
+    let open = arrivals(json!([[0, 1], [6.5, 1]]), json!(2), json!(1));
+    let seen = begun(&mut loaded(&[pause, open], &[]).unwrap(), 0.0, usize::MAX);
+    assert_eq!(seen, [(5.0, 2.0, 1), (5.0, 4.0, 1), (6.0, 6.0, 1)]);
+}
+
+#[test]
+fn a_trial_that_is_skipped_shifts_no_draw_of_later_arrivals() {
+    let open = || arrivals(json!([[0, 1], [9, 1]]), json!(1), json!({"draw": "size"}));
+    let trial = |number: u32| json!({"step": "trial", "id": TrialId::new(number), "point": 0, "repetition": 0, "block": 0, "factors": {}, "steps": [open(), open()]});
+    let steps = [open(), trial(0), trial(1), open()];
+    let sizes = |skip: &[u32]| -> Vec<u64> {
+        let seen = begun(&mut loaded(&steps, skip).unwrap(), 0.0, usize::MAX);
+        seen.iter().map(|(.., bytes)| *bytes).collect()
+    };
+    let all = sizes(&[]);
+    assert_eq!(all.len(), 6 * 8);
+    let mut without = all.clone();
+    without.drain(8..24);
+    assert_eq!(sizes(&[0]), without);
+    let distinct: BTreeSet<_> = all.iter().collect();
+    assert_eq!(
+        distinct.len(),
+        all.len(),
+        "each arrival has draws of its own"
+    );
+}
+
+#[test]
+fn ten_thousand_arrivals_that_draw_leave_nothing_behind() {
+    let open = arrivals(
+        json!([[0, 1000], [10.001, 1000]]),
+        json!(1),
+        json!({"draw": "size"}),
+    );
+    let mut interpreter = loaded(
+        &[
+            open,
+            json!({"step": "wait", "counter": "never", "until": 1}),
+        ],
+        &[],
+    )
+    .unwrap();
+    interpreter.start(Seconds::ZERO);
+    let mut begun = 0;
+    while let Some(now) = interpreter.poll_timeout() {
+        interpreter.handle_timeout(now);
+        while let Some(output) = interpreter.poll_output() {
+            if let Output::Arm { task, .. } = output {
+                begun += 1;
+                interpreter.handle_input(now, Input::Armed { task });
+                interpreter.handle_input(now, Input::Finished { task });
+            }
+        }
+    }
+    assert_eq!(begun, 10_000);
+    assert!(
+        interpreter.actors[0].streams.kept() <= 1,
+        "{}",
+        interpreter.actors[0].streams.kept()
+    );
+    assert!(interpreter.strands.capacity() <= 2);
+}
+
+#[test]
+fn each_arrival_writes_to_a_file_of_its_own() {
+    let inner = json!({"step": "parallel", "children": [[transfer(1)], [arrivals(json!([[0, 1], [1.5, 1]]), json!(1), json!(1))]]});
+    let outer =
+        json!({"step": "arrivals", "rate_per_s": [[0, 1], [2.5, 1]], "gap": 1, "steps": [inner]});
+    let mut interpreter = loaded(&[outer], &[]).unwrap();
+    interpreter.start(Seconds::ZERO);
+    let mut seen = Vec::new();
+    while let Some(now) = interpreter.poll_timeout() {
+        interpreter.handle_timeout(now);
+        while let Some(output) = interpreter.poll_output() {
+            if let Output::Arm { task, transfer, .. } = output {
+                seen.push(transfer.destination.to_string());
+                interpreter.handle_input(now, Input::NotArmed { task });
+            }
+        }
+    }
+    assert_eq!(seen, ["p:x.0", "p:x.0.0", "p:x.1", "p:x.1.0"]);
+}
+
+#[test]
+fn gaps_of_nothing_are_an_error_not_a_hang() {
+    let step = arrivals(json!([[0, 1], [9, 1]]), json!({"draw": "none"}), json!(1));
+    let mut interpreter = loaded(&[step], &[]).unwrap();
+    interpreter.start(Seconds::ZERO);
+    let failed = std::iter::from_fn(|| interpreter.poll_output()).any(|output| {
+        matches!(
+            output,
+            Output::Failed {
+                error: Error::EndlessLoop { .. }
+            }
+        )
+    });
+    assert!(failed && interpreter.is_finished());
+}
+
+#[test]
+fn a_rate_that_cannot_be_is_refused() {
+    let check = |rates: Value, gap: Value, expected: &str| {
+        let error = loaded(&[arrivals(rates, gap, json!(1))], &[])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains(expected), "{error}");
+    };
+    check(
+        json!([[0, 1]]),
+        json!(1),
+        "two points of `rate_per_s` or more, found 1",
+    );
+    check(
+        json!([[1, 1], [0, 1]]),
+        json!(1),
+        "times that rise, found 0 after 1",
+    );
+    check(json!([[0, 1], [1, -1]]), json!(1), "found -1 at 1");
+    check(
+        json!([[0, 1e12], [1e10, 1e12]]),
+        json!(1),
+        "at most 1e12 arrivals in all",
+    );
+    check(json!([[0, 1], [1, 1]]), json!(0), "a gap above 0, found 0");
+    check(
+        json!([[0, 1], [1, 1]]),
+        json!({"draw": "below"}),
+        "numbers of at least 0",
+    );
+}

@@ -1,0 +1,38 @@
+//! What a transfer costs besides bytes on links: formulas, each with source and range, and the phases that they come to.
+//!
+//! No state of the simulation is here, and no time passes: numbers go in, numbers come out. What the formulas rest on, with a table of
+//! symbols each, is in `docs/concepts/transfer-costs.md`.
+//!
+//! Read [`TransferSketch`] first: it becomes a [`Course`] of [`Phase`]s, which a driver puts on resources.
+
+mod cache;
+mod congestion;
+mod error;
+mod files;
+mod parameters;
+mod phase;
+mod retries;
+mod sketch;
+mod slow_start;
+mod stages;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod window;
+
+pub use cache::{Lru, characteristic_time_s, hit_probability};
+pub use congestion::{
+    CongestionControl, bbr_rate, cubic_epoch_s, cubic_rate, mathis_rate, parallel_utilisation,
+    pftk_rate,
+};
+pub use error::Error;
+pub use files::{Files, MOST_GROUPS};
+pub use parameters::{CallCost, Costs};
+pub use phase::{Bound, Direction, End, Phase, Why, time_alone_s};
+pub use retries::{attempts, mean_time_with_retries_s};
+pub use sketch::{Course, DataPath, TransferSketch};
+pub use slow_start::SlowStart;
+pub use stages::{alternating_rate, processor_rate, streamed_rate};
+pub use storage::{MOST_USERS, array_rate, head_rate, service_rates, storage_rates, usl_speedup};
+pub use venturi_plan::{Amount, HostCost, MoverCost, ServiceCost, StorageCost};
+pub use window::{SHORTEST_RTT_S, sharing_weight, window_of_buffers, window_rate};

@@ -1,0 +1,46 @@
+//! What a chain of stages (read, send, write; checksums and ciphers on a core) lets through.
+
+/// The rate of stages that work at the same time, each on another part: the slowest.
+///
+/// Range: enough buffers between them.
+///
+/// ```
+/// use venturi_sim::cost::streamed_rate;
+/// assert_eq!(streamed_rate(&[400e6, 125e6, 250e6]), 125e6);
+/// ```
+#[must_use]
+pub fn streamed_rate(stages: &[f64]) -> f64 {
+    stages.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// The rate of stages that take turns with blocks of b bytes, each of which costs t besides: 1/x = t/b + Σ 1/x_i.
+///
+/// Source: the sum of times. Range: one thread, one block; a block of the whole file is store and forward.
+///
+/// ```
+/// use venturi_sim::cost::alternating_rate;
+/// assert_eq!(alternating_rate(&[100e6, 100e6], 1e6, 0.0), 50e6);
+/// assert_eq!(alternating_rate(&[100e6, 100e6], 1e6, 0.02), 25e6);
+/// ```
+#[must_use]
+pub fn alternating_rate(stages: &[f64], block_bytes: f64, block_s: f64) -> f64 {
+    let byte_s: f64 = stages.iter().map(|rate| rate.recip()).sum();
+    (byte_s + block_s / block_bytes).recip()
+}
+
+/// The rate of work that takes so much processor time a byte, on so many threads: checksums, ciphers, copies.
+///
+/// Range: threads that each have a core.
+///
+/// ```
+/// use venturi_sim::cost::processor_rate;
+/// assert_eq!(processor_rate(4.0, 0.5, 2.0), 16.0);
+/// ```
+#[must_use]
+pub fn processor_rate(threads: f64, byte_core_s: f64, core_speed: f64) -> f64 {
+    if byte_core_s > 0.0 {
+        threads * core_speed / byte_core_s
+    } else {
+        f64::INFINITY
+    }
+}

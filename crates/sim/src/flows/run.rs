@@ -1,0 +1,296 @@
+//! Carrying a workload out in virtual time.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
+
+use super::{Batch, Columns, Kind, Settings, Way, Workload};
+use crate::fluid::{Capacity, ClassId, Error, Fluid, Work};
+
+/// No further flow.
+const NONE: u32 = u32::MAX;
+
+/// What came of a workload.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Outcome {
+    /// When each flow ended, in the order of the workload; of a batch, each job. Seconds.
+    pub end_s: Vec<f64>,
+    /// When each flow of a closed workload was asked for, before its latency; empty of the others. Seconds.
+    pub asked_s: Vec<f64>,
+    /// Flows at once at most.
+    pub peak_live: usize,
+    /// What the fast solver did; nothing of the oracle.
+    pub work: Work,
+}
+
+/// Flows that begin later, by time.
+#[derive(Debug, Default)]
+struct Agenda {
+    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+}
+
+impl Agenda {
+    fn put(&mut self, at_s: f64, item: u32) {
+        // Times are not negative, so their bits are in their order.
+        self.waiting.push(Reverse((at_s.to_bits(), item)));
+    }
+
+    fn next_s(&self) -> Option<f64> {
+        self.waiting
+            .peek()
+            .map(|Reverse((at_s, _))| f64::from_bits(*at_s))
+    }
+
+    fn take(&mut self, now: f64) -> Option<u32> {
+        (self.next_s()? <= now)
+            .then(|| self.waiting.pop())?
+            .map(|Reverse((_, item))| item)
+    }
+}
+
+/// A solver and how many flows it has.
+struct Stage {
+    fluid: Fluid,
+    live: usize,
+    peak: usize,
+}
+
+impl Stage {
+    fn start(&mut self, now: f64, class: ClassId, bytes: f64, token: u32) -> Result<(), Error> {
+        self.fluid.start(now, class, bytes, u64::from(token))?;
+        self.live += 1;
+        self.peak = self.peak.max(self.live);
+        Ok(())
+    }
+
+    fn end(&mut self, now: f64) -> Option<(u32, f64)> {
+        let end = self.fluid.poll_output(now)?;
+        self.live -= 1;
+        Some((end.token as u32, end.at_s))
+    }
+
+    fn next_s(&mut self, agenda: &Agenda) -> Option<f64> {
+        match (self.fluid.poll_timeout(), agenda.next_s()) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
+    }
+
+    fn outcome(self, end_s: Vec<f64>, asked_s: Vec<f64>) -> Outcome {
+        Outcome {
+            end_s,
+            asked_s,
+            peak_live: self.peak,
+            work: self.fluid.work(),
+        }
+    }
+}
+
+/// Carry a workload out.
+///
+/// # Errors
+/// What the solver refuses: a capacity, a size or a time out of its range.
+pub fn carry_out(workload: &Workload, settings: Settings) -> Result<Outcome, Error> {
+    let fluid = if settings.reference {
+        Fluid::reference()
+    } else {
+        Fluid::new()
+    };
+    let mut stage = Stage {
+        fluid,
+        live: 0,
+        peak: 0,
+    };
+    let (links, ways) = workload.build(&mut stage.fluid, settings)?;
+    match &workload.kind {
+        Kind::Open(flows) => open(stage, flows, &ways),
+        Kind::Closed {
+            flows,
+            agent,
+            agents,
+        } => closed(stage, flows, agent, *agents, &ways),
+        Kind::Batch(batch) => {
+            let link = |numbers: &[u32]| {
+                numbers
+                    .iter()
+                    .map(|&number| links[number as usize])
+                    .collect::<Vec<_>>()
+            };
+            let disk = stage.fluid.resource(Capacity::Constant(batch.disk))?;
+            let mut places = Vec::new();
+            for (host, facts) in (0..)
+                .zip(&workload.hosts)
+                .filter(|(host, _)| *host != batch.server)
+            {
+                let way = workload.links_of(batch.server, host);
+                let latency_s = way
+                    .iter()
+                    .map(|&link| workload.links[link as usize].latency_s)
+                    .sum();
+                let mut resources = link(&workload.hosts[batch.server as usize].out);
+                resources.extend(link(&facts.into));
+                resources.push(disk);
+                let cap = settings
+                    .window_bytes
+                    .map_or(f64::INFINITY, |window| window / (2.0 * latency_s));
+                let read = stage.fluid.class(&resources, 1.0, cap)?;
+                let cores = stage.fluid.resource(Capacity::Constant(batch.cores))?;
+                let compute = stage.fluid.class(&[cores], 1.0, 1.0)?;
+                places.push(Place {
+                    read: Way {
+                        class: read,
+                        latency_s,
+                    },
+                    compute,
+                });
+            }
+            jobs(stage, batch, &places)
+        }
+    }
+}
+
+fn open(mut stage: Stage, flows: &Columns, ways: &[Way]) -> Result<Outcome, Error> {
+    let enter_s = |at: usize| flows.start_s[at] + ways[flows.way[at] as usize].latency_s;
+    let count = flows.bytes.len();
+    let mut end_s = vec![f64::NAN; count];
+    let sorted = (1..count).all(|at| enter_s(at - 1) <= enter_s(at));
+    let mut order = Vec::new();
+    if !sorted {
+        // By time, and of one time by number.
+        order = (0..count as u32).collect();
+        order.sort_by(|&one, &other| enter_s(one as usize).total_cmp(&enter_s(other as usize)));
+    }
+    for turn in 0..count {
+        let at = order.get(turn).map_or(turn, |&at| at as usize);
+        let now = enter_s(at);
+        while let Some((flow, at_s)) = stage.end(now) {
+            end_s[flow as usize] = at_s;
+        }
+        stage.start(
+            now,
+            ways[flows.way[at] as usize].class,
+            flows.bytes[at],
+            at as u32,
+        )?;
+    }
+    while let Some(now) = stage.fluid.poll_timeout() {
+        while let Some((flow, at_s)) = stage.end(now) {
+            end_s[flow as usize] = at_s;
+        }
+    }
+    Ok(stage.outcome(end_s, Vec::new()))
+}
+
+fn closed(
+    mut stage: Stage,
+    flows: &Columns,
+    agent: &[u32],
+    agents: u32,
+    ways: &[Way],
+) -> Result<Outcome, Error> {
+    let (first, next) = chains(agent, agents);
+    let mut end_s = vec![f64::NAN; flows.bytes.len()];
+    let mut asked_s = end_s.clone();
+    let mut agenda = Agenda::default();
+    let mut ask = |agenda: &mut Agenda, now: f64, flow: u32| {
+        if flow != NONE {
+            let at = flow as usize;
+            asked_s[at] = now + flows.start_s[at];
+            agenda.put(asked_s[at] + ways[flows.way[at] as usize].latency_s, flow);
+        }
+    };
+    for flow in first {
+        ask(&mut agenda, 0.0, flow);
+    }
+    while let Some(now) = stage.next_s(&agenda) {
+        while let Some((flow, at_s)) = stage.end(now) {
+            end_s[flow as usize] = at_s;
+            ask(&mut agenda, at_s, next[flow as usize]);
+        }
+        while let Some(flow) = agenda.take(now) {
+            let at = flow as usize;
+            stage.start(
+                now,
+                ways[flows.way[at] as usize].class,
+                flows.bytes[at],
+                flow,
+            )?;
+        }
+    }
+    Ok(stage.outcome(end_s, asked_s))
+}
+
+/// The first flow of each agent, and after each flow the agent's next.
+fn chains(agent: &[u32], agents: u32) -> (Vec<u32>, Vec<u32>) {
+    let mut first = vec![NONE; agents as usize];
+    let mut next = vec![NONE; agent.len()];
+    for (flow, &agent) in (0..agent.len() as u32).zip(agent).rev() {
+        next[flow as usize] = std::mem::replace(&mut first[agent as usize], flow);
+    }
+    (first, next)
+}
+
+/// A host that computes.
+struct Place {
+    read: Way,
+    compute: ClassId,
+}
+
+/// What a slot does.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    job: u32,
+    chunks: u32,
+    computing: bool,
+}
+
+fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Error> {
+    let mut end_s = vec![f64::NAN; batch.bytes.len()];
+    let mut queue: VecDeque<u32> = (0..batch.bytes.len() as u32).collect();
+    let mut slots = Vec::new();
+    let mut agenda = Agenda::default();
+    let place_of = |slot: u32| &places[slot as usize % places.len()];
+    for slot in 0..batch.slots {
+        let Some(job) = queue.pop_front() else { break };
+        slots.push(Slot {
+            job,
+            chunks: batch.chunks,
+            computing: false,
+        });
+        agenda.put(place_of(slot).read.latency_s, slot);
+    }
+    while let Some(now) = stage.next_s(&agenda) {
+        while let Some((slot, at_s)) = stage.end(now) {
+            let work = &mut slots[slot as usize];
+            let place = place_of(slot);
+            if !work.computing {
+                work.computing = true;
+                stage.start(
+                    at_s,
+                    place.compute,
+                    batch.compute_s[work.job as usize],
+                    slot,
+                )?;
+                continue;
+            }
+            work.computing = false;
+            work.chunks -= 1;
+            if work.chunks == 0 {
+                end_s[work.job as usize] = at_s;
+                let Some(job) = queue.pop_front() else {
+                    continue;
+                };
+                *work = Slot {
+                    job,
+                    chunks: batch.chunks,
+                    computing: false,
+                };
+            }
+            agenda.put(at_s + place.read.latency_s, slot);
+        }
+        while let Some(slot) = agenda.take(now) {
+            let bytes = batch.bytes[slots[slot as usize].job as usize];
+            stage.start(now, place_of(slot).read.class, bytes, slot)?;
+        }
+    }
+    Ok(stage.outcome(end_s, Vec::new()))
+}

@@ -1,0 +1,123 @@
+//! A resource, and the clock of the classes that it limits.
+//!
+//! All classes that a resource limits have the same level (rate / weight), so one clock, the integral of the level, tells when the next flow
+//! of any of them ends. A change of the level changes one key, whatever the number of classes and flows.
+
+use super::heap::Heap;
+
+/// Keys count from 0 again after so many classes have joined, and so many for each that is on the resource.
+const JOINS_A_CLASS: usize = 16;
+const JOINS: usize = 64;
+
+/// Sums are made anew after so many shifts, and so many for each class: they are rounded at every one.
+const SHIFTS_A_CLASS: u32 = 4;
+const SHIFTS: u32 = 64;
+
+/// A resource as the solver sees it.
+#[derive(Debug, Default)]
+pub(super) struct Link {
+    pub capacity: f64,
+    /// Flows on it in the rates of now.
+    pub users: u32,
+    /// Classes on it that have flows, with the number of the place in their way.
+    pub on: Vec<(u32, u32)>,
+    /// How many of them meet another shared resource besides.
+    pub entangled: u32,
+    /// Rate / weight of the classes that it limits; infinite if it limits none. Of a resource with one class, that class's own clock tells.
+    pub level: f64,
+    /// Bytes/s of the classes on it that something else limits.
+    pub given: f64,
+    /// Weight of the flows, and number of the classes that it limits.
+    pub weight: f64,
+    pub bound: u32,
+    /// At a level above it some class may meet its cap, below it some class may leave it. Both may be too careful, never too bold.
+    pub least_cap: f64,
+    pub most_capped: f64,
+    /// Changes since `given` and `weight` were summed.
+    pub shifts: u32,
+    /// Integral of the level …
+    pub clock: f64,
+    /// … up to here.
+    pub clock_at: f64,
+    /// Classes by the reading of the clock at which their next flow ends.
+    pub heap: Heap,
+    pub joins: usize,
+    /// Whether flows were added, or the capacity changed, since the last solution.
+    pub pressed: bool,
+    /// Scratch of a solution.
+    pub mark: u64,
+    pub rising: u32,
+    pub next_level: f64,
+    pub next_given: f64,
+    pub next_weight: f64,
+    pub next_bound: u32,
+    pub change: f64,
+}
+
+impl Link {
+    /// Without classes.
+    pub fn new(capacity: f64) -> Self {
+        Self {
+            capacity,
+            level: f64::INFINITY,
+            least_cap: f64::INFINITY,
+            most_capped: f64::INFINITY,
+            ..Self::default()
+        }
+    }
+
+    /// Whether more than one class is on it.
+    pub fn is_shared(&self) -> bool {
+        self.on.len() > 1
+    }
+
+    /// Bring the clock up to `now`.
+    pub fn catch_up(&mut self, now: f64) {
+        if self.level < f64::INFINITY {
+            self.clock += self.level * (now - self.clock_at);
+        }
+        self.clock_at = now;
+    }
+
+    /// When the clock tells `reading`.
+    pub fn time_of(&self, reading: f64) -> f64 {
+        if self.level > 0.0 {
+            self.clock_at + ((reading - self.clock) / self.level).max(0.0)
+        } else if reading <= self.clock {
+            self.clock_at
+        } else {
+            f64::INFINITY
+        }
+    }
+
+    /// When the next flow ends, of those that it limits.
+    pub fn next_end(&self) -> f64 {
+        self.heap
+            .first()
+            .map_or(f64::INFINITY, |(reading, _)| self.time_of(reading))
+    }
+
+    /// Whether its clock has run for so long that counting from 0 pays.
+    pub fn is_worn(&self) -> bool {
+        self.joins > JOINS + JOINS_A_CLASS * self.heap.entries().len()
+    }
+
+    /// Whether its sums have been changed so often that making them anew pays.
+    pub fn is_worn_by_shifts(&self) -> bool {
+        self.shifts > SHIFTS + SHIFTS_A_CLASS * self.on.len() as u32
+    }
+
+    /// Nothing is limited by it, and what was known of it is not.
+    pub fn forget(&mut self, now: f64) {
+        debug_assert!(self.heap.is_empty());
+        self.level = f64::INFINITY;
+        self.weight = 0.0;
+        self.bound = 0;
+        self.least_cap = f64::INFINITY;
+        self.most_capped = f64::INFINITY;
+        self.clock = 0.0;
+        self.clock_at = now;
+        self.joins = 0;
+        self.shifts = 0;
+    }
+}

@@ -1,0 +1,161 @@
+//! Truth from closed forms (`exact`), from the definition and its certificate (`random`), and what the calls promise (here).
+
+mod exact;
+mod random;
+
+use super::*;
+
+/// All ends from now on: token and time.
+fn ends(fluid: &mut Fluid) -> Vec<(u64, f64)> {
+    let mut told = Vec::new();
+    while let Some(at_s) = fluid.poll_timeout() {
+        while let Some(end) = fluid.poll_output(at_s) {
+            told.push((end.token, end.at_s));
+        }
+    }
+    told
+}
+
+/// Both solvers are held against every truth.
+fn both(test: impl Fn(Fluid)) {
+    test(Fluid::new());
+    test(Fluid::reference());
+}
+
+fn link(fluid: &mut Fluid, capacity: f64) -> ResourceId {
+    fluid
+        .resource(Capacity::Constant(capacity))
+        .expect("a capacity")
+}
+
+#[test]
+fn flows_stand_still_in_an_outage_and_go_on_after_it() {
+    both(|mut fluid| {
+        let link = link(&mut fluid, 10.0);
+        let class = fluid.class(&[link], 1.0, f64::INFINITY).unwrap();
+        fluid.start(0.0, class, 100.0, 0).unwrap();
+        fluid
+            .set_capacity(5.0, link, Capacity::Constant(0.0))
+            .unwrap();
+        assert_eq!(fluid.poll_timeout(), None);
+        fluid
+            .set_capacity(8.0, link, Capacity::Constant(50.0))
+            .unwrap();
+        assert_eq!(ends(&mut fluid), [(0, 9.0)]);
+    });
+}
+
+#[test]
+fn ends_of_one_instant_come_in_the_order_of_starts() {
+    both(|mut fluid| {
+        let link = link(&mut fluid, 8.0);
+        let fast = fluid.class(&[link], 2.0, f64::INFINITY).unwrap();
+        let slow = fluid.class(&[link], 1.0, f64::INFINITY).unwrap();
+        for (class, bytes, token) in [
+            (slow, 10.0, 3),
+            (fast, 20.0, 1),
+            (slow, 10.0, 2),
+            (fast, 0.0, 9),
+        ] {
+            fluid.start(0.0, class, bytes, token).unwrap();
+        }
+        assert_eq!(ends(&mut fluid), [(9, 0.0), (3, 5.0), (1, 5.0), (2, 5.0)]);
+    });
+}
+
+#[test]
+fn a_flow_that_is_stopped_leaves_what_it_has_not_moved_and_its_share() {
+    both(|mut fluid| {
+        let link = link(&mut fluid, 10.0);
+        let class = fluid.class(&[link], 1.0, f64::INFINITY).unwrap();
+        let flows = [1, 2].map(|token| fluid.start(0.0, class, 100.0, token).unwrap());
+        assert_eq!(fluid.stop(4.0, flows[0]), Ok(80.0));
+        assert_eq!(fluid.rate(flows[1]), Ok(10.0));
+        assert_eq!(ends(&mut fluid), [(2, 12.0)]);
+        assert!(matches!(fluid.rate(flows[1]), Err(Error::Unknown { .. })));
+        assert!(matches!(
+            fluid.stop(20.0, flows[0]),
+            Err(Error::Unknown { .. })
+        ));
+    });
+}
+
+#[test]
+fn a_resource_named_twice_carries_a_flow_twice() {
+    both(|mut fluid| {
+        let disk = link(&mut fluid, 10.0);
+        let copy = fluid.class(&[disk, disk], 1.0, f64::INFINITY).unwrap();
+        let flow = fluid.start(0.0, copy, 10.0, 0).unwrap();
+        assert_eq!(fluid.rate(flow), Ok(5.0));
+        assert_eq!(fluid.load(disk), Ok(10.0));
+    });
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_and_changes_nothing() {
+    both(|mut fluid| {
+        let link = link(&mut fluid, 10.0);
+        let class = fluid.class(&[link], 1.0, 3.0).unwrap();
+        assert_eq!(fluid.class(&[link], 1.0, 3.0), Ok(class));
+        let flow = fluid.start(5.0, class, 30.0, 0).unwrap();
+        let none = ResourceId(7);
+        for refused in [
+            fluid.resource(Capacity::Constant(f64::NAN)).err(),
+            fluid.resource(Capacity::OfUsers(Box::new([]))).err(),
+            fluid.class(&[none], 1.0, 1.0).err(),
+            fluid.class(&[link], 0.0, 1.0).err(),
+            fluid.class(&[link], 1.0, f64::NAN).err(),
+            fluid.class(&[], 1.0, f64::INFINITY).err(),
+            fluid.start(6.0, ClassId(9), 1.0, 0).err(),
+            fluid.start(6.0, class, -1.0, 0).err(),
+            fluid.start(4.0, class, 1.0, 0).err(),
+            fluid.start(f64::NAN, class, 1.0, 0).err(),
+            fluid.set_capacity(6.0, none, Capacity::Constant(1.0)).err(),
+            fluid.load(none).err(),
+        ] {
+            let message = refused.expect("an error").to_string();
+            assert!(message.starts_with("expected "), "{message}");
+        }
+        assert_eq!(fluid.poll_output(f64::NAN), None);
+        assert_eq!(
+            (fluid.rate(flow), fluid.bound(flow)),
+            (Ok(3.0), Ok(Bound::Cap))
+        );
+        assert_eq!(ends(&mut fluid), [(0, 15.0)]);
+    });
+}
+
+/// Classes looked at for each change, with so many flows at once on one bottleneck.
+fn classes_a_change(flows: u64, classes: u64) -> f64 {
+    let mut fluid = Fluid::new();
+    let backbone = link(&mut fluid, 1e9);
+    let ways: Vec<ClassId> = (0..classes)
+        .map(|_| {
+            let access = link(&mut fluid, 1e8);
+            fluid
+                .class(&[access, backbone], 1.0, f64::INFINITY)
+                .unwrap()
+        })
+        .collect();
+    for flow in 0..flows {
+        let bytes = 1e6 + (flow * 7919 % 1000) as f64;
+        fluid
+            .start(
+                flow as f64 * 1e-9,
+                ways[(flow % classes) as usize],
+                bytes,
+                flow,
+            )
+            .unwrap();
+    }
+    assert_eq!(ends(&mut fluid).len(), flows as usize);
+    let work = fluid.work();
+    work.classes as f64 / work.changes as f64
+}
+
+#[test]
+fn the_work_of_a_change_does_not_grow_with_the_flows_at_once() {
+    let few = classes_a_change(100, 100);
+    assert!(classes_a_change(30_000, 100) < 1.3 * few, "{few} with few");
+    assert!(classes_a_change(3000, 3000) < 1.3 * few, "{few} with few");
+}

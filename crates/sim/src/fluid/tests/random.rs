@@ -1,0 +1,280 @@
+//! Random networks under starts, stops, outages and changes of capacity: the fast solver against the full refill, and against the certificate.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Steps of a walk.
+const STEPS: u64 = 150;
+
+/// A generator of its own: a walk is a function of its seed.
+struct Draws(u64);
+
+impl Draws {
+    /// From 0 to 1 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+    fn next(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        (self.next() * limit as f64) as usize
+    }
+
+    fn chance(&mut self, of: f64) -> bool {
+        self.next() < of
+    }
+}
+
+/// Classes of a random network, the same in every solver.
+struct Network {
+    links: Vec<ResourceId>,
+    classes: Vec<ClassId>,
+    facts: Vec<(Vec<ResourceId>, f64, f64)>,
+}
+
+fn network(draws: &mut Draws, solvers: &mut [Fluid]) -> Network {
+    let mut built = Network {
+        links: Vec::new(),
+        classes: Vec::new(),
+        facts: Vec::new(),
+    };
+    let equal = draws.chance(0.5);
+    for _ in 0..1 + draws.below(8) {
+        let gives = if equal {
+            10.0
+        } else {
+            1.0 + 10.0 * draws.next()
+        };
+        let capacity = match draws.below(5) {
+            0 => Capacity::OfUsers(
+                (0..4)
+                    .map(|n| gives * (1.0 + draws.next()) / (1.0 + 0.1 * f64::from(n)))
+                    .collect(),
+            ),
+            _ => Capacity::Constant(gives),
+        };
+        let ids: Vec<ResourceId> = solvers
+            .iter_mut()
+            .map(|fluid| fluid.resource(capacity.clone()).unwrap())
+            .collect();
+        built.links.push(ids[0]);
+    }
+    for _ in 0..1 + draws.below(12) {
+        let way: Vec<ResourceId> = (0..1 + draws.below(3))
+            .map(|_| built.links[draws.below(built.links.len())])
+            .collect();
+        let weight = if draws.chance(0.6) {
+            1.0
+        } else {
+            0.5 + draws.next()
+        };
+        let cap = if draws.chance(0.6) {
+            f64::INFINITY
+        } else {
+            5.0 * draws.next()
+        };
+        let ids: Vec<ClassId> = solvers
+            .iter_mut()
+            .map(|fluid| fluid.class(&way, weight, cap).unwrap())
+            .collect();
+        if !built.classes.contains(&ids[0]) {
+            built.classes.push(ids[0]);
+            built.facts.push((way, weight, cap));
+        }
+    }
+    built
+}
+
+/// Live flows with the number of their class.
+type Live = Vec<(FlowId, usize)>;
+
+/// One random call, the same to every solver.
+fn disturb(
+    draws: &mut Draws,
+    solvers: &mut [Fluid],
+    built: &Network,
+    live: &mut Live,
+    now: f64,
+    token: u64,
+) {
+    match draws.below(10) {
+        0..6 => {
+            let (class, bytes) = (draws.below(built.classes.len()), 10.0 * draws.next());
+            let ids: Vec<FlowId> = solvers
+                .iter_mut()
+                .map(|fluid| {
+                    fluid
+                        .start(now, built.classes[class], bytes, token)
+                        .unwrap()
+                })
+                .collect();
+            live.push((ids[0], class));
+        }
+        6 if !live.is_empty() => {
+            let (flow, _) = live.swap_remove(draws.below(live.len()));
+            let left: Vec<f64> = solvers
+                .iter_mut()
+                .map(|fluid| fluid.stop(now, flow).unwrap())
+                .collect();
+            left.iter().for_each(|other| {
+                assert!((left[0] - other).abs() < 1e-10, "{left:?} bytes remained")
+            });
+        }
+        7 => {
+            let link = built.links[draws.below(built.links.len())];
+            let gives = if draws.chance(0.3) {
+                0.0
+            } else {
+                10.0 * draws.next()
+            };
+            for fluid in solvers {
+                fluid
+                    .set_capacity(now, link, Capacity::Constant(gives))
+                    .unwrap();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn near(one: f64, other: f64, what: &str) {
+    assert!(
+        (one - other).abs() <= 1e-12 * other.abs() + 1e-13,
+        "{what}: {one:?} and {other:?}"
+    );
+}
+
+/// Every flow is at its cap, or crosses a full resource on which no flow has a larger rate / weight; none is overfull.
+fn certify(fluid: &mut Fluid, built: &Network, live: &Live) {
+    let rates: Vec<f64> = live
+        .iter()
+        .map(|(flow, _)| fluid.rate(*flow).unwrap())
+        .collect();
+    let level = |at: usize| rates[at] / built.facts[live[at].1].1;
+    for &link in &built.links {
+        let gives = fluid.network.capacity(link.0);
+        assert!(
+            fluid.load(link).unwrap() <= gives * (1.0 + 1e-9),
+            "more than {gives} on {link:?}"
+        );
+    }
+    for (at, &(flow, class)) in live.iter().enumerate() {
+        match fluid.bound(flow).unwrap() {
+            Bound::Cap => near(rates[at], built.facts[class].2, "a capped rate and the cap"),
+            Bound::Resource(link) => {
+                assert!(
+                    built.facts[class].0.contains(&link),
+                    "limited by what it does not cross"
+                );
+                near(
+                    fluid.load(link).unwrap(),
+                    fluid.network.capacity(link.0),
+                    "load and capacity",
+                );
+                for other in
+                    (0..live.len()).filter(|&other| built.facts[live[other].1].0.contains(&link))
+                {
+                    assert!(
+                        level(other) <= level(at) * (1.0 + 1e-9) + 1e-12,
+                        "{other} is above {at}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn walk(seed: u64) {
+    let mut draws = Draws(seed);
+    let mut solvers = [Fluid::new(), Fluid::reference()];
+    let built = network(&mut draws, &mut solvers);
+    let (mut now, mut live): (f64, Live) = (0.0, Vec::new());
+    for step in 0..STEPS {
+        now += if draws.chance(0.3) { 0.0 } else { draws.next() };
+        loop {
+            match solvers.each_mut().map(|fluid| fluid.poll_output(now)) {
+                [None, None] => break,
+                [Some(one), Some(other)] => {
+                    assert_eq!(one.token, other.token, "another flow ends first");
+                    near(one.at_s, other.at_s, "ends");
+                    live.retain(|(flow, _)| *flow != one.flow);
+                }
+                ends => panic!("{ends:?} by {now}"),
+            }
+        }
+        disturb(&mut draws, &mut solvers, &built, &mut live, now, step);
+        live.retain(|(flow, _)| solvers[0].rate(*flow).is_ok());
+        for (flow, _) in &live {
+            let [one, other] = solvers.each_mut().map(|fluid| fluid.rate(*flow).unwrap());
+            near(one, other, "rates");
+        }
+        let [fast, _] = &mut solvers;
+        certify(fast, &built, &live);
+        match solvers.each_mut().map(Fluid::poll_timeout) {
+            [Some(one), Some(other)] => near(one, other, "next ends"),
+            [one, other] => assert_eq!(one, other),
+        }
+    }
+}
+
+/// Ends of one random run, with the integral of each flow's rate, in pieces between events.
+fn moved(seed: u64) -> Vec<(u64, f64)> {
+    let mut draws = Draws(seed);
+    let mut fluid = [Fluid::new()];
+    let built = network(&mut draws, &mut fluid);
+    let [mut fluid] = fluid;
+    let (mut now, mut told): (f64, Vec<(u64, f64)>) = (0.0, Vec::new());
+    let mut live: Vec<(FlowId, u64, f64, f64)> = Vec::new();
+    for token in 0..100 {
+        let until = now + draws.next();
+        // Between two events rates are constant; there are at most as many as flows are alive.
+        while now < until {
+            let next = fluid.poll_timeout().map_or(until, |end| end.min(until));
+            for (flow, _, got, _) in &mut live {
+                *got += fluid.rate(*flow).unwrap() * (next - now);
+            }
+            now = next;
+            while let Some(end) = fluid.poll_output(now) {
+                told.push((end.token, end.at_s));
+                let at = live
+                    .iter()
+                    .position(|(flow, ..)| *flow == end.flow)
+                    .expect("it lives");
+                let (_, _, got, bytes) = live.swap_remove(at);
+                assert!(
+                    (got - bytes).abs() <= 1e-9 * bytes,
+                    "{got} of {bytes} bytes"
+                );
+            }
+        }
+        let (class, bytes) = (
+            built.classes[draws.below(built.classes.len())],
+            1.0 + 10.0 * draws.next(),
+        );
+        live.push((
+            fluid.start(now, class, bytes, token).unwrap(),
+            token,
+            0.0,
+            bytes,
+        ));
+    }
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn the_fast_solver_agrees_with_the_full_refill_and_its_rates_are_certified(seed: u64) {
+        walk(seed);
+    }
+
+    #[test]
+    fn a_flow_ends_when_its_rates_add_up_to_its_size_and_runs_are_the_same_bit_for_bit(seed: u64) {
+        let bits = |told: Vec<(u64, f64)>| told.into_iter().map(|(token, end_s)| (token, end_s.to_bits())).collect::<Vec<_>>();
+        prop_assert_eq!(bits(moved(seed)), bits(moved(seed)));
+    }
+}

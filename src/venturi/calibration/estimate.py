@@ -1,0 +1,250 @@
+"""Least squares on log times, with the simulator as the model, of as many parameters as the times can tell.
+
+| symbol | meaning | unit |
+|---|---|---|
+| y_i, e_i | log of the time of point i, and its error | – |
+| t_i(x) | the simulated time | s |
+| x_j, d_j | number j (:class:`venturi.calibration.parameters.Parameter`), and that of its default | – |
+| s_j | how far it may be from its default: :data:`PRIOR` | – |
+| J | ∂ log t_i / ∂ x_j by finite differences | – |
+
+Minimised is Σ ρ((log t_i − y_i) / e_i) + Σ ((x_j − d_j) / s_j)², x ≥ 0, with ρ(r) = 2c² (√(1 + (r/c)²) − 1), which is r² for small r and
+2c |r| for large ones. The second sum is weak: it decides only what the times leave open, and then for the default.
+
+The covariance is (JᵀWJ + diag s⁻²)⁻¹. A parameter is identified if its standard error is at most half of it (or of its scale, where it is
+small). Of those that are not, the one that is farthest from it is taken out and keeps its default, until all that are left are identified:
+so of two with the same effect one stays. Errors are multiplied by √(χ²/ν) where that is above 1, with ν = n − tr(J C JᵀW).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize, stats
+
+__all__ = ["LEVEL", "METHOD", "Estimate", "estimate"]
+
+Floats = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+Times = Callable[[list[Floats]], list[Floats]]
+"""Simulated log times of all points for each of several lists of numbers, in order."""
+
+LEVEL = 0.95
+METHOD = "covariance at the minimum, Student's t, scaled by the residuals"
+PRIOR = 10.0
+"""Standard deviation of a number about its default, in scales."""
+ROBUST = 2.0
+"""c: residuals beyond so many errors count linearly."""
+STEP = 0.05
+"""Of finite differences, of a number or of its scale: larger than what the rounding of a simulation's choices makes.
+
+From 0 it is a whole scale, for a bound that is not there has no slope."""
+LARGEST_ERROR = 0.5
+"""Of a number that counts as identified, relative to it."""
+SMALLEST_NUMBER = 0.5
+"""Numbers below count as this where they are judged: 0 ± a tenth of the scale is known well."""
+ALMOST = 0.8
+"""Of errors that count as equally large."""
+LEAST_EFFECT = 0.02
+"""Change of a log time, over a scale, that counts as an effect."""
+ROUNDS = 3
+"""How often the choice of parameters is made anew, where the last one led."""
+MOST_EVALUATIONS = 15
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What came out.
+
+    Attributes
+    ----------
+    numbers, errors
+        Of shape (parameters,); errors are NaN for those that were not estimated.
+    identified
+        Which were estimated.
+    effect
+        Largest change of a log time over a scale.
+    correlation
+        Of shape (parameters, parameters): of the effects of two parameters on the points, where both have one.
+    freedom
+        Degrees of freedom ν, at least 1.
+    chi2_ratio
+        χ²/ν.
+    """
+
+    numbers: Floats
+    errors: Floats
+    identified: Flags
+    effect: Floats
+    correlation: Floats
+    freedom: float
+    chi2_ratio: float
+
+    @property
+    def quantile(self) -> float:
+        """Half the width of an interval in standard errors."""
+        return float(stats.t.ppf((1 + LEVEL) / 2, self.freedom))
+
+
+def estimate(times: Times, measured: Floats, errors: Floats, start: Floats) -> Estimate:
+    """Return the numbers for which simulated times are nearest to the measured ones.
+
+    Parameters
+    ----------
+    times
+        The model.
+    measured, errors
+        Log times and their errors, of shape (points,).
+    start
+        The numbers of the defaults, of shape (parameters,).
+    """
+    fitter = _Fitter(times, measured, errors, start)
+    numbers = start.copy()
+    active = np.zeros(len(start), dtype=bool)
+    jacobian = fitter.jacobian(numbers, np.ones(len(start), dtype=bool))
+    for turn in range(ROUNDS):
+        chosen = fitter.choose(numbers, jacobian)
+        if turn and np.array_equal(chosen, active):
+            break
+        active = chosen
+        begin = np.where(active, fitter.begin(numbers, jacobian, active), start)
+        numbers = fitter.refine(begin if turn == 0 else np.where(active, numbers, start), active)
+        jacobian = fitter.jacobian(numbers, np.ones(len(start), dtype=bool))
+    # What the last fit cannot tell after all goes back to its default.
+    kept = active & fitter.choose(numbers, jacobian)
+    if not np.array_equal(kept, active):
+        active = kept
+        numbers = fitter.refine(np.where(active, numbers, start), active)
+        jacobian = fitter.jacobian(numbers, np.ones(len(start), dtype=bool))
+    return fitter.conclude(numbers, jacobian, active)
+
+
+class _Fitter:
+    """The data, and the steps of the fit on them."""
+
+    def __init__(self, times: Times, measured: Floats, errors: Floats, start: Floats) -> None:
+        self._times = times
+        self._measured = measured
+        self._errors = errors
+        self._start = start
+        self._known: dict[bytes, Floats] = {}
+
+    def log_times(self, numbers: list[Floats]) -> list[Floats]:
+        """Simulate what has not been simulated yet."""
+        missing = {one.tobytes(): one for one in numbers if one.tobytes() not in self._known}
+        if missing:
+            self._known |= dict(zip(missing, self._times(list(missing.values())), strict=True))
+        return [self._known[one.tobytes()] for one in numbers]
+
+    def jacobian(self, numbers: Floats, active: Flags) -> Floats:
+        """J for the active parameters, 0 for others."""
+        moved = []
+        for place in np.flatnonzero(active):
+            one = numbers.copy()
+            one[place] += STEP * max(1.0, one[place]) if one[place] > 0 else 1.0
+            moved.append(one)
+        base, *others = self.log_times([numbers, *moved])
+        found = np.zeros((len(base), len(numbers)))
+        for place, one, log_times in zip(np.flatnonzero(active), moved, others, strict=True):
+            found[:, place] = (log_times - base) / (one[place] - numbers[place])
+        return found
+
+    def choose(self, numbers: Floats, jacobian: Floats) -> Flags:
+        """Return which parameters the points can tell, near these numbers."""
+        active: Flags = np.abs(jacobian).max(axis=0, initial=0.0) >= LEAST_EFFECT
+        for _ in range(len(numbers)):
+            if not active.any():
+                break
+            errors = np.sqrt(np.diag(self._covariance(jacobian[:, active])))
+            worst = errors / (LARGEST_ERROR * np.maximum(numbers[active], SMALLEST_NUMBER))
+            # Of near equals the later one goes: the order of the parameters is that of preference.
+            place = int(np.flatnonzero(worst >= ALMOST * worst.max())[-1])
+            if worst.max() <= 1.0:
+                break
+            active[np.flatnonzero(active)[place]] = False
+        return active
+
+    def begin(self, numbers: Floats, jacobian: Floats, active: Flags) -> Floats:
+        """Return where to begin: times as sums of effects in proportion, which is a linear regression with numbers of 0 or more."""
+        found = numbers.copy()
+        if not active.any():
+            return found
+        times = np.exp(self.log_times([numbers])[0])
+        measured = np.exp(self._measured)
+        weight = 1.0 / (measured * self._errors)
+        columns = (jacobian[:, active] * times[:, None]) * weight[:, None]
+        goal = (measured - times) * weight + columns @ numbers[active]
+        prior = np.eye(columns.shape[1]) / PRIOR
+        solution, _ = optimize.nnls(np.vstack([columns, prior]), np.concatenate([goal, prior @ self._start[active]]))
+        found[active] = solution
+        return found
+
+    def refine(self, numbers: Floats, active: Flags) -> Floats:
+        """Return the minimum near these numbers, over the active ones."""
+        if not active.any():
+            return numbers
+
+        def whole(part: Floats) -> Floats:
+            one = numbers.copy()
+            one[active] = part
+            return one
+
+        def residuals(part: Floats) -> Floats:
+            data = (self.log_times([whole(part)])[0] - self._measured) / self._errors
+            return np.concatenate([_bent(data), (part - self._start[active]) / PRIOR])
+
+        def slopes(part: Floats) -> Floats:
+            one = whole(part)
+            data = (self.log_times([one])[0] - self._measured) / self._errors
+            inner = self.jacobian(one, active)[:, active] * (_slope(data) / self._errors)[:, None]
+            return np.vstack([inner, np.eye(len(part)) / PRIOR])
+
+        solved = optimize.least_squares(
+            residuals,
+            np.maximum(numbers[active], 1e-3),
+            jac=slopes,
+            bounds=(0.0, np.inf),
+            xtol=1e-4,
+            ftol=1e-4,
+            max_nfev=MOST_EVALUATIONS,
+        )
+        return whole(np.asarray(solved.x, dtype=np.float64))
+
+    def conclude(self, numbers: Floats, jacobian: Floats, active: Flags) -> Estimate:
+        """Return the estimate at the minimum."""
+        data = (self.log_times([numbers])[0] - self._measured) / self._errors
+        errors = np.full(len(numbers), np.nan)
+        inner = jacobian[:, active]
+        covariance = self._covariance(inner)
+        used = float(np.trace(covariance @ self._information(inner))) if active.any() else 0.0
+        freedom = max(1.0, len(data) - used)
+        ratio = float(np.sum(_bent(data) ** 2)) / freedom
+        errors[active] = np.sqrt(np.diag(covariance) * max(1.0, ratio))
+        weighted = jacobian / self._errors[:, None]
+        length = np.linalg.norm(weighted, axis=0)
+        unit = weighted / np.where(length > 0, length, 1.0)
+        effect = np.abs(jacobian).max(axis=0, initial=0.0)
+        return Estimate(numbers, errors, active, effect, unit.T @ unit, freedom, ratio)
+
+    def _information(self, jacobian: Floats) -> Floats:
+        weighted = jacobian / self._errors[:, None]
+        return np.asarray(weighted.T @ weighted)
+
+    def _covariance(self, jacobian: Floats) -> Floats:
+        count = jacobian.shape[1]
+        return np.asarray(np.linalg.inv(self._information(jacobian) + np.eye(count) / PRIOR**2))
+
+
+def _bent(residuals: Floats) -> Floats:
+    """√ρ with the sign of the residual, so that its square is ρ."""
+    return np.asarray(np.sign(residuals) * ROBUST * np.sqrt(2.0 * (np.sqrt(1.0 + (residuals / ROBUST) ** 2) - 1.0)))
+
+
+def _slope(residuals: Floats) -> Floats:
+    """Derivative of :func:`_bent`."""
+    root = np.sqrt(1.0 + (residuals / ROBUST) ** 2)
+    bent = np.abs(_bent(residuals))
+    return np.where(bent > 1e-9, np.abs(residuals) / np.where(bent > 1e-9, bent * root, 1.0), 1.0)
