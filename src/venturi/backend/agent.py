@@ -23,6 +23,9 @@ MAX_LINE_BYTES = 2**30
 
 TALK_TIMEOUT_S = 1.0
 
+END_TIMEOUT_S = 5.0
+"""An agent ends within milliseconds, unless one of its threads waits in the kernel for a file system that does not answer."""
+
 _CHUNK_BYTES = 2**18
 _TALK_LINES = 20
 
@@ -144,12 +147,25 @@ class Agent:
         self._talking.cancel()
         return code
 
+    async def end(self) -> None:
+        """Return when it has ended after its last word, or was killed as it did not."""
+        try:
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await self.wait()
+        except TimeoutError:
+            await self.kill()
+
     async def kill(self) -> None:
-        """End it now; what it started on its host ends with it."""
+        """End it now; what it started on its host ends with it.
+
+        A thread of it that waits for a file system whose server is gone ends with that file system alone: it is not waited for.
+        """
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
         self._input.close()
-        await self.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(END_TIMEOUT_S):
+                await self.wait()
 
     @property
     def _input(self) -> asyncio.StreamWriter:

@@ -226,12 +226,16 @@ class Campaign:
         while True:
             agent = post.agent
             assert agent is not None
-            while (record := await agent.next_record()) is not None:
+            # `done` is its last word. Where a thread of it hangs in a file system, the end of its output does not come.
+            while not post.done and (record := await agent.next_record()) is not None:
                 if self._take(post, record):
                     for other in self._posts:
                         await self._send_counters(other)
+            if post.done:
+                await agent.end()
+                return
             code = await agent.wait()
-            if post.done or self._stopping:
+            if self._stopping:
                 return
             await self._restart(post, f"{_cause(code)}{f': {agent.talk}' if agent.talk else ''}")
 

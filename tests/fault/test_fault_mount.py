@@ -1,0 +1,81 @@
+"""A file system whose metadata server is killed: who prepares files on its mount never gets an answer, and the run ends all the same."""
+
+import os
+import shutil
+import signal
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from venturi.backend import LabBackend
+from venturi.plan import write_plan
+from venturi.run import Run, RunWriter
+from venturi.scenario import scenario_from
+from venturi.workload import expand
+
+pytestmark = [
+    pytest.mark.skipif(
+        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+    ),
+    pytest.mark.skipif(
+        any(shutil.which(tool) is None for tool in ("mfsmaster", "mfschunkserver", "mfsmount")),
+        reason="needs MooseFS: moosefs-master, moosefs-chunkserver, moosefs-client",
+    ),
+]
+SCENARIO = """
+venturi = 1
+name = "hanging"
+[testbed]
+host = { a = {}, b = {} }
+storage = { chunks = { host = "b", path = "chunks" }, shared = { host = "a", path = "shared" }, disk = { host = "a", path = "disk" } }
+[testbed.link.line]
+between = ["a", "b"]
+rate = "1 Gb/s"
+[testbed.service]
+metadata = { kind = "moosefs-master", host = "b" }
+objects = { kind = "moosefs-chunkserver", host = "b", storage = ["chunks"], options = { master = "metadata" } }
+mount = { kind = "moosefs-mount", host = "a", storage = ["shared"], options = { master = "metadata", chunkservers = "objects", cache = "direct" } }
+[workload]
+kind = "sweep"
+mover = "look"
+source = "shared"
+destination = "disk"
+repeat = 6
+cache = "cold"
+timeout = "2 s"
+factors = { size = ["1 MB"] }
+[mover.look]
+argv = ["sh", "-c", "sleep 0.3", "sh", "{source}"]
+"""
+
+
+def master_pid(labs):
+    """Return the PID of the metadata server."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0") if folder.exists() else [""]
+        if words[0].endswith("mfsmaster") and any(word.startswith(str(labs)) for word in words):
+            return int(folder.name)
+    raise AssertionError("no metadata server")
+
+
+def test_a_mount_that_hangs_fails_each_trial_in_its_time_and_leaves_nothing(tmp_path, labs, engine):
+    write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), tmp_path / "plan.jsonl")
+    run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
+    killed = []
+
+    def look(progress):
+        if progress.trials_done >= 2 and not killed:
+            killed.append(master_pid(labs))
+            os.kill(killed[0], signal.SIGKILL)
+
+    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=look)
+    assert killed and (outcome.state, outcome.trials_done) == ("complete", 6)
+    with Run.open(run.path) as done:
+        trials = done.query("SELECT outcome, end_s - start_s AS took_s FROM trials ORDER BY position")
+        assert list(trials["outcome"][:2]) == ["ok"] * 2
+        assert set(trials["outcome"][-2:]) == {"failed"}
+        stalled = done.query("SELECT evidence FROM findings WHERE code = 'prepare-failed'")["evidence"]
+    # A preparation is given up when a transfer would have been, of which it knows after as long again at most.
+    assert all(2 <= took_s < 10 for took_s in trials["took_s"][-2:])
+    assert any("found it still for 2 s" in evidence for evidence in stalled)
