@@ -12,6 +12,8 @@ from typer.testing import CliRunner
 from venturi.calibration.chapters import validation_chapter
 from venturi.calibration.validate import validate
 from venturi.cli.root import app
+from venturi.cost import Cost, ServiceCost
+from venturi.errors import ScenarioError
 from venturi.run import Run
 
 COST = planted({"start_s": 0.3}, {"process_bytes_per_s": 30e6})
@@ -39,9 +41,16 @@ def test_wrong_costs_show_and_the_worst_are_named_with_what_bounds_them(run: Run
     chapter = validation_chapter(told)
     tables = {table.name: table for table in chapter.tables}
     worst = tables["validation-worst"]
-    assert len(worst.rows) == 10 and all(row[6] for row in worst.rows)
+    assert len(worst.rows) == 10 and all(row[1] for row in worst.rows)
     assert "more than a good prediction" in chapter.sentence and "a perfect model" in chapter.sentence
     assert {"validation-by-size", "validation-by-together"} <= set(tables)
+
+
+def test_costs_of_another_testbed_are_refused_by_the_names_in_them(run: Run) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"testbed\.cost\.service\.other: expected one of the services of the run"
+    ):
+        validate(run, Cost(services={"other": ServiceCost(file_core_s=1.0)}))
 
 
 def test_the_command_writes_page_tables_and_figures_and_speaks_json(run: Run, tmp_path: Path) -> None:

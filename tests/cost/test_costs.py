@@ -138,9 +138,11 @@ def test_what_the_scenario_says_is_above_the_defaults_parameter_by_parameter_and
 
 
 def test_costs_for_the_engine_have_defaults_of_services_and_what_the_scenario_says():
-    assert costs_of(header_of(DOCUMENT))["services"] == {"gridftp": {"auth_core_s": 0.213}}
+    assert costs_of(header_of(DOCUMENT))["services"] == {"gridftp": {"auth_core_s": 0.213, "auth_scatter": 0.58}}
     costs = costs_of(header_of(with_costs(SAID)))
-    assert costs["services"] == {"gridftp": {"auth_core_s": 0.15, "sessions": 10, "process_bytes_per_s": 1e8}}
+    assert costs["services"] == {
+        "gridftp": {"auth_core_s": 0.15, "auth_scatter": 0.58, "sessions": 10, "process_bytes_per_s": 1e8}
+    }
     assert costs["places"] == {"there": {"read_bytes_per_s": 2e8, "seek_s": 0.008, "read_ahead_bytes": 1000000}}
     assert costs["hosts"] == {"a": {"cores": 4.0, "rtt_exponent": -0.5}}
 

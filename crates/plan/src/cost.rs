@@ -144,6 +144,8 @@ pub struct ServiceCost {
     pub session_core_s: Option<Amount>,
     /// Processor time of authentication, in core-seconds, on one core.
     pub auth_core_s: Option<Amount>,
+    /// Scatter of that from login to login, as where keys are made: standard deviation over mean; null: none.
+    pub auth_scatter: Option<Amount>,
     /// Processor time of a file or request, in core-seconds.
     pub file_core_s: Option<Amount>,
     /// Processor time for a byte, in core-seconds.

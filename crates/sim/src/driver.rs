@@ -467,16 +467,17 @@ impl Simulation {
 
     /// One core of its host at most, and a share of them all.
     fn compute(&mut self, host: usize, task: Task, core_s: f64) -> Result<(), Error> {
-        let Some(cpu) = self.world.cpu(&self.hosts[host].name) else {
+        let cpus = self.world.cpus(&self.hosts[host].name);
+        if cpus.is_empty() {
             self.agenda.put(
                 self.now + core_s,
                 Event::Tell(host, Input::Finished { task }),
             );
             return Ok(());
-        };
+        }
         let class = self
             .fluid
-            .class(&[cpu], 1.0, 1.0)
+            .class(cpus, 1.0, 1.0)
             .map_err(|source| self.wrong("a core", source))?;
         let token = self.next_token;
         self.next_token += 1;

@@ -85,7 +85,8 @@ pub(crate) struct World {
 #[derive(Debug)]
 struct HostParts {
     loopback: ResourceId,
-    cpu: Option<ResourceId>,
+    /// Its own cores, and those of the machine that it shares with others.
+    cpus: Vec<ResourceId>,
 }
 
 impl World {
@@ -104,6 +105,10 @@ impl World {
             names: BTreeMap::new(),
         };
         let links = links(&header, &mut maker)?;
+        let machine = assumptions
+            .machine_cores
+            .map(|cores| maker.resource("cpu:machine", cores))
+            .transpose()?;
         let mut hosts = BTreeMap::new();
         for (name, host) in &header.hosts {
             let loopback = maker.resource(
@@ -129,7 +134,8 @@ impl World {
             let cpu = cores
                 .map(|cores| maker.resource(&format!("cpu:{name}"), cores))
                 .transpose()?;
-            hosts.insert(name.clone(), HostParts { loopback, cpu });
+            let cpus = cpu.into_iter().chain(machine).collect();
+            hosts.insert(name.clone(), HostParts { loopback, cpus });
         }
         let tables = Tables::new(&header)?;
         let stores = Stores::new(&header, &assumptions, &mut maker)?;
@@ -149,9 +155,9 @@ impl World {
         })
     }
 
-    /// Cores of a host as a resource, in core-seconds per second; none if it has as many as are asked for.
-    pub fn cpu(&self, host: &str) -> Option<ResourceId> {
-        self.hosts.get(host).and_then(|host| host.cpu)
+    /// Cores of a host as resources, in core-seconds per second; none if it has as many as are asked for.
+    pub fn cpus(&self, host: &str) -> &[ResourceId] {
+        self.hosts.get(host).map_or(&[], |host| &host.cpus)
     }
 
     /// The name of a resource, such as `link:a>b`.

@@ -78,7 +78,10 @@ class Band:
 
 @dataclass(frozen=True)
 class Panel:
-    """Axes. ``x`` and ``y`` are named as columns are, so that the last part tells the unit: ``time_s``, ``rate_bit_per_s``."""
+    """Axes. ``x`` and ``y`` are named as columns are, so that the last part tells the unit: ``time_s``, ``rate_bit_per_s``.
+
+    The x axis is marked at the values where something was measured, or with ``round_x`` at round ones.
+    """
 
     title: str
     x: str
@@ -87,6 +90,7 @@ class Panel:
     x_log: bool = False
     y_log: bool = False
     bands: tuple[Band, ...] = ()
+    round_x: bool = False
 
 
 @dataclass(frozen=True)

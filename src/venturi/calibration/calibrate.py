@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import norm
 
-from venturi.calibration.estimate import LEVEL, METHOD, Estimate, Flags, Floats, estimate
+from venturi.calibration.estimate import LEAST_EFFECT, LEVEL, METHOD, Estimate, Flags, Floats, estimate
 from venturi.calibration.naive import naive_s
 from venturi.calibration.observations import Moved, measured, medians, points_of
 from venturi.calibration.parameters import Parameter, Subject, cost_of, ends_of, machine_cores_of, parameters_of
-from venturi.calibration.result import Calibration, Errors, Estimated, Point, Predicted
+from venturi.calibration.result import Calibration, Errors, Estimated, Point, Predicted, State
 from venturi.calibration.simulator import Model
 from venturi.cost import Cost
 from venturi.errors import SampleError
@@ -304,7 +304,7 @@ def _or_none(value: float) -> float | None:
 
 
 def _written(said: Cost | None, parameters: Sequence[Parameter], found: Estimate) -> Cost:
-    chosen = [place for place in range(len(parameters)) if found.identified[place]]
+    chosen = [place for place in range(len(parameters)) if found.identified[place] or found.moved[place]]
     return cost_of(said, [parameters[place] for place in chosen], [float(found.numbers[place]) for place in chosen])
 
 
@@ -328,22 +328,22 @@ def _estimated(parameters: Sequence[Parameter], found: Estimate) -> Iterable[Est
 def _left(parameters: Sequence[Parameter], found: Estimate, place: int) -> Estimated:
     """Return why a parameter keeps its default."""
     parameter = parameters[place]
+    if found.moved[place]:
+        value = parameter.value(float(found.numbers[place]))
+        return Estimated(parameter.name, parameter.field, parameter.of, value, parameter.default, None, None, "moved")
     like = np.abs(found.correlation[place]) * found.identified
     partner = int(np.argmax(like)) if len(like) else 0
-    if found.effect[place] < _LEAST:
-        state, name, correlation = "no effect", "", None
+    state: State = "too uncertain"
+    name, correlation = "", None
+    if found.effect[place] < LEAST_EFFECT:
+        state = "no effect"
     elif like[partner] >= ALIKE:
         state, name, correlation = (
             "not told apart",
             parameters[partner].name,
             float(found.correlation[place, partner]),
         )
-    else:
-        state, name, correlation = "too uncertain", "", None
     return Estimated(
-        parameter.name, parameter.field, parameter.of, parameter.default, parameter.default, None, None, state, name,  # type: ignore[arg-type]
+        parameter.name, parameter.field, parameter.of, parameter.default, parameter.default, None, None, state, name,
         correlation,
     )  # fmt: skip
-
-
-_LEAST = 0.02

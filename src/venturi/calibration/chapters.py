@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 
 import numpy as np
 
@@ -124,7 +124,7 @@ def _parameters(result: Calibration) -> tuple[Table, Table]:
         ),
         Table(
             "calibration-not-identified",
-            "Parameters that they do not tell, and that keep their defaults",
+            "Parameters that they do not tell; they keep their defaults",
             (*what, Column("why", "Why"), Column("default", "Default")),
             others,
             note=f"Without an effect on these times: {', '.join(without)}." if without else "",
@@ -140,6 +140,8 @@ def _interval(one: Estimated) -> str:
 def _why(one: Estimated) -> str:
     if one.state == "not told apart":
         return f"has the effect of {one.partner} (correlation {one.correlation:.2f})"
+    if one.state == "moved":
+        return f"set to {value_text(one.parameter, one.value)}, as the times contradict its default; they do not tell it better"
     return "too uncertain"
 
 
@@ -186,11 +188,12 @@ def _validated(result: Validation) -> Table:
 
 def _predictions(result: Calibration | Validation) -> Table:
     calibrated = isinstance(result, Calibration)
+    varied = _varied([one.point for one in result.points])
     rows: list[tuple[Scalar, ...]] = []
     for one in sorted(result.points, key=lambda one: (one.point.run, one.point.point)):
         point = one.point
         error = None if one.calibrated_s is None else one.calibrated_s / point.time_s - 1
-        row: tuple[Scalar, ...] = (_words(point), point.trials, point.time_s, one.calibrated_s, error)
+        row: tuple[Scalar, ...] = (_words(point, varied), point.trials, point.time_s, one.calibrated_s, error)
         row += (one.defaults_s, one.naive_s, "held out" if one.held_out else "fit") if calibrated else (one.naive_s,)
         rows.append(row)
     columns = (
@@ -214,16 +217,26 @@ def _predictions(result: Calibration | Validation) -> Table:
     )
 
 
-def _words(point: Point) -> str:
-    told = [f"{factor_name(name)} {factor_value(name, value)}" for name, value in point.factors.items()]
+def _words(point: Point, varied: Container[str]) -> str:
+    told = [
+        f"{factor_name(name)} {factor_value(name, value)}" for name, value in point.factors.items() if name in varied
+    ]
     return ", ".join(told) if told else point.call
+
+
+def _varied(points: Sequence[Point]) -> set[str]:
+    """Return the factors that do not have one value everywhere."""
+    values: dict[str, tuple[str, ...]] = {}
+    for name in dict.fromkeys(name for point in points for name in point.factors):
+        values[name] = tuple(str(point.factors.get(name)) for point in points)
+    return {name for name, of_name in values.items() if len(set(of_name)) > 1}
 
 
 def _groups(result: Validation) -> Iterable[Table]:
     """Yield the errors of points by what they differ in, where they do."""
     by: tuple[tuple[str, str, Callable[[Point], Scalar]], ...] = (
         ("mover", "Mover", lambda point: point.mover),
-        ("size_bytes", "Bytes of a transfer", lambda point: None if point.timed else point.bytes),
+        ("size_bytes", "Bytes of a transfer", lambda point: None if point.timed else float(f"{point.bytes:.3g}")),
         ("rtt_s", "Round-trip time", lambda point: point.rtt_s),
         ("together", "Transfers at a time", lambda point: point.together),
     )
@@ -247,16 +260,17 @@ def _groups(result: Validation) -> Iterable[Table]:
 
 def _worst(result: Validation) -> Table:
     worst = sorted(result.transfers, key=lambda one: -abs(np.log(one.simulated_s / one.measured_s)))[:WORST]
+    varied = _varied([one.point for one in result.points])
     rows = tuple(
         (
-            _words(one.point),
-            one.trial,
-            one.slot,
+            _words(one.point, varied),
+            one.bound or "not told",
+            one.bound_share,
             one.measured_s,
             one.simulated_s,
             one.simulated_s / one.measured_s,
-            one.bound or "not told",
-            one.bound_share,
+            one.trial,
+            one.slot,
         )
         for one in worst
     )
@@ -265,16 +279,16 @@ def _worst(result: Validation) -> Table:
         "Transfers that are farthest off",
         (
             Column("point", "Point"),
-            Column("trial", "Trial"),
-            Column("slot", "Slot"),
+            Column("bound", "Bound by"),
+            Column("bound_ratio", "Of its time"),
             Column("measured_s", "Measured"),
             Column("simulated_s", "Simulated"),
             Column("of_measured", "Simulated / measured"),
-            Column("bound", "Likely cause: bound by"),
-            Column("bound_ratio", "Of its time"),
+            Column("trial", "Trial"),
+            Column("slot", "Slot"),
         ),
         rows,
-        note="What bounded the simulated transfer most: where it is too short, something else did in truth; where it is too long, that bound is too tight.",
+        note="Likely cause: what bounded the simulated transfer most. Where it is too short, that takes longer in truth, or something else does; where it is too long, that bound is too tight.",
     )
 
 
@@ -283,7 +297,8 @@ def _figures(name: str, groups: dict[str, list[Predicted]], transfers: Sequence[
     every = [p for points in drawn.values() for p in points]
     if not every:
         return ()
-    ends = (min(p.point.time_s for p in every), max(p.point.time_s for p in every))
+    times = [p.point.time_s for p in every] + [t.measured_s for t in transfers]
+    ends = (min(times), max(times))
     scatter = [Series("equal", ends, ends)]
     if transfers:
         some = transfers[:: max(1, len(transfers) // MOST_DRAWN)]
@@ -301,15 +316,15 @@ def _figures(name: str, groups: dict[str, list[Predicted]], transfers: Sequence[
     curves.append(_distribution("naive", ((p.naive_s, p.point.time_s) for p in every)))
     return (
         Figure(
-            f"{name}-scatter",
+            "scatter",
             "Simulated against measured times",
-            (Panel("Times", "measured_s", "simulated_s", tuple(scatter), x_log=True, y_log=True),),
+            (Panel("Times", "measured_s", "simulated_s", tuple(scatter), x_log=True, y_log=True, round_x=True),),
             "Times of transfers, medians of points; on the line both are equal.",
         ),
         Figure(
-            f"{name}-errors",
+            "errors",
             "Distribution of relative errors",
-            (Panel("Errors", "error_ratio", "share_ratio", tuple(c for c in curves if c.x)),),
+            (Panel("Errors", "error_ratio", "share_ratio", tuple(c for c in curves if c.x), round_x=True),),
             "Share of points whose error is at most so much.",
         ),
     )

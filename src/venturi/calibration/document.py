@@ -96,7 +96,7 @@ def _head(result: Calibration) -> list[str]:
     told += [_line(one) for one in result.parameters if one.state == "estimated"]
     kept = [one for one in result.parameters if one.state != "estimated" and one.state != "no effect"]
     if kept:
-        told += ["", "Not identified by these runs, and left as they were:"]
+        told += ["", "Not identified by these runs:"]
         told += [f"{one.name}: {one.state}{f' from {one.partner}' if one.partner else ''}" for one in kept]
     return told
 

@@ -12,8 +12,9 @@ Minimised is Σ ρ((log t_i − y_i) / e_i) + Σ ((x_j − d_j) / s_j)², x ≥ 
 2c |r| for large ones. The second sum is weak: it decides only what the times leave open, and then for the default.
 
 The covariance is (JᵀWJ + diag s⁻²)⁻¹. A parameter is identified if its standard error is at most half of it (or of its scale, where it is
-small). Of those that are not, the one that is farthest from it is taken out and keeps its default, until all that are left are identified:
-so of two with the same effect one stays. Errors are multiplied by √(χ²/ν) where that is above 1, with ν = n − tr(J C JᵀW).
+small). Of those that are not, the one that is farthest from it is taken out, of near equals the last, until all that are left are identified:
+so of two with the same effect one stays. What is taken out keeps its default, unless the times contradict that. Errors are multiplied by
+√(χ²/ν) where that is above 1, with ν = n − tr(J C JᵀW).
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ ALMOST = 0.8
 """Of errors that count as equally large."""
 LEAST_EFFECT = 0.02
 """Change of a log time, over a scale, that counts as an effect."""
-ROUNDS = 3
+CONTRADICTION = 4.0
+"""More of χ² than this is a contradiction: two standard errors."""
+ROUNDS = 4
 """How often the choice of parameters is made anew, where the last one led."""
 MOST_EVALUATIONS = 15
 
@@ -65,6 +68,8 @@ class Estimate:
         Of shape (parameters,); errors are NaN for those that were not estimated.
     identified
         Which were estimated.
+    moved
+        Which are not identified, and yet not at their defaults, as those contradict the times.
     effect
         Largest change of a log time over a scale.
     correlation
@@ -78,6 +83,7 @@ class Estimate:
     numbers: Floats
     errors: Floats
     identified: Flags
+    moved: Flags
     effect: Floats
     correlation: Floats
     freedom: float
@@ -102,24 +108,26 @@ def estimate(times: Times, measured: Floats, errors: Floats, start: Floats) -> E
         The numbers of the defaults, of shape (parameters,).
     """
     fitter = _Fitter(times, measured, errors, start)
-    numbers = start.copy()
-    active = np.zeros(len(start), dtype=bool)
-    jacobian = fitter.jacobian(numbers, np.ones(len(start), dtype=bool))
+    every = np.ones(len(start), dtype=bool)
+    numbers, base, active = start.copy(), start.copy(), ~every
+    jacobian = fitter.jacobian(numbers, every)
     for turn in range(ROUNDS):
         chosen = fitter.choose(numbers, jacobian)
         if turn and np.array_equal(chosen, active):
             break
+        base = fitter.let_go(active & ~chosen, chosen, numbers, base)
         active = chosen
-        begin = np.where(active, fitter.begin(numbers, jacobian, active), start)
-        numbers = fitter.refine(begin if turn == 0 else np.where(active, numbers, start), active)
-        jacobian = fitter.jacobian(numbers, np.ones(len(start), dtype=bool))
-    # What the last fit cannot tell after all goes back to its default.
+        begin = fitter.begin(numbers, jacobian, active) if turn == 0 else numbers
+        numbers = fitter.refine(np.where(active, begin, base), active)
+        jacobian = fitter.jacobian(numbers, every)
+    # What the last fit cannot tell after all is let go, too.
     kept = active & fitter.choose(numbers, jacobian)
     if not np.array_equal(kept, active):
+        base = fitter.let_go(active & ~kept, kept, numbers, base)
         active = kept
-        numbers = fitter.refine(np.where(active, numbers, start), active)
-        jacobian = fitter.jacobian(numbers, np.ones(len(start), dtype=bool))
-    return fitter.conclude(numbers, jacobian, active)
+        numbers = fitter.refine(np.where(active, numbers, base), active)
+        jacobian = fitter.jacobian(numbers, every)
+    return fitter.conclude(numbers, jacobian, active, ~active & (base != start))
 
 
 class _Fitter:
@@ -167,6 +175,27 @@ class _Fitter:
             active[np.flatnonzero(active)[place]] = False
         return active
 
+    def let_go(self, dropped: Flags, kept: Flags, numbers: Floats, base: Floats) -> Floats:
+        """Return ``base`` with the defaults of what is not estimated any more; where the times contradict a default, with the number it has.
+
+        They do not if what is kept can make up for it.
+        """
+        found = np.where(dropped, self._start, base)
+        if not dropped.any():
+            return found
+        now = self._cost(numbers)
+        if self._cost(self.refine(np.where(kept, numbers, found), kept)) - now <= CONTRADICTION:
+            return found
+        for place in np.flatnonzero(dropped):
+            back = numbers.copy()
+            back[place] = self._start[place]
+            if self._cost(back) - now > CONTRADICTION:
+                found[place] = numbers[place]
+        return found
+
+    def _cost(self, numbers: Floats) -> float:
+        return float(np.sum(_bent((self.log_times([numbers])[0] - self._measured) / self._errors) ** 2))
+
     def begin(self, numbers: Floats, jacobian: Floats, active: Flags) -> Floats:
         """Return where to begin: times as sums of effects in proportion, which is a linear regression with numbers of 0 or more."""
         found = numbers.copy()
@@ -213,7 +242,7 @@ class _Fitter:
         )
         return whole(np.asarray(solved.x, dtype=np.float64))
 
-    def conclude(self, numbers: Floats, jacobian: Floats, active: Flags) -> Estimate:
+    def conclude(self, numbers: Floats, jacobian: Floats, active: Flags, moved: Flags) -> Estimate:
         """Return the estimate at the minimum."""
         data = (self.log_times([numbers])[0] - self._measured) / self._errors
         errors = np.full(len(numbers), np.nan)
@@ -227,7 +256,7 @@ class _Fitter:
         length = np.linalg.norm(weighted, axis=0)
         unit = weighted / np.where(length > 0, length, 1.0)
         effect = np.abs(jacobian).max(axis=0, initial=0.0)
-        return Estimate(numbers, errors, active, effect, unit.T @ unit, freedom, ratio)
+        return Estimate(numbers, errors, active, moved, effect, unit.T @ unit, freedom, ratio)
 
     def _information(self, jacobian: Floats) -> Floats:
         weighted = jacobian / self._errors[:, None]

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeVar
 
+from venturi.calibration.simulator import ASSUMED
 from venturi.cost import FILE, Cost, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost, over
 from venturi.cost.world import costs_of
 from venturi.mover.table import movers
@@ -54,6 +55,9 @@ _OF_A_PLACE = (
 _OF_A_HOST = (_Field("cores", 1 / 4.0, inverse=True), _Field("core_speed", 1.0, inverse=True))
 
 _OF_A_MACHINE = _Field("cores", 1.0, inverse=True)
+
+MOST_NAMED = 2
+LEAST_NUMBER = 1e-6
 
 Table = Literal["mover", "service", "place", "host", "machine"]
 Member = str | MoverRule
@@ -108,6 +112,9 @@ class Parameter:
         """
         if not self.inverse:
             return number * self.scale
+        if self.default is not None:
+            # Where something holds if nothing is said, *without a bound* must be said.
+            number = max(number, LEAST_NUMBER)
         return 1.0 / (number * self.scale) if number > 0 else None
 
 
@@ -179,7 +186,8 @@ def _of_parts(subject: Subject, costs: Mapping[str, Any]) -> Iterable[Parameter]
         for field in _OF_A_PLACE:
             said = costs["places"].get(name, {})
             given = getattr(storage, field.name, None) if storage else None
-            known = {field.name: given} if given is not None and field.name not in said else said
+            assumed = ASSUMED.get(f"storage_{field.name}") if given is None else given
+            known = said if assumed is None or field.name in said else {field.name: assumed}
             yield _parameter("place", field, "storages", name, known)
     for name, host in header.hosts.items():
         said = dict(costs["hosts"].get(name, {}))
@@ -211,22 +219,36 @@ def _unique(members: Iterable[Member]) -> list[Member]:
 
 
 def _named(parameters: list[Parameter]) -> list[Parameter]:
-    """Where a parameter has several defaults, say which options each is for."""
-    counts: dict[tuple[str, str, str], int] = {}
+    """Where a parameter has several defaults, say which options or names each is for."""
+    alike: dict[tuple[str, str, str], list[Parameter]] = {}
     for one in parameters:
-        counts[one.table, one.field, one.of] = counts.get((one.table, one.field, one.of), 0) + 1
-    return [
-        replace(one, of=f"{one.of} ({_which(one)})") if counts[one.table, one.field, one.of] > 1 else one
-        for one in parameters
-    ]
+        alike.setdefault((one.table, one.field, one.of), []).append(one)
+    found = []
+    for one in parameters:
+        others = [other for other in alike[one.table, one.field, one.of] if other is not one]
+        found.append(replace(one, of=f"{one.of} ({_which(one, others)})") if others else one)
+    return found
 
 
-def _which(parameter: Parameter) -> str:
-    rules = [member for member in parameter.members if isinstance(member, MoverRule)]
-    if not rules:
-        return ", ".join(map(str, parameter.members[:3])) + (" …" if len(parameter.members) > 3 else "")
-    said = [" ".join(f"{key}={_word(value)}" for key, value in rule.options.items()) for rule in rules]
-    return "; ".join(said[:2]) + (" …" if len(said) > 2 else "") or "no options"
+def _which(parameter: Parameter, others: Sequence[Parameter]) -> str:
+    """Return in words what a parameter is for and the others are not: by one option if that tells, else by all."""
+    own = _options(parameter)
+    if not own:
+        return _some([str(member) for member in parameter.members])
+    theirs = [options for other in others for options in _options(other)]
+    for key in own[0]:
+        values = list(dict.fromkeys(options.get(key) for options in own))
+        if not any(options.get(key) in values for options in theirs):
+            return _some([f"{key}={_word(value)}" for value in values])
+    return _some([" ".join(f"{key}={_word(value)}" for key, value in options.items()) for options in own])
+
+
+def _options(parameter: Parameter) -> list[Mapping[str, OptionValue]]:
+    return [member.options for member in parameter.members if isinstance(member, MoverRule)]
+
+
+def _some(words: list[str]) -> str:
+    return "; ".join(words[:MOST_NAMED]) + (" …" if len(words) > MOST_NAMED else "")
 
 
 def _word(value: OptionValue) -> str:

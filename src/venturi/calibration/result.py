@@ -8,7 +8,10 @@ from typing import Literal
 
 from venturi.cost import Cost
 
-__all__ = ["Calibration", "Errors", "Estimated", "Point", "Predicted", "Transfer", "Validation"]
+__all__ = ["Calibration", "Errors", "Estimated", "Point", "Predicted", "State", "Transfer", "Validation"]
+
+
+State = Literal["estimated", "moved", "no effect", "not told apart", "too uncertain"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,7 @@ class Estimated:
     low, high
         The interval, if it was identified.
     state
-        ``"estimated"``, or why not: ``"no effect"`` on these times, ``"not told apart"`` from ``partner``, ``"too uncertain"``.
+        ``"estimated"``, or why not: ``"moved"``: its default contradicts the times, which do not tell its value either; ``"no effect"`` on these times, ``"not told apart"`` from ``partner``, ``"too uncertain"``.
     partner
         The parameter that has nearly the same effect, or "".
     correlation
@@ -99,7 +102,7 @@ class Estimated:
     default: float | None
     low: float | None
     high: float | None
-    state: Literal["estimated", "no effect", "not told apart", "too uncertain"]
+    state: State
     partner: str = ""
     correlation: float | None = None
 

@@ -19,10 +19,12 @@ from venturi.plan.emit import emit_header
 from venturi.run import Run
 from venturi.run.directory import PLAN
 
-__all__ = ["LONGEST_SIMULATION_S", "Model"]
+__all__ = ["ASSUMED", "LONGEST_SIMULATION_S", "Model"]
 
 LONGEST_SIMULATION_S = 120.0
 """One simulation of a plan that takes longer is given up."""
+ASSUMED = {"storage_read_bytes_per_s": 2e9, "storage_write_bytes_per_s": 1e9}
+"""Of places that neither plan nor costs give a rate: the engine's own assumptions, said so that what is fitted begins there."""
 _STEPS_THAT_BIND = ("at", "acquire", "release", "repeat", "arrivals", "pause")
 """Steps by which a trial depends on time, or on what others take: then a plan is simulated whole."""
 _STEPS_THAT_STAY = ("wait", "signal")
@@ -73,7 +75,7 @@ class Model:
         """
         header = self.header if cost is None else dataclasses.replace(self.header, cost=cost)
         cores = machine_cores or self.machine_cores
-        assumed = {"explain": explain, **({} if cores is None else {"machine_cores": cores})}
+        assumed = {**ASSUMED, "explain": explain, **({} if cores is None else {"machine_cores": cores})}
         world = json.dumps({"world": world_of(header, assumed)}).encode()
         try:
             told = subprocess.run(

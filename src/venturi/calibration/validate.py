@@ -13,8 +13,10 @@ from venturi.calibration.observations import Moved, measured, medians, points_of
 from venturi.calibration.result import Point, Predicted, Transfer, Validation
 from venturi.calibration.simulator import Model
 from venturi.cost import Cost
-from venturi.errors import SampleError
+from venturi.errors import SampleError, ScenarioError
+from venturi.plan import Header
 from venturi.run import Run
+from venturi.wording import one_of
 
 __all__ = ["validate"]
 
@@ -38,6 +40,8 @@ def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Pat
     ------
     SampleError
         If no transfer is good in both worlds.
+    ScenarioError
+        If these costs are of services, storages or hosts that the run does not have.
     BackendError
         If there is no engine, or it refuses the plan.
 
@@ -47,6 +51,8 @@ def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Pat
     0.08
     """
     model = Model(run, engine)
+    if cost is not None:
+        _check_names(cost, model.header, costs)
     told, simulated = measured(run), model.simulate(cost, explain=True)
     points = points_of(run, told)
     by_key = {(p.point, p.mover if p.point >= 0 else p.call): p for p in points}
@@ -79,12 +85,32 @@ def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Pat
     )
 
 
+def _check_names(cost: Cost, header: Header, source: str) -> None:
+    """Refuse costs of what the plan does not have: they are of another testbed, and would count nothing."""
+    problems = [
+        (f"testbed.cost.{table}.{name}", one_of(f"the {table}s of the run", known, name))
+        for table, said, known in (
+            ("service", cost.services, header.services),
+            ("storage", cost.places, header.places),
+            ("host", cost.hosts, header.hosts),
+        )
+        for name in said
+        if name not in known
+    ]
+    if problems:
+        raise ScenarioError(problems, source or "costs")
+
+
 def _placed(transfers: Iterable[Moved], *, by_trial: bool) -> Iterable[tuple[Place, Moved]]:
     """Yield transfers with their place in the plan. A simulated point stands for all of its trials: the first one counts."""
     seen: dict[Place, int] = {}
     first: dict[object, object] = {}
     for one in transfers:
-        if not by_trial and one.trial is not None and first.setdefault(one.key[0], one.trial) != one.trial:
+        if (
+            not by_trial
+            and one.trial is not None
+            and first.setdefault((one.key[0], one.actor), one.trial) != one.trial
+        ):
             continue
         within = (one.key[0], one.actor, one.slot, one.call)
         count = seen[(one.trial, *within)] = seen.get((one.trial, *within), -1) + 1

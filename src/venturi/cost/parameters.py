@@ -99,6 +99,8 @@ class ServiceCost:
     ----------
     session_core_s, auth_core_s, file_core_s, byte_core_s
         Its processor time for a session, for finding out who the client is, for a file or request, for a byte.
+    auth_scatter
+        Standard deviation over mean of the time for finding out who the client is, as where keys are made; ``None``: none.
     sessions
         Sessions that it serves together; ``None``: any number.
     process_bytes_per_s
@@ -113,6 +115,7 @@ class ServiceCost:
 
     session_core_s: float | None = None
     auth_core_s: float | None = None
+    auth_scatter: float | None = None
     file_core_s: float | None = None
     byte_core_s: float | None = None
     sessions: int | None = None

@@ -153,12 +153,13 @@ def _x_axis(axes: Axes, panel: Panel, series: Sequence[Series]) -> tuple[_Places
         axes.set_xscale("log")
         axes.set_xlim(numbers[0] / scale.divisor / 1.15, numbers[-1] / scale.divisor * 1.15)
         shown = spread(numbers, [math.log(v) for v in numbers])
-        axes.xaxis.set_major_locator(FixedLocator([v / scale.divisor for v in shown]))
+        at_values = FixedLocator([v / scale.divisor for v in shown])
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)) if panel.round_x else at_values)
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FuncFormatter(lambda v, _: f"{v:,.4g}"))
     else:
         axes.margins(x=0.02)
-        if len(numbers) <= MOST_MARKS:
+        if len(numbers) <= MOST_MARKS and not panel.round_x:
             axes.xaxis.set_major_locator(FixedLocator([v / scale.divisor for v in spread(numbers, numbers)]))
     return _Places(scale), scale
 

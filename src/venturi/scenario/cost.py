@@ -89,6 +89,7 @@ class ServiceTable(Part):
 
     session_core: Time | None = Field(None, description="Processor time of a session.")
     auth_core: Time | None = Field(None, description="Processor time to find out who the client is.")
+    auth_scatter: Amount | None = Field(None, description="Scatter of that: standard deviation over mean.")
     file_core: Time | None = Field(None, description="Processor time of a file or request.")
     byte_core: Time | None = Field(None, description="Processor time of a byte.")
     sessions: Many | None = Field(None, description="Sessions that it serves together; others wait.")

@@ -583,3 +583,18 @@ fn parameters_come_in_as_json_and_what_is_not_known_is_refused() {
         assert!(found.contains(problem), "{found}");
     }
 }
+
+#[test]
+fn work_that_scatters_has_its_mean_and_its_deviation_over_many() {
+    for (scatter, axis) in [(0.2, 0), (0.58, 0), (0.58, 1)] {
+        let factors: Vec<f64> = (0..4000)
+            .map(|number| scatter_factor(scatter, number, axis))
+            .collect();
+        let count = factors.len() as f64;
+        let mean = factors.iter().sum::<f64>() / count;
+        let variance = factors.iter().map(|it| (it - mean).powi(2)).sum::<f64>() / count;
+        near(mean, 1.0, 0.005);
+        near(variance.sqrt(), scatter, 0.03);
+    }
+    assert_eq!(scatter_factor(0.0, 7, 1), 1.0);
+}

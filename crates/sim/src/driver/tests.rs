@@ -209,6 +209,24 @@ fn computing_shares_the_cores_of_its_host() {
 }
 
 #[test]
+fn hosts_of_a_lab_share_the_cores_of_their_machine() {
+    let compute = json!([{"step": "compute", "core_s": 1.5}]);
+    let (simulation, _) = carry_out(
+        plan(0.0, |_| (), &[("a", compute.clone()), ("b", compute)]),
+        Assumptions {
+            machine_cores: Some(1.0),
+            ..Assumptions::default()
+        },
+    )
+    .expect("it ends");
+    assert!(
+        (simulation.now_s() - 3.0).abs() < TOLERANCE,
+        "{}",
+        simulation.now_s()
+    );
+}
+
+#[test]
 fn a_host_learns_of_a_counter_after_its_latency() {
     let signals =
         json!([{"step": "pause", "duration_s": 2}, {"step": "signal", "counter": "go", "add": 1}]);

@@ -9,6 +9,7 @@ use super::agenda::Event;
 use super::meters::Times;
 use super::transfers::{Id, Phase};
 use super::{Purpose, Simulation};
+use crate::cost::scatter_factor;
 use crate::fluid::{Bound, ClassId, FlowId, ResourceId};
 use crate::world::{Error, Passage, Stage, Stages};
 
@@ -100,7 +101,15 @@ impl Simulation {
                 }
                 Stage::Wait { seconds, .. } => now + seconds,
                 Stage::NotBefore { seconds, .. } => walk.mark_s + seconds,
-                Stage::Work { class, core_s, .. } => return self.flow(owner, class, core_s, false),
+                Stage::Work {
+                    class,
+                    core_s,
+                    scatter: (scatter, axis),
+                    ..
+                } => {
+                    let factor = scatter_factor(scatter, self.number_among(owner), axis);
+                    return self.flow(owner, class, core_s * factor, false);
+                }
                 Stage::Bytes { class, bytes, .. } => {
                     walk.first_byte_s.get_or_insert(now);
                     let timed_s = walk.timed_s;
@@ -115,6 +124,17 @@ impl Simulation {
                 return Ok(());
             }
             walk.at += 1;
+        }
+    }
+
+    /// Which of those that are released together it is.
+    fn number_among(&self, owner: Owner) -> u32 {
+        match owner {
+            Owner::Transfer(id) => self
+                .active
+                .get(&id)
+                .map_or(0, |active| active.transfer.slot),
+            Owner::Fetch(_, client) => client,
         }
     }
 

@@ -28,6 +28,8 @@ pub struct Assumptions {
     pub loopback_bytes_per_s: f64,
     /// Cores of a host that the plan gives no limit; null: as many as are asked for.
     pub cores: Option<f64>,
+    /// Cores that all hosts share besides, as those of a lab on one machine do; null: each has its own.
+    pub machine_cores: Option<f64>,
     /// The largest send buffer of a TCP connection, of hosts for which the plan says none.
     pub send_buffer_bytes: f64,
     /// The largest receive buffer.
@@ -52,6 +54,7 @@ impl Default for Assumptions {
             storage_write_bytes_per_s: 1e9,
             loopback_bytes_per_s: 2e9,
             cores: None,
+            machine_cores: None,
             send_buffer_bytes: 4_194_304.0,
             receive_buffer_bytes: 6_291_456.0,
             counter_latency_s: 0.001,
@@ -73,6 +76,7 @@ impl Assumptions {
             ("send_buffer_bytes", self.send_buffer_bytes),
             ("receive_buffer_bytes", self.receive_buffer_bytes),
             ("cores", self.cores.unwrap_or(1.0)),
+            ("machine_cores", self.machine_cores.unwrap_or(1.0)),
         ] {
             positive(&format!("world.{name}"), rate)?;
         }

@@ -40,6 +40,8 @@ pub(crate) enum Stage {
     Work {
         class: ClassId,
         core_s: f64,
+        /// How much that differs from one to the next, and on which axis they are drawn.
+        scatter: (f64, usize),
         why: &'static str,
     },
     /// Bytes pass; `cap` is what its class is bound by besides resources.
@@ -200,7 +202,23 @@ impl Maker<'_> {
                 let host = service.as_ref().map_or(&passage.client, |name| {
                     &self.world.header.services[name].host
                 });
-                self.work(&host.clone(), core_s, width, name_of_why(why))
+                let speed = self.world.assumptions.costs.hosts.get(host);
+                let speed = speed
+                    .and_then(|host| host.core_speed)
+                    .map_or(1.0, Amount::get);
+                let mut stage =
+                    self.work(&host.clone(), core_s / speed, width, name_of_why(why))?;
+                if let (Stage::Work { scatter, .. }, Why::Authentication, Some(name)) =
+                    (&mut stage, why, service)
+                {
+                    let cost = self.world.assumptions.costs.services.get(name);
+                    let each = cost
+                        .and_then(|cost| cost.auth_scatter)
+                        .map_or(0.0, Amount::get);
+                    // Of several logins together the sum scatters less.
+                    *scatter = (each / width.sqrt(), usize::from(end == End::Destination));
+                }
+                Ok(stage)
             }
             Phase::Bytes {
                 bytes,
@@ -237,14 +255,21 @@ impl Maker<'_> {
         width: f64,
         why: &'static str,
     ) -> Result<Stage, Error> {
-        let Some(cpu) = self.world.cpu(host) else {
+        let world = self.world;
+        let cpus = world.cpus(host);
+        if cpus.is_empty() {
             return Ok(Stage::Wait {
                 seconds: core_s / width,
                 why,
             });
-        };
-        let class = self.class(&[cpu], 1.0, width)?;
-        Ok(Stage::Work { class, core_s, why })
+        }
+        let class = self.class(cpus, 1.0, width)?;
+        Ok(Stage::Work {
+            class,
+            core_s,
+            scatter: (0.0, 0),
+            why,
+        })
     }
 
     fn class(&mut self, resources: &[ResourceId], weight: f64, cap: f64) -> Result<ClassId, Error> {
