@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
 use venturi_sim::flows::{Outcome, Settings, Workload, carry_out};
 
@@ -49,8 +50,8 @@ its links out and in; then one of
   batch SLOTS JOBS CHUNKS SERVER DISK CORES    and of each job `BYTES SECONDS` of a chunk: read from the server's disk, then computed with
 A flow first takes the latency of its way, and then shares its links max-min fairly.
 
-`run_s` is the time of the simulation alone, without reading and writing, `cpu_s` what the processor gave it. Closed workloads are chaotic: compare solvers on what `--replay`
-writes.
+`run_s` is the time of the simulation alone, without reading and writing, `cpu_s` what the processor gave it; `peak_bytes` is the memory of all of it. Closed
+workloads are chaotic: compare solvers on what `--replay` writes.
 
 Exit codes: 0 done, 1 a result cannot be written, 2 the workload cannot be read or carried out."#;
 
@@ -120,9 +121,16 @@ fn run(arguments: &Arguments) -> Result<(), (u8, String)> {
 
 /// Processor time of this process so far, in seconds: what other work on the machine leaves alone. `None` where the kernel does not tell.
 fn cpu_s() -> Option<f64> {
-    let told = std::fs::read_to_string("/proc/self/schedstat").ok()?;
-    let ns: f64 = told.split_ascii_whitespace().next()?.parse().ok()?;
-    Some(ns / 1e9)
+    let told = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
+    Some(told.tv_sec() as f64 + 1e-9 * told.tv_nsec() as f64)
+}
+
+/// The most memory that this process has had at once, in bytes. `None` where the kernel does not tell.
+fn peak_bytes() -> Option<u64> {
+    let told = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = told.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kib * 1024)
 }
 
 fn open(path: &Path) -> io::Result<Box<dyn BufRead>> {
@@ -161,6 +169,7 @@ fn summary(
         "run_s": run_s,
         "cpu_s": cpu_s,
         "peak_live": outcome.peak_live,
+        "peak_bytes": peak_bytes(),
         "changes": outcome.work.changes,
         "regions": outcome.work.regions,
         "classes": outcome.work.classes,

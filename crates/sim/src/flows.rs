@@ -84,7 +84,7 @@ pub enum Kind {
 }
 
 /// Jobs that read and compute in turn.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Batch {
     /// At once, dealt to the hosts other than the server in turn.
     pub slots: u32,

@@ -164,9 +164,8 @@ impl Fluid {
         self.advance(now)?;
         let flow = self.flows.add(class.0, token)?;
         if bytes > 0.0 {
-            self.network.join(class.0);
             self.solver
-                .join(&self.network, &mut self.flows, flow, bytes);
+                .join(&mut self.network, &mut self.flows, flow, bytes);
         } else {
             self.flows.remove(flow.slot);
             let at_s = self.now;
@@ -181,10 +180,9 @@ impl Fluid {
     /// [`Error::Past`], or [`Error::Unknown`] if the flow has ended, told or not: poll the ends up to `now` first.
     pub fn stop(&mut self, now: f64, flow: FlowId) -> Result<f64, Error> {
         self.advance(now)?;
-        let class = self.flows.class_of(flow)?;
-        let remaining = self.solver.leave(&self.network, &mut self.flows, flow);
+        self.flows.class_of(flow)?;
+        let remaining = self.solver.leave(&mut self.network, &mut self.flows, flow);
         self.flows.remove(flow.slot);
-        self.network.leave(class);
         Ok(remaining)
     }
 
@@ -300,11 +298,11 @@ macro_rules! either {
 }
 
 impl Solver {
-    fn join(&mut self, network: &Network, flows: &mut Flows, flow: FlowId, bytes: f64) {
+    fn join(&mut self, network: &mut Network, flows: &mut Flows, flow: FlowId, bytes: f64) {
         either!(self, solver => solver.join(network, flows, flow, bytes));
     }
 
-    fn leave(&mut self, network: &Network, flows: &mut Flows, flow: FlowId) -> f64 {
+    fn leave(&mut self, network: &mut Network, flows: &mut Flows, flow: FlowId) -> f64 {
         either!(self, solver => solver.leave(network, flows, flow))
     }
 
@@ -323,7 +321,10 @@ impl Solver {
         at_s: f64,
         ended: &mut VecDeque<End>,
     ) {
-        either!(self, solver => solver.end_at(network, flows, at_s, ended));
+        match self {
+            Self::Partial(solver) => solver.end_at(flows, at_s, ended),
+            Self::Full(solver) => solver.end_at(network, flows, at_s, ended),
+        }
     }
 
     fn move_to(&mut self, network: &Network, flows: &mut Flows, now: f64) {

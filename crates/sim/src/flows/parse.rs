@@ -140,81 +140,13 @@ impl Workload {
             line: 0,
             buffer: String::new(),
         };
-        let mut links = Vec::new();
-        for _ in 0..reader.count("the number of links")? {
-            let expected = "`CAPACITY LATENCY` of a link";
-            let mut words = reader.line(expected)?;
-            links.push(Link {
-                capacity: words.amount(expected)?,
-                latency_s: words.amount(expected)?,
-            });
-            words.end(expected)?;
-        }
-        let mut hosts = Vec::new();
-        for _ in 0..reader.count("the number of hosts")? {
-            let expected = "`N LINK … M LINK …` of a host";
-            let mut words = reader.line(expected)?;
-            let out = links_of_host(&mut words, links.len(), expected)?;
-            hosts.push(Host {
-                out,
-                into: links_of_host(&mut words, links.len(), expected)?,
-            });
-            words.end(expected)?;
-        }
-        let expected = "`open HOSTS FLOWS`, `closed AGENTS FLOWS` or `batch SLOTS JOBS CHUNKS SERVER DISK CORES`";
-        let mut words = reader.line(expected)?;
+        let links = read_links(&mut reader)?;
+        let hosts = read_hosts(&mut reader, links.len())?;
         let mut ways = Ways {
             known: vec![Vec::new(); hosts.len()],
             all: Vec::new(),
         };
-        let kind = match words.words.next() {
-            Some("open") => {
-                let _: u32 = words.number(expected)?;
-                let count: u32 = words.number(expected)?;
-                words.end(expected)?;
-                Kind::Open(read_flows(&mut reader, &mut ways, count, None)?)
-            }
-            Some("closed") => {
-                let agents: u32 = words.number(expected)?;
-                let count: u32 = words.number(expected)?;
-                words.end(expected)?;
-                let mut agent = Vec::new();
-                let flows = read_flows(&mut reader, &mut ways, count, Some((agents, &mut agent)))?;
-                Kind::Closed {
-                    flows,
-                    agent,
-                    agents,
-                }
-            }
-            Some("batch") => {
-                let slots: u32 = words.number(expected)?;
-                let jobs: u32 = words.number(expected)?;
-                let chunks = words.number::<u32>(expected)?;
-                let server = words.below(hosts.len(), expected)?;
-                let (disk, cores) = (words.amount(expected)?, words.amount(expected)?);
-                words.end(expected)?;
-                if hosts.len() < 2 || chunks == 0 {
-                    let found = format!("{} hosts and {chunks} chunks", hosts.len());
-                    let expected = "a server, another host, and at least 1 chunk a job".to_owned();
-                    return Err(ParseError::Line {
-                        line: reader.line,
-                        expected,
-                        found,
-                    });
-                }
-                let (bytes, compute_s) = read_jobs(&mut reader, jobs)?;
-                Kind::Batch(Batch {
-                    slots,
-                    chunks,
-                    server,
-                    disk,
-                    cores,
-                    bytes,
-                    compute_s,
-                })
-            }
-            _ => return Err(words.wrong(expected)),
-        };
+        let kind = read_kind(&mut reader, &mut ways)?;
         Ok(Self {
             links,
             hosts,
@@ -276,6 +208,36 @@ impl Ways {
     }
 }
 
+fn read_links<Text: BufRead>(reader: &mut Reader<Text>) -> Result<Vec<Link>, ParseError> {
+    let expected = "`CAPACITY LATENCY` of a link";
+    let mut links = Vec::new();
+    for _ in 0..reader.count("the number of links")? {
+        let mut words = reader.line(expected)?;
+        links.push(Link {
+            capacity: words.amount(expected)?,
+            latency_s: words.amount(expected)?,
+        });
+        words.end(expected)?;
+    }
+    Ok(links)
+}
+
+fn read_hosts<Text: BufRead>(
+    reader: &mut Reader<Text>,
+    links: usize,
+) -> Result<Vec<Host>, ParseError> {
+    let expected = "`N LINK … M LINK …` of a host";
+    let mut hosts = Vec::new();
+    for _ in 0..reader.count("the number of hosts")? {
+        let mut words = reader.line(expected)?;
+        let out = links_of_host(&mut words, links, expected)?;
+        let into = links_of_host(&mut words, links, expected)?;
+        hosts.push(Host { out, into });
+        words.end(expected)?;
+    }
+    Ok(hosts)
+}
+
 fn links_of_host(
     words: &mut Words<'_>,
     links: usize,
@@ -283,6 +245,60 @@ fn links_of_host(
 ) -> Result<Vec<u32>, ParseError> {
     let count: u32 = words.number(expected)?;
     (0..count).map(|_| words.below(links, expected)).collect()
+}
+
+/// What begins when: the line that says so, and all behind it.
+fn read_kind<Text: BufRead>(
+    reader: &mut Reader<Text>,
+    ways: &mut Ways,
+) -> Result<Kind, ParseError> {
+    let expected =
+        "`open HOSTS FLOWS`, `closed AGENTS FLOWS` or `batch SLOTS JOBS CHUNKS SERVER DISK CORES`";
+    let mut words = reader.line(expected)?;
+    let kind = words.words.next().map(str::to_owned);
+    match kind.as_deref() {
+        Some("open" | "closed") => {
+            let agents: u32 = words.number(expected)?;
+            let count: u32 = words.number(expected)?;
+            words.end(expected)?;
+            if kind.as_deref() == Some("open") {
+                return Ok(Kind::Open(read_flows(reader, ways, count, None)?));
+            }
+            let mut agent = Vec::new();
+            let flows = read_flows(reader, ways, count, Some((agents, &mut agent)))?;
+            Ok(Kind::Closed {
+                flows,
+                agent,
+                agents,
+            })
+        }
+        Some("batch") => {
+            let mut batch = Batch {
+                slots: words.number(expected)?,
+                ..Batch::default()
+            };
+            let jobs: u32 = words.number(expected)?;
+            batch.chunks = words.number(expected)?;
+            batch.server = words.below(ways.known.len(), expected)?;
+            (batch.disk, batch.cores) = (words.amount(expected)?, words.amount(expected)?);
+            words.end(expected)?;
+            check_batch(&batch, ways.known.len(), reader.line)?;
+            (batch.bytes, batch.compute_s) = read_jobs(reader, jobs)?;
+            Ok(Kind::Batch(batch))
+        }
+        _ => Err(words.wrong(expected)),
+    }
+}
+
+fn check_batch(batch: &Batch, hosts: usize, line: usize) -> Result<(), ParseError> {
+    if hosts >= 2 && batch.chunks > 0 {
+        return Ok(());
+    }
+    Err(ParseError::Line {
+        line,
+        expected: "a server, another host, and at least 1 chunk a job".to_owned(),
+        found: format!("{hosts} hosts and {} chunks", batch.chunks),
+    })
 }
 
 fn read_flows<Text: BufRead>(

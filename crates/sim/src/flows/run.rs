@@ -188,35 +188,53 @@ fn closed(
     ways: &[Way],
 ) -> Result<Outcome, Error> {
     let (first, next) = chains(agent, agents);
-    let mut end_s = vec![f64::NAN; flows.bytes.len()];
-    let mut asked_s = end_s.clone();
+    let mut turns: Vec<Turn> = (0..flows.bytes.len())
+        .map(|at| Turn {
+            start_s: flows.start_s[at],
+            bytes: flows.bytes[at],
+            way: flows.way[at],
+            next: next[at],
+        })
+        .collect();
+    drop(next);
     let mut agenda = Agenda::default();
-    let mut ask = |agenda: &mut Agenda, now: f64, flow: u32| {
-        if flow != NONE {
-            let at = flow as usize;
-            asked_s[at] = now + flows.start_s[at];
-            agenda.put(asked_s[at] + ways[flows.way[at] as usize].latency_s, flow);
-        }
-    };
     for flow in first {
-        ask(&mut agenda, 0.0, flow);
+        ask(&mut agenda, &mut turns, ways, 0.0, flow);
     }
     while let Some(now) = stage.next_s(&agenda) {
         while let Some((flow, at_s)) = stage.end(now) {
-            end_s[flow as usize] = at_s;
-            ask(&mut agenda, at_s, next[flow as usize]);
+            let turn = &mut turns[flow as usize];
+            turn.bytes = at_s;
+            let next = turn.next;
+            ask(&mut agenda, &mut turns, ways, at_s, next);
         }
         while let Some(flow) = agenda.take(now) {
-            let at = flow as usize;
-            stage.start(
-                now,
-                ways[flows.way[at] as usize].class,
-                flows.bytes[at],
-                flow,
-            )?;
+            let turn = &turns[flow as usize];
+            stage.start(now, ways[turn.way as usize].class, turn.bytes, flow)?;
         }
     }
+    let end_s = turns.iter().map(|turn| turn.bytes).collect();
+    let asked_s = turns.iter().map(|turn| turn.start_s).collect();
     Ok(stage.outcome(end_s, asked_s))
+}
+
+/// A flow of a closed workload: agents take theirs in no order that memory likes, so that what belongs to one stands together.
+#[derive(Debug, Clone, Copy)]
+struct Turn {
+    /// After the end of the one before; once it is asked for, when that was.
+    start_s: f64,
+    /// Once it has ended, when that was.
+    bytes: f64,
+    way: u32,
+    next: u32,
+}
+
+/// The agent of a flow asks for it from `now` on, when its pause is over.
+fn ask(agenda: &mut Agenda, turns: &mut [Turn], ways: &[Way], now: f64, flow: u32) {
+    if let Some(turn) = turns.get_mut(flow as usize) {
+        turn.start_s += now;
+        agenda.put(turn.start_s + ways[turn.way as usize].latency_s, flow);
+    }
 }
 
 /// The first flow of each agent, and after each flow the agent's next.

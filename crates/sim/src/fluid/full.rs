@@ -41,16 +41,20 @@ pub(super) struct Full {
 }
 
 impl Full {
-    /// A flow begins: `network` counts it already.
-    pub fn join(&mut self, _network: &Network, flows: &mut Flows, flow: FlowId, bytes: f64) {
-        flows.at_mut(flow.slot).mark = bytes;
+    /// A flow begins.
+    pub fn join(&mut self, network: &mut Network, flows: &mut Flows, flow: FlowId, bytes: f64) {
+        let entry = flows.at_mut(flow.slot);
+        entry.mark = bytes;
+        network.join(entry.class);
         self.shares.clear();
     }
 
-    /// A flow is taken away: `network` counts it still. The bytes that remained.
-    pub fn leave(&mut self, _network: &Network, flows: &mut Flows, flow: FlowId) -> f64 {
+    /// A flow is taken away. The bytes that remained.
+    pub fn leave(&mut self, network: &mut Network, flows: &mut Flows, flow: FlowId) -> f64 {
         self.shares.clear();
-        flows.at(flow.slot).mark
+        let Flow { class, mark, .. } = *flows.at(flow.slot);
+        network.leave(class);
+        mark
     }
 
     /// A capacity has changed.

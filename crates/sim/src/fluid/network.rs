@@ -112,6 +112,11 @@ impl Network {
         &self.ways[begin as usize..end as usize]
     }
 
+    /// The resources of a class whose way begins and ends there.
+    pub fn stretch(&self, begin: u32, end: u32) -> &[u32] {
+        &self.ways[begin as usize..end as usize]
+    }
+
     /// What a resource gives now, in bytes/s.
     pub fn capacity(&self, resource: u32) -> f64 {
         let facts = &self.resources[resource as usize];

@@ -11,14 +11,18 @@
 //! 1. *alone*: the class meets no shared resource; it has its cap;
 //! 2. *slack*: it has its cap before and after, and no resource on its way is full before or after;
 //! 3. *isolated* (`isolated`): the classes of the one shared resource meet no other; one level, shifted without looking at the others;
-//! 4. *region* (`region`): what the change can reach is filled again.
+//! 4. *kept* (`keep`): levels move, and all classes stay with what limits them;
+//! 5. *region* (`region`): what the change can reach is filled again.
 
 mod heap;
 mod isolated;
+mod keep;
 mod lane;
 mod link;
 mod region;
 mod settle;
+#[cfg(test)]
+mod tests;
 
 use std::collections::VecDeque;
 
@@ -27,6 +31,7 @@ use super::network::Network;
 use super::{Bound, End, FlowId, ResourceId, same_instant};
 use heap::{Heap, OUTSIDE};
 use isolated::Entry;
+use keep::Keep;
 use lane::{CAP, IDLE, Lane, OWN};
 use link::Link;
 use region::Region;
@@ -51,6 +56,8 @@ struct Change {
     class: u32,
     /// Rate / weight; infinite if it had no flows.
     level: f64,
+    /// What it followed.
+    clock: u32,
 }
 
 /// Fills what has changed.
@@ -74,7 +81,7 @@ pub(super) struct Partial {
     due: Vec<FlowId>,
     /// Scratch of solutions.
     entries: Vec<Entry>,
-    open: Vec<(f64, u32)>,
+    keep: Keep,
     region: Region,
     now: f64,
     pub work: Work,
@@ -89,7 +96,7 @@ fn of_link(link: u32) -> u32 {
 }
 
 impl Partial {
-    /// A flow begins: `network` counts it already.
+    /// A flow begins.
     pub fn join(&mut self, network: &Network, flows: &mut Flows, flow: FlowId, bytes: f64) {
         let class = flows.at(flow.slot).class;
         self.grow(network);
@@ -98,7 +105,7 @@ impl Partial {
         self.soil(class);
     }
 
-    /// A flow is taken away: `network` counts it still. The bytes that remained.
+    /// A flow is taken away. The bytes that remained.
     pub fn leave(&mut self, _network: &Network, flows: &mut Flows, flow: FlowId) -> f64 {
         let Flow { class, mark, .. } = *flows.at(flow.slot);
         self.catch_up(class);
@@ -122,13 +129,7 @@ impl Partial {
     }
 
     /// Take out the flows that end at `at_s`, the next end.
-    pub fn end_at(
-        &mut self,
-        network: &mut Network,
-        flows: &mut Flows,
-        at_s: f64,
-        ended: &mut VecDeque<End>,
-    ) {
+    pub fn end_at(&mut self, flows: &mut Flows, at_s: f64, ended: &mut VecDeque<End>) {
         self.now = at_s;
         while let Some((next, item)) = self.queue.first() {
             if !same_instant(next, at_s) {
@@ -148,9 +149,8 @@ impl Partial {
             });
         }
         for flow in self.due.drain(..) {
-            let Flow { token, class, .. } = *flows.at(flow.slot);
+            let token = flows.at(flow.slot).token;
             flows.remove(flow.slot);
-            network.leave(class);
             ended.push_back(End { flow, token, at_s });
         }
     }
@@ -195,8 +195,9 @@ impl Partial {
             self.seats.resize(facts.way.1 as usize, OUTSIDE);
         }
         for resource in self.links.len()..network.resources.len() {
+            let facts = &network.resources[resource];
             self.links
-                .push(Link::new(network.resources[resource].capacity(0)));
+                .push(Link::new(facts.capacity(0), facts.depends_on_users()));
         }
         let places = 2 * self.lanes.len().max(self.links.len());
         if self.places.len() < places {
@@ -209,6 +210,15 @@ impl Partial {
         if !lane.dirty {
             lane.dirty = true;
             self.dirty.push(class);
+        }
+    }
+
+    /// The place of a resource in the queue is out of date.
+    fn spoil(&mut self, resource: u32) {
+        let link = &mut self.links[resource as usize];
+        if !link.stale {
+            link.stale = true;
+            self.stale.push(resource);
         }
     }
 
@@ -256,7 +266,7 @@ impl Partial {
         let lane = &self.lanes[class as usize];
         let (mut cap, mut bound) = (lane.cap, CAP);
         if lane.shared < lane.end - lane.begin {
-            for &resource in network.way(class) {
+            for &resource in network.stretch(lane.begin, lane.end) {
                 let link = &self.links[resource as usize];
                 if !link.is_shared() {
                     let share = link.capacity / f64::from(lane.solved);
@@ -266,6 +276,14 @@ impl Partial {
                 }
             }
         }
+        (cap, bound)
+    }
+
+    /// The same, and keep in mind at which level that is: flows have changed, or what is shared with others.
+    fn learn_top(&mut self, network: &Network, class: u32) -> (f64, u32) {
+        let (cap, bound) = self.cap_of(network, class);
+        let lane = &mut self.lanes[class as usize];
+        lane.top = cap / lane.weight;
         (cap, bound)
     }
 
@@ -300,6 +318,6 @@ impl Partial {
         }
         self.links[resource as usize] = link;
         self.queue.remove(of_link(resource), &mut self.places);
-        self.stale.push(resource);
+        self.spoil(resource);
     }
 }

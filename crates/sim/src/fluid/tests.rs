@@ -159,3 +159,28 @@ fn the_work_of_a_change_does_not_grow_with_the_flows_at_once() {
     assert!(classes_a_change(30_000, 100) < 1.3 * few, "{few} with few");
     assert!(classes_a_change(3000, 3000) < 1.3 * few, "{few} with few");
 }
+
+#[test]
+fn a_saturated_star_is_filled_again_only_when_somebody_changes_sides() {
+    let mut fluid = Fluid::new();
+    let sides = [(); 2].map(|()| {
+        (1..7)
+            .map(|site| link(&mut fluid, f64::from(site * site)))
+            .collect::<Vec<_>>()
+    });
+    let mut tokens = 0..;
+    for out in &sides[0] {
+        for into in &sides[1] {
+            let class = fluid.class(&[*out, *into], 1.0, f64::INFINITY).unwrap();
+            for (token, number) in (&mut tokens).zip(0..20) {
+                fluid
+                    .start(0.0, class, 1.0 + f64::from(number * 7 % 20), token)
+                    .unwrap();
+            }
+        }
+    }
+    let told = ends(&mut fluid).len();
+    let work = fluid.work();
+    assert_eq!(told, 36 * 20);
+    assert!(3 * work.regions < work.changes, "{work:?}");
+}

@@ -83,28 +83,27 @@ impl Heap {
     }
 
     fn sink(&mut self, mut place: usize, places: &mut [u32]) {
-        let entry = self.entries[place];
+        let entries = &mut self.entries[..];
+        let entry = entries[place];
         loop {
             let first = place * ARITY + 1;
-            let children = self
-                .entries
-                .get(first..(first + ARITY).min(self.entries.len()));
-            let Some(least) = children
-                .and_then(|children| {
-                    (first..)
-                        .zip(children)
-                        .min_by(|one, other| one.1.0.total_cmp(&other.1.0))
-                })
-                .filter(|(_, child)| child.0 < entry.0)
-                .map(|(place, _)| place)
-            else {
+            let Some(&(mut key, _)) = entries.get(first) else {
                 break;
             };
-            self.entries[place] = self.entries[least];
-            places[self.entries[place].1 as usize] = place as u32;
+            let mut least = first;
+            for (child, other) in (first + 1..).zip(entries[first + 1..].iter().take(ARITY - 1)) {
+                if other.0 < key {
+                    (least, key) = (child, other.0);
+                }
+            }
+            if key >= entry.0 {
+                break;
+            }
+            entries[place] = entries[least];
+            places[entries[place].1 as usize] = place as u32;
             place = least;
         }
-        self.entries[place] = entry;
+        entries[place] = entry;
         places[entry.1 as usize] = place as u32;
     }
 }

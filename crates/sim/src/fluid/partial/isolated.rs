@@ -33,22 +33,16 @@ impl Partial {
         class: Option<(u32, f64, u32)>,
     ) {
         self.links[resource as usize].pressed = false;
-        if !self.shift(network, flows, resource, class) {
+        if !self.shift(flows, resource, class) {
             self.refill(network, flows, resource, class.map(|(class, ..)| class));
         }
     }
 
     /// Move the level, if no class meets its cap or leaves it by that.
-    fn shift(
-        &mut self,
-        network: &Network,
-        flows: &Flows,
-        resource: u32,
-        class: Option<(u32, f64, u32)>,
-    ) -> bool {
+    fn shift(&mut self, flows: &Flows, resource: u32, class: Option<(u32, f64, u32)>) -> bool {
         let link = &mut self.links[resource as usize];
         link.shifts += 1;
-        if link.is_worn_by_shifts() || network.resources[resource as usize].depends_on_users() {
+        if link.is_worn_by_shifts() || link.varies {
             return false;
         }
         let (mut given, mut weight, mut bound) = (link.given, link.weight, link.bound);
@@ -78,7 +72,7 @@ impl Partial {
         (link.given, link.weight, link.bound) = (given, weight, bound);
         (link.least_cap, link.most_capped) = (least_cap, most_capped);
         link.level = level;
-        self.stale.push(resource);
+        self.spoil(resource);
         if let Some((class, cap, bound)) = class {
             let limit = if clock == OWN { bound } else { resource };
             self.place(flows, class, clock, limit, cap);
@@ -141,7 +135,7 @@ impl Partial {
         let link = &mut self.links[resource as usize];
         (link.least_cap, link.most_capped) = (least_cap, most_capped);
         self.entries = entries;
-        self.stale.push(resource);
+        self.spoil(resource);
     }
 }
 

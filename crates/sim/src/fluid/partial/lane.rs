@@ -31,38 +31,45 @@ impl Tagged {
 }
 
 /// A class as the solver sees it.
+///
+/// What a region reads of many classes stands first, in one cache line.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Lane {
     pub weight: f64,
-    pub cap: f64,
+    /// Level at which it meets its cap or what it has for itself alone, as [`Partial::cap_of`](super::Partial::cap_of) tells.
+    pub top: f64,
     /// Bytes/s of each flow while the clock is its own.
     pub rate: f64,
+    /// Scratch of a solution.
+    pub mark: u64,
+    pub place: u32,
+    /// [`IDLE`], [`OWN`], or the resource whose clock it follows.
+    pub clock: u32,
+    /// Flows in the rates of now.
+    pub solved: u32,
+    /// First and one past the last of its resources.
+    pub begin: u32,
+    pub end: u32,
+    /// How often its way meets a resource that another class is on too.
+    pub shared: u32,
+    /// [`CAP`] or the resource that limits it.
+    pub bound: u32,
+    /// Scratch of a solution.
+    pub filled: bool,
+    pub dirty: bool,
+    /// Whether its cap may have changed.
+    pub loose: bool,
+    /// Whether a resource is on its way twice.
+    pub twice: bool,
+    pub cap: f64,
     /// Bytes served to each flow …
     pub served: f64,
     /// … when the clock told this: seconds of its own clock, or level · seconds of a resource's.
     pub since: f64,
-    /// [`IDLE`], [`OWN`], or the resource whose clock it follows.
-    pub clock: u32,
-    /// [`CAP`] or the resource that limits it.
-    pub bound: u32,
-    /// Flows in the rates of now, and flows since.
-    pub solved: u32,
-    pub live: u32,
-    /// How often its way meets a resource that another class is on too.
-    pub shared: u32,
-    pub dirty: bool,
-    /// Whether its cap may have changed.
-    pub loose: bool,
-    /// Scratch of a solution.
-    pub mark: u64,
-    pub filled: bool,
-    pub place: u32,
-    /// First and one past the last of its resources.
-    pub begin: u32,
-    pub end: u32,
-    /// Whether a resource is on its way twice.
-    pub twice: bool,
     heap: Vec<Tagged>,
+    /// Live flows.
+    pub live: u32,
     joins: u32,
 }
 
@@ -71,6 +78,7 @@ impl Lane {
     pub fn new(weight: f64, cap: f64, (begin, end): (u32, u32), twice: bool) -> Self {
         Self {
             weight,
+            top: cap / weight,
             cap,
             rate: 0.0,
             served: 0.0,
@@ -145,7 +153,8 @@ impl Lane {
     pub fn first(&mut self, flows: &Flows) -> Option<(f64, u32)> {
         loop {
             let first = *self.heap.first()?;
-            if flows.holds(first.slot, first.serial) {
+            // Nobody was stopped: no need to look the flow up.
+            if self.heap.len() == self.live as usize || flows.holds(first.slot, first.serial) {
                 return Some((first.tag, first.slot));
             }
             self.drop_first();

@@ -14,27 +14,32 @@ const SHIFTS_A_CLASS: u32 = 4;
 const SHIFTS: u32 = 64;
 
 /// A resource as the solver sees it.
+///
+/// What most events read of several resources stands first, in one cache line.
 #[derive(Debug, Default)]
+#[repr(C, align(64))]
 pub(super) struct Link {
-    pub capacity: f64,
-    /// Flows on it in the rates of now.
-    pub users: u32,
     /// Classes on it that have flows, with the number of the place in their way.
     pub on: Vec<(u32, u32)>,
-    /// How many of them meet another shared resource besides.
-    pub entangled: u32,
+    pub capacity: f64,
     /// Rate / weight of the classes that it limits; infinite if it limits none. Of a resource with one class, that class's own clock tells.
     pub level: f64,
     /// Bytes/s of the classes on it that something else limits.
     pub given: f64,
-    /// Weight of the flows, and number of the classes that it limits.
-    pub weight: f64,
+    /// How many classes it limits.
     pub bound: u32,
-    /// At a level above it some class may meet its cap, below it some class may leave it. Both may be too careful, never too bold.
-    pub least_cap: f64,
-    pub most_capped: f64,
-    /// Changes since `given` and `weight` were summed.
-    pub shifts: u32,
+    /// Flows on it in the rates of now.
+    pub users: u32,
+    /// How many of its classes meet another shared resource besides.
+    pub entangled: u32,
+    /// Whether its capacity depends on its users.
+    pub varies: bool,
+    /// Whether flows were added, or the capacity changed, since the last solution.
+    pub pressed: bool,
+    /// Whether its place in the queue is out of date.
+    pub stale: bool,
+    /// Weight of the flows that it limits.
+    pub weight: f64,
     /// Integral of the level …
     pub clock: f64,
     /// … up to here.
@@ -42,23 +47,22 @@ pub(super) struct Link {
     /// Classes by the reading of the clock at which their next flow ends.
     pub heap: Heap,
     pub joins: usize,
-    /// Whether flows were added, or the capacity changed, since the last solution.
-    pub pressed: bool,
+    /// At a level above it some class may meet its cap, below it some class may leave it. Both may be too careful, never too bold.
+    pub least_cap: f64,
+    pub most_capped: f64,
+    /// Changes since `given` and `weight` were summed.
+    pub shifts: u32,
     /// Scratch of a solution.
     pub mark: u64,
-    pub rising: u32,
-    pub next_level: f64,
-    pub next_given: f64,
-    pub next_weight: f64,
-    pub next_bound: u32,
     pub change: f64,
 }
 
 impl Link {
     /// Without classes.
-    pub fn new(capacity: f64) -> Self {
+    pub fn new(capacity: f64, varies: bool) -> Self {
         Self {
             capacity,
+            varies,
             level: f64::INFINITY,
             least_cap: f64::INFINITY,
             most_capped: f64::INFINITY,

@@ -8,10 +8,14 @@
 //! Equal capacities make equal levels, and a θ too high by a unit in the last place would keep a class at its rate that has to be faster: the
 //! comparison leaves [`BELOW`] of room.
 
+mod fill;
+
 use super::super::flows::Flows;
 use super::super::network::Network;
+use super::heap::OUTSIDE;
 use super::lane::{CAP, IDLE, OWN};
 use super::{FULL, Partial};
+use fill::{Fill, Filling};
 
 /// A class at θ times this is filled again.
 const BELOW: f64 = 1.0 - 1e-9;
@@ -26,26 +30,15 @@ pub(super) struct Region {
     links: Vec<u32>,
     lanes: Vec<u32>,
     watched: Vec<u32>,
-    /// Level and class of finite caps, least first.
-    caps: Vec<(f64, u32)>,
-    /// By place in `lanes`: new rate and limit.
-    found: Vec<(f64, u32)>,
+    fill: Fill,
 }
-
-/// What `mark` of a resource says besides the number of the solution.
-const WATCHED: u64 = 1;
-const INSIDE: u64 = 2;
-const MARKS: u64 = 4;
 
 impl Partial {
     /// Solve all `changes` and `pressed` resources together.
     pub(super) fn fill_region(&mut self, network: &Network, flows: &Flows) {
         self.work.regions += 1;
         let mut region = std::mem::take(&mut self.region);
-        region.mark += MARKS;
-        region.links.clear();
-        region.lanes.clear();
-        region.watched.clear();
+        region.begin(self.links.len());
         let theta = self.first_difference(network, &mut region);
         for at in 0..self.changes.len() {
             let class = self.changes[at].class;
@@ -57,12 +50,13 @@ impl Partial {
         // Every round takes at least one resource in.
         loop {
             grown = self.grow_region(network, &mut region, theta * BELOW, grown);
-            self.fill(network, &mut region);
+            self.fill(network, &region.lanes, &mut region.fill);
             if !self.overflows(network, &mut region) {
                 break;
             }
         }
         self.apply(flows, &mut region);
+        region.end();
         self.region = region;
     }
 
@@ -74,7 +68,7 @@ impl Partial {
             let link = &mut self.links[resource as usize];
             link.pressed = true;
             if link.is_shared() {
-                self.enclose(region, resource);
+                region.enclose(resource);
             }
         }
         for at in 0..self.changes.len() {
@@ -86,9 +80,9 @@ impl Partial {
             }
             for &resource in network.way(change.class) {
                 let link = &mut self.links[resource as usize];
-                link.pressed |= network.resources[resource as usize].depends_on_users();
+                link.pressed |= link.varies;
                 if link.is_shared() {
-                    self.enclose(region, resource);
+                    region.enclose(resource);
                 }
             }
         }
@@ -140,15 +134,6 @@ impl Partial {
         least
     }
 
-    /// A resource belongs to the region.
-    fn enclose(&mut self, region: &mut Region, resource: u32) {
-        let link = &mut self.links[resource as usize];
-        if link.mark != region.mark + INSIDE {
-            link.mark = region.mark + INSIDE;
-            region.links.push(resource);
-        }
-    }
-
     /// A class belongs to the region, and with it the resources of its way that limit somebody.
     fn include(&mut self, network: &Network, region: &mut Region, class: u32) {
         let lane = &mut self.lanes[class as usize];
@@ -158,15 +143,15 @@ impl Partial {
         lane.mark = region.mark;
         lane.place = region.lanes.len() as u32;
         region.lanes.push(class);
-        for &resource in network.way(class) {
+        for &resource in network.stretch(lane.begin, lane.end) {
             let link = &mut self.links[resource as usize];
-            if !link.is_shared() || link.mark == region.mark + INSIDE {
+            if !link.is_shared() || region.encloses(resource) {
                 continue;
             }
             if link.bound > 0 {
-                self.enclose(region, resource);
-            } else if link.mark != region.mark + WATCHED {
-                link.mark = region.mark + WATCHED;
+                region.enclose(resource);
+            } else if link.mark != region.mark {
+                link.mark = region.mark;
                 region.watched.push(resource);
             }
         }
@@ -183,148 +168,51 @@ impl Partial {
         let mut next = begin;
         while let Some(&resource) = region.links.get(next) {
             next += 1;
-            self.work.classes += self.links[resource as usize].on.len() as u64;
-            for at in 0..self.links[resource as usize].on.len() {
-                let (class, _) = self.links[resource as usize].on[at];
-                if self.level_of(class) >= least {
+            let on = std::mem::take(&mut self.links[resource as usize].on);
+            self.work.classes += on.len() as u64;
+            let begin = region.fill.classes.len() as u32;
+            let (mut given, mut weight) = (0.0, 0.0);
+            for &(class, _) in &on {
+                // A class at `least` or above that crosses a resource is taken in when the first of its resources is looked at.
+                let level = self.level_of(class);
+                if level >= least {
                     self.include(network, region, class);
+                    region.fill.classes.push(class);
+                    weight += self.lanes[class as usize].total();
+                } else {
+                    given += self.flow_of(class);
                 }
             }
+            let link = &mut self.links[resource as usize];
+            link.on = on;
+            let end = region.fill.classes.len() as u32;
+            region.fill.empty.push(Filling {
+                resource,
+                capacity: link.capacity,
+                given,
+                weight,
+                rising: end - begin,
+                bound: 0,
+                level: f64::INFINITY,
+                begin,
+                end,
+            });
         }
         next
     }
 
-    /// Fill the region from level 0, with what the other classes have taken out.
-    fn fill(&mut self, network: &Network, region: &mut Region) {
-        region.found.clear();
-        region.found.resize(region.lanes.len(), (f64::NAN, CAP));
-        region.caps.clear();
-        for &class in &region.lanes {
-            let (cap, _) = self.cap_of(network, class);
-            let lane = &mut self.lanes[class as usize];
-            lane.filled = false;
-            if cap < f64::INFINITY {
-                region.caps.push((cap / lane.weight, class));
-            }
-        }
-        region
-            .caps
-            .sort_unstable_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-        for &resource in &region.links {
-            self.empty(region.mark, resource);
-        }
-        let mut open = std::mem::take(&mut self.open);
-        open.clear();
-        open.extend(region.links.iter().map(|&link| (0.0, link)));
-        let mut caps = 0;
-        let mut left = region.lanes.len();
-        // Every round fills at least one class.
-        while left > 0 {
-            let full = self.next_full(&mut open);
-            while caps < region.caps.len() && self.lanes[region.caps[caps].1 as usize].filled {
-                caps += 1;
-            }
-            let level = full.map_or(f64::INFINITY, |(level, _)| level);
-            match (region.caps.get(caps), full) {
-                (Some(&(cap, class)), _) if cap < level => {
-                    let (rate, bound) = self.cap_of(network, class);
-                    self.stop_rising(network, region, class, rate, bound);
-                    left -= 1;
-                }
-                (_, Some((level, resource))) => {
-                    for at in 0..self.links[resource as usize].on.len() {
-                        let (class, _) = self.links[resource as usize].on[at];
-                        let lane = &self.lanes[class as usize];
-                        if lane.mark == region.mark && !lane.filled {
-                            let rate = lane.weight * level;
-                            self.stop_rising(network, region, class, rate, resource);
-                            left -= 1;
-                        }
-                    }
-                    self.links[resource as usize].next_level = level;
-                }
-                _ => unreachable!("a class of a region has a cap, or a resource in it"),
-            }
-        }
-        self.open = open;
-    }
-
-    /// What a resource of the region has left for the classes of it.
-    fn empty(&mut self, mark: u64, resource: u32) {
-        let (mut given, mut weight, mut rising) = (0.0, 0.0, 0);
-        let link = &self.links[resource as usize];
-        for &(class, _) in &link.on {
-            let lane = &self.lanes[class as usize];
-            if lane.mark == mark {
-                weight += lane.total();
-                rising += 1;
-            } else {
-                given += self.flow_of(class);
-            }
-        }
-        let link = &mut self.links[resource as usize];
-        (link.next_given, link.next_weight, link.rising) = (given, weight, rising);
-        link.next_level = f64::INFINITY;
-        link.next_bound = 0;
-    }
-
-    /// The resource that is full first, of `open` with a level below which each is not. Levels only rise while a region is filled, so an
-    /// old one is a bound, and few are computed.
-    fn next_full(&mut self, open: &mut Vec<(f64, u32)>) -> Option<(f64, u32)> {
-        // Every round closes a resource, finds one, or raises a bound to where it stays until a class stops.
-        loop {
-            let (mut first, mut least) = (0, open.first()?.0);
-            for (at, &(floor, _)) in open.iter().enumerate() {
-                if floor < least {
-                    (first, least) = (at, floor);
-                }
-            }
-            let resource = open[first].1;
-            let link = &self.links[resource as usize];
-            if link.rising == 0 {
-                open.swap_remove(first);
-                continue;
-            }
-            let level = ((link.capacity - link.next_given) / link.next_weight).max(0.0);
-            if level <= least {
-                return Some((level, resource));
-            }
-            open[first].0 = level;
-        }
-    }
-
-    fn stop_rising(
-        &mut self,
-        network: &Network,
-        region: &mut Region,
-        class: u32,
-        rate: f64,
-        bound: u32,
-    ) {
-        let lane = &mut self.lanes[class as usize];
-        lane.filled = true;
-        region.found[lane.place as usize] = (rate, bound);
-        let (total, flow) = (lane.total(), rate * f64::from(lane.solved));
-        for &resource in network.way(class) {
-            let link = &mut self.links[resource as usize];
-            if resource == bound {
-                link.next_bound += 1;
-            } else {
-                link.next_given += flow;
-                link.next_weight -= total;
-            }
-            link.rising = link.rising.wrapping_sub(1);
-        }
-    }
-
     /// Whether the new rates fill a resource that was only watched: it belongs to the region then.
     fn overflows(&mut self, network: &Network, region: &mut Region) -> bool {
+        if region.watched.is_empty() {
+            return false;
+        }
         for &resource in &region.watched {
             self.links[resource as usize].change = 0.0;
         }
-        for (&class, &(rate, _)) in region.lanes.iter().zip(&region.found) {
-            let more = rate * f64::from(self.lanes[class as usize].solved) - self.flow_of(class);
-            for &resource in network.way(class) {
+        for (&class, &(rate, _)) in region.lanes.iter().zip(&region.fill.found) {
+            let lane = &self.lanes[class as usize];
+            let more = rate * f64::from(lane.solved) - self.flow_of(class);
+            for &resource in network.stretch(lane.begin, lane.end) {
                 self.links[resource as usize].change += more;
             }
         }
@@ -334,7 +222,7 @@ impl Partial {
             let link = &self.links[resource as usize];
             let fits = link.given + link.change <= link.capacity * FULL;
             if !fits {
-                self.enclose(region, resource);
+                region.enclose(resource);
             }
             fits
         });
@@ -348,13 +236,15 @@ impl Partial {
             link.given += link.change;
             link.most_capped = f64::INFINITY;
         }
-        for &resource in &region.links {
-            let link = &mut self.links[resource as usize];
-            link.catch_up(self.now);
-            link.level = link.next_level;
-            self.stale.push(resource);
+        for filling in &region.fill.now {
+            let link = &mut self.links[filling.resource as usize];
+            if link.level != filling.level {
+                link.catch_up(self.now);
+                link.level = filling.level;
+                self.spoil(filling.resource);
+            }
         }
-        for (&class, &(rate, bound)) in region.lanes.iter().zip(&region.found) {
+        for (&class, &(rate, bound)) in region.lanes.iter().zip(&region.fill.found) {
             let shared = bound != CAP && self.links[bound as usize].is_shared();
             let lane = &self.lanes[class as usize];
             if shared {
@@ -368,14 +258,43 @@ impl Partial {
                 self.lanes[class as usize].bound = bound;
             }
         }
-        for &resource in &region.links {
-            let link = &mut self.links[resource as usize];
-            (link.given, link.weight, link.bound) =
-                (link.next_given, link.next_weight, link.next_bound);
+        for filling in &region.fill.now {
+            let link = &mut self.links[filling.resource as usize];
+            (link.given, link.weight, link.bound) = (filling.given, filling.weight, filling.bound);
             (link.least_cap, link.most_capped) = (f64::NEG_INFINITY, f64::INFINITY);
             if link.bound == 0 {
                 (link.weight, link.clock, link.joins) = (0.0, 0.0, 0);
             }
+        }
+    }
+}
+
+impl Region {
+    fn begin(&mut self, resources: usize) {
+        self.mark += 1;
+        self.links.clear();
+        self.lanes.clear();
+        self.watched.clear();
+        self.fill.empty.clear();
+        self.fill.classes.clear();
+        self.fill.places.resize(resources, OUTSIDE);
+    }
+
+    fn encloses(&self, resource: u32) -> bool {
+        self.fill.places[resource as usize] != OUTSIDE
+    }
+
+    /// A resource belongs to the region.
+    fn enclose(&mut self, resource: u32) {
+        if !self.encloses(resource) {
+            self.fill.places[resource as usize] = self.links.len() as u32;
+            self.links.push(resource);
+        }
+    }
+
+    fn end(&mut self) {
+        for &resource in &self.links {
+            self.fill.places[resource as usize] = OUTSIDE;
         }
     }
 }

@@ -27,7 +27,7 @@ impl Partial {
             self.work.classes += 1;
             let settled = self.changes.is_empty() && self.pressed.is_empty();
             if let Some(change) = self.take_in(network, flows, class)
-                && !(settled && self.settle(network, flows, class))
+                && !(settled && self.settle(network, flows, change))
             {
                 self.changes.push(change);
             }
@@ -43,7 +43,8 @@ impl Partial {
     fn change_capacity(&mut self, network: &Network, flows: &Flows, resource: u32) {
         self.work.changes += 1;
         let link = &mut self.links[resource as usize];
-        link.capacity = network.resources[resource as usize].capacity(link.users);
+        let facts = &network.resources[resource as usize];
+        (link.capacity, link.varies) = (facts.capacity(link.users), facts.depends_on_users());
         if !link.is_shared() {
             if let Some(&(class, _)) = link.on.first() {
                 self.loosen(class);
@@ -74,15 +75,15 @@ impl Partial {
         let change = Change {
             class,
             level: self.level_of(class),
+            clock: self.lanes[class as usize].clock,
         };
         self.withdraw(network, class);
         for &resource in network.way(class) {
             let link = &mut self.links[resource as usize];
             link.users = link.users + after - before;
             link.pressed |= after > before;
-            let facts = &network.resources[resource as usize];
-            if facts.depends_on_users() {
-                link.capacity = facts.capacity(link.users);
+            if link.varies {
+                link.capacity = network.resources[resource as usize].capacity(link.users);
             }
         }
         self.lanes[class as usize].solved = after;
@@ -135,7 +136,7 @@ impl Partial {
                     self.flow_of(other)
                 };
                 self.links[resource as usize].given = flow;
-                if full && network.resources[resource as usize].depends_on_users() {
+                if full && self.links[resource as usize].varies {
                     self.loosen(other);
                 }
                 if other == class {
@@ -180,6 +181,7 @@ impl Partial {
         if self.lanes[class as usize].shared == 2 {
             self.entangle(network, class);
         }
+        self.learn_top(network, class);
     }
 
     /// A resource is left to one class: it is a cap of that class from now on.
@@ -188,15 +190,16 @@ impl Partial {
             self.disentangle(network, class);
         }
         self.lanes[class as usize].shared -= 1;
+        let (cap, _) = self.learn_top(network, class);
         let clock = self.lanes[class as usize].clock;
         if clock == resource {
             let rate = self.rate_of(class);
             self.place(flows, class, OWN, resource, rate);
             self.loosen(class);
-        } else if network.resources[resource as usize].depends_on_users() {
+        } else if self.links[resource as usize].varies {
             self.loosen(class);
         } else if clock != OWN && clock != IDLE {
-            let level = self.cap_of(network, class).0 / self.lanes[class as usize].weight;
+            let level = cap / self.lanes[class as usize].weight;
             let link = &mut self.links[clock as usize];
             link.least_cap = link.least_cap.min(level);
         }
@@ -220,11 +223,13 @@ impl Partial {
     }
 
     /// Solve the change of one class, if it reaches nobody that would have to be looked at.
-    fn settle(&mut self, network: &Network, flows: &Flows, class: u32) -> bool {
+    fn settle(&mut self, network: &Network, flows: &Flows, change: Change) -> bool {
+        let class = change.class;
         if self.lanes[class as usize].solved == 0 {
-            return self.settle_departure(network, flows, class);
+            return self.settle_departure(network, flows, class)
+                || self.keep(network, flows, change);
         }
-        let (cap, bound) = self.cap_of(network, class);
+        let (cap, bound) = self.learn_top(network, class);
         let flow = cap * f64::from(self.lanes[class as usize].solved);
         let way = network.way(class);
         let mut isolated = CAP;
@@ -248,7 +253,9 @@ impl Partial {
             }
             self.place(flows, class, OWN, bound, cap);
             for &resource in way {
-                self.sum_again(resource);
+                if self.links[resource as usize].is_worn_by_shifts() {
+                    self.sum_again(resource);
+                }
             }
             return true;
         }
@@ -256,19 +263,24 @@ impl Partial {
             self.lanes[class as usize].shared == 1 && self.links[isolated as usize].entangled == 0;
         if alone {
             self.settle_isolated(network, flows, isolated, Some((class, cap, bound)));
+            return true;
         }
-        alone
+        self.keep(network, flows, change)
     }
 
     /// Sums that were changed often are made anew: they are rounded at every change.
-    fn sum_again(&mut self, resource: u32) {
-        let link = &self.links[resource as usize];
-        if link.is_worn_by_shifts() {
-            let given = link.on.iter().map(|&(class, _)| self.flow_of(class)).sum();
-            let link = &mut self.links[resource as usize];
-            link.given = given;
-            link.shifts = 0;
+    pub(super) fn sum_again(&mut self, resource: u32) {
+        let (mut given, mut weight) = (0.0, 0.0);
+        for &(class, _) in &self.links[resource as usize].on {
+            let lane = &self.lanes[class as usize];
+            if lane.clock == resource {
+                weight += lane.total();
+            } else {
+                given += self.flow_of(class);
+            }
         }
+        let link = &mut self.links[resource as usize];
+        (link.given, link.weight, link.shifts) = (given, weight, 0);
     }
 
     fn settle_departure(&mut self, network: &Network, flows: &Flows, class: u32) -> bool {
@@ -329,7 +341,7 @@ impl Partial {
                 self.links[link as usize]
                     .heap
                     .remove(of_class(class), &mut self.places);
-                self.stale.push(link);
+                self.spoil(link);
             }
         }
     }
@@ -338,11 +350,12 @@ impl Partial {
     fn queue_class(&mut self, flows: &Flows, class: u32) {
         let lane = &mut self.lanes[class as usize];
         let end = lane.next_end(flows);
-        let heap = match lane.clock {
+        let clock = lane.clock;
+        let heap = match clock {
             IDLE => return,
             OWN => &mut self.queue,
             link => {
-                self.stale.push(link);
+                self.spoil(link);
                 &mut self.links[link as usize].heap
             }
         };
@@ -357,6 +370,7 @@ impl Partial {
     fn queue_links(&mut self) {
         while let Some(resource) = self.stale.pop() {
             let link = &mut self.links[resource as usize];
+            link.stale = false;
             if link.is_worn() {
                 link.catch_up(self.now);
                 let clock = std::mem::take(&mut link.clock);
