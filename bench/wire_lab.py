@@ -36,6 +36,8 @@ LARGE = """
 _PORT = 5201
 _WARM_S = 1.0
 _READY_S = 10.0
+_KEEP_US = 300_000
+"""Well under the second after a packet in which the wire keeps the processors from halting."""
 
 
 def theory_bit_per_s(rate_bit_per_s: float) -> float:
@@ -269,6 +271,22 @@ def rtts_s(ground: Ground, ping: Path, address: str, count: int, spacing_s: floa
     finally:
         echo.stop()
     return [int(line) / 1e9 for line in done.stdout.split()]
+
+
+@contextlib.contextmanager
+def kept_awake(ground: Ground, ping: Path) -> Iterator[None]:
+    """A few packets over the wire: as long as they come, it keeps the processors from halting."""
+    echo = ground.start("b", [str(ping), "echo", ground.address("b"), "7"], "keep-echo")
+    words = [str(ping), "ask", ground.address("b"), "7", "100000", str(_KEEP_US), "0"]
+    asking = None
+    try:
+        _until_listening(echo, 7, "udp")
+        asking = ground.start("a", words, "keep-ask")
+        yield
+    finally:
+        for process in (asking, echo):
+            if process is not None:
+                process.stop()
 
 
 def _until_listening(process: LabProcess, port: int, table: str = "tcp") -> None:
