@@ -1,4 +1,4 @@
-"""A file system whose metadata server is killed: who prepares files on its mount never gets an answer, and the run ends all the same."""
+"""A file system whose metadata server is killed: who prepares or copies files on its mount never gets an answer, and the run ends all the same."""
 
 import os
 import shutil
@@ -42,11 +42,11 @@ mover = "look"
 source = "shared"
 destination = "disk"
 repeat = 6
-cache = "cold"
+cache = "%s"
 timeout = "2 s"
 factors = { size = ["1 MB"] }
 [mover.look]
-argv = ["sh", "-c", "sleep 0.3", "sh", "{source}"]
+argv = ["sh", "-c", %s]
 """
 
 
@@ -59,8 +59,9 @@ def master_pid(labs):
     raise AssertionError("no metadata server")
 
 
-def test_a_mount_that_hangs_fails_each_trial_in_its_time_and_leaves_nothing(tmp_path, labs, engine):
-    write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), tmp_path / "plan.jsonl")
+def carry_out(scenario, tmp_path, engine, labs):
+    """Carry a scenario out, and kill the metadata server once two trials are done; return the run and its outcome."""
+    write_plan(expand(scenario_from(tomllib.loads(scenario))), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
     killed = []
 
@@ -71,7 +72,11 @@ def test_a_mount_that_hangs_fails_each_trial_in_its_time_and_leaves_nothing(tmp_
 
     outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=look)
     assert killed and (outcome.state, outcome.trials_done) == ("complete", 6)
-    with Run.open(run.path) as done:
+    return Run.open(run.path)
+
+
+def test_a_mount_that_hangs_fails_each_trial_in_its_time_and_leaves_nothing(tmp_path, labs, engine):
+    with carry_out(SCENARIO % ("cold", '"sleep 0.3", "sh", "{source}"'), tmp_path, engine, labs) as done:
         trials = done.query("SELECT outcome, end_s - start_s AS took_s FROM trials ORDER BY position")
         assert list(trials["outcome"][:2]) == ["ok"] * 2
         assert set(trials["outcome"][-2:]) == {"failed"}
@@ -79,3 +84,15 @@ def test_a_mount_that_hangs_fails_each_trial_in_its_time_and_leaves_nothing(tmp_
     # A preparation is given up when a transfer would have been, of which it knows after as long again at most.
     assert all(2 <= took_s < 10 for took_s in trials["took_s"][-2:])
     assert any("found it still for 2 s" in evidence for evidence in stalled)
+
+
+def test_a_tool_that_not_even_a_kill_ends_is_left_behind_and_the_run_goes_on(tmp_path, labs, engine):
+    # Looks at the mount when it has just lost its server, and waits for it in the kernel.
+    words = '"sleep 0.3; exec cp $1 $2", "sh", "{source}", "{destination}"'
+    with carry_out(SCENARIO % ("as_is", words), tmp_path, engine, labs) as done:
+        outcomes = done.query("SELECT outcome FROM transfers ORDER BY position")["outcome"]
+        hung = done.query("SELECT duration_s, error FROM transfers WHERE outcome = 'timeout'")
+    assert list(outcomes[:2]) == ["ok"] * 2 and outcomes[-1] == "timeout"
+    # Two seconds, and two after SIGTERM and SIGKILL each. What the kernel still knows of the mount may do for a copy in between.
+    assert all(6 <= took_s < 8 for took_s in hung["duration_s"])
+    assert all("nor when it was killed" in error for error in hung["error"])

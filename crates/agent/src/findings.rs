@@ -134,6 +134,18 @@ pub(crate) fn prepare_stalled(dataset: &str, patience_s: f64) -> Finding {
     prepare_failed(dataset, &error)
 }
 
+pub(crate) fn settling_stalled(call: &str, patience_s: f64) -> Finding {
+    finding(
+        "receiver-unreadable",
+        call,
+        format!(
+            "expected to look at what the receiver holds and to remove it, found its file system still for {patience_s} s, the longest time that a \
+             transfer of this plan has"
+        ),
+        "see whether the server of that file system runs; what was to be removed may still be there",
+    )
+}
+
 pub(crate) fn drop_failed(dataset: &str, error: &str) -> Finding {
     finding(
         "cache-not-dropped",

@@ -34,12 +34,15 @@ use crate::sampler::Sampler;
 use crate::scratch::Claim;
 use crate::sockets::Sockets;
 use crate::transfer::{Entry, Ready, Running};
-use crate::trial::{Account, OpenTrial, Settled};
+use crate::trial::{Account, OpenTrial, Settled, Settlement, Settling};
 use crate::worker::Workers;
 
 /// Between SIGTERM and SIGKILL for a transfer that did not end in its time (agent protocol), and the time that killed
 /// processes have to end when the run is halted.
 const GRACE_NS: u64 = 2 * NS_PER_S;
+
+/// What a settlement may take besides: for processes that vanish and servers that are late.
+const SETTLING_NS: u64 = 5 * NS_PER_S;
 
 /// How long a preparation may stand still where a plan has no transfers.
 const PATIENCE_S: f64 = 600.0;
@@ -64,10 +67,8 @@ pub(crate) enum Job {
     Listed(Task, Box<Order>, Result<Listed, String>),
     /// A `compute` is over.
     Computed(Task),
-    /// A trial is closed.
-    TrialSettled(TrialRef, Box<Trial>, Vec<Pid>),
-    /// A transfer outside any trial is closed.
-    LooseSettled(Task, Settled),
+    /// Receivers have been looked at and destinations removed.
+    Settled(Settlement, Settled),
 }
 
 /// What a run works with; made before it begins.
@@ -109,12 +110,13 @@ pub(crate) struct Run {
     /// For so long a preparation may stand still.
     patience_ns: u64,
     deadlines: BTreeSet<(u64, Task)>,
+    /// Accounts that threads settle.
+    settling: BTreeMap<Settlement, Settling>,
     trials: BTreeMap<TrialRef, OpenTrial>,
     /// Destinations that transfers of open trials have written to.
     begun: BTreeSet<(TrialRef, String)>,
     /// What actors shall do once their trial is settled: the removal of a destination must not run into the next trial.
     held: BTreeMap<Name, VecDeque<Output>>,
-    loose: usize,
     trials_done: u64,
     sampler: Option<Sampler>,
     sockets: Option<Sockets>,
@@ -159,10 +161,10 @@ impl Run {
             arming: Vec::new(),
             running: BTreeMap::new(),
             deadlines: BTreeSet::new(),
+            settling: BTreeMap::new(),
             trials: BTreeMap::new(),
             begun: BTreeSet::new(),
             held: BTreeMap::new(),
-            loose: 0,
             trials_done: 0,
             sampler,
             sockets,
@@ -184,7 +186,9 @@ impl Run {
             .interpreter
             .poll_timeout()
             .map(|time| self.clock.monotonic_ns_at(time.get()));
+        let settled = self.settling.values().map(|settling| settling.due_ns);
         let deadline = self.deadlines.first().map(|(ns, _)| *ns);
+        let deadline = deadline.into_iter().chain(settled).min();
         interpreter.into_iter().chain(deadline).min()
     }
 
@@ -192,7 +196,7 @@ impl Run {
     pub(crate) fn is_finished(&self) -> bool {
         self.interpreter.is_finished()
             && self.held.is_empty()
-            && self.loose == 0
+            && self.settling.is_empty()
             && self.running.is_empty()
     }
 
@@ -213,6 +217,7 @@ impl Run {
         self.notice_ends();
         self.take_results()?;
         self.end_overdue();
+        self.give_settling_up();
         let now = self.clock.now_s();
         if self
             .interpreter
@@ -339,7 +344,7 @@ impl Run {
     }
 
     fn end_transfer(&mut self, task: Task, running: Running, end_ns: u64) {
-        let (group, timed_out) = (running.pid(), running.ended_by_us.is_some());
+        let (group, timed_out) = (running.pid(), running.ended_by.is_some());
         let exit = match reap::reap(group) {
             Ok(exit) => exit,
             Err(error) => {
@@ -380,8 +385,44 @@ impl Run {
             entries: vec![(task.number(), entry)],
             left_behind: left_behind.into_iter().collect(),
         };
-        self.loose += 1;
-        self.run_job("settle", move || Job::LooseSettled(task, account.settle()));
+        self.settle(Settlement::Loose(task), None, account);
+    }
+
+    /// Has an account settled. It is waited for as long as for a transfer: removing takes no longer than making did.
+    fn settle(&mut self, of: Settlement, open: Option<(OpenTrial, f64)>, account: Account) {
+        let settling = Settling {
+            due_ns: monotonic_ns() + self.patience_ns + SETTLING_NS,
+            open,
+            unsettled: account.unsettled(self.patience_s()),
+        };
+        self.settling.insert(of.clone(), settling);
+        self.run_job("settle", move || Job::Settled(of, account.settle()));
+    }
+
+    /// Takes accounts as they are whose settlement stands still: its thread waits for a file system that does not answer.
+    fn give_settling_up(&mut self) {
+        let now_ns = monotonic_ns();
+        let overdue = self
+            .settling
+            .extract_if(.., |_, settling| settling.due_ns <= now_ns);
+        for (of, settling) in overdue.collect::<Vec<_>>() {
+            self.close_account(of, settling.open, settling.unsettled);
+        }
+    }
+
+    fn close_account(&mut self, of: Settlement, open: Option<(OpenTrial, f64)>, settled: Settled) {
+        settled
+            .vanished
+            .iter()
+            .for_each(|group| self.tools.guardian.remove(*group));
+        match (of, open) {
+            (Settlement::Trial(trial), Some((open, end_s))) => {
+                let record = Box::new(open.close(&trial, end_s, settled));
+                self.close_trial(&trial, record);
+            }
+            (Settlement::Trial(_), None) => {} // each trial is open when its settling begins
+            (Settlement::Loose(task), _) => self.close_loose(task, settled),
+        }
     }
 
     fn take_results(&mut self) -> Result<(), String> {
@@ -401,25 +442,22 @@ impl Run {
                 }
                 Job::Listed(task, order, made) => self.take_list(task, *order, made),
                 Job::Computed(task) => self.inform(self.clock.now_s(), Input::Finished { task }),
-                Job::TrialSettled(trial, record, vanished) => {
-                    self.close_trial(&trial, record, &vanished)
+                Job::Settled(of, settled) => {
+                    // Whose time was over has been written down as it was.
+                    if let Some(settling) = self.settling.remove(&of) {
+                        self.close_account(of, settling.open, settled);
+                    }
                 }
-                Job::LooseSettled(task, settled) => self.close_loose(task, settled),
             }
         }
         Ok(())
     }
 
     fn close_loose(&mut self, task: Task, settled: Settled) {
-        self.loose -= 1;
         for record in settled.transfers {
             self.tools.sender.send(&Record::Transfer(Box::new(record)));
         }
         self.send_findings(settled.findings);
-        settled
-            .vanished
-            .iter()
-            .for_each(|group| self.tools.guardian.remove(*group));
         // One that never started is no outstanding task any more, and the interpreter passes it over.
         self.inform(self.clock.now_s(), Input::Finished { task });
     }
@@ -451,10 +489,7 @@ impl Run {
         self.inform(now_s, input);
     }
 
-    fn close_trial(&mut self, trial: &TrialRef, record: Box<Trial>, vanished: &[Pid]) {
-        vanished
-            .iter()
-            .for_each(|group| self.tools.guardian.remove(*group));
+    fn close_trial(&mut self, trial: &TrialRef, record: Box<Trial>) {
         self.tools.sender.send(&Record::Trial(record));
         self.trials_done += 1;
         // The actor goes on, up to the end of its next trial at most, behind which it is held again.
@@ -484,7 +519,7 @@ impl Run {
         let prepared = Prepared {
             findings: vec![findings::prepare_stalled(
                 &preparing.dataset,
-                self.patience_ns as f64 / NS_PER_S as f64,
+                self.patience_s(),
             )],
             failed: true,
             ..Prepared::default()
@@ -509,14 +544,38 @@ impl Run {
             let Some(running) = self.running.get_mut(&task) else {
                 continue;
             };
-            if running.ended_by_us.is_some() {
-                running.end(Signal::SIGKILL, Outcome::Timeout);
-                continue;
-            }
-            running.end(Signal::SIGTERM, Outcome::Timeout);
+            let signal = match running.ended_by {
+                None => Signal::SIGTERM,
+                Some((Signal::SIGKILL, _)) => {
+                    self.give_transfer_up(task, now_ns);
+                    continue;
+                }
+                Some(_) => Signal::SIGKILL,
+            };
+            running.end(signal, Outcome::Timeout);
             running.deadline_ns = now_ns + GRACE_NS;
             self.deadlines.insert((running.deadline_ns, task));
         }
+    }
+
+    /// Goes on without a transfer that not even SIGKILL has ended: its process hangs in a file system that does not answer, and
+    /// stays with the guardian.
+    fn give_transfer_up(&mut self, task: Task, now_ns: u64) {
+        let Some(running) = self.running.remove(&task) else {
+            return;
+        };
+        let entry = running.give_up(now_ns, &self.clock);
+        let in_trial = entry.trial.is_some();
+        self.write_down(task, entry, None);
+        if in_trial {
+            self.inform(self.clock.seconds_at(now_ns), Input::Finished { task });
+        }
+    }
+
+    /// How long a file system may stand still.
+    #[expect(clippy::cast_precision_loss, reason = "a time that people give")]
+    fn patience_s(&self) -> f64 {
+        self.patience_ns as f64 / NS_PER_S as f64
     }
 }
 

@@ -34,8 +34,8 @@ pub(crate) struct Running {
     pub(crate) released: Released,
     /// When it will be ended by us, on the monotonic clock.
     pub(crate) deadline_ns: u64,
-    /// Why we have ended it.
-    pub(crate) ended_by_us: Option<Outcome>,
+    /// With which signal we have ended it last, and why.
+    pub(crate) ended_by: Option<(Signal, Outcome)>,
     capture: Capture,
     capture_kept: bool,
     timeout_s: f64,
@@ -108,7 +108,7 @@ impl Ready {
                 .start_ns
                 .saturating_add(nanoseconds(self.timeout_s)),
             released,
-            ended_by_us: None,
+            ended_by: None,
             capture: self.capture,
             capture_kept: self.capture_kept,
             timeout_s: self.timeout_s,
@@ -133,31 +133,49 @@ impl Running {
 
     /// Ends the whole process group, and remembers why. A group that has just gone is no error.
     pub(crate) fn end(&mut self, signal: Signal, reason: Outcome) {
-        self.ended_by_us = Some(reason);
+        self.ended_by = Some((signal, reason));
         let _ = killpg(self.released.pid, signal);
     }
 
     /// Writes down how it ended.
     pub(crate) fn finish(mut self, end_ns: u64, exit: &Exit, clock: &RunClock) -> Entry {
+        write_account(&mut self.entry.record, exit);
+        let (outcome, error) = self.judge(exit);
+        self.write_down(end_ns, clock, outcome, error)
+    }
+
+    /// Writes down that it has not ended, not even when it was killed.
+    pub(crate) fn give_up(self, now_ns: u64, clock: &RunClock) -> Entry {
+        let error = format!(
+            "did not end within its {} s, nor when it was killed: it waits for a file system or device that does not answer",
+            self.timeout_s
+        );
+        self.write_down(now_ns, clock, Outcome::Timeout, Some(error))
+    }
+
+    fn write_down(
+        mut self,
+        end_ns: u64,
+        clock: &RunClock,
+        outcome: Outcome,
+        error: Option<String>,
+    ) -> Entry {
         let (start_ns, record) = (self.released.start_ns, &mut self.entry.record);
         record.start_s = Some(Seconds::new(clock.seconds_at(start_ns)));
         record.end_s = Some(Seconds::new(clock.seconds_at(end_ns)));
         record.duration_s = Some(Seconds::new(end_ns.saturating_sub(start_ns) as f64 * 1e-9));
-        write_account(record, exit);
-        let (outcome, error) = self.judge(exit);
+        record.outcome = outcome;
+        record.error = error;
+        if self.capture_kept || outcome != Outcome::Ok {
+            record.stdout = Some(self.capture.stdout());
+            record.stderr = Some(self.capture.stderr());
+        }
         let longest = self.capture.longest_bytes();
         if longest > LARGE_BYTES {
             let call = self.entry.record.call.clone();
             self.entry
                 .findings
                 .push(findings::large_output(&call, longest));
-        }
-        let record = &mut self.entry.record;
-        record.outcome = outcome;
-        record.error = error;
-        if self.capture_kept || outcome != Outcome::Ok {
-            record.stdout = Some(self.capture.stdout());
-            record.stderr = Some(self.capture.stderr());
         }
         self.entry
     }
@@ -167,7 +185,8 @@ impl Running {
             let (outcome, text) = exec_failure(Path::new(&*self.entry.record.call), error);
             return (outcome, Some(text));
         }
-        match (self.ended_by_us, exit.code, exit.signal) {
+        let reason = self.ended_by.map(|(_, reason)| reason);
+        match (reason, exit.code, exit.signal) {
             (Some(Outcome::Timeout), ..) => (
                 Outcome::Timeout,
                 Some(format!(

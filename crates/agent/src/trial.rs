@@ -5,9 +5,10 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 use venturi_plan::{
-    CacheState, Finding, Outcome, Seconds, TransferRecord, Trial, TrialOutcome, TrialRef,
+    CacheState, Finding, Outcome, Seconds, Task, TransferRecord, Trial, TrialOutcome, TrialRef,
 };
 
+use crate::findings;
 use crate::reap::{group_can_run, group_is_alive};
 use crate::receiver::LATE;
 use crate::transfer::Entry;
@@ -41,6 +42,26 @@ pub(crate) struct Account {
     pub(crate) left_behind: Vec<Pid>,
 }
 
+/// Whose account it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Settlement {
+    /// That of a trial.
+    Trial(TrialRef),
+    /// That of a transfer outside any trial.
+    Loose(Task),
+}
+
+/// An account while it is settled.
+#[derive(Debug)]
+pub(crate) struct Settling {
+    /// Until when that is waited for, on the monotonic clock.
+    pub(crate) due_ns: u64,
+    /// The trial, and when it ended; none for a transfer outside any.
+    pub(crate) open: Option<(OpenTrial, f64)>,
+    /// What is taken where it lasts longer.
+    pub(crate) unsettled: Settled,
+}
+
 /// A settled account.
 #[derive(Debug)]
 pub(crate) struct Settled {
@@ -62,9 +83,8 @@ impl OpenTrial {
         }
     }
 
-    /// Closes the trial. Slow: it looks at file systems, removes files and waits for killed processes.
-    pub(crate) fn settle(self, trial: &TrialRef, end_s: f64) -> (Trial, Vec<Pid>) {
-        let settled = self.account.settle();
+    /// The record of the trial, once its account is settled.
+    pub(crate) fn close(self, trial: &TrialRef, end_s: f64, settled: Settled) -> Trial {
         let good = !self.spoilt
             && settled
                 .transfers
@@ -72,7 +92,7 @@ impl OpenTrial {
                 .all(|transfer| transfer.outcome == Outcome::Ok);
         let mut findings = self.findings;
         findings.extend(settled.findings);
-        let record = Trial {
+        Trial {
             trial: trial.trial,
             actor: trial.actor.clone(),
             start_s: Seconds::new(self.start_s),
@@ -85,13 +105,40 @@ impl OpenTrial {
             cache: self.cache,
             transfers: settled.transfers,
             findings: distinct(findings),
-        };
-        (record, settled.vanished)
+        }
     }
 }
 
 impl Account {
-    /// Kills what was left behind, looks at the receivers, removes the destinations.
+    /// What is known of it before it is settled, for the case that this stands still for `patience_s`.
+    pub(crate) fn unsettled(&self, patience_s: f64) -> Settled {
+        let mut entries: Vec<_> = self.entries.iter().collect();
+        entries.sort_by_key(|(task, _)| *task);
+        let stalled = |entry: &Entry| {
+            let mut record = entry.record.clone();
+            if record.outcome == Outcome::Ok {
+                record.outcome = Outcome::Failed;
+                record.error = Some(format!(
+                    "expected to see what the receiver holds, found its file system still for {patience_s} s"
+                ));
+            }
+            record
+        };
+        let findings = entries.iter().flat_map(|(_, entry)| entry.findings.clone());
+        let mut findings: Vec<Finding> = findings.collect();
+        findings.extend(
+            entries
+                .first()
+                .map(|(_, entry)| findings::settling_stalled(&entry.record.call, patience_s)),
+        );
+        Settled {
+            transfers: entries.iter().map(|(_, entry)| stalled(entry)).collect(),
+            findings: distinct(findings),
+            vanished: Vec::new(),
+        }
+    }
+
+    /// Kills what was left behind, looks at the receivers, removes the destinations. Slow.
     pub(crate) fn settle(mut self) -> Settled {
         let vanished = self
             .left_behind

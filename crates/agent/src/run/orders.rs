@@ -15,7 +15,7 @@ use crate::order::{Order, Site};
 use crate::places::Places;
 use crate::prepare::{Files, Prepared};
 use crate::transfer::{Entry, Ready, Running};
-use crate::trial::OpenTrial;
+use crate::trial::{OpenTrial, Settlement};
 
 impl Run {
     pub(super) fn obey(&mut self) {
@@ -127,16 +127,17 @@ impl Run {
     }
 
     fn end_trial(&mut self, trial: TrialRef) {
-        let Some(open) = self.trials.remove(&trial) else {
+        let Some(mut open) = self.trials.remove(&trial) else {
             return;
         };
         self.begun.retain(|(of, _)| *of != trial);
         self.held.insert(trial.actor.clone(), VecDeque::new());
-        let end_s = self.latest_s;
-        self.run_job("settle", move || {
-            let (record, vanished) = open.settle(&trial, end_s);
-            Job::TrialSettled(trial, Box::new(record), vanished)
-        });
+        let account = std::mem::take(&mut open.account);
+        self.settle(
+            Settlement::Trial(trial),
+            Some((open, self.latest_s)),
+            account,
+        );
     }
 
     fn arm(
