@@ -2,7 +2,20 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
+
+import pytest
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
+)
+
+
+def needs_programs(*programs):
+    """Return a mark that skips what cannot run here, and says which programs it lacks."""
+    lacking = [program for program in programs if shutil.which(program) is None]
+    return pytest.mark.skipif(bool(lacking), reason=f"not installed: {', '.join(lacking)}")
 
 
 def call_of(argv, **changes):

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from test_fault_lab import rows_of, when
 
+from testkit import needs_root
 from venturi.analysis import analyse
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -23,9 +24,7 @@ LACKING = [
     if shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin") is None
 ]
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
+    needs_root,
     pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)}"),
 ]
 # One process a host, so that a host's proxy is gone with it; 12 clients a machine, which talk with one host alone.

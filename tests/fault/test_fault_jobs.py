@@ -1,13 +1,11 @@
 """Batches of jobs in a lab whose KDC dies, and then one of their two servers within a batch: the rest goes on."""
 
 import os
-import shutil
 import signal
 import tomllib
 from pathlib import Path
 
-import pytest
-
+from testkit import needs_programs, needs_root
 from venturi.analysis.batches import batches
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -16,13 +14,8 @@ from venturi.scenario import scenario_from
 from venturi.workload import expand
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("xrootd", "xrdcp", "kinit")),
-        reason="needs xrootd, xrdcp and kinit",
-    ),
+    needs_root,
+    needs_programs("xrootd", "xrdcp", "kinit"),
 ]
 
 SCENARIO = """

@@ -1,7 +1,6 @@
 """Servers, links, disks and certificates of a lab that fail while a run goes on: each the right class, and the rest goes on."""
 
 import os
-import shutil
 import signal
 import tomllib
 from contextlib import suppress
@@ -9,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit import needs_programs, needs_root
 from venturi.analysis import analyse
 from venturi.analysis.chapters import chapters
 from venturi.backend import LabBackend
@@ -19,13 +19,8 @@ from venturi.testbed.pki import Pki
 from venturi.workload import expand
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server")),
-        reason="needs globus-url-copy and globus-gridftp-server",
-    ),
+    needs_root,
+    needs_programs("globus-url-copy", "globus-gridftp-server"),
 ]
 
 TESTBED = """

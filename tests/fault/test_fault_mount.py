@@ -1,13 +1,11 @@
 """A file system whose metadata server is killed: who prepares or copies files on its mount never gets an answer, and the run ends all the same."""
 
 import os
-import shutil
 import signal
 import tomllib
 from pathlib import Path
 
-import pytest
-
+from testkit import needs_programs, needs_root
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
@@ -15,13 +13,8 @@ from venturi.scenario import scenario_from
 from venturi.workload import expand
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("mfsmaster", "mfschunkserver", "mfsmount")),
-        reason="needs MooseFS: moosefs-master, moosefs-chunkserver, moosefs-client",
-    ),
+    needs_root,
+    needs_programs("mfsmaster", "mfschunkserver", "mfsmount"),
 ]
 SCENARIO = """
 venturi = 1

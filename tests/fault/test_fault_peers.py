@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from collections import Counter
 import pytest
 from faultkit import fill, gridftp_server
 
+from testkit import needs_programs, needs_root
 from venturi.backend import LabBackend
 from venturi.plan import trials, write_plan
 from venturi.run import Run, RunWriter
@@ -20,13 +20,8 @@ from venturi.scenario import scenario_from
 from venturi.workload import expand
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server", "scp", "sshd")),
-        reason="needs globus-url-copy, globus-gridftp-server, scp and sshd",
-    ),
+    needs_root,
+    needs_programs("globus-url-copy", "globus-gridftp-server", "scp", "sshd"),
 ]
 
 TOP = """

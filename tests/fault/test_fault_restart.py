@@ -1,15 +1,14 @@
 """A GridFTP session that is killed under way: the client goes on where the file stopped, and the report shows it."""
 
 import os
-import shutil
 import signal
 import tomllib
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
 from faultkit import gridftp_server
 
+from testkit import needs_programs, needs_root
 from venturi.analysis import analyse
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -19,13 +18,8 @@ from venturi.testbed.lab.living import children
 from venturi.workload import expand
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server")),
-        reason="needs globus-url-copy and globus-gridftp-server",
-    ),
+    needs_root,
+    needs_programs("globus-url-copy", "globus-gridftp-server"),
 ]
 SIZE = 6_500_000
 """At 8 Mb/s more than the five seconds after which a server tells for the first time which ranges are safe."""

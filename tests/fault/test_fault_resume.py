@@ -1,18 +1,16 @@
 """A run in the lab that is killed and resumed goes on in the time of its plan: links have changed as they would have."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 
 import pytest
 
+from testkit import needs_root
 from venturi.run import Run, RunWriter
 
-pytestmark = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-)
+pytestmark = needs_root
 
 SCENARIO = """
 venturi = 1

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from test_fault_lab import TESTBED, carry_out, rows_of, when
 
+from testkit import needs_root
 from venturi.analysis import analyse
 from venturi.analysis.chapters.srm import srm_chapter
 from venturi.testbed.pki import Pki
@@ -20,9 +21,7 @@ PLUGINS = [
     Path(f"/usr/lib/{machine}-linux-gnu/gfal2-plugins/libgfal_plugin_srm.so") for machine in ("x86_64", "aarch64")
 ]
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
+    needs_root,
     pytest.mark.skipif(
         any(shutil.which(tool) is None for tool in ("gfal-copy", "globus-gridftp-server"))
         or not any(one.exists() for one in PLUGINS),

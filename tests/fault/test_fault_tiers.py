@@ -1,13 +1,13 @@
 """The workload `tiers` while a server is killed, a link is cut, a disk is full: what fails has not arrived, and jobs begin when they should."""
 
 import os
-import shutil
 import signal
 import tomllib
 
 import pytest
 from faultkit import fill, gridftp_server
 
+from testkit import needs_programs, needs_root
 from venturi.analysis import analyse
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -16,13 +16,8 @@ from venturi.scenario import scenario_from
 from venturi.workload import expand
 
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server")),
-        reason="needs globus-url-copy and globus-gridftp-server",
-    ),
+    needs_root,
+    needs_programs("globus-url-copy", "globus-gridftp-server"),
 ]
 
 FILES, ENOUGH = 12, 6

@@ -7,16 +7,10 @@ import tomllib
 from contextlib import suppress
 from pathlib import Path
 
-import pytest
-
 from venturi.plan import Header, Measure, Totals
 from venturi.scenario.testbed import Testbed
 from venturi.testbed.lab.living import ProcessId, children
 from venturi.testbed.plan import resolve_testbed
-
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-)
 
 
 def header_of(text, *, name="test", seed=1):

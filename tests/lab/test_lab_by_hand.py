@@ -7,8 +7,8 @@ import subprocess
 import sys
 
 import pytest
-from labkit import needs_root
 
+from testkit import needs_root
 from venturi.testbed.lab import registered
 
 pytestmark = needs_root

@@ -1,10 +1,6 @@
 """A small run of the lab from its trials to costs, and back to a simulation that is nearer for them."""
 
-import shutil
-
-import pytest
-from labkit import needs_root
-
+from testkit import needs_programs, needs_root
 from venturi.backend import LabBackend
 from venturi.calibration import calibrate
 from venturi.calibration.document import costs_text, read_costs
@@ -16,10 +12,7 @@ from venturi.workload import expand
 
 pytestmark = [
     needs_root,
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server")),
-        reason="needs globus-url-copy and globus-gridftp-server",
-    ),
+    needs_programs("globus-url-copy", "globus-gridftp-server"),
 ]
 
 RTT_S = 0.04

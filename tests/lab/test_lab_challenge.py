@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from labkit import needs_root
 
+from testkit import needs_root
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter

@@ -8,8 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from labkit import below, needs_root
+from labkit import below
 
+from testkit import needs_root
 from venturi.analysis import analyse
 from venturi.backend import LabBackend
 from venturi.plan import write_plan

@@ -1,11 +1,10 @@
 """File sets through real GridFTP servers: who pipelines, which interface carries what, what a file costs in round trips."""
 
-import shutil
 import tomllib
 
 import pytest
-from labkit import needs_root
 
+from testkit import needs_programs, needs_root
 from venturi.analysis import analyse
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -15,10 +14,7 @@ from venturi.workload import expand
 
 pytestmark = [
     needs_root,
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server", "tcpdump")),
-        reason="needs globus-url-copy, globus-gridftp-server and tcpdump",
-    ),
+    needs_programs("globus-url-copy", "globus-gridftp-server", "tcpdump"),
 ]
 
 FILES, RTT_S = 40, 0.02

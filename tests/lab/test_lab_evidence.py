@@ -1,13 +1,12 @@
 """What tools and servers say of a run is in the run: pipelining and data channels as the server sees them, the cost of GSI."""
 
 import dataclasses
-import shutil
 import tomllib
 
 import numpy as np
 import pytest
-from labkit import needs_root
 
+from testkit import needs_programs, needs_root
 from venturi.analysis.control import control_sessions
 from venturi.analysis.servers import server_counts
 from venturi.backend import LabBackend
@@ -18,10 +17,7 @@ from venturi.workload import expand
 
 pytestmark = [
     needs_root,
-    pytest.mark.skipif(
-        any(shutil.which(tool) is None for tool in ("globus-url-copy", "globus-gridftp-server", "tcpdump")),
-        reason="needs globus-url-copy, globus-gridftp-server and tcpdump",
-    ),
+    needs_programs("globus-url-copy", "globus-gridftp-server", "tcpdump"),
 ]
 
 FILES = 50

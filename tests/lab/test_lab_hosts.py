@@ -6,8 +6,9 @@ import time
 from pathlib import Path
 
 import pytest
-from labkit import NOTHING, Remains, below, header_of, needs_root, pair, shell, sites
+from labkit import NOTHING, Remains, below, header_of, pair, shell, sites
 
+from testkit import needs_root
 from venturi.errors import BackendError
 from venturi.testbed.lab import Lab
 from venturi.testbed.lab.paths import covering_pings

@@ -1,11 +1,10 @@
 """Jobs of a lab that are forks of a server on their own worker, and read through its network card."""
 
-import os
-import shutil
 import tomllib
 
 import pytest
 
+from testkit import needs_programs, needs_root
 from venturi.analysis import analyse
 from venturi.analysis.batches import batches
 from venturi.backend import LabBackend
@@ -17,10 +16,8 @@ from venturi.workload import expand
 pytest.importorskip("uproot", reason="not installed: uproot (venturi[root])")
 pytest.importorskip("XRootD.client", reason="not installed: xrootd (venturi[root])")
 pytestmark = [
-    pytest.mark.skipif(
-        os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-    ),
-    pytest.mark.skipif(shutil.which("xrootd") is None, reason="needs xrootd"),
+    needs_root,
+    needs_programs("xrootd"),
 ]
 
 SCENARIO = """

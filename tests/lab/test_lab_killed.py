@@ -8,8 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from labkit import NOTHING, Remains, below, header_of, inhabitants, needs_root, pair
+from labkit import NOTHING, Remains, below, header_of, inhabitants, pair
 
+from testkit import needs_root
 from venturi.plan.codec import HEADER
 from venturi.testbed.lab import Lab, registered, sweep
 from venturi.testbed.lab.memory import CLAIMS

@@ -15,8 +15,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from labkit import needs_root, traces
+from labkit import traces
 
+from testkit import needs_root
 from venturi.mover import BUILT_IN
 from venturi.testbed.lab import registered
 from venturi.testbed.services.table import SERVICES

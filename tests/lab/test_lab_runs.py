@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from labkit import below, header_of, needs_root, pair
+from labkit import below, header_of, pair
 
-from testkit import call_of, tiny_trials, write_plan
+from testkit import call_of, needs_root, tiny_trials, write_plan
 from venturi.backend import LabBackend
 from venturi.errors import BackendError
 from venturi.plan.codec import HEADER

@@ -29,9 +29,6 @@ LATE_SHARE = 0.01
 PORT = 5201
 TRAFFIC = Path(traffic.__file__)
 
-needs_root = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK), reason="needs root and /dev/net/tun"
-)
 needs_iperf3 = pytest.mark.skipif(shutil.which("iperf3") is None, reason="iperf3 is not installed (Debian: iperf3)")
 
 

@@ -4,8 +4,10 @@ import itertools
 import time
 
 import pytest
-from ground import end_of, needs_root, pair
+from ground import end_of, pair
 from traffic import read_records
+
+from testkit import needs_root
 
 pytestmark = needs_root
 

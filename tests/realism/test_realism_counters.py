@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from ground import HEADERS_BYTES, device_counters, end_of, needs_root, pair, wait_for
+from ground import HEADERS_BYTES, device_counters, end_of, pair, wait_for
+
+from testkit import needs_root
 
 pytestmark = needs_root
 

@@ -5,8 +5,10 @@ import math
 import statistics
 
 import pytest
-from ground import end_of, needs_root, pair
+from ground import end_of, pair
 from traffic import read_records
+
+from testkit import needs_root
 
 pytestmark = needs_root
 

@@ -1,7 +1,9 @@
 """A shaped link carries its rate: what arrives is what the headers leave of it."""
 
 import pytest
-from ground import Flow, needs_iperf3, needs_root, pair, payload_share
+from ground import Flow, needs_iperf3, pair, payload_share
+
+from testkit import needs_root
 
 pytestmark = [needs_root, needs_iperf3]
 

@@ -9,7 +9,9 @@ Both need queue and loss for each segment inside a super-packet: where super-pac
 import math
 
 import pytest
-from ground import MSS_BYTES, Flow, dumbbell, needs_iperf3, needs_root, pair
+from ground import MSS_BYTES, Flow, dumbbell, needs_iperf3, pair
+
+from testkit import needs_root
 
 pytestmark = [needs_root, needs_iperf3]
 

@@ -3,8 +3,10 @@
 import statistics
 
 import pytest
-from ground import end_of, needs_root, pair
+from ground import end_of, pair
 from traffic import read_rtts_s
+
+from testkit import needs_root
 
 pytestmark = needs_root
 

@@ -5,7 +5,9 @@ import statistics
 import time
 
 import pytest
-from ground import MSS_BYTES, MTU_BYTES, PORT, Flow, needs_iperf3, needs_root, pair, payload_share, wait_for
+from ground import MSS_BYTES, MTU_BYTES, PORT, Flow, needs_iperf3, pair, payload_share, wait_for
+
+from testkit import needs_root
 
 pytestmark = [needs_root, needs_iperf3]
 
