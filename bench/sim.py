@@ -9,6 +9,7 @@ Parts:
 - *oracle*: the same, of the fast solver and the full refill (``--reference``);
 - *growth*: time of a flow with 10 to 100,000 flows at once on one bottleneck;
 - *memory*: peak memory and time of 10,000,000 open flows (1,000,000 with ``--quick``), bytes of a live flow and of one that has ended.
+- *python*: 1,000,000 transfers as NumPy arrays in and out, beside the simulation in that call, both by the clock.
 
 Times are processor seconds of the simulation alone, without reading and writing: other work on the machine counts less in them than on the clock.
 Medians, with the extremes behind them; ours and SimGrid take turns. SimGrid runs as its users would for speed: model `CM02` without cross-traffic (and, but for windows, without a gamma), raw contexts, and the fastest of
@@ -31,6 +32,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import sim_python
 import sim_workloads as workloads
 
 from venturi.backend import find_engine
@@ -279,8 +281,23 @@ def _peak(bench: Bench, write: Callable[[Path, int], None], number: int) -> tupl
     return int(said["peak_bytes"]), said
 
 
+def python(bench: Bench) -> None:
+    """Transfers as NumPy arrays in and out, with the costs of their tool: time of the call over that of the simulation in it."""
+    os.environ["VENTURI_ENGINE"] = str(bench.engine)
+    count = 100_000 if bench.quick else 1_000_000
+    scenario, given = sim_python.testbed(), sim_python.columns(count)
+    both_s = [sim_python.times_s(scenario, given) for _ in range(bench.repeats)]
+    ratios = [call_s / engine_s for call_s, engine_s in both_s]
+    _row(
+        f"{count:.0e} transfers",
+        f"{_summary([call_s for call_s, _ in both_s])} s, ×{_summary(ratios)} of the simulation",
+    )
+    if not bench.quick:
+        bench.judge("Python, arrays in and out / simulation", statistics.median(ratios), most=1.2)
+
+
 PARTS: Mapping[str, Callable[[Bench], None]] = {
-    "speed": speed, "identity": identity, "oracle": oracle, "growth": growth, "memory": memory,
+    "speed": speed, "identity": identity, "oracle": oracle, "growth": growth, "memory": memory, "python": python,
 }  # fmt: skip
 
 

@@ -96,6 +96,8 @@ if [ "$goal" != run ]; then
   wanted+=(
     sshd:openssh-server ssh-keygen:openssh-client hyperfine:hyperfine parallel:parallel curl:curl wget:wget tcpdump:tcpdump
     strace:strace
+    # our mover: a file system that clones, and a peer of its bench
+    mkfs.xfs:xfsprogs fpsync:fpart
     :xrootd-server-plugins :xrootd-client-plugins
     squid:squid-openssl nginx:nginx-light davix-get:davix
     gfal-copy:gfal2-util-scripts :python3-gfal2-util :gfal2-plugin-file :gfal2-plugin-gridftp :gfal2-plugin-http
@@ -155,7 +157,7 @@ inputs=(pyproject.toml requirements.lock Cargo.toml Cargo.lock .cargo/config.tom
 if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/venturi ] ||
   [ -n "$(find "${inputs[@]}" crates -newer "$stamp" -type f -print -quit)" ]; then
   extra=
-  [ "$goal" = run ] || extra="[$goal,root]"
+  [ "$goal" = run ] || extra="[$goal,root,dask]"
   say "building the engine and installing Venturi into .venv (about a minute the first time)"
   started=$(mktemp .venv/.setup-XXXXXX)
   log=.venv/setup.log

@@ -99,6 +99,46 @@ def test_a_run_that_was_cut_off_is_carried_out_again_from_its_beginning(tmp_path
     assert all((whole[key] == again[key]).all() for key in whole)
 
 
+CUT: dict[str, Any] = {
+    "venturi": 1,
+    "name": "cut",
+    "testbed": {
+        "host": {"a": {}, "b": {}},
+        "link": {"l": {"between": ["a", "b"], "rate": "80 Mb/s", "rtt": "20 ms"}},
+        "change": [{"at": "0 s", "link": "l", "up": False}, {"at": "30 s", "link": "l", "up": True}],
+        "storage": {"source": {"host": "a", "path": "source"}, "sink": {"host": "b", "path": "sink"}},
+        "service": {"web": {"kind": "nginx", "host": "a", "storage": ["source"]}},
+    },
+    "workload": {
+        "kind": "sweep",
+        "mover": "wget",
+        "source": "source",
+        "source_service": "web",
+        "destination": "sink",
+        "repeat": 2,
+        "timeout": "20 s",
+        "factors": {"size": ["1 MB"]},
+    },
+}
+"""The first transfer has no chance in its 20 s, the second has 10 s of them."""
+
+
+def test_trials_that_failed_are_carried_out_once_more_at_the_time_that_has_come_by_then(tmp_path: Path) -> None:
+    run, outcome = carry_out(tmp_path, CUT)
+    assert (outcome.state, outcome.failed) == ("complete", 1)
+    first = run.query("SELECT outcome, duration_s FROM transfers ORDER BY end_s")
+    assert (list(first["outcome"]), first["duration_s"][0]) == (["timeout", "ok"], 20.0)
+    run.close()
+    with RunWriter.resume(run.path, retry_failed=True) as writer:
+        outcome = SimBackend().carry_out(writer)
+    assert (outcome.state, outcome.failed) == ("complete", 0)
+    rows = Run.open(run.path).query("SELECT trial, outcome, start_s, end_s FROM trials ORDER BY trial")
+    assert list(rows["outcome"]) == ["ok", "ok"]
+    # It begins when the other has ended, on a link that is whole again.
+    assert rows["start_s"][0] == rows["end_s"][1] > 30.0
+    assert rows["end_s"][0] - rows["start_s"][0] < 1.0
+
+
 def test_a_plan_in_which_somebody_waits_for_ever_is_refused_with_his_name(tmp_path: Path) -> None:
     header = {
         "format": "venturi-plan",

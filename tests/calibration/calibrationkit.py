@@ -62,13 +62,15 @@ class Scattered(RunWriter):
         return super().trial(record, host)
 
 
-def simulated_run(base: Path, document: dict[str, Any], cost: Cost, *, scatter: float = 0.0, seed: int = 0) -> Run:
+def simulated_run(
+    base: Path, document: dict[str, Any], cost: Cost, *, scatter: float = 0.0, seed: int = 0, backend: str = "hosts"
+) -> Run:
     """Return a run of a scenario as a world with these costs measures it; its plan knows nothing of them."""
     base.mkdir(parents=True, exist_ok=True)
     plan = base / f"{document['name']}-{seed}.jsonl"
     write_plan(expand(scenario_from(document)), plan)
     told = costs_of(dataclasses.replace(read_header(plan), cost=cost))
-    with Scattered.create(base / "runs", plan, backend="hosts") as run:
+    with Scattered.create(base / "runs", plan, backend=backend) as run:
         assert isinstance(run, Scattered)
         run.scatter, run.seed = scatter, seed
         SimBackend(assumptions={"costs": told}).carry_out(run)

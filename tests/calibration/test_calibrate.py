@@ -143,6 +143,25 @@ def test_a_file_that_says_no_costs_is_refused_with_its_place(tmp_path: Path, tex
     assert caught.value.problems[0][0] == where
 
 
+@pytest.mark.parametrize(("text", "what"), [(None, "found none that can be read"), ("x = ", "expected TOML")])
+def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path, text: str | None, what: str) -> None:
+    path = tmp_path / "costs.toml"
+    if text is not None:
+        path.write_text(text, encoding="utf-8")
+    with pytest.raises(ScenarioError, match=what) as caught:
+        read_costs(path)
+    assert str(caught.value).count(str(path)) == 1
+
+
+def test_a_run_is_divided_in_the_same_way_alone_and_beside_others() -> None:
+    def points(run: int) -> list[Point]:
+        return [Point(run, n, MOVER, MOVER, {}, 1, 1e6, 1, False, 3, 1.0 + n, 0.03, None, None) for n in range(9)]
+
+    together = split([*points(0), *points(1)], 0.5, 5)
+    alone = split(points(0), 0.5, 5)
+    assert list(together[:9]) == list(together[9:]) == list(alone) and 4 <= alone.sum() <= 5
+
+
 def test_two_points_are_too_few(base: Path) -> None:
     run = simulated_run(base / "few", scenario("5 ms", files=[1], size=["1 kB", "1 MB"]), COST)
     with pytest.raises(SampleError, match="expected at least 3 points with good trials"):

@@ -19,6 +19,7 @@ from venturi.mover import (
     BUILT_IN,
     Command,
     Option,
+    OptionError,
     OutputError,
     ToolReport,
     movers,
@@ -46,6 +47,7 @@ def run(mover, source, destination, size, **options):
 RUNS = [
     ("cp", {}), ("cp", {"fsync": True}), ("cp", {"reflink": "auto"}), ("rsync", {}), ("rsync", {"fsync": True, "inplace": True}),
     ("rclone", {}), ("rclone", {"checksum": False, "streams": 2, "transfers": 3}),
+    ("venturi", {}), ("venturi", {"fsync": True, "direct": True, "block": "64 KiB"}), ("venturi", {"verify": True, "fixed": True, "concurrency": 2}),
 ]  # fmt: skip
 
 
@@ -121,6 +123,9 @@ RECORDED = {
     "rclone-1.60.1": ("rclone", "stderr", 3_000_000, None),
     "rclone-1.60.1-large": ("rclone", "stderr", 400_000_000, None),
     "rclone-1.60.1-empty": ("rclone", "stderr", 0, None),
+    "venturi-0.1.0": ("venturi", "stdout", 3_000_000, None),
+    "venturi-0.1.0-large": ("venturi", "stdout", 400_000_000, None),
+    "venturi-0.1.0-empty": ("venturi", "stdout", 0, None),
 }
 
 
@@ -151,7 +156,7 @@ def test_output_that_is_cut_off_or_missing_fails_with_its_text_kept(name):
         BUILT_IN[mover].parse({"stdout": None, "stderr": None})
 
 
-@given(st.text(max_size=200), st.sampled_from(["read", "rsync", "rclone"]))
+@given(st.text(max_size=200), st.sampled_from(["read", "rsync", "rclone", "venturi"]))
 @settings(deadline=None)
 def test_no_output_makes_a_parser_fail_otherwise(text, name):
     try:
@@ -169,6 +174,33 @@ def test_no_output_makes_a_parser_fail_otherwise(text, name):
 def test_statistics_of_a_strange_form_are_not_guessed(line):
     with pytest.raises(OutputError):
         BUILT_IN["rclone"].parse({"stderr": line})
+
+
+def test_events_of_our_mover_tell_what_it_decided_and_how_bytes_went():
+    report = BUILT_IN["venturi"].parse({"stdout": (OUTPUTS / "venturi-0.1.0-large.txt").read_text()})
+    assert (report.detail["workers"], report.detail["how"], report.detail["moved_bytes"]) == (
+        2,
+        "buffers",
+        400_000_000,
+    )
+    assert report.rate_bytes_per_s == pytest.approx(400_000_000 / report.duration_s)
+    whole = (OUTPUTS / "venturi-0.1.0-large.txt").read_text()
+    cut = BUILT_IN["venturi"].parse({"stdout": whole[:150] + "\n[… 70000 bytes left out …]\n" + whole[-500:]})
+    assert (cut.bytes, cut.duration_s, "workers" in cut.detail) == (report.bytes, report.duration_s, False)
+    for wrong in (
+        '{"event": "end"}',
+        '{"event": "end", "bytes": NaN, "duration_s": 1}',
+        '{"event": "start"}',
+        "[]",
+        "[" * 5000,
+    ):
+        with pytest.raises(OutputError):
+            BUILT_IN["venturi"].parse({"stdout": wrong})
+
+
+def test_our_mover_refuses_more_workers_than_it_has():
+    with pytest.raises(OptionError, match="expected a concurrency of 1024 or less, found 1025"):
+        call_with(BUILT_IN["venturi"], concurrency=1025)
 
 
 OPTIONS = {
@@ -242,7 +274,7 @@ def test_only_movers_with_doors_write_local_paths_in_another_way():
         call = mover.call(resolve_options(mover, {}))
         assert call.local == ("file://{path}" if mover.name in ("globus-url-copy", "gfal-copy") else "{path}")
         assert mover.lists == (mover.name in ("globus-url-copy", "managed", "root-write", "xrdcp"))
-        local = ("cp", "read", "write", "fio-read", "fio-write", "bonnie", "rsync", "rclone", "root-write")
+        local = ("cp", "read", "write", "fio-read", "fio-write", "bonnie", "rsync", "rclone", "root-write", "venturi")
         assert bool(mover.speaks) == (mover.name not in local)
 
 
@@ -262,7 +294,7 @@ def test_the_reference_page_is_that_of_the_table():
 
 def test_the_table_and_the_public_names_are_these():
     assert list(BUILT_IN) == [
-        "cp", "read", "write", "fio-read", "fio-write", "bonnie", "rsync", "rclone", "root-read", "root-write", "globus-url-copy", "xrdcp",
+        "cp", "read", "write", "fio-read", "fio-write", "bonnie", "rsync", "rclone", "venturi", "root-read", "root-write", "globus-url-copy", "xrdcp",
         "curl", "wget", "davix", "gfal-copy", "scp", "bbftp", "iperf3", "nuttcp", "http-load", "managed",
     ]  # fmt: skip
     assert set(BUILT_IN) <= set(movers())

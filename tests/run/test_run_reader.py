@@ -53,7 +53,9 @@ def test_a_wrong_question_and_a_wrong_table_are_clear_errors(new_run):
         read = Run.open(run.path)
         with pytest.raises(RunError, match=r"cannot be answered: .*duration"):
             read.query("SELECT duration FROM transfers")
-        with pytest.raises(RunError, match=r"expected one of the tables transfers, trials, .* found 'transfer'"):
+        with pytest.raises(
+            RunError, match=r"expected one of the tables transfers, routes, trials, .* found 'transfer'"
+        ):
             read.table("transfer")
 
 

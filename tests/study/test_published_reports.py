@@ -1,5 +1,6 @@
 """The reports in docs/studies: what is there is of studies, is whole, and is what the index says."""
 
+import csv
 import importlib.util
 import json
 import os
@@ -9,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from venturi.analysis import analyse
+from venturi.analysis.beside import side_by_side, told_of
+from venturi.analysis.beside_files import told_in
+from venturi.run import Run
 from venturi.study import studies
 
 ROOT = Path(__file__).parents[2]
 HOME = ROOT / "docs" / "studies"
-COMMITTED = sorted(path.parent.relative_to(HOME).as_posix() for path in HOME.rglob("about.json"))
+FOLDERS = sorted(path.parent.relative_to(HOME).as_posix() for path in HOME.rglob("about.json"))
+COMMITTED = [name for name in FOLDERS if not name.endswith("/simulated")]
+SIMULATED = [name for name in FOLDERS if name.endswith("/simulated")]
 TOO_LARGE_BYTES = 1_500_000
 """Of a page: a few are two or three times the 500 kB that are hoped for, with 26 machines or 192 jobs in their figures."""
 VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
@@ -28,11 +35,12 @@ def test_the_index_lists_the_committed_reports_and_says_what_they_say():
     page = (HOME / "index.md").read_text(encoding="utf-8")
     assert page == publish_study.index(HOME), "the index is out of date: scripts/publish-study.py writes it again"
     assert all(f"]({name}/report.html)" in page for name in COMMITTED)
+    assert all(f"]({name}/side-by-side.html)" in page for name in SIMULATED)
 
 
 def test_there_is_nothing_beside_the_committed_reports():
     folders = {path.parent.relative_to(HOME).as_posix() for path in HOME.rglob("*") if path.is_file()}
-    assert folders == {".", *COMMITTED}
+    assert folders == {".", *FOLDERS}
 
 
 def test_every_committed_report_is_of_a_study_and_whole():
@@ -44,6 +52,19 @@ def test_every_committed_report_is_of_a_study_and_whole():
         assert f"Study {name}" in page.read_text(encoding="utf-8")
         assert page.stat().st_size < TOO_LARGE_BYTES
         assert (HOME / name / "points.csv").exists() or list((HOME / name).glob("*.csv"))
+
+
+@pytest.mark.parametrize("name", SIMULATED)
+def test_a_simulated_study_stands_beside_what_was_published_at_full_scale(name):
+    about = json.loads((HOME / name / "about.json").read_text(encoding="utf-8"))
+    assert (about["study"], about["backend"], about["scale"]) == (name.removesuffix("/simulated"), "sim", 1.0)
+    page = HOME / name / "side-by-side.html"
+    assert f"Study {about['study']}" in page.read_text(encoding="utf-8")
+    assert page.stat().st_size < 300_000
+    with (HOME / name / "claims.csv").open(encoding="utf-8", newline="") as rows:
+        assert [row["id"] for row in csv.DictReader(rows)] == [
+            claim["id"] for claim in studies()[about["study"]].published.claims
+        ]
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +83,7 @@ def carried_out(tmp_path_factory, engine):
     for words in (
         ["study", "run", "cnaf/cp", "--quick", *few],
         ["run", "cnaf/cp", "--set", "name=mine", "--set", "study=", *few],
+        ["study", "run", "cnaf/cp", "--on", "sim", "--set", "name=simulated", *few],
     ):
         done = subprocess.run(
             [*VENTURI, *words], cwd=home, env=environment, capture_output=True, text=True, timeout=120
@@ -93,6 +115,48 @@ def test_a_run_becomes_a_folder_with_its_tables_and_a_line_of_the_index(carried_
     page = (carried_out / "out" / "index.md").read_text(encoding="utf-8")
     assert "[cnaf/cp](cnaf/cp/report.html) | 000-S1 |" in page
     assert "[points.csv](cnaf/cp/points.csv)" in page
+
+
+def test_a_simulated_run_stands_beside_the_report_above_it_and_leaves_it_as_it_is(carried_out):
+    recorded, simulated = (next((carried_out / "runs").glob(f"{name}-*")) for name in ("cnaf-cp", "simulated"))
+    assert publish(carried_out, str(recorded)).returncode == 0
+    done = publish(carried_out, str(simulated))
+    assert done.returncode == 0, done.stderr
+    folder = carried_out / "out" / "cnaf" / "cp"
+    names = {path.name for path in (folder / "simulated").iterdir()}
+    assert names == {"about.json", "beside.csv", "beside-claims.csv", "claims.csv", "side-by-side.html"}
+    with (folder / "simulated" / "beside.csv").open(encoding="utf-8", newline="") as table:
+        rows = {row["quantity"]: row for row in csv.DictReader(table)}
+    total = rows["scenario 1 (cp)"]
+    assert total["published"] == "760 MB/s"
+    assert float(total["run_1_to_published_ratio"]) > 0
+    assert float(total["run_2_to_published_ratio"]) > 0
+    page = (carried_out / "out" / "index.md").read_text(encoding="utf-8")
+    assert "](cnaf/cp/report.html) | 000-S1 |" in page
+    assert "](cnaf/cp/simulated/side-by-side.html) | 000-S1 |" in page
+    # Published anew, the report replaces itself alone.
+    assert publish(carried_out, str(recorded)).returncode == 0
+    assert (folder / "simulated" / "side-by-side.html").exists()
+
+
+def test_what_the_files_of_a_report_say_is_what_its_run_says(carried_out):
+    (recorded,) = (carried_out / "runs").glob("cnaf-cp-*")
+    assert publish(carried_out, str(recorded)).returncode == 0
+    of_files, of_run = told_in(carried_out / "out" / "cnaf" / "cp"), told_of(analyse(Run.open(recorded)))
+    assert of_files.claims == of_run.claims
+    assert side_by_side([of_files]) == side_by_side([of_run])
+
+
+def test_the_command_compares_runs_and_folders_and_prints_them_as_json(carried_out):
+    (simulated,) = (carried_out / "runs").glob("simulated-*")
+    done = subprocess.run(
+        [*VENTURI, "study", "compare", str(simulated), "--json"],
+        cwd=carried_out, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert [table["name"] for table in told["tables"]] == ["beside", "beside-claims"]
+    assert "falls-with-files" in {row[0] for row in told["tables"][1]["rows"]}
 
 
 def test_what_is_no_whole_run_of_a_study_is_refused(carried_out):

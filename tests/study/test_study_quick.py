@@ -31,7 +31,8 @@ from venturi.workload import expand
 LONGEST_FIRST = (
     "infn-gpfs/group3", "cnaf/gridftp-two-nodes", "infn-gpfs/group2", "cnaf/gridftp-one-node", "alice/tiers", "alice/flat", "fiu/xrootd",
     "alice/characterise", "alice/matrix", "ani/squid", "ani/managed", "ani/srm", "ani/gridftp", "fiu/dgt", "ani/gridftp-protocol",
-    "cnaf/cp", "fiu/iperf", "infn-gpfs/group1", "alice/matrix-bbftp",
+    "cnaf/cp", "fiu/iperf", "infn-gpfs/group1", "alice/matrix-bbftp", "what-if/processes", "what-if/upgrade", "what-if/place",
+    "what-if/data-to-jobs", "what-if/pipelining", "what-if/window", "what-if/blocks",
 )  # fmt: skip
 VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
 TIMEOUT_S = 400

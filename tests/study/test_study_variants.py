@@ -46,6 +46,16 @@ def test_the_usual_variant_of_a_study_without_one_for_the_lab_is_the_full_one():
     )
 
 
+@pytest.mark.parametrize("name", studies())
+def test_in_virtual_time_a_study_is_at_full_published_scale(name):
+    chosen = study(name)
+    usual, full = (load_scenario(chosen.scenario_path, overrides=list(o)) for o in (chosen.overrides(on="sim"), ()))
+    assert usual.scale == full.scale == 1.0
+    assert usual.testbed == full.testbed
+    assert chosen.overrides(on="sim") == (chosen.sim or ())
+    assert chosen.overrides(on="sim", quick=True) == chosen.quick
+
+
 def test_scenario_2_has_the_grid_of_the_report_and_the_probe_of_size_zero():
     # Report 000: 48 points, 108 files over all counts, 3.81 GB over all sizes, 200 repetitions.
     totals = plan_of("cnaf/gridftp-one-node").header.totals

@@ -142,5 +142,7 @@ def test_the_year_of_the_how_to_is_planned_from_the_testbed_that_it_names(tmp_pa
         (begin, rate), (end, _) = loop.rate_per_s
         transfers += rate * (end - begin)
     assert transfers == pytest.approx(1e8)
-    # All pairs of the 39 sites of tiers 1 and 2, and from tier 0 to the three of tier 1.
-    assert plan.header.totals.trials == len(trials) == 39 * 38 + 3
+    # From tier 0, among tier 1, between tier 1 and tier 2 (down, up, read), among tier 2.
+    firsts, seconds = 3, 36
+    routes = firsts + firsts * (firsts - 1) + 3 * firsts * seconds + seconds * (seconds - 1)
+    assert plan.header.totals.trials == len(trials) == routes

@@ -314,40 +314,7 @@ impl Order {
     }
 
     fn blank_record(&self) -> TransferRecord {
-        TransferRecord {
-            trial: self.trial.as_ref().map(|trial| trial.trial),
-            actor: self.actor.clone(),
-            slot: self.transfer.slot,
-            call: self.transfer.call.clone(),
-            source: self.transfer.source.clone(),
-            source_via: self.transfer.source_via.clone(),
-            destination: self.transfer.destination.clone(),
-            destination_via: self.transfer.destination_via.clone(),
-            files: self.transfer.files,
-            asked_bytes: self.transfer.bytes,
-            received_bytes: None,
-            intended_s: self.intended,
-            start_s: None,
-            end_s: None,
-            duration_s: None,
-            outcome: Outcome::Failed,
-            exit_code: None,
-            signal: None,
-            error: None,
-            user_s: None,
-            system_s: None,
-            max_rss_bytes: None,
-            minor_faults: None,
-            major_faults: None,
-            voluntary_switches: None,
-            involuntary_switches: None,
-            read_call_bytes: None,
-            write_call_bytes: None,
-            read_disk_bytes: None,
-            write_disk_bytes: None,
-            stdout: None,
-            stderr: None,
-            labels: self.transfer.labels.clone(),
-        }
+        let trial = self.trial.as_ref().map(|trial| trial.trial);
+        TransferRecord::of(&self.transfer, trial, self.actor.clone(), self.intended)
     }
 }

@@ -5,6 +5,7 @@
 mod sim;
 mod sim_flows;
 mod sim_run;
+mod sim_transfers;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -25,6 +26,8 @@ enum Command {
     /// Carry out this host's part of a plan: commands on stdin, records on stdout, one JSON object a line
     #[command(after_long_help = AGENT_HELP)]
     Agent,
+    /// Copy files and trees, as fast as storage and memory allow
+    Copy(venturi_mover::Arguments),
     /// Hold the namespaces of a lab for as long as stdin is open: one JSON line in, one out
     #[command(after_long_help = HOLD_HELP)]
     Hold,
@@ -140,6 +143,7 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let printed = match arguments.command {
         Command::Agent => return venturi_agent::serve(VERSION).into(),
+        Command::Copy(arguments) => return venturi_mover::serve(arguments),
         Command::Hold => return venturi_hold::serve().into(),
         Command::Load(arguments) => return venturi_load::serve(arguments),
         Command::Sim(command) => return sim::serve(&command),

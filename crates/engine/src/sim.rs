@@ -13,6 +13,9 @@ pub(crate) enum Command {
     /// Carry out a list of nothing but flows, as fast as the solver goes: one JSON object on stdout
     #[command(after_long_help = crate::sim_flows::HELP)]
     Flows(crate::sim_flows::Arguments),
+    /// Carry out transfers given as columns, on the testbed of a plan: columns of their ends on stdout
+    #[command(after_long_help = crate::sim_transfers::HELP)]
+    Transfers,
 }
 
 const RUN_HELP: &str = r#"A line `{"world": {…}}` may stand before the plan: what transfers cost besides their bytes, and what holds where the plan is silent.
@@ -28,5 +31,6 @@ pub(crate) fn serve(command: &Command) -> ExitCode {
     match command {
         Command::Run => crate::sim_run::serve(),
         Command::Flows(arguments) => crate::sim_flows::serve(arguments),
+        Command::Transfers => crate::sim_transfers::serve(),
     }
 }

@@ -2,11 +2,16 @@
 
 use std::io::{self, BufRead, BufWriter, Cursor, Read, Write};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 use venturi_plan::{ActorLine, Header, LINE_LIMIT_BYTES, Lines};
-use venturi_sim::driver::{Line, Simulation};
+use venturi_sim::driver::{Line, Progress, Simulation};
 use venturi_sim::world::Assumptions;
+
+/// Time between two records of progress, and instants of virtual time between two looks at the clock.
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
+const STEPS_A_LOOK: u64 = 1024;
 
 /// The plan or its testbed does not allow to go on.
 const REFUSED: u8 = 2;
@@ -52,8 +57,14 @@ fn run(input: impl BufRead, out: &mut impl Write) -> Result<(), Ended> {
     let (header, lines, assumptions) = read(input)?;
     let mut simulation = Simulation::new(header, lines, assumptions).map_err(refused)?;
     let mut text = Vec::new();
+    let (mut said, mut steps) = (Instant::now(), 0_u64);
     loop {
         let goes_on = simulation.step();
+        steps += 1;
+        if steps.is_multiple_of(STEPS_A_LOOK) && said.elapsed() >= PROGRESS_INTERVAL {
+            said = Instant::now();
+            tell(simulation.progress(), out)?;
+        }
         // What was said before an error has happened.
         while let Some(line) = simulation.poll_line() {
             emit(&line, &mut text, out)?;
@@ -62,6 +73,20 @@ fn run(input: impl BufRead, out: &mut impl Write) -> Result<(), Ended> {
             return Ok(out.flush()?);
         }
     }
+}
+
+/// Says how far it is, for somebody who waits.
+fn tell(progress: Progress, out: &mut impl Write) -> Result<(), Ended> {
+    let Progress {
+        time_s,
+        until_s,
+        transfers,
+        live,
+    } = progress;
+    let line = serde_json::json!({"host": "", "record": "progress", "time_s": time_s, "until_s": until_s,
+        "transfers": transfers, "live": live});
+    writeln!(out, "{line}")?;
+    Ok(out.flush()?)
 }
 
 fn read(mut input: impl BufRead) -> Result<(Header, Vec<ActorLine>, Assumptions), Ended> {

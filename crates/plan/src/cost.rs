@@ -134,6 +134,30 @@ pub struct MoverCost {
     pub block_s: Option<Amount>,
     /// Whether a data connection stays for the next file, so that its slow start is over.
     pub keeps_connection: Option<bool>,
+    /// How often each server finds out in a session who the client is; null: once.
+    pub logins: Option<Amount>,
+    /// Of a job that calls a tool several times: time of each of its calls in which no processor works for it.
+    pub session_s: Option<Amount>,
+    /// Processor time of the client for each of these calls, in core-seconds.
+    pub session_core_s: Option<Amount>,
+    /// Of a tool that asks both ends of each file for a checksum: time of one question in which no processor works for it.
+    pub check_s: Option<Amount>,
+    /// Processor time of the client for a question.
+    pub check_core_s: Option<Amount>,
+    /// Round trips of a question.
+    pub check_round_trips: Option<Amount>,
+    /// Processor time of the server for a byte of the checksum.
+    pub check_byte_core_s: Option<Amount>,
+    /// Questions under way together; null: one after the other.
+    pub checks: Option<u32>,
+    /// Time without a byte after which the tool gives an attempt up; null: as long as TCP and the timeout of the call let it.
+    pub patience_s: Option<Amount>,
+    /// Further attempts of a call that broke; null: those of its options `retries` or `restarts`, else none.
+    pub retries: Option<u32>,
+    /// Pause before the second attempt; before each later one twice as long.
+    pub retry_pause_s: Option<Amount>,
+    /// Whether an attempt goes on where the one before broke off.
+    pub resumes: Option<bool>,
 }
 
 /// What a server program costs.
@@ -185,6 +209,10 @@ pub struct StorageCost {
     pub coherency: Option<Amount>,
     /// Time to open or to create a file.
     pub open_s: Option<Amount>,
+    /// What it reads and writes at once; null: whatever a tool asks for.
+    pub block_bytes: Option<Amount>,
+    /// Time until a block has been found, for a tool that asks for one after the other; null: none.
+    pub block_s: Option<Amount>,
 }
 
 /// What a machine gives.
@@ -207,8 +235,4 @@ pub struct HostCost {
     pub initial_window_segments: Option<Amount>,
     /// Exponent a of a flow's weight, streams · RTT^-a, where flows share a link.
     pub rtt_exponent: Option<f64>,
-    /// Checksums of one core, in bytes a second.
-    pub checksum_bytes_per_s: Option<Amount>,
-    /// Encryption of one core, in bytes a second.
-    pub cipher_bytes_per_s: Option<Amount>,
 }

@@ -205,6 +205,40 @@ pub struct Measure {
     pub interval_s: Option<Seconds>,
     /// Which families of counters.
     pub counters: Vec<CounterFamily>,
+    /// How transfers are recorded.
+    #[serde(default, skip_serializing_if = "Recorded::is_each")]
+    pub transfers: Recorded,
+}
+
+/// How transfers are recorded.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Recorded {
+    /// Each for itself.
+    #[default]
+    Each,
+    /// As counts, sums and distributions of each route of a trial; in virtual time only.
+    Routes,
+}
+
+impl Recorded {
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde calls it with a reference
+    fn is_each(&self) -> bool {
+        *self == Self::Each
+    }
 }
 
 /// A family of kernel counters.

@@ -18,8 +18,10 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
+pub use arrivals::{Arrival, Arrived};
 pub use events::{Input, Output, Task, Transfer, TrialRef};
 
 use crate::{ActorLine, Draw, Error, Header, Name, Seconds, TrialId};
@@ -66,13 +68,15 @@ pub struct Interpreter {
     draws: BTreeMap<Name, Draw>,
     strands: Strands,
     ready: VecDeque<StrandId>,
-    sleeping: BTreeSet<(Seconds, StrandId)>,
+    sleeping: BinaryHeap<Reverse<(Seconds, StrandId)>>,
     tasks: BTreeMap<Task, Outstanding>,
     next_task: u64,
     barriers: Barriers,
     counters: Counters,
     pools: Pools,
     outputs: VecDeque<Output>,
+    /// What has arrived and is told in brief.
+    arrived: VecDeque<Arrival>,
     failed: bool,
 }
 
@@ -142,13 +146,14 @@ impl Interpreter {
             draws: header.draws.clone(),
             strands: Strands::default(),
             ready: VecDeque::new(),
-            sleeping: BTreeSet::new(),
+            sleeping: BinaryHeap::new(),
             tasks: BTreeMap::new(),
             next_task: 0,
             barriers: Barriers::default(),
             counters: Counters::default(),
             pools: Pools::new(&header.pools),
             outputs: VecDeque::new(),
+            arrived: VecDeque::new(),
             failed: false,
         })
     }
@@ -184,11 +189,11 @@ impl Interpreter {
 
     /// Time has come to `now`.
     pub fn handle_timeout(&mut self, now: Seconds) {
-        while let Some(&(time, id)) = self.sleeping.first() {
+        while let Some(&Reverse((time, id))) = self.sleeping.peek() {
             if time > now {
                 break;
             }
-            self.sleeping.pop_first();
+            self.sleeping.pop();
             self.strands[id].work += 1;
             self.ready.push_back(id);
         }
@@ -204,7 +209,7 @@ impl Interpreter {
     /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Seconds> {
-        self.sleeping.first().map(|&(time, _)| time)
+        self.sleeping.peek().map(|&Reverse((time, _))| time)
     }
 
     /// Whether all actors are at their end, or the plan has failed. Outputs may be left to poll.
@@ -306,6 +311,7 @@ impl Interpreter {
     fn fail(&mut self, error: Error) {
         self.failed = true;
         self.ready.clear();
+        self.arrived.clear();
         self.sleeping.clear();
         self.tasks.clear();
         self.outputs.push_back(Output::Failed { error });

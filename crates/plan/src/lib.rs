@@ -37,10 +37,12 @@ pub use draw::{Draw, DrawStream};
 pub use endpoint::{Endpoint, NULL, ZERO, file_name};
 pub use error::Error;
 pub use header::{
-    CounterFamily, Dataset, FORMAT, Format, Header, Host, Measure, Name, Place, Totals, VERSION,
-    Version,
+    CounterFamily, Dataset, FORMAT, Format, Header, Host, Measure, Name, Place, Recorded, Totals,
+    VERSION, Version,
 };
-pub use interpreter::{Input, Interpreter, MAX_IDLE_ROUNDS, Output, Task, Transfer, TrialRef};
+pub use interpreter::{
+    Arrival, Arrived, Input, Interpreter, MAX_IDLE_ROUNDS, Output, Task, Transfer, TrialRef,
+};
 pub use lab::{CONGESTION_CONTROL, LabHost, Storage, StorageKind};
 pub use network::{ANY_DESTINATION, Change, Interface, Link, LinkSet, Loss, Network};
 pub use plan::{LINE_LIMIT_BYTES, Lines, Plan};

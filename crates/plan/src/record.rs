@@ -6,7 +6,7 @@ use std::io::Write;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, Endpoint, Error, Name, Scalar, Seconds, Sockets, TrialId, Via};
+use crate::{Bytes, Endpoint, Error, Name, Scalar, Seconds, Sockets, Transfer, TrialId, Via};
 
 /// The version of the protocol between agent and controller.
 pub const PROTOCOL: u32 = 1;
@@ -237,6 +237,53 @@ pub struct TransferRecord {
     pub stderr: Option<String>,
     /// The plan's labels.
     pub labels: BTreeMap<Name, Scalar>,
+}
+
+impl TransferRecord {
+    /// What the plan says of a transfer, and of nothing else yet: it has not gone well, and nothing was measured.
+    #[must_use]
+    pub fn of(
+        transfer: &Transfer,
+        trial: Option<TrialId>,
+        actor: Name,
+        intended_s: Option<Seconds>,
+    ) -> Self {
+        Self {
+            trial,
+            actor,
+            slot: transfer.slot,
+            call: transfer.call.clone(),
+            source: transfer.source.clone(),
+            source_via: transfer.source_via.clone(),
+            destination: transfer.destination.clone(),
+            destination_via: transfer.destination_via.clone(),
+            files: transfer.files,
+            asked_bytes: transfer.bytes,
+            received_bytes: None,
+            intended_s,
+            start_s: None,
+            end_s: None,
+            duration_s: None,
+            outcome: Outcome::Failed,
+            exit_code: None,
+            signal: None,
+            error: None,
+            user_s: None,
+            system_s: None,
+            max_rss_bytes: None,
+            minor_faults: None,
+            major_faults: None,
+            voluntary_switches: None,
+            involuntary_switches: None,
+            read_call_bytes: None,
+            write_call_bytes: None,
+            read_disk_bytes: None,
+            write_disk_bytes: None,
+            stdout: None,
+            stderr: None,
+            labels: transfer.labels.clone(),
+        }
+    }
 }
 
 /// What became of a transfer.

@@ -115,6 +115,16 @@ pub struct TransferStep {
     pub labels: BTreeMap<Name, Scalar>,
 }
 
+impl TransferStep {
+    /// Whether it is the same each time: nothing of it is drawn.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        matches!(self.source, OrDraw::Fixed(_))
+            && matches!(self.destination, OrDraw::Fixed(_))
+            && matches!(self.bytes, OrDraw::Fixed(_))
+    }
+}
+
 /// A part of a file to stream without keeping it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -5,10 +5,15 @@
 //!
 //! Read [`TransferSketch`] first: it becomes a [`Course`] of [`Phase`]s, which a driver puts on resources.
 
+mod blocks;
 mod cache;
+mod checks;
 mod congestion;
+mod dealing;
 mod error;
 mod files;
+mod first_loss;
+mod outage;
 mod parameters;
 mod phase;
 mod retries;
@@ -21,13 +26,17 @@ mod storage;
 mod tests;
 mod window;
 
+pub use blocks::block_wait_s;
 pub use cache::{Lru, characteristic_time_s, hit_probability};
 pub use congestion::{
     CongestionControl, bbr_rate, cubic_epoch_s, cubic_rate, mathis_rate, parallel_utilisation,
     pftk_rate,
 };
+pub use dealing::Dealing;
 pub use error::Error;
 pub use files::{Files, MOST_GROUPS};
+pub use first_loss::{BeforeLoss, segments_after};
+pub use outage::{connects_after_s, gives_up_after_s, resumes_after_s, stops_connecting_after_s};
 pub use parameters::{CallCost, Costs};
 pub use phase::{Bound, Direction, End, Phase, Why, time_alone_s};
 pub use retries::{attempts, mean_time_with_retries_s};

@@ -8,12 +8,22 @@
 //! Read [`Simulation`] first.
 
 mod agenda;
+mod attempts;
+mod bounds;
+mod brief;
+pub mod columns;
 mod counters;
+mod hosts;
+mod ledger;
 mod lines;
 mod load;
 mod meters;
+mod orders;
+mod outages;
 mod said;
 mod samples;
+mod sketch;
+mod tally;
 #[cfg(test)]
 mod tests;
 mod transfers;
@@ -23,26 +33,24 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use venturi_plan::{
-    ActorLine, Cache, Done, Endpoint, Finding, Header, Input, Interpreter, Name, Output,
-    PrepareStep, Seconds, Task, TrialOutcome, TrialRef,
-};
+use venturi_plan::{ActorLine, Done, Header, Input, Name, Recorded, Seconds, Task};
 
-pub use said::{Line, Said, Told, Transfer, Trial};
+pub use said::{Line, Route, Said, Told, Transfer, Trial};
+pub use sketch::RELATIVE_ERROR;
 
 use crate::fluid::Fluid;
 use crate::world::{Assumptions, Courses, Error, World};
 use agenda::{Agenda, Event};
+use brief::{BRIEF, Brief};
+use columns::Rows;
 use counters::Counters;
+use hosts::{Host, hosts_of, last_time};
+use ledger::Ledger;
 use lines::Lines;
 use meters::Meters;
 use samples::Sampler;
 use transfers::{Active, Id};
-use trials::OpenTrial;
 use walk::Owner;
-
-/// Things that may happen at one instant; a plan in which more do would never come to the next.
-const MOST_AT_ONCE: u64 = 100_000_000;
 
 /// A plan that is being carried out in virtual time.
 ///
@@ -61,13 +69,26 @@ pub struct Simulation {
     inputs: VecDeque<(usize, Input)>,
     active: BTreeMap<Id, Active>,
     moving: BTreeMap<u64, Purpose>,
+    /// Transfers that are told in brief, and whether all are written down by route.
+    brief: Brief,
+    by_route: bool,
+    /// Columns that are carried out in place of a plan.
+    rows: Option<Rows>,
+    ledger: Option<Ledger>,
+    /// The last time that the plan names.
+    until_s: f64,
     next_token: u64,
     connections: u64,
+    /// Transfers that were released.
+    begun: u64,
+    links_down: usize,
+    /// Things that happened at this instant.
+    happened: u64,
+    /// Times that something was held.
+    holds: u64,
     lines: Lines,
     /// Calls of which it has been told that their costs are not known.
     told_unknown: BTreeSet<Name>,
-    /// What each proxy has delivered.
-    fetched: BTreeMap<Name, BTreeSet<Endpoint>>,
     counters: Counters,
     meters: Meters,
     sampler: Option<Sampler>,
@@ -79,12 +100,17 @@ pub struct Simulation {
     trace: venturi_plan::conformance::Trace,
 }
 
-#[derive(Debug)]
-struct Host {
-    name: Name,
-    interpreter: Interpreter,
-    wake: Option<Seconds>,
-    trials: BTreeMap<TrialRef, OpenTrial>,
+/// How far a simulation is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Virtual time.
+    pub time_s: f64,
+    /// The last time that the plan names; it may go on longer.
+    pub until_s: f64,
+    /// Transfers that have begun.
+    pub transfers: u64,
+    /// Of these, those that have not ended.
+    pub live: u64,
 }
 
 /// What a flow is for.
@@ -113,34 +139,19 @@ impl Simulation {
             .enumerate()
             .map(|(number, name)| (name.clone(), number))
             .collect();
-        let mut counters = Counters::default();
-        let mut by_host: Vec<Vec<ActorLine>> = numbers.iter().map(|_| Vec::new()).collect();
-        for line in lines {
-            let host = *numbers.get(&line.host).ok_or_else(|| Error::Unknown {
-                where_: format!("actor {}, host", line.actor),
-                expected: "a host of the plan",
-                found: line.host.as_ref().into(),
-            })?;
-            counters.read(host, &line);
-            by_host[host].push(line);
-        }
-        let mut hosts = Vec::with_capacity(by_host.len());
-        for (name, lines) in numbers.keys().zip(by_host) {
-            let interpreter = Interpreter::new(&world.header, name, lines, BTreeSet::new());
-            let interpreter = interpreter.map_err(|source| Error::Plan {
-                host: name.as_ref().into(),
-                source,
-            })?;
-            hosts.push(Host {
-                name: name.clone(),
-                interpreter,
-                wake: None,
-                trials: BTreeMap::new(),
-            });
-        }
+        let until_s = lines
+            .iter()
+            .map(|line| last_time(&line.steps))
+            .fold(0.0, f64::max);
+        let (hosts, counters) = hosts_of(&world, &numbers, lines)?;
         let names: Vec<Name> = hosts.iter().map(|host| host.name.clone()).collect();
-        let sampler = Sampler::new(&world, &names);
-        let counts = sampler.is_some();
+        let start_s = world.assumptions.start_s;
+        let sampler = Sampler::new(&world, &names).map(|sampler| sampler.from(start_s));
+        let by_route = world.header.measure.transfers == Recorded::Routes;
+        let ledger = by_route
+            .then(|| Ledger::new(&world, hosts.len(), start_s))
+            .flatten();
+        let counts = sampler.is_some() && !by_route;
         let mut simulation = Self {
             lines: Lines::new(&world),
             meters: Meters::new(&world, hosts.len(), counts),
@@ -148,17 +159,25 @@ impl Simulation {
             fluid,
             hosts,
             numbers,
-            now: 0.0,
+            now: start_s,
             agenda: Agenda::default(),
             wakes: BTreeSet::new(),
             deadlines: BTreeSet::new(),
             inputs: VecDeque::new(),
             active: BTreeMap::new(),
             moving: BTreeMap::new(),
+            brief: Brief::default(),
+            by_route,
+            rows: None,
+            ledger,
+            until_s,
             next_token: 0,
             connections: 0,
+            begun: 0,
+            links_down: world.links.iter().filter(|link| !link.is_up()).count(),
+            happened: 0,
+            holds: 0,
             told_unknown: BTreeSet::new(),
-            fetched: BTreeMap::new(),
             counters,
             sampler,
             lo: ("nic.lo.rx_bytes".into(), "nic.lo.tx_bytes".into()),
@@ -177,6 +196,17 @@ impl Simulation {
     #[must_use]
     pub fn now_s(&self) -> f64 {
         self.now
+    }
+
+    /// How far it is.
+    #[must_use]
+    pub fn progress(&self) -> Progress {
+        Progress {
+            time_s: self.now,
+            until_s: self.until_s,
+            transfers: self.brief.begun() + self.begun,
+            live: (self.brief.count() + self.active.len()) as u64,
+        }
     }
 
     /// The next line, if any.
@@ -198,17 +228,12 @@ impl Simulation {
         }
         let next_s = self.next_s().ok_or_else(|| self.deadlock())?;
         let next_s = next_s.max(self.now);
+        self.check_time(next_s)?;
         self.sample_until(next_s)?;
         self.pass_to(next_s)?;
-        let mut happened = 0;
+        self.happened = 0;
         while self.handle_next()? {
-            happened += 1;
-            if happened == MOST_AT_ONCE {
-                return Err(Error::Endless {
-                    time_s: self.now,
-                    happened,
-                });
-            }
+            self.count_one()?;
         }
         Ok(true)
     }
@@ -220,17 +245,23 @@ impl Simulation {
             .iter()
             .flat_map(|network| network.changes.iter().enumerate())
         {
-            self.agenda.put(change.time_s.get(), Event::Change(number));
+            if change.time_s.get() <= self.now {
+                self.change(number)?;
+            } else {
+                self.agenda.put(change.time_s.get(), Event::Change(number));
+            }
         }
         for host in 0..self.hosts.len() {
-            self.hosts[host].interpreter.start(Seconds::ZERO);
+            self.hosts[host].interpreter.start(Seconds::new(self.now));
             self.obey(host)?;
         }
         self.deliver()
     }
 
     fn is_over(&self) -> bool {
-        self.active.is_empty() && self.hosts.iter().all(|host| host.interpreter.is_finished())
+        self.active.is_empty()
+            && self.rows.as_ref().is_none_or(Rows::are_over)
+            && self.hosts.iter().all(|host| host.interpreter.is_finished())
     }
 
     fn end(&mut self) {
@@ -254,6 +285,8 @@ impl Simulation {
             self.agenda.next_s(),
             wake,
             deadline,
+            self.brief.next_limit_s(),
+            self.rows.as_ref().and_then(Rows::next_s),
         ];
         all.into_iter().flatten().reduce(f64::min)
     }
@@ -289,7 +322,7 @@ impl Simulation {
             .filter(|(time, _)| time.get() <= self.now)
         {
             self.overdue(id)?;
-        } else {
+        } else if !self.end_overdue()? && !self.ask_for_row()? {
             return Ok(false);
         }
         self.deliver()?;
@@ -297,6 +330,9 @@ impl Simulation {
     }
 
     fn flow_ended(&mut self, token: u64) -> Result<(), Error> {
+        if token & BRIEF != 0 {
+            return self.flowed((token & !BRIEF) as u32);
+        }
         match self.moving.remove(&token) {
             Some(Purpose::Of(owner)) => self.stage_over(owner),
             Some(Purpose::Compute(host, task)) => {
@@ -322,194 +358,14 @@ impl Simulation {
                     );
                 }
             }
+            Event::Onward(place, number) => return self.awake(place, number),
             Event::StageOver(owner) => return self.stage_over(owner),
             Event::TimeOver(owner) => return self.time_over(owner),
             Event::Fetch(id, client) => return self.fetch(id, client),
+            Event::Resume(owner, number) => return self.resume(owner, number),
+            Event::GiveUp(owner, number) => return self.give_up(owner, number),
         }
         Ok(())
-    }
-
-    fn change(&mut self, number: usize) -> Result<(), Error> {
-        let header = self.world.header.clone();
-        let Some(change) = header
-            .network
-            .as_ref()
-            .and_then(|network| network.changes.get(number))
-        else {
-            return Ok(());
-        };
-        let link = self.world.link_named(&change.link)?;
-        let (resource, capacity) = self.world.change(link, &change.set)?;
-        self.meters.capacity[link] = capacity;
-        let capacity = crate::fluid::Capacity::Constant(capacity);
-        let changed = self.fluid.set_capacity(self.now, resource, capacity);
-        changed.map_err(|source| self.wrong("a change of a link", source))
-    }
-
-    /// What an interpreter will be told, in order.
-    fn tell(&mut self, host: usize, input: Input) {
-        self.inputs.push_back((host, input));
-    }
-
-    fn deliver(&mut self) -> Result<(), Error> {
-        while let Some((host, input)) = self.inputs.pop_front() {
-            #[cfg(test)]
-            self.trace.input(&input);
-            self.hosts[host]
-                .interpreter
-                .handle_input(Seconds::new(self.now), input);
-            self.obey(host)?;
-        }
-        Ok(())
-    }
-
-    fn obey(&mut self, host: usize) -> Result<(), Error> {
-        while let Some(output) = self.hosts[host].interpreter.poll_output() {
-            #[cfg(test)]
-            self.trace.output(&output);
-            self.carry_out(host, output)?;
-        }
-        let due = self.hosts[host].interpreter.poll_timeout();
-        if due != self.hosts[host].wake {
-            if let Some(before) = self.hosts[host].wake {
-                self.wakes.remove(&(before, host));
-            }
-            self.wakes.extend(due.map(|time| (time, host)));
-            self.hosts[host].wake = due;
-        }
-        Ok(())
-    }
-
-    fn carry_out(&mut self, host: usize, output: Output) -> Result<(), Error> {
-        match output {
-            Output::TrialStarted { trial } => {
-                let open = OpenTrial::new(self.now);
-                self.hosts[host].trials.insert(trial, open);
-            }
-            Output::Arm {
-                task,
-                trial,
-                actor,
-                transfer,
-                intended,
-            } => {
-                self.arm((host, task), trial, actor, transfer, intended);
-            }
-            Output::Release { tasks } => self.release(host, &tasks)?,
-            Output::Prepare {
-                task,
-                trial,
-                prepare,
-                ..
-            } => self.prepare(host, task, trial, &prepare),
-            Output::DropCaches {
-                task,
-                trial,
-                drop_caches,
-                ..
-            } => {
-                let header = self.world.header.clone();
-                let set = &header.datasets[&drop_caches.dataset];
-                self.world.stores.dropped(&set.place, &set.path);
-                self.cached(host, trial, "cold");
-                self.tell(host, Input::Finished { task });
-            }
-            Output::Compute { task, core_s, .. } => self.compute(host, task, core_s.get())?,
-            Output::Signal { counter, add } => self.signal(&counter, add),
-            Output::TrialEnded { trial } => self.end_trial(host, &trial),
-            Output::Failed { error } => {
-                let host = self.hosts[host].name.as_ref().into();
-                return Err(Error::Plan {
-                    host,
-                    source: error,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    fn prepare(&mut self, host: usize, task: Task, trial: Option<TrialRef>, prepare: &PrepareStep) {
-        let header = self.world.header.clone();
-        let set = &header.datasets[&prepare.dataset];
-        let bytes = set.sizes().sum(prepare.first, prepare.files);
-        if let Some(room) = self.world.room_of(&set.place).filter(|room| bytes > *room) {
-            let finding = Finding {
-                code: "prepare-failed".into(),
-                subject: prepare.dataset.as_ref().into(),
-                evidence: format!(
-                    "expected room for {bytes} bytes on `{}`, found {room}",
-                    set.place
-                ),
-                advice: "give the storage the size that the data sets need".into(),
-            };
-            match trial
-                .as_ref()
-                .and_then(|trial| self.hosts[host].trials.get_mut(trial))
-            {
-                Some(open) => open.spoil(finding),
-                None => self.say(host, Said::Finding(finding)),
-            }
-            self.tell(host, Input::Failed { task });
-            return;
-        }
-        if prepare.cache == Cache::Warm {
-            self.world.stores.warmed(&set.place, &set.path, bytes, true);
-            self.cached(host, trial, "warm");
-        }
-        self.tell(host, Input::Finished { task });
-    }
-
-    fn cached(&mut self, host: usize, trial: Option<TrialRef>, state: &str) {
-        if let Some(open) = trial.and_then(|trial| self.hosts[host].trials.get_mut(&trial)) {
-            open.cached(state);
-        }
-    }
-
-    /// One core of its host at most, and a share of them all.
-    fn compute(&mut self, host: usize, task: Task, core_s: f64) -> Result<(), Error> {
-        let cpus = self.world.cpus(&self.hosts[host].name);
-        if cpus.is_empty() {
-            self.agenda.put(
-                self.now + core_s,
-                Event::Tell(host, Input::Finished { task }),
-            );
-            return Ok(());
-        }
-        let class = self
-            .fluid
-            .class(cpus, 1.0, 1.0)
-            .map_err(|source| self.wrong("a core", source))?;
-        let token = self.next_token;
-        self.next_token += 1;
-        self.fluid
-            .start(self.now, class, core_s, token)
-            .map_err(|source| self.wrong("a computation", source))?;
-        self.moving.insert(token, Purpose::Compute(host, task));
-        Ok(())
-    }
-
-    fn signal(&mut self, counter: &Name, add: u64) {
-        let value = self.counters.add(counter, add);
-        if self.counters.is_awaited(counter) {
-            let at_s = self.now + self.world.assumptions.counter_latency_s;
-            self.agenda
-                .put(at_s, Event::Counter(counter.clone(), value));
-        }
-    }
-
-    fn end_trial(&mut self, host: usize, trial: &TrialRef) {
-        let Some(open) = self.hosts[host].trials.remove(trial) else {
-            return;
-        };
-        let record = open.close(trial, self.now);
-        self.trials_done += 1;
-        if record.outcome == TrialOutcome::Ok {
-            let counts: Vec<_> = self.counters.of_trial(trial.trial).collect();
-            for (name, add) in counts {
-                self.signal(&name, add);
-            }
-        }
-        self.say(host, Said::Trial(Box::new(record)));
     }
 
     fn say(&mut self, host: usize, said: Said) {
@@ -519,21 +375,6 @@ impl Simulation {
 
     fn number_of(&self, host: &str) -> Option<usize> {
         self.numbers.get(host).copied()
-    }
-
-    fn deadlock(&self) -> Error {
-        let waits = |host: &Host| {
-            host.interpreter
-                .waiting()
-                .into_iter()
-                .map(|what| format!("on {}, {what}", host.name))
-                .collect::<Vec<_>>()
-        };
-        let waiting: Vec<String> = self.hosts.iter().flat_map(waits).collect();
-        Error::Deadlock {
-            time_s: self.now,
-            waiting: waiting.join("; "),
-        }
     }
 
     fn wrong(&self, what: &str, source: crate::fluid::Error) -> Error {

@@ -23,6 +23,7 @@
 //! # Ok::<(), venturi_sim::fluid::Error>(())
 //! ```
 
+pub(crate) mod ahead;
 mod error;
 mod flows;
 mod full;
@@ -127,7 +128,7 @@ impl Fluid {
     /// Add a resource.
     ///
     /// # Errors
-    /// [`Error::Value`] if a capacity is negative or not finite, or if there is none.
+    /// [`Error::Value`] if a capacity is not a number from 0 to 1e30, or if there is none.
     pub fn resource(&mut self, capacity: Capacity) -> Result<ResourceId, Error> {
         self.network.add_resource(capacity)
     }
@@ -137,8 +138,8 @@ impl Fluid {
     /// A resource that is named twice carries each flow twice: a copy within one disk.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for a resource of another solver, [`Error::Value`] if the weight is not positive and finite, the cap negative or
-    /// not a number, or if there is neither a resource nor a cap.
+    /// [`Error::Unknown`] for a resource of another solver, [`Error::Value`] if the weight is not from 1e-30 to 1e30, the cap negative or not
+    /// a number, or if there is neither a resource nor a cap.
     pub fn class(
         &mut self,
         resources: &[ResourceId],
@@ -151,7 +152,7 @@ impl Fluid {
     /// Begin a flow of so many bytes; of none, it ends at once. `token` comes back with its end.
     ///
     /// # Errors
-    /// [`Error::Past`], [`Error::Unknown`], or [`Error::Value`] if `bytes` is negative or not finite.
+    /// [`Error::Past`], [`Error::Unknown`], or [`Error::Value`] if `bytes` is not a number from 0 to 1e300.
     pub fn start(
         &mut self,
         now: f64,
@@ -160,7 +161,7 @@ impl Fluid {
         token: u64,
     ) -> Result<FlowId, Error> {
         self.network.check_class(class)?;
-        Error::unless_amount("bytes of a flow", bytes)?;
+        Error::unless_bytes("bytes of a flow", bytes)?;
         self.advance(now)?;
         let flow = self.flows.add(class.0, token)?;
         if bytes > 0.0 {
@@ -213,14 +214,24 @@ impl Fluid {
     }
 
     /// The next flow that has ended by `now`, in order of ends.
+    ///
+    /// It only tells, so it never fails: by a `now` that is no time (not a number, infinite) or is past, nothing more is computed, and only
+    /// what waits to be told and is due is told. Calls that change something refuse such a `now`.
     pub fn poll_output(&mut self, now: f64) -> Option<End> {
-        if self.ended.is_empty() && now >= self.now {
-            // An infinite or impossible `now` ends nothing.
-            let _ = self.advance(now);
+        if self.ended.is_empty() {
+            self.advance(now).ok()?;
         }
         match self.ended.front() {
             Some(end) if end.at_s <= now => self.ended.pop_front(),
             _ => None,
+        }
+    }
+
+    /// A hint: the token of a flow that is likely to end soon. With more flows than a cache holds, what belongs to it can be fetched ahead.
+    pub(crate) fn coming(&self) -> Option<u64> {
+        match &self.solver {
+            Solver::Partial(solver) => solver.coming,
+            Solver::Full(_) => None,
         }
     }
 

@@ -6,26 +6,39 @@
 //! Read [`World`] first, then `course.rs`: how a transfer finds its resources, and `sketch.rs`: what it does on them.
 
 mod assumptions;
+mod blocks;
+mod checks;
 mod course;
+mod doors;
 mod error;
+mod memory;
 mod network;
+mod passage;
+mod proxies;
 mod servers;
 mod sketch;
+mod stage;
 mod stores;
+mod uniform;
+mod ways;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use assumptions::Assumptions;
 pub(crate) use course::{Ask, Courses, Passage};
+use doors::Doors;
 pub use error::Error;
+use memory::Memories;
 pub(crate) use network::LinkNumber;
 use network::Tables;
+use proxies::Proxies;
 use servers::Servers;
-pub(crate) use sketch::{Amounts, Stage, Stages};
+pub(crate) use stage::{Amounts, Stage, Stages};
 use stores::Stores;
+pub(crate) use uniform::{LOAD, changes_caches};
 
-use venturi_plan::{Header, Link, Loss, Name};
+use venturi_plan::{Header, Link, Loss, Name, Transfer, Via};
 
 use crate::fluid::{Capacity, Fluid, ResourceId};
 
@@ -51,6 +64,11 @@ pub(crate) struct LinkInfo {
 }
 
 impl LinkInfo {
+    /// Whether it carries anything.
+    pub fn is_up(&self) -> bool {
+        self.state.up
+    }
+
     /// Probability that a packet is lost at random; of bursts, their mean.
     fn loss(&self) -> f64 {
         match self.state.loss {
@@ -73,13 +91,16 @@ pub(crate) struct World {
     pub assumptions: Assumptions,
     pub links: Vec<LinkInfo>,
     pub stores: Stores,
+    pub memories: Memories,
     tables: Tables,
     servers: Servers,
+    doors: Doors,
     hosts: BTreeMap<Name, HostParts>,
-    /// Call → the service that it names as its proxy.
-    pub proxies: BTreeMap<Name, Name>,
+    pub proxies: Proxies,
     /// What [`crate::fluid::Bound`] names, by the number of the resource.
     names: BTreeMap<ResourceId, Arc<str>>,
+    /// What a resource gives to a single user as the plan begins.
+    single: BTreeMap<ResourceId, f64>,
 }
 
 #[derive(Debug)]
@@ -100,9 +121,12 @@ impl World {
         fluid: &mut Fluid,
     ) -> Result<Self, Error> {
         assumptions.check()?;
+        checks::check_links(&header)?;
+        checks::check_measure(&header)?;
         let mut maker = Maker {
             fluid,
             names: BTreeMap::new(),
+            single: BTreeMap::new(),
         };
         let links = links(&header, &mut maker)?;
         let machine = assumptions
@@ -131,6 +155,9 @@ impl World {
                 said.or(assumptions.cores),
             ];
             let cores = limits.into_iter().flatten().reduce(f64::min);
+            if let Some(cores) = cores {
+                assumptions::positive(&format!("hosts.{name}, its cores"), cores)?;
+            }
             let cpu = cores
                 .map(|cores| maker.resource(&format!("cpu:{name}"), cores))
                 .transpose()?;
@@ -140,18 +167,23 @@ impl World {
         let tables = Tables::new(&header)?;
         let stores = Stores::new(&header, &assumptions, &mut maker)?;
         let servers = Servers::new(&header, &mut maker)?;
-        let names = maker.names;
-        let proxies = servers::proxies(&header, &assumptions)?;
+        let doors = Doors::new(&header);
+        let (names, single) = (maker.names, maker.single);
+        let memories = Memories::new(&header, &assumptions);
+        let proxies = Proxies::new(&header, &assumptions)?;
         Ok(Self {
             header,
             assumptions,
             links,
             stores,
+            memories,
             tables,
             servers,
+            doors,
             hosts,
             proxies,
             names,
+            single,
         })
     }
 
@@ -160,9 +192,30 @@ impl World {
         self.hosts.get(host).map_or(&[], |host| &host.cpus)
     }
 
+    /// Which process of the service that sends the bytes takes this connection, or to which door it is sent, where that makes a
+    /// difference.
+    pub fn process_of(&self, transfer: &Transfer, connection: u64) -> Option<u32> {
+        let sender = self.sender_of(transfer);
+        let process =
+            sender.and_then(|it| self.servers.process_of(it, self.header.seed, connection));
+        let asked = [sender, transfer.destination_via.as_ref().map(Via::service)];
+        let turn = |it: &str| self.doors.turn(it, connection);
+        process.or_else(|| asked.into_iter().flatten().find_map(turn))
+    }
+
     /// The name of a resource, such as `link:a>b`.
     pub fn name_of(&self, resource: ResourceId) -> Arc<str> {
         self.names[&resource].clone()
+    }
+
+    /// What a flow over these resources gets while it is alone, if its cap is this.
+    pub fn alone(&self, resources: &[ResourceId], cap: f64) -> f64 {
+        // A resource that is named twice carries each byte twice.
+        let share = |resource: &ResourceId| {
+            let times = resources.iter().filter(|other| *other == resource).count();
+            self.single[resource] / times as f64
+        };
+        resources.iter().map(share).fold(cap, f64::min)
     }
 
     /// Devices of a host that are links of the network: device, link out, link in.
@@ -221,6 +274,7 @@ impl World {
 struct Maker<'a> {
     fluid: &'a mut Fluid,
     names: BTreeMap<ResourceId, Arc<str>>,
+    single: BTreeMap<ResourceId, f64>,
 }
 
 impl Maker<'_> {
@@ -231,6 +285,7 @@ impl Maker<'_> {
     /// Its capacity for 1, 2, … users.
     fn shared(&mut self, name: &str, capacity: Vec<f64>) -> Result<ResourceId, Error> {
         let found = format!("{capacity:?}");
+        let single = capacity.first().copied();
         let capacity = match capacity[..] {
             [all] => Capacity::Constant(all),
             _ => Capacity::OfUsers(capacity.into()),
@@ -241,6 +296,7 @@ impl Maker<'_> {
             found,
         })?;
         self.names.insert(made, name.into());
+        self.single.extend(single.map(|single| (made, single)));
         Ok(made)
     }
 }

@@ -206,6 +206,8 @@ def _counts(run: Run, trials: Trials, points: tuple[Point, ...], about: About) -
         "SELECT outcome, count(*) AS n, count(*) FILTER (point IS NULL) AS alone FROM transfers GROUP BY 1 ORDER BY 1"
     )
     outcomes = {str(outcome): int(n) for outcome, n in zip(rows["outcome"], rows["n"], strict=True)}
+    counted, counted_bytes = _counted_by_route(run)
+    outcomes = {name: outcomes.get(name, 0) + counted.get(name, 0) for name in sorted({*outcomes, *counted})}
     done = run.query("SELECT count(*) AS n, count(*) FILTER (outcome IS DISTINCT FROM 'ok') AS failed FROM trials")
     received = run.query(f"SELECT sum({DELIVERED_BYTES})::DOUBLE AS b FROM transfers WHERE outcome = 'ok'")
     planned = _whole((run.header.get("totals") or {}).get("trials"))
@@ -223,10 +225,20 @@ def _counts(run: Run, trials: Trials, points: tuple[Point, ...], about: About) -
         transfers_failed=sum(outcomes.values()) - ok,
         transfers_outside_trials=int(rows["alone"].sum()) if len(rows["alone"]) else 0,
         outcomes=outcomes,
-        received_bytes=int(_number(received["b"][0]) or 0),
+        received_bytes=int(_number(received["b"][0]) or 0) + counted_bytes,
         span_s=float(trials.end_s.max() - trials.start_s.min()) if len(trials.start_s) else None,
         busy_s=sum(end - start for start, end in busy) if busy else None,
     )
+
+
+def _counted_by_route(run: Run) -> tuple[dict[str, int], int]:
+    """Return outcome → number of the transfers that are counted by route, and the bytes of these."""
+    rows = run.query(
+        """SELECT outcome, sum((outcomes->>outcome)::BIGINT)::BIGINT AS n
+           FROM (SELECT outcomes, unnest(json_keys(outcomes)) AS outcome FROM routes) GROUP BY 1"""
+    )
+    moved = run.query("SELECT coalesce(sum(coalesce(received_bytes, asked_bytes)), 0)::DOUBLE AS b FROM routes")
+    return dict(zip(map(str, rows["outcome"]), map(int, rows["n"]), strict=True)), int(moved["b"][0])
 
 
 def _caches(run: Run) -> tuple[tuple[str, int, float | None], ...]:

@@ -12,19 +12,24 @@ from venturi.run import Run
 
 __all__ = ["BoundShare", "Explanation", "explain"]
 
-_SHARES = """WITH told AS (
-        SELECT duration_s, bound, unnest(json_keys(bound)) AS name FROM transfers
-        WHERE bound IS NOT NULL AND duration_s > 0 AND ($trial IS NULL OR trial = $trial))
-    SELECT name, count(*) AS transfers,
+_ALL = """WITH all_of AS (
+        SELECT 1 AS transfers, duration_s, bound, trial FROM transfers UNION ALL SELECT transfers, duration_s, bound, trial FROM routes),
+    bounded AS (
+        SELECT transfers, duration_s, bound FROM all_of
+        WHERE bound IS NOT NULL AND duration_s > 0 AND ($trial IS NULL OR trial = $trial))"""
+_SHARES = f"""{_ALL},
+    told AS (SELECT transfers, duration_s, bound, unnest(json_keys(bound)) AS name FROM bounded)
+    SELECT name, sum(transfers)::BIGINT AS transfers,
            sum(duration_s * CAST(json_extract(bound, '$."' || name || '"') AS DOUBLE)) AS time_s
     FROM told GROUP BY name ORDER BY time_s DESC, name"""
-_WHOLE = """SELECT count(*) AS transfers, coalesce(sum(duration_s), 0.0) AS time_s FROM transfers
-    WHERE bound IS NOT NULL AND duration_s > 0 AND ($trial IS NULL OR trial = $trial)"""
+_WHOLE = f"""{_ALL}
+    SELECT coalesce(sum(transfers), 0)::BIGINT AS transfers, coalesce(sum(duration_s), 0.0) AS time_s FROM bounded"""
 
 
 @dataclass(frozen=True, slots=True)
 class BoundShare:
-    """One thing that bound: its name, the share of all transfer time, this time in seconds, and how many transfers it bound at some time."""
+    """One thing that bound: its name, the share of all transfer time, this time in seconds, and how many transfers it bound at some time
+    (of those that are counted by route: how many there are on routes that it bound)."""
 
     name: str
     share: float

@@ -61,8 +61,10 @@ def ends(run: Run) -> dict[tuple[str, str], int]:
     services = run.header.get("services") or {}
     rows = run.query(
         """SELECT host, split_part(coalesce(source_via, ''), '/', 1) AS source,
-                  split_part(coalesce(destination_via, ''), '/', 1) AS destination, count(*) AS n
-           FROM transfers GROUP BY ALL ORDER BY ALL"""
+                  split_part(coalesce(destination_via, ''), '/', 1) AS destination, sum(n)::BIGINT AS n
+           FROM (SELECT host, source_via, destination_via, 1 AS n FROM transfers
+                 UNION ALL SELECT host, source_via, destination_via, transfers FROM routes)
+           GROUP BY ALL ORDER BY ALL"""
     )
     found: dict[tuple[str, str], int] = {}
     for index, host in enumerate(rows["host"]):

@@ -5,19 +5,36 @@ Where the links of an emulated network were scaled, published rates are multipli
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from venturi.analysis.curves import family_table
-from venturi.analysis.result import Curve, FamilyFit, Point, PublishedFit, PublishedRate, PublishedTotal, Total
+from venturi.analysis.result import (
+    Analysis,
+    Curve,
+    FamilyFit,
+    Point,
+    PublishedFit,
+    PublishedRate,
+    PublishedTotal,
+    Total,
+)
 from venturi.analysis.result_lab import RowBeside, StorageRate, TableBeside
 from venturi.analysis.values import FactorValue
 from venturi.study import Published, PublishedTable
 
-__all__ = ["VALUE_COLUMNS", "published_fits", "published_rates", "published_tables", "published_totals", "restricted"]
+__all__ = [
+    "VALUE_COLUMNS",
+    "published_fits",
+    "published_rates",
+    "published_rows",
+    "published_tables",
+    "published_totals",
+    "restricted",
+]
 
 VALUE_COLUMNS = ("write_bytes_per_s", "read_bytes_per_s", "together_bytes_per_s", "throughput_bytes_per_s")
 """Columns of a published table that are values; all others but ``errata`` and ``note`` are factors."""
@@ -189,3 +206,27 @@ def _ratio(ours: float | None, told: float | None, scale: float) -> float | None
 
 def _float(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def published_rows(analysis: Analysis) -> Iterator[dict[str, Any]]:
+    """Yield every published value beside ours as one row of a table: what ``published.csv`` holds.
+
+    ``published_other`` and ``ours_other`` are second values of a kind: R² of the text, the upper end of a range. ``scale`` is that of the rates of ours.
+    """
+    for fit in analysis.published_fits:
+        same, best = fit.ours_same_family, fit.ours_best
+        yield {"kind": "fit", "name": f"against {fit.against}, {fit.range}", "published": fit.mean_r2_table, "published_other": fit.mean_r2_text,
+               "ours": same.mean_r2 if same else None, "note": f"{fit.family}; our best: {best.family if best else 'none'}"}  # fmt: skip
+    for total in analysis.published_totals:
+        yield {"kind": "total_bytes_per_s", "name": total.name, "published": total.total_bytes_per_s,
+               "ours": total.ours.mean_bytes_per_s if total.ours else None, "ratio": total.ratio, "scale": total.scale,
+               "note": f"{total.files_min} to {total.files_max} files"}  # fmt: skip
+    for table in analysis.published_tables:
+        for row in table.rows:
+            for column in table.values:
+                yield {"kind": column, "name": table.name, **{f"factor_{name}": value for name, value in row.factors.items()},
+                       "published": row.published[column],
+                       "ours": row.ours[column], "ratio": row.ratio[column], "scale": table.scale, "note": " ".join([*row.errata, row.note]).strip()}  # fmt: skip
+    for rate in analysis.published_rates:
+        yield {"kind": "rate_bytes_per_s", "name": rate.name, "published": rate.low_bytes_per_s, "published_other": rate.high_bytes_per_s,
+               "ours": rate.ours_low_bytes_per_s, "ours_other": rate.ours_high_bytes_per_s, "ratio": rate.ratio, "scale": rate.scale, "note": rate.qualifier}  # fmt: skip

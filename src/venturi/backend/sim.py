@@ -1,7 +1,8 @@
 """The backend `sim`: the plan in virtual time, by one process of the engine, on a testbed that is only numbers.
 
 The same plan gives the same run, so nothing is resumed: a run that was stopped or killed is carried out again from its beginning, which
-costs seconds. Left out on purpose: whatever a simulation does not know (processor time of tools, packets) is absent from the run.
+costs seconds. Only trials that failed are carried out once more where that is asked for, after the others, at the time that has come by then: the
+testbed may have changed. Left out on purpose: whatever a simulation does not know (processor time of tools, packets) is absent from the run.
 """
 
 from __future__ import annotations
@@ -88,9 +89,11 @@ class SimBackend:
     def carry_out(self, run: RunWriter, *, on_progress: Callable[[Progress], None] | None = None) -> Outcome:
         """Carry out the plan of a run from its beginning, and end its session: see :class:`venturi.backend.Backend`."""
         try:
-            if run.sessions_before:
-                run.begin_anew()
             world = world_of(read_header(run.path / PLAN), self._assumptions)
+            if run.retried:
+                world |= {"start_s": run.last_end_s, "skip": sorted(run.finished)}
+            elif run.sessions_before:
+                run.begin_anew()
             return _Session(run, self._engine, world, on_progress).carry_out()
         finally:
             run.close()
@@ -114,6 +117,7 @@ class _Session:
         self._bytes_done = 0
         sizes = [row.bytes for row in run.trials.values()]
         self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
+        self._by_route = (run.header.get("measure") or {}).get("transfers") == "routes"
         self._failed = 0
         self._failure = ""
         self._done = False
@@ -195,8 +199,11 @@ class _Session:
                     self._failed += 1
                     self._failure = self._failure or failure_in_words(record)
                 now_s = time.monotonic()
-                if now_s - self._shown_s >= PROGRESS_INTERVAL_S:
-                    self._show(now_s, f"{format_duration(float(record['end_s']))} of virtual time")
+                # Where transfers are counted by route, trials end together: how many are over tells nothing.
+                if not self._by_route and now_s - self._shown_s >= PROGRESS_INTERVAL_S:
+                    self._show(now_s, f"virtual time: {format_duration(float(record['end_s']))}")
+            case "progress":
+                self._show_progress(record)
             case "transfer":
                 run.transfer(record, host)
             case "sample":
@@ -210,11 +217,20 @@ class _Session:
             case "fatal":
                 raise BackendError(f"simulation: {record['message']}")
 
-    def _show(self, now_s: float, message: str) -> None:
+    def _show_progress(self, record: Mapping[str, Any]) -> None:
+        """Show how far the virtual time is: transfers that are counted by route end in no trial for long."""
+        time_s, until_s, now_s = float(record["time_s"]), float(record["until_s"]), time.monotonic()
+        begun = f"{record['transfers']:,} transfers, {record['live']:,} under way"
+        left_s = (until_s - time_s) / time_s * (now_s - self._began_s) if 0 < time_s < until_s else None
+        self._show(now_s, f"virtual time: {format_duration(time_s)}, {begun}", left_s)
+
+    def _show(self, now_s: float, message: str, left_s: float | None = None) -> None:
         if self._on_progress is None:
             return
         self._shown_s = now_s
         done, total, elapsed_s = len(self._run.finished), len(self._run.trials), now_s - self._began_s
+        if left_s is None and done:
+            left_s = elapsed_s * (total - done) / done
         self._on_progress(
             Progress(
                 done,
@@ -223,7 +239,7 @@ class _Session:
                 self._bytes_total,
                 failed=self._failed,
                 elapsed_s=elapsed_s,
-                remaining_s=elapsed_s * (total - done) / done if done else None,
+                remaining_s=left_s,
                 message=message,
                 failure=self._failure,
             )

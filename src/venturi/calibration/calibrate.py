@@ -122,12 +122,14 @@ def split(points: Sequence[Point], hold_out: float, seed: int) -> Flags:
     >>> int(held.sum()), [int(held[n : n + 2].sum()) for n in (0, 2, 4)]
     (3, [1, 1, 1])
     """
-    generator = np.random.default_rng(seed)
     held = np.zeros(len(points), dtype=bool)
     strata: dict[tuple[int, str], list[int]] = {}
     for place, point in enumerate(points):
         strata.setdefault((point.run, point.mover), []).append(place)
+    # A run is divided in the same way whatever others are beside it.
+    generators = {run: np.random.default_rng(seed) for run, _ in strata}
     for key in sorted(strata):
+        generator = generators[key[0]]
         ordered = sorted(strata[key], key=lambda place: (points[place].time_s, points[place].point))
         # As a share of 1/2 takes one of each pair, any share takes one whenever so many have come together.
         due = float(generator.uniform(0.0, 1.0)) if hold_out != 0.5 else 0.0
@@ -285,6 +287,7 @@ def _fit(
         np.log([point.time_s for point in chosen]),
         np.hypot([point.error for point in chosen], MODEL_ERROR),
         np.array([p.start for p in parameters]),
+        np.array([p.prior for p in parameters]),
     )
 
 

@@ -51,7 +51,7 @@ def validation_chapter(result: Validation) -> Chapter:
     return Chapter(
         name="validation",
         title="Simulated beside measured",
-        sentence=f"{_verdict(result.of_points, result.floor)} {_beside_naive(result.of_points, result.naive)}",
+        sentence=f"{_verdict(result.of_points, result.floor, 'held out' if result.hold_out else '')} {_beside_naive(result.of_points, result.naive)}",
         tables=(_validated(result), *_groups(result), _worst(result), _predictions(result)),
         figures=_figures("validation", {"points": list(result.points)}, result.transfers),
         note=f"With {with_costs}.{left_out}",
@@ -179,6 +179,7 @@ def _validated(result: Validation) -> Table:
     rows = (
         _errors_row("simulated, points", result.of_points),
         _errors_row("simulated, single transfers", result.of_transfers),
+        _errors_row("simulated with defaults, points", result.defaults),
         _errors_row("bytes / slowest link + RTT, points", result.naive),
         _errors_row("a perfect model, by the scatter of trials", result.floor),
         _errors_row("a trial, from the others of its point", result.repeatability),

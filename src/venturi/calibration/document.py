@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from venturi import __version__
 from venturi.analysis.words import plural
+from venturi.calibration.parameters import MACHINE
 from venturi.calibration.result import Calibration, Errors, Estimated
 from venturi.calibration.words import value_text
 from venturi.cost import Cost, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost
@@ -94,6 +95,11 @@ def _head(result: Calibration) -> list[str]:
         "",
     ]
     told += [_line(one) for one in result.parameters if one.state == "estimated"]
+    told += [
+        f"Cores that hosts shared are no costs of theirs; for these runs: venturi validate --cores {one.value:.{DIGITS}g}"
+        for one in result.parameters
+        if (one.parameter, one.of) == ("cores", MACHINE) and one.value and one.value != one.default
+    ]
     kept = [one for one in result.parameters if one.state != "estimated" and one.state != "no effect"]
     if kept:
         told += ["", "Not identified by these runs:"]
@@ -123,9 +129,9 @@ def read_costs(path: Path) -> Cost:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ScenarioError([(str(path), f"expected a file of costs, found none that can be read ({error.strerror})")], str(path)) from error  # fmt: skip
+        raise ScenarioError([("", f"expected a file of costs, found none that can be read ({error.strerror})")], str(path)) from error  # fmt: skip
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError([(str(path), f"expected TOML, found {error}")], str(path)) from error
+        raise ScenarioError([("", f"expected TOML, found {error}")], str(path)) from error
     testbed = document.get("testbed")
     said = testbed.get("cost") if isinstance(testbed, dict) else None
     if not isinstance(said, dict):

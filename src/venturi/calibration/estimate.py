@@ -5,13 +5,13 @@
 | y_i, e_i | log of the time of point i, and its error | – |
 | t_i(x) | the simulated time | s |
 | x_j, d_j | number j (:class:`venturi.calibration.parameters.Parameter`), and that of its default | – |
-| s_j | how far it may be from its default: :data:`PRIOR` | – |
+| s_j | how far it may be from its default (:attr:`venturi.calibration.parameters.Parameter.prior`) | – |
 | J | ∂ log t_i / ∂ x_j by finite differences | – |
 
 Minimised is Σ ρ((log t_i − y_i) / e_i) + Σ ((x_j − d_j) / s_j)², x ≥ 0, with ρ(r) = 2c² (√(1 + (r/c)²) − 1), which is r² for small r and
-2c |r| for large ones. The second sum is weak: it decides only what the times leave open, and then for the default.
+2c |r| for large ones. The second sum is weak but for round trips: it decides what the times leave open, and then for the default.
 
-The covariance is (JᵀWJ + diag s⁻²)⁻¹. A parameter is identified if its standard error is at most half of it (or of its scale, where it is
+The covariance is (JᵀWJ + 10⁻² I)⁻¹, so that what is known beforehand makes no parameter look estimated. A parameter is identified if its standard error is at most half of it (or of its scale, where it is
 small). Of those that are not, the one that is farthest from it is taken out, of near equals the last, until all that are left are identified:
 so of two with the same effect one stays. What is taken out keeps its default, unless the times contradict that. Errors are multiplied by
 √(χ²/ν) where that is above 1, with ν = n − tr(J C JᵀW).
@@ -36,7 +36,7 @@ Times = Callable[[list[Floats]], list[Floats]]
 LEVEL = 0.95
 METHOD = "covariance at the minimum, Student's t, scaled by the residuals"
 PRIOR = 10.0
-"""Standard deviation of a number about its default, in scales."""
+"""Standard deviation of a number about its default, in scales, of which nothing is known."""
 ROBUST = 2.0
 """c: residuals beyond so many errors count linearly."""
 STEP = 0.05
@@ -95,7 +95,7 @@ class Estimate:
         return float(stats.t.ppf((1 + LEVEL) / 2, self.freedom))
 
 
-def estimate(times: Times, measured: Floats, errors: Floats, start: Floats) -> Estimate:
+def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, priors: Floats) -> Estimate:
     """Return the numbers for which simulated times are nearest to the measured ones.
 
     Parameters
@@ -106,8 +106,10 @@ def estimate(times: Times, measured: Floats, errors: Floats, start: Floats) -> E
         Log times and their errors, of shape (points,).
     start
         The numbers of the defaults, of shape (parameters,).
+    priors
+        How far numbers may be from these.
     """
-    fitter = _Fitter(times, measured, errors, start)
+    fitter = _Fitter(times, measured, errors, start, priors)
     every = np.ones(len(start), dtype=bool)
     numbers, base, active = start.copy(), start.copy(), ~every
     jacobian = fitter.jacobian(numbers, every)
@@ -133,11 +135,12 @@ def estimate(times: Times, measured: Floats, errors: Floats, start: Floats) -> E
 class _Fitter:
     """The data, and the steps of the fit on them."""
 
-    def __init__(self, times: Times, measured: Floats, errors: Floats, start: Floats) -> None:
+    def __init__(self, times: Times, measured: Floats, errors: Floats, start: Floats, priors: Floats) -> None:
         self._times = times
         self._measured = measured
         self._errors = errors
         self._start = start
+        self._priors = priors
         self._known: dict[bytes, Floats] = {}
 
     def log_times(self, numbers: list[Floats]) -> list[Floats]:
@@ -206,7 +209,7 @@ class _Fitter:
         weight = 1.0 / (measured * self._errors)
         columns = (jacobian[:, active] * times[:, None]) * weight[:, None]
         goal = (measured - times) * weight + columns @ numbers[active]
-        prior = np.eye(columns.shape[1]) / PRIOR
+        prior = np.diag(1.0 / self._priors[active])
         solution, _ = optimize.nnls(np.vstack([columns, prior]), np.concatenate([goal, prior @ self._start[active]]))
         found[active] = solution
         return found
@@ -223,13 +226,13 @@ class _Fitter:
 
         def residuals(part: Floats) -> Floats:
             data = (self.log_times([whole(part)])[0] - self._measured) / self._errors
-            return np.concatenate([_bent(data), (part - self._start[active]) / PRIOR])
+            return np.concatenate([_bent(data), (part - self._start[active]) / self._priors[active]])
 
         def slopes(part: Floats) -> Floats:
             one = whole(part)
             data = (self.log_times([one])[0] - self._measured) / self._errors
             inner = self.jacobian(one, active)[:, active] * (_slope(data) / self._errors)[:, None]
-            return np.vstack([inner, np.eye(len(part)) / PRIOR])
+            return np.vstack([inner, np.diag(1.0 / self._priors[active])])
 
         solved = optimize.least_squares(
             residuals,

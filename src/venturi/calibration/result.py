@@ -183,10 +183,13 @@ class Validation:
         Measured transfers that failed, or have no simulated one.
     points
         Medians of points, ``calibrated_s`` being the simulated ones.
-    of_points, of_transfers, naive
-        Errors of points, of single transfers, and of the naive estimate of points.
+    of_points, of_transfers, defaults, naive
+        Errors of points, of single transfers, of points with the costs of the plan, and of the naive estimate of points; ``defaults`` has no
+        points where no other costs were given.
     repeatability, floor
-        As in :class:`Calibration`, of all points.
+        As in :class:`Calibration`; ``repeatability`` of all points.
+    hold_out, seed
+        Which points: those that a calibration with these did not see; all of them if ``hold_out`` is 0.
     """
 
     run: str
@@ -196,6 +199,9 @@ class Validation:
     points: tuple[Predicted, ...]
     of_points: Errors
     of_transfers: Errors
+    defaults: Errors
     naive: Errors
     repeatability: Errors
     floor: Errors
+    hold_out: float
+    seed: int

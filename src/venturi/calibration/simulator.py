@@ -39,7 +39,8 @@ class Model:
     Parameters
     ----------
     run
-        Its plan is the one simulated. Hosts of a lab share the cores of its machine; others have their own.
+        Its plan is the one simulated. Hosts of a lab share the cores of its machine, a single host has those that were found on it; of several
+        hosts nothing is assumed.
     engine
         Path of the engine; without it, it is looked for.
 
@@ -118,11 +119,10 @@ class Model:
 
 
 def _machine_cores(run: Run) -> float | None:
-    """Return the cores that the hosts of a lab had, as its agents found them; None outside a lab, or if nothing tells."""
-    if run.backend != "lab":
-        return None
+    """Return the cores of the one machine that all hosts were on, as agents found them; None if there were several, or nothing tells."""
     told = [facts.get("cpu.usable") or facts.get("cpu.count") for facts in run.environment().values()]
-    return max((float(cores) for cores in told if cores), default=None)
+    known = [float(cores) for cores in told if cores]
+    return max(known, default=None) if run.backend == "lab" or len(run.header["hosts"]) == 1 else None
 
 
 def _lines_once(path: Path) -> tuple[list[str], dict[str, int]]:

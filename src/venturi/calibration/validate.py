@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from venturi.calibration.calibrate import errors_of, floor, repeatability
+from venturi.calibration.calibrate import errors_of, floor, repeatability, split
 from venturi.calibration.naive import naive_s
 from venturi.calibration.observations import Moved, measured, medians, points_of
 from venturi.calibration.result import Point, Predicted, Transfer, Validation
@@ -24,7 +24,16 @@ Place = tuple[object, ...]
 """Where in a plan a transfer is: its point or -1, actor, slot, call, and the how manieth of these in its trial."""
 
 
-def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Path | None = None) -> Validation:
+def validate(
+    run: Run,
+    cost: Cost | None = None,
+    *,
+    costs: str = "",
+    hold_out: float = 0.0,
+    seed: int = 1,
+    machine_cores: float | None = None,
+    engine: Path | None = None,
+) -> Validation:
     """Simulate the plan of a run, and put each transfer beside the measured one.
 
     Parameters
@@ -33,6 +42,10 @@ def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Pat
         What transfers cost, in place of what the plan says; without it, that and the defaults.
     costs
         Name of the file that these costs are from, for people.
+    hold_out, seed
+        Of the calibration that they are from: only the points that it did not see are compared. 0: all.
+    machine_cores
+        That all hosts share, where the calibration has estimated them; without it, those that were found.
     engine
         Path of the engine; without it, it is looked for.
 
@@ -53,8 +66,10 @@ def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Pat
     model = Model(run, engine)
     if cost is not None:
         _check_names(cost, model.header, costs)
-    told, simulated = measured(run), model.simulate(cost, explain=True)
+    told, simulated = measured(run), model.simulate(cost, machine_cores=machine_cores, explain=True)
     points = points_of(run, told)
+    if hold_out > 0:
+        points = [point for point, held in zip(points, split(points, hold_out, seed), strict=True) if held]
     by_key = {(p.point, p.mover if p.point >= 0 else p.call): p for p in points}
     there = dict(_placed(simulated, by_trial=False))
     transfers = []
@@ -70,18 +85,25 @@ def validate(run: Run, cost: Cost | None = None, *, costs: str = "", engine: Pat
             f" {len(told)}; look at the failures with `venturi report`"
         )
     times = medians(simulated)
-    predicted = tuple(_predicted(key, point, times) for key, point in by_key.items())
+    before = {} if cost is None else medians(model.simulate())
+    predicted = tuple(
+        Predicted(point, hold_out > 0, _time(times.get(key)), _time(before.get(key)), naive_s(point))
+        for key, point in by_key.items()
+    )
     return Validation(
         run=model.name,
         costs=costs,
         transfers=tuple(transfers),
-        left_out=len(told) - len(transfers),
+        left_out=sum(one.key in by_key for one in told) - len(transfers),
         points=predicted,
         of_points=errors_of((p.calibrated_s, p.point.time_s) for p in predicted),
         of_transfers=errors_of((t.simulated_s, t.measured_s) for t in transfers),
+        defaults=errors_of((p.defaults_s, p.point.time_s) for p in predicted),
         naive=errors_of((p.naive_s, p.point.time_s) for p in predicted),
         repeatability=repeatability([told]),
         floor=floor(points),
+        hold_out=hold_out,
+        seed=seed,
     )
 
 
@@ -123,7 +145,5 @@ def _beside(one: Moved, twin: Moved, point: Point) -> Transfer:
     return Transfer(one.trial, one.actor, one.slot, point, one.time_s, twin.time_s, naive_s(point), bound, share)
 
 
-def _predicted(key: tuple[int, str], point: Point, times: dict[tuple[int, str], list[float]]) -> Predicted:
-    found = times.get(key)
-    simulated_s = float(np.exp(np.median(np.log(found)))) if found else None
-    return Predicted(point, False, simulated_s, None, naive_s(point))
+def _time(found: list[float] | None) -> float | None:
+    return float(np.exp(np.median(np.log(found)))) if found else None

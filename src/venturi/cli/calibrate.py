@@ -10,6 +10,7 @@ import typer
 
 from venturi.cli.options import RUNS, As, Runs
 from venturi.cli.outcome import data, data_json, talk, writing
+from venturi.cli.simulated import tell_simulated
 from venturi.run import Run, resolve_run
 
 __all__ = ["calibrate"]
@@ -52,6 +53,7 @@ def calibrate(
     from venturi.calibration.plain import as_plain
 
     opened = [Run.open(path) for path in dict.fromkeys(resolve_run(name, runs) for name in names)]
+    tell_simulated(opened)
     show = _count if sys.stderr.isatty() and not as_json else None
     result = calibration.calibrate(opened, hold_out=hold_out, seed=seed, on_progress=show)
     if as_json:

@@ -54,9 +54,9 @@ def fit(
 
     for name in family or ():
         if name not in (*FAMILY_NAMES, "all"):
-            raise ScenarioError([("--family", one_of("the families", FAMILY_NAMES, name))], "venturi fit")
+            raise ScenarioError([("--family", one_of("the families", FAMILY_NAMES, name))], "fit")
     if at and against is None:
-        raise ScenarioError([("--at", "say against which factor, such as --against files")], "venturi fit")
+        raise ScenarioError([("--at", "say against which factor, such as --against files")], "fit")
     analysis = analyse(
         Run.open(resolve_run(run, runs)), AnalyseOptions(fits=False, against=None if against is None else (against,))
     )

@@ -266,7 +266,7 @@ def _setting(text: str) -> tuple[str, Any]:
             expected = (
                 "rate=100Mb/s, delay=5ms, jitter=1ms, queue=1MB, loss=0.001, reorder=0.001, up=true or up=false"
             )
-            raise ScenarioError([("", f'expected {expected}, found "{text}"')], "venturi lab link")
+            raise ScenarioError([("", f'expected {expected}, found "{text}"')], "lab link")
 
 
 def _probability(text: str) -> float | None:

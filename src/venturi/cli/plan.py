@@ -13,7 +13,7 @@ import typer
 
 from venturi.cli.options import As, Full, Scratch, Set, default_scratch
 from venturi.cli.outcome import Exit, data, data_json, talk, writing
-from venturi.cli.source import load
+from venturi.cli.source import load, usual_backend
 from venturi.errors import PlanError
 from venturi.plan import Estimate, Header, Plan, check_fits, estimate, plan_lines, write_plan
 from venturi.submit import write_submit_files
@@ -63,7 +63,9 @@ def plan(
         with writing(output):
             write_plan(expanded, output)
         talk(f"wrote {output}")
-    problem = _problem(expanded.header, cost, scratch or default_scratch())
+    # In virtual time nothing needs room.
+    needs_room = usual_backend(scenario) != "sim"
+    problem = _problem(expanded.header, cost, scratch or default_scratch()) if needs_room else None
     if as_json:
         data_json(_as_json(expanded, cost, problem))
     elif not lines:
@@ -111,6 +113,8 @@ def _holds_data_sets(header: Header, place: str, path: Path) -> bool:
 
 
 def _problem(header: Header, cost: Estimate, scratch: Path) -> str | None:
+    if header.measure.transfers == "routes":
+        return None  # for virtual time, which needs no room
     try:
         check_places(header, cost, scratch)
     except PlanError as error:
@@ -120,6 +124,8 @@ def _problem(header: Header, cost: Estimate, scratch: Path) -> str | None:
 
 def _summary(expanded: Plan, cost: Estimate) -> str:
     header = expanded.header
+    # What is counted by route is for virtual time, which needs no room.
+    disk_bytes = {} if header.measure.transfers == "routes" else cost.disk_bytes
     rows = [
         (
             "plan",
@@ -129,7 +135,7 @@ def _summary(expanded: Plan, cost: Estimate) -> str:
         ("trials", f"{cost.trials:,}"),
         ("transfers", "not fixed by the plan" if cost.transfers is None else f"{cost.transfers:,}"),
         ("bytes moved", "not fixed by the plan" if cost.bytes is None else format_bytes(cost.bytes)),
-        *((f"disk on {name}", f"{format_bytes(size)} at the peak") for name, size in cost.disk_bytes.items()),
+        *((f"disk on {name}", f"{format_bytes(size)} at the peak") for name, size in disk_bytes.items()),
         ("time", "not fixed by the plan" if cost.time_s is None else f"about {format_duration(cost.time_s)}"),
         ("", f"assuming that {cost.assumption}"),
     ]

@@ -31,6 +31,7 @@ _COMMANDS = (
     "report",
     "compare",
     "explain",
+    "ensemble",
     "fit",
     "calibrate",
     "validate",
@@ -38,6 +39,7 @@ _COMMANDS = (
     "lab",
     "testbed",
     "transfer",
+    "copy",
     "doctor",
     "schema",
 )
@@ -74,7 +76,8 @@ def _imported(name: str) -> Click:
     if hasattr(part, "app"):
         holder.add_typer(part.app, name=name)
     else:
-        holder.command(name=name)(getattr(part, name))
+        settings = getattr(part, "CONTEXT_SETTINGS", None)
+        holder.command(name=name, context_settings=settings)(getattr(part, name))
     return typer.main.get_group(holder).commands[name]
 
 

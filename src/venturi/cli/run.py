@@ -62,14 +62,12 @@ def run(
     """
     overrides = [*(set_ or []), *([f"scale={scale}"] if scale is not None else [])]
     if retry_failed and not resume:
-        raise ScenarioError(
-            [("--retry-failed", "expected --resume beside it: only a run has failed trials")], "venturi run"
-        )
+        raise ScenarioError([("--retry-failed", "expected --resume beside it: only a run has failed trials")], "run")
     if resume:
         how = _Resumption(scratch, quiet or as_json, keep_logs, retry_failed)
-        path, outcome, failure = _resume(scenario, overrides, how, quick=quick, runs=runs)
+        path, outcome, failure = _resume(scenario, overrides, how, quick=quick, on=on, runs=runs)
     else:
-        loaded = load(scenario, overrides, quick=quick)
+        loaded = load(scenario, overrides, quick=quick, on=on)
         path, outcome, failure = carry_out_scenario(
             loaded,
             on=on or usual_backend(scenario),
@@ -98,7 +96,8 @@ def carry_out_scenario(
 ) -> Ended:
     """Expand a scenario and carry its plan out in a new run.
 
-    Without ``on``: in the lab where the testbed is one that only the lab can make, else on hosts that exist.
+    Without ``on``: in virtual time where transfers are counted by route, in the lab where the testbed is one that only the lab can make, else
+    on hosts that exist.
     """
     plan = expand(scenario)
     cost = estimate(plan.header)
@@ -128,14 +127,18 @@ def _backend_for(header: Header, on: str | None) -> str:
         If the one that is asked for cannot.
     """
     if on is not None and on not in _BACKENDS:
-        raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "venturi run")
-    if on == "sim":
-        return on
+        raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "run")
+    in_brief = header.measure.transfers == "routes"
+    if on == "sim" or (on is None and in_brief):
+        return "sim"
+    if in_brief:
+        found = 'measure.transfers = "routes", which only a simulation counts'
+        raise ScenarioError([("--on", f'expected a scenario that records each transfer, found {found}; use --on sim, or leave it out')], "run")  # fmt: skip
     if on is None:
         return "hosts" if why_not_on_hosts(header) is None else "lab"
     problem = why_not_on_hosts(header) if on == "hosts" else why_not_in_lab(header)
     if problem:
-        raise ScenarioError([("--on", problem)], "venturi run")
+        raise ScenarioError([("--on", problem)], "run")
     return on
 
 
@@ -246,10 +249,10 @@ def _same_scratch(path: Path, given: Path | None) -> Path | None:
     return Path(there)
 
 
-def _resume(named: str, overrides: list[str], how: _Resumption, *, quick: bool, runs: Path) -> Ended:
+def _resume(named: str, overrides: list[str], how: _Resumption, *, quick: bool, on: str | None, runs: Path) -> Ended:
     """Resume a run given by itself, or the newest one of a scenario."""
     if quick or is_scenario(named):
-        loaded = load(named, overrides, quick=quick)
+        loaded = load(named, overrides, quick=quick, on=on)
         return resume_scenario(
             loaded,
             scratch=how.scratch,

@@ -10,20 +10,36 @@ from venturi.errors import ScenarioError
 from venturi.scenario import Scenario, load_scenario
 from venturi.study import studies, study
 
-__all__ = ["is_scenario", "load", "usual_backend"]
+__all__ = ["is_scenario", "load", "scenario_file", "usual_backend"]
 
 
-def load(named: str, overrides: list[str], *, quick: bool = False, full: bool = False) -> Scenario:
-    """Return the scenario of a file, or of a study (its usual variant, or the one asked for) where no such file exists.
+def load(
+    named: str, overrides: list[str], *, quick: bool = False, full: bool = False, on: str | None = None
+) -> Scenario:
+    """Return the scenario of a file, or of a study (the usual variant of who carries it out, or the one asked for) where no such file exists.
 
     Raises
     ------
     ScenarioError
         If there is neither, a variant is asked of a file, or the scenario is not valid.
     """
+    path, given = scenario_file(named, overrides, quick=quick, full=full, on=on)
+    return load_scenario(path, overrides=given)
+
+
+def scenario_file(
+    named: str, overrides: list[str], *, quick: bool = False, full: bool = False, on: str | None = None
+) -> tuple[Path, list[str]]:
+    """Return the file of a scenario that :func:`load` would load, and the overrides that it would load it with.
+
+    Raises
+    ------
+    ScenarioError
+        If there is neither such a file nor such a study, or a variant is asked of a file.
+    """
     if not _is_there(named) and named in studies():
         chosen = study(named)
-        return load_scenario(chosen.scenario_path, overrides=[*chosen.overrides(quick=quick, full=full), *overrides])
+        return chosen.scenario_path, [*chosen.overrides(quick=quick, full=full, on=on), *overrides]
     if quick or full:
         variant = "quick" if quick else "full"
         raise ScenarioError(
@@ -40,7 +56,7 @@ def load(named: str, overrides: list[str], *, quick: bool = False, full: bool = 
             ],
             named,
         )
-    return load_scenario(Path(named), overrides=overrides)
+    return Path(named), overrides
 
 
 def is_scenario(named: str) -> bool:

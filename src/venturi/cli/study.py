@@ -5,18 +5,22 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from venturi.cli.options import RUNS, As, Full, KeepLogs, On, Runs, Scratch, Set
-from venturi.cli.outcome import Exit, data, data_json, talk
+from venturi.cli.outcome import Exit, data, data_json, talk, writing
 from venturi.cli.report import show_report
 from venturi.cli.run import carry_out_scenario, conclude, resume_scenario
 from venturi.errors import ScenarioError, VenturiError
-from venturi.run import Run
+from venturi.run import Run, resolve_run
 from venturi.scenario import load_scenario
 from venturi.study import Published, Study, experiments, studies, studies_of
+
+if TYPE_CHECKING:
+    from venturi.analysis.beside import Told
 
 __all__ = ["app"]
 
@@ -52,7 +56,7 @@ def list_(as_json: As = False) -> None:
         return
     width = max(map(len, known))
     for s in known.values():
-        data(f"{s.name:{width}}  {s.title} (report {s.document}, {', '.join(s.experiments)})")
+        data(f"{s.name:{width}}  {s.title} ({', '.join((f'report {s.document}', *s.experiments))})")
     data("\nExperiments of the reports:")
     wide, long = (max(len(getattr(e, name)) for e in told) for name in ("id", "section"))
     for e in told:
@@ -96,10 +100,13 @@ def _names(chosen: Sequence[Study]) -> str:
 
 def _print_study(chosen: Study, scenario: str) -> None:
     data(f"{chosen.name}: {chosen.title}\n{chosen.question}\n")
-    data(f"Report {chosen.document}, experiments {', '.join(chosen.experiments)}.")
+    carries_out = f"experiments {', '.join(chosen.experiments)}" if chosen.experiments else "a question beyond it"
+    data(f"Report {chosen.document}, {carries_out}.")
     if chosen.lab:
         data(f"Usual variant: {chosen.lab_about}; that is {_as_options(chosen.lab)}")
-        data("Full variant (--full): the published parameters, as in the scenario below")
+        data("Full variant (--full, --on sim): the published parameters, as in the scenario below")
+    if chosen.sim:
+        data(f"In virtual time (--on sim): {chosen.sim_about}; that is {_as_options(chosen.sim)}")
     data(f"Quick variant (--quick): {chosen.quick_about}; that is {_as_options(chosen.quick)}\n")
     _print_published(chosen.published)
     data("\nErrata of the report:")
@@ -135,6 +142,56 @@ def _as_options(overrides: tuple[str, ...]) -> str:
 
 
 @app.command()
+def compare(
+    named: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN...",
+            help="Runs of one study, by path or name; or folders of docs/studies, whose tables say what a run gave.",
+        ),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Write page and tables (CSV) into this directory.", file_okay=False),
+    ] = None,
+    runs: Runs = RUNS,
+    as_json: As = False,
+) -> None:
+    """Put what was published, and what runs of a study gave, side by side: values with their ratios, and the verdict of each on every claim.
+
+    Runs that were made smaller count at full size. Most often one of the lab and one of --on sim.
+
+    Example: `venturi study compare docs/studies/ani/squid ani-squid`
+    """
+    from venturi import report as forms  # scipy and matplotlib: seconds that other commands need not wait for
+    from venturi.analysis.beside import side_by_side
+
+    told = [_told(name, runs) for name in named]
+    chapter = side_by_side(told)
+    if as_json:
+        data_json(asdict(chapter))
+    else:
+        data(forms.single_terminal(chapter))
+    if output is not None:
+        with writing(output):
+            written = forms.write_single(chapter, f"Study {told[0].study}", output)
+        for path in written:
+            talk(f"wrote {path}")
+
+
+def _told(named: str, runs: Path) -> Told:
+    """Return what a run says, or the published report in a folder."""
+    from venturi.analysis import AnalyseOptions, analyse
+    from venturi.analysis.beside import told_of
+    from venturi.analysis.beside_files import ABOUT, told_in
+
+    folder = Path(named)
+    if (folder / ABOUT).is_file():
+        return told_in(folder)
+    return told_of(analyse(Run.open(resolve_run(named, runs)), AnalyseOptions()))
+
+
+@app.command()
 def run(
     named: Named,
     quick: Annotated[
@@ -152,18 +209,21 @@ def run(
 ) -> None:
     """Carry out a study and report on it; of an experiment all studies, one after the other.
 
-    A study for the lab is carried out at the scale of one machine, unless --full asks for the published parameters; others at these.
-    They may take days and terabytes: `venturi plan NAME --full` tells, and what does not fit is refused before it begins. Try --quick
-    first. Exit code 3, after the report, if transfers failed. With --json one document for each study.
+    A study for the lab is carried out at the scale of one machine, unless --full asks for the published parameters; others at these, and
+    all of them with --on sim, which takes seconds to minutes. Elsewhere they may take days and terabytes: `venturi plan NAME --full` tells,
+    and what does not fit is refused before it begins. Try --quick first. Exit code 3, after the report, if transfers failed. With
+    --json one document for each study.
 
-    Examples: `venturi study run cnaf/cp --quick --set workload.cache=cold`, `venturi study run 002-SQ --quick`
+    Examples: `venturi study run cnaf/cp --quick --set workload.cache=cold`, `venturi study run 002-SQ --on sim`
     """
     chosen = studies_of(named)
     if chosen[0].name != named:
         talk(f"{named}: {_names(chosen)}")
 
     def carry_out(one: Study) -> None:
-        scenario = load_scenario(one.scenario_path, overrides=[*one.overrides(quick=quick, full=full), *(set_ or ())])
+        scenario = load_scenario(
+            one.scenario_path, overrides=[*one.overrides(quick=quick, full=full, on=on), *(set_ or ())]
+        )
         if resume:
             ended = resume_scenario(scenario, scratch=scratch, runs=runs, quiet=quiet, keep_logs=keep_logs)
         else:

@@ -9,6 +9,7 @@ import typer
 
 from venturi.cli.options import RUNS, As, Runs
 from venturi.cli.outcome import data, data_json, talk, writing
+from venturi.cli.simulated import tell_simulated
 from venturi.run import Run, resolve_run
 
 __all__ = ["validate"]
@@ -22,6 +23,23 @@ def validate(
         Path | None,
         typer.Option(
             help="A file of costs, as `venturi calibrate` writes it, in place of what the plan says.", dir_okay=False
+        ),
+    ] = None,
+    hold_out: Annotated[
+        float,
+        typer.Option(
+            help="Compare only the points that `venturi calibrate` with this share and seed did not see; 0: all.",
+            min=0.0,
+            max=0.9,
+        ),
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="Of the choice of these points.", min=0)] = 1,
+    cores: Annotated[
+        float | None,
+        typer.Option(
+            help="Cores that all hosts of a lab share, where `venturi calibrate` has estimated them; by default those that were found.",
+            min=0.01,
+            show_default=False,
         ),
     ] = None,
     output: Annotated[
@@ -38,7 +56,7 @@ def validate(
     Beside it stands the naive estimate, bytes over the slowest link and a round trip, and what trials of a point differ by among
     themselves.
 
-    Example: `venturi validate my-lab --costs costs.toml -o validation`
+    Examples: `venturi validate my-lab --costs costs.toml -o validation`, `venturi validate my-lab --costs costs.toml --hold-out 0.5`
     """
     from venturi import report as forms  # scipy and matplotlib: seconds that other commands need not wait for
     from venturi.calibration.chapters import validation_chapter
@@ -47,8 +65,10 @@ def validate(
     from venturi.calibration.validate import validate as compare
 
     run = Run.open(resolve_run(name, runs))
+    tell_simulated([run])
     said = None if costs is None else read_costs(costs)
-    result = compare(run, said, costs="" if costs is None else costs.name)
+    name_of_costs = "" if costs is None else costs.name
+    result = compare(run, said, costs=name_of_costs, hold_out=hold_out, seed=seed, machine_cores=cores)
     chapter = validation_chapter(result)
     if as_json:
         data_json(as_plain(result))

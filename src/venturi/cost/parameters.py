@@ -42,6 +42,23 @@ class MoverCost:
         Bytes that are read and then sent, by turns, and what each block costs besides; ``None``: both at the same time.
     keeps_connection
         Whether a data connection stays for the next file.
+    logins
+        How often each server finds out in a session who the client is; ``None``: once.
+    session_s, session_core_s
+        Of a job that calls a tool several times, for each of its calls: time in which nobody works for it, and processor time of the client.
+    check_s, check_core_s, check_round_trips, check_byte_core_s
+        Of a tool that asks both ends of each file for a checksum, for each question: waiting, processor time of the client, round trips,
+        and processor time of the server for a byte. Without ``check_s`` it asks nothing.
+    checks
+        Questions under way together; ``None``: one after the other.
+    patience_s
+        Time without a byte after which the tool gives an attempt up; ``None``: as long as TCP and the timeout of the call let it.
+    retries
+        Further attempts of a call that broke; ``None``: those of its options ``retries`` or ``restarts``, else none.
+    retry_pause_s
+        Pause before the second attempt; before each later one twice as long.
+    resumes
+        Whether an attempt goes on where the one before broke off.
     """
 
     start_s: float | None = None
@@ -56,6 +73,18 @@ class MoverCost:
     block_bytes: float | None = None
     block_s: float | None = None
     keeps_connection: bool | None = None
+    logins: float | None = None
+    session_s: float | None = None
+    session_core_s: float | None = None
+    check_s: float | None = None
+    check_core_s: float | None = None
+    check_round_trips: float | None = None
+    check_byte_core_s: float | None = None
+    checks: int | None = None
+    patience_s: float | None = None
+    retries: int | None = None
+    retry_pause_s: float | None = None
+    resumes: bool | None = None
 
     @classmethod
     def of(
@@ -142,6 +171,8 @@ class StorageCost:
         Sigma and kappa of the law.
     open_s
         To open or to create a file.
+    block_bytes, block_s
+        What it reads and writes at once, and the time until that has been found, for a tool that asks for one block after the other.
     """
 
     read_bytes_per_s: float | None = None
@@ -152,6 +183,8 @@ class StorageCost:
     contention: float | None = None
     coherency: float | None = None
     open_s: float | None = None
+    block_bytes: float | None = None
+    block_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +203,6 @@ class HostCost:
         Segments that a connection begins with.
     rtt_exponent
         a of a flow's weight where flows share a link, streams · RTT^-a.
-    checksum_bytes_per_s, cipher_bytes_per_s
-        Of one core.
     """
 
     cores: float | None = None
@@ -182,8 +213,6 @@ class HostCost:
     receive_buffer_bytes: float | None = None
     initial_window_segments: float | None = None
     rtt_exponent: float | None = None
-    checksum_bytes_per_s: float | None = None
-    cipher_bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +258,7 @@ def over(below: Parameters, above: Parameters) -> Parameters:
     --------
     >>> over(StorageCost(seek_s=0.008, open_s=0.1), StorageCost(open_s=0.0))
     StorageCost(read_bytes_per_s=None, write_bytes_per_s=None, seek_s=0.008, read_ahead_bytes=None, half_users=None, \
-contention=None, coherency=None, open_s=0.0)
+contention=None, coherency=None, open_s=0.0, block_bytes=None, block_s=None)
     """
     given: dict[str, Any] = {
         part.name: getattr(above, part.name)

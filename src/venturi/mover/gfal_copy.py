@@ -70,6 +70,10 @@ _AT_ONCE: tuple[Argument, ...] = (
     *_TOOL,
 )
 
+_THIRD = (
+    "measured in the lab, November 2026: one file of 1 kB from server to server, called from the host of the source and from a third one, at round trips of "
+    "20 and 60 ms, without delay from the third one; start: what keys of the logins leave of the mean of"
+)
 _CLOSE = f"{LAB}; one file a call; round trips from the fastest of 9, which the fit meets to"
 _COSTS = (
     Measured(("ftp",), (FILE,), MoverCost.of((0.029, 0.077, 23.0)), f"{LAB}; one file a call"),
@@ -90,6 +94,36 @@ _COSTS = (
         ("gsiftp",),
         MoverCost.of((0.58, 0.1, 25.5)),
         f"{_CLOSE} 2 %; start from medians, as keys take chance",
+    ),
+    # Logins counted in the servers' logs: 4 at the source and 6 at the destination, where there is no file of that name yet.
+    Measured(
+        ("gsiftp",),
+        ("gsiftp",),
+        MoverCost(
+            start_s=0.7,
+            start_core_s=0.2,
+            session_round_trips=95.0,
+            file_s=0.0,
+            file_core_s=0.0,
+            file_round_trips=0.0,
+            logins=5.0,
+        ),
+        f"{_THIRD} 3 or 4",
+    ),
+    # By SRM the source is known already: 1 login there and 2 at the destination.
+    Measured(
+        ("srm",),
+        ("gsiftp",),
+        MoverCost(
+            start_s=0.4,
+            start_core_s=0.14,
+            session_round_trips=38.0,
+            file_s=0.0,
+            file_core_s=0.0,
+            file_round_trips=0.0,
+            logins=1.5,
+        ),
+        f"{_THIRD} 6 to 8; SRM's own round trips are in it",
     ),
 )
 

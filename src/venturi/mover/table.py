@@ -26,6 +26,7 @@ from venturi.mover.root_read import RootRead
 from venturi.mover.root_write import RootWrite
 from venturi.mover.rsync import Rsync
 from venturi.mover.scp import Scp
+from venturi.mover.venturi import Venturi
 from venturi.mover.wget import Wget
 from venturi.mover.xrdcp import Xrdcp
 from venturi.plan.words import shown
@@ -33,7 +34,7 @@ from venturi.plan.words import shown
 __all__ = ["BUILT_IN", "ENTRY_POINTS", "MoverError", "movers"]
 
 _ALL: tuple[Mover, ...] = (
-    *(Cp(), Read(), Write(), FioRead(), FioWrite(), Bonnie(), Rsync(), Rclone()),
+    *(Cp(), Read(), Write(), FioRead(), FioWrite(), Bonnie(), Rsync(), Rclone(), Venturi()),
     *(RootRead(), RootWrite()),
     *(GlobusUrlCopy(), Xrdcp(), Curl(), Wget(), Davix(), GfalCopy(), Scp(), Bbftp(), Iperf3(), Nuttcp(), HttpLoad()),
     Managed(),

@@ -442,12 +442,24 @@ _CALL = Record(
     keep_defaults=True,
 )  # fmt: skip
 _MEASURE = Record(
-    h.Measure, {"interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic", "tcp"))}
-)
+    h.Measure,
+    {
+        "interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic", "tcp")),
+        "transfers": _one_of("each", "routes"),
+    },
+)  # fmt: skip
 _TOTALS = Record(
     h.Totals, {"trials": WHOLE, "transfers": _or_none(WHOLE), "bytes": _or_none(WHOLE), "disk_bytes": _map(WHOLE)}
 )
-_UNLIKE_AMOUNTS = {"pipelining": WHOLE, "sessions": WHOLE, "keeps_connection": FLAG, "rtt_exponent": NUMBER}
+_UNLIKE_AMOUNTS = {
+    "pipelining": WHOLE,
+    "checks": WHOLE,
+    "retries": WHOLE,
+    "resumes": FLAG,
+    "sessions": WHOLE,
+    "keeps_connection": FLAG,
+    "rtt_exponent": NUMBER,
+}
 
 
 def _parameters(cls: Any) -> Record:

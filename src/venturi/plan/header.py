@@ -37,6 +37,8 @@ BUILT_IN_PLACES = ("null", "zero")
 OptionValue: TypeAlias = str | int | float | bool | None
 Argument: TypeAlias = str | tuple[str, ...]
 Expect: TypeAlias = Literal["destination", "nothing"]
+Recorded: TypeAlias = Literal["each", "routes"]
+"""How transfers are recorded."""
 StorageKind: TypeAlias = Literal["directory", "tmpfs", "disk"]
 
 
@@ -207,10 +209,14 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Which counters are sampled, and how often; ``interval_s`` is ``None`` for no samples."""
+    """Which counters are sampled, and how often; ``interval_s`` is ``None`` for no samples.
+
+    ``transfers``: whether each transfer is recorded, or what those of a route of a trial come to.
+    """
 
     interval_s: float | None
     counters: tuple[str, ...]
+    transfers: Recorded = "each"
 
 
 @dataclass(frozen=True, slots=True)

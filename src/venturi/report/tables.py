@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from venturi.analysis import Analysis, Comparison
+from venturi.analysis.published import published_rows
 from venturi.report.tables_chapter import write_chapters
 from venturi.report.tables_lab import factors, lab_tables
 from venturi.stats import Interval
@@ -72,7 +73,7 @@ def _analysis(analysis: Analysis) -> dict[str, Iterable[Row]]:
              "published_evidence": c.published.evidence if c.published else None, "errata": " ".join(c.errata)}
             for c in analysis.claims
         ),
-        "published": _published(analysis),
+        "published": published_rows(analysis),
         "findings": (
             {"severity": n.severity, "code": n.code, "subject": n.subject, "count": n.count, "evidence": n.evidence,
              "advice": n.advice, "example": n.example}
@@ -127,25 +128,6 @@ def _fits(analysis: Analysis) -> Iterable[Row]:
                     "delta_aicc": fit.delta_aicc, "cross_validation_bytes_per_s": fit.cross_validation, "parameter": name,
                     "value": value, "error": fit.errors.get(name), "warnings": "; ".join(fit.warnings),
                 }  # fmt: skip
-
-
-def _published(analysis: Analysis) -> Iterable[Row]:
-    for fit in analysis.published_fits:
-        same, best = fit.ours_same_family, fit.ours_best
-        yield {"kind": "fit", "name": f"against {fit.against}, {fit.range}", "published": fit.mean_r2_table, "published_other": fit.mean_r2_text,
-               "ours": same.mean_r2 if same else None, "note": f"{fit.family}; our best: {best.family if best else 'none'}"}  # fmt: skip
-    for total in analysis.published_totals:
-        yield {"kind": "total_bytes_per_s", "name": total.name, "published": total.total_bytes_per_s,
-               "ours": total.ours.mean_bytes_per_s if total.ours else None, "ratio": total.ratio, "scale": total.scale,
-               "note": f"{total.files_min} to {total.files_max} files"}  # fmt: skip
-    for table in analysis.published_tables:
-        for row in table.rows:
-            for column in table.values:
-                yield {"kind": column, "name": table.name, **factors(row.factors), "published": row.published[column],
-                       "ours": row.ours[column], "ratio": row.ratio[column], "note": " ".join([*row.errata, row.note]).strip()}  # fmt: skip
-    for rate in analysis.published_rates:
-        yield {"kind": "rate_bytes_per_s", "name": rate.name, "published": rate.low_bytes_per_s, "published_other": rate.high_bytes_per_s,
-               "ours": rate.ours_low_bytes_per_s, "ours_other": rate.ours_high_bytes_per_s, "ratio": rate.ratio, "scale": rate.scale, "note": rate.qualifier}  # fmt: skip
 
 
 def _comparison(comparison: Comparison) -> dict[str, Iterable[Row]]:

@@ -59,6 +59,36 @@ _OF_A_TRANSFER = {
 }
 """Of one transfer in the journal: the agent's record, and what the controller adds (mover, and what the tool said)."""
 
+_OF_A_ROUTE = {
+    "mover": "VARCHAR",
+    "call": "VARCHAR",
+    "source": "VARCHAR",
+    "source_via": "VARCHAR",
+    "destination": "VARCHAR",
+    "destination_via": "VARCHAR",
+    "files": "BIGINT",
+    "size_bytes": "BIGINT",
+    "transfers": "BIGINT",
+    "outcomes": "JSON",
+    "asked_bytes": "BIGINT",
+    "received_bytes": "BIGINT",
+    "start_s": "DOUBLE",
+    "end_s": "DOUBLE",
+    "waited_s": "DOUBLE",
+    "duration_s": "DOUBLE",
+    "shortest_s": "DOUBLE",
+    "longest_s": "DOUBLE",
+    "alone_s": "DOUBLE",
+    "p50_s": "DOUBLE",
+    "p90_s": "DOUBLE",
+    "p95_s": "DOUBLE",
+    "p99_s": "DOUBLE",
+    "sketch_first": "BIGINT",
+    "sketch_counts": "BIGINT[]",
+    "bound": "JSON",
+}
+"""Of all transfers of a trial between two places, where they are not recorded each."""
+
 _OF_A_TRIAL = {
     "point": "BIGINT",
     "repetition": "BIGINT",
@@ -90,6 +120,7 @@ HEAD_COLUMNS = {
             "factors": "JSON",
             "cache": as_struct(_OF_A_CACHE),
             "findings": as_struct(_OF_A_FINDING) + "[]",
+            "routes": as_struct(_OF_A_ROUTE) + "[]",
         }
     ),
     "finding": as_struct({**_OF_A_FINDING, "trial": "VARCHAR", "host": "VARCHAR", "session": "BIGINT"}),
@@ -147,6 +178,14 @@ COLUMNS: dict[str, dict[str, str]] = {
         **{name: kind for name, kind in _OF_A_TRANSFER.items() if name != "trial"},
         "cache_state": "VARCHAR",
     },
+    "routes": {
+        "trial": "VARCHAR",
+        **{name: kind for name, kind in _OF_A_TRIAL.items() if name != "host"},
+        "backend": "VARCHAR",
+        "host": "VARCHAR",
+        "actor": "VARCHAR",
+        **_OF_A_ROUTE,
+    },
     "trials": {
         "trial": "VARCHAR",
         **_OF_A_TRIAL,
@@ -172,9 +211,9 @@ COLUMNS: dict[str, dict[str, str]] = {
     },
     "environment": {"session": "BIGINT", "host": "VARCHAR", "key": "VARCHAR", "value": "VARCHAR"},
 }
-"""Table → column → DuckDB type. ``transfers`` and ``trials`` have a column ``factor_NAME`` a factor besides."""
+"""Table → column → DuckDB type. ``transfers``, ``routes`` and ``trials`` have a column ``factor_NAME`` a factor besides."""
 
 TABLES = tuple(COLUMNS)
 
-LATER_TABLES = frozenset({"sockets"})
+LATER_TABLES = frozenset({"sockets", "routes"})
 """Tables that the first version did not make: where they are absent, they are empty."""

@@ -45,12 +45,15 @@ class History:
         Number of the last session; 0: none yet.
     elapsed_s
         Seconds for which all sessions together carried the plan out: from the start of each to the last that it wrote.
+    last_end_s
+        When the last trial or transfer ended, in seconds.
     """
 
     outcomes: Mapping[str, str] = field(default_factory=dict)
     attempts: Mapping[str, int] = field(default_factory=dict)
     sessions: int = 0
     elapsed_s: float = 0.0
+    last_end_s: float = 0.0
 
 
 def read_history(path: Path, epoch_unix_ns: int) -> History:
@@ -86,12 +89,13 @@ def read_history(path: Path, epoch_unix_ns: int) -> History:
             ).fetchone()
     except duckdb.Error as error:
         raise RunError(f"{journal}: expected one JSON object a line, found: {error}") from error
+    last_end_s = float(last[0]) if last else 0.0
     elapsed_s = 0.0
     for _, time_unix_ns, before_s in sessions:
-        last_s = max(last[0] if last else 0.0, *(_last_time_s(path / name) for name in _TIMED))
+        last_s = max(last_end_s, *(_last_time_s(path / name) for name in _TIMED))
         elapsed_s = before_s + max(0.0, last_s - (time_unix_ns - epoch_unix_ns) / 1e9)
     attempts = Counter(trial for trial, _ in trials)
-    return History(dict(trials), attempts, sessions[0][0] if sessions else 0, elapsed_s)
+    return History(dict(trials), attempts, sessions[0][0] if sessions else 0, elapsed_s, last_end_s)
 
 
 _TIMED = (directory.SAMPLES, directory.EVENTS)

@@ -148,7 +148,7 @@ def _make_tables(
 ) -> None:
     object_bytes = max((longest_line(source, OBJECT_BYTES) for source in sources.values() if source), default=0)
     journal, samples, events, sockets = (sources[name] for name in _TRUTH)
-    # Transfers are nine tenths of a journal and go through in a pass of their own; the rest is small enough to keep.
+    # Transfers are nine tenths of a journal and go through in a pass of their own; the rest, routes in place of them too, is small enough to keep.
     connection.execute(
         f"""CREATE TEMP TABLE heads AS SELECT * FROM {json_lines(journal, HEAD_COLUMNS, object_bytes)}
             WHERE session IS NOT NULL OR trial IS NOT NULL OR finding IS NOT NULL"""
@@ -185,6 +185,14 @@ def _make_tables(
                          trial.session AS session_, trial.host AS host_{of_factors}
                   FROM {json_lines(journal, TRANSFER_COLUMNS, object_bytes)}
                   WHERE transfer IS NOT NULL OR (trial IS NOT NULL AND trial.position NOT IN (FROM earlier)))""",
+        kept_factors,
+    )
+    save(
+        "routes",
+        f"""SELECT one.*, * EXCLUDE (one) FROM (
+                SELECT unnest(trial.routes) AS one, trial.trial, trial.point, trial.repetition, trial.block, trial.position,
+                       trial.session, trial.host, trial.actor, {_quote(backend)} AS backend{of_factors}
+                FROM heads WHERE len(trial.routes) > 0)""",
         kept_factors,
     )
     save(

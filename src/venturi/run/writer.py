@@ -63,6 +63,8 @@ class RunWriter:
         Ids of the trials in the journal that this session carries out again, as they failed.
     elapsed_s
         How long earlier sessions have carried the plan out, in seconds: that much of its time is over.
+    last_end_s
+        When the last trial or transfer of earlier sessions ended, in seconds of the run.
     counts
         Counters of the plan, as far as good trials in the journal have raised them.
     session
@@ -108,6 +110,7 @@ class RunWriter:
         for trial, outcome in history.outcomes.items():
             self._count(trial, outcome)
         self.elapsed_s = history.elapsed_s
+        self.last_end_s = history.last_end_s
         self.sessions_before = history.sessions
         self.session = 0
         self._attempts = history.attempts
@@ -249,6 +252,8 @@ class RunWriter:
         design = {"point": row.point, "repetition": row.repetition, "block": row.block, "factors": dict(row.factors)}
         content = {key: value for key, value in record.items() if key not in ("record", "transfers")}
         transfers = [self._transfer(transfer) for transfer in record.get("transfers") or ()]
+        if record.get("routes"):
+            content["routes"] = [{**route, "mover": self._call(route).get("mover")} for route in record["routes"]]
         if any(transfer["outcome"] != "ok" for transfer in transfers):
             content["outcome"] = "failed"
         self._journal.append({"trial": {**content, **place, **design, "transfers": transfers}})
@@ -377,9 +382,13 @@ class RunWriter:
                 " make room, then resume the run"
             ) from error
 
+    def _call(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the call of a transfer or a route."""
+        return (self.header.get("calls") or {}).get(record.get("call")) or {}
+
     def _transfer(self, record: Mapping[str, Any]) -> dict[str, Any]:
         """Return a transfer as the journal keeps it: with its mover, and what the tool said of itself."""
-        call = (self.header.get("calls") or {}).get(record.get("call")) or {}
+        call = self._call(record)
         # A simulation has no output of a tool; what it knows of one stands in the record.
         content = {**_SAID_NOTHING, **record, "mover": call.get("mover")}
         if record.get("outcome") != "ok" or record.get("stdout") is None:

@@ -82,6 +82,27 @@ class MoverTable(Part):
     block: Size | None = Field(None, description="Bytes that it reads and then sends, by turns.")
     block_time: Time | None = Field(None, description="What each block costs besides.")
     keeps_connection: Truth | None = Field(None, description="Whether a data connection stays for the next file.")
+    logins: Amount | None = Field(None, description="Logins of a session at each server.")
+    session: Time | None = Field(
+        None, description="Of a job of several calls of a tool, each call: time in which no processor works for it."
+    )
+    session_core: Time | None = Field(None, description="For each of these calls: processor time of the client.")
+    check: Time | None = Field(
+        None,
+        description="Of a tool that asks both ends of a file for checksums, each question: time in which no processor works for it.",
+    )
+    check_core: Time | None = Field(None, description="For each question: processor time of the client.")
+    check_round_trips: Amount | None = Field(None, description="For each question.")
+    check_byte_core: Time | None = Field(None, description="Processor time of the server for a byte of a checksum.")
+    checks: Many | None = Field(None, description="Questions under way together.")
+    patience: Time | None = Field(None, description="Time without a byte after which it gives an attempt up.")
+    retries: Annotated[Whole, Field(ge=0, le=1000)] | None = Field(
+        None, description="Further attempts of a call that broke; if not given, those of its options."
+    )
+    retry_pause: Time | None = Field(
+        None, description="Pause before the second attempt; before each later one twice as long."
+    )
+    resumes: Truth | None = Field(None, description="Whether an attempt goes on where the one before broke off.")
 
 
 class ServiceTable(Part):
@@ -111,6 +132,10 @@ class StorageTable(Part):
     contention: Amount | None = Field(None, description="Sigma of the universal scalability law.")
     coherency: Amount | None = Field(None, description="Kappa of the universal scalability law.")
     open: Time | None = Field(None, description="To open or to create a file.")
+    block: Size | None = Field(None, description="What it reads and writes at once.")
+    block_time: Time | None = Field(
+        None, description="Until a block is found, for a tool that asks for one after the other."
+    )
 
     @model_validator(mode="after")
     def _one_model(self) -> StorageTable:
@@ -124,6 +149,8 @@ class StorageTable(Part):
             raise refuse(f"expected one model of a storage ({', '.join(models)}), found {' and '.join(asked)}")
         if (self.seek is None) != (self.read_ahead is None):
             raise refuse("expected seek and read_ahead together, found one without the other")
+        if (self.block is None) != (self.block_time is None):
+            raise refuse("expected block and block_time together, found one without the other")
         return self
 
 
@@ -140,8 +167,6 @@ class HostTable(Part):
     receive_buffer: Size | None = Field(None, description="Of a connection at most.")
     initial_window_segments: Amount | None = Field(None, description="Segments that a connection begins with.")
     rtt_exponent: Number | None = Field(None, description="a of a flow's weight, streams times RTT to the -a.")
-    checksum_rate: Rate | None = Field(None, description="Checksums of one core.")
-    cipher_rate: Rate | None = Field(None, description="Encryption of one core.")
 
 
 class Cost(Part):
@@ -159,10 +184,7 @@ Parameters = TypeVar("Parameters", MoverCost, ServiceCost, StorageCost, HostCost
 
 _OTHERWISE = {
     "block_s": "block_time",
-    **{
-        f"{name}_bytes_per_s": f"{name}_rate"
-        for name in ("process", "read", "write", "page_cache", "checksum", "cipher")
-    },
+    **{f"{name}_bytes_per_s": f"{name}_rate" for name in ("process", "read", "write", "page_cache")},
 }
 """Parameters whose keys in a scenario are not their names without the unit."""
 

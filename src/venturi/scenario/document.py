@@ -3,9 +3,10 @@
 # ruff: noqa: ANN401 - a TOML value is of any type until the models have looked at it
 from __future__ import annotations
 
+import copy
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 from venturi.plan.words import shown
 from venturi.scenario.words import Problem, Where, path_text
 
-__all__ = ["Document", "read_document"]
+__all__ = ["Document", "document_of", "read_document", "value_of"]
 
 MAX_INCLUDES = 100
 """Files that one scenario may include in all; more is a mistake."""
@@ -44,6 +45,14 @@ def read_document(path: Path, overrides: Iterable[str]) -> Document:
     """Return the document of a scenario file, its includes merged beneath it and the overrides set above it."""
     document = Document(folder=path.parent)
     _add_file(document, path, origin="", where="", chain=(path.resolve(),), count=[0])
+    for override in overrides:
+        _set(document, override)
+    return document
+
+
+def document_of(data: Mapping[str, Any], overrides: Iterable[str], folder: Path | None = None) -> Document:
+    """Return a document that is there already, the overrides set above it; ``data`` stays as it is."""
+    document = Document(copy.deepcopy(dict(data)), folder=folder)
     for override in overrides:
         _set(document, override)
     return document
@@ -138,7 +147,7 @@ def _set(document: Document, override: str) -> None:
             at = path_text(where[:depth])
             document.problems.append((f"--set {override}", f"expected a table at {at}, found {shown(table)}"))
             return
-    table[str(where[-1])] = _value(text)
+    table[str(where[-1])] = value_of(text)
     document.origins[where] = f"--set {key.strip()}"
 
 
@@ -154,7 +163,8 @@ def _key(text: str) -> tuple[str, ...] | None:
     return tuple(where) if table == 0 else None
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """Return what an override gives: TOML if the text parses as such, otherwise the text."""
     try:
         table = tomllib.loads(f"value = {text}")
     except (tomllib.TOMLDecodeError, RecursionError):

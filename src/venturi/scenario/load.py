@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from venturi.errors import ScenarioError
 from venturi.scenario.cost import check_costs
-from venturi.scenario.document import Document, read_document
+from venturi.scenario.document import Document, document_of, read_document
 from venturi.scenario.model import Scenario
 from venturi.scenario.problems import locations, problems_of
 from venturi.scenario.tools import movers_of
@@ -44,8 +44,25 @@ def load_scenario(path: str | Path, overrides: Iterable[str] = ()) -> Scenario:
     return _scenario(document, str(path))
 
 
-def scenario_from(document: Mapping[str, Any], source: str = "scenario") -> Scenario:
+def scenario_from(
+    document: Mapping[str, Any],
+    source: str = "scenario",
+    *,
+    overrides: Iterable[str] = (),
+    folder: Path | None = None,
+) -> Scenario:
     """Return the scenario that a document (as TOML or JSON gives it) stands for.
+
+    Parameters
+    ----------
+    document
+        The document.
+    source
+        Its name, for messages.
+    overrides
+        Values to set, as of :func:`load_scenario`.
+    folder
+        What the files are relative to that it names; without it, the working directory.
 
     Raises
     ------
@@ -59,7 +76,10 @@ def scenario_from(document: Mapping[str, Any], source: str = "scenario") -> Scen
     venturi.errors.ScenarioError: scenario: workload: expected one of the kinds of workload: sweep, found "swep" \
 (did you mean sweep?)
     """
-    return _scenario(Document(copy.deepcopy(dict(document))), source)
+    read = document_of(document, overrides, folder)
+    if read.problems:
+        raise ScenarioError(read.problems, source)
+    return _scenario(read, source)
 
 
 def _scenario(document: Document, source: str) -> Scenario:

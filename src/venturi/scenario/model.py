@@ -89,6 +89,10 @@ class Measure(Part):
     counters: Annotated[tuple[Counter, ...], AfterValidator(_distinct)] = Field(
         ("cpu", "disk", "memory", "nic"), description="Which counters."
     )
+    transfers: Literal["each", "routes"] = Field(
+        "each",
+        description="A record of each transfer, or counts, sums and distributions of those between two places; the latter in virtual time only.",
+    )
 
 
 class Analyse(Part):

@@ -49,6 +49,10 @@ class Published:
     inputs
         What had to be put in, so that a run cannot confirm it: ``quantity, value, origin`` (``"published"``: made of a published figure;
         ``"chosen"``), ``source``, ``consequence``: what follows from it, and what is found all the same.
+    beside
+        What of our tables stands side by side where several runs are compared (:mod:`venturi.analysis.beside`): ``table`` of a chapter, ``of``
+        (columns), ``key`` (columns that tell its rows apart), ``pick``: of rows that these leave alike the first, or the
+        ``"last"``; ``name``: a word before the keys, where a study has several such tables.
     tables
         Whole tables that are shown beside ours, point by point.
     evidence
@@ -63,6 +67,7 @@ class Published:
     rates: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
     inputs: tuple[dict[str, Any], ...] = ()
+    beside: tuple[dict[str, Any], ...] = ()
     tables: tuple[PublishedTable, ...] = ()
     evidence: tuple[PublishedTable, ...] = ()
 
@@ -96,6 +101,8 @@ class Study:
         Overrides (``workload.repeat=5``) that make it small, and those that fit it into a lab of one machine, which is what is
         carried out unless somebody asks for the full or the quick variant; ``quick_about`` and ``lab_about``: what they
         mean in words. Without ``[lab]`` in study.toml both of it are empty, and the full variant is the usual one.
+    sim, sim_about
+        The same of virtual time, where the full variant is the usual one but for these: what would only repeat itself there.
     """
 
     name: str
@@ -111,10 +118,17 @@ class Study:
     on: str | None = None
     lab: tuple[str, ...] = ()
     lab_about: str = ""
+    sim: tuple[str, ...] = ()
+    sim_about: str = ""
 
-    def overrides(self, *, quick: bool = False, full: bool = False) -> tuple[str, ...]:
-        """Return the overrides of a variant: quick, full (none), or the usual one."""
-        return self.quick if quick else () if full else self.lab
+    def overrides(self, *, quick: bool = False, full: bool = False, on: str | None = None) -> tuple[str, ...]:
+        """Return the overrides of a variant: quick, full (none), or the usual one of who carries it out.
+
+        In virtual time that is at full published scale: nothing has to fit into a machine.
+        """
+        if quick or full:
+            return self.quick if quick else ()
+        return self.sim if (on or self.on) == "sim" else self.lab
 
 
 def studies() -> dict[str, Study]:
@@ -162,6 +176,8 @@ def _read(name: str) -> Study:
         on=about.get("on"),
         lab=tuple(about.get("lab", {}).get("set", ())),
         lab_about=about.get("lab", {}).get("about", ""),
+        sim=tuple(about.get("sim", {}).get("set", ())),
+        sim_about=about.get("sim", {}).get("about", ""),
     )
 
 

@@ -119,7 +119,9 @@ def wlcg(sites: int, seed: int, purpose: Purpose | None = None) -> dict[str, Any
     (['t0', 't1-01', 't2-001'], '1600 Gb/s')
     """
     if not MIN_SITES <= sites <= MAX_SITES:
-        raise ScenarioError([("sites", f"expected {MIN_SITES} to {MAX_SITES} sites, found {sites}")])
+        raise ScenarioError(
+            [("--sites", f"expected {MIN_SITES} to {MAX_SITES} sites, found {sites}")], "testbed wlcg"
+        )
     drawn = list(_draw_sites(sites, seed))
     testbed: dict[str, Any] = {
         "router": {hub.name: {"site": hub.name} for hub in _HUBS},

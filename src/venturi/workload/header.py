@@ -50,7 +50,7 @@ def plan_header(
         network=parts.network,
         datasets=datasets,
         calls=calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters),
+        measure=Measure(scenario.measure.interval, scenario.measure.counters, scenario.measure.transfers),
         pools=pools or {},
         draws=draws or {},
         totals=totals,

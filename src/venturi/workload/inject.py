@@ -109,6 +109,7 @@ class Flow(Part):
     weights: tuple[Annotated[Number, Field(gt=0)], ...] = Field(
         (), description="How often each size; alike if not given."
     )
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover, before those of all.")
     client: Literal["source", "destination"] = Field("source", description="The end whose host calls the mover.")
 
     @model_validator(mode="before")
@@ -142,7 +143,8 @@ class Inject(Workload):
     arrivals: Process = Field("poisson", description="At random, or at even intervals.")
     lead: Moment = Field(0.0, description="Before all of it: time to make the files. Times of flows count from then.")
     form: Literal["auto", "each", "arrivals"] = Field(
-        "auto", description="A line of the plan for each transfer, or one for each pair; auto: by their number."
+        "auto",
+        description="A line of the plan for each transfer, or one for each pair; auto: by their number, and by measure.transfers.",
     )
     timeout: Duration = Field(3600.0, description="Of one transfer.")
     options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover.")

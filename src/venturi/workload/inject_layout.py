@@ -30,7 +30,7 @@ EACH = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """One pair of storages in a flow, and the transfers of one size between them.
+    """One pair of storages in a flow, and the transfers of one size between them by one call.
 
     ``per_s``: transfers per second on the plateau. ``bit_per_s``: what these and the pair's other sizes ask for, at scale.
     """
@@ -42,6 +42,7 @@ class Stream:
     size_bytes: int
     per_s: float
     bit_per_s: float
+    call: str
 
     @property
     def names(self) -> tuple[str, str, str, str, int]:
@@ -74,10 +75,14 @@ def lay_out(scenario: Scenario, inject: Inject, parts: ResolvedTestbed, problems
     streams: list[Stream] = []
     for name, flow in inject.flow.items():
         _check_times(name, flow, problems)
-        streams += _streams(scenario, name, flow, ends, problems)
+        if flow.options:
+            where = ("workload", "flow", name, "options")
+            exchange.add_call(_call_of(inject, name), {**inject.options, **flow.options}, inject.timeout, where)
+        streams += _streams(scenario, name, flow, _call_of(inject, name), ends, problems)
     _check_ways(exchange, streams)
     expected = math.fsum(stream.per_s * inject.flow[stream.flow].shape.full_s for stream in streams)
-    form: Form = "each" if expected <= EACH else "arrivals"
+    in_brief = scenario.measure.transfers == "routes"
+    form: Form = "each" if expected <= EACH and not in_brief else "arrivals"
     if inject.form != "auto":
         form = inject.form
     if form == "each" and expected > MAX_TRIALS / 2:
@@ -88,6 +93,11 @@ def lay_out(scenario: Scenario, inject: Inject, parts: ResolvedTestbed, problems
     if len(problems) > before:
         return None
     return Layout(tuple(streams), exchange, dict(_datasets(scenario, streams)), form, expected)
+
+
+def _call_of(inject: Inject, flow: str) -> str:
+    """Return the call by which a flow is carried out: one of its own where it has options of its own."""
+    return f"{inject.mover},flow={flow}" if inject.flow[flow].options else inject.mover
 
 
 def _check_times(name: str, flow: Flow, problems: list[Problem]) -> None:
@@ -136,7 +146,9 @@ def _link_rates(parts: ResolvedTestbed) -> dict[str, float]:
     return found
 
 
-def _streams(scenario: Scenario, name: str, flow: Flow, ends: _Ends, problems: list[Problem]) -> Iterator[Stream]:
+def _streams(
+    scenario: Scenario, name: str, flow: Flow, call: str, ends: _Ends, problems: list[Problem]
+) -> Iterator[Stream]:
     where = path_text(("workload", "flow", name))
     sources = ends.of(f"{where}.source", flow.source, problems)
     destinations = ends.of(f"{where}.destination", flow.destination, problems)
@@ -158,7 +170,7 @@ def _streams(scenario: Scenario, name: str, flow: Flow, ends: _Ends, problems: l
         for size, share in zip(flow.size, flow.shares, strict=True):
             # Sizes and rates of links shrink together with the scale, so that as many transfers begin.
             asked = own * mean * BITS_PER_BYTE * scenario.scale
-            yield Stream(name, one, other, one if flow.client == "source" else other, size, own * share, asked)
+            yield Stream(name, one, other, one if flow.client == "source" else other, size, own * share, asked, call)
 
 
 def _check_ways(exchange: Exchange, streams: Iterable[Stream]) -> None:

@@ -133,7 +133,12 @@ class _Lines:
     def _transfer(self, stream: Stream, path: str) -> Transfer:
         _, dataset = self.layout.datasets[stream.source.place, stream.size_bytes]
         return self.layout.exchange.transfer(
-            stream.client, dataset.endpoint(0), f"{stream.destination.place}:{path}", dataset.size_bytes, {}
+            stream.client,
+            dataset.endpoint(0),
+            f"{stream.destination.place}:{path}",
+            dataset.size_bytes,
+            {},
+            stream.call,
         )
 
     def _scaled(self, stream: Stream) -> int:

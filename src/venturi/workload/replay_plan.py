@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from venturi.testbed.plan import ResolvedTestbed
     from venturi.workload.replay import Replay
 
-__all__ = ["READY", "Layout", "lay_out", "replay_plan"]
+__all__ = ["READY", "Layout", "caller_of", "ends_of", "lay_out", "replay_plan"]
 
 READY = "replay.ready"
 """Counter of the hosts whose files are there."""
@@ -61,9 +61,10 @@ def lay_out(scenario: Scenario, replay: Replay, parts: ResolvedTestbed, problems
     except TraceError as error:
         problems.append(("workload.trace", str(error)))
         return None
-    ends = _ends(scenario, replay, trace, problems)
-    if ends is None:
+    found = ends_of(scenario, replay.map, trace.names, problems)
+    if found is None:
         return None
+    ends = tuple(found[name] for name in trace.names)
     _check_ways(replay, trace, ends, exchange)
     origin_s = trace.start_s[0] if replay.window.begin is None else replay.window.begin
     time_s = np.round(replay.lead + (trace.start_s - origin_s) / replay.speed, 6)
@@ -74,8 +75,13 @@ def lay_out(scenario: Scenario, replay: Replay, parts: ResolvedTestbed, problems
     return Layout(trace, ends, time_s, size_bytes, files, datasets, exchange)
 
 
-def _ends(scenario: Scenario, replay: Replay, trace: Trace, problems: list[Problem]) -> tuple[Machine, ...] | None:
-    """Return the end of each name of the trace."""
+def ends_of(
+    scenario: Scenario, meant: Mapping[str, str], names: Collection[str], problems: list[Problem]
+) -> dict[str, Machine] | None:
+    """Return the end that each of the names of a trace stands for, or ``None`` with what is wrong appended to ``problems``.
+
+    ``meant`` says it of some; others are storages, hosts or sites of the same name.
+    """
     known: dict[str, list[Machine]] = {}
     for place, storage in scenario.testbed.storage.items():
         site = scenario.testbed.host[storage.host].site
@@ -86,12 +92,12 @@ def _ends(scenario: Scenario, replay: Replay, trace: Trace, problems: list[Probl
     known |= {place: [end for end in known[place] if end.place == place] for place in scenario.testbed.storage}
     before = len(problems)
     problems += [
-        (path_text(("workload", "map", name)), one_of("the names in the trace", trace.names, name))
-        for name in replay.map
-        if name not in trace.names
+        (path_text(("workload", "map", name)), one_of("the names in the trace", names, name))
+        for name in meant
+        if name not in names
     ]
-    found = [_end(name, replay.map.get(name, name), known, name in replay.map, problems) for name in trace.names]
-    return None if len(problems) > before else tuple(found)
+    found = {name: _end(name, meant.get(name, name), known, name in meant, problems) for name in names}
+    return None if len(problems) > before else found
 
 
 def _end(name: str, meant: str, known: Mapping[str, list[Machine]], mapped: bool, problems: list[Problem]) -> Machine:
@@ -112,12 +118,12 @@ def _check_ways(replay: Replay, trace: Trace, ends: tuple[Machine, ...], exchang
     """Note what is wrong with the ways of each pair; the exchange does so when it is asked for a transfer."""
     for source, destination in np.unique(np.stack((trace.source, trace.destination)), axis=1).T:
         one, other = ends[source], ends[destination]
-        exchange.transfer(_client(replay, one, other), f"{one.place}:x", f"{other.place}:x", 0, {})
+        exchange.transfer(caller_of(replay.client, one, other), f"{one.place}:x", f"{other.place}:x", 0, {})
 
 
-def _client(replay: Replay, source: Machine, destination: Machine) -> Machine:
-    """Return the end that calls the mover; a device has no host."""
-    first, second = (source, destination) if replay.client == "source" else (destination, source)
+def caller_of(client: str, source: Machine, destination: Machine) -> Machine:
+    """Return the end that calls the mover, the one that ``client`` names; a device has no host."""
+    first, second = (source, destination) if client == "source" else (destination, source)
     return first if first.host else second
 
 
@@ -193,7 +199,7 @@ class _Lines:
         for number in range(len(trace)):
             source, destination = int(trace.source[number]), int(trace.destination[number])
             trial = self._trial(number, source, destination, points)
-            client = _client(self.replay, layout.ends[source], layout.ends[destination])
+            client = caller_of(self.replay.client, layout.ends[source], layout.ends[destination])
             at = At(float(layout.time_s[number]))
             yield ActorLine(f"r{number}", client.host, (ready, at, trial))
 
@@ -206,7 +212,7 @@ class _Lines:
         if traced_s == traced_s:  # not NaN
             labels["traced_s"] = traced_s
         moved = layout.exchange.transfer(
-            _client(self.replay, one, other),
+            caller_of(self.replay.client, one, other),
             layout.datasets[source][1].endpoint(int(layout.files[number])) if one.host else f"{one.place}:",
             f"{other.place}:out/{name}" if other.host else f"{other.place}:",
             int(layout.size_bytes[number]),

@@ -132,13 +132,24 @@ class Exchange:
         self._problems = problems
         self._ends: dict[tuple[str, str, str], tuple[str | None, str | None]] = {}
         self._rates: dict[tuple[str, str], float] = {}
-        if self._mover is not None:
-            given = _options(self._mover, options, problems)
-            try:
-                call = dataclasses.replace(self._mover.call(resolve_options(self._mover, given)), timeout_s=timeout_s)
-                self.calls[mover] = call
-            except OptionError as error:
-                problems.append(("workload.options", str(error)))
+        self.add_call(mover, options, timeout_s)
+
+    def add_call(
+        self,
+        name: str,
+        options: Mapping[str, Any],
+        timeout_s: float,
+        where: tuple[str, ...] = ("workload", "options"),
+    ) -> None:
+        """Add a call of the mover with these options; ``where`` they stand in the scenario."""
+        if self._mover is None:
+            return
+        given = _options(self._mover, options, self._problems, where)
+        try:
+            call = dataclasses.replace(self._mover.call(resolve_options(self._mover, given)), timeout_s=timeout_s)
+            self.calls[name] = call
+        except OptionError as error:
+            self._problems.append((path_text(where), str(error)))
 
     def check(self, pairs: Iterable[tuple[Machine, Machine]]) -> None:
         """Note what is wrong with the ways between these machines, both up and down; each thing once."""
@@ -147,11 +158,13 @@ class Exchange:
             self._ways(own.host, partner.place, own.place)
 
     def transfer(
-        self, own: Machine, source: str, destination: str, size_bytes: int, labels: Mapping[str, FactorValue]
-    ) -> Transfer:
-        """Return the transfer that ``own`` makes from one endpoint to another."""
+        self, own: Machine, source: str, destination: str, size_bytes: int, labels: Mapping[str, FactorValue], call: str = "",
+    ) -> Transfer:  # fmt: skip
+        """Return the transfer that ``own`` makes from one endpoint to another; by :attr:`call`, or one that was added."""
         source_via, destination_via = self._ways(own.host, source.partition(":")[0], destination.partition(":")[0])
-        return Transfer(self.call, 0, source, destination, 1, size_bytes, False, labels, source_via, destination_via)
+        return Transfer(
+            call or self.call, 0, source, destination, 1, size_bytes, False, labels, source_via, destination_via
+        )
 
     def fastest_bit_per_s(self, origin: Machine, to: Machine) -> float:
         """Return the rate that nothing from one machine to another can exceed: of its narrowest link at its widest.
@@ -202,11 +215,13 @@ def _mover(scenario: Scenario, name: str, problems: list[Problem]) -> Mover | No
     return able[name]
 
 
-def _options(mover: Mover, written: Mapping[str, Any], problems: list[Problem]) -> dict[str, OptionValue]:
+def _options(
+    mover: Mover, written: Mapping[str, Any], problems: list[Problem], at: tuple[str, ...] = ("workload", "options")
+) -> dict[str, OptionValue]:
     known = {option.name: option for option in mover.options}
     found: dict[str, OptionValue] = {}
     for name, value in written.items():
-        where = path_text(("workload", "options", name))
+        where = path_text((*at, name))
         if name not in known:
             problems.append((where, one_of(f"the options of {mover.name}", known, name)))
             continue

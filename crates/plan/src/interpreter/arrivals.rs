@@ -4,10 +4,11 @@
 //! turned back into a time of the run. Exact for a rate that is a line between its points; exponential gaps give the Poisson process of
 //! that rate (Çinlar, *Introduction to Stochastic Processes*, 1975, section 4.7).
 
+use super::program::Op;
 use super::strand::{Strand, StrandId};
-use super::streams::MAX_SECONDS;
-use super::{Flow, Interpreter, MAX_IDLE_ROUNDS};
-use crate::{Error, OrDraw, Seconds};
+use super::streams::{Drawn, MAX_SECONDS};
+use super::{Flow, Interpreter, MAX_IDLE_ROUNDS, TrialRef};
+use crate::{Draw, DrawStream, Error, Name, OrDraw, Seconds, TransferStep};
 
 /// Most arrivals that a rate may add up to: far beyond any use, and an end.
 const MAX_ARRIVALS: f64 = 1e12;
@@ -31,6 +32,16 @@ pub(super) struct Arrivals {
     /// Arrivals in a row at one and the same time, and that time.
     idle: u64,
     due: f64,
+    /// Where its gaps are drawn from: nobody else does so while it lives.
+    lent: Option<Lent>,
+}
+
+/// A stream of the actor, on loan.
+#[derive(Debug)]
+struct Lent {
+    name: Name,
+    stream: DrawStream,
+    draw: Draw,
 }
 
 impl Rates {
@@ -110,6 +121,7 @@ impl Arrivals {
             within: 0.0,
             idle: 0,
             due: f64::NEG_INFINITY,
+            lent: None,
         }
     }
 
@@ -132,26 +144,106 @@ impl Arrivals {
     }
 }
 
+/// A transfer that has arrived and is told in brief: it is to begin now, and answered by [`Interpreter::depart`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    /// Where.
+    pub of: Arrived,
+    /// When it should begin.
+    pub due: Seconds,
+}
+
+/// The place of an open loop in which something has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrived {
+    strand: StrandId,
+    actor: usize,
+    at: usize,
+    number: u32,
+}
+
+impl Arrived {
+    /// Number of the transfer among those of the host that are told in brief, from 0: the same for all that arrive there.
+    #[must_use]
+    pub const fn number(self) -> u32 {
+        self.number
+    }
+}
+
+/// What is told in brief.
+impl Interpreter {
+    /// Tell in brief what arrives, where a step `arrivals` yields one and the same transfer and `alike` says that one is as good as another:
+    /// by [`poll_arrival`](Self::poll_arrival), without a task and a destination of its own each. For a driver to which names of files mean
+    /// nothing; what arrives when is the same.
+    #[must_use]
+    pub fn brief(mut self, alike: impl Fn(&TransferStep) -> bool) -> Self {
+        let mut numbers = 0_u32..;
+        for actor in &mut self.actors {
+            actor.program.abbreviate(&alike, &mut numbers);
+        }
+        self
+    }
+
+    /// The next transfer that is told in brief, if any; after all outputs.
+    #[must_use]
+    pub fn poll_arrival(&mut self) -> Option<Arrival> {
+        self.arrived.pop_front()
+    }
+
+    /// What arrives there: the transfer, the trial it is part of, and the name of the actor.
+    #[must_use]
+    pub fn arriving(&self, of: Arrived) -> Option<(&TransferStep, Option<&TrialRef>, &Name)> {
+        let actor = self.actors.get(of.actor)?;
+        match actor.program.ops.get(of.at)? {
+            Op::Transfer(step) => Some((step, actor.trial.as_ref(), &actor.program.actor)),
+            _ => None,
+        }
+    }
+
+    /// A transfer that was told in brief has ended.
+    pub fn depart(&mut self, now: Seconds, of: Arrived) {
+        if self.failed {
+            return;
+        }
+        let parent = &mut self.strands[of.strand];
+        parent.work += 1;
+        parent.children = parent
+            .children
+            .checked_sub(1)
+            .expect("what departs has arrived, and departs once");
+        if parent.children == 0 && std::mem::take(&mut parent.joins) {
+            self.ready.push_back(of.strand);
+            self.run_ready(now);
+        }
+    }
+}
+
 impl Interpreter {
     /// Let arrive what is due, and sleep until the next one; behind the last, wait for all to end.
     pub(super) fn arrivals(
         &mut self,
         id: StrandId,
         rates: &Rates,
+        brief: Option<u32>,
         next: usize,
         now: Seconds,
     ) -> Result<Flow, Error> {
         let mut arrivals = match self.strands[id].arrivals.take() {
             Some(arrivals) => {
-                self.arrive(id, Seconds::new(arrivals.due), now);
+                self.arrive(id, brief, Seconds::new(arrivals.due), now);
                 arrivals
             }
-            None => Arrivals::new(),
+            None => Box::new(Arrivals::new()),
         };
         loop {
             let begun = arrivals.due > f64::NEG_INFINITY;
-            let gap = self.draw(id, if begun { &rates.gap } else { &rates.first });
+            let gap = if begun {
+                self.gap(id, &mut arrivals, &rates.gap)
+            } else {
+                self.draw(id, &rates.first)
+            };
             let Some(due) = arrivals.advance(gap, rates) else {
+                self.strands[id].arrivals = Some(arrivals);
                 return Ok(self.end_arrivals(id, next));
             };
             if arrivals.idle > MAX_IDLE_ROUNDS {
@@ -168,14 +260,35 @@ impl Interpreter {
                 self.strands[id].arrivals = Some(arrivals);
                 return Ok(flow);
             }
-            self.arrive(id, due, now);
+            self.arrive(id, brief, due, now);
         }
+    }
+
+    /// The next gap.
+    fn gap(&mut self, id: StrandId, arrivals: &mut Arrivals, gap: &OrDraw<f64>) -> f64 {
+        let name = match gap {
+            OrDraw::Fixed(gap) => return *gap,
+            OrDraw::Draw(name) => &name.draw,
+        };
+        let lent = arrivals.lent.get_or_insert_with(|| {
+            let strand = &self.strands[id];
+            Lent {
+                name: name.clone(),
+                stream: self.actors[strand.actor].streams.lend(&strand.path, name),
+                draw: self.draws[name].clone(),
+            }
+        });
+        let drawn = lent.draw.value(lent.stream.next_bits());
+        f64::from_scalar(&drawn).expect("compiling admits a draw only where all of its values fit")
     }
 
     /// Nothing arrives any more: go on once all that has arrived is at its end.
     pub(super) fn end_arrivals(&mut self, id: StrandId, next: usize) -> Flow {
         let strand = &mut self.strands[id];
-        strand.arrivals = None;
+        if let Some(lent) = strand.arrivals.take().and_then(|it| it.lent) {
+            let streams = &mut self.actors[strand.actor].streams;
+            streams.take_back(&strand.path, &lent.name, lent.stream);
+        }
         // An `at` before it was about none of them.
         strand.intended = None;
         if strand.children == 0 {
@@ -186,8 +299,20 @@ impl Interpreter {
         Flow::Wait
     }
 
-    fn arrive(&mut self, id: StrandId, due: Seconds, now: Seconds) {
+    fn arrive(&mut self, id: StrandId, brief: Option<u32>, due: Seconds, now: Seconds) {
         let actor = self.strands[id].actor;
+        if let Some(number) = brief {
+            let parent = &mut self.strands[id];
+            parent.children += 1;
+            let of = Arrived {
+                strand: id,
+                actor,
+                at: parent.at + 1,
+                number,
+            };
+            self.arrived.push_back(Arrival { of, due });
+            return;
+        }
         let number = self.actors[actor]
             .streams
             .next_arrival(&self.strands[id].path);

@@ -12,6 +12,12 @@ use crate::{
 pub struct Task(pub(super) u64);
 
 impl Task {
+    /// The task of this number, where no interpreter counts them.
+    #[must_use]
+    pub const fn numbered(number: u64) -> Self {
+        Self(number)
+    }
+
     /// The number of the task.
     #[must_use]
     pub const fn number(self) -> u64 {

@@ -59,6 +59,8 @@ pub(super) enum Op {
     Arrivals {
         rates: Arc<Rates>,
         next: usize,
+        /// Of transfers that are told in brief: their number.
+        brief: Option<u32>,
     },
     At(OrDraw<Seconds>),
     Compute(OrDraw<Seconds>),
@@ -81,6 +83,25 @@ pub(super) enum Op {
     },
     Prepare(Arc<PrepareStep>),
     DropCaches(Arc<DropCachesStep>),
+}
+
+impl Program {
+    /// Tell in brief what arrives where the body is one transfer without a draw, and `alike` says so of it.
+    pub fn abbreviate(
+        &mut self,
+        alike: &impl Fn(&TransferStep) -> bool,
+        numbers: &mut impl Iterator<Item = u32>,
+    ) {
+        for at in 0..self.ops.len() {
+            let is_brief = match &self.ops[at + 1..] {
+                [Op::Transfer(step), Op::End, ..] => step.is_fixed() && alike(step),
+                _ => false,
+            };
+            if let Op::Arrivals { brief, .. } = &mut self.ops[at] {
+                *brief = numbers.next().filter(|_| is_brief);
+            }
+        }
+    }
 }
 
 /// The programs of the actors on `host`, in the order of their first lines.
@@ -298,6 +319,7 @@ impl<'a> Compiler<'a> {
         self.ops[begin] = Op::Arrivals {
             rates: Arc::new(rates),
             next: self.ops.len(),
+            brief: None,
         };
         Ok(())
     }

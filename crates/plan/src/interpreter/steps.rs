@@ -1,5 +1,6 @@
 //! What each kind of step does to the strand that meets it.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -47,7 +48,9 @@ impl Interpreter {
             Op::End => Flow::End,
             Op::Repeat { limit, next } => self.begin_repeat(id, *limit, *next, now),
             Op::EndRepeat { body } => return self.end_round(id, *body, now),
-            Op::Arrivals { rates, next } => return self.arrivals(id, rates, *next, now),
+            Op::Arrivals { rates, next, brief } => {
+                return self.arrivals(id, rates, *brief, *next, now);
+            }
             Op::At(time) => self.at(id, time, now),
             Op::Pause(duration) => {
                 let duration = self.draw(id, duration);
@@ -345,7 +348,7 @@ impl Interpreter {
         let strand = &mut self.strands[id];
         strand.at += 1;
         strand.suspensions += 1;
-        self.sleeping.insert((time, id));
+        self.sleeping.push(Reverse((time, id)));
         Flow::Wait
     }
 

@@ -21,7 +21,7 @@ pub(super) struct Strand {
     /// Whether it goes on when the last of them ends.
     pub joins: bool,
     /// How far it is with what arrives.
-    pub arrivals: Option<Arrivals>,
+    pub arrivals: Option<Box<Arrivals>>,
     /// Whether it is an arrival itself.
     pub arrived: bool,
     /// Where its first transfer has to wait for the others.

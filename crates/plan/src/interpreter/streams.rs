@@ -87,6 +87,27 @@ impl Streams {
             .next_bits()
     }
 
+    /// Lend a stream out, as far as it has been drawn, for as long as nobody else draws from it.
+    pub fn lend(&mut self, path: &Name, stream: &Name) -> DrawStream {
+        let key = (path.clone(), stream.clone());
+        let lent = self.here().values.remove(&key);
+        lent.unwrap_or_else(|| self.start(path, stream))
+    }
+
+    /// Take it back.
+    pub fn take_back(&mut self, path: &Name, stream: &Name, lent: DrawStream) {
+        let key = (path.clone(), stream.clone());
+        self.here().values.insert(key, lent);
+    }
+
+    fn start(&self, path: &Name, stream: &Name) -> DrawStream {
+        let trial: &dyn Display = match &self.trial {
+            Some((id, _)) => id,
+            None => &"",
+        };
+        DrawStream::new(self.seed, &self.actor, stream, &format!("{trial}{path}"))
+    }
+
     /// The number of the next arrival in the strand of this path.
     pub fn next_arrival(&mut self, path: &Name) -> u64 {
         let count = self.here().arrivals.entry(path.clone()).or_default();

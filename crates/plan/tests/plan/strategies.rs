@@ -429,10 +429,13 @@ pub fn header() -> impl Strategy<Value = Header> {
             mix,
         },
     );
-    let measure = prop::option::of(seconds()).prop_map(|interval_s| Measure {
-        interval_s,
-        counters: vec![CounterFamily::Cpu, CounterFamily::Tcp],
-    });
+    let recorded = prop_oneof![Just(Recorded::Each), Just(Recorded::Routes)];
+    let measure =
+        (prop::option::of(seconds()), recorded).prop_map(|(interval_s, transfers)| Measure {
+            interval_s,
+            counters: vec![CounterFamily::Cpu, CounterFamily::Tcp],
+            transfers,
+        });
     let totals = (
         any::<u64>(),
         any::<Option<u64>>(),

@@ -76,6 +76,14 @@ impl<K: Ord + Clone> Lru<K> {
         Some(bytes)
     }
 
+    /// Take out all files that are not to stay.
+    pub fn retain(&mut self, stays: impl Fn(&K) -> bool) {
+        let gone = self.files.keys().filter(|file| !stays(file)).cloned();
+        for file in gone.collect::<Vec<_>>() {
+            self.remove(&file);
+        }
+    }
+
     /// Bytes of the files that are there.
     #[must_use]
     pub const fn used_bytes(&self) -> u64 {
@@ -90,7 +98,8 @@ impl<K: Ord + Clone> Lru<K> {
     }
 
     fn make_room(&mut self, bytes: u64) {
-        while self.used_bytes + bytes > self.capacity_bytes {
+        // Not the sum: a cache may be as large as numbers are.
+        while self.used_bytes > self.capacity_bytes - bytes {
             let Some((_, oldest)) = self.by_use.pop_first() else {
                 return;
             };

@@ -80,7 +80,7 @@ impl CongestionControl {
 }
 
 /// T0 of a steady path: the timeout of RFC 6298 with Linux' least variance.
-fn timeout_s(rtt_s: f64) -> f64 {
+pub(super) fn timeout_s(rtt_s: f64) -> f64 {
     rtt_s + SHORTEST_TIMEOUT_S
 }
 

@@ -16,8 +16,8 @@
 //! N R/p + N D for long sequences.) A round is: one file; then p − 1 files, and not before R. Rounds that are alike are added up: exact
 //! as long as rates do not change within them, and there are at most [`MOST_GROUPS`] groups, so that they cannot for long.
 
-use super::SlowStart;
 use super::phase::{Bound, End, Phase, Why};
+use super::{BeforeLoss, Dealing};
 
 /// Groups of rounds that a call is divided into at most; each is one to twelve phases.
 pub const MOST_GROUPS: u64 = 16;
@@ -60,7 +60,11 @@ impl Files {
     /// Bytes of all.
     #[must_use]
     pub fn bytes(&self) -> f64 {
-        self.between(0, u64::MAX)
+        self.bytes_between(0, u64::MAX)
+    }
+
+    fn bytes_between(&self, first: u64, last: u64) -> f64 {
+        self.between(first, last)
             .map(|(files, bytes)| files as f64 * bytes as f64)
             .sum()
     }
@@ -98,14 +102,16 @@ pub struct Session {
     pub trips_s: f64,
     /// What a file costs besides.
     pub file: FileCost,
-    /// How connections begin; `None` within one machine.
-    pub slow_start: Option<SlowStart>,
+    /// How connections begin, and what each has of a file; `None` within one machine.
+    pub dealing: Option<Dealing>,
     /// Whether a connection stays for the next file.
     pub keeps_connection: bool,
     /// The fastest that one session is.
     pub cap: f64,
     /// What bounds it.
     pub bound: Bound,
+    /// What holds until its connections lose the first segment; `None` where `cap` holds from the beginning.
+    pub before_loss: Option<BeforeLoss>,
     /// Weight of one session.
     pub weight: f64,
     /// The slowest link, empty: slow start ends where it is full.
@@ -170,66 +176,96 @@ impl Session {
             return;
         }
         let (width, in_row) = (lanes as f64, (end - first) as f64);
-        let of_all = width * in_row;
         let chosen = (
             first.saturating_mul(self.lanes),
             end.saturating_mul(self.lanes).min(files.count()),
         );
-        let file = &self.file;
+        self.put_openings(width, in_row, phases);
         phases.push(Phase::Delay {
-            seconds: in_row * file.delay_s,
+            seconds: self.slow_start_s(files, chosen, width),
+            why: Why::SlowStart,
+        });
+        let all = files.bytes_between(chosen.0, chosen.1);
+        let mut put = |bytes: f64, cap: f64, bound: Bound| {
+            phases.push(Phase::Bytes {
+                bytes,
+                cap: width * cap,
+                weight: width * self.weight,
+                bound,
+            });
+        };
+        let Some(before) = self.before_loss else {
+            return put(all, self.cap, self.bound);
+        };
+        let early = self
+            .over(files, chosen, |bytes| before.bytes(bytes))
+            .min(all);
+        let later_s = self.over(files, chosen, |bytes| before.later_s(bytes));
+        put(early, before.cap, before.bound);
+        // What is left of nothing by rounding has no time either.
+        let rate = if later_s > 0.0 {
+            (all - early) / later_s
+        } else {
+            self.cap
+        };
+        put(all - early, rate.max(self.cap), self.bound);
+    }
+
+    /// What files cost besides round trips and bytes, `in_row` of them in each of `width` lanes.
+    fn put_openings(&self, width: f64, in_row: f64, phases: &mut Vec<Phase>) {
+        let of_all = width * in_row;
+        phases.push(Phase::Delay {
+            seconds: in_row * self.file.delay_s,
             why: Why::File,
         });
-        let core_s = of_all * file.client_core_s;
         phases.push(Phase::ClientCpu {
-            core_s,
+            core_s: of_all * self.file.client_core_s,
             width,
             why: Why::File,
         });
-        for &(end, core_s) in &file.server_core_s {
-            let core_s = of_all * core_s;
+        for &(end, core_s) in &self.file.server_core_s {
             phases.push(Phase::ServerCpu {
                 end,
-                core_s,
+                core_s: of_all * core_s,
                 width,
                 why: Why::File,
             });
         }
-        let seconds = self.slow_start_s(files, chosen, width);
-        phases.push(Phase::Delay {
-            seconds,
-            why: Why::SlowStart,
-        });
-        phases.push(Phase::Bytes {
-            bytes: files
-                .between(chosen.0, chosen.1)
-                .map(|it| it.0 as f64 * it.1 as f64)
-                .sum(),
-            cap: width * self.cap,
-            weight: width * self.weight,
-            bound: self.bound,
-        });
     }
 
-    /// What a lane waits in slow starts while so many lanes move these files; on connections that stay, only in the first group.
+    /// The sum over the connections of these files of what a connection that carries so many bytes has; of connections that stay, what
+    /// these files add to it.
+    fn over(&self, files: &Files, chosen: (u64, u64), of: impl Fn(f64) -> f64) -> f64 {
+        if self.keeps_connection {
+            let lanes = self.lanes as f64;
+            let until = |end: u64| of(files.bytes_between(0, end) / lanes);
+            return lanes * (until(chosen.1) - until(chosen.0));
+        }
+        files
+            .between(chosen.0, chosen.1)
+            .map(|it| it.0 as f64 * of(it.1 as f64))
+            .sum()
+    }
+
+    /// What a lane waits in slow starts while so many lanes move these files; on connections that stay, only in the first group. They are
+    /// taken to meet no loss.
     fn slow_start_s(&self, files: &Files, chosen: (u64, u64), lanes: f64) -> f64 {
-        let Some(start) = self.slow_start else {
+        let Some(dealing) = self.dealing else {
             return 0.0;
         };
-        let rate = self.cap.min(self.path_bytes_per_s / lanes);
+        let cap = self.before_loss.map_or(self.cap, |before| before.cap);
+        let rate = cap.min(self.path_bytes_per_s / lanes);
         let runs = files.between(chosen.0, chosen.1);
         if !self.keeps_connection {
             return runs
-                .map(|it| it.0 as f64 / lanes * start.waiting_s(it.1 as f64, rate))
+                .map(|it| it.0 as f64 / lanes * dealing.waiting_s(it.1 as f64, rate))
                 .sum();
         }
         if chosen.0 > 0 {
             return 0.0;
         }
         // The whole sequence counts, for it is the connection that starts, not the file.
-        let all: Vec<_> = files.between(0, u64::MAX).collect();
-        let most = all.iter().map(|it| it.1).max().unwrap_or(0);
-        start.waiting_of_many_s(files.count() as f64 / lanes, most as f64, rate)
+        dealing.waiting_of_many_s(&files.runs, self.lanes, rate)
     }
 }
 

@@ -92,6 +92,8 @@ pub enum Why {
     File,
     /// A connection finds out how fast it can be.
     SlowStart,
+    /// A server is asked for a checksum.
+    Check,
 }
 
 /// What bounds the rate of a transfer besides the resources that it shares.

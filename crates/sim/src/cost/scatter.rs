@@ -8,10 +8,6 @@
 //!
 //! A logarithm of the factor is normal with σ² = ln(1 + c²) and mean −σ²/2, so that the mean of factors is 1.
 
-/// Steps of the two-dimensional sequence of Roberts (2018), 1/g and 1/g² with g³ = g + 1: any first n points are spread evenly. The second
-/// goes backwards, so that of few points not both are small.
-const STEPS: [f64; 2] = [0.754_877_666_246_693, -0.569_840_290_998_053];
-
 /// The factor of draw `number` on one of two independent axes (0 or 1); the first is the median. 1 without scatter.
 ///
 /// ```
@@ -26,8 +22,24 @@ pub fn scatter_factor(scatter: f64, number: u32, axis: usize) -> f64 {
         return 1.0;
     }
     let variance = (scatter * scatter).ln_1p();
-    let share = (0.5 + f64::from(number) * STEPS[axis % STEPS.len()]).rem_euclid(1.0);
+    // Halton's sequence (1960), of bases 2 and 3: any first points of it are spread evenly, three of them at quarters or thirds. Both axes
+    // begin with the median, which a single transfer has; and where the first is small the second is not.
+    let share = match axis % 2 {
+        0 => radical_inverse(number.wrapping_add(1), 2),
+        _ => (0.5 + radical_inverse(number, 3)).rem_euclid(1.0),
+    };
     (variance.sqrt() * normal_quantile(share) - variance / 2.0).exp()
+}
+
+/// The digits of a number, mirrored at the point: 1, 2, 3, … in base 2 become 1/2, 1/4, 3/4, …
+fn radical_inverse(mut number: u32, base: u32) -> f64 {
+    let (mut inverse, mut place) = (0.0, 1.0);
+    while number > 0 {
+        place /= f64::from(base);
+        inverse += place * f64::from(number % base);
+        number /= base;
+    }
+    inverse
 }
 
 /// The normal quantile; error below 4.5e-4.

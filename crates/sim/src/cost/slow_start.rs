@@ -2,7 +2,7 @@
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
-//! | IW | window at the start, of all connections of a file | bytes |
+//! | IW | window at the start | bytes |
 //! | g | growth of the window a round trip: 2; 1.5 with delayed acknowledgements that are not counted in bytes | – |
 //! | x | rate when the start is over | bytes/s |
 //! | B | x RTT | bytes |
@@ -17,7 +17,7 @@ const MOST_ROUNDS: u32 = 64;
 /// How a window grows.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlowStart {
-    /// Window at the start in bytes, of all connections together.
+    /// Window at the start in bytes.
     pub initial_window_bytes: f64,
     /// Growth a round trip, more than 1.
     pub growth: f64,
@@ -29,7 +29,7 @@ impl SlowStart {
     /// Waiting time of a connection that sends `bytes` at last at `rate`, round by round.
     ///
     /// Source: Cardwell, Savage, Anderson, INFOCOM 2000, without losses, which end a slow start early. Range: no other flow, no loss
-    /// before the path is full; the window keeps what it has grown to only if the connection is used again (`waiting_of_many_s`).
+    /// before the path is full; the window keeps what it has grown to only if the connection is used again ([`Dealing`](super::Dealing)).
     ///
     /// ```
     /// use venturi_sim::cost::SlowStart;
@@ -43,27 +43,8 @@ impl SlowStart {
         self.waiting_from(self.initial_window_bytes, bytes, rate).0
     }
 
-    /// Waiting time of `files` files of `bytes` each, one after the other on connections that stay: the window goes on growing.
-    ///
-    /// Range: pauses between files that are shorter than a retransmission timeout; after longer ones Linux begins anew
-    /// (`tcp_slow_start_after_idle`).
-    #[must_use]
-    pub fn waiting_of_many_s(&self, files: f64, bytes: f64, rate: f64) -> f64 {
-        let (mut window, mut waiting_s, mut left) = (self.initial_window_bytes, 0.0, files);
-        for _ in 0..MOST_ROUNDS {
-            if left <= 0.0 || window >= bytes || window >= rate * self.rtt_s {
-                break;
-            }
-            let (waited_s, grown) = self.waiting_from(window, bytes, rate);
-            waiting_s += waited_s * left.min(1.0);
-            window = grown;
-            left -= 1.0;
-        }
-        waiting_s
-    }
-
     /// The waiting time, and the window afterwards.
-    fn waiting_from(&self, first_window: f64, bytes: f64, rate: f64) -> (f64, f64) {
+    pub(super) fn waiting_from(&self, first_window: f64, bytes: f64, rate: f64) -> (f64, f64) {
         let (mut window, mut left, mut waiting_s) = (first_window, bytes, 0.0);
         for _ in 0..MOST_ROUNDS {
             if window >= left || window >= rate * self.rtt_s {
@@ -73,8 +54,9 @@ impl SlowStart {
             left -= window;
             window *= self.growth;
         }
-        // Each acknowledged byte makes room for g − 1 more.
-        (waiting_s, window + (self.growth - 1.0) * left.min(window))
+        // Each acknowledged byte makes room for g − 1 more, but Linux lets no window grow beyond twice what has been in flight of it
+        // (`tcp_is_cwnd_limited`): of a last round that does not fill the window, beyond g times that.
+        (waiting_s, window.max(self.growth * left.min(window)))
     }
 
     /// Waiting time of a long file in closed form, for g = 2: RTT (log2(B/IW) − 1 + IW/B).

@@ -22,6 +22,12 @@ pub(super) enum Event {
     TimeOver(Owner),
     /// A client of a load begins its next fetch.
     Fetch(Id, u32),
+    /// A transfer that is told in brief goes on: its place, and its number there.
+    Onward(u32, u32),
+    /// A walk that is held, by the number of its hold, goes on.
+    Resume(Owner, u64),
+    /// It gives up.
+    GiveUp(Owner, u64),
 }
 
 /// Events to come.

@@ -134,15 +134,24 @@ impl Simulation {
         let Some(walk) = taken else {
             return Ok(());
         };
-        if let Some(proxy) = &walk.passage.proxy {
-            let source = self.active[&id].transfer.source.clone();
-            self.delivered(proxy, &source);
-        }
+        let bytes = self.load(id).map_or(0, |load| load.object_bytes);
+        let source = self.active[&id].transfer.source.clone();
+        self.delivered(&walk.passage, &source, bytes);
         let load = self.load(id).expect("still there");
         load.count(client as usize, now, &walk);
         let next_s = now + load.think_s;
         self.agenda.put(next_s, Event::Fetch(id, client));
         Ok(())
+    }
+
+    /// A fetch has been given up: the client asks again.
+    pub(super) fn fetch_broke(&mut self, id: Id, client: u32) {
+        let now = self.now;
+        if let Some(load) = self.load(id) {
+            load.clients[client as usize].walk = None;
+            let next_s = now + load.think_s;
+            self.agenda.put(next_s, Event::Fetch(id, client));
+        }
     }
 
     /// What the tool would print at its end.
@@ -163,11 +172,7 @@ impl Simulation {
         let Some(load) = self.load(id) else {
             return Vec::new();
         };
-        let numbered = (0..).zip(&load.clients);
-        numbered
-            .filter(|(_, client)| client.walk.is_some())
-            .map(|(number, _)| number)
-            .collect()
+        load.walks().map(|(client, _)| client).collect()
     }
 
     pub(super) fn load(&mut self, id: Id) -> Option<&mut Load> {
@@ -179,6 +184,12 @@ impl Simulation {
 }
 
 impl Load {
+    /// The fetches that are under way, by client.
+    pub fn walks(&self) -> impl Iterator<Item = (u32, &Walk)> {
+        let numbered = (0..).zip(&self.clients);
+        numbered.filter_map(|(client, own)| Some((client, own.walk.as_ref()?)))
+    }
+
     /// The present fetch of a client.
     pub fn walk(&mut self, client: u32) -> Option<&mut Walk> {
         self.clients[client as usize].walk.as_mut()

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use venturi_plan::{
-    CacheState, Done, Event, Finding, Name, Sample, Seconds, TransferRecord, TrialId, TrialOutcome,
+    CacheState, Done, Event, Finding, Name, Outcome, Sample, Seconds, TransferRecord, TrialId,
+    TrialOutcome,
 };
 
 /// One line.
@@ -53,8 +54,66 @@ pub struct Trial {
     pub cache: Option<CacheState>,
     /// Its transfers.
     pub transfers: Vec<Transfer>,
+    /// What they came to by route, where the plan wants that in their place.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub routes: Vec<Route>,
     /// Doubts about it.
     pub findings: Vec<Finding>,
+}
+
+/// The transfers of a trial by one call, from one place to another, of one size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Route {
+    /// Which call of the header.
+    pub call: Name,
+    /// The place that the bytes came from.
+    pub source: Name,
+    /// The service and door through which they were read.
+    pub source_via: Option<String>,
+    /// The place that they went to.
+    pub destination: Name,
+    /// The service and door through which they were written.
+    pub destination_via: Option<String>,
+    /// Files of each transfer.
+    pub files: u64,
+    /// Bytes that the plan asked for in each.
+    pub size_bytes: u64,
+    /// How many there were.
+    pub transfers: u64,
+    /// How many by what became of them.
+    pub outcomes: BTreeMap<Outcome, u64>,
+    /// Bytes asked for, of all.
+    pub asked_bytes: u64,
+    /// Bytes that receivers hold, of all; null of a sink.
+    pub received_bytes: Option<u64>,
+    /// When the first began.
+    pub start_s: Option<f64>,
+    /// When the last ended.
+    pub end_s: Option<f64>,
+    /// From when they should have started until they did, of all.
+    pub waited_s: f64,
+    /// From release to end, of all.
+    pub duration_s: f64,
+    /// Of the shortest.
+    pub shortest_s: Option<f64>,
+    /// Of the longest.
+    pub longest_s: Option<f64>,
+    /// Of one while nothing else moves; null where that differs from one to the next.
+    pub alone_s: Option<f64>,
+    /// Median of the durations; quantiles are right to 1 %.
+    pub p50_s: Option<f64>,
+    /// Their quantile 0.9.
+    pub p90_s: Option<f64>,
+    /// Their quantile 0.95.
+    pub p95_s: Option<f64>,
+    /// Their quantile 0.99.
+    pub p99_s: Option<f64>,
+    /// Counts of durations by logarithm: number of the first bucket. Bucket i holds γ^(i−1) < duration ≤ γ^i seconds, γ = 1.01/0.99.
+    pub sketch_first: i32,
+    /// The counts from there on.
+    pub sketch_counts: Vec<u32>,
+    /// As of a transfer, of the time of all.
+    pub bound: BTreeMap<Arc<str>, f64>,
 }
 
 /// A transfer: the record of an agent, and more.

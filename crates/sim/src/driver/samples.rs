@@ -13,8 +13,11 @@ use crate::world::{LinkNumber, World};
 /// The host under whose name links are sampled, as in a lab.
 const NETWORK: &str = "network";
 
+/// The counter of transfers under way.
+const LIVE: &str = "transfers.live";
+
 /// Most samples that are kept. When there are more, every other one is left out, and from then on only every other one is taken.
-const MOST_SAMPLES: usize = 20_000;
+pub(super) const MOST_SAMPLES: usize = 20_000;
 
 /// What is sampled, and when next.
 #[derive(Debug)]
@@ -35,13 +38,26 @@ pub(super) struct Sampler {
 }
 
 /// All counters at one moment.
-#[derive(Debug)]
-struct Kept {
+#[derive(Debug, Clone)]
+pub(super) struct Kept {
     number: u64,
-    time_s: f64,
-    payload: Box<[f64]>,
-    busy_s: Box<[f64]>,
-    loopback: Box<[f64]>,
+    pub time_s: f64,
+    pub payload: Box<[f64]>,
+    pub busy_s: Box<[f64]>,
+    pub loopback: Box<[f64]>,
+}
+
+impl Kept {
+    /// Before anything has moved.
+    pub fn nothing(links: usize, hosts: usize) -> Self {
+        Self {
+            number: 0,
+            time_s: 0.0,
+            payload: vec![0.0; links].into(),
+            busy_s: vec![0.0; links].into(),
+            loopback: vec![0.0; hosts].into(),
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -91,6 +107,12 @@ impl Sampler {
         })
     }
 
+    /// No sample is of a time before the plan is carried on with.
+    pub fn from(mut self, start_s: f64) -> Self {
+        self.next = (start_s / self.interval_s).ceil() as u64;
+        self
+    }
+
     fn keep(&mut self, meters: &Meters, number: u64, time_s: f64) {
         if self.kept.len() == MOST_SAMPLES {
             self.stride *= 2;
@@ -110,6 +132,10 @@ impl Sampler {
 impl Simulation {
     /// Takes the samples that are due up to the next event; they do not change what happens.
     pub(super) fn sample_until(&mut self, time_s: f64) -> Result<(), crate::world::Error> {
+        if self.ledger.is_some() {
+            self.look(time_s);
+            return Ok(());
+        }
         let Some(mut sampler) = self.sampler.take() else {
             return Ok(());
         };
@@ -152,29 +178,27 @@ impl Simulation {
         let Some(mut sampler) = self.sampler.take() else {
             return;
         };
-        let next = sampler.next;
-        sampler.keep(&self.meters, next, self.now);
-        for kept in &sampler.kept {
-            self.tell_sample(&sampler, kept);
-        }
-        if sampler.stride > 1 {
-            let finding = Finding {
-                code: "samples-thinned".into(),
-                subject: NETWORK.into(),
-                evidence: format!(
-                    "in {} s there were more than {MOST_SAMPLES} samples at {} s: one in {} was kept",
-                    self.now, sampler.interval_s, sampler.stride
-                ),
-                advice: "ask for a longer measure.interval, or a shorter plan; totals are exact all the same".into(),
-            };
-            self.out.push_back(Line {
-                host: Arc::from(NETWORK),
-                said: Said::Finding(finding),
-            });
-        }
+        let doubt = if let Some(ledger) = self.ledger.take() {
+            for (kept, live) in ledger.kept(self.now) {
+                self.tell_sample(&sampler, &kept, Some(live));
+            }
+            ledger.doubt(self.now)
+        } else {
+            let next = sampler.next;
+            sampler.keep(&self.meters, next, self.now);
+            for kept in &sampler.kept {
+                self.tell_sample(&sampler, kept, None);
+            }
+            (sampler.stride > 1).then(|| thinned(self.now, sampler.interval_s, sampler.stride))
+        };
+        self.out.extend(doubt.map(|finding| Line {
+            host: Arc::from(NETWORK),
+            said: Said::Finding(finding),
+        }));
     }
 
-    fn tell_sample(&mut self, sampler: &Sampler, kept: &Kept) {
+    /// `live`: transfers under way, where they are not recorded each.
+    fn tell_sample(&mut self, sampler: &Sampler, kept: &Kept, live: Option<u64>) {
         let time_s = Seconds::new(kept.time_s);
         for (host, cards) in sampler.cards.iter().enumerate() {
             let over = |link: Option<LinkNumber>| {
@@ -200,7 +224,7 @@ impl Simulation {
                 });
             }
         }
-        if sampler.links.is_empty() {
+        if sampler.links.is_empty() && live.is_none() {
             return;
         }
         let both = sampler.links.iter().flat_map(|(number, bytes, busy)| {
@@ -210,13 +234,28 @@ impl Simulation {
                 (busy.clone(), kept.busy_s[*number]),
             ]
         });
+        let live = live.map(|live| (LIVE.into(), live as f64));
         let said = Said::Sample(Sample {
             time_s,
-            counters: both.collect(),
+            counters: both.chain(live).collect(),
         });
         self.out.push_back(Line {
             host: Arc::from(NETWORK),
             said,
         });
+    }
+}
+
+/// That samples are fewer than the plan asks for.
+pub(super) fn thinned(end_s: f64, interval_s: f64, stride: u64) -> Finding {
+    Finding {
+        code: "samples-thinned".into(),
+        subject: NETWORK.into(),
+        evidence: format!(
+            "in {end_s} s there were more than {MOST_SAMPLES} samples at {interval_s} s: one in {stride} was kept"
+        ),
+        advice:
+            "ask for a longer measure.interval, or a shorter plan; totals are exact all the same"
+                .into(),
     }
 }

@@ -1,10 +1,17 @@
 //! The driver against the conformance suite, closed forms, and plans that cannot end.
 
+mod caches;
+mod columns;
+mod fuzz;
+mod mistakes;
+mod outages;
 mod plans;
+mod routes;
+mod servers;
 
 use serde_json::{Value, json};
+use venturi_plan::Plan;
 use venturi_plan::conformance::{CASES, Case, IMPOSSIBLE_BYTES, MISSING_TOOL};
-use venturi_plan::{Outcome, Plan};
 
 use self::plans::{get, plan};
 use super::{Line, Said, Simulation, Transfer};
@@ -100,37 +107,18 @@ fn a_change_of_rate_counts_from_its_time_on() {
 }
 
 #[test]
-fn bytes_stand_still_in_an_outage_and_go_on_after_it() {
-    let outage = json!([{"time_s": 0.5, "link": "a>b", "set": {"up": false}},
-                        {"time_s": 2.5, "link": "a>b", "set": {"up": true}}]);
-    check_ends(
-        plan(
-            0.0,
-            changes(outage),
-            &[("b", json!([get("get", 1_000_000)]))],
-        ),
-        &[3.0],
-    );
-}
-
-#[test]
-fn an_outage_without_end_is_ended_by_the_time_limit_of_the_call() {
-    let outage = json!([{"time_s": 0.5, "link": "a>b", "set": {"up": false}}]);
+fn what_runs_for_a_time_and_is_asked_for_no_bytes_moves_what_the_link_lets_it() {
+    let timed = |header: &mut Value| {
+        header["calls"]["timed"] = header["calls"]["get"].clone();
+        header["calls"]["timed"]["options"] = json!({"time_s": 2.0});
+    };
     let found = transfers(
-        plan(
-            0.0,
-            changes(outage),
-            &[("b", json!([get("get", 1_000_000)]))],
-        ),
+        plan(0.0, timed, &[("b", json!([get("timed", 0)]))]),
         Assumptions::default(),
     );
-    let record = &found[0].record;
-    assert_eq!(record.outcome, Outcome::Timeout);
-    assert_eq!(
-        record.received_bytes.map(|bytes| bytes.get()),
-        Some(500_000)
-    );
-    assert_eq!(record.duration_s.map(|it| it.get()), Some(100.0));
+    // 1 MB/s of payload, for 2 s.
+    assert_eq!(found[0].told.tool_bytes, Some(2_000_000));
+    assert_eq!(found[0].told.tool_rate_bytes_per_s, Some(1e6));
 }
 
 #[test]

@@ -4,22 +4,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use venturi_plan::{
-    Bytes, Expect, Finding, Input, Name, Outcome, Scalar, Seconds, Task, TransferRecord, TrialRef,
+    Bytes, Endpoint, Expect, Finding, Input, Name, Outcome, Scalar, Seconds, Task, TransferRecord,
+    TrialRef,
 };
 
 use super::Simulation;
 use super::load::Load;
 use super::said::{Said, Told};
-use super::walk::{Cause, Owner, Walk, add};
-use crate::world::{Amounts, Ask, Error};
+use super::tally::{Ended, Way};
+use super::walk::{Cause, ENDLESS_BYTES, Owner, Walk, add};
+use crate::world::{Amounts, Ask, Error, LOAD, Passage, Stages};
 
 /// A transfer: the number of its host, and its task.
 pub(super) type Id = (usize, Task);
 
 /// Most bytes of one transfer: beyond, doubles do not count single ones.
 const MOST_BYTES: u64 = 1 << 53;
-/// The mover that stands for many clients.
-const LOAD: &str = "http-load";
 
 /// A transfer that was asked for and has not ended.
 #[derive(Debug)]
@@ -33,6 +33,11 @@ pub(super) struct Active {
     taken: usize,
     served_s: f64,
     pub phase: Phase,
+    pub amounts: Amounts,
+    /// Attempts that broke.
+    pub broken: u32,
+    /// Why the last one did.
+    pub error: Option<String>,
 }
 
 /// How far it is.
@@ -67,6 +72,9 @@ impl Simulation {
             taken: 0,
             served_s: self.now,
             phase: Phase::Armed,
+            amounts: Amounts::default(),
+            broken: 0,
+            error: None,
         };
         let Some(tool) = missing else {
             self.active.insert(id, active);
@@ -89,6 +97,7 @@ impl Simulation {
                 continue;
             };
             active.start_s = self.now;
+            self.begun += 1;
             let call = &self.world.header.calls[&active.transfer.call];
             let asked = active.transfer.bytes.get();
             if asked > MOST_BYTES {
@@ -111,8 +120,14 @@ impl Simulation {
             let amounts = Amounts {
                 first: if files > 1 { first } else { 0 },
                 files,
-                bytes: asked,
+                // What runs for a time is asked for no bytes where the time alone is given.
+                bytes: if timed_s.is_some() && asked == 0 {
+                    ENDLESS_BYTES as u64
+                } else {
+                    asked
+                },
             };
+            active.amounts = amounts;
             let walk = self.walk_of(id, amounts, timed_s)?;
             self.active.get_mut(&id).expect("just released").phase = Phase::InLine(walk);
             self.stand_in_line(id)?;
@@ -129,33 +144,49 @@ impl Simulation {
     ) -> Result<Walk, Error> {
         let active = &self.active[&id];
         self.connections += 1;
-        let proxy = self.world.proxies.get(&active.transfer.call);
-        let known = proxy.and_then(|proxy| self.fetched.get(proxy));
+        let transfer = &active.transfer;
+        let process = self.world.process_of(transfer, self.connections);
+        let proxy = self.world.proxies.of(&transfer.call).cloned();
+        let cached = proxy.is_some_and(|proxy| {
+            let proxies = &mut self.world.proxies;
+            proxies.asked(&proxy, process, &transfer.source, amounts.bytes)
+        });
         let ask = Ask {
             host: &self.hosts[id.0].name,
-            transfer: &active.transfer,
-            connection: self.connections,
-            cached: known.is_some_and(|known| known.contains(&active.transfer.source)),
+            transfer,
+            process,
+            warm: self.world.memories.holds(&transfer.source, amounts.files),
+            cached,
         };
         let (passage, stages) = self
             .courses
             .of(&self.world, &mut self.fluid, &ask, amounts)?;
-        if !stages.unknown.is_empty() && self.told_unknown.insert(active.transfer.call.clone()) {
-            let call = &active.transfer.call;
-            let finding = Finding {
-                code: "cost-unknown".into(),
-                subject: call.as_ref().into(),
-                evidence: format!(
-                    "nobody has measured or said, from `{}` to `{}`: {}; they count nothing",
-                    stages.source,
-                    stages.destination,
-                    stages.unknown.join(", ")
-                ),
-                advice: "say it under `[testbed.cost]`, by hand or from a calibration".into(),
-            };
-            self.say(id.0, Said::Finding(finding));
-        }
+        let call = active.transfer.call.clone();
+        self.tell_unknown(id.0, &call, &stages);
         Ok(Walk::new(passage, stages, self.now, timed_s))
+    }
+
+    /// That nobody knows some costs of a call, once.
+    pub(super) fn tell_unknown(&mut self, host: usize, call: &Name, stages: &Stages) {
+        if let Some(rows) = &mut self.rows {
+            rows.unknown(call, stages);
+            return;
+        }
+        if stages.unknown.is_empty() || !self.told_unknown.insert(call.clone()) {
+            return;
+        }
+        let finding = Finding {
+            code: "cost-unknown".into(),
+            subject: call.as_ref().into(),
+            evidence: format!(
+                "nobody has measured or said, from `{}` to `{}`: {}; they count nothing",
+                stages.source,
+                stages.destination,
+                stages.unknown.join(", ")
+            ),
+            advice: "say it under `[testbed.cost]`, by hand or from a calibration".into(),
+        };
+        self.say(host, Said::Finding(finding));
     }
 
     /// Takes the slots that are free; begins once all are there.
@@ -191,14 +222,12 @@ impl Simulation {
             .active
             .remove(&id)
             .expect("only what has not ended ends");
-        let (timeout_s, expect) = {
-            let call = &self.world.header.calls[&active.transfer.call];
-            (call.timeout_s, call.expect)
-        };
+        let timeout_s = self.world.header.calls[&active.transfer.call].timeout_s;
         self.deadlines
             .remove(&(Seconds::new(active.start_s + timeout_s.get()), id));
         let error = (outcome == Outcome::Timeout)
-            .then(|| format!("did not end within its {timeout_s} s and was ended"));
+            .then(|| format!("did not end within its {timeout_s} s and was ended"))
+            .or_else(|| active.error.take());
         let mut record = record(&active, outcome, error);
         let took_s = self.now - active.start_s;
         record.start_s = Some(Seconds::new(active.start_s));
@@ -213,32 +242,44 @@ impl Simulation {
                 bound = self.shares(&vec![(Cause::Named("queue"), took_s)], took_s);
                 given_back.extend_from_slice(&walk.passage.lines[..active.taken]);
             }
-            Phase::Walking(mut walk) => {
-                add(
-                    &mut walk.causes,
-                    Cause::Named("queue"),
-                    active.served_s - active.start_s,
-                );
-                bound = self.shares(&walk.causes, took_s);
-                if expect == Expect::Destination {
-                    let whole = outcome == Outcome::Ok && !walk.is_timed();
-                    let moved = Bytes::new(walk.moved() as u64);
-                    record.received_bytes = Some(if whole { active.transfer.bytes } else { moved });
-                }
-                if walk.is_timed() {
-                    told = timed(&walk, self.now);
-                }
+            Phase::Walking(walk) => {
                 given_back.extend_from_slice(&walk.passage.lines);
-                if outcome == Outcome::Ok {
-                    self.leave_behind(&active, walk.passage.proxy.as_ref());
-                }
+                (told, bound) = self.end_walk(&active, walk, &mut record);
             }
             Phase::Load(load) => (told, bound) = self.end_load(id, *load)?,
         }
         self.write_down(id, active.trial, record, told, bound);
         self.tell(id.0, Input::Finished { task: id.1 });
-        for service in given_back {
-            if let Some(next) = self.lines.give_back(&service) {
+        self.give_back(&given_back)
+    }
+
+    /// What a transfer that was served says of itself, and leaves behind.
+    fn end_walk(
+        &mut self,
+        active: &Active,
+        mut walk: Walk,
+        record: &mut TransferRecord,
+    ) -> (Told, BTreeMap<Arc<str>, f64>) {
+        let queued_s = active.served_s - active.start_s;
+        add(&mut walk.causes, Cause::Named("queue"), queued_s);
+        let bound = self.shares(&walk.causes, self.now - active.start_s);
+        let good = record.outcome == Outcome::Ok;
+        if self.world.header.calls[&active.transfer.call].expect == Expect::Destination {
+            let whole = good && !walk.is_timed();
+            let moved = Bytes::new(walk.moved() as u64);
+            record.received_bytes = Some(if whole { active.transfer.bytes } else { moved });
+        }
+        if good {
+            self.leave_behind(active, &walk.passage);
+        }
+        let told = walk.is_timed().then(|| timed(&walk, self.now));
+        (told.unwrap_or_default(), bound)
+    }
+
+    /// Slots of services are free again: whoever is next in line has them.
+    fn give_back(&mut self, services: &[Name]) -> Result<(), Error> {
+        for service in services {
+            if let Some(next) = self.lines.give_back(service) {
                 self.active
                     .get_mut(&next)
                     .expect("who waits has not ended")
@@ -250,35 +291,22 @@ impl Simulation {
     }
 
     /// What has been read lies in memory now: the server's, and the proxy's.
-    fn leave_behind(&mut self, active: &Active, proxy: Option<&Name>) {
-        let source = &active.transfer.source;
-        if let Some(proxy) = proxy {
-            self.delivered(proxy, source);
-        }
-        if !self.world.stores.remembers(source) || self.world.stores.is_warm(source) {
-            return;
-        }
-        if let (Some((folder, _)), Some(set)) =
-            (source.numbered(), self.world.header.dataset_of(source))
-        {
-            let bytes = set.sizes().sum(0, set.files);
+    fn leave_behind(&mut self, active: &Active, passage: &Passage) {
+        let (source, amounts) = (&active.transfer.source, active.amounts);
+        self.delivered(passage, source, amounts.bytes);
+        if !passage.from_cache && self.world.memories.remembers(source) {
+            let set = self.world.header.dataset_of(source);
             self.world
-                .stores
-                .warmed(source.place(), folder, bytes, false);
+                .memories
+                .read(source, amounts.files, amounts.bytes, set);
         }
     }
 
-    /// A proxy has a file now.
-    pub(super) fn delivered(&mut self, proxy: &Name, source: &venturi_plan::Endpoint) {
-        if self
-            .fetched
-            .get(proxy)
-            .is_none_or(|known| !known.contains(source))
-        {
-            self.fetched
-                .entry(proxy.clone())
-                .or_default()
-                .insert(source.clone());
+    /// A proxy, if there is one, has a file now.
+    pub(super) fn delivered(&mut self, passage: &Passage, source: &Endpoint, bytes: u64) {
+        if let Some(proxy) = &passage.proxy {
+            let proxies = &mut self.world.proxies;
+            proxies.delivered(proxy, passage.process, source, bytes);
         }
     }
 
@@ -290,18 +318,43 @@ impl Simulation {
         told: Told,
         bound: BTreeMap<Arc<str>, f64>,
     ) {
-        let transfer = super::said::Transfer {
-            record,
-            told,
-            bound,
-        };
+        if self.rows.is_some() {
+            return self.note_row(id.1.number() as u32, record.outcome, &bound);
+        }
+        let (times_s, by_route) = (record.start_s.zip(record.end_s), self.by_route);
+        if let (Some(ledger), Some((start_s, end_s))) = (&mut self.ledger, times_s) {
+            ledger.lived(start_s.get(), end_s.get());
+        }
         let open = trial
             .as_ref()
             .and_then(|trial| self.hosts[id.0].trials.get_mut(trial));
         match open {
-            Some(open) => open.add(id.1.number(), transfer),
-            None => self.say(id.0, Said::Transfer(Box::new(transfer))),
+            Some(open) if by_route => {
+                let took_s = times_s.map_or(0.0, |(start_s, end_s)| end_s.get() - start_s.get());
+                let tally = open.tally(Way::of(&record));
+                tally.add(&Ended::of(&record));
+                for (name, share) in bound {
+                    *tally.bound_s.entry(name).or_default() += share * took_s;
+                }
+            }
+            Some(open) => open.add(id.1.number(), single(record, told, bound)),
+            None => {
+                let transfer = single(record, told, bound);
+                self.say(id.0, Said::Transfer(Box::new(transfer)));
+            }
         }
+    }
+}
+
+fn single(
+    record: TransferRecord,
+    told: Told,
+    bound: BTreeMap<Arc<str>, f64>,
+) -> super::said::Transfer {
+    super::said::Transfer {
+        record,
+        told,
+        bound,
     }
 }
 
@@ -317,40 +370,16 @@ fn timed(walk: &Walk, now: f64) -> Told {
 }
 
 fn record(active: &Active, outcome: Outcome, error: Option<String>) -> TransferRecord {
-    let transfer = &active.transfer;
+    let trial = active.trial.as_ref().map(|trial| trial.trial);
+    let planned = TransferRecord::of(
+        &active.transfer,
+        trial,
+        active.actor.clone(),
+        active.intended,
+    );
     TransferRecord {
-        trial: active.trial.as_ref().map(|trial| trial.trial),
-        actor: active.actor.clone(),
-        slot: transfer.slot,
-        call: transfer.call.clone(),
-        source: transfer.source.clone(),
-        source_via: transfer.source_via.clone(),
-        destination: transfer.destination.clone(),
-        destination_via: transfer.destination_via.clone(),
-        files: transfer.files,
-        asked_bytes: transfer.bytes,
-        received_bytes: None,
-        intended_s: active.intended,
-        start_s: None,
-        end_s: None,
-        duration_s: None,
         outcome,
-        exit_code: None,
-        signal: None,
         error,
-        user_s: None,
-        system_s: None,
-        max_rss_bytes: None,
-        minor_faults: None,
-        major_faults: None,
-        voluntary_switches: None,
-        involuntary_switches: None,
-        read_call_bytes: None,
-        write_call_bytes: None,
-        read_disk_bytes: None,
-        write_disk_bytes: None,
-        stdout: None,
-        stderr: None,
-        labels: transfer.labels.clone(),
+        ..planned
     }
 }

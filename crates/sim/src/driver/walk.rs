@@ -7,6 +7,7 @@ use venturi_plan::Outcome;
 
 use super::agenda::Event;
 use super::meters::Times;
+use super::outages::Hold;
 use super::transfers::{Id, Phase};
 use super::{Purpose, Simulation};
 use crate::cost::scatter_factor;
@@ -31,6 +32,16 @@ pub(super) enum Cause {
     Shared(ResourceId),
 }
 
+impl Cause {
+    /// Of bytes that are capped by this.
+    pub fn of(bound: Bound, cap: &'static str) -> Self {
+        match bound {
+            Bound::Cap => Self::Named(cap),
+            Bound::Resource(resource) => Self::Shared(resource),
+        }
+    }
+}
+
 /// How much time went to what.
 pub(super) type Causes = Vec<(Cause, f64)>;
 
@@ -38,7 +49,7 @@ pub(super) type Causes = Vec<(Cause, f64)>;
 #[derive(Debug)]
 pub(super) struct Walk {
     pub passage: Arc<Passage>,
-    stages: Arc<Stages>,
+    pub stages: Arc<Stages>,
     at: usize,
     since_s: f64,
     mark_s: f64,
@@ -49,6 +60,10 @@ pub(super) struct Walk {
     pub causes: Causes,
     /// It moves bytes for so long, however many these are.
     timed_s: Option<f64>,
+    /// Why it stands still, if it does.
+    pub hold: Option<Hold>,
+    /// Bytes that an earlier attempt has left behind, and that need not be moved again.
+    pub kept: f64,
 }
 
 /// A flow of the present stage.
@@ -63,7 +78,7 @@ struct Flowing {
 }
 
 /// What a transfer that runs for a time may move: more than any network does, and counted to the byte.
-const ENDLESS_BYTES: f64 = 1e15;
+pub(super) const ENDLESS_BYTES: f64 = 1e15;
 
 impl Walk {
     pub fn new(passage: Arc<Passage>, stages: Arc<Stages>, now: f64, timed_s: Option<f64>) -> Self {
@@ -78,6 +93,8 @@ impl Walk {
             first_byte_s: None,
             causes: Causes::new(),
             timed_s,
+            hold: None,
+            kept: 0.0,
         }
     }
 }
@@ -94,6 +111,10 @@ impl Simulation {
             let Some(&stage) = walk.stages.stages.get(walk.at) else {
                 return self.arrived(owner);
             };
+            if self.links_down > 0 && stage.is_remote() && self.stand_still_if_cut(owner) {
+                return Ok(());
+            }
+            let walk = self.walk(owner).expect("just seen");
             let until_s = match stage {
                 Stage::Mark => {
                     walk.mark_s = now;
@@ -110,14 +131,14 @@ impl Simulation {
                     let factor = scatter_factor(scatter, self.number_among(owner), axis);
                     return self.flow(owner, class, core_s * factor, false);
                 }
-                Stage::Bytes { class, bytes, .. } => {
-                    walk.first_byte_s.get_or_insert(now);
-                    let timed_s = walk.timed_s;
-                    if let Some(timed_s) = timed_s {
+                Stage::Bytes { bytes, .. } => match walk.begin_bytes(bytes, now) {
+                    Begun::All => now,
+                    Begun::Part(rest) => return self.move_rest(owner, rest),
+                    Begun::Timed(timed_s) => {
                         self.agenda.put(now + timed_s, Event::TimeOver(owner));
+                        return self.move_rest(owner, ENDLESS_BYTES);
                     }
-                    return self.flow(owner, class, timed_s.map_or(bytes, |_| ENDLESS_BYTES), true);
-                }
+                },
             };
             if until_s > now {
                 self.agenda.put(until_s, Event::StageOver(owner));
@@ -158,7 +179,20 @@ impl Simulation {
 
     /// Ends a walk wherever it is.
     pub(super) fn break_off(&mut self, owner: Owner) -> Result<(), Error> {
-        self.settle_stage(owner, true)
+        self.settle_stage(owner, true).map(|_| ())
+    }
+
+    /// Moves bytes of the present stage.
+    pub(super) fn move_rest(&mut self, owner: Owner, bytes: f64) -> Result<(), Error> {
+        let now = self.now;
+        let Some(walk) = self.walk(owner) else {
+            return Ok(());
+        };
+        walk.since_s = now;
+        match walk.stages.stages.get(walk.at) {
+            Some(&Stage::Bytes { class, .. }) => self.flow(owner, class, bytes, true),
+            _ => self.go_on(owner),
+        }
     }
 
     fn flow(
@@ -199,12 +233,16 @@ impl Simulation {
         Ok(())
     }
 
-    /// Writes down what the present stage took; `early`: it is cut off.
-    fn settle_stage(&mut self, owner: Owner, early: bool) -> Result<(), Error> {
+    /// Writes down what the present stage took; `early`: it is cut off. What is left of its bytes.
+    pub(super) fn settle_stage(&mut self, owner: Owner, early: bool) -> Result<f64, Error> {
         let now = self.now;
         let Some(walk) = self.walk(owner) else {
-            return Ok(());
+            return Ok(0.0);
         };
+        if let Some(hold) = walk.hold.take() {
+            add(&mut walk.causes, Cause::Named(hold.why), now - hold.since_s);
+            return Ok(hold.left.unwrap_or(0.0));
+        }
         let took_s = now - walk.since_s;
         let stage = walk.stages.stages.get(walk.at).copied();
         let flowing = walk.flowing.take();
@@ -228,22 +266,25 @@ impl Simulation {
                 add(&mut walk.causes, Cause::Named(why), took_s);
             }
             Some(Stage::Bytes { cap, .. }) => {
-                walk.moved += flowing.map_or(0.0, |flowing| flowing.bytes) - left;
+                let moved = flowing.map_or(0.0, |flowing| flowing.bytes) - left;
+                walk.moved += moved;
+                let (passage, since_s) = (walk.passage.clone(), walk.since_s);
                 for (bound, s) in times.into_iter().flatten() {
-                    let cause = match bound {
-                        Bound::Cap => Cause::Named(cap),
-                        Bound::Resource(resource) => Cause::Shared(resource),
-                    };
-                    add(&mut walk.causes, cause, s);
+                    add(&mut walk.causes, Cause::of(bound, cap), s);
+                }
+                let host = passage.loopback.as_ref();
+                let host = host.and_then(|name| self.number_of(name));
+                if let Some(ledger) = &mut self.ledger {
+                    ledger.moved(moved, (since_s, now), &passage.links, host);
                 }
             }
             Some(Stage::Mark) | None => {}
         }
-        Ok(())
+        Ok(left)
     }
 
     /// The walk of an owner; none if it has ended.
-    fn walk(&mut self, owner: Owner) -> Option<&mut Walk> {
+    pub(super) fn walk(&mut self, owner: Owner) -> Option<&mut Walk> {
         match owner {
             Owner::Transfer(id) => match &mut self.active.get_mut(&id)?.phase {
                 Phase::Walking(walk) => Some(walk),
@@ -278,15 +319,51 @@ impl Simulation {
     }
 }
 
+/// What is to be moved of a stage that begins.
+enum Begun {
+    /// Nothing: an earlier attempt has moved it.
+    All,
+    /// So many bytes.
+    Part(f64),
+    /// Whatever passes in so many seconds.
+    Timed(f64),
+}
+
 impl Walk {
+    fn begin_bytes(&mut self, bytes: f64, now: f64) -> Begun {
+        self.first_byte_s.get_or_insert(now);
+        if let Some(timed_s) = self.timed_s {
+            return Begun::Timed(timed_s);
+        }
+        let kept = self.kept.min(bytes);
+        self.kept -= kept;
+        self.moved += kept;
+        if kept < bytes {
+            Begun::Part(bytes - kept)
+        } else {
+            Begun::All
+        }
+    }
+
+    /// Whether a flow of bytes is under way.
+    pub fn is_moving(&self) -> bool {
+        self.flowing.as_ref().is_some_and(|it| it.before.is_some())
+    }
+
     /// Whether it goes on for a time, however many bytes that is.
     pub fn is_timed(&self) -> bool {
         self.timed_s.is_some()
     }
 
-    /// Bytes that have passed; whole once it has arrived.
+    /// Whether packets have gone there and back.
+    pub fn is_connected(&self) -> bool {
+        let left = self.hold.and_then(|hold| hold.left);
+        left.is_some() || self.stages.stages[..self.at].iter().any(Stage::is_remote)
+    }
+
+    /// Bytes that have passed, in earlier attempts too as far as they count; whole once it has arrived.
     pub fn moved(&self) -> f64 {
-        self.moved
+        self.moved + self.kept
     }
 }
 

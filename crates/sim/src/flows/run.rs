@@ -4,10 +4,14 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use super::{Batch, Columns, Kind, Settings, Way, Workload};
+use crate::fluid::ahead::fetch;
 use crate::fluid::{Capacity, ClassId, Error, Fluid, Work};
 
 /// No further flow.
 const NONE: u32 = u32::MAX;
+
+/// What is kept of a flow is fetched so many flows ahead: soon enough to be there, and few enough for a cache.
+const AHEAD: usize = 8;
 
 /// What came of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,28 +26,56 @@ pub struct Outcome {
     pub work: Work,
 }
 
+/// When, as bits (times are not negative, so these are in their order), and which flow.
+type Due = (u64, u32);
+
 /// Flows that begin later, by time.
 #[derive(Debug, Default)]
 struct Agenda {
-    waiting: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Those that were known from the beginning, last first: many, and sorted once they cost less than in a heap.
+    known: Vec<Due>,
+    waiting: BinaryHeap<Reverse<Due>>,
 }
 
 impl Agenda {
+    fn of(known: impl Iterator<Item = (f64, u32)>) -> Self {
+        let mut known: Vec<Due> = known.map(|(at_s, item)| (at_s.to_bits(), item)).collect();
+        known.sort_unstable_by(|one, other| other.cmp(one));
+        Self {
+            known,
+            waiting: BinaryHeap::new(),
+        }
+    }
+
     fn put(&mut self, at_s: f64, item: u32) {
-        // Times are not negative, so their bits are in their order.
         self.waiting.push(Reverse((at_s.to_bits(), item)));
     }
 
+    fn next(&self) -> Option<Due> {
+        let waiting = self.waiting.peek().map(|&Reverse(due)| due);
+        self.known.last().copied().into_iter().chain(waiting).min()
+    }
+
     fn next_s(&self) -> Option<f64> {
-        self.waiting
-            .peek()
-            .map(|Reverse((at_s, _))| f64::from_bits(*at_s))
+        self.next().map(|(at_s, _)| f64::from_bits(at_s))
+    }
+
+    /// One that will be taken soon, of those known from the beginning.
+    fn coming(&self) -> Option<u32> {
+        let ahead = self.known.len().checked_sub(AHEAD)?;
+        Some(self.known[ahead].1)
     }
 
     fn take(&mut self, now: f64) -> Option<u32> {
-        (self.next_s()? <= now)
-            .then(|| self.waiting.pop())?
-            .map(|Reverse((_, item))| item)
+        let next = self
+            .next()
+            .filter(|(at_s, _)| f64::from_bits(*at_s) <= now)?;
+        if self.known.last() == Some(&next) {
+            self.known.pop();
+        } else {
+            self.waiting.pop();
+        }
+        Some(next.1)
     }
 }
 
@@ -197,18 +229,26 @@ fn closed(
         })
         .collect();
     drop(next);
-    let mut agenda = Agenda::default();
-    for flow in first {
-        ask(&mut agenda, &mut turns, ways, 0.0, flow);
-    }
+    let first = first.into_iter();
+    let mut agenda = Agenda::of(first.filter_map(|flow| ask(&mut turns, ways, 0.0, flow)));
     while let Some(now) = stage.next_s(&agenda) {
         while let Some((flow, at_s)) = stage.end(now) {
             let turn = &mut turns[flow as usize];
             turn.bytes = at_s;
             let next = turn.next;
-            ask(&mut agenda, &mut turns, ways, at_s, next);
+            if let Some((at_s, flow)) = ask(&mut turns, ways, at_s, next) {
+                agenda.put(at_s, flow);
+            }
+            // More agents than a cache holds: what will be read soon is fetched now.
+            if let Some(flow) = stage.fluid.coming() {
+                fetch(&turns, flow as usize);
+                fetch(&turns, flow as usize + 1);
+            }
         }
         while let Some(flow) = agenda.take(now) {
+            if let Some(flow) = agenda.coming() {
+                fetch(&turns, flow as usize);
+            }
             let turn = &turns[flow as usize];
             stage.start(now, ways[turn.way as usize].class, turn.bytes, flow)?;
         }
@@ -220,6 +260,7 @@ fn closed(
 
 /// A flow of a closed workload: agents take theirs in no order that memory likes, so that what belongs to one stands together.
 #[derive(Debug, Clone, Copy)]
+#[repr(align(32))]
 struct Turn {
     /// After the end of the one before; once it is asked for, when that was.
     start_s: f64,
@@ -229,12 +270,11 @@ struct Turn {
     next: u32,
 }
 
-/// The agent of a flow asks for it from `now` on, when its pause is over.
-fn ask(agenda: &mut Agenda, turns: &mut [Turn], ways: &[Way], now: f64, flow: u32) {
-    if let Some(turn) = turns.get_mut(flow as usize) {
-        turn.start_s += now;
-        agenda.put(turn.start_s + ways[turn.way as usize].latency_s, flow);
-    }
+/// The agent of a flow asks for it from `now` on, when its pause is over: when it begins to move.
+fn ask(turns: &mut [Turn], ways: &[Way], now: f64, flow: u32) -> Option<(f64, u32)> {
+    let turn = turns.get_mut(flow as usize)?;
+    turn.start_s += now;
+    Some((turn.start_s + ways[turn.way as usize].latency_s, flow))
 }
 
 /// The first flow of each agent, and after each flow the agent's next.

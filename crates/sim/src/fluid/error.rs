@@ -42,13 +42,34 @@ pub enum Error {
     },
 }
 
+/// Bytes/s and weights at most: sums and quotients of such numbers are numbers.
+const MOST: f64 = 1e30;
+
+/// Bytes of a flow at most: a sum of some is a number.
+const MOST_BYTES: f64 = 1e300;
+
 impl Error {
-    /// Refuse what is not a finite number from 0 on.
-    pub(super) fn unless_amount(what: &'static str, found: f64) -> Result<(), Self> {
-        if found.is_finite() && found >= 0.0 {
+    /// Refuse what is not a number of bytes/s from 0 to [`MOST`].
+    pub(super) fn unless_rate(what: &'static str, found: f64) -> Result<(), Self> {
+        let expected = "finite, at least 0 and at most 1e30";
+        Self::unless((0.0..=MOST).contains(&found), what, expected, found)
+    }
+
+    /// Refuse what is not a number of bytes from 0 to [`MOST_BYTES`].
+    pub(super) fn unless_bytes(what: &'static str, found: f64) -> Result<(), Self> {
+        let expected = "finite, at least 0 and at most 1e300";
+        Self::unless((0.0..=MOST_BYTES).contains(&found), what, expected, found)
+    }
+
+    fn unless(
+        fits: bool,
+        what: &'static str,
+        expected: &'static str,
+        found: f64,
+    ) -> Result<(), Self> {
+        if fits {
             return Ok(());
         }
-        let expected = "finite and at least 0";
         Err(Self::Value {
             what,
             expected,
@@ -58,7 +79,8 @@ impl Error {
 
     /// Refuse a time that is none, or before `from_s`.
     pub(super) fn unless_time(found_s: f64, from_s: f64) -> Result<(), Self> {
-        Self::unless_amount("the time", found_s)?;
+        let is_time = found_s.is_finite() && found_s >= 0.0;
+        Self::unless(is_time, "the time", "finite and at least 0", found_s)?;
         if found_s >= from_s {
             return Ok(());
         }

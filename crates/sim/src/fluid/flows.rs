@@ -1,5 +1,6 @@
 //! The live flows, in a slab: places of ended flows are used again.
 
+use super::ahead::fetch;
 use super::{Error, FlowId};
 
 /// Class of a place that holds no flow.
@@ -82,6 +83,11 @@ impl Flows {
     /// The flow in a place.
     pub fn at_mut(&mut self, slot: u32) -> &mut Flow {
         &mut self.places[slot as usize]
+    }
+
+    /// A place will be read soon.
+    pub fn fetch(&self, slot: u32) {
+        fetch(&self.places, slot as usize);
     }
 
     /// Whether a place holds the flow that was started as number `serial`.

@@ -1,8 +1,11 @@
 //! What was told of resources and classes, and how many flows each has: what every solver reads and none changes.
 
+mod lead;
+
 use std::collections::BTreeMap;
 
 use super::{Capacity, ClassId, Error, ResourceId};
+use lead::Leads;
 
 /// A resource.
 #[derive(Debug)]
@@ -35,6 +38,8 @@ impl Resource {
 pub(super) struct Class {
     /// First and one past the last of its resources in [`Network::ways`].
     pub way: (u32, u32),
+    /// One past the last that could ever limit it: those behind follow others (`lead`).
+    pub end: u32,
     /// Its share at a full resource, per flow.
     pub weight: f64,
     /// Bytes/s of a flow at most.
@@ -51,6 +56,7 @@ pub(super) struct Network {
     pub resources: Vec<Resource>,
     pub classes: Vec<Class>,
     ways: Vec<u32>,
+    leads: Leads,
     interned: BTreeMap<ClassKey, ClassId>,
 }
 
@@ -88,11 +94,13 @@ impl Network {
             .extend(resources.iter().map(|resource| resource.0));
         self.classes.push(Class {
             way: (begin, end),
+            end,
             weight,
             cap,
             flows: 0,
         });
         self.interned.insert(key, id);
+        self.lead_class(id.0);
         Ok(id)
     }
 
@@ -106,13 +114,13 @@ impl Network {
         known("a class", id.0, self.classes.len())
     }
 
-    /// The resources of a class.
+    /// All resources of a class.
     pub fn way(&self, class: u32) -> &[u32] {
         let (begin, end) = self.classes[class as usize].way;
         &self.ways[begin as usize..end as usize]
     }
 
-    /// The resources of a class whose way begins and ends there.
+    /// The resources from one place to another.
     pub fn stretch(&self, begin: u32, end: u32) -> &[u32] {
         &self.ways[begin as usize..end as usize]
     }
@@ -126,6 +134,7 @@ impl Network {
     /// Change what a resource gives.
     pub fn set_capacity(&mut self, resource: u32, capacity: Capacity) {
         self.resources[resource as usize].capacity = capacity;
+        self.lead_again(resource);
     }
 
     /// One more flow of a class.
@@ -151,7 +160,7 @@ impl Network {
 pub(super) fn check_capacity(capacity: &Capacity) -> Result<(), Error> {
     const WHAT: &str = "a capacity in bytes/s";
     match capacity {
-        Capacity::Constant(value) => Error::unless_amount(WHAT, *value),
+        Capacity::Constant(value) => Error::unless_rate(WHAT, *value),
         Capacity::OfUsers(values) if values.is_empty() => Err(Error::Value {
             what: "the number of capacities",
             expected: "at least 1, that of a resource with one flow",
@@ -159,15 +168,15 @@ pub(super) fn check_capacity(capacity: &Capacity) -> Result<(), Error> {
         }),
         Capacity::OfUsers(values) => values
             .iter()
-            .try_for_each(|value| Error::unless_amount(WHAT, *value)),
+            .try_for_each(|value| Error::unless_rate(WHAT, *value)),
     }
 }
 
 fn check_class(resources: &[ResourceId], weight: f64, cap: f64) -> Result<(), Error> {
-    if !(weight.is_finite() && weight > 0.0) {
+    if !(1e-30..=1e30).contains(&weight) {
         return Err(Error::Value {
             what: "a weight",
-            expected: "finite and above 0",
+            expected: "above 0, from 1e-30 to 1e30",
             found: weight,
         });
     }

@@ -6,7 +6,8 @@
 //! | clock | integral of the level of a resource over time | bytes |
 //! | tag | bytes that each flow of a class has been served when this one ends | bytes |
 //!
-//! Classes follow the clock of the resource that limits them, or their own at a cap. A resource with one class only is a cap of that class.
+//! Classes follow the clock of the resource that limits them, or their own at a cap. A resource with one class only is a cap of that class, and one
+//! that can never be full is left out of all ways (`network::lead`).
 //! An event is solved by the first of these that fits:
 //! 1. *alone*: the class meets no shared resource; it has its cap;
 //! 2. *slack*: it has its cap before and after, and no resource on its way is full before or after;
@@ -76,9 +77,14 @@ pub(super) struct Partial {
     /// Changes that reach others, and resources whose capacity has changed: the seeds of a region.
     changes: Vec<Change>,
     pressed: Vec<u32>,
+    /// How many of [`Network::restored`] have been taken in, and whether everything they reach is to be filled for it.
+    restored: usize,
+    whole: bool,
     /// Resources whose place in `queue` is out of date.
     stale: Vec<u32>,
     due: Vec<FlowId>,
+    /// Token of the flow behind those that ended last.
+    pub coming: Option<u64>,
     /// Scratch of solutions.
     entries: Vec<Entry>,
     keep: Keep,
@@ -178,6 +184,12 @@ impl Partial {
     /// What all flows on a resource move together.
     pub fn load(&mut self, network: &Network, flows: &Flows, resource: u32) -> f64 {
         self.solve(network, flows);
+        if let Some(classes) = network.followers_on(resource) {
+            let known = classes
+                .iter()
+                .filter(|&&class| (class as usize) < self.lanes.len());
+            return known.map(|&class| self.flow_of(class)).sum();
+        }
         let Some(link) = self.links.get(resource as usize) else {
             return 0.0;
         };
@@ -188,10 +200,11 @@ impl Partial {
     fn grow(&mut self, network: &Network) {
         for class in self.lanes.len()..network.classes.len() {
             let facts = &network.classes[class];
-            let way = network.way(class as u32);
+            let way = network.limits(class as u32);
             let twice = (1..way.len()).any(|at| way[..at].contains(&way[at]));
+            let limits = (facts.way.0, facts.end);
             self.lanes
-                .push(Lane::new(facts.weight, facts.cap, facts.way, twice));
+                .push(Lane::new(facts.weight, facts.cap, limits, twice));
             self.seats.resize(facts.way.1 as usize, OUTSIDE);
         }
         for resource in self.links.len()..network.resources.len() {
@@ -203,6 +216,12 @@ impl Partial {
         if self.places.len() < places {
             self.places.resize(places, OUTSIDE);
         }
+    }
+
+    /// The resources that can limit a class, as far as that is taken in.
+    fn way<'network>(&self, network: &'network Network, class: u32) -> &'network [u32] {
+        let lane = &self.lanes[class as usize];
+        network.stretch(lane.begin, lane.end)
     }
 
     fn soil(&mut self, class: u32) {
@@ -289,34 +308,30 @@ impl Partial {
 
     fn end_of_class(&mut self, class: u32, flows: &Flows, due: impl Fn(f64) -> bool) {
         let lane = &mut self.lanes[class as usize];
-        loop {
-            let end = lane.next_end(flows);
-            match lane.first(flows) {
-                Some((_, slot)) if due(end) => {
-                    lane.pop();
-                    self.due.push(FlowId {
-                        slot,
-                        serial: flows.at(slot).serial,
-                    });
-                }
-                _ => break,
+        while let Some((tag, flow)) = lane.first(flows) {
+            if !due(lane.end_of(tag)) {
+                break;
             }
+            lane.pop();
+            self.due.push(flow);
         }
+        self.coming = lane.coming(flows);
         self.soil(class);
     }
 
     fn end_of_link(&mut self, resource: u32, flows: &Flows, at_s: f64) {
-        let mut link = std::mem::take(&mut self.links[resource as usize]);
-        while let Some((reading, item)) = link.heap.first() {
-            if !same_instant(link.time_of(reading), at_s) {
+        let pace = self.links[resource as usize].pace();
+        while let Some((reading, item)) = self.links[resource as usize].heap.first() {
+            if !same_instant(pace.time_of(reading), at_s) {
                 break;
             }
-            link.heap.remove(item, &mut self.places);
+            self.links[resource as usize]
+                .heap
+                .remove(item, &mut self.places);
             self.end_of_class(item / 2, flows, |reading| {
-                same_instant(link.time_of(reading), at_s)
+                same_instant(pace.time_of(reading), at_s)
             });
         }
-        self.links[resource as usize] = link;
         self.queue.remove(of_link(resource), &mut self.places);
         self.spoil(resource);
     }

@@ -1,7 +1,8 @@
-//! Truth from closed forms (`exact`), from the definition and its certificate (`random`), and what the calls promise (here).
+//! Truth from closed forms (`exact`), from the definition and its certificate (`random`), what no call may do (`fuzz`), and what calls promise (here).
 
 mod exact;
-mod random;
+mod fuzz;
+pub(super) mod random;
 
 use super::*;
 
@@ -116,7 +117,9 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
             let message = refused.expect("an error").to_string();
             assert!(message.starts_with("expected "), "{message}");
         }
-        assert_eq!(fluid.poll_output(f64::NAN), None);
+        for no_time in [f64::NAN, f64::INFINITY, -1.0, 4.0] {
+            assert_eq!(fluid.poll_output(no_time), None);
+        }
         assert_eq!(
             (fluid.rate(flow), fluid.bound(flow)),
             (Ok(3.0), Ok(Bound::Cap))
@@ -158,6 +161,30 @@ fn the_work_of_a_change_does_not_grow_with_the_flows_at_once() {
     let few = classes_a_change(100, 100);
     assert!(classes_a_change(30_000, 100) < 1.3 * few, "{few} with few");
     assert!(classes_a_change(3000, 3000) < 1.3 * few, "{few} with few");
+}
+
+#[test]
+fn a_disk_behind_a_slower_card_limits_nobody_until_it_gives_less() {
+    both(|mut fluid| {
+        let (card, disk) = (link(&mut fluid, 10.0), link(&mut fluid, 15.0));
+        let flows = [1.0, 2.0].map(|weight| {
+            let node = link(&mut fluid, 10.0);
+            let way = [card, node, disk];
+            let class = fluid.class(&way, weight, f64::INFINITY).unwrap();
+            fluid.start(0.0, class, 1e3, 0).unwrap()
+        });
+        assert_eq!(fluid.load(disk), Ok(10.0));
+        assert_eq!(fluid.work().regions, 0);
+        let slow = Capacity::Constant(6.0);
+        fluid.set_capacity(1.0, disk, slow).unwrap();
+        assert_eq!(flows.map(|flow| fluid.rate(flow)), [Ok(2.0), Ok(4.0)]);
+        assert_eq!(fluid.bound(flows[0]), Ok(Bound::Resource(disk)));
+        // Who comes from elsewhere to the disk does not cross the card.
+        let local = fluid.class(&[disk], 3.0, f64::INFINITY).unwrap();
+        let copy = fluid.start(2.0, local, 1e3, 0).unwrap();
+        assert_eq!(fluid.rate(copy), Ok(3.0));
+        assert_eq!((fluid.load(disk), fluid.load(card)), (Ok(6.0), Ok(3.0)));
+    });
 }
 
 #[test]

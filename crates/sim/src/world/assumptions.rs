@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use venturi_plan::Name;
+use venturi_plan::{Name, TrialId};
 
 use super::Error;
 use crate::cost::Costs;
@@ -36,6 +36,10 @@ pub struct Assumptions {
     pub receive_buffer_bytes: f64,
     /// From the addition to a counter until the other hosts know of it.
     pub counter_latency_s: f64,
+    /// Where in the time of the plan it begins: of a run that is carried on with.
+    pub start_s: f64,
+    /// Trials that are done and passed over, as by an agent.
+    pub skip: BTreeSet<TrialId>,
     /// Note what bounds each transfer. Costs time for each class of transfers that moves at once.
     pub explain: bool,
 }
@@ -58,6 +62,8 @@ impl Default for Assumptions {
             send_buffer_bytes: 4_194_304.0,
             receive_buffer_bytes: 6_291_456.0,
             counter_latency_s: 0.001,
+            start_s: 0.0,
+            skip: BTreeSet::new(),
             explain: true,
         }
     }
@@ -81,6 +87,7 @@ impl Assumptions {
             positive(&format!("world.{name}"), rate)?;
         }
         not_negative("world.counter_latency_s", self.counter_latency_s)?;
+        not_negative("world.start_s", self.start_s)?;
         match self
             .costs
             .services
@@ -108,7 +115,7 @@ pub(super) fn positive(where_: &str, value: f64) -> Result<f64, Error> {
     })
 }
 
-fn not_negative(where_: &str, value: f64) -> Result<(), Error> {
+pub(super) fn not_negative(where_: &str, value: f64) -> Result<(), Error> {
     if value >= 0.0 && value.is_finite() {
         return Ok(());
     }

@@ -58,6 +58,19 @@ pub enum Error {
         /// How many.
         happened: u64,
     },
+    /// A plan that goes on for ages.
+    #[error(
+        "expected the plan to be over within {most_s} s, found that after {time_s} s the next thing in it happens at {next_s} s; \
+         look for a duration, a size or a cost that is far too large"
+    )]
+    TooLate {
+        /// Virtual time.
+        time_s: f64,
+        /// When it would go on.
+        next_s: f64,
+        /// The bound.
+        most_s: f64,
+    },
     /// The interpreter cannot go on.
     #[error("{host}: {source}")]
     Plan {

@@ -1,99 +1,73 @@
-//! Server programs as resources: processes that send only so fast, and the proxies that a URL names.
+//! Server programs as resources: their processes, and those that send only so fast.
 
 use std::collections::BTreeMap;
 
-use venturi_plan::{Call, Header, Name, Scalar, Service, authority};
+use venturi_plan::{Header, Name, Scalar, Service};
 
 use super::assumptions::positive;
-use super::{Assumptions, Error, Maker};
+use super::{Error, Maker};
 use crate::fluid::ResourceId;
 
 /// The option of a service that limits each of its processes.
 const PROCESS_RATE: &str = "process_rate_bytes_per_s";
+/// The kind of services whose processes remember what they have sent.
+const CACHING: &str = "squid";
 /// Options of a service that say how many processes it has.
 const PROCESSES: [&str; 2] = ["instances", "workers"];
 /// Processes of one service at most: a bound on memory.
 const MOST_PROCESSES: f64 = 65_536.0;
 
-/// The services whose processes are limited.
+/// The services that consist of several processes, or of limited ones.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
-    processes: BTreeMap<Name, Vec<ResourceId>>,
+    counts: BTreeMap<Name, u32>,
+    limited: BTreeMap<Name, Vec<ResourceId>>,
 }
 
 impl Servers {
     pub(super) fn new(header: &Header, maker: &mut Maker<'_>) -> Result<Self, Error> {
-        let mut processes = BTreeMap::new();
+        let (mut counts, mut limited) = (BTreeMap::new(), BTreeMap::new());
         for (name, service) in &header.services {
+            let count = processes_of(service);
             let Some(rate) = number(service, PROCESS_RATE) else {
+                // Of others it makes no difference which process it is.
+                if service.kind == CACHING && count > 1 {
+                    counts.insert(name.clone(), count);
+                }
                 continue;
             };
             let rate = positive(&format!("services.{name}.options.{PROCESS_RATE}"), rate)?;
-            let count = PROCESSES
-                .iter()
-                .filter_map(|key| number(service, key))
-                .fold(1.0, |all, one| all * one.max(1.0));
-            let numbered = 0..count.min(MOST_PROCESSES) as u32;
             let made =
-                numbered.map(|number| maker.resource(&format!("process:{name}#{number}"), rate));
-            processes.insert(name.clone(), made.collect::<Result<_, _>>()?);
+                (0..count).map(|number| maker.resource(&format!("process:{name}#{number}"), rate));
+            limited.insert(name.clone(), made.collect::<Result<_, _>>()?);
+            counts.insert(name.clone(), count);
         }
-        Ok(Self { processes })
+        Ok(Self { counts, limited })
     }
 
     /// Which process of a service takes a connection: by a hash of it, as the kernel does among sockets of one port
-    /// (`SO_REUSEPORT`). None if its processes are not limited.
+    /// (`SO_REUSEPORT`). None if they are all alike.
     pub fn process_of(&self, service: &str, seed: u64, connection: u64) -> Option<u32> {
-        let processes = self.processes.get(service)?;
-        Some((mixed(seed ^ mixed(connection)) % processes.len() as u64) as u32)
+        let count = *self.counts.get(service)?;
+        Some((mixed(seed ^ mixed(connection)) % u64::from(count)) as u32)
+    }
+
+    /// Whether it makes a difference which process of a service it is.
+    pub fn are_told_apart(&self, service: &str) -> bool {
+        self.counts.contains_key(service)
     }
 
     /// That process.
     pub fn process(&self, service: &str, number: u32) -> Option<ResourceId> {
-        self.processes.get(service)?.get(number as usize).copied()
+        self.limited.get(service)?.get(number as usize).copied()
     }
 }
 
-/// Call → the service that it names as its proxy.
-pub(super) fn proxies(
-    header: &Header,
-    assumptions: &Assumptions,
-) -> Result<BTreeMap<Name, Name>, Error> {
-    let url = |call: &Call| call.options.get("proxy").and_then(Scalar::as_argument);
-    let named = header
-        .calls
-        .iter()
-        .filter_map(|(name, call)| Some((name, url(call)?)));
-    named
-        .map(|(name, url)| Ok((name.clone(), named_by(header, assumptions, &url)?.clone())))
-        .collect()
-}
-
-/// The service that a URL names, `http://anl1.lab.test:3128`.
-fn named_by<'a>(
-    header: &'a Header,
-    assumptions: &Assumptions,
-    url: &str,
-) -> Result<&'a Name, Error> {
-    let unknown = || Error::Unknown {
-        where_: "the option `proxy` of a call".into(),
-        expected: "the URL of a service of the plan",
-        found: url.into(),
-    };
-    let (host, port) = authority(url).ok_or_else(unknown)?;
-    let interface = assumptions.names.get(host);
-    let of_host = |service: &Service| match (interface, &header.network) {
-        (Some(interface), Some(network)) => network
-            .interfaces
-            .get(interface)
-            .is_some_and(|it| it.host == service.host),
-        _ => host == &*service.host || host.split('.').next() == Some(&*service.host),
-    };
-    let listens = |service: &Service| port.is_none_or(|port| service.ports.contains(&port));
-    let mut all = header.services.iter();
-    all.find(|(_, service)| of_host(service) && listens(service))
-        .map(|(name, _)| name)
-        .ok_or_else(unknown)
+/// How many processes a service has.
+pub(super) fn processes_of(service: &Service) -> u32 {
+    let counts = PROCESSES.iter().filter_map(|key| number(service, key));
+    let count = counts.fold(1.0, |all, one| all * one.max(1.0));
+    count.min(MOST_PROCESSES) as u32
 }
 
 /// A number among the options of a service.

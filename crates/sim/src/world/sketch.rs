@@ -2,63 +2,24 @@
 
 use std::collections::BTreeSet;
 
-use venturi_plan::{Amount, Endpoint, MoverCost, Transfer, Via};
+use venturi_plan::{Amount, Call, Endpoint, HostCost, MoverCost, ServiceCost, Transfer, Via};
 
-use super::course::{Passage, option};
+use super::course::Passage;
+use super::passage::option;
+use super::stage::{Amounts, Stage, Stages, Tries, check_phase, name_of_bound, name_of_why};
 use super::{Error, World};
-use crate::cost::{Bound, End, Files, HostCost, Phase, ServiceCost, TransferSketch, Why};
+use crate::cost::{Course, End, Files, Phase, TransferSketch, Why};
 use crate::fluid::{ClassId, Fluid, ResourceId};
 
 /// What a local end is called among protocols.
 const FILE: &str = "file";
 
-/// How much a transfer moves; the first file of a data set decides on sizes that differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Amounts {
-    pub first: u64,
-    pub files: u64,
-    pub bytes: u64,
-}
-
-/// All that a transfer does.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Stages {
-    pub stages: Vec<Stage>,
-    /// Costs that nobody knows and that count nothing.
-    pub unknown: Vec<&'static str>,
-    /// The protocols of both ends.
-    pub source: String,
-    pub destination: String,
-}
-
-/// One thing that a transfer does; the next begins when it has ended.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) enum Stage {
-    /// Time passes.
-    Wait { seconds: f64, why: &'static str },
-    /// A processor works.
-    Work {
-        class: ClassId,
-        core_s: f64,
-        /// How much that differs from one to the next, and on which axis they are drawn.
-        scatter: (f64, usize),
-        why: &'static str,
-    },
-    /// Bytes pass; `cap` is what its class is bound by besides resources.
-    Bytes {
-        class: ClassId,
-        bytes: f64,
-        cap: &'static str,
-    },
-    /// Remember the present moment.
-    Mark,
-    /// Wait until so much time has passed since then.
-    NotBefore { seconds: f64, why: &'static str },
-}
+/// Files of one call whose sizes are told apart; those of a longer one are taken to be alike.
+const MOST_SIZES: u64 = 1 << 20;
 
 impl World {
     /// The stages of a transfer.
-    pub(super) fn stages(
+    pub(crate) fn stages(
         &self,
         fluid: &mut Fluid,
         transfer: &Transfer,
@@ -77,32 +38,13 @@ impl World {
         let costs = &self.assumptions.costs;
         let known = costs.mover(&transfer.call, &source, &destination);
         let nothing = MoverCost::default();
-        let server = |name: &Option<venturi_plan::Name>| -> Option<ServiceCost> {
-            name.as_ref()
-                .map(|name| costs.services.get(name).cloned().unwrap_or_default())
-        };
-        let (source_cost, destination_cost) =
-            (server(&passage.source), server(&passage.destination));
+        let mover = known.unwrap_or(&nothing);
         let client = costs
             .hosts
             .get(&passage.client)
             .cloned()
             .unwrap_or_default();
-        let files = self.files(&transfer.source, amounts);
-        let whole = |key: &str| option(call, key).map(|number| number.max(1.0) as u32);
-        let course = TransferSketch {
-            files: &files,
-            mover: known.unwrap_or(&nothing),
-            source: source_cost.as_ref(),
-            destination: destination_cost.as_ref(),
-            client: &client,
-            control_rtt_s: passage.control_rtt_s,
-            path: passage.path,
-            streams: whole("streams").unwrap_or(1),
-            concurrency: whole("concurrency").unwrap_or(1),
-            pipelining: whole("pipelining"),
-        }
-        .course();
+        let course = self.course(transfer, passage, amounts, mover, &client);
         let mut unknown: BTreeSet<&'static str> = course.unknown.iter().copied().collect();
         if known.is_none() {
             unknown.insert("the mover between these ends");
@@ -113,23 +55,89 @@ impl World {
             passage,
             client: &client,
             rate: option(call, "rate_bytes_per_s"),
+            wait_s: self.block_wait_s(transfer, call, mover)
+                / f64::from(whole(call, "concurrency").unwrap_or(1)),
+            alone_s: 0.0,
+            mark_s: 0.0,
         };
         let mut stages = Vec::with_capacity(course.phases.len());
-        if let Some(opening) = self.opening(transfer, amounts) {
+        if let Some((opening, seconds)) = self.opening(transfer, amounts) {
+            maker.alone_s += seconds;
             stages.push(opening);
         }
         for phase in &course.phases {
+            check_phase(phase)
+                .map_err(|wrong| wrong_cost(&transfer.call, &source, &destination, wrong))?;
             stages.push(maker.stage(phase)?);
         }
         if let Some(core_s) = option(call, "compute_s").filter(|core_s| *core_s > 0.0) {
             stages.push(maker.work(&passage.client.clone(), core_s, 1.0, "compute")?);
         }
         Ok(Stages {
+            alone_s: maker.alone_s,
             stages,
             unknown: unknown.into_iter().collect(),
             source,
             destination,
+            patience_s: known.and_then(|cost| cost.patience_s).map(Amount::get),
+            tries: Tries::new(call, mover),
         })
+    }
+
+    /// What a service costs; where another one was `asked`, which sent the client to this door of its own, that one's session besides.
+    fn service_cost(&self, name: &str, asked: Option<&str>) -> ServiceCost {
+        let costs = &self.assumptions.costs.services;
+        let cost = costs.get(name).cloned().unwrap_or_default();
+        let Some(asked) = asked.filter(|asked| self.doors.sends_elsewhere(asked)) else {
+            return cost;
+        };
+        let before = costs.get(asked).cloned().unwrap_or_default();
+        let session = [
+            before.session_core_s,
+            before.auth_core_s,
+            cost.session_core_s,
+        ];
+        let core_s: f64 = session.into_iter().flatten().map(Amount::get).sum();
+        ServiceCost {
+            session_core_s: Amount::new(core_s).ok(),
+            redirect_round_trips: before.redirect_round_trips,
+            ..cost
+        }
+    }
+
+    /// The phases of a transfer by its cost.
+    fn course(
+        &self,
+        transfer: &Transfer,
+        passage: &Passage,
+        amounts: Amounts,
+        mover: &MoverCost,
+        client: &HostCost,
+    ) -> Course {
+        let call = &self.header.calls[&transfer.call];
+        let [source, destination] = [
+            (&passage.source, &transfer.source_via),
+            (&passage.destination, &transfer.destination_via),
+        ]
+        .map(|(name, via)| {
+            let asked = via.as_ref().map(Via::service);
+            name.as_ref().map(|name| self.service_cost(name, asked))
+        });
+        TransferSketch {
+            files: &self.files(&transfer.source, amounts),
+            mover,
+            source: source.as_ref(),
+            destination: destination.as_ref(),
+            client,
+            control_rtt_s: passage.control_rtt_s,
+            nearer_rtt_s: passage.nearer_rtt_s,
+            path: passage.path,
+            streams: whole(call, "streams").unwrap_or(1),
+            concurrency: whole(call, "concurrency").unwrap_or(1),
+            pipelining: whole(call, "pipelining"),
+            files_per_session: whole(call, "bundle"),
+        }
+        .course()
     }
 
     /// Sizes of the files: those of their data set where that tells, else equal ones.
@@ -139,19 +147,19 @@ impl World {
             .dataset_of(source)
             .filter(|set| !set.mix.is_empty() && amounts.files > 1);
         match mixed {
-            Some(set) => {
+            Some(set) if amounts.files <= MOST_SIZES => {
                 let sizes = set.sizes();
                 Files::new(
-                    (amounts.first..amounts.first + amounts.files)
+                    (amounts.first..amounts.first.saturating_add(amounts.files))
                         .map(|index| (1, sizes.of(index))),
                 )
             }
-            None => Files::new([(amounts.files, amounts.bytes / amounts.files.max(1))]),
+            _ => Files::new([(amounts.files, amounts.bytes / amounts.files.max(1))]),
         }
     }
 
     /// Time to open the files, where a storage takes some.
-    fn opening(&self, transfer: &Transfer, amounts: Amounts) -> Option<Stage> {
+    fn opening(&self, transfer: &Transfer, amounts: Amounts) -> Option<(Stage, f64)> {
         let open_s = |end: &Endpoint| {
             self.assumptions
                 .costs
@@ -161,10 +169,30 @@ impl World {
         };
         let ends = [&transfer.source, &transfer.destination];
         let each_s: f64 = ends.into_iter().filter_map(open_s).map(Amount::get).sum();
-        (each_s > 0.0).then_some(Stage::Wait {
-            seconds: each_s * amounts.files as f64,
+        let seconds = each_s * amounts.files as f64;
+        let opening = Stage::Wait {
+            seconds,
             why: "open",
-        })
+        };
+        (each_s > 0.0).then_some((opening, seconds))
+    }
+}
+
+/// A whole number among the options of a call.
+fn whole(call: &Call, key: &str) -> Option<u32> {
+    option(call, key).map(|number| number.max(1.0) as u32)
+}
+
+fn wrong_cost(
+    call: &str,
+    source: &str,
+    destination: &str,
+    (expected, found): (&'static str, f64),
+) -> Error {
+    Error::Value {
+        where_: format!("the cost of the call `{call}` from `{source}` to `{destination}`"),
+        expected,
+        found: found.to_string(),
     }
 }
 
@@ -175,16 +203,24 @@ struct Maker<'a> {
     client: &'a HostCost,
     /// What the tool was told to be no faster than.
     rate: Option<f64>,
+    /// What a byte waits for blocks at its places.
+    wait_s: f64,
+    /// Time up to here while nothing else moves, and at the last mark.
+    alone_s: f64,
+    mark_s: f64,
 }
 
 impl Maker<'_> {
     fn stage(&mut self, phase: &Phase) -> Result<Stage, Error> {
         let passage = self.passage;
         match *phase {
-            Phase::Delay { seconds, why } => Ok(Stage::Wait {
-                seconds,
-                why: name_of_why(why),
-            }),
+            Phase::Delay { seconds, why } => {
+                self.alone_s += seconds;
+                Ok(Stage::Wait {
+                    seconds,
+                    why: name_of_why(why),
+                })
+            }
             Phase::ClientCpu { core_s, width, why } => {
                 let speed = self.client.core_speed.map_or(1.0, Amount::get);
                 self.work(&passage.client, core_s / speed, width, name_of_why(why))
@@ -215,8 +251,16 @@ impl Maker<'_> {
                     let each = cost
                         .and_then(|cost| cost.auth_scatter)
                         .map_or(0.0, Amount::get);
-                    // Of several logins together the sum scatters less.
-                    *scatter = (each / width.sqrt(), usize::from(end == End::Destination));
+                    let one = cost
+                        .and_then(|cost| cost.auth_core_s)
+                        .map_or(0.0, Amount::get);
+                    let logins = if one > 0.0 {
+                        (core_s / one).max(1.0)
+                    } else {
+                        1.0
+                    };
+                    // Of several logins the sum scatters less.
+                    *scatter = (each / logins.sqrt(), usize::from(end == End::Destination));
                 }
                 Ok(stage)
             }
@@ -227,24 +271,37 @@ impl Maker<'_> {
                 bound,
             } => {
                 let (cap, name) = match self.rate {
-                    Some(rate) if rate < cap => (rate, "rate"),
+                    Some(rate) if rate < cap => (rate.max(0.0), "rate"),
                     _ => (cap, name_of_bound(bound)),
+                };
+                let (cap, name) = if self.wait_s > 0.0 {
+                    let moving = self.world.alone(&passage.resources, cap);
+                    ((moving.recip() + self.wait_s).recip(), "block")
+                } else {
+                    (cap, name)
                 };
                 // What crosses nothing, and is bound by nothing, takes no time.
                 let free = passage.resources.is_empty() && cap.is_infinite();
                 let cap = if free { f64::MAX } else { cap };
                 let class = self.class(&passage.resources, weight, cap)?;
+                self.alone_s += bytes / self.world.alone(&passage.resources, cap);
                 Ok(Stage::Bytes {
                     class,
                     bytes,
                     cap: name,
                 })
             }
-            Phase::Mark => Ok(Stage::Mark),
-            Phase::NotBefore { seconds, why } => Ok(Stage::NotBefore {
-                seconds,
-                why: name_of_why(why),
-            }),
+            Phase::Mark => {
+                self.mark_s = self.alone_s;
+                Ok(Stage::Mark)
+            }
+            Phase::NotBefore { seconds, why } => {
+                self.alone_s = self.alone_s.max(self.mark_s + seconds);
+                Ok(Stage::NotBefore {
+                    seconds,
+                    why: name_of_why(why),
+                })
+            }
         }
     }
 
@@ -257,6 +314,14 @@ impl Maker<'_> {
     ) -> Result<Stage, Error> {
         let world = self.world;
         let cpus = world.cpus(host);
+        self.alone_s += core_s / world.alone(cpus, width);
+        if !core_s.is_finite() {
+            return Err(Error::Value {
+                where_: format!("world.costs.hosts.{host}.core_speed"),
+                expected: "a finite speed above 0",
+                found: format!("one at which `{why}` takes {core_s} s"),
+            });
+        }
         if cpus.is_empty() {
             return Ok(Stage::Wait {
                 seconds: core_s / width,
@@ -279,30 +344,5 @@ impl Maker<'_> {
             time_s: 0.0,
             source,
         })
-    }
-}
-
-const fn name_of_why(why: Why) -> &'static str {
-    match why {
-        Why::Start => "start",
-        Why::Session => "session",
-        Why::Authentication => "authentication",
-        Why::Redirect => "redirect",
-        Why::Commands => "commands",
-        Why::File => "file",
-        Why::SlowStart => "slow_start",
-    }
-}
-
-const fn name_of_bound(bound: Bound) -> &'static str {
-    match bound {
-        Bound::None => "nothing",
-        Bound::Window => "window",
-        Bound::Ahead => "ahead",
-        Bound::Loss => "loss",
-        Bound::ClientCpu => "client_cpu",
-        Bound::ServerCpu => "server_cpu",
-        Bound::ServerProcess => "server_process",
-        Bound::Block => "block",
     }
 }

@@ -1,6 +1,6 @@
 //! Places as resources: what is read and written, and what lies in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use venturi_plan::{Amount, Endpoint, Header, Name, Scalar, Service};
 
@@ -18,8 +18,6 @@ const HOLDER: &str = "moosefs-chunkserver";
 #[derive(Debug)]
 pub(crate) struct Stores {
     by_place: BTreeMap<Name, Store>,
-    /// Folders whose files were read or made last, and not dropped: `place:folder`.
-    warm: BTreeSet<String>,
 }
 
 /// A place.
@@ -32,8 +30,6 @@ pub(crate) struct Store {
     /// Where the bytes are, if the place is a mount: the services that hold them.
     pub mounted: Vec<Name>,
     pub mount: Option<Name>,
-    /// What the host may keep of it in memory.
-    memory_bytes: Option<u64>,
 }
 
 impl Stores {
@@ -59,11 +55,6 @@ impl Stores {
                 .services
                 .iter()
                 .find(|(_, service)| service.kind == MOUNT && service.places.contains(name));
-            let known = header
-                .hosts
-                .get(&place.host)
-                .and_then(|host| host.memory_bytes)
-                .map(|it| it.get());
             by_place.insert(
                 name.clone(),
                 Store {
@@ -74,51 +65,15 @@ impl Stores {
                         .map(|(_, service)| holders(header, service))
                         .unwrap_or_default(),
                     mount: mount.map(|(service, _)| service.clone()),
-                    memory_bytes: host
-                        .page_cache_bytes
-                        .map(|bytes| bytes.get() as u64)
-                        .or(known),
                 },
             );
         }
-        Ok(Self {
-            by_place,
-            warm: BTreeSet::new(),
-        })
+        Ok(Self { by_place })
     }
 
     /// A place of the plan; none for `null:` and `zero:`.
     pub fn of(&self, endpoint: &Endpoint) -> Option<&Store> {
         self.by_place.get(endpoint.place())
-    }
-
-    /// Whether it is known how much of a place its host can keep in memory.
-    pub fn remembers(&self, endpoint: &Endpoint) -> bool {
-        self.of(endpoint)
-            .is_some_and(|store| store.memory_bytes.is_some())
-    }
-
-    /// Whether the files of this folder are in memory.
-    pub fn is_warm(&self, endpoint: &Endpoint) -> bool {
-        !self.warm.is_empty()
-            && folder_of(endpoint).is_some_and(|folder| self.warm.contains(&folder))
-    }
-
-    /// The files of a folder, so many bytes together, have just been read. They stay if they fit into the memory of their host, and if nobody
-    /// knows how much that is, only if `asked` for.
-    pub fn warmed(&mut self, place: &str, folder: &str, bytes: u64, asked: bool) {
-        let memory = self
-            .by_place
-            .get(place)
-            .and_then(|store| store.memory_bytes);
-        if memory.map_or(asked, |memory| bytes <= memory) {
-            self.warm.insert(format!("{place}:{folder}"));
-        }
-    }
-
-    /// They have been dropped.
-    pub fn dropped(&mut self, place: &str, folder: &str) {
-        self.warm.remove(&format!("{place}:{folder}"));
     }
 }
 
@@ -162,12 +117,6 @@ fn rates(
     };
     *rate = Some(Amount::new(chosen).map_err(wrong)?);
     storage_rates(&cost, direction).map_err(|error| wrong(error.to_string()))
-}
-
-/// The folder of a file of a data set, with its place.
-fn folder_of(endpoint: &Endpoint) -> Option<String> {
-    let (folder, _) = endpoint.numbered()?;
-    Some(format!("{}:{folder}", endpoint.place()))
 }
 
 /// The chunk servers of a mount: those that it names, in one text, else those of its master.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from venturi.analysis.chapter import Chapter
+from venturi.analysis.chapters.bounds import bounds_chapter
 from venturi.analysis.chapters.clients import clients_chapter
 from venturi.analysis.chapters.datasets import datasets_chapter
 from venturi.analysis.chapters.gridftp import gridftp_chapter
@@ -12,6 +13,7 @@ from venturi.analysis.chapters.groups import groups_chapter
 from venturi.analysis.chapters.jobs import jobs_chapter
 from venturi.analysis.chapters.managed import managed_chapter
 from venturi.analysis.chapters.peers import peers_chapter
+from venturi.analysis.chapters.routes import routes_chapter
 from venturi.analysis.chapters.srm import srm_chapter
 from venturi.analysis.chapters.tiers import tiers_chapter
 from venturi.analysis.chapters.tools import tools_chapter
@@ -33,6 +35,8 @@ CHAPTERS: dict[str, Callable[[Run, About], Chapter | None]] = {
     "groups": groups_chapter,
     "peers": peers_chapter,
     "tiers": tiers_chapter,
+    "routes": routes_chapter,
+    "bounds": bounds_chapter,
 }
 """Name to what makes it; None: the run is not about that."""
 

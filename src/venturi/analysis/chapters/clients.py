@@ -22,6 +22,7 @@ from venturi.analysis.chapters.clients_comparisons import (
 )
 from venturi.analysis.chapters.clients_servers import server_counts
 from venturi.analysis.result import About
+from venturi.analysis.words import bit_rate
 from venturi.run import Run
 from venturi.study import study
 
@@ -264,4 +265,4 @@ def _evidence(cell: Cell, limit: str) -> str:
 
 
 def _rate(cell: Cell) -> str:
-    return f"{(cell.rate_bit_per_s or 0) / 1e6:.4g} Mb/s"
+    return bit_rate(cell.rate_bit_per_s or 0.0)

@@ -275,3 +275,59 @@ fn a_rate_that_cannot_be_is_refused() {
         "numbers of at least 0",
     );
 }
+
+/// When transfers arrive that are told in brief, and when they were intended; each takes `lasts_s`.
+fn told_in_brief(step: Value, lasts_s: f64) -> Vec<(f64, f64)> {
+    let mut interpreter = loaded(&[step, json!({"step": "pause", "duration_s": 1})], &[])
+        .unwrap()
+        .brief(|_| true);
+    let (mut seen, mut ends) = (Vec::new(), std::collections::VecDeque::new());
+    let mut now = Seconds::ZERO;
+    interpreter.start(now);
+    while !interpreter.is_finished() {
+        assert!(interpreter.poll_output().is_none(), "all is told in brief");
+        while let Some(arrival) = interpreter.poll_arrival() {
+            let (step, trial, actor) = interpreter.arriving(arrival.of).unwrap();
+            assert_eq!((step.files, trial, &**actor), (1, None, "a"));
+            seen.push((now.get(), arrival.due.get()));
+            ends.push_back((now + Seconds::new(lasts_s), arrival.of));
+        }
+        let timer = interpreter.poll_timeout();
+        let end = ends.front().map(|(at, _)| *at);
+        now = timer.into_iter().chain(end).min().expect("it goes on");
+        match ends.front().copied() {
+            Some((at, of)) if at == now => {
+                ends.pop_front();
+                interpreter.depart(now, of);
+            }
+            _ => interpreter.handle_timeout(now),
+        }
+    }
+    // The step behind waits for all to end, and then a second passes.
+    let last_s = seen.last().map_or(0.0, |(time_s, _)| time_s + lasts_s);
+    assert!((now.get() - last_s - 1.0).abs() < 1e-9, "{now} {last_s}");
+    seen
+}
+
+#[test]
+fn what_is_told_in_brief_arrives_at_the_same_times() {
+    let step = || {
+        arrivals(
+            json!([[0, 1], [50, 5]]),
+            json!({"draw": "gap"}),
+            json!(1000),
+        )
+    };
+    let each = begun(&mut loaded(&[step()], &[]).unwrap(), 3.0, usize::MAX);
+    let each: Vec<_> = each.iter().map(|(at, due, _)| (*at, *due)).collect();
+    assert!(each.len() > 100);
+    assert_eq!(told_in_brief(step(), 3.0), each);
+}
+
+#[test]
+fn what_is_drawn_for_each_arrival_is_not_told_in_brief() {
+    let step = arrivals(json!([[0, 1], [3, 1]]), json!(1), json!({"draw": "size"}));
+    let mut interpreter = loaded(&[step], &[]).unwrap().brief(|_| true);
+    let seen = begun(&mut interpreter, 0.0, usize::MAX);
+    assert_eq!((seen.len(), interpreter.poll_arrival()), (2, None));
+}

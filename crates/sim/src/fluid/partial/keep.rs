@@ -6,6 +6,8 @@
 //! is above the level of a full resource on its way or above its cap, and no resource carries more than it gives. If it has not, somebody
 //! changes sides, and a region is filled (`region`).
 
+use std::hint::select_unpredictable;
+
 use super::super::flows::Flows;
 use super::super::network::Network;
 use super::lane::{CAP, IDLE, OWN};
@@ -219,10 +221,11 @@ impl Partial {
             match lane.clock {
                 OWN => lane.rate / lane.weight,
                 IDLE => f64::INFINITY,
-                clock if keep.trials[clock as usize].mark == keep.mark => {
-                    keep.trials[clock as usize].level
+                clock => {
+                    let (trial, link) = (&keep.trials[clock as usize], &self.links[clock as usize]);
+                    // As likely one as the other: guessing wrong would cost more than reading both.
+                    select_unpredictable(trial.mark == keep.mark, trial.level, link.level)
                 }
-                clock => self.links[clock as usize].level,
             }
         };
         let own_level = match fate.clock {
@@ -267,7 +270,7 @@ impl Partial {
             // What is known of caps is not kept while classes meet each other elsewhere.
             (link.least_cap, link.most_capped) = (f64::NEG_INFINITY, f64::INFINITY);
         }
-        for &resource in network.way(class) {
+        for &resource in self.way(network, class) {
             self.links[resource as usize].pressed = false;
         }
         if fate.clock != IDLE {

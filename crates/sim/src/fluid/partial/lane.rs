@@ -3,7 +3,11 @@
 //! All flows of a class have one rate, so a flow ends when the class has served each of its flows so many bytes: its *tag*, which never
 //! changes while rates do (virtual time, as in fair queueing: Parekh and Gallager, IEEE/ACM ToN 1(3), 1993).
 
-use super::super::flows::{Flows, started_before};
+mod queue;
+
+use super::super::FlowId;
+use super::super::flows::Flows;
+use queue::{Queue, Tagged};
 
 /// Clock of a class without flows.
 pub(super) const IDLE: u32 = u32::MAX;
@@ -15,20 +19,6 @@ pub(super) const CAP: u32 = u32::MAX;
 /// Tags count from 0 again after so many flows, and so many for each live one: doubles are finest there.
 const JOINS_A_FLOW: u32 = 8;
 const JOINS: u32 = 64;
-
-/// A flow by the work at which it ends.
-#[derive(Debug, Clone, Copy)]
-struct Tagged {
-    tag: f64,
-    serial: u32,
-    slot: u32,
-}
-
-impl Tagged {
-    fn before(&self, other: &Self) -> bool {
-        self.tag < other.tag || (self.tag == other.tag && started_before(self.serial, other.serial))
-    }
-}
 
 /// A class as the solver sees it.
 ///
@@ -67,7 +57,7 @@ pub(super) struct Lane {
     pub served: f64,
     /// … when the clock told this: seconds of its own clock, or level · seconds of a resource's.
     pub since: f64,
-    heap: Vec<Tagged>,
+    queue: Queue,
     /// Live flows.
     pub live: u32,
     joins: u32,
@@ -96,7 +86,7 @@ impl Lane {
             begin,
             end,
             twice,
-            heap: Vec::new(),
+            queue: Queue::default(),
             joins: 0,
         }
     }
@@ -119,15 +109,24 @@ impl Lane {
 
     /// What the clock tells when the next flow ends; needs to be caught up only as far as rounding goes.
     pub fn next_end(&mut self, flows: &Flows) -> f64 {
+        match self.first(flows) {
+            Some((tag, _)) => self.end_of(tag),
+            None => f64::INFINITY,
+        }
+    }
+
+    /// What the clock tells when a flow with this tag ends.
+    pub fn end_of(&self, tag: f64) -> f64 {
         let pace = if self.clock == OWN {
             self.rate
         } else {
             self.weight
         };
-        match self.first(flows) {
+        if pace > 0.0 {
             // Rounding may leave a trace below nothing.
-            Some((tag, _)) if pace > 0.0 => self.since + ((tag - self.served) / pace).max(0.0),
-            _ => f64::INFINITY,
+            self.since + ((tag - self.served) / pace).max(0.0)
+        } else {
+            f64::INFINITY
         }
     }
 
@@ -140,87 +139,49 @@ impl Lane {
         self.live += 1;
         let flow = flows.at_mut(slot);
         flow.mark = self.served + bytes;
-        let entry = Tagged {
+        self.queue.push(Tagged {
             tag: flow.mark,
             serial: flow.serial,
             slot,
-        };
-        self.heap.push(entry);
-        self.rise();
+        });
     }
 
     /// The next flow to end, by tag and place. Flows that were stopped are forgotten on the way.
-    pub fn first(&mut self, flows: &Flows) -> Option<(f64, u32)> {
+    #[inline]
+    pub fn first(&mut self, flows: &Flows) -> Option<(f64, FlowId)> {
         loop {
-            let first = *self.heap.first()?;
+            let Tagged { tag, serial, slot } = self.queue.first()?;
             // Nobody was stopped: no need to look the flow up.
-            if self.heap.len() == self.live as usize || flows.holds(first.slot, first.serial) {
-                return Some((first.tag, first.slot));
+            if self.queue.len() == self.live as usize || flows.holds(slot, serial) {
+                return Some((tag, FlowId { slot, serial }));
             }
-            self.drop_first();
+            self.queue.pop();
         }
+    }
+
+    /// Of many flows: what the caller calls the one that ends next, unless it is stopped before.
+    pub fn coming(&self, flows: &Flows) -> Option<u64> {
+        let (first, next) = self.queue.coming()?;
+        flows.fetch(next.slot);
+        Some(flows.at(first.slot).token)
     }
 
     /// Take the next flow to end out.
     pub fn pop(&mut self) {
-        self.drop_first();
+        self.queue.pop();
         self.live -= 1;
     }
 
     /// Tags count from 0 again, and entries of flows that were stopped go.
     fn count_again(&mut self, flows: &mut Flows) {
         self.joins = 0;
-        // Taking the same from all of them keeps their order, so the heap stays one; taking some out does not.
         let served = std::mem::take(&mut self.served);
-        let before = self.heap.len();
-        self.heap
-            .retain(|entry| flows.holds(entry.slot, entry.serial));
-        for entry in &mut self.heap {
-            entry.tag -= served;
-            flows.at_mut(entry.slot).mark = entry.tag;
-        }
-        if self.heap.len() < before {
-            self.heap
-                .sort_unstable_by(|one, other| other.before(one).cmp(&one.before(other)));
-        }
-    }
-
-    fn rise(&mut self) {
-        let mut place = self.heap.len() - 1;
-        let entry = self.heap[place];
-        while place > 0 {
-            let parent = (place - 1) / 2;
-            if !entry.before(&self.heap[parent]) {
-                break;
+        self.queue.count_from(served, |entry| {
+            let holds = flows.holds(entry.slot, entry.serial);
+            if holds {
+                flows.at_mut(entry.slot).mark = entry.tag;
             }
-            self.heap[place] = self.heap[parent];
-            place = parent;
-        }
-        self.heap[place] = entry;
-    }
-
-    fn drop_first(&mut self) {
-        let Some(entry) = self.heap.pop() else {
-            return;
-        };
-        let count = self.heap.len();
-        let mut place = 0;
-        while 2 * place + 1 < count {
-            let left = 2 * place + 1;
-            let right = (left + 1).min(count - 1);
-            let child = if self.heap[right].before(&self.heap[left]) {
-                right
-            } else {
-                left
-            };
-            if !self.heap[child].before(&entry) {
-                break;
-            }
-            self.heap[place] = self.heap[child];
-            place = child;
-        }
-        if count > 0 {
-            self.heap[place] = entry;
-        }
+            holds
+        });
     }
 }

@@ -57,6 +57,27 @@ pub(super) struct Link {
     pub change: f64,
 }
 
+/// A clock that tells `clock` at `at_s` and goes on by `level` a second.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    level: f64,
+    clock: f64,
+    at_s: f64,
+}
+
+impl Pace {
+    /// When the clock tells `reading`.
+    pub fn time_of(&self, reading: f64) -> f64 {
+        if self.level > 0.0 {
+            self.at_s + ((reading - self.clock) / self.level).max(0.0)
+        } else if reading <= self.clock {
+            self.at_s
+        } else {
+            f64::INFINITY
+        }
+    }
+}
+
 impl Link {
     /// Without classes.
     pub fn new(capacity: f64, varies: bool) -> Self {
@@ -83,14 +104,12 @@ impl Link {
         self.clock_at = now;
     }
 
-    /// When the clock tells `reading`.
-    pub fn time_of(&self, reading: f64) -> f64 {
-        if self.level > 0.0 {
-            self.clock_at + ((reading - self.clock) / self.level).max(0.0)
-        } else if reading <= self.clock {
-            self.clock_at
-        } else {
-            f64::INFINITY
+    /// How its clock goes now.
+    pub fn pace(&self) -> Pace {
+        Pace {
+            level: self.level,
+            clock: self.clock,
+            at_s: self.clock_at,
         }
     }
 
@@ -98,7 +117,7 @@ impl Link {
     pub fn next_end(&self) -> f64 {
         self.heap
             .first()
-            .map_or(f64::INFINITY, |(reading, _)| self.time_of(reading))
+            .map_or(f64::INFINITY, |(reading, _)| self.pace().time_of(reading))
     }
 
     /// Whether its clock has run for so long that counting from 0 pays.

@@ -39,7 +39,10 @@ impl Partial {
         self.work.regions += 1;
         let mut region = std::mem::take(&mut self.region);
         region.begin(self.links.len());
-        let theta = self.first_difference(network, &mut region);
+        let mut theta = self.first_difference(network, &mut region);
+        if std::mem::take(&mut self.whole) {
+            theta = 0.0;
+        }
         for at in 0..self.changes.len() {
             let class = self.changes[at].class;
             if self.lanes[class as usize].solved > 0 {
@@ -78,7 +81,7 @@ impl Partial {
                 let (cap, _) = self.cap_of(network, change.class);
                 theta = theta.min(cap / self.lanes[change.class as usize].weight);
             }
-            for &resource in network.way(change.class) {
+            for &resource in self.way(network, change.class) {
                 let link = &mut self.links[resource as usize];
                 link.pressed |= link.varies;
                 if link.is_shared() {

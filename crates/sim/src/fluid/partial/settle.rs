@@ -16,6 +16,9 @@ impl Partial {
         }
         self.changes.clear();
         self.pressed.clear();
+        if self.restored < network.restored().len() {
+            self.restore(network, flows);
+        }
         while let Some(resource) = self.dirty_links.pop() {
             self.change_capacity(network, flows, resource);
         }
@@ -25,7 +28,7 @@ impl Partial {
             next += 1;
             self.work.changes += 1;
             self.work.classes += 1;
-            let settled = self.changes.is_empty() && self.pressed.is_empty();
+            let settled = self.changes.is_empty() && self.pressed.is_empty() && !self.whole;
             if let Some(change) = self.take_in(network, flows, class)
                 && !(settled && self.settle(network, flows, change))
             {
@@ -39,6 +42,31 @@ impl Partial {
         self.queue_links();
     }
 
+    /// Classes that can be limited by more than before leave, and come again.
+    fn restore(&mut self, network: &Network, flows: &Flows) {
+        let restored = &network.restored()[self.restored..];
+        self.restored += restored.len();
+        for &class in restored {
+            // One that is not known yet will be taken as it is.
+            let Some(lane) = self.lanes.get(class as usize) else {
+                continue;
+            };
+            let solved = lane.solved;
+            if solved > 0 {
+                self.withdraw(network, class);
+                for &resource in self.way(network, class) {
+                    self.links[resource as usize].users -= solved;
+                    self.pressed.push(resource);
+                }
+                self.lanes[class as usize].solved = 0;
+                self.quit(network, flows, class);
+                self.soil(class);
+                self.whole = true;
+            }
+            self.lanes[class as usize].end = network.classes[class as usize].end;
+        }
+    }
+
     /// A resource gives something else from now on.
     fn change_capacity(&mut self, network: &Network, flows: &Flows, resource: u32) {
         self.work.changes += 1;
@@ -49,7 +77,7 @@ impl Partial {
             if let Some(&(class, _)) = link.on.first() {
                 self.loosen(class);
             }
-        } else if link.entangled == 0 && self.pressed.is_empty() {
+        } else if link.entangled == 0 && self.pressed.is_empty() && !self.whole {
             self.refill(network, flows, resource, None);
         } else if link.bound > 0 || link.given > link.capacity * FULL {
             self.pressed.push(resource);
@@ -78,7 +106,7 @@ impl Partial {
             clock: self.lanes[class as usize].clock,
         };
         self.withdraw(network, class);
-        for &resource in network.way(class) {
+        for &resource in self.way(network, class) {
             let link = &mut self.links[resource as usize];
             link.users = link.users + after - before;
             link.pressed |= after > before;
@@ -103,7 +131,7 @@ impl Partial {
             self.flow_of(class),
         );
         self.detach(class);
-        for &resource in network.way(class) {
+        for &resource in self.way(network, class) {
             let link = &mut self.links[resource as usize];
             if clock == resource {
                 link.weight -= total;
@@ -121,7 +149,7 @@ impl Partial {
     /// A class gets its first flow: it stands on all resources of its way.
     fn enter(&mut self, network: &Network, class: u32) {
         let begin = self.lanes[class as usize].begin;
-        for (&resource, seat) in network.way(class).iter().zip(begin..) {
+        for (&resource, seat) in self.way(network, class).iter().zip(begin..) {
             let link = &mut self.links[resource as usize];
             self.seats[seat as usize] = link.on.len() as u32;
             link.on.push((class, seat));
@@ -159,7 +187,7 @@ impl Partial {
             self.disentangle(network, class);
         }
         let begin = self.lanes[class as usize].begin;
-        for (&resource, seat) in network.way(class).iter().zip(begin..) {
+        for (&resource, seat) in self.way(network, class).iter().zip(begin..) {
             let place = std::mem::replace(&mut self.seats[seat as usize], OUTSIDE);
             let link = &mut self.links[resource as usize];
             link.on.swap_remove(place as usize);
@@ -208,7 +236,7 @@ impl Partial {
     }
 
     fn entangle(&mut self, network: &Network, class: u32) {
-        for &resource in network.way(class) {
+        for &resource in self.way(network, class) {
             let link = &mut self.links[resource as usize];
             link.entangled += 1;
             // What is known of caps is not kept while classes meet each other elsewhere.
@@ -217,7 +245,7 @@ impl Partial {
     }
 
     fn disentangle(&mut self, network: &Network, class: u32) {
-        for &resource in network.way(class) {
+        for &resource in self.way(network, class) {
             self.links[resource as usize].entangled -= 1;
         }
     }
@@ -231,7 +259,7 @@ impl Partial {
         }
         let (cap, bound) = self.learn_top(network, class);
         let flow = cap * f64::from(self.lanes[class as usize].solved);
-        let way = network.way(class);
+        let way = self.way(network, class);
         let mut isolated = CAP;
         // What is said here of one flow would be said twice of a class that names a resource twice.
         let mut slack = !self.lanes[class as usize].twice;
@@ -284,14 +312,14 @@ impl Partial {
     }
 
     fn settle_departure(&mut self, network: &Network, flows: &Flows, class: u32) -> bool {
-        let fits = network.way(class).iter().all(|&resource| {
+        let fits = self.way(network, class).iter().all(|&resource| {
             let link = &self.links[resource as usize];
             !link.is_shared()
                 || link.entangled == 0
                 || (link.bound == 0 && link.given <= link.capacity * FULL)
         });
         if fits {
-            for &resource in network.way(class) {
+            for &resource in self.way(network, class) {
                 let link = &self.links[resource as usize];
                 if link.is_shared() && (link.bound > 0 || link.given > link.capacity * FULL) {
                     self.settle_isolated(network, flows, resource, None);

@@ -8,22 +8,22 @@ use super::*;
 const STEPS: u64 = 150;
 
 /// A generator of its own: a walk is a function of its seed.
-struct Draws(u64);
+pub(in crate::fluid) struct Draws(pub u64);
 
 impl Draws {
     /// From 0 to 1 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
-    fn next(&mut self) -> f64 {
+    pub fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    fn below(&mut self, limit: usize) -> usize {
+    pub fn below(&mut self, limit: usize) -> usize {
         (self.next() * limit as f64) as usize
     }
 
-    fn chance(&mut self, of: f64) -> bool {
+    pub fn chance(&mut self, of: f64) -> bool {
         self.next() < of
     }
 }
@@ -35,7 +35,25 @@ struct Network {
     facts: Vec<(Vec<ResourceId>, f64, f64)>,
 }
 
-fn network(draws: &mut Draws, solvers: &mut [Fluid]) -> Network {
+/// Which classes there are.
+#[derive(Clone, Copy, PartialEq)]
+enum Shape {
+    /// Over up to three resources, any.
+    Any,
+    /// Over the first resource, most with a cap, some over a resource of their own besides.
+    Isolated,
+}
+
+/// What a resource gives: to so many, or always.
+fn capacity(draws: &mut Draws, gives: f64) -> Capacity {
+    if draws.below(5) > 0 {
+        return Capacity::Constant(gives);
+    }
+    let of_users = (0..4).map(|n| gives * (1.0 + draws.next()) / (1.0 + 0.1 * f64::from(n)));
+    Capacity::OfUsers(of_users.collect())
+}
+
+fn network(draws: &mut Draws, solvers: &mut [Fluid], shape: Shape) -> Network {
     let mut built = Network {
         links: Vec::new(),
         classes: Vec::new(),
@@ -48,44 +66,55 @@ fn network(draws: &mut Draws, solvers: &mut [Fluid]) -> Network {
         } else {
             1.0 + 10.0 * draws.next()
         };
-        let capacity = match draws.below(5) {
-            0 => Capacity::OfUsers(
-                (0..4)
-                    .map(|n| gives * (1.0 + draws.next()) / (1.0 + 0.1 * f64::from(n)))
-                    .collect(),
-            ),
-            _ => Capacity::Constant(gives),
-        };
+        let capacity = capacity(draws, gives);
         let ids: Vec<ResourceId> = solvers
             .iter_mut()
             .map(|fluid| fluid.resource(capacity.clone()).unwrap())
             .collect();
         built.links.push(ids[0]);
     }
-    for _ in 0..1 + draws.below(12) {
-        let way: Vec<ResourceId> = (0..1 + draws.below(3))
-            .map(|_| built.links[draws.below(built.links.len())])
-            .collect();
-        let weight = if draws.chance(0.6) {
-            1.0
-        } else {
-            0.5 + draws.next()
-        };
-        let cap = if draws.chance(0.6) {
-            f64::INFINITY
-        } else {
-            5.0 * draws.next()
-        };
-        let ids: Vec<ClassId> = solvers
-            .iter_mut()
-            .map(|fluid| fluid.class(&way, weight, cap).unwrap())
-            .collect();
-        if !built.classes.contains(&ids[0]) {
-            built.classes.push(ids[0]);
-            built.facts.push((way, weight, cap));
-        }
+    for number in 0..1 + draws.below(12) {
+        add_class(draws, solvers, &mut built, shape, number);
     }
     built
+}
+
+/// One more class, the `number`th, to all solvers.
+fn add_class(
+    draws: &mut Draws,
+    solvers: &mut [Fluid],
+    built: &mut Network,
+    shape: Shape,
+    number: usize,
+) {
+    let way: Vec<ResourceId> = match shape {
+        Shape::Any => (0..1 + draws.below(3))
+            .map(|_| built.links[draws.below(built.links.len())])
+            .collect(),
+        Shape::Isolated => [0]
+            .into_iter()
+            .chain((0 < number).then_some(number))
+            .filter_map(|at| built.links.get(at).copied())
+            .collect(),
+    };
+    let weight = if draws.chance(0.6) {
+        1.0
+    } else {
+        0.5 + draws.next()
+    };
+    let cap = if draws.chance(if shape == Shape::Any { 0.6 } else { 0.2 }) {
+        f64::INFINITY
+    } else {
+        5.0 * draws.next()
+    };
+    let ids: Vec<ClassId> = solvers
+        .iter_mut()
+        .map(|fluid| fluid.class(&way, weight, cap).unwrap())
+        .collect();
+    if !built.classes.contains(&ids[0]) {
+        built.classes.push(ids[0]);
+        built.facts.push((way, weight, cap));
+    }
 }
 
 /// Live flows with the number of their class.
@@ -130,10 +159,9 @@ fn disturb(
             } else {
                 10.0 * draws.next()
             };
+            let capacity = capacity(draws, gives);
             for fluid in solvers {
-                fluid
-                    .set_capacity(now, link, Capacity::Constant(gives))
-                    .unwrap();
+                fluid.set_capacity(now, link, capacity.clone()).unwrap();
             }
         }
         _ => {}
@@ -187,10 +215,10 @@ fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live) {
     }
 }
 
-fn walk(seed: u64) {
+fn walk(seed: u64, shape: Shape) {
     let mut draws = Draws(seed);
     let mut solvers = [Fluid::new(), Fluid::reference()];
-    let built = network(&mut draws, &mut solvers);
+    let mut built = network(&mut draws, &mut solvers, shape);
     let (mut now, mut live): (f64, Live) = (0.0, Vec::new());
     for step in 0..STEPS {
         now += if draws.chance(0.3) { 0.0 } else { draws.next() };
@@ -204,6 +232,10 @@ fn walk(seed: u64) {
                 }
                 ends => panic!("{ends:?} by {now}"),
             }
+        }
+        if draws.chance(0.05) {
+            let number = built.classes.len();
+            add_class(&mut draws, &mut solvers, &mut built, shape, number);
         }
         disturb(&mut draws, &mut solvers, &built, &mut live, now, step);
         live.retain(|(flow, _)| solvers[0].rate(*flow).is_ok());
@@ -224,7 +256,7 @@ fn walk(seed: u64) {
 fn moved(seed: u64) -> Vec<(u64, f64)> {
     let mut draws = Draws(seed);
     let mut fluid = [Fluid::new()];
-    let built = network(&mut draws, &mut fluid);
+    let built = network(&mut draws, &mut fluid, Shape::Any);
     let [mut fluid] = fluid;
     let (mut now, mut told): (f64, Vec<(u64, f64)>) = (0.0, Vec::new());
     let mut live: Vec<(FlowId, u64, f64, f64)> = Vec::new();
@@ -250,6 +282,13 @@ fn moved(seed: u64) -> Vec<(u64, f64)> {
                 );
             }
         }
+        if draws.chance(0.2) {
+            let link = built.links[draws.below(built.links.len())];
+            let gives = [0.0, 5.0, 10.0][draws.below(3)];
+            fluid
+                .set_capacity(now, link, capacity(&mut draws, gives))
+                .unwrap();
+        }
         let (class, bytes) = (
             built.classes[draws.below(built.classes.len())],
             1.0 + 10.0 * draws.next(),
@@ -269,7 +308,12 @@ proptest! {
 
     #[test]
     fn the_fast_solver_agrees_with_the_full_refill_and_its_rates_are_certified(seed: u64) {
-        walk(seed);
+        walk(seed, Shape::Any);
+    }
+
+    #[test]
+    fn classes_with_and_without_caps_share_one_resource_as_the_full_refill_says(seed: u64) {
+        walk(seed, Shape::Isolated);
     }
 
     #[test]

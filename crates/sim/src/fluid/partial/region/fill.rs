@@ -64,7 +64,8 @@ impl Partial {
             }
             let level = full.map_or(f64::INFINITY, |(level, _)| level);
             match (fill.caps.get(caps), full) {
-                (Some(&(cap, class)), _) if cap < level => {
+                // A cap by a tiny weight may be a level beyond all numbers.
+                (Some(&(cap, class)), _) if cap < level || full.is_none() => {
                     let (rate, bound) = self.cap_of(network, class);
                     fill.stop(&mut self.lanes, network, class, rate, bound);
                     left -= 1;

@@ -1,0 +1,255 @@
+"""How fast does ``venturi copy`` copy, beside what people use today?
+
+Part ``local``: one large file, many small files and a source tree, on a file system of this machine, each tool at good settings for it. Two modes:
+
+* ``cache``: the source is in the page cache, and the clock stops when the command ends;
+* ``disk``: the source is not in it, the clock stops when all is on the device; our own copy goes past the page cache (``--direct``).
+
+Rounds of ours and the peers are interleaved in random order. What reading alone and writing alone reach in the same rounds is the limit that
+rates are held against. Times are medians with the quartiles behind them; the ratio is theirs to ours, above 1 where ours is faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ENGINE = Path(__file__).parent.parent / "target/x86_64-unknown-linux-gnu/release/venturi-engine"
+BLOCK = 1 << 20
+CORES = len(os.sched_getaffinity(0))
+
+
+@dataclass(frozen=True)
+class Case:
+    """A source and the tools that copy it: command lines, in which ``$1`` is the source and ``$2`` the place of the copy."""
+
+    name: str
+    source: Path
+    files: int
+    size_bytes: int
+    tools: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Time:
+    """What one call took."""
+
+    wall_s: float
+    cpu_s: float
+
+
+def large(folder: Path, size_bytes: int, engine: Path, mode: str) -> Case:
+    """Return the case of one large file."""
+    source = folder / "large"
+    with source.open("wb") as file:
+        for _ in range(size_bytes // BLOCK):
+            file.write(os.urandom(BLOCK))
+    direct = " --direct" if mode == "disk" else ""
+    tools = {
+        "venturi": f'{engine} copy{direct} "$1" "$2"',
+        "venturi 1 worker": f'{engine} copy{direct} --concurrency 1 "$1" "$2"',
+        "cp": 'cp "$1" "$2"',
+        "rsync": 'rsync -W --inplace "$1" "$2"',
+        "rclone": f'rclone copyto --config= --ignore-checksum --multi-thread-streams={CORES} "$1" "$2"',
+    }
+    if mode == "disk":
+        tools["venturi cached"] = f'{engine} copy "$1" "$2"'
+        tools["dd direct"] = 'dd if="$1" of="$2" bs=8M iflag=direct oflag=direct status=none'
+    return Case("large", source, 1, source.stat().st_size, tools)
+
+
+def many(folder: Path, count: int, engine: Path, mode: str) -> Case:
+    """Return the case of files of 100 KB, 100 in a folder."""
+    source = folder / "many"
+    content = os.urandom(100_000)
+    for number in range(count):
+        path = source / f"{number // 100:03d}" / f"{number:06d}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    return Case("many", source, count, count * len(content), _tree_tools(engine, mode))
+
+
+def tree(folder: Path, engine: Path, mode: str) -> Case:
+    """Return the case of a source tree: the standard library of this Python, with what is installed in it."""
+    source = folder / "tree"
+    shutil.copytree(sysconfig.get_path("stdlib"), source, symlinks=True, ignore_dangling_symlinks=True)
+    files = [path for path in source.rglob("*") if path.is_file() and not path.is_symlink()]
+    return Case("tree", source, len(files), sum(path.stat().st_size for path in files), _tree_tools(engine, mode))
+
+
+def _tree_tools(engine: Path, mode: str) -> dict[str, str]:
+    direct = " --direct" if mode == "disk" else ""
+    xargs = f"xargs -0 -P {CORES} -n 64 cp --parents -t"
+    return {
+        "venturi": f'{engine} copy -r{direct} "$1" "$2"',
+        "venturi 1 worker": f'{engine} copy -r{direct} --concurrency 1 "$1" "$2"',
+        "cp": 'cp -r "$1" "$2"',
+        "rsync": 'rsync -rlt -W "$1/" "$2"',
+        "rclone": f'rclone copy --config= --links --ignore-checksum --transfers={2 * CORES} "$1" "$2"',
+        "fpsync": f'fpsync -n {CORES} -f 500 -t "$2.fpsync" -o "-lptgoD -W" "$1" "$2"; rm -rf "$2.fpsync"',
+        "tar | tar": 'mkdir "$2" && tar -C "$1" -cf - . | tar -C "$2" -xf -',
+        "find | xargs cp": f'mkdir "$2"; cd "$1" && find . -type d -print0 | (cd "$2" && xargs -0 mkdir -p) && find . ! -type d -print0 | {xargs} "$2"',
+    }
+
+
+def measure(case: Case, mode: str, rounds: int) -> dict[str, list[Time]]:
+    """Return the times of all tools that are there, and of reading and writing alone."""
+    tools = {name: command for name, command in case.tools.items() if _is_there(name)}
+    for name in case.tools.keys() - tools.keys():
+        print(f"  {name} is not installed and is not in this comparison")
+    tools |= _limits(case, mode)
+    times: dict[str, list[Time]] = {name: [] for name in tools}
+    copy = case.source.parent / "copy"
+    for name in _interleaved(list(tools), rounds):
+        _settle(case, mode)
+        command = tools[name] + (f'; sync -f "{copy.parent}"' if mode == "disk" and name != "read alone" else "")
+        times[name].append(_timed(["sh", "-c", command, "sh", str(case.source), str(copy)]))
+        if not name.endswith("alone") and len(times[name]) == 1:
+            _compare(case.source, copy, name)
+        shutil.rmtree(copy) if copy.is_dir() else copy.unlink(missing_ok=True)
+    return times
+
+
+def _is_there(name: str) -> bool:
+    return shutil.which(name.split()[0]) is not None or name.startswith("venturi")
+
+
+def _limits(case: Case, mode: str) -> dict[str, str]:
+    if case.files > 1:
+        return {"read alone": 'find "$1" -type f -print0 | xargs -0 cat >/dev/null'}
+    flags = ("iflag=direct ", "oflag=direct ") if mode == "disk" else ("", "")
+    count = case.size_bytes // (8 << 20)
+    block = "bs=8M" if mode == "disk" else "bs=256K"
+    count *= 1 if mode == "disk" else 32
+    return {
+        "read alone": f'dd if="$1" of=/dev/null {block} {flags[0]}status=none',
+        "write alone": f'dd if=/dev/zero of="$2" {block} count={count} {flags[1]}status=none',
+    }
+
+
+def _settle(case: Case, mode: str) -> None:
+    """Have nothing waiting to be written, and the source in the page cache or out of it."""
+    subprocess.run(["sync", "-f", case.source], check=True)
+    advice = os.POSIX_FADV_DONTNEED if mode == "disk" else os.POSIX_FADV_WILLNEED
+    for path in [case.source] if case.source.is_file() else [p for p in case.source.rglob("*") if p.is_file()]:
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, advice)
+            if mode == "cache":
+                while file.read(BLOCK):
+                    pass
+
+
+def _timed(command: list[str]) -> Time:
+    begin = time.monotonic()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall_s = time.monotonic() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        sys.exit(f"expected exit code 0 from {command[2]}, found {process.returncode}")
+    return Time(wall_s, usage.ru_utime + usage.ru_stime)
+
+
+def _compare(source: Path, copy: Path, name: str) -> None:
+    """A tool that is fast because it leaves something out is not in the comparison."""
+    differ = subprocess.run(
+        ["diff", "-rq", "--no-dereference", source, copy], capture_output=True, text=True, check=False
+    )
+    if differ.returncode:
+        sys.exit(f"expected a copy by {name} like its source, found: {differ.stdout}{differ.stderr}")
+
+
+def _interleaved(names: list[str], rounds: int) -> Iterator[str]:
+    """Complete blocks in random order: what drifts on the host meets all tools alike."""
+    order = random.Random(1)
+    for _ in range(rounds):
+        yield from order.sample(names, len(names))
+
+
+def show(case: Case, mode: str, times: dict[str, list[Time]]) -> None:
+    """Print what was found: each tool's time, its ratio to ours, its rate, its processor time."""
+    print(
+        f"\n{case.name}, {mode}: {case.files:,} files, {case.size_bytes / 1e6:,.1f} MB; seconds, median [quartiles]"
+    )
+    ours = statistics.median(time.wall_s for time in times["venturi"])
+    for name, found in times.items():
+        walls = [time.wall_s for time in found]
+        median = statistics.median(walls)
+        low, high = (
+            (statistics.quantiles(walls, n=4)[0], statistics.quantiles(walls, n=4)[2])
+            if len(walls) > 1
+            else (median, median)
+        )
+        cpu = statistics.median(time.cpu_s for time in found) / case.size_bytes * 1e9
+        print(f"  {name:18} {median:8.3f} [{low:.3f} … {high:.3f}]  ×{median / ours:5.2f}  {case.size_bytes / median / 1e6:8.0f} MB/s"
+              f"  {case.files / median:9,.0f} files/s  {cpu:6.2f} CPU s/GB")  # fmt: skip
+    alone = [statistics.median(time.wall_s for time in times[name]) for name in times if name.endswith("alone")]
+    peers = {name: statistics.median(time.wall_s for time in found) for name, found in times.items()
+             if not name.startswith("venturi") and not name.endswith("alone")}  # fmt: skip
+    best = min(peers, key=lambda name: peers[name])
+    print(
+        f"  best peer: {best}, ×{peers[best] / ours:.2f}; the slower of reading and writing alone takes ×{max(alone) / ours:.2f} of our time"
+    )
+
+
+def main() -> None:
+    """Run what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("part", nargs="?", choices=["local"], default="local")
+    parser.add_argument("--engine", type=Path, default=ENGINE, help="the binary under test")
+    parser.add_argument("--scratch", type=Path, default=None, help="a folder on the file system to measure")
+    parser.add_argument("--only", nargs="+", choices=["large", "many", "tree"], default=["large", "many", "tree"])
+    parser.add_argument("--modes", nargs="+", choices=["cache", "disk"], default=["cache", "disk"])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--size-mb", type=int, default=8000, help="of the large file (default 8000)")
+    parser.add_argument("--count", type=int, default=10_000, help="of small files (default 10000)")
+    parser.add_argument("--quick", action="store_true", help="1 GB, 2000 files, 3 rounds")
+    given = parser.parse_args()
+    if given.quick:
+        given.rounds, given.size_mb, given.count = 3, 1000, 2000
+    if not given.engine.exists():
+        sys.exit(f"expected the engine at {given.engine}, found nothing; build it with `cargo build --release`")
+    with tempfile.TemporaryDirectory(dir=given.scratch) as scratch:
+        folder = Path(scratch)
+        _facts(given.engine, folder)
+        makers: dict[str, Callable[[str], Case]] = {
+            "large": lambda mode: large(folder, given.size_mb * 1_000_000, given.engine.absolute(), mode),
+            "many": lambda mode: many(folder, given.count, given.engine.absolute(), mode),
+            "tree": lambda mode: tree(folder, given.engine.absolute(), mode),
+        }
+        for name in given.only:
+            for mode in given.modes:
+                case = makers[name](mode)
+                show(case, mode, measure(case, mode, given.rounds))
+                shutil.rmtree(case.source) if case.source.is_dir() else case.source.unlink()
+
+
+def _facts(engine: Path, folder: Path) -> None:
+    told = subprocess.run(
+        ["df", "--output=fstype,source,avail", "-h", folder], capture_output=True, text=True, check=True
+    ).stdout
+    print(
+        f"{engine}\n{platform.platform()}, {CORES} cores, load {os.getloadavg()[0]:.1f}\n{told.splitlines()[1].strip()}"
+    )
+    for tool in ("cp", "rsync", "rclone", "fpsync", "tar"):
+        if shutil.which(tool):
+            said = subprocess.run(
+                [tool, "-v" if tool == "fpsync" else "--version"], capture_output=True, text=True, check=False
+            )
+            print(f"  {(said.stdout or said.stderr).splitlines()[0]}" if said.stdout or said.stderr else f"  {tool}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,266 @@
+//! A session with a server: login, settings, then transfers and other commands, pipelined.
+//!
+//! **Uploads are transactions.** A server takes the bytes of a data connection for whichever file is next. If it refuses
+//! one STOR of a pipeline after the bytes of all were sent, it stores the bytes of the refused file under the name of the next,
+//! and says that all is well. So every file is sent under a temporary name, and renamed only when all transfers before
+//! it on the same connections, and itself, are answered well. The first refusal voids everything behind it: the data
+//! connections are closed, all answers are awaited, and those files are sent again over new connections.
+//!
+//! **Downloads are bound by their replies.** A refused RETR sends no bytes, so the n-th file on a connection is the n-th
+//! that the server began, not the n-th that was asked for. Bytes are not taken before the reply that names them.
+//!
+//! Read [`Client`] first, then [`Output`]. A driver does what `poll_output` says, and tells what came of it; what it
+//! does not tell within [`Settings::patience`] ends the session.
+
+mod channel;
+mod control;
+mod job;
+mod login;
+mod outcome;
+mod third_party;
+mod transfers;
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use control::{Control, Heard};
+pub use job::{Failure, Get, Job, Login, Output, Put, Settings, Source, Upload};
+use login::Login as LoginStep;
+pub use third_party::{Pair, Side, ThirdParty, ThirdPartyOutput};
+use transfers::{Part, Transfers};
+
+use crate::security::Security;
+use crate::{Command, Error, Features, Mode, Reply};
+
+/// What a command is for; its reply goes there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Tag {
+    Login(LoginStep),
+    /// PORT or PASV of a pipeline.
+    Channel,
+    /// Part of a transfer.
+    Transfer(u64, Part),
+    /// Of the driver.
+    Request(u64),
+    /// Of which the reply does not matter.
+    Unheard,
+}
+
+/// A client's side of a session.
+pub struct Client {
+    settings: Settings,
+    control: Control<Tag>,
+    features: Features,
+    ready: bool,
+    /// What the driver asks before the session is ready.
+    requests: VecDeque<(u64, Command)>,
+    transfers: Transfers,
+    outputs: VecDeque<Output>,
+    /// When something last moved.
+    moved: Duration,
+    ended: Option<Error>,
+}
+
+impl Client {
+    /// A session on a control connection that was opened at `now`, counted from any moment.
+    ///
+    /// # Errors
+    /// A login that cannot be written on a line.
+    pub fn new(
+        settings: Settings,
+        security: Option<Box<dyn Security>>,
+        now: Duration,
+    ) -> Result<Self, Error> {
+        if let Login::Password { user, password } = &settings.login
+            && [user, &password.0]
+                .iter()
+                .any(|text| text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)))
+        {
+            return Err(Error::malformed(
+                "login",
+                "a user and password without line end",
+                b"a line end",
+            ));
+        }
+        Ok(Self {
+            control: Control::new(Tag::Login(LoginStep::Greeting), security),
+            features: Features::default(),
+            ready: false,
+            requests: VecDeque::new(),
+            transfers: Transfers::new(&settings),
+            settings,
+            outputs: VecDeque::new(),
+            moved: now,
+            ended: None,
+        })
+    }
+
+    /// What the server says that it can do; all of it is known when the session is ready.
+    #[must_use]
+    pub fn features(&self) -> &Features {
+        &self.features
+    }
+
+    /// The mode of transfers; it is settled when the session is ready.
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.settings.mode
+    }
+
+    /// Adds a transfer. Those of one direction are pipelined, in order.
+    pub fn transfer(&mut self, now: Duration, job: Job) {
+        self.moved = self.moved.max(now);
+        self.transfers.add(job);
+        self.pump();
+    }
+
+    /// Sends another command; its answer carries the number. Not for commands of transfers and data channels, unless the
+    /// session is used for nothing else.
+    pub fn request(&mut self, now: Duration, request: u64, command: Command) {
+        self.moved = self.moved.max(now);
+        self.requests.push_back((request, command));
+        self.pump();
+    }
+
+    /// Says goodbye. Nothing is to be asked for behind it.
+    pub fn quit(&mut self) {
+        self.control.submit(vec![(Tag::Unheard, Command::Quit)]);
+    }
+
+    /// Transfers that are neither done nor failed.
+    #[must_use]
+    pub fn open_transfers(&self) -> usize {
+        self.transfers.len()
+    }
+
+    /// Takes bytes of the control connection.
+    ///
+    /// # Errors
+    /// What ends the session. Transfers that were open have failed, and `poll_output` says so.
+    pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) -> Result<(), Error> {
+        self.alive()?;
+        self.moved = self.moved.max(now);
+        self.control.handle_input(bytes);
+        let result = self.hear();
+        self.end_if(result)
+    }
+
+    /// The control connection has ended.
+    ///
+    /// # Errors
+    /// Always, unless the session had ended before.
+    pub fn handle_closed(&mut self) -> Result<(), Error> {
+        self.alive()?;
+        self.end_if(Err(Error::Closed {
+            detail: String::new(),
+        }))
+    }
+
+    /// Lets time pass.
+    ///
+    /// # Errors
+    /// Silence for longer than [`Settings::patience`].
+    pub fn handle_timeout(&mut self, now: Duration) -> Result<(), Error> {
+        self.alive()?;
+        if self.poll_timeout().is_none_or(|due| now < due) {
+            return Ok(());
+        }
+        let seconds = self.settings.patience.as_secs();
+        let expected = "a reply, or bytes of a transfer,";
+        self.end_if(Err(Error::Silence { expected, seconds }))
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Duration> {
+        let waiting = self.control.is_busy() || self.transfers.len() > 0;
+        (waiting && self.ended.is_none()).then(|| self.moved + self.settings.patience)
+    }
+
+    /// What the driver is to do next.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if self.ended.is_none() {
+            match self.control.output() {
+                Ok(bytes) if bytes.is_empty() => {}
+                Ok(bytes) => self.outputs.push_back(Output::Send(bytes)),
+                Err(error) => drop(self.end_if(Err(error))),
+            }
+        }
+        self.outputs.pop_front()
+    }
+
+    fn alive(&self) -> Result<(), Error> {
+        self.ended.clone().map_or(Ok(()), Err)
+    }
+
+    fn end_if(&mut self, result: Result<(), Error>) -> Result<(), Error> {
+        if let Err(error) = &result {
+            self.ended = Some(error.clone());
+            let outputs = self.transfers.fail_all(&error.to_string());
+            self.outputs.push_back(Output::DropData);
+            self.outputs.extend(outputs);
+        }
+        result
+    }
+
+    fn hear(&mut self) -> Result<(), Error> {
+        while let Some(heard) = self.control.poll()? {
+            match heard {
+                Heard::Final(Tag::Login(step), reply) => self.login(step, &reply)?,
+                Heard::Final(Tag::Channel, reply) => self.transfers.channel_answered(&reply),
+                Heard::Final(Tag::Transfer(key, part), reply) => {
+                    self.transfers.answered(key, part, reply);
+                }
+                Heard::Preliminary(Tag::Transfer(key, part), reply) => {
+                    self.transfers.noticed(key, part, &reply);
+                }
+                Heard::Final(Tag::Request(request), reply) => {
+                    self.outputs.push_back(Output::Answer { request, reply });
+                }
+                Heard::Preliminary(Tag::Request(request), reply) => {
+                    self.outputs.push_back(Output::Notice { request, reply });
+                }
+                Heard::Line(Tag::Request(request), text) => {
+                    self.outputs.push_back(Output::Line { request, text });
+                }
+                Heard::Final(Tag::Unheard, _) | Heard::Line(..) | Heard::Preliminary(..) => {}
+            }
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// Lets transfers go on, and passes on what they say and send.
+    fn pump(&mut self) {
+        if self.ready {
+            for (request, command) in self.requests.drain(..) {
+                self.control.submit(vec![(Tag::Request(request), command)]);
+            }
+            self.transfers.pump();
+        }
+        for group in self.transfers.take_commands() {
+            self.control.submit(group);
+        }
+        if let Some(voided) = self.transfers.take_voided() {
+            let is_void = |tag: &Tag| matches!(tag, Tag::Transfer(key, part) if voided.contains(key) && part.is_before_bytes());
+            for tag in self.control.retract(is_void) {
+                if let Tag::Transfer(key, Part::Transfer) = tag {
+                    self.transfers.retracted(key);
+                }
+            }
+            // What was the last one that was waited for may have been taken back.
+            self.transfers.pump();
+            for group in self.transfers.take_commands() {
+                self.control.submit(group);
+            }
+        }
+        self.outputs.extend(self.transfers.take_outputs());
+    }
+
+    fn refused(step: &'static str, reply: &Reply) -> Error {
+        Error::Refused {
+            step,
+            reply: reply.to_string(),
+        }
+    }
+}

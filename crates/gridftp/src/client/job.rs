@@ -1,0 +1,315 @@
+//! What a client is asked to transfer, and what it says of it.
+
+use std::net::SocketAddr;
+
+use crate::{
+    ByteRanges, Command, Dcau, Mode, Partial, Path, Progress, Protection, Reply, Restart, Secret,
+};
+
+/// A file, part of one, or a listing, to be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Get {
+    /// The driver's number for it; one that no other transfer of the session has.
+    pub transfer: u64,
+    /// What is read.
+    pub source: Source,
+    /// Of what.
+    pub path: Path,
+    /// How much it is, where it is known. In MODE S nothing else tells a whole file from one that was cut.
+    pub size_bytes: Option<u64>,
+    /// What the driver has already. Of a region: nothing.
+    pub present: ByteRanges,
+}
+
+/// What is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Source {
+    /// The file.
+    File,
+    /// `size_bytes` of the file from here on. Positions are those of the file.
+    Region {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+    },
+    /// The directory (MLSD): lines for [`Entry::parse`](crate::Entry::parse).
+    Directory,
+    /// The directory and all below (MLSR).
+    Tree,
+}
+
+/// A file to be written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Put {
+    /// The driver's number for it; one that no other transfer of the session has.
+    pub transfer: u64,
+    /// Where it goes.
+    pub path: Path,
+    /// Where it is written until all of it is there. A file without such a name is written in place, and alone: nothing
+    /// is sent before the transfers before it are answered, and none after it until it is.
+    pub temporary: Option<Path>,
+    /// Its size.
+    pub size_bytes: u64,
+    /// Algorithm and value, for servers that check it themselves (SCKS).
+    pub checksum: Option<(String, String)>,
+    /// When it was modified, in seconds since 1970, where the copy shall keep it.
+    pub modify_s: Option<i64>,
+    /// What the server has already.
+    pub present: ByteRanges,
+}
+
+/// A transfer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Job {
+    /// From the server.
+    Get(Get),
+    /// To the server.
+    Put(Put),
+}
+
+/// Which way bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    Receive,
+    Send,
+}
+
+impl Job {
+    /// The driver's number.
+    #[must_use]
+    pub fn transfer(&self) -> u64 {
+        match self {
+            Self::Get(get) => get.transfer,
+            Self::Put(put) => put.transfer,
+        }
+    }
+
+    pub(super) fn direction(&self) -> Direction {
+        match self {
+            Self::Get(_) => Direction::Receive,
+            Self::Put(_) => Direction::Send,
+        }
+    }
+
+    /// Whether it may not share the pipeline.
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self, Self::Put(put) if put.temporary.is_none())
+    }
+
+    pub(super) fn present(&mut self) -> &mut ByteRanges {
+        match self {
+            Self::Get(get) => &mut get.present,
+            Self::Put(put) => &mut put.present,
+        }
+    }
+
+    /// The command that begins it.
+    pub(super) fn command(&self) -> Command {
+        match self {
+            Self::Put(put) => Command::Stor(put.temporary.as_ref().unwrap_or(&put.path).clone()),
+            Self::Get(get) => {
+                let path = get.path.clone();
+                match get.source {
+                    Source::File => Command::Retr(path),
+                    Source::Directory => Command::Mlsd(Some(path)),
+                    Source::Tree => Command::Mlsr(Some(path)),
+                    Source::Region { offset, length } => {
+                        let part = Partial::Region { offset, length };
+                        Command::Eret { part, path }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The command before it that names what is there already. A server whose habit is not known gets each range one
+    /// byte shorter.
+    pub(super) fn restart(&mut self, mode: Mode, exact: bool) -> Option<Command> {
+        let is_region = matches!(
+            self,
+            Self::Get(Get {
+                source: Source::Region { .. },
+                ..
+            })
+        );
+        if is_region {
+            // Where a part goes on is another part.
+            *self.present() = ByteRanges::default();
+        }
+        let present = self.present();
+        match mode {
+            Mode::Stream => {
+                *present = ByteRanges::of(0..present.prefix_bytes());
+                let offset = present.prefix_bytes();
+                (offset > 0).then_some(Command::Rest(Restart::Offset(offset)))
+            }
+            Mode::Extended => {
+                if !exact {
+                    *present = present.shortened();
+                }
+                let ranges = present.clone();
+                (!ranges.is_empty()).then_some(Command::Rest(Restart::Ranges(ranges)))
+            }
+        }
+    }
+}
+
+impl Get {
+    /// Position in the file of what is 0 on the wire.
+    pub(super) fn base(&self) -> u64 {
+        match self.source {
+            Source::Region { offset, .. } => offset,
+            _ => 0,
+        }
+    }
+
+    /// Bytes that are to come, counted as on the wire.
+    pub(super) fn expected_bytes(&self) -> Option<u64> {
+        match self.source {
+            Source::Region { length, .. } => Some(length),
+            _ => self.size_bytes,
+        }
+    }
+}
+
+/// Who logs in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Login {
+    /// Nobody in particular.
+    Anonymous,
+    /// A user of the server.
+    Password {
+        /// Name.
+        user: Vec<u8>,
+        /// Password.
+        password: Secret,
+    },
+    /// Whom the security layer showed; the server maps the name.
+    Mapped,
+    /// Nobody: the server knows, since it was started by ssh.
+    Done,
+}
+
+/// Whether bytes of an upload go out before the server says that it takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Upload {
+    /// They do: no round trip a file.
+    Eager,
+    /// They wait: a round trip a file.
+    Gated,
+}
+
+/// What a session is to be like.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Who logs in.
+    pub login: Login,
+    /// The server's address: where data connections go when it names none.
+    pub server: std::net::IpAddr,
+    /// MODE; a server without MODE E is spoken to in MODE S.
+    pub mode: Mode,
+    /// Data connections a file in MODE E.
+    pub connections: u16,
+    /// Transfers that are asked for ahead of their end.
+    pub depth: usize,
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Socket buffers of the server.
+    pub buffer_bytes: Option<u64>,
+    /// Who must be at the other end of data connections, and what protects them. Only with a security layer.
+    pub data: Option<(Dcau, Protection)>,
+    /// How uploads are sent; `None`: eagerly to servers of the Globus toolkit, whose ways are known, gated to others.
+    pub upload: Option<Upload>,
+    /// How often a transfer is tried.
+    pub attempts: u32,
+    /// How long nothing may come.
+    pub patience: std::time::Duration,
+}
+
+/// What a driver is to do, or to know.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Output {
+    /// Write these bytes to the control connection.
+    Send(Vec<u8>),
+    /// The session is ready for transfers and commands.
+    Ready,
+    /// Listen for data connections, on the host of the control connection, and say where: `listening`.
+    Listen,
+    /// Open data connections, and say of each when it is open: `data_opened`. In MODE S for this transfer.
+    Connect {
+        /// Where to. It is what the server says, and may be another host: those of dCache are.
+        address: SocketAddr,
+        /// How many.
+        connections: u16,
+        /// For which transfer, in MODE S.
+        transfer: Option<u64>,
+    },
+    /// Close this data connection, whose transfer has failed, and say nothing more of it.
+    CloseData {
+        /// Its number.
+        connection: u64,
+    },
+    /// Close all data connections and the listener, and say nothing more of them. What was read and not taken, and what
+    /// was to be sent, is void.
+    DropData,
+    /// The server has begun a transfer.
+    Begun {
+        /// Which.
+        transfer: u64,
+    },
+    /// The server tells how far it is.
+    Progress {
+        /// With which transfer.
+        transfer: u64,
+        /// How far.
+        progress: Progress,
+    },
+    /// A transfer is complete: all bytes are there, under the name that they shall have.
+    Done {
+        /// Which.
+        transfer: u64,
+        /// Whether the server has the time of modification that was asked for.
+        time_kept: bool,
+    },
+    /// A transfer has failed.
+    Failed {
+        /// Which.
+        transfer: u64,
+        /// How.
+        failure: Failure,
+    },
+    /// A line of the answer to a request for a listing.
+    Line {
+        /// Number of the request.
+        request: u64,
+        /// Its text; for [`Entry::parse`](crate::Entry::parse), if it is one.
+        text: Vec<u8>,
+    },
+    /// A preliminary reply to a request.
+    Notice {
+        /// Number of the request.
+        request: u64,
+        /// The reply.
+        reply: Reply,
+    },
+    /// The reply to a request.
+    Answer {
+        /// Number of the request.
+        request: u64,
+        /// The reply.
+        reply: Reply,
+    },
+}
+
+/// Why a transfer failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// In words.
+    pub reason: String,
+    /// Whether another session may succeed.
+    pub again: bool,
+    /// What a download has got, present ranges included.
+    pub received: ByteRanges,
+}

@@ -1,0 +1,314 @@
+//! Transfers that wait, that are asked for, and that are made final: who is to blame for a failure, and what it voids.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::IpAddr;
+use std::ops::Range;
+
+use super::Tag;
+use super::channel::Channel;
+use super::control::Group;
+use super::job::{Direction, Job, Output, Settings, Upload};
+use crate::mode_e::{Receiver, Sender};
+use crate::{ByteRanges, Command, Features, Mode, Reply};
+
+/// What a command of a transfer does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Part {
+    /// PASV, in MODE S.
+    Passive,
+    /// REST.
+    Restart,
+    /// SCKS.
+    Check,
+    /// RETR, STOR and their like.
+    Transfer,
+    /// SIZE.
+    Size,
+    /// MFMT.
+    Modify,
+    /// RNFR.
+    RenameFrom,
+    /// RNTO.
+    RenameTo,
+}
+
+impl Part {
+    /// Whether it can be taken back while it is not written.
+    pub fn is_before_bytes(self) -> bool {
+        matches!(
+            self,
+            Self::Passive | Self::Restart | Self::Check | Self::Transfer
+        )
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum State {
+    /// Its outcome counts.
+    Running,
+    /// Its answer is awaited, but does not count: it is to be done again.
+    Void,
+    /// All bytes are there; its name is not.
+    Committing { time_kept: bool },
+}
+
+/// One try of a transfer.
+#[derive(Debug)]
+pub(super) struct Active {
+    pub job: Job,
+    /// How often it was tried, this time included.
+    pub tries: u32,
+    /// Whether this try counts though it is void.
+    pub charged: bool,
+    pub state: State,
+    /// Whether the server said that it has begun.
+    pub begun: bool,
+    /// Number in the sender.
+    pub file: Option<u64>,
+    /// Number in the receiver.
+    pub slot: Option<u64>,
+    /// What came, once all of it has.
+    pub whole: Option<ByteRanges>,
+    pub answer: Option<Reply>,
+    /// Why it cannot succeed any more, whatever the server answers.
+    pub spoiled: Option<String>,
+    /// Bytes that came, in MODE S.
+    pub position: u64,
+    /// Ranges to be sent, in MODE S.
+    pub pieces: VecDeque<Range<u64>>,
+    /// Whether the last byte was given to the driver, in MODE S.
+    pub closed: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Waiting {
+    pub job: Job,
+    /// How often it was tried.
+    pub tries: u32,
+}
+
+pub(super) struct Transfers {
+    pub mode: Mode,
+    pub server: IpAddr,
+    pub connections: u16,
+    pub block_bytes: u64,
+    pub depth: usize,
+    pub attempts: u32,
+    pub eager: bool,
+    /// Whether the server reads the ends of ranges as exclusive.
+    pub exact: bool,
+    /// Whether the server checks checksums.
+    pub checks: bool,
+    pub queue: VecDeque<Waiting>,
+    pub active: BTreeMap<u64, Active>,
+    pub next_key: u64,
+    pub channel: Channel,
+    /// A data connection is gone: nothing more is begun on the others.
+    pub broken: bool,
+    pub receiver: Receiver,
+    pub sender: Sender,
+    /// Number in the receiver → key.
+    pub slots: BTreeMap<u64, u64>,
+    /// Number in the sender → key.
+    pub files: BTreeMap<u64, u64>,
+    /// Data connections, and in MODE S whose they are.
+    pub links: BTreeMap<u64, u64>,
+    pub commands: Vec<Group<Tag>>,
+    pub outputs: Vec<Output>,
+    pub voided: Option<BTreeSet<u64>>,
+}
+
+impl Transfers {
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            mode: settings.mode,
+            server: settings.server,
+            connections: settings.connections.max(1),
+            block_bytes: settings.block_bytes.max(1),
+            depth: settings.depth.max(1),
+            attempts: settings.attempts.max(1),
+            eager: false,
+            exact: false,
+            checks: false,
+            queue: VecDeque::new(),
+            active: BTreeMap::new(),
+            next_key: 0,
+            channel: Channel::Closed,
+            broken: false,
+            receiver: Receiver::new(true),
+            sender: Sender::new([], 1),
+            slots: BTreeMap::new(),
+            files: BTreeMap::new(),
+            links: BTreeMap::new(),
+            commands: Vec::new(),
+            outputs: Vec::new(),
+            voided: None,
+        }
+    }
+
+    /// The session is ready; what the server is has been learned.
+    pub fn ready(&mut self, settings: &Settings, features: &Features) {
+        self.mode = settings.mode;
+        let upload = settings.upload.unwrap_or(if features.is_globus() {
+            Upload::Eager
+        } else {
+            Upload::Gated
+        });
+        self.eager = upload == Upload::Eager;
+        self.exact = features.is_globus();
+        self.checks = features.has("SCKS");
+    }
+
+    pub fn len(&self) -> usize {
+        self.queue.len() + self.active.len()
+    }
+
+    pub fn add(&mut self, job: Job) {
+        self.queue.push_back(Waiting { job, tries: 0 });
+    }
+
+    pub fn submit(&mut self, group: Group<Tag>) {
+        self.commands.push(group);
+    }
+
+    pub fn take_commands(&mut self) -> Vec<Group<Tag>> {
+        std::mem::take(&mut self.commands)
+    }
+
+    pub fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.outputs)
+    }
+
+    /// Transfers whose commands are to be taken back as far as they are not written.
+    pub fn take_voided(&mut self) -> Option<BTreeSet<u64>> {
+        self.voided.take()
+    }
+
+    /// Begins what can be begun.
+    pub fn pump(&mut self) {
+        if self.channel == Channel::Draining {
+            let waits = |active: &Active| active.state == State::Void && active.answer.is_none();
+            if self.active.values().any(waits) {
+                return;
+            }
+            self.requeue_void();
+            self.channel = Channel::Closed;
+        }
+        // Each turn takes one job off the queue.
+        while self.may_begin()
+            && let Some(waiting) = self.queue.pop_front()
+        {
+            self.begin(waiting);
+        }
+    }
+
+    pub fn is_pipelined(&self) -> bool {
+        self.depth > 1
+    }
+
+    fn running(&self) -> impl Iterator<Item = &Active> {
+        self.active
+            .values()
+            .filter(|active| active.state == State::Running)
+    }
+
+    fn may_begin(&mut self) -> bool {
+        let Some(next) = self.queue.front().map(|waiting| &waiting.job) else {
+            return false;
+        };
+        let running = self.running().count();
+        let alone = next.is_alone() || self.running().any(|active| active.job.is_alone());
+        if running >= self.depth || (alone && running > 0) {
+            return false;
+        }
+        if self.mode == Mode::Stream {
+            return true;
+        }
+        let direction = next.direction();
+        match self.channel {
+            Channel::Open(open) if open == direction && !self.broken => true,
+            Channel::Open(_) if running == 0 => {
+                self.drop_data(Channel::Closed);
+                self.open_channel(direction);
+                false
+            }
+            Channel::Closed => {
+                self.open_channel(direction);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn begin(&mut self, waiting: Waiting) {
+        let Waiting { mut job, tries } = waiting;
+        let key = self.next_key;
+        self.next_key += 1;
+        let mut group = Vec::new();
+        let mut add = |part, command| group.push((Tag::Transfer(key, part), command));
+        if self.mode == Mode::Stream {
+            add(Part::Passive, super::channel::passive(self.server));
+        }
+        if let Some(command) = job.restart(self.mode, self.exact) {
+            add(Part::Restart, command);
+        }
+        if let Job::Put(put) = &job
+            && let Some((algorithm, value)) = put.checksum.clone().filter(|_| self.checks)
+        {
+            add(Part::Check, Command::Scks { algorithm, value });
+        }
+        add(Part::Transfer, job.command());
+        self.commands.push(group);
+        let eager = self.eager && !job.is_alone() && job.direction() == Direction::Send;
+        let pieces = match &job {
+            Job::Put(put) => put.present.missing(put.size_bytes).iter().collect(),
+            Job::Get(_) => VecDeque::new(),
+        };
+        let active = Active {
+            job,
+            tries: tries + 1,
+            charged: false,
+            state: State::Running,
+            begun: false,
+            file: None,
+            slot: None,
+            whole: None,
+            answer: None,
+            spoiled: None,
+            position: 0,
+            pieces,
+            closed: false,
+        };
+        self.active.insert(key, active);
+        if eager {
+            self.admit(key);
+        }
+    }
+
+    /// Gives a file to the sender.
+    pub fn admit(&mut self, key: u64) {
+        let Some(active) = self
+            .active
+            .get_mut(&key)
+            .filter(|_| self.mode == Mode::Extended)
+        else {
+            return;
+        };
+        if let Job::Put(put) = &active.job
+            && active.file.is_none()
+        {
+            let file = self.sender.admit(&put.present.missing(put.size_bytes), 0);
+            active.file = Some(file);
+            self.files.insert(file, key);
+        }
+    }
+
+    /// The key of a transfer that runs.
+    pub fn key_of(&self, transfer: u64) -> Option<u64> {
+        let found = self
+            .active
+            .iter()
+            .find(|(_, active)| active.job.transfer() == transfer);
+        found.map(|(&key, _)| key)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a server can do: its answers to FEAT (RFC 2389) and SITE HELP.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Reply, excerpt, number};
+
+/// Most features and commands that are kept of one server.
+const MAX_FEATURES: usize = 1024;
+
+/// What a server says of itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Features {
+    /// Name → what follows it.
+    listed: BTreeMap<String, String>,
+    /// Words of SITE HELP. Some commands stand in no list of features (SBUF, SCKS).
+    commands: BTreeSet<String>,
+    /// Whether the server is one of the Globus toolkit, whose habits are known.
+    globus: bool,
+}
+
+impl Features {
+    /// Takes the greeting.
+    pub fn add_greeting(&mut self, reply: &Reply) {
+        self.globus = reply
+            .lines
+            .iter()
+            .any(|line| String::from_utf8_lossy(line).contains("GridFTP Server"));
+    }
+
+    /// Takes the answer to FEAT.
+    pub fn add_features(&mut self, reply: &Reply) {
+        for line in inner_lines(reply) {
+            let text = String::from_utf8_lossy(line).trim().to_owned();
+            let (name, value) = text.split_once(' ').unwrap_or((&text, ""));
+            if !name.is_empty() && self.listed.len() < MAX_FEATURES {
+                self.listed
+                    .insert(name.to_ascii_uppercase(), value.to_owned());
+            }
+        }
+    }
+
+    /// Takes the answer to SITE HELP, or HELP.
+    pub fn add_commands(&mut self, reply: &Reply) {
+        for line in inner_lines(reply) {
+            for word in line
+                .split(|byte| byte.is_ascii_whitespace())
+                .filter(|word| !word.is_empty())
+            {
+                if self.commands.len() < MAX_FEATURES {
+                    self.commands.insert(excerpt(word).to_ascii_uppercase());
+                }
+            }
+        }
+    }
+
+    /// Whether a feature or a command is listed.
+    #[must_use]
+    pub fn has(&self, name: &str) -> bool {
+        self.listed.contains_key(name) || self.commands.contains(name)
+    }
+
+    /// What follows a feature.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&str> {
+        self.listed.get(name).map(String::as_str)
+    }
+
+    /// Whether the server is one of the Globus toolkit.
+    #[must_use]
+    pub fn is_globus(&self) -> bool {
+        self.globus
+    }
+
+    /// Checksums that the server takes, the cheapest first. `NAME:n;` tells the cost.
+    #[must_use]
+    pub fn checksums(&self) -> Vec<String> {
+        let mut known: Vec<(u32, String)> = self
+            .value("CKSM")
+            .unwrap_or_default()
+            .split([';', ','])
+            .filter(|item| !item.trim().is_empty())
+            .map(|item| {
+                let (name, cost) = item.trim().split_once(':').unwrap_or((item.trim(), ""));
+                (
+                    number(cost.as_bytes()).unwrap_or(u32::MAX),
+                    name.to_ascii_uppercase(),
+                )
+            })
+            .collect();
+        known.sort_by_key(|(cost, _)| *cost);
+        known.into_iter().map(|(_, name)| name).collect()
+    }
+}
+
+fn inner_lines(reply: &Reply) -> impl Iterator<Item = &Vec<u8>> {
+    let last = reply.lines.len().saturating_sub(1);
+    let success = reply.is_success();
+    let lines = reply.lines.iter().enumerate();
+    lines
+        .filter(move |(index, _)| success && *index > 0 && *index < last)
+        .map(|(_, line)| line)
+}

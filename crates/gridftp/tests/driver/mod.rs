@@ -1,0 +1,316 @@
+//! The thinnest driver that carries a session over sockets: one thread, everything in memory. For tests: it turns around
+//! without rest where the mover waits.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a driver has the sockets and clocks that the crate has not"
+)]
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use venturi_gridftp::DataOut;
+use venturi_gridftp::client::{Client, Job, Output, Settings};
+
+/// Longest that one conversation may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Read at once. Odd, so that blocks are cut anywhere.
+const PIECE_BYTES: usize = 70_001;
+
+struct Link {
+    socket: TcpStream,
+    transfer: Option<u64>,
+    unread: Vec<u8>,
+    unwritten: Vec<u8>,
+    closing: bool,
+}
+
+/// A client with its sockets.
+pub struct Driver {
+    pub client: Client,
+    control: TcpStream,
+    listener: Option<TcpListener>,
+    links: BTreeMap<u64, Link>,
+    next_link: u64,
+    buffer: Vec<u8>,
+    began: Instant,
+    /// What is uploaded, by transfer.
+    pub sources: BTreeMap<u64, Vec<u8>>,
+    /// What was downloaded, by transfer.
+    pub sinks: BTreeMap<u64, Vec<u8>>,
+    /// What the session said, bytes to send and connections left out.
+    pub heard: Vec<Output>,
+}
+
+impl Driver {
+    pub fn connect(address: SocketAddr, settings: Settings) -> Self {
+        let control = TcpStream::connect(address).expect("a server listens");
+        control.set_nonblocking(true).expect("a socket");
+        control.set_nodelay(true).expect("a socket");
+        Self {
+            client: Client::new(settings, None, Duration::ZERO).expect("settings of a test"),
+            control,
+            listener: None,
+            links: BTreeMap::new(),
+            next_link: 0,
+            buffer: vec![0; PIECE_BYTES],
+            began: Instant::now(),
+            sources: BTreeMap::new(),
+            sinks: BTreeMap::new(),
+            heard: Vec::new(),
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    pub fn ready(&mut self) {
+        self.until(|driver| driver.heard.contains(&Output::Ready));
+    }
+
+    /// Carries jobs out until each is done or failed.
+    pub fn carry_out(&mut self, jobs: Vec<Job>) {
+        let now = self.now();
+        for job in jobs {
+            self.client.transfer(now, job);
+        }
+        self.until(|driver| driver.client.open_transfers() == 0);
+        // What the session tidies up is behind it when a command is answered that was sent later.
+        let now = self.now();
+        self.heard.retain(|output| {
+            !matches!(
+                output,
+                Output::Answer {
+                    request: u64::MAX,
+                    ..
+                }
+            )
+        });
+        self.client
+            .request(now, u64::MAX, venturi_gridftp::Command::Noop);
+        self.until(|driver| {
+            matches!(
+                driver.heard.last(),
+                Some(Output::Answer {
+                    request: u64::MAX,
+                    ..
+                })
+            )
+        });
+    }
+
+    pub fn until(&mut self, done: impl Fn(&Self) -> bool) {
+        let begin = Instant::now();
+        while !done(self) {
+            let last = self.heard.iter().rev().take(6).collect::<Vec<_>>();
+            assert!(begin.elapsed() < PATIENCE, "nothing more after {last:?}");
+            self.turn();
+        }
+    }
+
+    /// Moves what can be moved, or rests.
+    pub fn turn(&mut self) {
+        let moved = [
+            self.outputs(),
+            self.read_control(),
+            self.accept(),
+            self.move_data(),
+        ];
+        if !moved.contains(&true) {
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    fn outputs(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.client.poll_output() {
+            moved = true;
+            match output {
+                Output::Send(bytes) => {
+                    self.control.set_nonblocking(false).expect("a socket");
+                    self.control.write_all(&bytes).expect("the server reads");
+                    self.control.set_nonblocking(true).expect("a socket");
+                }
+                Output::Listen => {
+                    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+                    listener.set_nonblocking(true).expect("a socket");
+                    let address = listener.local_addr().expect("bound");
+                    self.listener = Some(listener);
+                    self.client.listening(self.now(), address);
+                }
+                Output::Connect {
+                    address,
+                    connections,
+                    transfer,
+                } => {
+                    for _ in 0..connections {
+                        match TcpStream::connect(address) {
+                            Ok(socket) => self.open(socket, transfer),
+                            Err(error) => {
+                                let now = self.now();
+                                self.client
+                                    .connect_failed(now, transfer, &error.to_string());
+                            }
+                        }
+                    }
+                }
+                Output::CloseData { connection } => drop(self.links.remove(&connection)),
+                Output::DropData => {
+                    self.links.clear();
+                    self.listener = None;
+                }
+                other => self.heard.push(other),
+            }
+        }
+        moved
+    }
+
+    fn open(&mut self, socket: TcpStream, transfer: Option<u64>) {
+        socket.set_nonblocking(true).expect("a socket");
+        let link = Link {
+            socket,
+            transfer,
+            unread: Vec::new(),
+            unwritten: Vec::new(),
+            closing: false,
+        };
+        self.links.insert(self.next_link, link);
+        self.client
+            .data_opened(self.now(), self.next_link, transfer);
+        self.next_link += 1;
+    }
+
+    fn read_control(&mut self) -> bool {
+        let mut buffer = [0; 4096];
+        match self.control.read(&mut buffer) {
+            Ok(0) => {
+                let _ = self.client.handle_closed();
+                false
+            }
+            Ok(count) => {
+                let now = self.now();
+                self.client
+                    .handle_input(now, &buffer[..count])
+                    .expect("a session");
+                true
+            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => false,
+            Err(_) => {
+                let _ = self.client.handle_closed();
+                false
+            }
+        }
+    }
+
+    fn accept(&mut self) -> bool {
+        let accepted = self
+            .listener
+            .as_ref()
+            .and_then(|listener| listener.accept().ok());
+        let moved = accepted.is_some();
+        if let Some((socket, _)) = accepted {
+            self.open(socket, None);
+        }
+        moved
+    }
+
+    fn move_data(&mut self) -> bool {
+        let mut moved = false;
+        for number in self.links.keys().copied().collect::<Vec<_>>() {
+            moved |= self.write_data(number) | self.read_data(number);
+        }
+        moved
+    }
+
+    fn read_data(&mut self, number: u64) -> bool {
+        let now = self.now();
+        let Some(link) = self.links.get_mut(&number) else {
+            return false;
+        };
+        let mut ended = None;
+        if link.unread.len() < PIECE_BYTES {
+            match link.socket.read(&mut self.buffer) {
+                Ok(0) => ended = Some(true),
+                Ok(count) => link.unread.extend_from_slice(&self.buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => ended = Some(false),
+            }
+        }
+        let mut moved = false;
+        while let Some(link) = self
+            .links
+            .get_mut(&number)
+            .filter(|link| !link.unread.is_empty())
+        {
+            let delivered = self.client.handle_data(now, number, &link.unread);
+            if delivered.consumed == 0 {
+                break;
+            }
+            moved = true;
+            let used: Vec<u8> = link.unread.drain(..delivered.consumed).collect();
+            if let Some(payload) = delivered.payload {
+                let sink = self.sinks.entry(payload.transfer).or_default();
+                let offset = payload.offset as usize;
+                let end = offset + payload.bytes;
+                let length = sink.len().max(end);
+                sink.resize(length, 0);
+                sink[offset..end].copy_from_slice(&used[used.len() - payload.bytes..]);
+            }
+        }
+        let empty = self
+            .links
+            .get(&number)
+            .is_none_or(|link| link.unread.is_empty());
+        if let Some(cleanly) = ended.filter(|_| empty) {
+            self.links.remove(&number);
+            self.client.data_closed(now, number, cleanly);
+            moved = true;
+        }
+        moved
+    }
+
+    fn write_data(&mut self, number: u64) -> bool {
+        let now = self.now();
+        let Some(link) = self.links.get_mut(&number) else {
+            return false;
+        };
+        let mut moved = false;
+        while link.unwritten.len() < PIECE_BYTES && !link.closing {
+            match self.client.poll_data(now, number) {
+                None => break,
+                Some(DataOut::Close) => link.closing = true,
+                Some(DataOut::Bytes(bytes)) => link.unwritten.extend(bytes),
+                Some(DataOut::Payload {
+                    header,
+                    transfer,
+                    offset,
+                    bytes,
+                }) => {
+                    link.unwritten.extend(header.iter().flatten());
+                    let begin = offset as usize;
+                    link.unwritten
+                        .extend(&self.sources[&transfer][begin..begin + bytes as usize]);
+                }
+            }
+            moved = true;
+        }
+        if !link.unwritten.is_empty() {
+            match link.socket.write(&link.unwritten) {
+                Ok(count) => {
+                    link.unwritten.drain(..count);
+                    moved |= count > 0;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => link.unwritten.clear(),
+            }
+        }
+        if link.closing && link.unwritten.is_empty() && link.transfer.is_some() {
+            let _ = link.socket.shutdown(std::net::Shutdown::Write);
+        }
+        moved
+    }
+}

@@ -1,0 +1,136 @@
+//! A globus-gridftp-server of Debian on a free port of loopback, for anonymous users.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a real server, and the files that it has"
+)]
+
+use std::fs;
+use std::io::Read;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use venturi_gridftp::Path;
+
+const TRIES: u32 = 20;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A server with its own directory; it ends with the value.
+pub struct Server {
+    process: Child,
+    pub address: SocketAddr,
+    pub directory: tempfile::TempDir,
+}
+
+impl Server {
+    /// A server of the Globus toolkit, or the reason why there is none.
+    pub fn start() -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        open_to_all(directory.path());
+        for port in ports() {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            if TcpListener::bind(address).is_err() {
+                continue;
+            }
+            let mut process = command(port).spawn().map_err(|error| {
+                format!("globus-gridftp-server cannot be started ({error}); install globus-gridftp-server-progs")
+            })?;
+            if greets(&mut process, address) {
+                return Ok(Self {
+                    process,
+                    address,
+                    directory,
+                });
+            }
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        Err("globus-gridftp-server does not greet on any of the ports tried".to_owned())
+    }
+
+    pub fn path(&self, name: &str) -> Path {
+        let path = self.directory.path().join(name);
+        Path::new(path.to_str().expect("a path of a test")).expect("a path")
+    }
+
+    pub fn write(&self, name: &str, bytes: &[u8]) {
+        let path = self.directory.path().join(name);
+        fs::write(&path, bytes).expect("a file");
+        open_to_all(&path);
+    }
+
+    pub fn read(&self, name: &str) -> Option<Vec<u8>> {
+        fs::read(self.directory.path().join(name)).ok()
+    }
+
+    pub fn names(&self) -> Vec<String> {
+        let names = fs::read_dir(self.directory.path()).expect("the directory");
+        let mut names: Vec<_> = names
+            .map(|name| {
+                name.expect("a name")
+                    .file_name()
+                    .into_string()
+                    .expect("text")
+            })
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+/// Some ports below those that the kernel gives out: a client that looks for its server there is never connected to itself.
+fn ports() -> impl Iterator<Item = u16> {
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    (0..TRIES).map(|_| {
+        let number = std::process::id() * 31 + TAKEN.fetch_add(1, Ordering::Relaxed);
+        u16::try_from(20_000 + number % 12_000).expect("below 32,768")
+    })
+}
+
+fn command(port: u16) -> Command {
+    let mut command = Command::new("globus-gridftp-server");
+    command.args(["-c", "none", "-aa", "-p", &port.to_string()]);
+    command.args(["-control-interface", "127.0.0.1"]);
+    command.args(["-data-interface", "127.0.0.1"]);
+    if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+        command.args(["-anonymous-user", "nobody", "-anonymous-group", "nogroup"]);
+    }
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    command
+}
+
+/// Whether it says that it is there, before it ends or the time is over.
+fn greets(process: &mut Child, address: SocketAddr) -> bool {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE && matches!(process.try_wait(), Ok(None)) {
+        let mut first = [0; 3];
+        let greeted = TcpStream::connect(address).and_then(|mut stream| {
+            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.read_exact(&mut first)
+        });
+        if greeted.is_ok() && first == *b"220" {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// The anonymous user of a server that root started is nobody.
+pub fn open_to_all(path: &std::path::Path) {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permissions");
+}

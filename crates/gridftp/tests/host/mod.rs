@@ -1,0 +1,376 @@
+//! The thinnest driver that carries server sessions over sockets and files: for tests of one client at a time on loopback.
+//! It joins paths to a directory and confines nothing.
+
+#![expect(
+    clippy::disallowed_types,
+    clippy::disallowed_methods,
+    reason = "a driver has the sockets, files and clocks that the crate has not"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+use venturi_gridftp::server::{Answer, Output, Policy, Refusal, Request, Server};
+use venturi_gridftp::{DataOut, Entry, Kind, Path};
+
+const REST: Duration = Duration::from_micros(200);
+const PIECE_BYTES: usize = 70_001;
+
+/// A server on a free port of loopback; it ends with the value.
+pub struct Host {
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl Host {
+    pub fn start(root: PathBuf) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a socket");
+        let address = listener.local_addr().expect("bound");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut sessions = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                if let Ok((socket, _)) = listener.accept() {
+                    sessions.push(Session::new(socket, root.clone()));
+                }
+                let moved = sessions
+                    .iter_mut()
+                    .fold(false, |moved, session| session.turn() | moved);
+                sessions.retain(|session| !session.over);
+                if !moved {
+                    std::thread::sleep(REST);
+                }
+            }
+        });
+        Self {
+            address,
+            stop,
+            thread: Some(thread),
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Link {
+    socket: TcpStream,
+    unread: Vec<u8>,
+    unwritten: Vec<u8>,
+    closing: bool,
+}
+
+struct Session {
+    server: Server,
+    control: TcpStream,
+    root: PathBuf,
+    began: Instant,
+    listener: Option<TcpListener>,
+    links: BTreeMap<u64, Link>,
+    next_link: u64,
+    file: Option<File>,
+    over: bool,
+}
+
+impl Session {
+    fn new(control: TcpStream, root: PathBuf) -> Self {
+        control.set_nonblocking(true).expect("a socket");
+        let policy = Policy {
+            greeting: "venturi".to_owned(),
+            epoch: UNIX_EPOCH.elapsed().expect("after 1970"),
+            peer: control.peer_addr().expect("connected").ip(),
+            writes: true,
+            third_party: false,
+            checksums: Vec::new(),
+            connections: 16,
+            block_bytes: 100_000,
+            queued_bytes: 10_000,
+            logins: 3,
+            login_patience: Duration::from_secs(20),
+            idle_patience: Duration::from_secs(20),
+            data_patience: Duration::from_secs(20),
+            marker_interval: Duration::from_secs(5),
+        };
+        Self {
+            server: Server::new(policy, None, Duration::ZERO),
+            control,
+            root,
+            began: Instant::now(),
+            listener: None,
+            links: BTreeMap::new(),
+            next_link: 0,
+            file: None,
+            over: false,
+        }
+    }
+
+    fn turn(&mut self) -> bool {
+        self.server.handle_timeout(self.began.elapsed());
+        self.outputs() | self.read_control() | self.accept() | self.move_data()
+    }
+
+    fn outputs(&mut self) -> bool {
+        let mut moved = false;
+        while let Some(output) = self.server.poll_output() {
+            moved = true;
+            let now = self.began.elapsed();
+            match output {
+                Output::Send(bytes) => {
+                    self.control.set_nonblocking(false).expect("a socket");
+                    let _ = self.control.write_all(&bytes);
+                    self.control.set_nonblocking(true).expect("a socket");
+                }
+                Output::Ask(request) => {
+                    let answer = self.carry_out(request).unwrap_or_else(|error| {
+                        Answer::Refused(match error.kind() {
+                            ErrorKind::NotFound => Refusal::NotFound,
+                            ErrorKind::AlreadyExists => Refusal::Exists,
+                            _ => Refusal::Denied,
+                        })
+                    });
+                    self.server.answer(now, answer);
+                }
+                Output::Connect {
+                    addresses,
+                    connections,
+                } => {
+                    for address in addresses
+                        .into_iter()
+                        .flat_map(|address| vec![address; connections.into()])
+                    {
+                        match TcpStream::connect(address) {
+                            Ok(socket) => self.open(socket),
+                            Err(_) => self.server.connect_failed(now),
+                        }
+                    }
+                }
+                Output::DropData => {
+                    self.links.clear();
+                    self.listener = None;
+                }
+                Output::CloseFile => self.file = None,
+                Output::Close => self.over = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        moved
+    }
+
+    fn carry_out(&mut self, request: Request) -> std::io::Result<Answer> {
+        let at = |path: &Path| {
+            let text = String::from_utf8(path.as_bytes().to_vec()).expect("text in a test");
+            self.root.join(text.trim_start_matches('/'))
+        };
+        match request {
+            Request::Stat(path) => {
+                return entry(&at(&path), path.split().1.to_vec()).map(Answer::Entry);
+            }
+            Request::List { path, .. } => {
+                let entries = fs::read_dir(at(&path))?
+                    .map(|item| {
+                        item.and_then(|item| {
+                            entry(&item.path(), item.file_name().into_encoded_bytes())
+                        })
+                    })
+                    .collect::<Result<_, _>>()?;
+                return Ok(Answer::Entries {
+                    entries,
+                    more: false,
+                });
+            }
+            Request::MakeDirectory(path) => fs::create_dir(at(&path))?,
+            Request::Delete(path) => fs::remove_file(at(&path))?,
+            Request::Rename { from, to } => fs::rename(at(&from), at(&to))?,
+            Request::Listen => {
+                let listener = TcpListener::bind("127.0.0.1:0")?;
+                listener.set_nonblocking(true)?;
+                let address = listener.local_addr()?;
+                self.listener = Some(listener);
+                return Ok(Answer::Listening(address));
+            }
+            Request::Read(path) => {
+                let file = File::open(at(&path))?;
+                let size = file.metadata()?.len();
+                self.file = Some(file);
+                return Ok(Answer::Size(size));
+            }
+            Request::Write { path, truncate } => {
+                let file = File::options()
+                    .write(true)
+                    .create(true)
+                    .truncate(truncate)
+                    .open(at(&path))?;
+                self.file = Some(file);
+            }
+            Request::Finish => self.file = None,
+            Request::Login { .. } | Request::SetModified { .. } | Request::SetMode { .. } => {}
+            _ => return Err(ErrorKind::Unsupported.into()),
+        }
+        Ok(Answer::Done)
+    }
+
+    fn open(&mut self, socket: TcpStream) {
+        let from = socket.peer_addr().expect("connected").ip();
+        socket.set_nonblocking(true).expect("a socket");
+        let number = self.next_link;
+        self.next_link += 1;
+        if self.server.data_opened(self.began.elapsed(), number, from) {
+            let link = Link {
+                socket,
+                unread: Vec::new(),
+                unwritten: Vec::new(),
+                closing: false,
+            };
+            self.links.insert(number, link);
+        }
+    }
+
+    fn read_control(&mut self) -> bool {
+        let mut buffer = [0; 1000];
+        let room = self.server.room_bytes().min(buffer.len());
+        if room == 0 {
+            return false;
+        }
+        match self.control.read(&mut buffer[..room]) {
+            Ok(0) => {
+                self.server.handle_closed();
+                true
+            }
+            Ok(count) => {
+                self.server
+                    .handle_input(self.began.elapsed(), &buffer[..count]);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn accept(&mut self) -> bool {
+        let accepted = self
+            .listener
+            .as_ref()
+            .and_then(|listener| listener.accept().ok());
+        accepted.map(|(socket, _)| self.open(socket)).is_some()
+    }
+
+    fn move_data(&mut self) -> bool {
+        let mut moved = false;
+        for number in self.links.keys().copied().collect::<Vec<_>>() {
+            moved |= self.write_data(number) | self.read_data(number);
+        }
+        moved
+    }
+
+    fn write_data(&mut self, number: u64) -> bool {
+        let now = self.began.elapsed();
+        let Some(link) = self.links.get_mut(&number) else {
+            return false;
+        };
+        if link.unwritten.is_empty() && !link.closing {
+            match self.server.poll_data(now, number) {
+                None => return false,
+                Some(DataOut::Close) => link.closing = true,
+                Some(DataOut::Bytes(bytes)) => link.unwritten = bytes,
+                Some(DataOut::Payload {
+                    header,
+                    offset,
+                    bytes,
+                    ..
+                }) => {
+                    let mut payload = vec![0; bytes as usize];
+                    let file = self.file.as_ref().expect("it is open");
+                    file.read_exact_at(&mut payload, offset)
+                        .expect("the file is as long as it was");
+                    link.unwritten.extend(header.iter().flatten());
+                    link.unwritten.extend(payload);
+                }
+            }
+        }
+        if link.closing && link.unwritten.is_empty() {
+            self.links.remove(&number);
+            self.server.data_closed(now, number, true);
+            return true;
+        }
+        match link.socket.write(&link.unwritten) {
+            Ok(count) => {
+                link.unwritten.drain(..count);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn read_data(&mut self, number: u64) -> bool {
+        let now = self.began.elapsed();
+        let Some(link) = self.links.get_mut(&number) else {
+            return false;
+        };
+        let mut ended = None;
+        let mut moved = false;
+        if link.unread.len() < PIECE_BYTES {
+            let mut buffer = vec![0; PIECE_BYTES];
+            match link.socket.read(&mut buffer) {
+                Ok(0) => ended = Some(true),
+                Ok(count) => link.unread.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => ended = Some(false),
+            }
+        }
+        while let Some(link) = self
+            .links
+            .get_mut(&number)
+            .filter(|link| !link.unread.is_empty())
+        {
+            let delivered = self.server.handle_data(now, number, &link.unread);
+            if delivered.consumed == 0 {
+                break;
+            }
+            moved = true;
+            let used: Vec<u8> = link.unread.drain(..delivered.consumed).collect();
+            if let (Some(payload), Some(file)) = (delivered.payload, &self.file) {
+                file.write_all_at(&used[used.len() - payload.bytes..], payload.offset)
+                    .expect("a disk");
+            }
+        }
+        let empty = self
+            .links
+            .get(&number)
+            .is_none_or(|link| link.unread.is_empty());
+        if let Some(cleanly) = ended.filter(|_| empty) {
+            self.links.remove(&number);
+            self.server.data_closed(now, number, cleanly);
+            moved = true;
+        }
+        moved
+    }
+}
+
+fn entry(path: &std::path::Path, name: Vec<u8>) -> std::io::Result<Entry> {
+    let found = fs::metadata(path)?;
+    let mut entry = Entry::named(name);
+    entry.kind = Some(if found.is_dir() {
+        Kind::Directory
+    } else {
+        Kind::File
+    });
+    entry.size_bytes = Some(found.len());
+    entry.modify_s = Some(found.mtime());
+    entry.mode = Some(found.mode() & 0o7777);
+    Ok(entry)
+}

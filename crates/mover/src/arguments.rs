@@ -1,0 +1,140 @@
+//! What can be said on the command line of `venturi-engine copy`.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+
+/// Copy files and trees.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Arguments {
+    /// Sources, then the destination: paths or file:///PATH; the source may have wildcards, in quotes
+    #[arg(value_name = "SRC DST", required_unless_present = "list")]
+    pub(crate) places: Vec<OsString>,
+    /// Copy directories, with all that is in them
+    #[arg(short, long)]
+    pub(crate) recursive: bool,
+    /// The destination is the name of the copy, never a directory to put it into
+    #[arg(short = 'T', long)]
+    pub(crate) no_target_directory: bool,
+    /// Make the directories that lead to the destination
+    #[arg(long)]
+    pub(crate) mkpath: bool,
+    /// A file with a line `SOURCE DESTINATION` for each file to copy; names with blanks: use --null
+    #[arg(long, value_name = "FILE", conflicts_with = "files_from")]
+    pub(crate) list: Option<PathBuf>,
+    /// A file with names below SRC, one a line, that are copied to the same names below DST; `-` reads them from stdin
+    #[arg(long, value_name = "FILE")]
+    pub(crate) files_from: Option<PathBuf>,
+    /// Names in lists end with a zero byte, not a line (`find -print0`); in --list they come in pairs
+    #[arg(short = '0', long)]
+    pub(crate) null: bool,
+    /// Copy what symbolic links point to, in place of the links
+    #[arg(short = 'L', long)]
+    pub(crate) follow: bool,
+    /// What is kept besides the bytes
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "mode,times",
+        value_name = "WORDS"
+    )]
+    pub(crate) preserve: Vec<PreserveWord>,
+    /// What becomes of a file that is there already
+    #[arg(long, value_enum, default_value_t = ExistingWord::Update)]
+    pub(crate) existing: ExistingWord,
+    /// Tell whether a file is there already by its content, not by size and time
+    #[arg(long)]
+    pub(crate) checksum: bool,
+    /// Read source and copy again before the copy gets its name, and compare them
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Have each file on stable storage before it gets its name
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// Past the page cache (O_DIRECT)
+    #[arg(long)]
+    pub(crate) direct: bool,
+    /// How bytes are moved
+    #[arg(long, value_enum, default_value_t = MethodWord::Auto)]
+    pub(crate) method: MethodWord,
+    /// Decide nothing: --concurrency (1 if not given) and --block (256 KiB) hold as they are
+    #[arg(long)]
+    pub(crate) fixed: bool,
+    /// Workers: files, or chunks of a large file, at the same time
+    #[arg(long, value_name = "N")]
+    pub(crate) concurrency: Option<u32>,
+    /// Bytes of one read and write, such as 256KiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) block: Option<String>,
+    /// Only tell what would be done
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Events on standard output, one JSON object a line
+    #[arg(long, conflicts_with_all = ["verbose", "quiet"])]
+    pub(crate) json: bool,
+    /// Tell decisions and files
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// Tell nothing but errors, also on a terminal
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+}
+
+/// A word of `--preserve`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PreserveWord {
+    /// Permission bits
+    Mode,
+    /// Times of access and change
+    Times,
+    /// Owner and group, as far as you may
+    Owner,
+    /// Hard links among the files of one source
+    Links,
+    /// Extended attributes, access control lists with them
+    Xattr,
+    /// Named pipes, sockets and devices, which are left out otherwise
+    Special,
+    /// All of these
+    All,
+    /// None of these
+    None,
+}
+
+/// A word of `--existing`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExistingWord {
+    /// Kept if it is whole (same size and time, or --checksum), else replaced
+    Update,
+    /// Replaced
+    Replace,
+    /// Kept, whatever it is
+    Keep,
+}
+
+/// A word of `--method`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum MethodWord {
+    /// Clone extents, else what is fastest: the kernel copies, or bytes are read and written
+    Auto,
+    /// The same, but never clone: bytes really move
+    Copy,
+    /// Let the kernel copy (copy_file_range), else read and write
+    Kernel,
+    /// Read and write every byte
+    Buffers,
+}
+
+const HELP: &str = r#"SRC is copied to the name DST; into DST, under its own name, if DST is a directory or ends in a slash, or if there are several.
+With a trailing slash (`-r SRC/ DST`) it is what is in SRC that comes to be in DST.
+
+  venturi copy -r data /mnt/copies/                  a tree into a directory
+  venturi copy -r --preserve all data /mnt/data      with owners, hard links, attributes
+  venturi copy --json big.root /mnt/ | tail -n 1     what came of it, for programs
+  find . -name '*.root' -print0 | venturi copy -0 --files-from - . /mnt/copies
+
+A file gets its name when it is whole. Whatever ended a copy: the same command goes on where it was.
+
+Exit codes: 0 all is there, 1 it cannot be done as it was asked for, 2 wrong usage, 3 some files failed, 130 stopped by a signal."#;

@@ -1,0 +1,288 @@
+//! How a source is begun: a tree with its first directory and its journal, anything else at once.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::attributes::Facts;
+use crate::bytes::{Lane, Ways};
+use crate::copy::Context;
+use crate::directory::{Dir, Ending, FILLING, Tree};
+use crate::error::{Failure, said};
+use crate::journal::Journal;
+use crate::roots::{Root, is_contents, token};
+use crate::temporary::Token;
+use crate::walk::{Entry, Task};
+use crate::{thing, walk};
+
+/// Begins a source: a tree with its first directory, anything else at once.
+pub(crate) fn begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) {
+    if let Err(failure) = try_begin(cx, lane, root) {
+        cx.tell(&failure);
+    }
+}
+
+fn try_begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) -> Result<(), Failure> {
+    let at_source = |error: std::io::Error| {
+        let advice = "name one that is there";
+        Failure::found(
+            root.source.clone(),
+            "a file or directory",
+            said(&error),
+            advice,
+        )
+    };
+    let followed = cx.order.follow || is_contents(&root.source) || !cx.order.recursive;
+    let found = if followed {
+        fs::metadata(&root.source)
+    } else {
+        fs::symlink_metadata(&root.source)
+    };
+    let is_directory = found.map_err(at_source)?.is_dir();
+    if is_directory && !cx.order.recursive {
+        let advice = "say --recursive to copy directories";
+        return Err(Failure::found(
+            root.source.clone(),
+            "a file",
+            "a directory",
+            advice,
+        ));
+    }
+    let parent = parent_of(&root.destination);
+    if root.make_way && !cx.order.dry_run && !parent.as_os_str().is_empty() {
+        let made = fs::create_dir_all(parent);
+        made.map_err(|error| {
+            Failure::found(
+                parent.to_owned(),
+                "a directory, or a place for one",
+                said(&error),
+                "mend that and run the same command again",
+            )
+        })?;
+    }
+    if is_directory {
+        begin_tree(cx, root)
+    } else {
+        begin_file(cx, lane, root, followed)
+    }
+}
+
+/// The directory that a path is in, as messages have it; empty for the one we are in.
+fn parent_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("/"))
+}
+
+/// The directory that a path is in, and its name there.
+fn split(path: &Path, expected: &'static str) -> Result<(PathBuf, CString), Failure> {
+    let name = path
+        .file_name()
+        .and_then(|name| CString::new(name.as_bytes()).ok());
+    let name = name.ok_or_else(|| Failure::found(path.to_owned(), expected, "none", "name one"))?;
+    Ok((parent_of(path).to_owned(), name))
+}
+
+fn open_directory(path: &Path, expected: &'static str) -> Result<OwnedFd, Failure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    rustix::fs::open(opened, flags, Mode::empty()).map_err(|errno| Failure {
+        advice: if errno == Errno::NOENT {
+            "make it, or say --mkpath"
+        } else {
+            "name another"
+        },
+        ..Failure::kernel(path.to_owned(), expected, errno)
+    })
+}
+
+fn ways(cx: &Context<'_>, copy: Option<&OwnedFd>) -> Ways {
+    Ways::new(cx.order.method, cx.order.direct, copy)
+}
+
+/// A single file: it is in two directories that are not copied.
+fn begin_file<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    root: &Root,
+    named: bool,
+) -> Result<(), Failure> {
+    let (source_folder, source_name) = split(&root.source, "the name of a file")?;
+    let (copy_folder, copy_name) = split(&root.destination, "the name of a copy")?;
+    let source = open_directory(&source_folder, "the directory of a source")?;
+    let copy = match open_directory(&copy_folder, "a directory to copy into") {
+        Err(_) if cx.order.dry_run && root.make_way => None,
+        other => Some(other?),
+    };
+    let at_source =
+        |errno| Failure::kernel(source_folder.clone(), "a directory to copy from", errno);
+    let facts = Facts::from(rustix::fs::fstat(&source).map_err(at_source)?);
+    let tree = Tree::new(
+        token(&root.source, &root.destination),
+        source_folder.clone(),
+        copy_folder,
+        ways(cx, copy.as_ref()),
+    );
+    let dir = Arc::new(Dir {
+        tree: Arc::new(tree),
+        parent: None,
+        name: c"".into(),
+        source,
+        copy,
+        facts,
+        fresh: false,
+        ending: Ending::Nothing,
+    });
+    let other = (copy_name != source_name).then(|| copy_name.into_boxed_c_str());
+    let entry = Entry {
+        name: source_name.into_boxed_c_str(),
+        other,
+        kind: FileType::Unknown,
+        named,
+        linked: false,
+    };
+    let result = thing::copy(cx, lane, &dir, &entry);
+    Dir::release(cx, dir);
+    result
+}
+
+fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let at_source =
+        |errno| Failure::kernel(root.source.clone(), "a directory that can be read", errno);
+    let source = rustix::fs::open(&root.source, flags, Mode::empty()).map_err(at_source)?;
+    let facts = Facts::from(rustix::fs::fstat(&source).map_err(at_source)?);
+    let token = token(&root.source, &root.destination);
+    let (copy, fresh, mode) = copy_of_root(cx, root, token, facts.mode)?;
+    let ways = ways(cx, copy.as_ref());
+    let mut tree = Tree::new(token, root.source.clone(), root.destination.clone(), ways);
+    let mut ending = Ending::Nothing;
+    if let Some(copy) = &copy {
+        let at_copy =
+            |errno| Failure::kernel(root.destination.clone(), "a directory to copy into", errno);
+        tree.copy = Some(Facts::from(rustix::fs::fstat(copy).map_err(at_copy)?).id);
+        if tree.copy == Some(facts.id) {
+            return Err(Failure::found(
+                root.destination.clone(),
+                "another directory than the source",
+                "the source itself",
+                "name another destination",
+            ));
+        }
+        if !cx.order.dry_run {
+            let journal = open_journal(cx, root, copy, token, fresh)?;
+            tree.reliable = journal.reliable;
+            cx.going_on(root, &journal);
+            tree.journal = Mutex::new(Some(journal));
+            ending = Ending::Finish { mode };
+        }
+    }
+    cx.totals.count(&cx.totals.directories);
+    let dir = Dir {
+        tree: Arc::new(tree),
+        parent: None,
+        name: c"".into(),
+        source,
+        copy,
+        facts,
+        fresh,
+        ending,
+    };
+    cx.pool.push([Task::Read(Arc::new(dir))]);
+    Ok(())
+}
+
+fn open_journal(
+    cx: &Context<'_>,
+    root: &Root,
+    copy: &OwnedFd,
+    token: Token,
+    fresh: bool,
+) -> Result<Journal, Failure> {
+    let opened = Journal::open(copy.as_fd(), token, cx.order.sync, fresh);
+    opened.map_err(|errno| match errno {
+        Errno::WOULDBLOCK => {
+            let path = root.destination.clone();
+            Failure::found(
+                path,
+                "a copy that nobody works on",
+                "another copy of the same that goes on",
+                "wait for it to end",
+            )
+        }
+        errno => Failure::kernel(
+            root.destination.clone(),
+            "a directory that can be written to",
+            errno,
+        ),
+    })
+}
+
+/// The copy of a tree's first directory, whether it is new, and the mode that it would have without ours.
+///
+/// A new one gets its journal before its name, so that no moment is without either.
+fn copy_of_root(
+    cx: &Context<'_>,
+    root: &Root,
+    token: Token,
+    mode: u32,
+) -> Result<(Option<OwnedFd>, bool, u32), Failure> {
+    if root.as_written && root.destination.is_dir() {
+        let copy = open_directory(&root.destination, "a directory to copy into")?;
+        let there = rustix::fs::fstat(&copy).map_err(|errno| {
+            Failure::kernel(root.destination.clone(), "a directory to copy into", errno)
+        })?;
+        return Ok((Some(copy), false, Facts::from(there).mode));
+    }
+    let (folder, name) = split(&root.destination, "the name of a copy")?;
+    let within = match open_directory(&folder, "a directory to copy into") {
+        Err(_) if cx.order.dry_run && root.make_way => return Ok((None, true, 0)),
+        other => other?,
+    };
+    let at_copy = |errno| {
+        Failure::kernel(
+            root.destination.clone(),
+            "a directory, or a place for one",
+            errno,
+        )
+    };
+    let is_new = rustix::fs::statat(&within, &name, AtFlags::SYMLINK_NOFOLLOW).is_err();
+    if is_new && !cx.order.dry_run {
+        make_with_journal(cx, &within, &name, token).map_err(at_copy)?;
+    }
+    let (copy, _, there) = walk::copy_of(cx, &within, &name, mode).map_err(at_copy)?;
+    Ok((
+        copy,
+        is_new,
+        if is_new {
+            mode & 0o777 & !cx.umask
+        } else {
+            there
+        },
+    ))
+}
+
+fn make_with_journal(
+    cx: &Context<'_>,
+    within: &OwnedFd,
+    name: &CStr,
+    token: Token,
+) -> Result<(), Errno> {
+    let part = token.tree();
+    match rustix::fs::mkdirat(within, &part, FILLING) {
+        Err(Errno::EXIST) => {} // a killed copy got no further
+        other => other?,
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let folder = rustix::fs::openat(within, &part, flags, Mode::empty())?;
+    drop(Journal::open(folder.as_fd(), token, cx.order.sync, true)?);
+    rustix::fs::renameat(within, &part, within, name)
+}

@@ -1,0 +1,417 @@
+//! One file as a transaction: judged, written under a temporary name, seen to be whole, renamed.
+
+use std::ffi::CStr;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::io::Errno;
+
+use crate::attributes::{self, Facts};
+use crate::bytes::{Fault, Lane, Pair};
+use crate::copy::Context;
+use crate::directory::{Dir, Side};
+use crate::error::Failure;
+use crate::large;
+use crate::links::{self, Claim};
+use crate::order::Existing;
+use crate::part::Part;
+use crate::walk::Entry;
+
+/// What becomes of a file whose name is taken at the destination, or not.
+enum Verdict {
+    Copy,
+    Kept,
+}
+
+/// Copies a regular file, or has it copied (a large one, or a name of several).
+///
+/// # Errors
+/// Nothing of it is left under its own name then, and what was there before still is.
+pub(crate) fn copy<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    dir: &Arc<Dir>,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let (source, facts) = open(cx, dir, entry)?;
+    if facts.kind != FileType::RegularFile {
+        return Err(changed(dir, entry));
+    }
+    if facts.links > 1 && cx.order.preserve.links && entry.linked && !cx.order.dry_run {
+        match links::claim(dir, entry, &facts) {
+            Claim::First => {}
+            Claim::Wait => return Ok(()),
+            Claim::Like(copy) => {
+                if links::make(cx, dir, entry, &facts, &copy)? {
+                    return Ok(());
+                }
+            }
+        }
+    }
+    let result = one(cx, lane, dir, entry, source, &facts);
+    match result {
+        Ok(true) => links::settle(
+            cx,
+            dir,
+            &facts,
+            Some(dir.path_if(facts.links > 1, entry.target())),
+        ),
+        // A large one settles when its last chunk is there.
+        Ok(false) => {}
+        Err(_) => links::settle(cx, dir, &facts, None),
+    }
+    result.map(|_| ())
+}
+
+/// True if it is there now, false if others go on with it.
+fn one<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    dir: &Arc<Dir>,
+    entry: &Entry,
+    source: OwnedFd,
+    facts: &Facts,
+) -> Result<bool, Failure> {
+    if let Verdict::Kept = judge(cx, lane, dir, entry, &source, facts)? {
+        cx.kept(dir, entry.target(), facts.size);
+        return Ok(true);
+    }
+    if facts.links > 1 && !cx.order.preserve.links {
+        cx.totals.count(&cx.totals.copied_apart);
+    }
+    if cx.order.dry_run {
+        cx.copied(dir, entry.target(), facts.size, "would copy", None);
+        return Ok(true);
+    }
+    if facts.size >= 2 * cx.plan.chunk_bytes {
+        return large::begin(cx, dir, entry, source, facts).map(|()| false);
+    }
+    let (part, sink) = Part::make(dir, entry, facts)?;
+    let written = fill(cx, lane, dir, entry, source, sink, facts).and_then(|(pair, how)| {
+        commit(cx, lane, dir, entry, &part, &pair, facts).map(|size| (size, how))
+    });
+    match written {
+        Ok((size, how)) => {
+            cx.copied(dir, entry.target(), size, "copied", Some(how));
+            Ok(true)
+        }
+        Err(failure) => {
+            part.discard(dir);
+            Err(failure)
+        }
+    }
+}
+
+fn open(cx: &Context<'_>, dir: &Dir, entry: &Entry) -> Result<(OwnedFd, Facts), Failure> {
+    // Not a pipe that took the place of a file: opening that would wait for a writer.
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    if !(cx.order.follow || entry.named) {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let failure = |errno| match errno {
+        Errno::LOOP => changed(dir, entry),
+        _ => Failure::kernel(
+            dir.path(Side::Source, &entry.name),
+            "a file that can be read",
+            errno,
+        ),
+    };
+    let opened = rustix::fs::openat(&dir.source, &*entry.name, flags, Mode::empty());
+    let source = opened.map_err(failure)?;
+    let facts = rustix::fs::fstat(&source).map_err(failure)?;
+    Ok((source, facts.into()))
+}
+
+fn changed(dir: &Dir, entry: &Entry) -> Failure {
+    let path = dir.path(Side::Source, &entry.name);
+    Failure::found(
+        path,
+        "the file that was listed",
+        "something else of that name",
+        "it was replaced meanwhile; run the same command again",
+    )
+}
+
+fn judge<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    dir: &Dir,
+    entry: &Entry,
+    source: &OwnedFd,
+    facts: &Facts,
+) -> Result<Verdict, Failure> {
+    let (false, Some(copy)) = (dir.fresh, &dir.copy) else {
+        return Ok(Verdict::Copy);
+    };
+    let failure = |errno| {
+        Failure::kernel(
+            dir.path(Side::Copy, entry.target()),
+            "to see what is there",
+            errno,
+        )
+    };
+    let there = match rustix::fs::statat(copy, entry.target(), AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) => Facts::from(there),
+        Err(Errno::NOENT) => return Ok(Verdict::Copy),
+        Err(errno) => return Err(failure(errno)),
+    };
+    let found = |what: &str, advice| {
+        Err(Failure::found(
+            dir.path(Side::Copy, entry.target()),
+            "a file or nothing",
+            what,
+            advice,
+        ))
+    };
+    match (there.kind, cx.order.existing) {
+        _ if there.id == facts.id => found("the source itself", "name another destination"),
+        (FileType::Directory, _) => found("a directory", "remove it, or name another destination"),
+        (_, Existing::Keep) => Ok(Verdict::Kept),
+        (FileType::RegularFile, Existing::Update) => {
+            let trusted = dir.tree.reliable && !cx.order.checksum;
+            let whole = if trusted {
+                facts.like(&there)
+            } else {
+                same(cx, lane, dir, entry, source, facts, &there)?
+            };
+            Ok(if whole { Verdict::Kept } else { Verdict::Copy })
+        }
+        _ => Ok(Verdict::Copy),
+    }
+}
+
+/// Whether the copy has the content of the source; then it gets what else the source has.
+fn same<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    dir: &Dir,
+    entry: &Entry,
+    source: &OwnedFd,
+    facts: &Facts,
+    there: &Facts,
+) -> Result<bool, Failure> {
+    if facts.size != there.size {
+        return Ok(false);
+    }
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    // What cannot be read is written anew.
+    let Ok(copy) = rustix::fs::openat(dir.to(), entry.target(), flags, Mode::empty()) else {
+        return Ok(false);
+    };
+    let whole = lane
+        .same(source, &copy, facts.size)
+        .map_err(|fault| blame(dir, entry, fault))?;
+    if whole && !cx.order.dry_run {
+        let given = attributes::give(
+            source.as_fd(),
+            copy.as_fd(),
+            facts,
+            there,
+            cx.order.preserve,
+            facts.last_mode(cx.order.preserve, cx.umask),
+        );
+        given.map_err(|(expected, errno)| {
+            Failure::kernel(dir.path(Side::Copy, entry.target()), expected, errno)
+        })?;
+    }
+    Ok(whole)
+}
+
+fn fill<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    dir: &Dir,
+    entry: &Entry,
+    source: OwnedFd,
+    sink: OwnedFd,
+    facts: &Facts,
+) -> Result<(Pair, &'static str), Failure> {
+    let pair = pair(cx, dir, entry, source, sink, facts)?;
+    let fault = |fault| blame(dir, entry, fault);
+    if dir.tree.ways.clone(&pair) {
+        return Ok((pair, "clone"));
+    }
+    if pair.size == 0 {
+        let size = lane.copy_unsized(&pair).map_err(fault)?;
+        return Ok((Pair { size, ..pair }, "buffers"));
+    }
+    if !pair.dense {
+        set_size(dir, entry, &pair)?;
+    }
+    let how = lane
+        .copy(&dir.tree.ways, &pair, 0..pair.size)
+        .map_err(fault)?;
+    Ok((pair, how.name()))
+}
+
+/// The two files, without the page cache if that was asked for and can be had.
+pub(crate) fn pair(
+    cx: &Context<'_>,
+    dir: &Dir,
+    entry: &Entry,
+    source: OwnedFd,
+    sink: OwnedFd,
+    facts: &Facts,
+) -> Result<Pair, Failure> {
+    let mut direct = dir.tree.ways.direct() && facts.size > 0;
+    if direct && set_direct(&source, &sink, OFlags::DIRECT).is_err() {
+        cx.no_direct(&dir.tree);
+        direct = false;
+        let cleared = set_direct(&source, &sink, OFlags::empty());
+        cleared.map_err(|errno| {
+            Failure::kernel(
+                dir.path(Side::Source, &entry.name),
+                "to be read through the page cache",
+                errno,
+            )
+        })?;
+    }
+    Ok(Pair {
+        source,
+        sink,
+        size: facts.size,
+        dense: facts.allocated >= facts.size,
+        direct,
+        shared: false,
+    })
+}
+
+fn set_direct(source: &OwnedFd, sink: &OwnedFd, flags: OFlags) -> Result<(), Errno> {
+    rustix::fs::fcntl_setfl(source, flags)?;
+    rustix::fs::fcntl_setfl(sink, flags)
+}
+
+/// Gives the copy its size, so that what is not written is a hole.
+pub(crate) fn set_size(dir: &Dir, entry: &Entry, pair: &Pair) -> Result<(), Failure> {
+    let set = rustix::fs::ftruncate(&pair.sink, pair.size);
+    set.map_err(|errno| {
+        Failure::kernel(
+            dir.path(Side::Copy, entry.target()),
+            format!("room for {} bytes", pair.size),
+            errno,
+        )
+    })
+}
+
+/// Sees that the copy is whole, and gives it its name. Returns its size.
+pub(crate) fn commit<'c>(
+    cx: &Context<'c>,
+    lane: &mut Lane<'c>,
+    dir: &Dir,
+    entry: &Entry,
+    part: &Part,
+    pair: &Pair,
+    facts: &Facts,
+) -> Result<u64, Failure> {
+    let target = entry.target();
+    let at_source = |errno| {
+        Failure::kernel(
+            dir.path(Side::Source, &entry.name),
+            "to see it again",
+            errno,
+        )
+    };
+    let at_copy =
+        |(expected, errno)| Failure::kernel(dir.path(Side::Copy, target), expected, errno);
+    if pair.direct {
+        set_size(dir, entry, pair)?;
+        // What follows reads whatever length it likes.
+        set_direct(&pair.source, &pair.sink, OFlags::empty()).map_err(at_source)?;
+    }
+    if cx.order.verify {
+        verify(lane, dir, entry, pair)?;
+    }
+    let later = Facts::from(rustix::fs::fstat(&pair.source).map_err(at_source)?);
+    if !facts.unchanged(&later) {
+        return Err(short(dir, entry));
+    }
+    let mode = facts.last_mode(cx.order.preserve, cx.umask);
+    attributes::give(
+        pair.source.as_fd(),
+        pair.sink.as_fd(),
+        facts,
+        &part.made,
+        cx.order.preserve,
+        mode,
+    )
+    .map_err(at_copy)?;
+    if cx.order.sync {
+        rustix::fs::fsync(&pair.sink)
+            .map_err(|errno| at_copy(("to have it on stable storage", errno)))?;
+    }
+    rename(cx, dir, &part.name, target)?;
+    Ok(pair.size)
+}
+
+fn verify<'c>(lane: &mut Lane<'c>, dir: &Dir, entry: &Entry, pair: &Pair) -> Result<(), Failure> {
+    let same = lane
+        .same(&pair.source, &pair.sink, pair.size)
+        .map_err(|fault| blame(dir, entry, fault))?;
+    if same {
+        return Ok(());
+    }
+    let path = dir.path(Side::Copy, entry.target());
+    Err(Failure::found(
+        path,
+        "the bytes of the source",
+        "others",
+        "run the same command again; if it stays so, test memory and disk",
+    ))
+}
+
+/// Gives a thing under its temporary name its own.
+pub(crate) fn rename(
+    cx: &Context<'_>,
+    dir: &Dir,
+    part: &CStr,
+    target: &CStr,
+) -> Result<(), Failure> {
+    let renamed = if cx.order.existing == Existing::Keep {
+        rustix::fs::renameat_with(dir.to(), part, dir.to(), target, RenameFlags::NOREPLACE)
+    } else {
+        rustix::fs::renameat(dir.to(), part, dir.to(), target)
+    };
+    renamed.map_err(|errno| {
+        // It cannot be of use: what it was made for is not to be had.
+        let _ = rustix::fs::unlinkat(dir.to(), part, AtFlags::empty());
+        Failure::kernel(
+            dir.path(Side::Copy, target),
+            "a name that it can have",
+            errno,
+        )
+    })
+}
+
+/// Who is to blame, in words.
+pub(crate) fn blame(dir: &Dir, entry: &Entry, fault: Fault) -> Failure {
+    match fault {
+        Fault::Source(errno) => Failure::kernel(
+            dir.path(Side::Source, &entry.name),
+            "bytes to be read",
+            errno,
+        ),
+        Fault::Sink(errno) => Failure::kernel(
+            dir.path(Side::Copy, entry.target()),
+            "bytes to be written",
+            errno,
+        ),
+        Fault::Short => short(dir, entry),
+        Fault::Stopped => Failure::found(
+            dir.path(Side::Copy, entry.target()),
+            "to be finished",
+            "that we were stopped",
+            "run the same command again",
+        ),
+    }
+}
+
+fn short(dir: &Dir, entry: &Entry) -> Failure {
+    let path = dir.path(Side::Source, &entry.name);
+    Failure::found(
+        path,
+        "a file at rest",
+        "that it was written to while it was copied",
+        "run the same command again when nobody writes to it",
+    )
+}

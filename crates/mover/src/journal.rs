@@ -1,0 +1,143 @@
+//! What a copy of a tree leaves in it while it is not done: so that the same command knows that it goes on, and what it can rely on.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use crate::attributes::Facts;
+use crate::temporary::Token;
+
+/// Bytes of names that are read at a time.
+pub(crate) const NAMES_BYTES: usize = 1 << 16;
+const LENGTH_LIMIT: usize = 4096;
+
+/// The journal of a tree, locked as long as this is there.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    _lock: OwnedFd,
+    token: Token,
+    /// Whether an earlier copy left it.
+    pub(crate) found: bool,
+    /// Whether what is in the tree under its own name is whole if size and time say so: the machine has not gone down since, or each file was
+    /// synchronised.
+    pub(crate) reliable: bool,
+}
+
+impl Journal {
+    /// Opens the journal in the copy of a tree, or makes it. In a `fresh` one we have just made it ourselves.
+    ///
+    /// # Errors
+    /// `EWOULDBLOCK` where another copy has it.
+    pub(crate) fn open(
+        folder: BorrowedFd<'_>,
+        token: Token,
+        sync: bool,
+        fresh: bool,
+    ) -> Result<Self, Errno> {
+        let name = token.journal();
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::openat(folder, &name, flags, Mode::from_raw_mode(0o600))?;
+        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        let mut before = vec![0; LENGTH_LIMIT];
+        let length = rustix::io::pread(&file, &mut before, 0)?;
+        let now = text(sync);
+        let reliable = length == 0 || before[..length] == *now.as_bytes();
+        rustix::fs::ftruncate(&file, 0)?;
+        rustix::io::pwrite(&file, now.as_bytes(), 0)?;
+        Ok(Self {
+            _lock: file,
+            token,
+            found: length > 0 && !fresh,
+            reliable,
+        })
+    }
+
+    /// Whether a directory is the unfinished copy of that name.
+    pub(crate) fn is_in(folder: BorrowedFd<'_>, token: Token) -> bool {
+        rustix::fs::statat(folder, token.journal(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Takes the journal away, and, where an earlier copy has been killed, what it has left.
+    ///
+    /// # Errors
+    /// As the kernel says.
+    pub(crate) fn close(self, folder: BorrowedFd<'_>) -> Result<(), Errno> {
+        if self.found {
+            sweep(folder, self.token)?;
+        }
+        rustix::fs::unlinkat(folder, self.token.journal(), AtFlags::empty())
+    }
+}
+
+/// What a journal says: a format, and what its reader has to know.
+fn text(sync: bool) -> String {
+    format!(
+        "venturi copy 1\n{}\nAn unfinished copy: run the same command again. To give it up, remove this file.\n",
+        reliance(sync)
+    )
+}
+
+/// Why what was written can be relied on later: the same text then. Without synchronising, bytes are in memory alone for a while, so it
+/// names the boot of the machine.
+pub(crate) fn reliance(sync: bool) -> String {
+    if sync {
+        return "every file is synchronised".into();
+    }
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id");
+    // A text that never comes again where the kernel does not tell.
+    boot.map_or_else(
+        |_| format!("{:?}", std::time::SystemTime::now()),
+        |boot| boot.trim().to_owned(),
+    )
+}
+
+/// Removes what a killed copy left below a directory, and has the directories keep their times.
+fn sweep(folder: BorrowedFd<'_>, token: Token) -> Result<(), Errno> {
+    let facts = Facts::from(rustix::fs::fstat(folder)?);
+    let (folders, left) = names(folder, token)?;
+    for name in &left {
+        rustix::fs::unlinkat(folder, name, AtFlags::empty())?;
+    }
+    if !left.is_empty() {
+        rustix::fs::futimens(folder, &facts.times())?;
+    }
+    for name in folders {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        match rustix::fs::openat(folder, &name, flags, Mode::empty()) {
+            Ok(inner) => sweep(inner.as_fd(), token)?,
+            // What we may not look into we have not written to.
+            Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// The directories in a directory, and what is left of a copy.
+fn names(folder: BorrowedFd<'_>, token: Token) -> Result<(Vec<CString>, Vec<CString>), Errno> {
+    let (mut folders, mut left) = (Vec::new(), Vec::new());
+    // Another description of it: reading goes on where the last reader of this one was.
+    let folder = rustix::fs::openat(
+        folder,
+        c".",
+        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
+        Mode::empty(),
+    )?;
+    let mut buffer = Vec::with_capacity(NAMES_BYTES);
+    let mut entries = RawDir::new(&folder, buffer.spare_capacity_mut());
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name: &CStr = entry.file_name();
+        if token.owns(name.to_bytes()) {
+            left.push(name.to_owned());
+        } else if name != c"."
+            && name != c".."
+            && matches!(entry.file_type(), FileType::Directory | FileType::Unknown)
+        {
+            folders.push(name.to_owned());
+        }
+    }
+    Ok((folders, left))
+}

@@ -1,0 +1,73 @@
+//! Moves bytes from place to place: `venturi-engine copy`.
+//!
+//! Now between places of this host, at the limit of its storage and memory: extents are cloned where the file system can, else the kernel
+//! copies, else buffers do; large files go in parallel chunks, trees by several workers, holes stay holes. Every file is a transaction: it is
+//! written under a temporary name beside its place and renamed when it is whole, so that whatever ends a copy, the same command
+//! goes on where it was.
+//!
+//! Left out on purpose: deltas, deleting what the source does not have, and (so far) networks. No unsafe code.
+//!
+//! Read [`Order`] first, then `copy.rs`.
+
+#![deny(missing_docs)]
+#![forbid(unsafe_code)]
+
+#[cfg(not(target_os = "linux"))]
+compile_error!("the mover needs Linux: copy_file_range, O_DIRECT, openat and statx with its flags");
+
+mod arguments;
+mod attributes;
+mod begin;
+mod bytes;
+mod copy;
+mod directory;
+mod error;
+mod file;
+mod glob;
+mod journal;
+mod large;
+mod links;
+mod list;
+mod order;
+mod part;
+mod place;
+mod pool;
+mod report;
+mod roots;
+mod stop;
+mod temporary;
+mod thing;
+mod tune;
+mod walk;
+
+pub use arguments::Arguments;
+pub use copy::{Outcome, Totals, carry_out};
+pub use error::{Error, Failure};
+pub use order::{Existing, Method, Order, Output, Preserve};
+pub use stop::Stop;
+
+use std::process::ExitCode;
+
+/// Nothing was copied: the order cannot be carried out as it stands.
+const REFUSED: u8 = 1;
+/// Carried out to the end, but some files failed.
+const FAILED: u8 = 3;
+/// Stopped by a signal.
+const STOPPED: u8 = 130;
+
+/// Carries out what a command line asks for: events or nothing to standard output, talk to standard error.
+///
+/// Exit codes: 0 all is there, 1 the order cannot be carried out, 2 wrong usage, 3 some files failed, 130 stopped by a signal.
+pub fn serve(arguments: Arguments) -> ExitCode {
+    // Before any other thread is there, so that all inherit the mask.
+    let result = Stop::on_signals().and_then(|stop| carry_out(&Order::try_from(arguments)?, &stop));
+    match result {
+        Ok(Outcome::Done) => ExitCode::SUCCESS,
+        Ok(Outcome::Failed) => FAILED.into(),
+        Ok(Outcome::Stopped) => STOPPED.into(),
+        Err(error) => {
+            eprintln!("venturi-engine copy: {error}");
+            REFUSED.into()
+        }
+    }
+}

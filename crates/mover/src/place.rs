@@ -1,0 +1,121 @@
+//! A place as people write it: a path, or a URL of `file:`.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::PathBuf;
+
+use crate::error::Error;
+
+/// Reads a place of this host.
+///
+/// What has a scheme (`letters:` and a slash) is a URL, all else a path, whatever bytes it has: `a:b` is a file.
+///
+/// # Errors
+/// If it is a URL of another scheme, or of another host.
+pub(crate) fn local(text: &OsStr) -> Result<PathBuf, Error> {
+    let bytes = text.as_bytes();
+    let Some((scheme, rest)) = scheme(bytes) else {
+        return Ok(PathBuf::from(text));
+    };
+    let place = || text.to_string_lossy().into_owned();
+    if !scheme.eq_ignore_ascii_case("file") {
+        return Err(Error::Scheme {
+            place: place(),
+            scheme: scheme.to_owned(),
+        });
+    }
+    let path = match rest.strip_prefix(b"//") {
+        None => Some(rest),
+        Some(rest) if rest.starts_with(b"/") => Some(rest),
+        Some(rest) => rest
+            .strip_prefix(b"localhost")
+            .filter(|path| path.starts_with(b"/")),
+    };
+    let decoded = path.and_then(decoded);
+    decoded
+        .map(|path| PathBuf::from(OsString::from_vec(path)))
+        .ok_or_else(|| Error::Place {
+            place: PathBuf::from(text),
+            expected: "file:///PATH, with %XX for unusual bytes",
+            found: "a host, an incomplete %XX or a zero byte".into(),
+            advice: "write the path alone",
+        })
+}
+
+fn scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
+    let colon = bytes.iter().position(|byte| *byte == b':')?;
+    let scheme = std::str::from_utf8(&bytes[..colon]).ok()?;
+    let named = scheme.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && scheme
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
+    (named && bytes.get(colon + 1) == Some(&b'/')).then(|| (scheme, &bytes[colon + 1..]))
+}
+
+fn decoded(text: &[u8]) -> Option<Vec<u8>> {
+    let mut path = Vec::with_capacity(text.len());
+    let mut rest = text.iter();
+    while let Some(&byte) = rest.next() {
+        let mut digit = || char::from(*rest.next()?).to_digit(16);
+        let byte = if byte == b'%' {
+            u8::try_from(digit()? * 16 + digit()?).ok()?
+        } else {
+            byte
+        };
+        path.push(byte);
+    }
+    (!path.contains(&0)).then_some(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn paths_stay_as_they_are_and_urls_of_files_are_decoded() {
+        let check = |text: &[u8], expected: &[u8]| {
+            assert_eq!(
+                local(OsStr::from_bytes(text))
+                    .expect("a place")
+                    .as_os_str()
+                    .as_bytes(),
+                expected
+            );
+        };
+        check(b"a b", b"a b");
+        check(b"a:b/c", b"a:b/c");
+        check(b"\xff\n", b"\xff\n");
+        check(b"%41", b"%41");
+        check(b"file:/a", b"/a");
+        check(b"file:///a%20b%ff", b"/a b\xff");
+        check(b"FILE://localhost/a", b"/a");
+    }
+
+    #[test]
+    fn other_schemes_and_hosts_are_refused_by_their_names() {
+        for (text, told) in [
+            ("gsiftp://h/p", "found a place of `gsiftp:`"),
+            ("file://host/p", "found a host"),
+            ("file:///%4", "incomplete"),
+            ("file:///%00", "zero byte"),
+        ] {
+            let error = local(OsStr::new(text)).expect_err(text).to_string();
+            assert!(error.contains(told) && error.contains(text), "{error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_path_comes_back_from_its_url(path in proptest::collection::vec(1u8.., 0..40)) {
+            let url: String = path.iter().map(|byte| format!("%{byte:02x}")).collect();
+            let found = local(OsStr::new(&format!("file:///{url}"))).expect("a place");
+            prop_assert_eq!(found.as_os_str().as_bytes(), &[b"/", path.as_slice()].concat()[..]);
+        }
+
+        #[test]
+        fn no_bytes_panic(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+            let _ = local(OsStr::from_bytes(&text));
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! What the places of an order mean: each source and the name of its copy.
+
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+
+use crate::error::Error;
+use crate::journal::Journal;
+use crate::order::{Order, What};
+use crate::temporary::Token;
+use crate::tune::Set;
+use crate::{glob, list, place};
+
+/// A source and the name of its copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Root {
+    pub(crate) source: PathBuf,
+    pub(crate) destination: PathBuf,
+    /// Whether directories that lead to the copy are made.
+    pub(crate) make_way: bool,
+    /// Whether a link in the place of the source, or of the copy of a directory, is followed: where that is what was written.
+    pub(crate) as_written: bool,
+}
+
+/// Sources and the names of their copies.
+///
+/// # Errors
+/// If the places do not fit together.
+pub(crate) fn resolve(order: &Order) -> Result<Vec<Root>, Error> {
+    match &order.what {
+        What::Places {
+            sources,
+            destination,
+        } => {
+            let mut found = Vec::new();
+            for source in sources {
+                found.extend(expanded(source)?);
+            }
+            placed(order, found, destination)
+        }
+        What::Names {
+            list,
+            null,
+            source,
+            destination,
+        } => {
+            let (source, destination) = (place::local(source)?, place::local(destination)?);
+            let names = list::names(list, &mut *list::open(list)?, *null)?;
+            let root = |name: PathBuf| root(source.join(&name), destination.join(name), true);
+            Ok(names.into_iter().map(root).collect())
+        }
+        What::Pairs { list, null } => {
+            let pairs = list::pairs(list, &mut *list::open(list)?, *null)?;
+            Ok(pairs
+                .into_iter()
+                .map(|(source, destination)| root(source, destination, order.mkpath))
+                .collect())
+        }
+    }
+}
+
+fn root(source: PathBuf, destination: PathBuf, make_way: bool) -> Root {
+    Root {
+        source,
+        destination,
+        make_way,
+        as_written: false,
+    }
+}
+
+fn expanded(source: &OsStr) -> Result<Vec<PathBuf>, Error> {
+    let place = place::local(source)?;
+    let found = glob::expand(&place);
+    if found.is_empty() {
+        return Err(Error::Place {
+            place,
+            expected: "something of that pattern",
+            found: "nothing".into(),
+            advice: "see what is there (`ls`)",
+        });
+    }
+    Ok(found)
+}
+
+/// The rules of `cp`, with that of `rsync` for a source with a trailing slash.
+fn placed(order: &Order, sources: Vec<PathBuf>, destination: &OsStr) -> Result<Vec<Root>, Error> {
+    let destination = place::local(destination)?;
+    let slash = destination.as_os_str().as_bytes().ends_with(b"/");
+    let many = sources.len() > 1;
+    let refused = |(expected, found, advice): (&'static str, &str, &'static str)| Error::Place {
+        place: destination.clone(),
+        expected,
+        found: found.into(),
+        advice,
+    };
+    refusal(order, &destination, slash, many).map_err(refused)?;
+    let into = !order.no_target_directory && (destination.is_dir() || slash);
+    let (mut roots, mut names) = (Vec::new(), HashSet::new());
+    for source in sources {
+        let contents = is_contents(&source) && source.is_dir();
+        let unfinished =
+            into && !many && !slash && !contents && is_unfinished(&source, &destination);
+        let inside = into && !contents && !unfinished;
+        let copy = match source.file_name() {
+            Some(name) if inside => destination.join(name),
+            _ => destination.clone(),
+        };
+        if !names.insert(copy.clone()) && !contents {
+            return Err(refused((
+                "a name for each source",
+                "two of the same name",
+                "copy them one after the other, to other names",
+            )));
+        }
+        let make_way = order.mkpath || (slash && !contents);
+        roots.push(Root {
+            source,
+            destination: copy,
+            make_way,
+            as_written: !inside,
+        });
+    }
+    Ok(roots)
+}
+
+/// What keeps sources from being copied to a destination: expected, found, advice.
+fn refusal(
+    order: &Order,
+    destination: &Path,
+    slash: bool,
+    many: bool,
+) -> Result<(), (&'static str, &'static str, &'static str)> {
+    let is_directory = destination.is_dir();
+    if order.no_target_directory && many {
+        return Err((
+            "one source for one name",
+            "several",
+            "leave --no-target-directory out",
+        ));
+    }
+    if many && !is_directory && !slash {
+        return Err((
+            "a directory for several sources",
+            "none",
+            "make it, or end the destination with a slash",
+        ));
+    }
+    if slash && !is_directory && without_slash(destination).symlink_metadata().is_ok() {
+        return Err((
+            "a directory",
+            "something else",
+            "leave the slash out, or name another",
+        ));
+    }
+    Ok(())
+}
+
+fn without_slash(path: &Path) -> PathBuf {
+    path.components().collect()
+}
+
+/// Whether a source stands for what is in it: `dir/`, `dir/.`, `.`, `..`.
+pub(crate) fn is_contents(source: &Path) -> bool {
+    let bytes = source.as_os_str().as_bytes();
+    let last = bytes
+        .rsplit(|byte| *byte == b'/')
+        .next()
+        .unwrap_or_default();
+    last.is_empty() || last == b"." || last == b".."
+}
+
+/// Whether a directory is the unfinished copy of a source under this very name: then it is no directory to put another copy into.
+fn is_unfinished(source: &Path, destination: &Path) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(destination, flags, Mode::empty());
+    folder.is_ok_and(|folder| Journal::is_in(folder.as_fd(), token(source, destination)))
+}
+
+pub(crate) fn token(source: &Path, destination: &Path) -> Token {
+    // The same place however it is written, as long as no link is in between.
+    let same = |path: &Path| -> PathBuf {
+        std::path::absolute(path)
+            .unwrap_or_else(|_| path.to_owned())
+            .components()
+            .collect()
+    };
+    Token::new(&same(source), &same(destination))
+}
+
+/// What there is to do, as far as the roots tell.
+pub(crate) fn set_of(roots: &[Root], chunk_bytes: u64) -> Set {
+    match roots {
+        [root] => match fs::metadata(&root.source) {
+            Ok(found) if found.is_dir() => Set::Many,
+            Ok(found) if found.len() >= 2 * chunk_bytes => Set::Large,
+            _ => Set::Small,
+        },
+        _ => Set::Many,
+    }
+}
+
+/// A place as it was written, for events.
+pub(crate) fn shown(place: &OsString) -> String {
+    place.to_string_lossy().into_owned()
+}

@@ -1,0 +1,73 @@
+//! Whether to go on: asked between blocks by all workers.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::error::Error;
+
+const GO: u8 = 0;
+const SIGNAL: u8 = 1;
+const HOPELESS: u8 = 2;
+
+/// Whether to go on. Clones ask the same.
+#[derive(Debug, Clone, Default)]
+pub struct Stop(Arc<AtomicU8>);
+
+impl Stop {
+    /// One that SIGINT, SIGTERM and SIGHUP set; the second signal ends the process where it stands.
+    ///
+    /// They are blocked for this thread and those that it starts, and waited for in one of their own: no handler, nothing unsafe.
+    ///
+    /// # Errors
+    /// If the kernel refuses a mask or a thread.
+    pub fn on_signals() -> Result<Self, Error> {
+        let system = |reason: String| Error::System {
+            what: "cannot wait for signals",
+            reason,
+        };
+        let stop = Self::default();
+        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
+            .into_iter()
+            .collect();
+        signals
+            .thread_block()
+            .map_err(|errno| system(errno.to_string()))?;
+        let shared = stop.clone();
+        let wait = move || {
+            while signals.wait().is_ok() {
+                if shared.0.swap(SIGNAL, Ordering::SeqCst) == SIGNAL {
+                    std::process::exit(130);
+                }
+            }
+        };
+        std::thread::Builder::new()
+            .name("signals".into())
+            .spawn(wait)
+            .map_err(|error| system(error.to_string()))?;
+        Ok(stop)
+    }
+
+    /// Stops as a signal does.
+    pub fn stop(&self) {
+        self.0.store(SIGNAL, Ordering::SeqCst);
+    }
+
+    /// Stops because no file can fare better: the disk is full.
+    pub(crate) fn give_up(&self) {
+        let _ = self
+            .0
+            .compare_exchange(GO, HOPELESS, Ordering::SeqCst, Ordering::SeqCst);
+    }
+
+    /// Whether a signal came.
+    pub(crate) fn signalled(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == SIGNAL
+    }
+
+    /// Whether to end.
+    pub(crate) fn asked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != GO
+    }
+}

@@ -1,0 +1,85 @@
+//! Names under which things are while they are not whole.
+//!
+//! They follow from the two places of a copy, so that the same command finds what it has left; and another copy into the same directory
+//! has others.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use sha2::{Digest, Sha256};
+
+/// How all of them begin.
+pub(crate) const PREFIX: &str = ".venturi-";
+
+/// What a copy from one place to another is called: the same for the same places.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Token(u64);
+
+impl Token {
+    pub(crate) fn new(source: &Path, destination: &Path) -> Self {
+        let places = [
+            source.as_os_str().as_bytes(),
+            b"\0",
+            destination.as_os_str().as_bytes(),
+        ];
+        Self(digest(&places))
+    }
+
+    /// The temporary name of a file.
+    pub(crate) fn part(self, name: &[u8]) -> CString {
+        self.named(&format!("-{:016x}.part", digest(&[name])))
+    }
+
+    /// The name of the record of a large file's chunks.
+    pub(crate) fn progress(self, name: &[u8]) -> CString {
+        self.named(&format!("-{:016x}.progress", digest(&[name])))
+    }
+
+    /// The name of a tree's journal, in the copy of the tree.
+    pub(crate) fn journal(self) -> CString {
+        self.named(".journal")
+    }
+
+    /// The name of a tree while it has no journal.
+    pub(crate) fn tree(self) -> CString {
+        self.named(".tree")
+    }
+
+    /// Whether a name is one of this copy's for a file or its record.
+    pub(crate) fn owns(self, name: &[u8]) -> bool {
+        name.starts_with(format!("{PREFIX}{:016x}-", self.0).as_bytes())
+    }
+
+    fn named(self, end: &str) -> CString {
+        CString::new(format!("{PREFIX}{:016x}{end}", self.0))
+            .expect("no zero byte in digits and these ends")
+    }
+}
+
+fn digest(parts: &[&[u8]]) -> u64 {
+    let mut hash = Sha256::new();
+    parts.iter().for_each(|part| hash.update(part));
+    let bytes = hash.finalize();
+    u64::from_be_bytes(bytes[..8].try_into().expect("8 bytes of 32"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_from_the_places_and_belong_to_one_copy_only() {
+        let token = |a: &str, b: &str| Token::new(Path::new(a), Path::new(b));
+        let ours = token("/a", "/b");
+        assert_eq!(ours.part(b"x"), token("/a", "/b").part(b"x"));
+        for other in [token("/b", "/a"), token("/a/b", ""), token("", "/a/b")] {
+            assert!(!other.owns(ours.part(b"x").as_bytes()));
+        }
+        assert!(ours.owns(ours.part(b"x").as_bytes()) && ours.owns(ours.progress(b"x").as_bytes()));
+        assert!(!ours.owns(ours.journal().as_bytes()) && !ours.owns(b"x"));
+        assert_ne!(ours.part(b"x"), ours.part(b"y"));
+        // As long as the longest name may be.
+        assert!(ours.progress(&[b'n'; 255]).as_bytes().len() < 64);
+    }
+}

@@ -1,0 +1,178 @@
+//! How a transfer finds its resources: from where to where, over which links and disks, through which processes.
+
+use venturi_plan::{Amount, Call, Name, Scalar, Transfer, Via};
+
+use super::course::{Ask, Passage};
+use super::{Error, LinkNumber, World};
+use crate::cost::{CongestionControl, DataPath, window_of_buffers};
+use crate::fluid::ResourceId;
+
+/// Payload of a segment on the loopback interface of Linux, whose MTU is 65,536 bytes.
+const LOOPBACK_SEGMENT_BYTES: f64 = 65_484.0;
+
+/// What a course is made of, while it is being found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub resources: Vec<ResourceId>,
+    pub links: Vec<LinkNumber>,
+    pub loopback: Option<Name>,
+    pub rtt_s: f64,
+    pub control_rtt_s: f64,
+    /// What of it the nearer of two servers adds.
+    pub nearer_rtt_s: f64,
+    /// Sender and receiver of the TCP connections.
+    pub ends: Option<(Name, Name)>,
+}
+
+impl World {
+    /// The service whose processes send the bytes.
+    pub(super) fn sender_of<'a>(&'a self, transfer: &'a Transfer) -> Option<&'a str> {
+        let proxy = self.proxies.of(&transfer.call).map(|name| &**name);
+        proxy.or_else(|| transfer.source_via.as_ref().map(Via::service))
+    }
+
+    pub(super) fn passage(&self, ask: &Ask<'_>) -> Result<Passage, Error> {
+        let transfer = ask.transfer;
+        let call = &self.header.calls[&transfer.call];
+        let proxy = self
+            .proxies
+            .of(&transfer.call)
+            .map(|name| (name, &self.header.services[name]));
+        let mut found = Found::default();
+        let from_cache = proxy.is_some() && ask.cached;
+        if !from_cache {
+            self.read(&mut found, transfer, ask.warm)?;
+        }
+        match proxy {
+            Some((_, service)) => self.through_proxy(&mut found, ask, call, service, from_cache)?,
+            None => self.carry(&mut found, ask, call)?,
+        }
+        self.write(&mut found, transfer)?;
+        if let (Some(sender), Some(process)) = (self.sender_of(transfer), ask.process) {
+            found
+                .resources
+                .extend(self.servers.process(sender, process));
+        }
+        let named = |via: &Option<Via>| {
+            via.as_ref()
+                .map(|via| Name::from(self.doors.mover_for(via.service(), ask.process)))
+        };
+        let proxy = proxy.map(|(name, _)| name.clone());
+        let source = proxy.clone().or_else(|| named(&transfer.source_via));
+        let destination = named(&transfer.destination_via);
+        let limited = |name: &&Name| self.slots_of(name).is_some();
+        let mut lines: Vec<Name> = source
+            .iter()
+            .chain(&destination)
+            .filter(limited)
+            .cloned()
+            .collect();
+        lines.sort();
+        lines.dedup();
+        Ok(Passage {
+            path: self.data_path(&found, call, source.as_deref()),
+            resources: found.resources,
+            links: found.links,
+            loopback: found.loopback,
+            lines,
+            proxy,
+            from_cache,
+            process: ask.process,
+            source,
+            destination,
+            client: ask.host.clone(),
+            control_rtt_s: found.control_rtt_s,
+            nearer_rtt_s: found.nearer_rtt_s,
+        })
+    }
+
+    /// How many sessions a service has at a time, if it has a limit.
+    pub(crate) fn slots_of(&self, service: &str) -> Option<u32> {
+        self.assumptions
+            .costs
+            .services
+            .get(service)
+            .and_then(|cost| cost.sessions)
+    }
+
+    fn data_path(&self, found: &Found, call: &Call, source: Option<&str>) -> DataPath {
+        let links = || found.links.iter().map(|number| &self.links[*number]);
+        let kept: f64 = links().map(|link| 1.0 - link.loss()).product();
+        let sender = found
+            .ends
+            .as_ref()
+            .and_then(|(sender, _)| self.header.hosts.get(sender));
+        let control = sender
+            .and_then(|host| host.lab.as_ref())
+            .map(|lab| lab.congestion_control.as_str());
+        let window = found
+            .ends
+            .as_ref()
+            .map_or(f64::INFINITY, |(sender, receiver)| {
+                self.window(sender, receiver)
+            });
+        DataPath {
+            rtt_s: found.rtt_s,
+            window_bytes: option(call, "window_bytes").unwrap_or(window),
+            mss_bytes: links()
+                .map(|link| link.segment_bytes)
+                .reduce(f64::min)
+                .unwrap_or(LOOPBACK_SEGMENT_BYTES),
+            // A GridFTP server's, which are those of extended block mode.
+            block_bytes: source
+                .and_then(|name| self.header.services.get(name))
+                .and_then(|service| service.options.get("block_bytes"))
+                .and_then(Scalar::as_number)
+                .unwrap_or(0.0),
+            loss: 1.0 - kept,
+            congestion_control: match control {
+                Some("reno") => CongestionControl::Reno,
+                Some("bbr") => CongestionControl::Bbr,
+                _ => CongestionControl::Cubic,
+            },
+            bytes_per_s: links()
+                .map(|link| link.payload_bytes_per_s)
+                .reduce(f64::min)
+                .unwrap_or(f64::INFINITY),
+        }
+    }
+
+    /// The window of one connection: what the sender may have unacknowledged, and what the receiver announces.
+    fn window(&self, sender: &str, receiver: &str) -> f64 {
+        let largest = |host: &str, key: &str| {
+            let lab = self
+                .header
+                .hosts
+                .get(host)
+                .and_then(|host| host.lab.as_ref());
+            let text = lab.and_then(|lab| lab.sysctls.get(key));
+            text.and_then(|text| text.split_whitespace().nth(2)?.parse::<f64>().ok())
+        };
+        let costs = &self.assumptions.costs.hosts;
+        let send = costs
+            .get(sender)
+            .and_then(|cost| cost.send_buffer_bytes)
+            .map(Amount::get);
+        let send = send.or_else(|| largest(sender, "net.ipv4.tcp_wmem"));
+        let receive = costs
+            .get(receiver)
+            .and_then(|cost| cost.receive_buffer_bytes)
+            .map(Amount::get);
+        let receive = receive.or_else(|| largest(receiver, "net.ipv4.tcp_rmem"));
+        window_of_buffers(
+            send.unwrap_or(self.assumptions.send_buffer_bytes),
+            receive.unwrap_or(self.assumptions.receive_buffer_bytes),
+        )
+    }
+}
+
+pub(super) fn option(call: &Call, key: &str) -> Option<f64> {
+    call.options.get(key).and_then(Scalar::as_number)
+}
+
+pub(super) fn text<'a>(call: &'a Call, key: &str) -> Option<&'a str> {
+    match call.options.get(key) {
+        Some(Scalar::Text(text)) => Some(text),
+        _ => None,
+    }
+}

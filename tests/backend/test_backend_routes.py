@@ -1,0 +1,151 @@
+"""Transfers counted by route in virtual time, against the same ones recorded each: tables, report, and who refuses them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from venturi.analysis import analyse
+from venturi.analysis.explain import explain
+from venturi.analysis.sketches import RELATIVE_ERROR, quantiles, values_and_counts
+from venturi.backend import Outcome, SimBackend
+from venturi.cli.run import carry_out_scenario
+from venturi.errors import ScenarioError
+from venturi.plan import write_plan
+from venturi.run import Run, RunWriter
+from venturi.scenario import scenario_from
+from venturi.testbed.wlcg import wlcg
+from venturi.workload import expand
+
+KEY = "factor_flow, factor_source, factor_destination, size_bytes"
+
+
+def year(recorded: str, *, read_each: str = "2 MB/s") -> dict[str, Any]:
+    """Return an hour on a small grid: files of two sizes outwards, jobs that read as fast as they compute, both in thousands."""
+    return {
+        "venturi": 1,
+        "name": "hour",
+        "seed": 3,
+        **wlcg(12, seed=1),
+        "workload": {
+            "kind": "inject",
+            "mover": "xrdcp",
+            "form": "arrivals",
+            "timeout": "1 d",
+            "flow": {
+                "out": {"source": "t0", "destination": ["t1-*", "t2-*"], "of": "capacity", "rate": "3000 /h", "end": "1 h", "size": ["1 GB", "4 GB"]},
+                "read": {
+                    "source": "t1-*", "destination": "t2-*", "of": "capacity", "rate": "2000 /h", "end": "1 h", "size": "1 GB",
+                    "options": {"rate": read_each}, "client": "destination",
+                },
+            },
+        },
+        "measure": {"interval": "5 min", "counters": [], "transfers": recorded},
+    }  # fmt: skip
+
+
+def carry_out(base: Path, document: dict[str, Any]) -> tuple[Run, Outcome]:
+    base.mkdir()
+    write_plan(expand(scenario_from(document)), base / "plan.jsonl")
+    with RunWriter.create(base / "runs", base / "plan.jsonl", backend="sim") as run:
+        outcome = SimBackend().carry_out(run)
+    return Run.open(run.path), outcome
+
+
+@pytest.fixture(scope="module")
+def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[Run, Run]:
+    base = tmp_path_factory.mktemp("routes")
+    (one, _), (other, outcome) = carry_out(base / "each", year("each")), carry_out(base / "routes", year("routes"))
+    assert (outcome.state, outcome.failed) == ("complete", 0)
+    return one, other
+
+
+def test_routes_hold_the_counts_bytes_and_times_of_their_transfers(both: tuple[Run, Run]) -> None:
+    each, routes = both
+    exact = each.query(
+        f"""SELECT {KEY.replace("size_bytes", "asked_bytes AS size_bytes")}, count(*) AS n, sum(received_bytes)::BIGINT AS moved, sum(duration_s) AS took_s, min(start_s) AS start_s,
+                   max(end_s) AS end_s FROM transfers GROUP BY ALL ORDER BY ALL"""
+    )
+    found = routes.query(
+        f"""SELECT {KEY}, transfers AS n, received_bytes AS moved, duration_s AS took_s, start_s, end_s FROM routes ORDER BY ALL"""
+    )
+    assert exact["n"].sum() > 4000
+    for name in ("factor_flow", "factor_source", "factor_destination", "size_bytes", "n", "moved"):
+        assert (exact[name] == found[name]).all(), name
+    for name in ("took_s", "start_s", "end_s"):
+        assert np.allclose(exact[name], found[name], rtol=1e-9, atol=0), name
+    assert len(routes.query("SELECT trial FROM transfers")["trial"]) == 0
+
+
+def test_quantiles_of_routes_and_of_all_of_them_are_right_to_the_stated_error(both: tuple[Run, Run]) -> None:
+    each, routes = both
+    took = np.sort(each.query("SELECT duration_s FROM transfers")["duration_s"])
+    rows = routes.query("SELECT sketch_first, sketch_counts FROM routes")
+    value, count, _ = values_and_counts(rows["sketch_first"], list(rows["sketch_counts"]))
+    shares = (0.1, 0.5, 0.9, 0.99)
+    exact = took[np.ceil(np.array(shares) * len(took)).astype(int) - 1]
+    assert np.allclose(quantiles(value, count, shares), exact, rtol=RELATIVE_ERROR * (1 + 1e-9), atol=0)
+
+
+def test_links_carry_the_same_bytes_and_the_same_transfers_are_under_way(both: tuple[Run, Run]) -> None:
+    counted = (
+        "SELECT counter, max(value) AS value FROM samples WHERE counter LIKE 'link.%.bytes' GROUP BY ALL ORDER BY ALL"
+    )
+    exact, found = (run.query(counted) for run in both)
+    assert exact["value"].sum() > 1e12
+    assert (exact["counter"] == found["counter"]).all()
+    assert np.allclose(exact["value"], found["value"], rtol=1e-9, atol=1)
+    live = both[1].query("SELECT time_s, value FROM samples WHERE counter = 'transfers.live' ORDER BY time_s")
+    spans = both[0].query("SELECT start_s, end_s FROM transfers")
+    under_way = [int(((spans["start_s"] <= at) & (at < spans["end_s"])).sum()) for at in live["time_s"]]
+    assert max(under_way) > 100
+    assert live["value"].tolist() == under_way
+
+
+def test_what_bound_is_told_alike(both: tuple[Run, Run]) -> None:
+    exact, found = ({share.name: share.share for share in explain(run).shares} for run in both)
+    assert sum(found.values()) == pytest.approx(1.0, abs=1e-9)
+    assert set(found) <= set(exact)
+    # What binds bytes is looked at now and then, by thousands of transfers.
+    assert all(found.get(name, 0.0) == pytest.approx(share, abs=0.02) for name, share in exact.items())
+
+
+def test_the_report_answers_whether_the_network_sustains_it(both: tuple[Run, Run]) -> None:
+    analysis = analyse(both[1])
+    (chapter,) = (one for one in analysis.chapters if one.name == "routes")
+    tables = {table.name: table for table in chapter.tables}
+    assert {"routes-flows", "routes-groups", "routes-late", "routes-links", "routes-bounds"} <= set(tables)
+    transfers = len(both[0].query("SELECT 1 AS one FROM transfers")["one"])
+    assert analysis.counts.transfers_ok == transfers
+    assert [row[1] for row in tables["routes-flows"].rows] == [transfers, *np.unique(both[0].query("SELECT factor_flow AS f FROM transfers")["f"].astype(str), return_counts=True)[1].tolist()]  # fmt: skip
+    assert f"{transfers:,} transfers moved" in analysis.sentence
+    # A reading job takes 1 GB at 2 MB/s and is late by nothing.
+    reads = next(row for row in tables["routes-flows"].rows if row[0] == "read")
+    assert float(reads[5] or 0) == pytest.approx(500.0, rel=0.02)
+    assert {figure.name for figure in chapter.figures} == {"routes-live", "routes-use"}
+
+
+def test_only_a_simulation_counts_by_route_and_is_taken_where_nothing_is_said(tmp_path: Path) -> None:
+    scenario = scenario_from(year("routes"))
+    with pytest.raises(ScenarioError, match="which only a simulation counts; use --on sim"):
+        carry_out_scenario(scenario, on="lab", scratch=tmp_path, runs=tmp_path / "runs", quiet=True)
+    path, outcome, _ = carry_out_scenario(scenario, scratch=tmp_path, runs=tmp_path / "runs", quiet=True)
+    assert (Run.open(path).backend, outcome.state) == ("sim", "complete")
+
+
+def test_transfers_that_take_too_long_are_counted_as_such(tmp_path: Path) -> None:
+    document = year("routes", read_each="100 kB/s")
+    document["workload"]["timeout"] = "2 h"
+    run, outcome = carry_out(tmp_path / "late", document)
+    rows = run.query(
+        """SELECT sum((outcomes->>'timeout')::BIGINT)::BIGINT AS n, sum(transfers)::BIGINT AS all_of, sum(received_bytes)::BIGINT AS moved,
+                  max(longest_s) AS longest_s FROM routes WHERE factor_flow = 'read'"""
+    )
+    assert rows["n"][0] == rows["all_of"][0] > 1000
+    assert outcome.failed > 0
+    assert rows["longest_s"][0] == pytest.approx(7200.0, abs=1e-6)
+    # At 100 kB/s for two hours, less the set-up.
+    assert rows["moved"][0] == pytest.approx(rows["n"][0] * 7.2e8, rel=0.01)

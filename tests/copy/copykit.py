@@ -1,0 +1,60 @@
+"""What tests of `venturi-engine copy` share: calling it, and seeing a tree as it is."""
+
+import json
+import os
+import stat
+import subprocess
+from pathlib import Path
+
+
+def copy(engine, *words, code=0, **changes):
+    """Run a copy, see that it ends with a code, and return what it did."""
+    done = subprocess.run([engine, "copy", *words], capture_output=True, check=False, timeout=60, **changes)
+    assert done.returncode == code, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    return done
+
+
+def events(engine, *words, code=0, **changes):
+    """Run a copy and return its events."""
+    lines = copy(engine, "--json", *words, code=code, **changes).stdout.splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def end_of(told):
+    """Return the last event, which must be the end."""
+    assert told[-1]["event"] == "end"
+    return told[-1]
+
+
+def tree_of(root, *, times=True, owners=False):
+    """Return what is below a directory, by relative path: kind, mode, time, content, and which names are one file."""
+    found, first_names = {}, {}
+    for path in sorted([Path(root), *Path(root).rglob("*")]):
+        seen = path.lstat()
+        relative = os.fsencode(path.relative_to(root))
+        what = [stat.S_IFMT(seen.st_mode), seen.st_mode & 0o7777, seen.st_mtime_ns if times else None]
+        if owners:
+            what += [seen.st_uid, seen.st_gid]
+        if stat.S_ISREG(seen.st_mode):
+            what += [seen.st_size, path.read_bytes()]
+            if seen.st_nlink > 1:
+                what.append(first_names.setdefault((seen.st_dev, seen.st_ino), relative))
+        elif stat.S_ISLNK(seen.st_mode):
+            what.append(os.fsencode(path.readlink()))
+        found[relative] = what
+    return found
+
+
+def leftovers(root):
+    """Return what a copy has for itself below a directory, which must be nothing when it is done."""
+    return [
+        name for _, folders, files in os.walk(root) for name in [*folders, *files] if name.startswith(".venturi-")
+    ]
+
+
+def differences_by_others(source, destination):
+    """Return what `diff` and `rsync`, which know nothing of us, find different."""
+    differ = subprocess.run(["diff", "-r", "--no-dereference", source, destination], capture_output=True, check=False)
+    dry = ["rsync", "-n", "-c", "-i", "-rlptgoD", "--delete", f"{source}/", destination]
+    would = subprocess.run(dry, capture_output=True, check=False)
+    return differ.stdout + differ.stderr + would.stdout + would.stderr
