@@ -9,14 +9,19 @@
 //! **Downloads are bound by their replies.** A refused RETR sends no bytes, so the n-th file on a connection is the n-th
 //! that the server began, not the n-th that was asked for. Bytes are not taken before the reply that names them.
 //!
+//! **A port may be another transfer's.** In MODE S a server may open the port of a refused file again for the next one,
+//! before the client has read of either. What such a transfer got, or was given, does not count; it is done again.
+//!
 //! Read [`Client`] first, then [`Output`]. A driver does what `poll_output` says, and tells what came of it; what it
-//! does not tell within [`Settings::patience`] ends the session.
+//! does not tell within [`Settings::patience`] ends the session, and so does a server that is silent for as long, unless
+//! it goes on when the data connections are given up.
 
 mod channel;
 mod control;
 mod job;
 mod login;
 mod outcome;
+mod strays;
 mod third_party;
 mod transfers;
 
@@ -156,16 +161,23 @@ impl Client {
         }))
     }
 
-    /// Lets time pass.
+    /// Lets time pass. After a silence of [`Settings::patience`] the data connections are given up, and what ran is tried
+    /// again; after one more the session is over.
     ///
     /// # Errors
-    /// Silence for longer than [`Settings::patience`].
+    /// Silence, and no data connections that could be to blame.
     pub fn handle_timeout(&mut self, now: Duration) -> Result<(), Error> {
         self.alive()?;
         if self.poll_timeout().is_none_or(|due| now < due) {
             return Ok(());
         }
         let seconds = self.settings.patience.as_secs();
+        let stall = format!("nothing moved for {seconds} s");
+        if self.transfers.give_up_data(&stall) {
+            self.moved = now;
+            self.pump();
+            return Ok(());
+        }
         let expected = "a reply, or bytes of a transfer,";
         self.end_if(Err(Error::Silence { expected, seconds }))
     }

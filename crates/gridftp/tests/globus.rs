@@ -224,6 +224,42 @@ fn of_two_hundred_pipelined_uploads_three_are_refused_and_no_other_has_a_wrong_b
     });
 }
 
+/// A firewall leaves a server few ports: soon it opens that of a refused file again for one of the next, before the client
+/// knows.
+#[test]
+fn a_server_that_gives_a_file_the_port_of_a_refused_one_mixes_up_no_bytes() {
+    match Server::start_with(Some(3)) {
+        Ok(server) => {
+            let mut driver = session(&server, Mode::Stream, 1, 16);
+            driver.replies_bytes = 16;
+            let is_refused = |number: u64| number % 4 == 1;
+            let jobs = (0..60_u64)
+                .map(|number| {
+                    let directory = if is_refused(number) { "none/" } else { "" };
+                    let bytes = content(number, 3000);
+                    driver.sources.insert(number, bytes.clone());
+                    Job::Put(put(
+                        &server,
+                        number,
+                        &format!("{directory}{number}"),
+                        &bytes,
+                    ))
+                })
+                .collect();
+            driver.carry_out(jobs);
+            let mut given_up = failed(&driver);
+            given_up.sort_unstable();
+            let refused: Vec<u64> = (0..60).filter(|&number| is_refused(number)).collect();
+            assert_eq!(given_up, refused, "{driver}");
+            for number in (0..60).filter(|&number| !is_refused(number)) {
+                let found = server.read(&number.to_string());
+                assert!(found == Some(content(number, 3000)), "{number}: {driver}");
+            }
+        }
+        Err(reason) => println!("SKIPPED: {reason}"),
+    }
+}
+
 /// That the rule above is needed: commands and bytes of three files in one go, as a client would send them that looks at
 /// each reply alone.
 #[test]

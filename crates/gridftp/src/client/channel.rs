@@ -65,7 +65,7 @@ impl Client {
     pub fn connect_failed(&mut self, now: Duration, transfer: Option<u64>, reason: &str) {
         self.moved = self.moved.max(now);
         match transfer {
-            Some(transfer) => self.transfers.spoil(transfer, reason),
+            Some(transfer) => self.transfers.connected(transfer, Err(reason)),
             None => self.transfers.channel_failed(reason),
         }
         self.pump();
@@ -130,14 +130,6 @@ impl Transfers {
         self.files.clear();
     }
 
-    /// A transfer of MODE S has no connection. If the server had refused it, it is gone by now.
-    fn spoil(&mut self, transfer: u64, reason: &str) {
-        let key = self.key_of(transfer);
-        if let Some(active) = key.and_then(|key| self.active.get_mut(&key)) {
-            active.spoiled = Some(reason.to_owned());
-        }
-    }
-
     fn listening(&mut self, address: SocketAddr) {
         if self.channel == Channel::Listening {
             self.channel = Channel::Asked(Direction::Receive);
@@ -174,11 +166,7 @@ impl Transfers {
 
     fn opened(&mut self, connection: u64, transfer: Option<u64>) {
         match (self.channel, transfer) {
-            (_, Some(transfer)) => {
-                if let Some(key) = self.key_of(transfer) {
-                    self.links.insert(connection, key);
-                }
-            }
+            (_, Some(transfer)) => self.connected(transfer, Ok(connection)),
             (Channel::Connecting, None) => {
                 self.links.insert(connection, 0);
                 if self.links.len() == usize::from(self.connections) {

@@ -223,7 +223,7 @@ pub struct Settings {
     pub upload: Option<Upload>,
     /// How often a transfer is tried.
     pub attempts: u32,
-    /// How long nothing may come.
+    /// How long nothing may move.
     pub patience: std::time::Duration,
 }
 

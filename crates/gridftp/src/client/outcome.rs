@@ -42,11 +42,14 @@ impl Transfers {
         };
         match part {
             Part::Passive => match super::channel::passive_address(&reply, self.server) {
-                Some(address) => self.outputs.push(Output::Connect {
-                    address,
-                    connections: 1,
-                    transfer: Some(active.job.transfer()),
-                }),
+                Some(address) => {
+                    self.outputs.push(Output::Connect {
+                        address,
+                        connections: 1,
+                        transfer: Some(active.job.transfer()),
+                    });
+                    self.addressed(key, address);
+                }
                 None => active.spoiled = Some(format!("no data connection: {reply}")),
             },
             Part::Restart if !reply.is_intermediate() => {
@@ -78,6 +81,9 @@ impl Transfers {
 
     /// Looks whether a transfer is at its end.
     pub fn settle(&mut self, key: u64) {
+        if self.mode == Mode::Stream && self.is_astray(key) {
+            return;
+        }
         let Some(active) = self
             .active
             .get(&key)
@@ -264,6 +270,27 @@ impl Transfers {
         }
         if self.channel != Channel::Closed && self.channel != Channel::Draining {
             self.roll_back();
+        }
+    }
+
+    /// Nothing moves. Without data connections the server has to answer what it waits in, and the oldest transfer is
+    /// charged. False: it is not they that it waits for.
+    pub fn give_up_data(&mut self, reason: &str) -> bool {
+        if matches!(self.channel, Channel::Open(_)) && self.running().next().is_some() {
+            self.blame(reason);
+            return true;
+        }
+        // A server of MODE S is at the oldest.
+        let mut running = self.active.iter_mut();
+        let oldest = running.find(|(_, active)| active.state == State::Running);
+        match oldest {
+            Some((&key, active)) if self.links.values().any(|link| *link == key) => {
+                active.spoiled.get_or_insert_with(|| reason.to_owned());
+                self.close_link(key);
+                self.settle(key);
+                true
+            }
+            _ => false,
         }
     }
 

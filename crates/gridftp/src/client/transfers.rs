@@ -1,13 +1,14 @@
 //! Transfers that wait, that are asked for, and that are made final: who is to blame for a failure, and what it voids.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use super::Tag;
 use super::channel::Channel;
 use super::control::Group;
 use super::job::{Direction, Job, Output, Settings, Upload};
+use super::strays::Strays;
 use crate::mode_e::{Receiver, Sender};
 use crate::{ByteRanges, Command, Features, Mode, Reply};
 
@@ -78,6 +79,12 @@ pub(super) struct Active {
     pub pieces: VecDeque<Range<u64>>,
     /// Whether the last byte was given to the driver, in MODE S.
     pub closed: bool,
+    /// Where its connection goes, in MODE S.
+    pub address: Option<SocketAddr>,
+    /// Whether the driver is still to say what became of its connection, in MODE S.
+    pub connecting: bool,
+    /// Whether it may have the connection of another.
+    pub strayed: bool,
 }
 
 #[derive(Debug)]
@@ -113,6 +120,7 @@ pub(super) struct Transfers {
     pub files: BTreeMap<u64, u64>,
     /// Data connections, and in MODE S whose they are.
     pub links: BTreeMap<u64, u64>,
+    pub strays: Strays,
     pub commands: Vec<Group<Tag>>,
     pub outputs: Vec<Output>,
     pub voided: Option<BTreeSet<u64>>,
@@ -140,6 +148,7 @@ impl Transfers {
             slots: BTreeMap::new(),
             files: BTreeMap::new(),
             links: BTreeMap::new(),
+            strays: Strays::default(),
             commands: Vec::new(),
             outputs: Vec::new(),
             voided: None,
@@ -206,7 +215,7 @@ impl Transfers {
         self.depth > 1
     }
 
-    fn running(&self) -> impl Iterator<Item = &Active> {
+    pub fn running(&self) -> impl Iterator<Item = &Active> {
         self.active
             .values()
             .filter(|active| active.state == State::Running)
@@ -222,7 +231,7 @@ impl Transfers {
             return false;
         }
         if self.mode == Mode::Stream {
-            return true;
+            return !self.waits_for_strays();
         }
         let direction = next.direction();
         match self.channel {
@@ -278,6 +287,9 @@ impl Transfers {
             position: 0,
             pieces,
             closed: false,
+            address: None,
+            connecting: false,
+            strayed: false,
         };
         self.active.insert(key, active);
         if eager {

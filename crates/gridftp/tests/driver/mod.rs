@@ -7,11 +7,15 @@
     reason = "a driver has the sockets and clocks that the crate has not"
 )]
 
+mod trace;
+
 use std::collections::BTreeMap;
+use std::fmt;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
+use trace::Trace;
 use venturi_gridftp::DataOut;
 use venturi_gridftp::client::{Client, Job, Output, Settings};
 
@@ -36,6 +40,8 @@ pub struct Driver {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     buffer: Vec<u8>,
+    /// Most bytes of replies that are read in a turn: few let the server be ahead of what the client knows.
+    pub replies_bytes: usize,
     began: Instant,
     /// What is uploaded, by transfer.
     pub sources: BTreeMap<u64, Vec<u8>>,
@@ -43,6 +49,7 @@ pub struct Driver {
     pub sinks: BTreeMap<u64, Vec<u8>>,
     /// What the session said, bytes to send and connections left out.
     pub heard: Vec<Output>,
+    trace: Trace,
 }
 
 impl Driver {
@@ -57,10 +64,12 @@ impl Driver {
             links: BTreeMap::new(),
             next_link: 0,
             buffer: vec![0; PIECE_BYTES],
+            replies_bytes: 4096,
             began: Instant::now(),
             sources: BTreeMap::new(),
             sinks: BTreeMap::new(),
             heard: Vec::new(),
+            trace: Trace::default(),
         }
     }
 
@@ -106,14 +115,14 @@ impl Driver {
     pub fn until(&mut self, done: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
         while !done(self) {
-            let last = self.heard.iter().rev().take(6).collect::<Vec<_>>();
-            assert!(begin.elapsed() < PATIENCE, "nothing more after {last:?}");
+            assert!(begin.elapsed() < PATIENCE, "nothing more after {self}");
             self.turn();
         }
     }
 
     /// Moves what can be moved, or rests.
     pub fn turn(&mut self) {
+        let _ = self.client.handle_timeout(self.now());
         let moved = [
             self.outputs(),
             self.read_control(),
@@ -131,6 +140,7 @@ impl Driver {
             moved = true;
             match output {
                 Output::Send(bytes) => {
+                    self.trace.note_lines(self.now(), ">", &bytes);
                     self.control.set_nonblocking(false).expect("a socket");
                     self.control.write_all(&bytes).expect("the server reads");
                     self.control.set_nonblocking(true).expect("a socket");
@@ -152,18 +162,28 @@ impl Driver {
                             Ok(socket) => self.open(socket, transfer),
                             Err(error) => {
                                 let now = self.now();
+                                let event =
+                                    format!("no way to {address} for {transfer:?}: {error}");
+                                self.trace.note(now, &event);
                                 self.client
                                     .connect_failed(now, transfer, &error.to_string());
                             }
                         }
                     }
                 }
-                Output::CloseData { connection } => drop(self.links.remove(&connection)),
+                Output::CloseData { connection } => {
+                    self.trace.note(self.now(), &format!("close {connection}"));
+                    self.links.remove(&connection);
+                }
                 Output::DropData => {
+                    self.trace.note(self.now(), "close all");
                     self.links.clear();
                     self.listener = None;
                 }
-                other => self.heard.push(other),
+                other => {
+                    self.trace.note(self.now(), &format!("{other:?}"));
+                    self.heard.push(other);
+                }
             }
         }
         moved
@@ -178,14 +198,21 @@ impl Driver {
             unwritten: Vec::new(),
             closing: false,
         };
-        self.links.insert(self.next_link, link);
-        self.client
-            .data_opened(self.now(), self.next_link, transfer);
+        let (now, number) = (self.now(), self.next_link);
         self.next_link += 1;
+        let ends = [link.socket.local_addr(), link.socket.peer_addr()];
+        self.links.insert(number, link);
+        let wanted = self.client.data_opened(now, number, transfer);
+        if !wanted {
+            // A server that took it for another's waits for its end.
+            self.links.remove(&number);
+        }
+        let event = format!("open {number} {ends:?} for {transfer:?}, wanted: {wanted}");
+        self.trace.note(now, &event);
     }
 
     fn read_control(&mut self) -> bool {
-        let mut buffer = [0; 4096];
+        let mut buffer = vec![0; self.replies_bytes];
         match self.control.read(&mut buffer) {
             Ok(0) => {
                 let _ = self.client.handle_closed();
@@ -193,6 +220,7 @@ impl Driver {
             }
             Ok(count) => {
                 let now = self.now();
+                self.trace.note_lines(now, "<", &buffer[..count]);
                 self.client
                     .handle_input(now, &buffer[..count])
                     .expect("a session");
@@ -266,6 +294,8 @@ impl Driver {
             .get(&number)
             .is_none_or(|link| link.unread.is_empty());
         if let Some(cleanly) = ended.filter(|_| empty) {
+            self.trace
+                .note(now, &format!("{number} ended, cleanly: {cleanly}"));
             self.links.remove(&number);
             self.client.data_closed(now, number, cleanly);
             moved = true;
@@ -282,7 +312,10 @@ impl Driver {
         while link.unwritten.len() < PIECE_BYTES && !link.closing {
             match self.client.poll_data(now, number) {
                 None => break,
-                Some(DataOut::Close) => link.closing = true,
+                Some(DataOut::Close) => {
+                    self.trace.note(now, &format!("{number}: end"));
+                    link.closing = true;
+                }
                 Some(DataOut::Bytes(bytes)) => link.unwritten.extend(bytes),
                 Some(DataOut::Payload {
                     header,
@@ -290,6 +323,8 @@ impl Driver {
                     offset,
                     bytes,
                 }) => {
+                    let event = format!("{number}: {bytes} of {transfer} from {offset}");
+                    self.trace.note(now, &event);
                     link.unwritten.extend(header.iter().flatten());
                     let begin = offset as usize;
                     link.unwritten
@@ -312,5 +347,22 @@ impl Driver {
             let _ = link.socket.shutdown(std::net::Shutdown::Write);
         }
         moved
+    }
+}
+
+/// What it heard last, did, and still has to write: why it stands still.
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.heard.iter().rev().take(6).collect::<Vec<_>>();
+        writeln!(f, "{last:?}; {}", self.trace)?;
+        for (number, link) in &self.links {
+            let (socket, transfer) = (&link.socket, link.transfer);
+            let [unread, unwritten] = [&link.unread, &link.unwritten].map(Vec::len);
+            writeln!(
+                f,
+                "{number} {socket:?} for {transfer:?}: {unread} bytes not taken, {unwritten} not written"
+            )?;
+        }
+        Ok(())
     }
 }

@@ -29,6 +29,11 @@ pub struct Server {
 impl Server {
     /// A server of the Globus toolkit, or the reason why there is none.
     pub fn start() -> Result<Self, String> {
+        Self::start_with(None)
+    }
+
+    /// One that has so many ports for data connections, as behind a firewall.
+    pub fn start_with(data_ports: Option<u16>) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         open_to_all(directory.path());
         for port in ports() {
@@ -36,7 +41,14 @@ impl Server {
             if TcpListener::bind(address).is_err() {
                 continue;
             }
-            let mut process = command(port).spawn().map_err(|error| {
+            let mut command = command(port);
+            if let Some(count) = data_ports {
+                // Away from where servers of other tests listen.
+                let first = port - 10_000;
+                let range = format!("{first},{}", first + count - 1);
+                command.env("GLOBUS_TCP_PORT_RANGE", range);
+            }
+            let mut process = command.spawn().map_err(|error| {
                 format!("globus-gridftp-server cannot be started ({error}); install globus-gridftp-server-progs")
             })?;
             if greets(&mut process, address) {
