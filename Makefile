@@ -1,5 +1,5 @@
 # Everything a developer or a first visitor types. `make help` lists it.
-.PHONY: help setup demo test test-rust test-python lint bench docs reference clean
+.PHONY: help setup demo test test-rust test-python fuzz lint bench docs reference clean
 VENV := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:/usr/lib/rust-web/bin:$(PATH)
 
@@ -24,6 +24,9 @@ test-python:
 	$(VENV)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not alone"
 	$(VENV)/python -m pytest -m alone
 
+fuzz: ## the fuzz targets of the protocol core, SECONDS each (60)
+	scripts/fuzz.sh $(or $(SECONDS),60)
+
 lint: ## formatting, lints and types, warnings denied
 	@scripts/setup.sh dev
 	cargo fmt --check
@@ -38,6 +41,8 @@ bench: ## ours beside the peers, in one run each
 	$(VENV)/python bench/fits.py
 	$(VENV)/python bench/analysis.py
 	$(VENV)/python bench/wire.py
+	$(VENV)/python bench/sim.py
+	$(VENV)/python bench/mover.py
 
 docs: ## the documentation as HTML in docs/_build
 	@scripts/setup.sh docs

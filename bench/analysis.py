@@ -19,7 +19,6 @@ import argparse
 import io
 import itertools
 import json
-import os
 import platform
 import resource
 import statistics
@@ -28,6 +27,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from figures import Bounds, print_facts
 
 LIMIT_S = 15.0
 LIMIT_BYTES = 2e9
@@ -85,33 +86,26 @@ def in_fresh_process(stage: str, directory: Path, *, sealed: bool) -> Seconds:
     return {**json.loads(done.stdout), "all_s": time.perf_counter() - before_s}
 
 
-def row(name: str, runs: list[Seconds], key: str, *, limit: float | None = None) -> None:
+def show(name: str, runs: list[Seconds], key: str) -> None:
     """Print one line of the table: seconds, or gigabytes."""
-    unit, scale = ("GB", 1e9) if key.endswith("_bytes") else ("s", 1.0)
+    unit, scale = _unit(key)
     values = [run[key] / scale for run in runs]
-    text = f"{name:<42}{statistics.median(values):>7.2f} {unit:<3}{min(values):>7.2f} –{max(values):>6.2f}"
-    if limit is not None:
-        text += f"   limit {limit / scale:g} {unit}: {'met' if max(values) <= limit / scale else 'MISSED'}"
-    print(text)
+    print(f"{name:<42}{statistics.median(values):>7.2f} {unit:<3}{min(values):>7.2f} –{max(values):>6.2f}")
 
 
-def total(name: str, runs: list[Seconds], parts: dict[str, str], *, limited: bool) -> None:
-    """Print the time of whole processes, what it went into, and their peak memory."""
-    row(name, runs, "all_s", limit=LIMIT_S if limited else None)
-    for part, key in parts.items():
-        row(f"    {part}", runs, key)
-    row("    peak memory", runs, "peak_bytes", limit=LIMIT_BYTES)
+def total(name: str, runs: list[Seconds], parts: dict[str, str], bounds: Bounds, limits: dict[str, float]) -> None:
+    """Print the time of whole processes, what it went into, and their peak memory; the worst of them is judged."""
+    for label, key in {name: "all_s", **{f"    {part}": key for part, key in parts.items()}}.items():
+        show(label, runs, key)
+    show("    peak memory", runs, "peak_bytes")
+    for key, limit in limits.items():
+        unit, scale = _unit(key)
+        worst = max(run[key] for run in runs)
+        bounds.judge(f"{name}, {key.partition('_')[0]}", worst / scale, most=limit / scale, unit=f" {unit}")
 
 
-def machine() -> str:
-    """Return what the figures depend on."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
-    model = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    return (f"{model}, {usable} of {os.cpu_count()} cores, {memory:.0f} GB, load {os.getloadavg()[0]:.1f},"
-            f" Python {platform.python_version()}")  # fmt: skip
+def _unit(key: str) -> tuple[str, float]:
+    return ("GB", 1e9) if key.endswith("_bytes") else ("s", 1.0)
 
 
 def main() -> None:
@@ -133,18 +127,20 @@ def main() -> None:
         if not (directory / "run.json").exists():
             size = ["--transfers", str(options.transfers), "--samples", str(options.samples)]
             subprocess.run([sys.executable, str(HERE / "analysis_data.py"), str(directory), *size], check=True)
-        before = machine()
+        print_facts(f"Python {platform.python_version()}")
         seals, firsts, reports = [], [], []
         for _ in range(options.repeat):  # in turn, so that what else the machine does falls on all alike
             seals.append(in_fresh_process("sealing", directory, sealed=False))
             firsts.append(in_fresh_process("reporting", directory, sealed=False))
             reports.append(in_fresh_process("reporting", directory, sealed=True))
-    print(f"{seals[0]['transfers']:,.0f} transfers, {seals[0]['samples']:,.0f} samples; {before}")
+    print(f"{seals[0]['transfers']:,.0f} transfers, {seals[0]['samples']:,.0f} samples")
     print(f"{'':<42}{'median':>7}    {'least':>7} –{'most':>6}   of {options.repeat} fresh processes each")
     parts = {"imports": "import_s", "analysis": "analyse_s", "terminal and page": "page_s"}
-    total("sealing a killed run", seals, {}, limited=False)
-    total("report of a sealed run", reports, parts, limited=True)
-    total("first report of a killed run, sealing and all", firsts, {"sealing": "seal_s", **parts}, limited=True)
+    bounds, memory, both = Bounds(), {"peak_bytes": LIMIT_BYTES}, {"all_s": LIMIT_S, "peak_bytes": LIMIT_BYTES}
+    total("sealing a killed run", seals, {}, bounds, memory)
+    total("report of a sealed run", reports, parts, bounds, both)
+    total("first report of a killed run, sealing and all", firsts, {"sealing": "seal_s", **parts}, bounds, both)
+    bounds.show("What is asked of reports, of the worst of all")
 
 
 if __name__ == "__main__":

@@ -16,20 +16,21 @@ import argparse
 import asyncio
 import contextlib
 import json
-import random
 import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import harness_probe
+from figures import interleaved, print_facts, with_quartiles
 
-ENGINE = Path(__file__).parent.parent / "target/x86_64-unknown-linux-gnu/release/venturi-engine"
+from venturi.backend import find_engine
+
 DD = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000", "status=none"]
 
 
@@ -113,7 +114,7 @@ def start_spread(engine: Path, scratch: Path, probe: list[str], children: int, r
     else:
         print("  GNU parallel is not installed and is not in this comparison")
     spreads: dict[str, list[float]] = {name: [] for name in methods}
-    for name in _interleaved(list(methods), rounds):
+    for name in interleaved(list(methods), rounds):
         starts = [int(line) for line in methods[name]().split()]
         if len(starts) != children:
             sys.exit(f"expected {children} starts from {name}, found {len(starts)}")
@@ -121,7 +122,7 @@ def start_spread(engine: Path, scratch: Path, probe: list[str], children: int, r
     agent.close()
     ours = statistics.median(spreads["venturi"])
     for name, values in spreads.items():
-        print(f"  {name:20} {_summary(values)} ms   ×{statistics.median(values) / ours:.1f}")
+        print(f"  {name:20} {with_quartiles(values)} ms   ×{statistics.median(values) / ours:.1f}")
 
 
 async def _together(argv: list[str], count: int) -> str:
@@ -147,8 +148,8 @@ def overhead(engine: Path, scratch: Path, children: int, rounds: int) -> None:
             whole.append((elapsed - (last - first)) * 1e3)
         agent.close()
         print(f"  {count} processes")
-        print(f"    fork, exec and stop, before the release {_summary(before)} ms")
-        print(f"    all, with both ways through the pipe    {_summary(whole)} ms")
+        print(f"    fork, exec and stop, before the release {with_quartiles(before)} ms")
+        print(f"    all, with both ways through the pipe    {with_quartiles(whole)} ms")
 
 
 def agreement(engine: Path, scratch: Path, rounds: int) -> None:
@@ -159,7 +160,7 @@ def agreement(engine: Path, scratch: Path, rounds: int) -> None:
     agent = Agent(engine, scratch, [[DD]] * rounds)
     report = scratch / "hyperfine.json"
     measured: dict[str, list[float]] = {"venturi": [], "hyperfine -N": []}
-    for name in _interleaved(list(measured), rounds):
+    for name in interleaved(list(measured), rounds):
         if name == "venturi":
             measured[name].append(agent.trial()["transfers"][0]["duration_s"] * 1e3)
         else:
@@ -179,7 +180,7 @@ def agreement(engine: Path, scratch: Path, rounds: int) -> None:
     agent.close()
     for name, values in measured.items():
         mean, deviation = statistics.mean(values), statistics.stdev(values)
-        print(f"  {name:20} {_summary(values)} ms   mean {mean:.2f}, σ {deviation:.2f}, n {len(values)}")
+        print(f"  {name:20} {with_quartiles(values)} ms   mean {mean:.2f}, σ {deviation:.2f}, n {len(values)}")
     _verdict(measured["venturi"], measured["hyperfine -N"])
 
 
@@ -195,58 +196,37 @@ def _verdict(ours: list[float], theirs: list[float]) -> None:
     )
 
 
-def _interleaved(names: list[str], rounds: int) -> Iterator[str]:
-    """Complete blocks in random order: what drifts on the host meets all methods alike."""
-    order = random.Random(1)
-    for _ in range(rounds):
-        yield from order.sample(names, len(names))
-
-
-def _summary(values: list[float]) -> str:
-    low, median, high = statistics.quantiles(values, n=4)
-    return f"{median:9.3f} [{low:.3f} … {high:.3f}]"
-
-
 def main() -> None:
     """Run all three comparisons."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--engine", type=Path, default=ENGINE, help="the binary under test")
+    parser.add_argument("--engine", type=Path, help="the binary under test")
     parser.add_argument("--rounds", type=int, default=50, help="rounds of each comparison (default 50)")
     parser.add_argument("--children", type=int, default=45, help="processes that are started together (default 45)")
     given = parser.parse_args()
-    if not given.engine.exists():
-        sys.exit(f"expected the engine at {given.engine}, found nothing; build it with `cargo build --release`")
+    engine = given.engine or find_engine()
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
-        _facts(given.engine, scratch)
+        _facts(engine, scratch)
         probe = scratch / "probe"
         title = f"\n1. Spread of {given.children} starts, median [quartiles] of {given.rounds}"
         if harness_probe.write(probe):
             print(f"{title}, to the first instruction of a bare program")
-            start_spread(given.engine, scratch, [str(probe)], given.children, given.rounds)
+            start_spread(engine, scratch, [str(probe)], given.children, given.rounds)
         print(f"{title}, to `main` of a static program with its runtime")
-        held = [str(given.engine), "probe", "--hold-ms", str(harness_probe.HOLD_MS)]
-        start_spread(given.engine, scratch, held, given.children, given.rounds)
+        held = [str(engine), "probe", "--hold-ms", str(harness_probe.HOLD_MS)]
+        start_spread(engine, scratch, held, given.children, given.rounds)
         print(f"\n2. Time of a trial beyond its processes, median [quartiles] of {given.rounds}")
-        overhead(given.engine, scratch, given.children, given.rounds)
+        overhead(engine, scratch, given.children, given.rounds)
         print(f"\n3. Duration of `{' '.join(DD)}`, median [quartiles]")
-        agreement(given.engine, scratch, given.rounds)
+        agreement(engine, scratch, given.rounds)
 
 
 def _facts(engine: Path, scratch: Path) -> None:
     agent = Agent(engine, scratch, [])
-    facts = agent.hello["facts"]
-    print(f"engine {agent.hello['engine']}, release by {agent.ready['release']}")
-    for key in (
-        "cpu.model",
-        "cpu.usable",
-        "virtual.hypervisor",
-        "memory.total_bytes",
-        "os",
-        "kernel.release",
-        "load",
-    ):
-        print(f"  {key:20} {facts.get(key, 'not told')}")
+    print_facts(
+        f"engine {agent.hello['engine']}, release by {agent.ready['release']}, "
+        f"hypervisor {agent.hello['facts'].get('virtual.hypervisor', 'not told')}"
+    )
     agent.close()
 
 

@@ -1,6 +1,6 @@
 """How fast does ``venturi copy`` copy, beside what people use today?
 
-Part ``local``: one large file, many small files and a source tree, on a file system of this machine, each tool at good settings for it. Two modes:
+Part ``network``: over networks, see ``mover.py network --help``. Part ``local``: one large file, many small files and a source tree, on a file system of this machine, each tool at good settings for it. Two modes:
 
 * ``cache``: the source is in the page cache, and the clock stops when the command ends;
 * ``disk``: the source is not in it, the clock stops when all is on the device; our own copy goes past the page cache (``--direct``).
@@ -13,8 +13,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import random
 import shutil
 import statistics
 import subprocess
@@ -22,11 +20,15 @@ import sys
 import sysconfig
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-ENGINE = Path(__file__).parent.parent / "target/x86_64-unknown-linux-gnu/release/venturi-engine"
+import mover_network
+from figures import Bounds, interleaved, print_facts, version, with_quartiles
+
+from venturi.backend import find_engine
+
 BLOCK = 1 << 20
 CORES = len(os.sched_getaffinity(0))
 
@@ -112,7 +114,7 @@ def measure(case: Case, mode: str, rounds: int) -> dict[str, list[Time]]:
     tools |= _limits(case, mode)
     times: dict[str, list[Time]] = {name: [] for name in tools}
     copy = case.source.parent / "copy"
-    for name in _interleaved(list(tools), rounds):
+    for name in interleaved(list(tools), rounds):
         _settle(case, mode)
         command = tools[name] + (f'; sync -f "{copy.parent}"' if mode == "disk" and name != "read alone" else "")
         times[name].append(_timed(["sh", "-c", command, "sh", str(case.source), str(copy)]))
@@ -171,14 +173,7 @@ def _compare(source: Path, copy: Path, name: str) -> None:
         sys.exit(f"expected a copy by {name} like its source, found: {differ.stdout}{differ.stderr}")
 
 
-def _interleaved(names: list[str], rounds: int) -> Iterator[str]:
-    """Complete blocks in random order: what drifts on the host meets all tools alike."""
-    order = random.Random(1)
-    for _ in range(rounds):
-        yield from order.sample(names, len(names))
-
-
-def show(case: Case, mode: str, times: dict[str, list[Time]]) -> None:
+def show(case: Case, mode: str, times: dict[str, list[Time]], bounds: Bounds) -> None:
     """Print what was found: each tool's time, its ratio to ours, its rate, its processor time."""
     print(
         f"\n{case.name}, {mode}: {case.files:,} files, {case.size_bytes / 1e6:,.1f} MB; seconds, median [quartiles]"
@@ -187,13 +182,8 @@ def show(case: Case, mode: str, times: dict[str, list[Time]]) -> None:
     for name, found in times.items():
         walls = [time.wall_s for time in found]
         median = statistics.median(walls)
-        low, high = (
-            (statistics.quantiles(walls, n=4)[0], statistics.quantiles(walls, n=4)[2])
-            if len(walls) > 1
-            else (median, median)
-        )
         cpu = statistics.median(time.cpu_s for time in found) / case.size_bytes * 1e9
-        print(f"  {name:18} {median:8.3f} [{low:.3f} … {high:.3f}]  ×{median / ours:5.2f}  {case.size_bytes / median / 1e6:8.0f} MB/s"
+        print(f"  {name:18} {with_quartiles(walls)}  ×{median / ours:5.2f}  {case.size_bytes / median / 1e6:8.0f} MB/s"
               f"  {case.files / median:9,.0f} files/s  {cpu:6.2f} CPU s/GB")  # fmt: skip
     alone = [statistics.median(time.wall_s for time in times[name]) for name in times if name.endswith("alone")]
     peers = {name: statistics.median(time.wall_s for time in found) for name, found in times.items()
@@ -202,13 +192,17 @@ def show(case: Case, mode: str, times: dict[str, list[Time]]) -> None:
     print(
         f"  best peer: {best}, ×{peers[best] / ours:.2f}; the slower of reading and writing alone takes ×{max(alone) / ours:.2f} of our time"
     )
+    bounds.judge(f"{case.name}, {mode}: time of {best} / ours", peers[best] / ours, least=1)
 
 
 def main() -> None:
     """Run what was asked for."""
+    if sys.argv[1:2] == ["network"]:
+        mover_network.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["local"], default="local")
-    parser.add_argument("--engine", type=Path, default=ENGINE, help="the binary under test")
+    parser.add_argument("part", nargs="?", choices=["local", "network"], default="local")
+    parser.add_argument("--engine", type=Path, help="the binary under test")
     parser.add_argument("--scratch", type=Path, default=None, help="a folder on the file system to measure")
     parser.add_argument("--only", nargs="+", choices=["large", "many", "tree"], default=["large", "many", "tree"])
     parser.add_argument("--modes", nargs="+", choices=["cache", "disk"], default=["cache", "disk"])
@@ -219,36 +213,33 @@ def main() -> None:
     given = parser.parse_args()
     if given.quick:
         given.rounds, given.size_mb, given.count = 3, 1000, 2000
-    if not given.engine.exists():
-        sys.exit(f"expected the engine at {given.engine}, found nothing; build it with `cargo build --release`")
+    engine = (given.engine or find_engine()).absolute()
+    bounds = Bounds()
     with tempfile.TemporaryDirectory(dir=given.scratch) as scratch:
         folder = Path(scratch)
-        _facts(given.engine, folder)
+        _facts(engine, folder)
         makers: dict[str, Callable[[str], Case]] = {
-            "large": lambda mode: large(folder, given.size_mb * 1_000_000, given.engine.absolute(), mode),
-            "many": lambda mode: many(folder, given.count, given.engine.absolute(), mode),
-            "tree": lambda mode: tree(folder, given.engine.absolute(), mode),
+            "large": lambda mode: large(folder, given.size_mb * 1_000_000, engine, mode),
+            "many": lambda mode: many(folder, given.count, engine, mode),
+            "tree": lambda mode: tree(folder, engine, mode),
         }
         for name in given.only:
             for mode in given.modes:
                 case = makers[name](mode)
-                show(case, mode, measure(case, mode, given.rounds))
+                show(case, mode, measure(case, mode, given.rounds), bounds)
                 shutil.rmtree(case.source) if case.source.is_dir() else case.source.unlink()
+    bounds.show("What is asked of the mover")
 
 
 def _facts(engine: Path, folder: Path) -> None:
     told = subprocess.run(
         ["df", "--output=fstype,source,avail", "-h", folder], capture_output=True, text=True, check=True
     ).stdout
-    print(
-        f"{engine}\n{platform.platform()}, {CORES} cores, load {os.getloadavg()[0]:.1f}\n{told.splitlines()[1].strip()}"
-    )
+    print_facts(version(engine, "--version"))
+    print(f"  {told.splitlines()[1].strip()}")
     for tool in ("cp", "rsync", "rclone", "fpsync", "tar"):
         if shutil.which(tool):
-            said = subprocess.run(
-                [tool, "-v" if tool == "fpsync" else "--version"], capture_output=True, text=True, check=False
-            )
-            print(f"  {(said.stdout or said.stderr).splitlines()[0]}" if said.stdout or said.stderr else f"  {tool}")
+            print(f"  {version(tool, '-v' if tool == 'fpsync' else '--version')}")
 
 
 if __name__ == "__main__":

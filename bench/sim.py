@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import shutil
 import statistics
 import subprocess
@@ -34,6 +33,7 @@ from typing import Any
 
 import sim_python
 import sim_workloads as workloads
+from figures import Bounds, print_facts, row, version, with_extremes
 
 from venturi.backend import find_engine
 
@@ -44,8 +44,6 @@ PEER_BUDGET_S = 10.0
 """SimGrid is run once more as long as a workload has taken less than this."""
 PEER_SPARE_S = 10.0
 """An update mode has so much longer than the best one so far: it reads the workload, too."""
-BUSY_LOAD = 0.5
-"""A load average above it before the start is told: other work takes cores from what is measured."""
 
 CONTEXTS = ("--cfg=contexts/factory:raw", "--cfg=contexts/stack-size:16", "--cfg=contexts/guard-size:0")
 MODEL = ("--cfg=network/model:CM02", "--cfg=network/crosstraffic:0", "--log=root.thres:critical")
@@ -102,16 +100,6 @@ CASES: Mapping[str, Case] = {
 }
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """What was asked for, and what was found."""
-
-    case: str
-    found: str
-    bound: str
-    passed: bool
-
-
 @dataclass
 class Bench:
     """One run.
@@ -126,30 +114,20 @@ class Bench:
         For files.
     quick
         Whether a subset will do.
-    verdicts
-        So far.
+    bounds
+        What was found beside them so far.
     """
 
     engine: Path
     peer: Path | None
     folder: Path
     quick: bool
-    verdicts: list[Verdict] = field(default_factory=list)
+    bounds: Bounds = field(default_factory=Bounds)
 
     @property
     def repeats(self) -> int:
         """How often ours is run."""
         return 3 if self.quick else 7
-
-    def judge(
-        self, case: str, found: float, *, least: float | None = None, most: float | None = None, unit: str = ""
-    ) -> None:
-        """Hold a figure against its bounds."""
-        bound = " and ".join(
-            f"{sign} {limit:g}{unit}" for sign, limit in (("≥", least), ("≤", most)) if limit is not None
-        )
-        passed = (least is None or found >= least) and (most is None or found <= most)
-        self.verdicts.append(Verdict(case, f"{found:.4g}{unit}", bound, passed))
 
     def ours(self, file: Path, *options: str | Path) -> dict[str, Any]:
         """What the engine says of a workload."""
@@ -178,16 +156,16 @@ def speed(bench: Bench) -> None:
             continue
         said, ours, theirs = _take_turns(bench, bench.file(name), case)
         ours_s = statistics.median(ours)
-        text = f"{_summary(ours)} s, {said['activities'] / ours_s:.3g}/s, at once ≤ {said['peak_live']}"
+        text = f"{with_extremes(ours)} s, {said['activities'] / ours_s:.3g}/s, at once ≤ {said['peak_live']}"
         if case.most_s is not None:
-            bench.judge(f"{name}, time", ours_s, most=case.most_s, unit=" s")
+            bench.bounds.judge(f"{name}, time", ours_s, most=case.most_s, unit=" s")
         if theirs:
             update = min(theirs, key=lambda update: statistics.median(theirs[update]))
             times = statistics.median(theirs[update]) / ours_s
-            text += f"   SimGrid ({update}) {_summary(theirs[update])} s   ×{times:.3g}"
+            text += f"   SimGrid ({update}) {with_extremes(theirs[update])} s   ×{times:.3g}"
             if case.times is not None:
-                bench.judge(f"{name}, times SimGrid", times, least=case.times)
-        _row(name, text)
+                bench.bounds.judge(f"{name}, times SimGrid", times, least=case.times)
+        row(name, text)
 
 
 def _take_turns(bench: Bench, file: Path, case: Case) -> tuple[dict[str, Any], list[float], dict[str, list[float]]]:
@@ -214,15 +192,15 @@ def _take_turns(bench: Bench, file: Path, case: Case) -> tuple[dict[str, Any], l
 def identity(bench: Bench) -> None:
     """Largest relative difference of completion times, ours and SimGrid."""
     if bench.peer is None:
-        _row("not measured", "expected SimGrid, found none")
+        row("not measured", "expected SimGrid, found none")
         return
     for name, file, case in _comparable(bench):
         ours, theirs = bench.folder / "ours", bench.folder / "theirs"
         bench.ours(file, "--ends", ours, *(["--window", str(WINDOW_BYTES)] if case.window else []))
         bench.theirs(file, "full", theirs, window=case.window)
         difference = _difference(ours, theirs)
-        _row(name, f"{difference:.2g}")
-        bench.judge(f"{name}, difference", difference, most=1e-9)
+        row(name, f"{difference:.2g}")
+        bench.bounds.judge(f"{name}, difference", difference, most=1e-9)
 
 
 def oracle(bench: Bench) -> None:
@@ -235,8 +213,8 @@ def oracle(bench: Bench) -> None:
         bench.ours(file, "--ends", fast, *options)
         bench.ours(file, "--ends", slow, "--reference", *options)
         difference = _difference(fast, slow)
-        _row(name, f"{difference:.2g}")
-        bench.judge(f"{name}, full refill", difference, most=1e-12)
+        row(name, f"{difference:.2g}")
+        bench.bounds.judge(f"{name}, full refill", difference, most=1e-12)
 
 
 def growth(bench: Bench) -> None:
@@ -250,25 +228,25 @@ def growth(bench: Bench) -> None:
         said = [bench.ours(file) for _ in range(bench.repeats)]
         live = said[0]["peak_live"]
         times_s[live] = statistics.median([_cpu_s(one) / flows for one in said])
-        _row(f"≤ {live} at once", f"{_summary([1e6 * _cpu_s(one) / flows for one in said])} µs a flow")
+        row(f"≤ {live} at once", f"{with_extremes([1e6 * _cpu_s(one) / flows for one in said])} µs a flow")
     fewest, most = min(times_s), max(times_s)
-    bench.judge(f"a flow, {most} at once / {fewest}", times_s[most] / times_s[fewest], most=2)
+    bench.bounds.judge(f"a flow, {most} at once / {fewest}", times_s[most] / times_s[fewest], most=2)
 
 
 def memory(bench: Bench) -> None:
     """Peak memory of many open flows, and how it grows with flows that live and flows that have ended."""
     flows = 1_000_000 if bench.quick else 10_000_000
     (few_bytes, _), (many_bytes, said) = (_peak(bench, workloads.arrivals, number) for number in (flows // 10, flows))
-    _row(f"{flows:.0e} flows", f"{many_bytes / 1e9:.3f} GB, {_cpu_s(said):.2f} s, at once ≤ {said['peak_live']}")
-    bench.judge(f"{flows:.0e} open flows, memory", many_bytes / 1e9, most=flows / 1e7, unit=" GB")
+    row(f"{flows:.0e} flows", f"{many_bytes / 1e9:.3f} GB, {_cpu_s(said):.2f} s, at once ≤ {said['peak_live']}")
+    bench.bounds.judge(f"{flows:.0e} open flows, memory", many_bytes / 1e9, most=flows / 1e7, unit=" GB")
     if not bench.quick:
-        bench.judge(f"{flows:.0e} open flows, time", _cpu_s(said), most=5, unit=" s")
+        bench.bounds.judge(f"{flows:.0e} open flows, time", _cpu_s(said), most=5, unit=" s")
     ended_bytes = (many_bytes - few_bytes) / (flows - flows // 10)
-    bench.judge("a flow that has ended, with its input", ended_bytes, most=64, unit=" bytes")
+    bench.bounds.judge("a flow that has ended, with its input", ended_bytes, most=64, unit=" bytes")
     (few_bytes, few), (many_bytes, many) = (_peak(bench, workloads.burst, number) for number in (100_000, 400_000))
     live_bytes = (many_bytes - few_bytes) / (many["peak_live"] - few["peak_live"])
-    _row(f"{many['peak_live']} at once", f"{many_bytes / 1e6:.1f} MB")
-    bench.judge("a live flow, with its input and result", live_bytes, most=200, unit=" bytes")
+    row(f"{many['peak_live']} at once", f"{many_bytes / 1e6:.1f} MB")
+    bench.bounds.judge("a live flow, with its input and result", live_bytes, most=200, unit=" bytes")
 
 
 def _peak(bench: Bench, write: Callable[[Path, int], None], number: int) -> tuple[int, dict[str, Any]]:
@@ -288,12 +266,12 @@ def python(bench: Bench) -> None:
     scenario, given = sim_python.testbed(), sim_python.columns(count)
     both_s = [sim_python.times_s(scenario, given) for _ in range(bench.repeats)]
     ratios = [call_s / engine_s for call_s, engine_s in both_s]
-    _row(
+    row(
         f"{count:.0e} transfers",
-        f"{_summary([call_s for call_s, _ in both_s])} s, ×{_summary(ratios)} of the simulation",
+        f"{with_extremes([call_s for call_s, _ in both_s])} s, ×{with_extremes(ratios)} of the simulation",
     )
     if not bench.quick:
-        bench.judge("Python, arrays in and out / simulation", statistics.median(ratios), most=1.2)
+        bench.bounds.judge("Python, arrays in and out / simulation", statistics.median(ratios), most=1.2)
 
 
 PARTS: Mapping[str, Callable[[Bench], None]] = {
@@ -344,15 +322,6 @@ def _json(command: Sequence[str | Path], within_s: float = TIMEOUT_S) -> dict[st
     return said
 
 
-def _row(name: str, text: str) -> None:
-    print(f"  {name:22} {text}", flush=True)
-
-
-def _summary(values: Sequence[float]) -> str:
-    spread = f" [{min(values):.4g} … {max(values):.4g}]" if len(values) > 1 else ""
-    return f"{statistics.median(values):.4g}{spread}"
-
-
 def _build_peer(folder: Path) -> Path | None:
     compiler = shutil.which("g++")
     if compiler is None:
@@ -369,18 +338,6 @@ def _build_peer(folder: Path) -> Path | None:
     return None
 
 
-def _facts(engine: Path) -> None:
-    lines = Path("/proc/cpuinfo").read_text().splitlines()
-    model = next((line.partition(": ")[2] for line in lines if "model name" in line), "?")
-    memory_gb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    load = os.getloadavg()[0]
-    said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    cores = len(os.sched_getaffinity(0))
-    print(f"{said}\n  {model}, {cores} cores, {memory_gb:.0f} GB, Linux {platform.release()}, load {load:.2f}")
-    if load > BUSY_LOAD:
-        print("  other work is going on: what follows is worse than the solver is")
-
-
 def main() -> None:
     """Run the parts and print the verdicts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -390,17 +347,13 @@ def main() -> None:
     given = parser.parse_args()
     start_s = time.monotonic()
     engine = given.engine or find_engine()
-    _facts(engine)
+    print_facts(version(engine, "--version"))
     with tempfile.TemporaryDirectory(prefix="venturi-bench-sim-") as folder:
         bench = Bench(engine, _build_peer(Path(folder)), Path(folder), given.quick)
         for name in given.only:
             print(f"\n{name}: {(PARTS[name].__doc__ or '').strip()}", flush=True)
             PARTS[name](bench)
-    print(f"\nWhat is asked of the solver ({time.monotonic() - start_s:.0f} s)")
-    for verdict in bench.verdicts:
-        print(f"  {'pass' if verdict.passed else 'FAIL'}  {verdict.case:38} {verdict.found:>12}   {verdict.bound}")
-    missed = sum(not verdict.passed for verdict in bench.verdicts)
-    print(f"  {len(bench.verdicts) - missed} of {len(bench.verdicts)} within bounds")
+    bench.bounds.show(f"What is asked of the solver ({time.monotonic() - start_s:.0f} s)")
 
 
 if __name__ == "__main__":

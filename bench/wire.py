@@ -22,11 +22,8 @@ from __future__ import annotations
 
 import argparse
 import os
-import platform
-import random
 import shutil
 import statistics
-import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from figures import Bounds, interleaved, print_facts, row, version, with_extremes
 from wire_lab import (
     VETH,
     Flow,
@@ -50,25 +48,6 @@ from wire_lab import (
 from venturi.backend import find_engine
 
 GIGA = 1e9
-BUSY_LOAD = 0.5
-"""A load average above it before the start is told: other work takes cores from what is measured."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What was asked for, and what was found."""
-
-    case: str
-    found: str
-    bound: str
-    passed: bool
-    void: str = ""
-    """Why the bound says nothing here."""
-
-    @property
-    def word(self) -> str:
-        """What is printed of it."""
-        return "pass" if self.passed else "void" if self.void else "FAIL"
 
 
 @dataclass
@@ -81,43 +60,23 @@ class Bench:
         The program under test.
     quick
         Whether a subset will do.
-    verdicts
-        So far.
+    bounds
+        What was found beside them so far.
     """
 
     engine: Path
     quick: bool
-    verdicts: list[Verdict] = field(default_factory=list)
+    bounds: Bounds = field(default_factory=Bounds)
 
     @property
     def repeats(self) -> int:
         """How often a case is run."""
         return 1 if self.quick else 3
 
-    def judge(
-        self,
-        case: str,
-        found: float,
-        *,
-        least: float | None = None,
-        most: float | None = None,
-        unit: str = "",
-        machine: float | None = None,
-    ) -> None:
-        """Hold a figure against its bounds; `machine` is what this machine comes to without what is measured."""
-        bound = " and ".join(
-            f"{sign} {limit:g}{unit}" for sign, limit in (("≥", least), ("≤", most)) if limit is not None
-        )
-        passed = (least is None or found >= least) and (most is None or found <= most)
-        loud = machine is not None and most is not None and machine > most
-        void = f"the machine alone: {machine:.4g}{unit}" if loud else ""
-        self.verdicts.append(Verdict(case, f"{found:.4g}{unit}", bound, passed, void))
-
 
 def relay(bench: Bench) -> None:
     """Without delay: what a relay costs."""
     rounds, seconds = (5, 2) if bench.quick else (7, 3)
-    order = random.Random(1)
     with Ground.up(path(rate="100 Gb/s", rtt="0 ms", queue="64 MB"), bench.engine) as ground:
         ground.add_veth()
         ways: Mapping[str, Mapping[str, Any]] = {
@@ -127,16 +86,13 @@ def relay(bench: Bench) -> None:
         }
         for streams in (1,) if bench.quick else (1, 8):
             found: dict[str, list[float]] = {name: [] for name in ways}
-            for _ in range(rounds):
-                for name in order.sample(list(ways), len(ways)):
-                    found[name].append(
-                        goodput_bit_per_s(ground, seconds=seconds, streams=streams, **ways[name]) / GIGA
-                    )
+            for name in interleaved(list(ways), rounds):
+                found[name].append(goodput_bit_per_s(ground, seconds=seconds, streams=streams, **ways[name]) / GIGA)
             ratios = [ours / theirs for ours, theirs in zip(found["wire"], found["veth"], strict=True)]
-            values = "   ".join(f"{name} {_summary(found[name])}" for name in ways)
-            _row(f"{streams} streams", f"{values} Gb/s   wire/veth {_summary(ratios)}")
+            values = "   ".join(f"{name} {with_extremes(found[name])}" for name in ways)
+            row(f"{streams} streams", f"{values} Gb/s   wire/veth {with_extremes(ratios)}")
             if streams == 1:
-                bench.judge("0 ms, 1 stream, as a ratio to veth", statistics.median(ratios), least=0.6)
+                bench.bounds.judge("0 ms, 1 stream, as a ratio to veth", statistics.median(ratios), least=0.6)
         _lateness(ground)
 
 
@@ -155,12 +111,12 @@ def delays(bench: Bench) -> None:
                     goodput_bit_per_s(ground, ground.address("b"), seconds, streams=streams) / theory
                     for _ in range(bench.repeats)
                 ]
-                _row(
+                row(
                     f"{rtt_ms:g} ms, {streams} streams",
-                    f"{_summary([100 * share for share in shares])} % of {theory / GIGA:.2f} Gb/s",
+                    f"{with_extremes([100 * share for share in shares])} % of {theory / GIGA:.2f} Gb/s",
                 )
                 if streams == 1 and rtt_ms >= 25:
-                    bench.judge(
+                    bench.bounds.judge(
                         f"10 Gb/s, {rtt_ms:g} ms, 1 stream", 100 * statistics.median(shares), least=98, unit=" %"
                     )
             _lateness(ground)
@@ -184,9 +140,9 @@ def shaping(bench: Bench) -> None:
                         goodput_bit_per_s(ground, ground.address("b"), 8, streams=streams, block=block) / theory
                     )
                     theirs.append(goodput_bit_per_s(ground, VETH["b"], 4, streams=streams, block=block) / theory)
-                both = f"wire {_summary([100 * share for share in ours])} %   veth+HTB {_summary([100 * share for share in theirs])} %"
-                _row(f"{text}, {streams} streams", f"{both} of {theory / GIGA:.4g} Gb/s")
-                bench.judge(
+                both = f"wire {with_extremes([100 * share for share in ours])} %   veth+HTB {with_extremes([100 * share for share in theirs])} %"
+                row(f"{text}, {streams} streams", f"{both} of {theory / GIGA:.4g} Gb/s")
+                bench.bounds.judge(
                     f"{text}, 25 ms, {streams} streams", 100 * statistics.median(ours), least=99, most=101, unit=" %"
                 )
             _lateness(ground)
@@ -207,11 +163,11 @@ def around(bench: Bench) -> None:
             shares = [flow.goodput_bit_per_s() / theory for flow in flows]
             sums.append(100 * sum(shares) / len(shares))
             least.append(100 * min(shares))
-        _row(
+        row(
             "10 flows × 1 Gb/s",
-            f"sum {_summary(sums)} % of {10 * theory / GIGA:.2f} Gb/s   smallest flow {_summary(least)} % of its share",
+            f"sum {with_extremes(sums)} % of {10 * theory / GIGA:.2f} Gb/s   smallest flow {with_extremes(least)} % of its share",
         )
-        bench.judge("20 hosts, 10 × 1 Gb/s, sum", statistics.median(sums), least=97, unit=" %")
+        bench.bounds.judge("20 hosts, 10 × 1 Gb/s, sum", statistics.median(sums), least=97, unit=" %")
         _lateness(ground)
 
 
@@ -220,7 +176,7 @@ def errors(bench: Bench) -> None:
     with tempfile.TemporaryDirectory(prefix="venturi-bench-ping-") as folder:
         ping = build_ping(Path(folder))
         if ping is None:
-            _row("not measured", "expected a C compiler (cc), found none (Debian: gcc)")
+            row("not measured", "expected a C compiler (cc), found none (Debian: gcc)")
             return
         for rtt_ms, count in ((0.1, 4000), (1, 2000), (10, 600), (53, 300)):
             if bench.quick and rtt_ms not in (0.1, 10):
@@ -239,11 +195,11 @@ def errors(bench: Bench) -> None:
             texts = []
             for at, name, share in ((0, "p50", 0.005), (1, "p99", 0.01)):
                 ours, theirs = ([pair[at] for pair in found[way]] for way in ("wire", "veth"))
-                texts.append(f"{name} {_summary(ours)} µs, veth {_summary(theirs)}")
+                texts.append(f"{name} {with_extremes(ours)} µs, veth {with_extremes(theirs)}")
                 case, most = f"RTT {rtt_ms:g} ms, error {name}", max(30 if at == 0 else 100, share * rtt_ms * 1e3)
                 alone = statistics.median(theirs)
-                bench.judge(case, statistics.median(ours), most=most, unit=" µs", machine=alone)
-            _row(f"{rtt_ms:g} ms", f"error {'   '.join(texts)}   n {count}")
+                bench.bounds.judge(case, statistics.median(ours), most=most, unit=" µs", machine=alone)
+            row(f"{rtt_ms:g} ms", f"error {'   '.join(texts)}   n {count}")
 
 
 def cost(bench: Bench) -> None:
@@ -258,23 +214,14 @@ def cost(bench: Bench) -> None:
             time.sleep(measure_s)
             cores.append((ground.wire_cpu_s() - before_s) / (time.monotonic() - start_s))
             shares.append(100 * flow.goodput_bit_per_s() / theory_bit_per_s(GIGA))
-        _row("1 Gb/s, 25 ms", f"{_summary(cores)} cores   at {_summary(shares)} % of theory")
-        bench.judge("CPU at 1 Gb/s", statistics.median(cores), most=0.5, unit=" cores")
+        row("1 Gb/s, 25 ms", f"{with_extremes(cores)} cores   at {with_extremes(shares)} % of theory")
+        bench.bounds.judge("CPU at 1 Gb/s", statistics.median(cores), most=0.5, unit=" cores")
         _lateness(ground)
 
 
 PARTS: Mapping[str, Callable[[Bench], None]] = {
     "relay": relay, "delays": delays, "shaping": shaping, "ring": around, "errors": errors, "cost": cost,
 }  # fmt: skip
-
-
-def _row(name: str, text: str) -> None:
-    print(f"  {name:22} {text}", flush=True)
-
-
-def _summary(values: Sequence[float]) -> str:
-    spread = f" [{min(values):.4g} … {max(values):.4g}]" if len(values) > 1 else ""
-    return f"{statistics.median(values):.4g}{spread}"
 
 
 def _p50_p99(values: Sequence[float]) -> tuple[float, float]:
@@ -287,25 +234,7 @@ def _lateness(ground: Ground) -> None:
     told = {str(record["code"]) for record in ground.records if record["record"] == "finding"}
     p50, p99, longest = (1e6 * (late[key] or 0.0) for key in ("p50_s", "p99_s", "max_s"))
     findings = f"   findings: {', '.join(sorted(told))}" if told else ""
-    _row("", f"deliveries late p50 {p50:.0f}, p99 {p99:.0f}, at most {longest:.0f} µs{findings}")
-
-
-def _facts(engine: Path) -> None:
-    model = next(
-        (line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line),
-        "?",
-    )
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    load = os.getloadavg()[0]
-    said = subprocess.run([engine, "--version"], capture_output=True, text=True, check=True).stdout.strip()
-    iperf3 = subprocess.run(["iperf3", "--version"], capture_output=True, text=True, check=True).stdout.splitlines()[
-        0
-    ]
-    print(
-        f"{said}\n  {model}, {len(os.sched_getaffinity(0))} cores, {memory:.0f} GB, Linux {platform.release()}, {iperf3}, load {load:.2f}"
-    )
-    if load > BUSY_LOAD:
-        print("  other work is going on: what follows is worse than the wire is")
+    row("", f"deliveries late p50 {p50:.0f}, p99 {p99:.0f}, at most {longest:.0f} µs{findings}")
 
 
 def main() -> None:
@@ -323,16 +252,11 @@ def main() -> None:
         return
     bench = Bench(given.engine or find_engine(), given.quick)
     start_s = time.monotonic()
-    _facts(bench.engine)
+    print_facts(version(bench.engine, "--version"), version("iperf3", "--version"))
     for name in given.only:
         print(f"\n{name}: {(PARTS[name].__doc__ or '').strip()}", flush=True)
         PARTS[name](bench)
-    print(f"\nWhat is asked of the wire ({time.monotonic() - start_s:.0f} s)")
-    for verdict in bench.verdicts:
-        void = f"   ({verdict.void})" if verdict.word == "void" else ""
-        print(f"  {verdict.word}  {verdict.case:38} {verdict.found:>12}   {verdict.bound}{void}")
-    words = [verdict.word for verdict in bench.verdicts]
-    print(f"  {words.count('pass')} of {len(words)} within bounds, {words.count('void')} void")
+    bench.bounds.show(f"What is asked of the wire ({time.monotonic() - start_s:.0f} s)")
 
 
 if __name__ == "__main__":

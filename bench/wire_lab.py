@@ -208,7 +208,7 @@ class Flow:
         """Start it, with cubic whatever the kernel's default is."""
         words = ["iperf3", "-s", "-1", "-J", "-i", "0.5", "-p", str(port)]
         server = ground.start(target, words, "server")
-        _until_listening(server, port)
+        until_listening(server, port)
         words = [
             "iperf3",
             "-c",
@@ -262,7 +262,7 @@ def rtts_s(ground: Ground, ping: Path, address: str, count: int, spacing_s: floa
     """Return round-trip times of a ping-pong from a to b."""
     echo = ground.start("b", [str(ping), "echo", address, "7"], "echo")
     try:
-        _until_listening(echo, 7, "udp")
+        until_listening(echo, 7, "udp")
         # The machine has just made a lab: the wire looks every 100 ms whether processors are idle now.
         words = [str(ping), "ask", address, "7", str(count), str(round(spacing_s * 1e6)), str(round(_WARM_S * 1e3))]
         done = ground.lab.machine("a").run(words, timeout_s=120)
@@ -280,7 +280,7 @@ def kept_awake(ground: Ground, ping: Path) -> Iterator[None]:
     words = [str(ping), "ask", ground.address("b"), "7", "100000", str(_KEEP_US), "0"]
     asking = None
     try:
-        _until_listening(echo, 7, "udp")
+        until_listening(echo, 7, "udp")
         asking = ground.start("a", words, "keep-ask")
         yield
     finally:
@@ -289,7 +289,8 @@ def kept_awake(ground: Ground, ping: Path) -> Iterator[None]:
                 process.stop()
 
 
-def _until_listening(process: LabProcess, port: int, table: str = "tcp") -> None:
+def until_listening(process: LabProcess, port: int, table: str = "tcp") -> None:
+    """Wait until a program on a host has its port."""
     state = {"tcp": "0A", "udp": "07"}[table]
     deadline_s = time.monotonic() + _READY_S
     while time.monotonic() < deadline_s:

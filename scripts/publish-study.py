@@ -230,6 +230,8 @@ def _section(home: Path, one: Mapping[str, Any]) -> list[str]:
     ]
     if one["note"]:
         lines += ["", _plain(one["note"])]
+    if simulated and studies()[name].sim_differs:
+        lines += ["", _plain(studies()[name].sim_differs)]
     told = claims(home / one["folder"])
     for verdict, title in (("agrees", "As in the report"), ("disagrees", "Not as in the report")):
         rows = [

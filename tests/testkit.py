@@ -3,6 +3,9 @@
 import json
 import os
 import shutil
+import stat
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,72 @@ def needs_programs(*programs):
     """Return a mark that skips what cannot run here, and says which programs it lacks."""
     lacking = [program for program in programs if shutil.which(program) is None]
     return pytest.mark.skipif(bool(lacking), reason=f"not installed: {', '.join(lacking)}")
+
+
+class Gate:
+    """A ``cp`` that lets so many calls pass and keeps all others until the gate is open: what a test does meanwhile is in time on any machine.
+
+    Attributes
+    ----------
+    argv
+        The words of a call.
+    """
+
+    def __init__(self, folder, free):
+        folder.mkdir()
+        self._open = folder / "open"
+        tool = folder / "cp"
+        tool.write_text(f"""#!/bin/sh
+[ -e {self._open} ] && exec cp "$1" "$2"
+[ "$1" = --version ] && exec cp --version  # which every agent asks before it begins
+n=0; while [ $n -lt {free} ]; do mkdir {folder}/$n 2>/dev/null && exec cp "$1" "$2"; n=$((n + 1)); done
+until [ -e {self._open} ]; do sleep 0.02; done
+exec cp "$1" "$2"
+""")
+        tool.chmod(stat.S_IRWXU)
+        self.argv = [str(tool), "{source}", "{destination}"]
+
+    @property
+    def calls(self):
+        """The table of calls of a plan whose ``cp`` this is."""
+        return {"cp": call_of(self.argv, timeout_s=120.0)}
+
+    def open(self):
+        """Let all pass that wait and all that come."""
+        self._open.touch()
+
+
+def wait_until(condition, what, most_s=60.0):
+    """Wait for what another process does and no event tells; the limit ends a test that hangs, and is no claim about speed."""
+    deadline_s = time.monotonic() + most_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"expected {what} within {most_s:g} s"
+        time.sleep(0.005)
+
+
+def throwaway_certificates(folder):
+    """Make a certificate authority and a host certificate of loopback; return the directory of trust, certificate and key."""
+    trust, cert, key = folder / "trust", folder / "host.pem", folder / "host.key"
+    trust.mkdir(parents=True)
+
+    def openssl(*words):
+        return subprocess.run(
+            ["openssl", *words], cwd=folder, check=True, capture_output=True, text=True
+        ).stdout.strip()
+
+    new = ["req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-sha256", "-subj"]
+    openssl(*new, "/O=Test/CN=Authority", "-x509", "-days", "2", "-keyout", "ca.key", "-out", "ca.pem",
+            "-addext", "keyUsage=critical,keyCertSign")  # fmt: skip
+    openssl(*new, "/O=Test/CN=localhost", "-keyout", key, "-out", "host.csr")
+    (folder / "names").write_text(
+        "subjectAltName=DNS:localhost,IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n"
+    )
+    openssl("x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
+            "-extfile", "names", "-out", cert)  # fmt: skip
+    (trust / (openssl("x509", "-hash", "-noout", "-in", "ca.pem") + ".0")).write_bytes(
+        (folder / "ca.pem").read_bytes()
+    )
+    return trust, cert, key
 
 
 def call_of(argv, **changes):

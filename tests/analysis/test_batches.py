@@ -34,11 +34,14 @@ def planted(
     waits=0.0,
     share=None,
     last_s=2.0,
+    early_s=0.0,
+    idle=True,
 ):
     """Write a run: each batch lasts 8 s, of which the first and last second at half the rate; every job sees its share.
 
     ``second`` is the rate in B/s of a batch of so many jobs; ``sessions`` {batch: session of its second half}; ``share`` {configuration: what its jobs
-    read, of their files}; ``last_s``: from the end of the last batch, and the 2 s after it, to the last sample. Batches by LAN xrootd go through the link dgt>lan as well.
+    read, of their files}; ``last_s``: from the end of the last batch, and the 2 s after it, to the last sample; ``early_s``: how long jobs run before their
+    first byte; ``idle``: whether there are samples while nothing moves. Batches by LAN xrootd go through the link dgt>lan as well.
     """
     base.mkdir(parents=True)
     points = [
@@ -92,14 +95,25 @@ def planted(
                 if (sessions or {}).get(point, 1) * (number % 2) + (1 - number % 2) != session:
                     continue
                 record = _record(
-                    number, point, host, factors, fails, waits, (share or {}).get(factors["configuration"], 1.0)
+                    number,
+                    point,
+                    host,
+                    factors,
+                    fails,
+                    waits,
+                    (share or {}).get(factors["configuration"], 1.0),
+                    early_s,
                 )
                 writer.trial(record, host)
         time_s = np.arange(0, 1.0 + 10 * len(points) - 2 + last_s, STEP_S)
         flow = sum(_shape(time_s, 1.0 + 10 * p) * second(f["jobs"]) for p, f in enumerate(points))
         sent = np.concatenate(([0.0], np.cumsum(flow[:-1] * STEP_S)))
         lan = np.where(time_s < 10.0 * len(sizes), 0.0, sent - np.interp(10.0 * len(sizes), time_s, sent))
-        for moment, value, through in zip(time_s.tolist(), sent.tolist(), lan.tolist(), strict=True):
+        moves = (flow > 0) | (np.concatenate((flow[1:], [0.0])) > 0) | (np.concatenate(([0.0], flow[:-1])) > 0)
+        kept = moves | idle | (time_s == 0)
+        for moment, value, through in zip(
+            time_s[kept].tolist(), sent[kept].tolist(), lan[kept].tolist(), strict=True
+        ):
             writer.sample(
                 {"time_s": moment, "counters": {"nic.eth0.tx_bytes": value, "nic.lo.tx_bytes": 9e9 * moment}}, "oss"
             )
@@ -115,13 +129,13 @@ def _shape(time_s, begin):
     return np.where(ramp, 0.5, np.where(inside, 1.0, 0.0))
 
 
-def _record(number, point, host, factors, fails, waits, share):
-    begin, trial = 1.0 + 10 * point, f"t{number:07d}"
+def _record(number, point, host, factors, fails, waits, share, early_s):
+    begin, trial = 1.0 + 10 * point - early_s, f"t{number:07d}"
     transfers = []
     counts = ("containers", "baskets", "container_bytes", "sum", "requests", "open_s", "compute_s")
     said = {"bytes": SIZE, "read_s": 7.0, "cpu_s": 0.05, **dict.fromkeys(counts, 0)}
     for job in range(number % 2, factors["jobs"], 2):
-        end = begin + (8 if job < 2 else 7.5)
+        end = begin + early_s + (8 if job < 2 else 7.5)
         bad = (point, job) in fails
         transfers.append({
             "trial": trial, "actor": f"jobs-{host}", "slot": job, "call": "root", "source": "x:f", "destination": "null:", "files": 1,
@@ -145,6 +159,16 @@ def test_the_rate_is_that_of_the_counters_of_the_server_without_its_loopback_dev
     assert len(first.rate_bit_per_s) == 40
     assert first.rate_bit_per_s[20] == pytest.approx(8 * 2e4 * 32)
     assert first.slice.whole.mean == pytest.approx(8 * 2e4 * 32 * 7 / 8)
+
+
+def test_a_counter_that_stands_still_between_two_samples_is_known_between_them(tmp_path):
+    """As in a simulation, which leaves samples out while nothing moves; the jobs of a batch begin a round trip before its bytes."""
+    run = planted(tmp_path / "run", early_s=0.3, idle=False)
+    whole = planted(tmp_path / "whole", early_s=0.3)
+    found = batches(run)
+    assert [len(batch.rate_bit_per_s) for batch in found] == [41] * 4
+    for one, other in zip(found, batches(whole), strict=True):
+        assert one.rate_bit_per_s == pytest.approx(other.rate_bit_per_s)
 
 
 def test_ramps_are_cut_and_both_numbers_are_kept_beside_the_published_ones(tmp_path):

@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from testkit import wait_until
 from venturi.application.client import SOCKET_VARIABLE
 from venturi.application.commands import carry_out
 from venturi.application.libraries import RootFileError
@@ -94,9 +94,8 @@ def server(tmp_path):
     """The server of jobs of this machine; its socket is told by the environment."""
     path = tmp_path / "socket"
     with subprocess.Popen([*PROGRAM, "serve", str(path)]) as process:
-        while not path.exists():
-            assert process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: path.exists() or process.poll() is not None, "the server to listen")
+        assert process.poll() is None
         yield {**os.environ, SOCKET_VARIABLE: str(path)}, process
         process.terminate()
 
@@ -128,12 +127,8 @@ def test_a_job_ends_with_the_client_that_asked_for_it(tmp_path, server):
     def jobs():
         return children.read_text().split()
 
-    while not jobs():
-        assert client.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: jobs() or client.poll() is not None, "the job to begin")
+    assert client.poll() is None
     client.send_signal(signal.SIGKILL)
     client.wait()
-    deadline = time.monotonic() + 10
-    while jobs():
-        assert time.monotonic() < deadline, "the job outlives its client"
-        time.sleep(0.01)
+    wait_until(lambda: not jobs(), "the job to end with its client")

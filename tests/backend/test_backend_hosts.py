@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit import call_of, living_processes, tiny_trials, transfer_step, write_plan
+from testkit import Gate, call_of, living_processes, tiny_trials, transfer_step, write_plan
 from venturi.backend import HostsBackend, Progress, campaign, find_engine
 from venturi.errors import BackendError, PlanError
 from venturi.run import Run, RunWriter
@@ -22,7 +22,7 @@ def carry_out(tmp_path, engine, scratch):
         run = plan_or_run if is_run else RunWriter.create(tmp_path / "runs", plan_or_run, backend="hosts")
         backend = HostsBackend(scratch=scratch, engine=engine)
         # A campaign that hangs is stopped, and the test fails by what it finds then.
-        watchdog = threading.Timer(60, os.kill, (os.getpid(), signal.SIGTERM))
+        watchdog = threading.Timer(240, os.kill, (os.getpid(), signal.SIGTERM))
         watchdog.start()
         try:
             return backend.carry_out(run, on_progress=on_progress), Run.open(run.path)
@@ -90,7 +90,7 @@ def test_every_trial_of_a_plan_is_carried_out_once_and_its_bytes_are_counted(car
 
 
 def test_samples_are_taken_while_trials_run(carry_out, tmp_path):
-    lines = [*tiny_trials(2), {"actor": "sweep", "host": "node1", "steps": [{"step": "pause", "duration_s": 0.3}]}]
+    lines = [*tiny_trials(2), {"actor": "sweep", "host": "node1", "steps": [{"step": "pause", "duration_s": 1.0}]}]
     _, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, interval_s=0.02))
     samples = run.query(
         "SELECT counter, max(value) - min(value) AS grown, count(*) AS n FROM samples GROUP BY counter"
@@ -113,13 +113,31 @@ def test_a_scratch_directory_that_was_given_is_kept(carry_out, scratch, tiny_pla
     assert not list((scratch / "data").glob("out/*"))  # but no destination of a transfer
 
 
-def test_ctrl_c_leaves_a_run_that_is_carried_on_with(carry_out, tiny_plan):
-    plan = tiny_plan(30)
+@pytest.fixture
+def gate(tmp_path):
+    """Return a function that makes a gate behind so many trials."""
+    return lambda free: Gate(tmp_path / "gate", free)
+
+
+def kill_agent_and_open(gate):
+    """Return what kills the one agent, and lets its successor do the rest."""
+
+    def act():
+        os.kill(agent_pid(), signal.SIGKILL)
+        gate.open()
+
+    return act
+
+
+def test_ctrl_c_leaves_a_run_that_is_carried_on_with(carry_out, tiny_plan, gate):
+    held = gate(5)
+    plan = tiny_plan(30, calls=held.calls)
     outcome, run = carry_out(plan, on_progress=At(5, lambda: os.kill(os.getpid(), signal.SIGINT)))
     assert outcome.state == run.state == "stopped"
     done = run.finished_trials()
-    assert 5 <= len(done) < 30
+    assert len(done) == 5
     assert (run.path / "transfers.parquet").exists()
+    held.open()
     outcome, run = carry_out(RunWriter.resume(run.path))
     assert outcome.state == run.state == "complete"
     rows = run.table("transfers")
@@ -146,8 +164,9 @@ def test_signals_mean_again_afterwards_what_they_meant_before(carry_out, tiny_pl
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def test_an_agent_that_is_killed_is_started_again_and_the_campaign_goes_on(carry_out, tiny_plan):
-    outcome, run = carry_out(tiny_plan(20), on_progress=At(4, lambda: os.kill(agent_pid(), signal.SIGKILL)))
+def test_an_agent_that_is_killed_is_started_again_and_the_campaign_goes_on(carry_out, tiny_plan, gate):
+    held = gate(4)
+    outcome, run = carry_out(tiny_plan(20, calls=held.calls), on_progress=At(4, kill_agent_and_open(held)))
     assert (outcome.state, outcome.restarts) == ("complete", 1)
     assert sorted(run.table("transfers")["trial"]) == [f"t{number:07d}" for number in range(20)]
     (finding,) = run.findings()
@@ -156,7 +175,7 @@ def test_an_agent_that_is_killed_is_started_again_and_the_campaign_goes_on(carry
 
 
 def test_an_agent_that_dies_again_and_again_ends_the_campaign_which_can_be_resumed(
-    carry_out, tmp_path, tiny_plan, engine, monkeypatch
+    carry_out, tmp_path, tiny_plan, engine, monkeypatch, gate
 ):
     monkeypatch.setattr(campaign, "RESTART_DELAYS_S", (0.0,))
     count = tmp_path / "count"
@@ -173,11 +192,13 @@ def test_an_agent_that_dies_again_and_again_ends_the_campaign_which_can_be_resum
         tmp_path / "later", f"echo x >> {count}; [ -e {once} ] && exit 7; touch {once}; exec {engine} agent\n"
     )
     count.unlink()
-    run = RunWriter.create(tmp_path / "runs", tiny_plan(8), backend="hosts")
+    held = gate(3)
+    run = RunWriter.create(tmp_path / "runs", tiny_plan(8, calls=held.calls), backend="hosts")
     with pytest.raises(BackendError, match=r"node1: .* ended 4 times in a row.*mend the cause.* then resume"):
         carry_out(run, engine=dying, on_progress=At(3, lambda: os.kill(agent_pid(), signal.SIGKILL)))
     assert len(count.read_text().split()) == 1 + campaign.MAX_RESTARTS_WITHOUT_PROGRESS
     assert Run.open(run.path).state == "stopped"
+    held.open()
     outcome, again = carry_out(RunWriter.resume(run.path))
     assert outcome.state == "complete"
     assert sorted(again.table("transfers")["trial"]) == [f"t{number:07d}" for number in range(8)]
@@ -286,7 +307,7 @@ def test_two_hosts_on_one_machine_share_counters_but_no_places(carry_out, tmp_pa
     assert {path.relative_to(scratch).parts[0] for path in scratch.rglob("000000")} == {"node1", "node2"}
 
 
-def test_an_agent_that_was_started_again_knows_what_was_signalled_before(carry_out, tmp_path):
+def test_an_agent_that_was_started_again_knows_what_was_signalled_before(carry_out, tmp_path, gate):
     """The signal came before the death, and nobody sends it again."""
     hosts = {name: {"ssh": None, "memory_bytes": None} for name in ("node1", "node2")}
     places = {f"on-{name}": {"host": name, "path": "data"} for name in hosts}
@@ -294,13 +315,15 @@ def test_an_agent_that_was_started_again_knows_what_was_signalled_before(carry_o
     waits = {"actor": "two", "host": "node2", "steps": [{"step": "wait", "counter": "ready", "until": 1}]}
     before = tiny_trials(20, place="on-node2", host="node2", actor="two")
     after = tiny_trials(2, place="on-node2", host="node2", actor="two", first=20)
-    plan = write_plan(tmp_path / "plan.jsonl", [signals, *before, waits, *after], hosts=hosts, places=places)
+    held, lines = gate(10), [signals, *before, waits, *after]
+    plan = write_plan(tmp_path / "plan.jsonl", lines, hosts=hosts, places=places, calls=held.calls)
 
     def kill():
         works_longer = [
             pid for pid in children_of(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "venturi-engine\n"
         ]
         os.kill(max(works_longer), signal.SIGKILL)
+        held.open()
 
     outcome, _ = carry_out(plan, on_progress=At(10, kill))
     assert (outcome.state, outcome.restarts, outcome.trials_done) == ("complete", 1, 22)
@@ -329,15 +352,18 @@ def test_what_a_trial_counts_is_added_when_it_is_good_and_never_when_it_failed(c
     assert rows["start_s"][3] > rows["end_s"][2]
 
 
-def test_what_was_counted_before_a_kill_is_counted_when_the_run_is_resumed(carry_out, tmp_path):
+def test_what_was_counted_before_a_kill_is_counted_when_the_run_is_resumed(carry_out, tmp_path, gate):
+    held = gate(2)
     first = list(tiny_trials(40, actor="one"))
     for line in first:
         line["steps"][0]["counts"] = {"good": 1}
     waits = {"actor": "two", "host": "node1", "steps": [{"step": "wait", "counter": "good", "until": 40}]}
-    plan = write_plan(tmp_path / "plan.jsonl", [waits, *first, *tiny_trials(1, actor="two", first=40)])
+    lines = [waits, *first, *tiny_trials(1, actor="two", first=40)]
+    plan = write_plan(tmp_path / "plan.jsonl", lines, calls=held.calls)
     outcome, run = carry_out(plan, on_progress=At(2, lambda: os.kill(os.getpid(), signal.SIGINT)))
-    assert outcome.state == "stopped" and 2 <= outcome.trials_done < 40
+    assert (outcome.state, outcome.trials_done) == ("stopped", 2)
     run.close()
+    held.open()
     resumed = RunWriter.resume(run.path)
     assert resumed.counts == {"good": outcome.trials_done}
     outcome, _ = carry_out(resumed)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +13,8 @@ import pytest
 from venturi.analysis import analyse
 from venturi.analysis.explain import explain
 from venturi.analysis.sketches import RELATIVE_ERROR, quantiles, values_and_counts
-from venturi.backend import Outcome, SimBackend
+from venturi.backend import Outcome, Progress, SimBackend
+from venturi.cli.progress import _words as words
 from venturi.cli.run import carry_out_scenario
 from venturi.errors import ScenarioError
 from venturi.plan import write_plan
@@ -53,6 +56,25 @@ def carry_out(base: Path, document: dict[str, Any]) -> tuple[Run, Outcome]:
     with RunWriter.create(base / "runs", base / "plan.jsonl", backend="sim") as run:
         outcome = SimBackend().carry_out(run)
     return Run.open(run.path), outcome
+
+
+def test_progress_tells_the_share_of_virtual_time_and_the_transfers_done(tmp_path: Path, engine: Path) -> None:
+    # An hour is over before the first record of progress: a stand-in tells one of its middle first.
+    told = {"host": "", "record": "progress", "time_s": 1200.0, "until_s": 3600.0, "transfers": 1500, "live": 40}
+    slow = tmp_path / "engine"
+    slow.write_text(f"#!/bin/sh\n[ $1 = sim ] && echo '{json.dumps(told)}'\nexec {engine} \"$@\"\n")
+    slow.chmod(0o755)
+    write_plan(expand(scenario_from(year("routes"))), tmp_path / "plan.jsonl")
+    seen: list[Progress] = []
+    with RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="sim") as run:
+        SimBackend(engine=slow).carry_out(run, on_progress=seen.append)
+    middle, end = seen[0], seen[-1]
+    assert (middle.time_share, middle.transfers_done, middle.transfers_total) == (pytest.approx(1 / 3), 1460, None)
+    assert words(middle).startswith("33 % of virtual time · 1,460 transfers · ")
+    assert words(middle).endswith(" left · virtual time: 20 min 00 s, 40 transfers under way")
+    assert " · 1,460 of 5,000 transfers · " in words(dataclasses.replace(middle, transfers_total=5000))
+    # Then all trials are over, and tell.
+    assert end.time_share is None and words(end).startswith(f"{end.trials_total}/{end.trials_total} trials · ")
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit import living_processes, tiny_trials, write_plan
+from testkit import Gate, living_processes, name_of, tiny_trials, wait_until, write_plan
 from venturi.backend import HostsBackend, campaign
 from venturi.backend.engine import Engine
 from venturi.errors import BackendError
@@ -48,7 +48,7 @@ class Sshd:
         command = [SSHD, "-D", "-e", "-f", self.folder / "sshd_config"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         log.close()
-        deadline_s = time.monotonic() + 10
+        deadline_s = time.monotonic() + 60
         while True:
             try:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
@@ -117,7 +117,7 @@ def carry_out(tmp_path, engine):
     return work
 
 
-def plan_over_ssh(tmp_path, count, names=("node1",)):
+def plan_over_ssh(tmp_path, count, names=("node1",), **changes):
     """Write a plan of so many trials on each of these hosts."""
     hosts = {name: {"ssh": name, "memory_bytes": None} for name in names}
     places = {f"on-{name}": {"host": name, "path": "data"} for name in names}
@@ -126,16 +126,20 @@ def plan_over_ssh(tmp_path, count, names=("node1",)):
         for number, name in enumerate(names)
         for line in tiny_trials(count, place=f"on-{name}", host=name, actor=f"at-{name}", first=number * count)
     ]
-    return write_plan(tmp_path / "plan.jsonl", lines, hosts=hosts, places=places)
+    return write_plan(tmp_path / "plan.jsonl", lines, hosts=hosts, places=places, **changes)
+
+
+@pytest.fixture
+def gate(tmp_path):
+    """A gate behind three trials."""
+    return Gate(tmp_path / "gate", 3)
 
 
 def wait_until_gone(server):
     """Wait for the processes of a host to end; they notice the end of their connection by themselves."""
-    deadline_s = time.monotonic() + 5
-    while found := [
-        pid for pid in living_processes(server.folder) if "sshd" not in Path(f"/proc/{pid}/comm").read_text()
-    ]:
-        assert time.monotonic() < deadline_s, found
+    wait_until(
+        lambda: all("sshd" in name_of(pid) for pid in living_processes(server.folder)), "all but the server to end"
+    )
 
 
 def test_a_host_gets_the_engine_carries_out_its_part_and_is_left_clean(tmp_path, servers, carry_out, engine):
@@ -198,31 +202,32 @@ def test_two_hosts_work_together_and_their_times_lie_on_one_axis(tmp_path, serve
     assert 0 < rows["first_s"][0] < rows["last_s"][1] < run.query("SELECT 3600.0 AS s")["s"][0]
 
 
-def test_a_campaign_over_ssh_that_was_stopped_is_carried_on_with(tmp_path, servers, carry_out):
+def test_a_campaign_over_ssh_that_was_stopped_is_carried_on_with(tmp_path, servers, carry_out, gate):
     asked = []
 
     def stop(progress):
         if progress.trials_done >= 3 and not asked:
             asked.append(os.kill(os.getpid(), signal.SIGINT))
 
-    outcome, run = carry_out(plan_over_ssh(tmp_path, 40), on_progress=stop)
-    assert outcome.state == "stopped"
-    assert 3 <= outcome.trials_done < 40
+    outcome, run = carry_out(plan_over_ssh(tmp_path, 40, calls=gate.calls), on_progress=stop)
+    assert (outcome.state, outcome.trials_done) == ("stopped", 3)
     wait_until_gone(servers["node1"])
+    gate.open()
     outcome, run = carry_out(RunWriter.resume(run.path))
     assert outcome.state == "complete"
     assert sorted(run.table("transfers")["trial"]) == [f"t{number:07d}" for number in range(40)]
 
 
-def test_a_connection_that_breaks_is_made_again_and_no_trial_is_lost(tmp_path, servers, carry_out):
+def test_a_connection_that_breaks_is_made_again_and_no_trial_is_lost(tmp_path, servers, carry_out, gate):
     cuts = []
 
     def cut(progress):
         if progress.trials_done >= 3 and not cuts:
             cuts.append(servers["node1"].sessions())
             servers["node1"].cut()
+            gate.open()
 
-    outcome, run = carry_out(plan_over_ssh(tmp_path, 60), on_progress=cut)
+    outcome, run = carry_out(plan_over_ssh(tmp_path, 60, calls=gate.calls), on_progress=cut)
     assert cuts[0]
     assert (outcome.state, outcome.restarts) == ("complete", 1)
     assert sorted(run.table("transfers")["trial"]) == [f"t{number:07d}" for number in range(60)]
@@ -230,19 +235,21 @@ def test_a_connection_that_breaks_is_made_again_and_no_trial_is_lost(tmp_path, s
     wait_until_gone(servers["node1"])
 
 
-def test_a_host_that_stays_away_ends_the_campaign_which_can_be_resumed(tmp_path, servers, carry_out, monkeypatch):
+def test_a_host_that_stays_away_ends_the_campaign_which_can_be_resumed(
+    tmp_path, servers, carry_out, monkeypatch, gate
+):
     monkeypatch.setattr(campaign, "RESTART_DELAYS_S", (0.0,))
 
     def vanish(progress):
         if progress.trials_done >= 3:
             servers["node1"].stop()
 
-    run = RunWriter.create(tmp_path / "runs", plan_over_ssh(tmp_path, 60), backend="hosts")
+    run = RunWriter.create(tmp_path / "runs", plan_over_ssh(tmp_path, 60, calls=gate.calls), backend="hosts")
     with pytest.raises(BackendError, match=r"node1: .*(?:refused|reset).*then resume"):
         carry_out(run, on_progress=vanish)
     assert Run.open(run.path).state == "stopped"
-    done = len(Run.open(run.path).finished_trials())
-    assert 3 <= done < 60
+    assert len(Run.open(run.path).finished_trials()) == 3
+    gate.open()
     servers["node1"].start()
     outcome, read = carry_out(RunWriter.resume(run.path))
     assert outcome.state == "complete"

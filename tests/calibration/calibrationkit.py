@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from venturi.backend import SimBackend
+from venturi.backend.sim import world_of
 from venturi.cost import Cost, MoverCost, MoverRule, ServiceCost
-from venturi.cost.world import costs_of
 from venturi.plan import read_header, write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
@@ -69,9 +69,9 @@ def simulated_run(
     base.mkdir(parents=True, exist_ok=True)
     plan = base / f"{document['name']}-{seed}.jsonl"
     write_plan(expand(scenario_from(document)), plan)
-    told = costs_of(dataclasses.replace(read_header(plan), cost=cost))
+    world = world_of(dataclasses.replace(read_header(plan), cost=cost))
     with Scattered.create(base / "runs", plan, backend=backend) as run:
         assert isinstance(run, Scattered)
         run.scatter, run.seed = scatter, seed
-        SimBackend(assumptions={"costs": told}).carry_out(run)
+        SimBackend(assumptions=world).carry_out(run)
     return Run.open(run.path)

@@ -133,6 +133,7 @@ def test_a_file_of_costs_says_where_it_is_from_and_a_scenario_takes_it_in(
         ('[testbed.cost.mover.globus-url-copy]\nstrat = "1 s"\n', "testbed.cost.mover.globus-url-copy.strat"),
         ('[testbed.cost.mover.globus]\nstart = "1 s"\n', "testbed.cost.mover.globus"),
         ("[testbed.cost.service.x]\nsessions = 0\n", "testbed.cost.service.x.sessions"),
+        ("[testbed.cost]\nmachine_cores = 0\n", "testbed.cost.machine_cores"),
     ],
 )
 def test_a_file_that_says_no_costs_is_refused_with_its_place(tmp_path: Path, text: str, where: str) -> None:
@@ -143,7 +144,9 @@ def test_a_file_that_says_no_costs_is_refused_with_its_place(tmp_path: Path, tex
     assert caught.value.problems[0][0] == where
 
 
-@pytest.mark.parametrize(("text", "what"), [(None, "found none that can be read"), ("x = ", "expected TOML")])
+@pytest.mark.parametrize(
+    ("text", "what"), [(None, "found none that can be read"), ("x = ", "found none \\(Invalid value")]
+)
 def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path, text: str | None, what: str) -> None:
     path = tmp_path / "costs.toml"
     if text is not None:
@@ -172,6 +175,36 @@ def test_errors_are_relative_to_what_was_measured() -> None:
     errors = errors_of([(1.1, 1.0), (4.0, 2.0), (None, 3.0), (0.5, 1.0)])
     assert (errors.n, errors.median) == (3, pytest.approx(0.5))
     assert errors_of([(None, 1.0)]).median is None
+
+
+def shared(rtt: str, cores: float) -> dict[str, Any]:
+    """Return a scenario that says how many cores all hosts share, and that each session takes 0.2 s of one."""
+    said = scenario(rtt)
+    said["testbed"]["cost"] = {"machine_cores": cores, "service": {"gridftp": {"session_core": "200 ms"}}}
+    return said
+
+
+def test_cores_that_all_hosts_share_are_found_and_go_with_the_costs(base: Path) -> None:
+    truth = dataclasses.replace(planted({}, {"session_core_s": 0.2}), machine_cores=1.0)
+    run = simulated_run(base / "one core", shared("10 ms", 2.0), truth)
+    result = calibrate([run], hold_out=0.0)
+    assert result.machine_cores == (2.0,)
+    assert result.cost.machine_cores == pytest.approx(1.0, rel=0.02)
+    (base / "cores.toml").write_text(costs_text(result), encoding="utf-8")
+    told = validate(run, read_costs(base / "cores.toml"))
+    assert told.of_points.p90 is not None and told.of_points.p90 < 0.02
+    # With four, four sessions of 0.2 s of a core end together after 0.2 s in place of 0.8 s.
+    told = validate(run, dataclasses.replace(result.cost, machine_cores=4.0))
+    assert told.of_points.p90 is not None and told.of_points.p90 > 0.2
+
+
+def test_runs_that_differ_in_the_cores_that_hosts_share_give_none_and_say_so(base: Path) -> None:
+    runs = [simulated_run(base / f"{n} cores", shared(rtt, n), COST) for rtt, n in zip(RTTS, (2.0, 4.0), strict=True)]
+    result = calibrate(runs)
+    assert result.machine_cores == (2.0, 4.0) and result.cost.machine_cores is None
+    assert not [one for one in result.parameters if one.parameter == "cores" and "machine" in one.of]
+    (said,) = [line for line in costs_text(result).splitlines() if "machine_cores" in line]
+    assert f"2 in {runs[0].path.name}, 4 in {runs[1].path.name}" in said
 
 
 def toml(document: dict[str, Any]) -> str:

@@ -96,8 +96,8 @@ def test_a_run_that_was_simulated_is_named_once_on_stderr_and_compared_all_the_s
 
 
 def test_cores_that_all_hosts_share_make_them_wait_for_each_other(run: Run) -> None:
-    busy = Cost(services={"gridftp": ServiceCost(session_core_s=0.2)})
-    free, few = (validate(run, busy, machine_cores=cores) for cores in (8.0, 1.0))
+    services = {"gridftp": ServiceCost(session_core_s=0.2)}
+    free, few = (validate(run, Cost(services=services, machine_cores=cores)) for cores in (8.0, 1.0))
     four = [
         (one.simulated_s, other.simulated_s)
         for one, other in zip(free.transfers, few.transfers, strict=True)

@@ -78,15 +78,21 @@ def test_killed_at_random_moments_the_same_command_goes_on_until_all_is_there(en
     whole_s = time.monotonic() - begin
     shutil.rmtree(tmp_path / "copy")
     moments, killed = random.Random(7), 0
-    for _ in range(12):
+    for _ in range(40):
+        if killed == 8:
+            break
         process = subprocess.Popen(command)
-        time.sleep(moments.uniform(0.0, whole_s))
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(moments.uniform(0.0, whole_s))
         process.kill()
-        killed += process.wait() == -signal.SIGKILL
+        early = process.wait() == -signal.SIGKILL
+        killed += early
+        if not early:
+            whole_s *= 0.8  # the first copy was slower: a cold cache, a busy machine
         names_are_of_whole_files(source, tmp_path / "copy")
-        if killed % 3 == 0:  # from its beginning
+        if killed % 3 == 0 or not early:  # from its beginning
             shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-    assert killed > 3
+    assert killed == 8
     subprocess.run(command, check=True)
     assert tree_of(tmp_path / "copy") == tree_of(source)
     assert leftovers(tmp_path) == []

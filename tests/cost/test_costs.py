@@ -8,6 +8,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from venturi.backend.sim import world_of
 from venturi.cost import (
     FILE,
     Cost,
@@ -68,6 +69,7 @@ SAID = {
     "service": {"gridftp": {"auth_core": "150 ms", "sessions": 10, "process_rate": "800 Mb/s"}},
     "storage": {"there": {"read_rate": "200 MB/s", "seek": "8 ms", "read_ahead": "1 MB"}},
     "host": {"a": {"cores": 4, "rtt_exponent": -0.5}},
+    "machine_cores": 6,
 }
 
 
@@ -111,7 +113,9 @@ def test_a_plan_says_of_costs_what_the_scenario_says_and_nothing_else(tmp_path):
         {"gridftp": ServiceCost(auth_core_s=0.15, sessions=10, process_bytes_per_s=1e8)},
         {"there": StorageCost(read_bytes_per_s=2e8, seek_s=0.008, read_ahead_bytes=1000000)},
         {"a": HostCost(cores=4.0, rtt_exponent=-0.5)},
+        6.0,
     )
+    assert world_of(header)["machine_cores"] == 6.0 and "machine_cores" not in world_of(header_of(DOCUMENT))
     file = tmp_path / "plan.jsonl"
     file.write_text("\n".join(plan_lines(expand(scenario_from(with_costs(SAID))))) + "\n")
     assert read_header(file).cost == header.cost

@@ -5,13 +5,12 @@ import multiprocessing
 import os
 import random
 import signal
-import time
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from testkit import call_of, living_processes, name_of, tiny_trials, write_plan
+from testkit import call_of, living_processes, name_of, tiny_trials, wait_until, write_plan
 from venturi.backend import HostsBackend, campaign
 from venturi.errors import BackendError
 from venturi.run import Run, RunWriter
@@ -99,9 +98,7 @@ def test_a_campaign_killed_at_a_hundred_moments_loses_no_trial_and_counts_none_t
             finished += 1  # killed before the run was one: its directory is no run, and another is begun
     assert min(kills.values()) == KILLS // 2
     assert sessions > KILLS // 2
-    deadline_s = time.monotonic() + 5
-    while living := living_processes(tmp_path):
-        assert time.monotonic() < deadline_s, living
+    wait_until(lambda: not living_processes(tmp_path), "all processes to end")
     assert not list((scratch / "data").glob("out/*"))
 
 
@@ -115,16 +112,12 @@ def test_a_mover_does_not_outlive_what_started_it(tmp_path, engine, scratch, vic
     server = multiprocessing.get_context("forkserver")
     controller = server.Process(target=control, args=(tmp_path / "run", plan, scratch, engine, str(tmp_path)))
     controller.start()
-    deadline_s = time.monotonic() + 20
-    while not any(name_of(pid) == "sleep" for pid in living_processes(tmp_path)):
-        assert time.monotonic() < deadline_s
+    wait_until(lambda: any(name_of(pid) == "sleep" for pid in living_processes(tmp_path)), "the mover to run")
     agent = agent_of(controller.pid)
     movers = [pid for pid in living_processes(tmp_path) if name_of(pid) in ("sh", "sleep")]
     os.kill(controller.pid if victim == "controller" else agent, signal.SIGKILL)
-    while any(Path(f"/proc/{pid}").exists() for pid in movers):
-        assert time.monotonic() < deadline_s
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in movers), "the mover to end")
     if victim == "agent":
         os.kill(controller.pid, signal.SIGKILL)
     controller.join()
-    while living_processes(tmp_path):
-        assert time.monotonic() < deadline_s
+    wait_until(lambda: not living_processes(tmp_path), "all processes to end")

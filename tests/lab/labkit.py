@@ -93,7 +93,7 @@ class Remains:
 
     def in_the_end(self):
         """Return what is still there when all had time to go: the `nsenter` of a client sees its child's end a moment later."""
-        deadline_s = time.monotonic() + 5
+        deadline_s = time.monotonic() + 30
         while (left := self.left()) != NOTHING and time.monotonic() < deadline_s:
             time.sleep(0.01)
         return left

@@ -71,6 +71,7 @@ def chapter_table(analysis, name):
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
+@pytest.mark.alone
 def test_wget_by_the_process_and_the_load_generator_give_the_same_rate_and_what_the_proxy_logged(
     tmp_path, parent, engine
 ):

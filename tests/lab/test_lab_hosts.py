@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from labkit import NOTHING, Remains, below, header_of, pair, shell, sites
 
-from testkit import needs_root
+from testkit import needs_root, wait_until
 from venturi.errors import BackendError
 from venturi.testbed.lab import Lab
 from venturi.testbed.lab.paths import covering_pings
@@ -30,22 +30,14 @@ print(total, peer[0], flush=True)
 """
 
 
-def wait_for(condition, timeout_s=10.0):
-    """Wait until something is so."""
-    deadline_s = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not come about in time"
-        time.sleep(0.01)
-
-
 def carry(lab, source, destination, address):
     """Send a megabyte over TCP, and return what the receiver saw."""
     log = lab.folder / f"take-{source}-{destination}.log"
     server = lab.machine(destination).start(["python3", "-c", TAKE, address], log=log)
-    wait_for(lambda: "ready" in log.read_text())
+    wait_until(lambda: "ready" in log.read_text(), "the receiver to listen")
     done = lab.machine(source).run(["python3", "-c", SEND, address], timeout_s=20)
     assert done.returncode == 0, done.stderr
-    wait_for(lambda: server.poll() is not None)
+    wait_until(lambda: server.poll() is not None, "the receiver to end")
     return log.read_text().split()[1:]
 
 
@@ -54,6 +46,7 @@ def found(lab, kind):
     return [probe for probe in lab.probes if probe.kind == kind]
 
 
+@pytest.mark.alone
 def test_two_hosts_talk_over_a_router_and_nothing_is_left_of_them(bring_up, tmp_path):
     before = below(os.getpid())  # other tests of this process may have started some that stay
     lab = bring_up(header_of(pair()), scratch=tmp_path / "scratch")
@@ -128,7 +121,7 @@ def test_twenty_six_machines_on_ten_sites_come_up_in_seconds_and_all_pairs_talk(
         )
         for name, machine in lab.machines.items()
     }
-    wait_for(lambda: all(client.poll() is not None for client in clients.values()), 60)
+    wait_until(lambda: all(client.poll() is not None for client in clients.values()), "all clients to end")
     missed = {name: client.log.read_text().split() for name, client in clients.items()}
     assert missed == {name: [] for name in lab.machines}
     assert all(server.poll() is None for server in servers.values())
@@ -173,6 +166,7 @@ def test_a_gateway_hides_private_hosts(bring_up):
     assert unreachable.returncode != 0
 
 
+@pytest.mark.alone
 def test_what_is_bound_to_an_interface_leaves_through_it(bring_up):
     text = """
     [host.a]
@@ -205,6 +199,7 @@ def test_what_is_bound_to_an_interface_leaves_through_it(bring_up):
     assert [probe for probe in lab.probes if not probe.agrees] == []
 
 
+@pytest.mark.alone
 def test_limits_of_a_host_are_in_force(bring_up):
     text = pair().replace("[host.a]", '[host.a]\ncpus = [0]\ncpu_limit = 0.5\nmemory_limit = "256 MiB"')
     lab = bring_up(header_of(text))
@@ -218,6 +213,7 @@ def test_limits_of_a_host_are_in_force(bring_up):
     assert lab.machine("b").run(["python3", "-c", "x = bytearray(400_000_000)"], timeout_s=20).returncode == 0
 
 
+@pytest.mark.alone
 def test_a_slow_disk_is_slow_for_direct_and_for_buffered_writes(bring_up, tmp_path):
     storage = """
     [storage.slow]
@@ -262,7 +258,7 @@ def test_a_network_that_is_not_as_asked_for_is_a_finding(bring_up):
     told = []
     lab.listen(lambda host, record: told.append((host, record)))
     lab.change("a-core", {"delay_s": 0.02})
-    wait_for(lambda: len(lab.changed_links) == 2)
+    wait_until(lambda: len(lab.changed_links) == 2, "both changes")
     probes = probe_network(lab.ground, covering_pings(lab.asked), lab.asked.hosts)
     tell(probes, lab.journal)
     assert [probe.agrees for probe in probes if probe.kind == "rtt"] == [False]

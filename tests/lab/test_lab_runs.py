@@ -1,5 +1,6 @@
 """Plans are carried out in a lab: what its network, probes and servers tell is in the run, and the run survives them."""
 
+import json
 import os
 import shutil
 import signal
@@ -10,7 +11,7 @@ import duckdb
 import pytest
 from labkit import below, header_of, pair
 
-from testkit import call_of, needs_root, tiny_trials, write_plan
+from testkit import Gate, call_of, needs_root, tiny_trials, write_plan
 from venturi.backend import LabBackend
 from venturi.errors import BackendError
 from venturi.plan.codec import HEADER
@@ -54,7 +55,10 @@ def test_a_run_in_the_lab_has_what_the_network_said(tmp_path, parent, engine):
     facts = {(row["host"], row["key"]): row["value"] for row in table(run.path, "environment")}
     assert facts["a", "lab.address"].strip('"') == "10.77.0.1"
     assert str(tmp_path / "scratch" / "a") in facts["a", "scratch"]
-    assert facts["network", "lab.probes_off"] == "0"
+    # Whether they agree on a busy machine is for those that measure alone; here it is what the events say.
+    probes = [json.loads(row["detail"]) for row in table(run.path, "events") if row["kind"] == "probe"]
+    assert probes
+    assert facts["network", "lab.probes_off"] == str(sum(not probe["agrees"] for probe in probes))
     assert registered(parent) == []
 
 
@@ -90,9 +94,8 @@ def test_a_server_that_dies_is_an_event_and_a_finding_and_the_run_goes_on(tmp_pa
 
 
 def test_a_run_that_was_stopped_goes_on_in_a_new_lab(tmp_path, parent, engine):
-    # Copies that take long enough for the stop to come before the last: progress is told ten times a second.
-    slow = {"cp": call_of(["sh", "-c", "sleep 0.1; cp {source} {destination}"])}
-    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 20, pair(), calls=slow), backend="lab")
+    gate = Gate(tmp_path / "gate", 1)
+    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 20, pair(), calls=gate.calls), backend="lab")
     asked = []
 
     def stop(progress):
@@ -101,8 +104,9 @@ def test_a_run_that_was_stopped_goes_on_in_a_new_lab(tmp_path, parent, engine):
             os.kill(os.getpid(), signal.SIGTERM)
 
     outcome = carry_out(run, tmp_path, engine, on_progress=stop)
-    assert outcome.state == "stopped" and 0 < outcome.trials_done < 20
+    assert (outcome.state, outcome.trials_done) == ("stopped", 1)
     assert registered(parent) == []
+    gate.open()
     assert carry_out(RunWriter.resume(run.path), tmp_path, engine).state == "complete"
     assert len(table(run.path, "trials")) == 20
 
@@ -120,7 +124,8 @@ def test_a_stop_while_the_lab_comes_up_leaves_nothing_and_a_run_that_can_be_resu
 
 
 def test_the_end_of_the_network_ends_the_session_with_a_message(tmp_path, parent, engine):
-    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 400, pair()), backend="lab")
+    gate = Gate(tmp_path / "gate", 1)
+    run = RunWriter.create(tmp_path / "runs", plan_in_lab(tmp_path, 2, pair(), calls=gate.calls), backend="lab")
     killed = []
 
     def kill_the_wire(progress):

@@ -10,6 +10,7 @@ import time
 import pytest
 from managedkit import copies, make_files, run_worker, same, start_worker, submitted, tool
 
+from testkit import wait_until
 from venturi.managed import job_status
 from venturi.managed.status import failed_transfers
 
@@ -22,13 +23,6 @@ def status(queue):
     return job_status(queue, 1, time.time())
 
 
-def wait_until(condition, limit_s=30):
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_a_worker_killed_at_any_moment_leaves_nothing_undone_half_done_or_counted_twice(tmp_path, seed):
     pairs = copies(tmp_path, make_files(tmp_path / "in", COUNT))
@@ -37,7 +31,10 @@ def test_a_worker_killed_at_any_moment_leaves_nothing_undone_half_done_or_counte
     for _ in range(3):
         worker = start_worker(queue, PATH=path)
         goal = status(queue).transfers.get("done", 0) + draw.randint(1, COUNT // 4)
-        wait_until(lambda goal=goal: status(queue).transfers.get("done", 0) >= goal or worker.poll() is not None)  # noqa: B023 - called at once
+        wait_until(
+            lambda goal=goal: status(queue).transfers.get("done", 0) >= goal or worker.poll() is not None,  # noqa: B023 - called at once
+            "more to be done",
+        )
         worker.kill()
         worker.communicate()
     told, code = run_worker(queue, PATH=path)
@@ -69,11 +66,14 @@ def test_what_was_copied_before_the_kill_is_compared_and_not_moved_again(tmp_pat
 def test_ctrl_c_ends_the_movers_removes_nothing_that_is_done_and_can_be_gone_on_from(tmp_path):
     pairs = copies(tmp_path, make_files(tmp_path / "in", COUNT))
     queue = submitted(tmp_path, pairs, concurrency=3)
-    path = tool(tmp_path / "bin", "cp", SLOW_CP)
+    # Six are let through, the others wait in the middle of their work.
+    held = f"n=0; while [ $n -lt 6 ]; do mkdir {tmp_path}/$n 2>/dev/null && break; n=$((n + 1)); done; [ $n -lt 6 ] || until [ -e {tmp_path}/go ]; do sleep 0.02; done"
+    path = tool(tmp_path / "bin", "cp", SLOW_CP.replace("sleep 0.05", held))
     worker = start_worker(queue, PATH=path)
-    wait_until(lambda: status(queue).transfers.get("done", 0) >= 4)
+    wait_until(lambda: status(queue).transfers.get("done", 0) >= 4, "four to be done")
     worker.send_signal(signal.SIGINT)
-    out, err = worker.communicate(timeout=20)
+    out, err = worker.communicate(timeout=60)
+    (tmp_path / "go").touch()
     assert worker.returncode == 130, out + err
     assert "go on with: venturi transfer run" in err
     assert set(status(queue).transfers) == {"done", "queued"}
@@ -154,9 +154,9 @@ def test_cancelling_stops_what_is_under_way_and_removes_its_part(tmp_path):
     queue = submitted(tmp_path, pairs, concurrency=2)
     stuck = 'for last; do :; done; head -c 5000 /dev/zero > "$last"; exec sleep 100'
     worker = start_worker(queue, PATH=tool(tmp_path / "bin", "cp", stuck))
-    wait_until(lambda: pairs[1][1].exists() and pairs[0][1].exists())
+    wait_until(lambda: pairs[1][1].exists() and pairs[0][1].exists(), "two to be under way")
     assert queue.cancel(1, 5.0) == (2, 2)
-    worker.communicate(timeout=20)
+    worker.communicate(timeout=60)
     assert (worker.returncode, status(queue).transfers) == (0, {"cancelled": 4})
     assert not any(target.exists() for _, target in pairs)
 

@@ -2,8 +2,8 @@
 
 import json
 import random
+import resource
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -213,15 +213,17 @@ def test_ten_thousand_lines_are_handed_over_in_a_second_or_so(tmp_path):
     path.write_text(
         "".join(f"{source} gsiftp://dtn.example.org:2811/data/{n} 10MB adler32:{n:08x}\n" for n in range(10_000))
     )
-    # What the command itself costs, measured in the same way at the same time, is not what is meant.
+    # What the command itself costs, measured in the same way at the same time, is not what is meant. Of the processor: whoever else
+    # works on this machine costs time by the clock.
     times = []
     for words in (["transfer", "--help"], ["transfer", "submit", str(path), "--queue", str(tmp_path / "queue")]):
-        start_s = time.monotonic()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*VENTURI, *words], check=True, capture_output=True)
-        times.append(time.monotonic() - start_s)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     with Queue(tmp_path / "queue") as queue:
         assert queue.rows("SELECT count(*) FROM transfer")[0][0] == 10_000
-    assert times[1] - times[0] < 4, "0.7 s on an idle machine; this one may be busy"
+    assert times[1] - times[0] < 4, "0.7 s on an idle machine; a slow one may take longer"
 
 
 @pytest.mark.parametrize("algorithm", ["adler32", "md5", "sha256"])

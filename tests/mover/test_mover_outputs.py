@@ -36,6 +36,7 @@ SAYS_MORE = {
     "http-load once": 8_000_000, "http-load fetches": 32_000_000, "http-load duration": 2_160_000_000,
     "managed copy": 8_000_000, "root-read read": 7_977_298,
     "bbftp active": 8_000_000, "bbftp gzip": 8_000_000, "bbftp empty": 0,
+    "venturi download": 8_000_000, "venturi upload": 8_000_000, "venturi empty": 0, "venturi fixed": 8_000_000, "venturi list": 8_000_000,
 }  # fmt: skip
 
 

@@ -273,15 +273,15 @@ def test_only_movers_with_doors_write_local_paths_in_another_way():
     for mover in BUILT_IN.values():
         call = mover.call(resolve_options(mover, {}))
         assert call.local == ("file://{path}" if mover.name in ("globus-url-copy", "gfal-copy") else "{path}")
-        assert mover.lists == (mover.name in ("globus-url-copy", "managed", "root-write", "xrdcp"))
-        local = ("cp", "read", "write", "fio-read", "fio-write", "bonnie", "rsync", "rclone", "root-write", "venturi")
+        assert mover.lists == (mover.name in ("globus-url-copy", "managed", "root-write", "venturi", "xrdcp"))
+        local = ("cp", "read", "write", "fio-read", "fio-write", "bonnie", "rsync", "rclone", "root-write")
         assert bool(mover.speaks) == (mover.name not in local)
 
 
 def test_a_download_or_a_single_file_is_started_without_a_shell():
     """What ``sh`` costs is paid only where it has something to choose."""
     ends = {"source": "u", "source_host": "h", "source_port": 1, "destination": "/d", "bytes": 1}
-    for name in ("globus-url-copy", "xrdcp", "curl", "wget", "davix", "iperf3"):
+    for name in ("globus-url-copy", "xrdcp", "curl", "wget", "davix", "iperf3", "venturi"):
         assert argv_of(call_with(BUILT_IN[name]), **ends)[0].startswith(name)
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit import wait_until
 from venturi.testbed.pki import Pki
 from venturi.testbed.services.base import ServiceSpec
 from venturi.testbed.services.table import SERVICES
@@ -86,7 +87,7 @@ class BareProcess:
         with suppress(ProcessLookupError):
             os.killpg(self.pid, 9)
         self._entered.wait(10)
-        wait_for(lambda: not _group_lives(self.pid), f"process group {self.pid} to end")
+        wait_until(lambda: not _group_lives(self.pid), f"process group {self.pid} to end")
 
 
 @dataclass
@@ -133,7 +134,7 @@ class BareMachine:
                 self._enter(argv, own), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
                 env=self._environment(environment), cwd=folder,
             )  # fmt: skip
-        wait_for(lambda: entered.poll() is not None or _led(entered.pid), "the server to lead a group")
+        wait_until(lambda: entered.poll() is not None or _led(entered.pid), "the server to lead a group")
         children = _children(entered.pid)
         return BareProcess(log, children[0] if children else entered.pid, entered)
 
@@ -318,7 +319,7 @@ def make_open(folder):
 
 def check_nothing_left(lab):
     """Fail if a process, a listening port or shared memory of a service is still there."""
-    wait_for(lambda: not lab.processes(), "all processes of the service to end")
+    wait_until(lambda: not lab.processes(), "all processes of the service to end")
     assert lab.listening() == []
     assert lab.shared_memory() == []
 
@@ -332,14 +333,6 @@ def wait_until_ready(service, room, processes, limit_s=_READY_S):
             logs = [f"{log}: {log.read_text(errors='replace')[-2000:]}" for log in service.logs(room) if log.exists()]
             raise AssertionError(f"{room.spec.name}: {lack}; exit codes {ended}\n" + "\n".join(logs))
         time.sleep(0.02)
-
-
-def wait_for(condition, what, limit_s=10.0):
-    """Poll until a condition holds."""
-    deadline = time.monotonic() + limit_s
-    while not condition():
-        assert time.monotonic() < deadline, f"expected {what} within {limit_s:g} s"
-        time.sleep(0.005)
 
 
 def _as_nobody():

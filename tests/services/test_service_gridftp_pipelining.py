@@ -5,8 +5,9 @@ import signal
 import statistics
 
 import pytest
-from bare import check_nothing_left, lacking, make_open, wait_for
+from bare import check_nothing_left, lacking, make_open
 
+from testkit import wait_until
 from venturi.testbed.capture import captured_sessions
 from venturi.testbed.services.gridftp import control_log
 from venturi.testbed.trace import parse_control, sessions
@@ -36,7 +37,7 @@ def moved(lab):
         size = ["--immediate-mode", "-U", "-B", "16384", "-s", "4096"]
         argv = ["tcpdump", "-Z", "root", *size, "-i", "eth0", "-w", str(captured), "tcp", "port", "2811"]
         tcpdump = lab.machines["a"].start(argv, log=said)
-        wait_for(lambda: "listening on" in said.read_text(), "tcpdump to listen")
+        wait_until(lambda: "listening on" in said.read_text(), "tcpdump to listen")
         folders = ["-r", there, here]
         for options in (
             ["-f", str(listed)],

@@ -5,8 +5,9 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from bare import check_nothing_left, lacking, wait_for
+from bare import check_nothing_left, lacking
 
+from testkit import wait_until
 from venturi.testbed.services.table import SERVICES
 
 pytestmark = pytest.mark.skipif(lacking("iperf3", "nuttcp") is not None, reason=str(lacking("iperf3", "nuttcp")))
@@ -65,7 +66,7 @@ def test_a_test_that_runs_ends_with_its_server(lab):
     commands = [["iperf3", "-c", "a.lab.test", "-t", "60"], ["nuttcp", "-T60", "-p6000", "a.lab.test"]]
     with lab.running(lab.room("running-i", "iperf3")), lab.running(lab.room("running-n", "nuttcp")):
         clients = [lab.machines["b"].start(argv, log=lab.folder / "running") for argv in commands]
-        wait_for(lambda: received(lab) > 2_000_000, "both tests to move data")
+        wait_until(lambda: received(lab) > 2_000_000, "both tests to move data")
     for client in clients:
         client.stop()
     check_nothing_left(lab)

@@ -8,8 +8,9 @@ import sys
 import threading
 
 import pytest
-from bare import check_nothing_left, lacking, wait_for, wait_until_ready
+from bare import check_nothing_left, lacking, wait_until_ready
 
+from testkit import wait_until
 from venturi.errors import BackendError
 from venturi.srm.log import read_log
 from venturi.testbed.pki import Pki
@@ -174,7 +175,7 @@ def test_a_server_that_was_killed_in_the_middle_of_an_upload_takes_its_end_after
             grid.gate("add table inet gate; add chain inet gate in { type filter hook input priority 0; }; "
                       "add rule inet gate in tcp dport 2811-2812 drop")  # fmt: skip
             client.start()
-            wait_for(lambda: any(one.operation == "srmPrepareToPut" for one in grid.requests(room)), "an upload")
+            wait_until(lambda: any(one.operation == "srmPrepareToPut" for one in grid.requests(room)), "an upload")
             processes.pop().stop(signal=signal.SIGKILL)
             processes += service.start(room)
             wait_until_ready(service, room, processes)
@@ -196,10 +197,10 @@ def test_with_restart_a_killed_server_is_back_by_itself(grid):
         keeper = {pid for pid, name in grid.lab.processes().items() if name.startswith("python")}
         assert len(keeper) == 2
         os.kill(max(keeper), signal.SIGKILL)
-        wait_for(
+        wait_until(
             lambda: len(re.findall(r'"pid": (\d+)', request_log(room).read_text())) > len(starts), "a second start"
         )
-        wait_for(lambda: service.ready(room) is None, "an answer")
+        wait_until(lambda: service.ready(room) is None, "an answer")
 
 
 def test_a_delegated_credential_is_asked_for_and_taken(grid, tmp_path):

@@ -4,8 +4,9 @@ import os
 import shutil
 
 import pytest
-from bare import check_nothing_left, lacking, wait_for, wait_until_ready
+from bare import check_nothing_left, lacking, wait_until_ready
 
+from testkit import wait_until
 from venturi.errors import BackendError
 from venturi.testbed.services.sshd import CLIENT_CONFIGURATION
 from venturi.testbed.services.table import SERVICES
@@ -58,9 +59,11 @@ def test_a_session_that_is_open_ends_with_its_server(lab):
             "echo here; exec tail -f /dev/null",
         ]
         client = lab.machines["b"].start(argv, log=said)
-        wait_for(lambda: "here" in said.read_text(), "the session to say something")
+        wait_until(lambda: "here" in said.read_text(), "the session to say something")
         assert "tail" in lab.processes().values()
-    wait_for(lambda: set(lab.processes().values()) <= {"ssh"}, "server and session to end, whatever the client does")
+    wait_until(
+        lambda: set(lab.processes().values()) <= {"ssh"}, "server and session to end, whatever the client does"
+    )
     client.stop()
     check_nothing_left(lab)
 

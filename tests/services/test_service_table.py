@@ -4,8 +4,8 @@ import dataclasses
 from pathlib import Path
 
 import pytest
-from bare import wait_for
 
+from testkit import wait_until
 from venturi.errors import BackendError
 from venturi.testbed.services.base import Package, ServiceSpec
 from venturi.testbed.services.programs import account, require
@@ -73,6 +73,6 @@ def test_the_hosts_of_the_kit_know_each_other_and_are_apart(lab):
     assert lab.run("a", "getent", "hosts", "b.lab.test").stdout.split() == ["10.77.0.2", "b.lab.test", "b"]
     assert lab.run("a", "hostname").stdout == "a.lab.test\n"
     process = lab.machines["b"].start(["sh", "-c", "sleep 100 & exec sleep 100"], log=lab.folder / "sleeping")
-    wait_for(lambda: process.poll() is None, "it to run")
+    wait_until(lambda: process.poll() is None, "it to run")
     process.stop()
     assert process.poll() == -15

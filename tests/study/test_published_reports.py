@@ -67,6 +67,21 @@ def test_a_simulated_study_stands_beside_what_was_published_at_full_scale(name):
         ]
 
 
+def test_why_virtual_time_differs_is_said_in_the_index_and_counts_what_the_tables_hold():
+    page = " ".join((HOME / "index.md").read_text(encoding="utf-8").split())
+    for name, study in studies().items():
+        if study.sim_differs:
+            assert publish_study._plain(study.sim_differs) in page, name
+    assert "of these twenty sentences, ten are contradicted by" in studies()["fiu/xrootd"].sim_differs
+    published, simulated = (
+        {row["id"]: row for row in publish_study.claims(HOME / name)}
+        for name in ("fiu/xrootd", "fiu/xrootd/simulated")
+    )
+    not_so = [id_ for id_, row in simulated.items() if row["verdict"] == "disagrees"]
+    assert len(not_so) == 20
+    assert sum(published[id_]["published_verdict"] == "disagrees" for id_ in not_so) == 10
+
+
 @pytest.fixture(scope="module")
 def carried_out(tmp_path_factory, engine):
     """A folder with one tiny run of a study, and one that is of no study."""

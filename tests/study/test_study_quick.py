@@ -79,7 +79,7 @@ def lacking(name):
 
 def left(place):
     """Return what a study has left on this machine, when what has ended had time to go."""
-    deadline_s = time.monotonic() + 5
+    deadline_s = time.monotonic() + 30
     while (found := _traces(place)) and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return found

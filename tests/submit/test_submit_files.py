@@ -7,7 +7,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 import tomllib
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,6 +14,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from testkit import wait_until
 from venturi.cli.root import app
 from venturi.plan import Parallel, Transfer, Trial
 from venturi.scenario import scenario_from
@@ -222,14 +222,6 @@ def free_ports(count):
         return [one.getsockname()[1] for one in sockets]
 
 
-def until(condition, what, *, seconds=30):
-    """Wait for something that another program does; it says no more than by its state."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, f"waited {seconds} s for {what}"
-        time.sleep(0.05)
-
-
 @pytest.fixture
 def slurm(tmp_path):
     """A Slurm of one machine with its own authentication, configuration and ports; returns the variables that lead to it."""
@@ -255,10 +247,10 @@ def slurm(tmp_path):
 
     try:
         begin(munged)
-        until((folder / "munge.socket").exists, "munged")
+        wait_until((folder / "munge.socket").exists, "munged")
         begin(["slurmctld", "-D"])
         begin(["slurmd", "-D", "-N", host])
-        until(idle, "an idle node")
+        wait_until(idle, "an idle node")
         yield variables
     finally:
         for daemon in reversed(daemons):
@@ -277,7 +269,9 @@ def test_slurm_runs_the_jobs_of_a_batch_as_they_are_written(tmp_path, slurm):
     said = subprocess.run(["bash", files[0]], env=slurm, check=True, capture_output=True, text=True).stdout
     (number,) = [line.rpartition(" ")[2] for line in said.splitlines()]
     ended = ["squeue", "-h", "-j", number]
-    until(lambda: not subprocess.run(ended, env=slurm, capture_output=True, check=False).stdout.strip(), "the jobs")
+    wait_until(
+        lambda: not subprocess.run(ended, env=slurm, capture_output=True, check=False).stdout.strip(), "the jobs"
+    )
     for job, path in enumerate(sorted((tmp_path / "it's a disk").rglob("0*"))):
         sum_ = subprocess.run(["cksum"], input=path.read_bytes(), check=True, capture_output=True).stdout
         assert (tmp_path / "out" / f"batch-0001.{job}.out").read_bytes() == sum_

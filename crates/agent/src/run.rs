@@ -474,6 +474,7 @@ impl Run {
         }
         match trial.and_then(|trial| self.trials.get_mut(&trial)) {
             Some(open) => {
+                let open = &mut open.told;
                 open.spoilt |= prepared.failed;
                 // The latest word on the cache counts: a drop after a preparation is what the transfers meet.
                 open.cache = prepared.cache.or(open.cache.take());

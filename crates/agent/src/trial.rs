@@ -4,9 +4,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use venturi_plan::{
-    CacheState, Finding, Outcome, Seconds, Task, TransferRecord, Trial, TrialOutcome, TrialRef,
-};
+use venturi_plan::{Finding, Outcome, Task, TransferRecord, Trial, TrialRef};
 
 use crate::findings;
 use crate::reap::{group_can_run, group_is_alive};
@@ -25,11 +23,7 @@ const CLOSE_LOOK: Duration = Duration::from_millis(16);
 /// A trial that has begun.
 #[derive(Debug)]
 pub(crate) struct OpenTrial {
-    pub(crate) start_s: f64,
-    pub(crate) cache: Option<CacheState>,
-    pub(crate) findings: Vec<Finding>,
-    /// A preparation has failed.
-    pub(crate) spoilt: bool,
+    pub(crate) told: venturi_plan::OpenTrial,
     pub(crate) account: Account,
 }
 
@@ -75,37 +69,19 @@ impl OpenTrial {
     /// A trial that begins now.
     pub(crate) fn new(start_s: f64) -> Self {
         Self {
-            start_s,
-            cache: None,
-            findings: Vec::new(),
-            spoilt: false,
+            told: venturi_plan::OpenTrial::new(start_s),
             account: Account::default(),
         }
     }
 
     /// The record of the trial, once its account is settled.
     pub(crate) fn close(self, trial: &TrialRef, end_s: f64, settled: Settled) -> Trial {
-        let good = !self.spoilt
-            && settled
-                .transfers
-                .iter()
-                .all(|transfer| transfer.outcome == Outcome::Ok);
-        let mut findings = self.findings;
-        findings.extend(settled.findings);
-        Trial {
-            trial: trial.trial,
-            actor: trial.actor.clone(),
-            start_s: Seconds::new(self.start_s),
-            end_s: Seconds::new(end_s),
-            outcome: if good {
-                TrialOutcome::Ok
-            } else {
-                TrialOutcome::Failed
-            },
-            cache: self.cache,
-            transfers: settled.transfers,
-            findings: distinct(findings),
-        }
+        let is_good = |transfer: &TransferRecord| transfer.outcome == Outcome::Ok;
+        let good = settled.transfers.iter().all(is_good);
+        let mut told = self.told;
+        told.findings.extend(settled.findings);
+        told.findings = distinct(told.findings);
+        told.close(trial, end_s, settled.transfers, good)
     }
 }
 

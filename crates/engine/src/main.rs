@@ -26,8 +26,8 @@ enum Command {
     /// Carry out this host's part of a plan: commands on stdin, records on stdout, one JSON object a line
     #[command(after_long_help = AGENT_HELP)]
     Agent,
-    /// Copy files and trees, as fast as storage and memory allow
-    Copy(venturi_mover::Arguments),
+    /// Copy files and trees: on this host, and from and to servers of FTP, GridFTP and HTTP
+    Copy(Box<venturi_mover::Arguments>),
     /// Hold the namespaces of a lab for as long as stdin is open: one JSON line in, one out
     #[command(after_long_help = HOLD_HELP)]
     Hold,
@@ -39,6 +39,8 @@ enum Command {
         /// Which format
         format: Format,
     },
+    /// Serve a directory over FTP, GridFTP, HTTP and WebDAV
+    Serve(Box<venturi_mover::serve::Arguments>),
     /// The simulated world, in virtual time: JSON Lines in and out
     #[command(subcommand)]
     Sim(sim::Command),
@@ -143,9 +145,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let printed = match arguments.command {
         Command::Agent => return venturi_agent::serve(VERSION).into(),
-        Command::Copy(arguments) => return venturi_mover::serve(arguments),
+        Command::Copy(arguments) => return venturi_mover::copy(*arguments),
         Command::Hold => return venturi_hold::serve().into(),
         Command::Load(arguments) => return venturi_load::serve(arguments),
+        Command::Serve(arguments) => return venturi_mover::serve::serve(*arguments),
         Command::Sim(command) => return sim::serve(&command),
         Command::Wire => return venturi_wire::serve().into(),
         Command::Schema { format } => print(&format!("{:#}", schema(format))),

@@ -1,10 +1,11 @@
-//! Base 64 (RFC 4648 section 4), as RFC 2228 uses it for tokens and protected lines.
+//! Base 64 (RFC 4648 section 4), as RFC 2228 uses it for tokens and protected lines, and HTTP for checksums.
 
 use crate::Error;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-pub(crate) fn encode(bytes: &[u8]) -> String {
+/// Text of bytes, padded.
+pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
         let mut word = [0; 4];
@@ -22,9 +23,11 @@ pub(crate) fn encode(bytes: &[u8]) -> String {
     text
 }
 
+/// Bytes of padded text.
+///
 /// # Errors
 /// What is not base 64, as a whole: a token that is nearly right is wrong.
-pub(crate) fn decode(text: &[u8]) -> Result<Vec<u8>, Error> {
+pub fn decode(text: &[u8]) -> Result<Vec<u8>, Error> {
     let wrong = || Error::malformed("token", "base 64", text);
     if !text.len().is_multiple_of(4) {
         return Err(wrong());

@@ -18,9 +18,12 @@
 
 mod channel;
 mod control;
+mod failure;
 mod job;
 mod login;
+mod news;
 mod outcome;
+mod step;
 mod strays;
 mod third_party;
 mod transfers;
@@ -31,10 +34,11 @@ use std::time::Duration;
 use control::{Control, Heard};
 pub use job::{Failure, Get, Job, Login, Output, Put, Settings, Source, Upload};
 use login::Login as LoginStep;
+use news::News;
 pub use third_party::{Pair, Side, ThirdParty, ThirdPartyOutput};
 use transfers::{Part, Transfers};
 
-use crate::security::Security;
+use crate::security::{DataSecurity, DataWish, End, Peer, Security};
 use crate::{Command, Error, Features, Mode, Reply};
 
 /// What a command is for; its reply goes there.
@@ -63,6 +67,8 @@ pub struct Client {
     outputs: VecDeque<Output>,
     /// When something last moved.
     moved: Duration,
+    /// What was told of the command whose reply is awaited.
+    news: News,
     ended: Option<Error>,
 }
 
@@ -96,6 +102,7 @@ impl Client {
             settings,
             outputs: VecDeque::new(),
             moved: now,
+            news: News::default(),
             ended: None,
         })
     }
@@ -112,10 +119,47 @@ impl Client {
         self.settings.mode
     }
 
-    /// Adds a transfer. Those of one direction are pipelined, in order.
+    /// Who the server is, once the session is secured.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        self.control.security().and_then(Security::peer)
+    }
+
+    /// What secures a data connection of which this is the `end`, to be put between its socket and the session;
+    /// [`gsi`](crate::gsi) says how. Nothing: its bytes go as they are. `now_s` is in seconds since 1970.
+    ///
+    /// # Errors
+    /// If the credential has ended.
+    pub fn data_layer(&self, end: End, now_s: u64) -> Result<Option<Box<dyn DataSecurity>>, Error> {
+        let security = self.control.security();
+        let (Some(security), Some((who, protection))) = (security, &self.settings.data) else {
+            return Ok(None);
+        };
+        security.data_layer(DataWish {
+            end,
+            who,
+            protection: *protection,
+            now_s,
+        })
+    }
+
+    /// Adds a transfer. Those of one direction are pipelined, in order. It fails at once if the session is over.
     pub fn transfer(&mut self, now: Duration, job: Job) {
         self.moved = self.moved.max(now);
+        if let Some(error) = &self.ended {
+            self.transfers.add(job);
+            let outputs = self.transfers.fail_all(&error.to_string());
+            return self.outputs.extend(outputs);
+        }
         self.transfers.add(job);
+        self.pump();
+    }
+
+    /// Gives a transfer up whose bytes cannot be had, such as those of a file that was cut meanwhile: it fails, and a copy at the
+    /// server gets no name.
+    pub fn abandon(&mut self, now: Duration, transfer: u64, reason: &str) {
+        self.moved = self.moved.max(now);
+        self.transfers.abandon(transfer, reason);
         self.pump();
     }
 
@@ -144,9 +188,8 @@ impl Client {
     /// What ends the session. Transfers that were open have failed, and `poll_output` says so.
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) -> Result<(), Error> {
         self.alive()?;
-        self.moved = self.moved.max(now);
         self.control.handle_input(bytes);
-        let result = self.hear();
+        let result = self.hear(now);
         self.end_if(result)
     }
 
@@ -215,8 +258,22 @@ impl Client {
         result
     }
 
-    fn hear(&mut self) -> Result<(), Error> {
+    fn hear(&mut self, now: Duration) -> Result<(), Error> {
         while let Some(heard) = self.control.poll()? {
+            let moves = match &heard {
+                Heard::Preliminary(_, reply) => self.news.is_new(reply),
+                Heard::Line(..) => true,
+                Heard::Final(..) => {
+                    self.news = News::default();
+                    true
+                }
+            };
+            if moves {
+                self.moved = self.moved.max(now);
+            }
+            if let Heard::Final(tag, reply) = &heard {
+                step::check(*tag, reply, &self.transfers)?;
+            }
             match heard {
                 Heard::Final(Tag::Login(step), reply) => self.login(step, &reply)?,
                 Heard::Final(Tag::Channel, reply) => self.transfers.channel_answered(&reply),
@@ -244,6 +301,9 @@ impl Client {
 
     /// Lets transfers go on, and passes on what they say and send.
     fn pump(&mut self) {
+        if self.ended.is_some() {
+            return;
+        }
         if self.ready {
             for (request, command) in self.requests.drain(..) {
                 self.control.submit(vec![(Tag::Request(request), command)]);

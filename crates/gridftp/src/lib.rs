@@ -2,8 +2,8 @@
 //! connections in MODE E, and the sessions of a client and a server as state machines. Bytes, time and what a driver has
 //! done go in; bytes, and what a driver shall do, come out.
 //!
-//! Left out on purpose: sockets, files, clocks, threads, TLS (it is put in as a [`Security`]), and what a path means on
-//! a disk: a driver confines it.
+//! Left out on purpose: sockets, files, clocks, threads, and what a path means on a disk: a driver confines it. TLS is put in
+//! as a [`Security`]; [`gsi`] has that of grids.
 //!
 //! Read [`client::Client`] first, for it has the rule that the crate exists for: an upload that fails never shifts the
 //! bytes of the next file. Then [`server::Server`], and [`mode_e::Receiver`].
@@ -11,13 +11,14 @@
 #![deny(missing_docs)]
 
 pub mod address;
-mod base64;
+pub mod base64;
 pub mod client;
 mod command;
 mod data;
 mod error;
 mod facts;
 mod features;
+pub mod gsi;
 mod line;
 mod marker;
 pub mod mode_e;
@@ -45,7 +46,7 @@ pub use reply::{
     Collected, MAX_REPLY_BYTES, MAX_REPLY_LINES, Part, Reply, ReplyCollector, ReplyParser,
 };
 pub use secret::Secret;
-pub use security::{Handshake, Security};
+pub use security::{DataSecurity, DataWish, End, Handshake, Peer, Security};
 pub use timestamp::{parse_timestamp, write_timestamp};
 
 /// A number of digits and nothing else; the standard library also takes a sign.

@@ -69,6 +69,13 @@ impl ByteRanges {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
+    /// Whether a byte of this range is in it.
+    #[must_use]
+    pub fn overlaps(&self, range: &Range<u64>) -> bool {
+        let before = self.ranges.range(..range.end).next_back();
+        !range.is_empty() && before.is_some_and(|(_, &end)| end > range.start)
+    }
+
     /// Whether no byte is in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -141,6 +148,10 @@ impl ByteRanges {
 
 impl std::fmt::Display for ByteRanges {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.is_empty() {
+            // A list of no range cannot be read.
+            return formatter.write_str("0-0");
+        }
         for (index, range) in self.iter().enumerate() {
             let comma = if index == 0 { "" } else { "," };
             write!(formatter, "{comma}{}-{}", range.start, range.end)?;
@@ -179,13 +190,16 @@ mod tests {
             }
             prop_assert_eq!(positions(&ranges), expected.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(ranges.total_bytes(), expected.len() as u64);
+            for start in 0..size {
+                let range = start..start + size / 10;
+                let overlaps = range.clone().any(|position| expected.contains(&position));
+                prop_assert_eq!(ranges.overlaps(&range), overlaps);
+            }
             let touching = ranges.iter().zip(ranges.iter().skip(1)).any(|(a, b)| a.end >= b.start);
             prop_assert!(!touching);
             let missing = (0..size).filter(|position| !expected.contains(position));
             prop_assert_eq!(positions(&ranges.missing(size)), missing.collect::<Vec<_>>());
-            if !ranges.is_empty() {
-                prop_assert_eq!(&ByteRanges::parse(ranges.to_string().as_bytes()).unwrap(), &ranges);
-            }
+            prop_assert_eq!(&ByteRanges::parse(ranges.to_string().as_bytes()).unwrap(), &ranges);
         }
 
         #[test]

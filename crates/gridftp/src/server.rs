@@ -12,6 +12,7 @@ mod data;
 mod ending;
 mod exchange;
 mod listing;
+mod opening;
 mod security;
 mod transfer;
 
@@ -20,12 +21,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use commands::Purpose;
-pub use exchange::{Answer, Output, Policy, Refusal, Request};
+pub use exchange::{Answer, Begin, Output, Policy, Refusal, Request};
 use transfer::{Data, Transfer};
 
 use crate::line::{Line, LineBuffer, MAX_LINE_BYTES};
 use crate::security::Security;
-use crate::{Command, Error, Mode, Path, Reply, Restart};
+use crate::{Command, Dcau, Error, Mode, Path, Protection, Reply, Restart};
 
 /// Most facts that OPTS MLST may choose.
 const MAX_FACTS: usize = 32;
@@ -66,6 +67,10 @@ struct Chosen {
     check: Option<(String, String)>,
     marker_interval: Duration,
     only_extended_passive: bool,
+    buffer_bytes: Option<u64>,
+    /// Who has to be at the other end of data connections, and what becomes of their bytes.
+    dcau: Dcau,
+    protection: Protection,
 }
 
 /// A server's side of a session.
@@ -81,6 +86,9 @@ pub struct Server {
     /// Whether the handshake has begun, and whether it is over.
     protected: Option<bool>,
     outputs: VecDeque<Output>,
+    /// The last that asked for a transfer.
+    command: &'static str,
+    leaving: bool,
     began: Duration,
     moved: Duration,
 }
@@ -101,6 +109,9 @@ impl Server {
                 check: None,
                 marker_interval: policy.marker_interval,
                 only_extended_passive: false,
+                buffer_bytes: None,
+                dcau: Dcau::None,
+                protection: Protection::Clear,
             },
             policy,
             lines: LineBuffer::default(),
@@ -111,6 +122,8 @@ impl Server {
             security,
             protected: None,
             outputs: VecDeque::new(),
+            command: "",
+            leaving: false,
             began: now,
             moved: now,
         };
@@ -140,6 +153,30 @@ impl Server {
     /// The control connection has ended.
     pub fn handle_closed(&mut self) {
         self.close();
+    }
+
+    /// The server goes down: the session ends when it is idle, after the transfer that goes on.
+    pub fn leave(&mut self, now: Duration) {
+        self.leaving = true;
+        self.pump(now);
+    }
+
+    /// Whether bytes move, or are about to.
+    #[must_use]
+    pub fn is_transferring(&self) -> bool {
+        matches!(self.state, State::Transferring(_))
+    }
+
+    /// Bytes of the buffers of sockets that the client asked for, for data connections from now on.
+    #[must_use]
+    pub fn buffer_bytes(&self) -> Option<u64> {
+        self.chosen.buffer_bytes
+    }
+
+    /// Bytes of a block.
+    #[must_use]
+    pub fn block_bytes(&self) -> u64 {
+        self.policy.block_bytes
     }
 
     /// Lets time pass.
@@ -210,6 +247,13 @@ impl Server {
     fn pump(&mut self, now: Duration) {
         loop {
             match &self.state {
+                State::Idle if self.leaving => {
+                    self.reply(&Reply::new(
+                        421,
+                        "The server goes down, closing the control connection.",
+                    ));
+                    return self.close();
+                }
                 State::Idle => {}
                 State::Transferring(_) if self.abort_waits() => {
                     self.fail(&Reply::new(426, "Transfer aborted."));
@@ -262,9 +306,10 @@ impl Server {
         if !matches!(self.state, State::Closed) {
             if matches!(self.state, State::Transferring(_)) {
                 self.outputs.push_back(Output::CloseFile);
+                self.ended(426);
             }
             self.state = State::Closed;
-            self.outputs.push_back(Output::DropData);
+            self.drop_data();
             self.outputs.push_back(Output::Close);
         }
     }

@@ -161,7 +161,9 @@ fn answer(request: &Request) -> Answer {
             Answer::Refused(Refusal::Exists)
         }
         Request::Delete(_) | Request::Read(_) => Answer::Refused(Refusal::NotFound),
-        Request::Checksum { .. } => Answer::Checksum("024d0127".to_owned()),
+        Request::Checksum { .. } | Request::Verify { .. } => {
+            Answer::Checksum("024d0127".to_owned())
+        }
         Request::Listen => Answer::Listening("127.0.0.1:50000".parse().expect("an address")),
         _ => Answer::Done,
     }

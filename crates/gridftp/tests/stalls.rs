@@ -224,3 +224,44 @@ fn a_server_that_waits_on_nothing_is_given_up_after_one_silence_more() {
         assert_eq!(talk.client.poll_timeout(), None);
     }
 }
+
+#[test]
+fn markers_that_tell_of_no_more_bytes_and_lines_without_end_are_no_progress() {
+    let marker = |bytes: u64| {
+        format!(
+            "112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: {bytes}\r\n Total Stripe Count: 1\r\n112 End.\r\n"
+        )
+    };
+    let mut talk = Talk::of_uploads(Mode::Extended, 1);
+    talk.say(PORT);
+    assert!(talk.open(1, None));
+    talk.say("150 Begin.\r\n");
+    for bytes in [0, 100, 200] {
+        talk.now += PATIENCE / 2;
+        talk.say(&marker(bytes));
+        let due = talk.client.poll_timeout();
+        assert_eq!(due, Some(talk.now + PATIENCE), "{bytes} are more");
+    }
+    let due = talk.now + PATIENCE;
+    talk.now += PATIENCE / 2;
+    talk.say(&marker(200));
+    talk.say("226-Not yet");
+    assert_eq!(talk.client.poll_timeout(), Some(due));
+}
+
+#[test]
+fn whatever_is_asked_of_a_session_that_is_over_fails_at_once() {
+    let mut talk = Talk::of_uploads(Mode::Extended, 1);
+    talk.client.handle_closed().expect_err("it is over");
+    let get = venturi_gridftp::client::Get {
+        transfer: 7,
+        source: venturi_gridftp::client::Source::File,
+        path: Path::root(),
+        size_bytes: None,
+        present: ByteRanges::default(),
+    };
+    talk.client.transfer(talk.now, Job::Get(get));
+    talk.collect();
+    assert_eq!(talk.ended(), [(0, false), (7, false)]);
+    assert_eq!(talk.client.poll_output(), None);
+}

@@ -9,7 +9,7 @@ use clap::ValueEnum;
 #[derive(Debug, clap::Args)]
 #[command(after_long_help = HELP)]
 pub struct Arguments {
-    /// Sources, then the destination: paths or file:///PATH; the source may have wildcards, in quotes
+    /// Sources, then the destination: paths, file:///PATH or ftp://HOST/PATH; the source may have wildcards, in quotes
     #[arg(value_name = "SRC DST", required_unless_present = "list")]
     pub(crate) places: Vec<OsString>,
     /// Copy directories, with all that is in them
@@ -62,10 +62,22 @@ pub struct Arguments {
     /// Decide nothing: --concurrency (1 if not given) and --block (256 KiB) hold as they are
     #[arg(long)]
     pub(crate) fixed: bool,
-    /// Workers: files, or chunks of a large file, at the same time
+    /// Workers: files, or chunks of a large file, at the same time; sessions with a server
     #[arg(long, value_name = "N")]
     pub(crate) concurrency: Option<u32>,
-    /// Bytes of one read and write, such as 256KiB
+    /// Data connections of each session with a server
+    #[arg(long, value_name = "N")]
+    pub(crate) streams: Option<u16>,
+    /// Files that each session asks a server for ahead of their end
+    #[arg(long, value_name = "N")]
+    pub(crate) pipelining: Option<u32>,
+    /// Socket buffers of data connections, such as 4MiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) window: Option<String>,
+    /// Congestion control of data connections that are opened or accepted here, such as bbr
+    #[arg(long, value_name = "NAME")]
+    pub(crate) congestion: Option<String>,
+    /// Bytes of one read and write, or of a block sent to a server, such as 256KiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) block: Option<String>,
     /// Only tell what would be done

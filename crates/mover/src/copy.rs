@@ -10,8 +10,11 @@ use serde_json::json;
 use crate::bytes::Lane;
 use crate::directory::{Dir, Side, Tree};
 use crate::error::{Error, Failure};
+use crate::ftp;
+use crate::given::{Given, Route};
+use crate::http;
 use crate::journal::Journal;
-use crate::order::{Order, Output, What};
+use crate::order::{Order, Output};
 use crate::pool::Pool;
 use crate::report::Report;
 use crate::roots::{self, Root};
@@ -71,12 +74,22 @@ pub(crate) struct Context<'o> {
 /// # Errors
 /// If its places do not fit together: nothing was done then. What goes wrong with single files is told, and in the outcome.
 pub fn carry_out(order: &Order, stop: &Stop) -> Result<Outcome, Error> {
-    let found = roots::resolve(order)?;
+    let given = Given::read(order)?;
+    match given.route()? {
+        Route::Local => local(order, stop, &given),
+        Route::Ftp => ftp::carry_out(order, stop, &given),
+        Route::Http => http::carry_out(order, stop, &given),
+    }
+}
+
+fn local(order: &Order, stop: &Stop, given: &Given) -> Result<Outcome, Error> {
+    let found = roots::resolve(order, given)?;
     raise_open_files();
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let chunk_bytes = tune::decide(order, cores, Set::Many).0.chunk_bytes;
     let (plan, decisions) = tune::decide(order, cores, roots::set_of(&found, chunk_bytes));
     let (report, totals) = (Report::new(order.output), Totals::default());
+    report.start(order);
     begin(order, &report, &found, &decisions);
     // The first is on top.
     let tasks = found.into_iter().rev().map(Task::Root).collect();
@@ -104,7 +117,7 @@ pub fn carry_out(order: &Order, stop: &Stop) -> Result<Outcome, Error> {
         report.stop_ticking();
         drop(ticking);
     });
-    Ok(end(&cx))
+    Ok(end(stop, &totals, &report))
 }
 
 fn work(cx: &Context<'_>) {
@@ -119,24 +132,6 @@ fn work(cx: &Context<'_>) {
 }
 
 fn begin(order: &Order, report: &Report, found: &[Root], decisions: &[Decision]) {
-    if order.output == Output::Json {
-        let (sources, destination) = match &order.what {
-            What::Places {
-                sources,
-                destination,
-            } => (
-                sources.iter().map(roots::shown).collect(),
-                roots::shown(destination),
-            ),
-            What::Names {
-                source,
-                destination,
-                ..
-            } => (vec![roots::shown(source)], roots::shown(destination)),
-            What::Pairs { list, .. } => (vec![], list.display().to_string()),
-        };
-        report.event(&json!({"event": "start", "format": "venturi-copy", "version": 1, "sources": sources, "destination": destination}));
-    }
     decisions
         .iter()
         .for_each(|decision| report.decision(decision));
@@ -156,27 +151,28 @@ fn begin(order: &Order, report: &Report, found: &[Root], decisions: &[Decision])
     }
 }
 
-fn end(cx: &Context<'_>) -> Outcome {
-    let failed = cx.totals.failed.load(Ordering::Relaxed);
-    let (outcome, name) = match (cx.stop.signalled(), failed) {
+/// Tells what came of a copy.
+pub(crate) fn end(stop: &Stop, totals: &Totals, report: &Report) -> Outcome {
+    let failed = totals.failed.load(Ordering::Relaxed);
+    let (outcome, name) = match (stop.signalled(), failed) {
         (true, _) => (Outcome::Stopped, "stopped"),
         (_, 0) => (Outcome::Done, "done"),
         _ => (Outcome::Failed, "failed"),
     };
-    cx.report.end(cx.totals, name);
+    report.end(totals, name);
     match outcome {
-        Outcome::Stopped => cx.report.talk("stopped; no file is half there. Run the same command again to go on"),
-        Outcome::Failed if cx.stop.asked() => {
-            cx.report.talk("ended before the rest, for which there is no room either; what is whole stays");
+        Outcome::Stopped => report.talk("stopped; no file is half there. Run the same command again to go on"),
+        Outcome::Failed if stop.asked() => {
+            report.talk("ended before the rest, which would fare no better; what is whole stays");
         }
-        Outcome::Failed => cx.report.talk(&format!("{failed} failed, the rest is there. When the cause is mended, run the same command again")),
+        Outcome::Failed => report.talk(&format!("{failed} failed, the rest is there. When the cause is mended, run the same command again")),
         Outcome::Done => {}
     }
     outcome
 }
 
 /// Every directory on the way down takes two, every worker two more.
-fn raise_open_files() {
+pub(crate) fn raise_open_files() {
     let limit = rustix::process::getrlimit(Resource::Nofile);
     // Where that is refused, the limit that there is has to do; who meets it is told.
     let _ = rustix::process::setrlimit(

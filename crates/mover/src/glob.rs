@@ -32,7 +32,7 @@ pub(crate) fn expand(source: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn wild(text: &[u8]) -> bool {
+pub(crate) fn wild(text: &[u8]) -> bool {
     text.iter().any(|byte| b"*?[".contains(byte))
 }
 
@@ -60,7 +60,7 @@ fn matches_in(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
 
 /// Whether a name matches a pattern, byte by byte. A `*` that failed is tried once more one byte later, so that time is at most
 /// the product of the two lengths.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub(crate) fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {

@@ -1,13 +1,14 @@
-//! Moves bytes from place to place: `venturi-engine copy`.
+//! Moves bytes from place to place: `venturi-engine copy`, and serves them: `venturi-engine serve`.
 //!
-//! Now between places of this host, at the limit of its storage and memory: extents are cloned where the file system can, else the kernel
-//! copies, else buffers do; large files go in parallel chunks, trees by several workers, holes stay holes. Every file is a transaction: it is
-//! written under a temporary name beside its place and renamed when it is whole, so that whatever ends a copy, the same command
-//! goes on where it was.
+//! Between places of this host, at the limit of its storage and memory: extents are cloned where the file system can, else the kernel
+//! copies, else buffers do; large files go in parallel chunks, trees by several workers, holes stay holes. From and to servers of FTP and
+//! GridFTP (`ftp`) and of HTTP and WebDAV (`http`), and between two servers: commands are pipelined, then streams added, then sessions.
+//! Every file is a transaction: it is written under a temporary name beside its place and renamed when it is whole, so that whatever
+//! ends a copy, the same command goes on where it was.
 //!
-//! Left out on purpose: deltas, deleting what the source does not have, and (so far) networks. No unsafe code.
+//! Left out on purpose: deltas, and deleting what the source does not have. No unsafe code.
 //!
-//! Read [`Order`] first, then `copy.rs`.
+//! Read [`Order`] first, then `copy.rs`, `ftp.rs` and `http.rs`; of the servers, [`serve`].
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -19,21 +20,27 @@ mod arguments;
 mod attributes;
 mod begin;
 mod bytes;
+mod checksum;
 mod copy;
 mod directory;
 mod error;
 mod file;
+mod ftp;
+mod given;
 mod glob;
+mod http;
 mod journal;
 mod large;
 mod links;
 mod list;
+mod net;
 mod order;
 mod part;
 mod place;
 mod pool;
 mod report;
 mod roots;
+pub mod serve;
 mod stop;
 mod temporary;
 mod thing;
@@ -43,7 +50,7 @@ mod walk;
 pub use arguments::Arguments;
 pub use copy::{Outcome, Totals, carry_out};
 pub use error::{Error, Failure};
-pub use order::{Existing, Method, Order, Output, Preserve};
+pub use order::{Existing, Method, Network, Order, Output, Preserve};
 pub use stop::Stop;
 
 use std::process::ExitCode;
@@ -58,7 +65,7 @@ const STOPPED: u8 = 130;
 /// Carries out what a command line asks for: events or nothing to standard output, talk to standard error.
 ///
 /// Exit codes: 0 all is there, 1 the order cannot be carried out, 2 wrong usage, 3 some files failed, 130 stopped by a signal.
-pub fn serve(arguments: Arguments) -> ExitCode {
+pub fn copy(arguments: Arguments) -> ExitCode {
     // Before any other thread is there, so that all inherit the mask.
     let result = Stop::on_signals().and_then(|stop| carry_out(&Order::try_from(arguments)?, &stop));
     match result {

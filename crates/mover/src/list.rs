@@ -7,7 +7,6 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::place;
 
 /// Opens a list; `-` is stdin.
 pub(crate) fn open(list: &Path) -> Result<Box<dyn BufRead>, Error> {
@@ -49,12 +48,12 @@ pub(crate) fn names(
     Ok(names)
 }
 
-/// Pairs of places: on a line, with a blank between, or one after the other with a zero byte after each.
+/// Pairs of places, as they were written: on a line, with a blank between, or one after the other with a zero byte after each.
 pub(crate) fn pairs(
     list: &Path,
     input: &mut dyn BufRead,
     null: bool,
-) -> Result<Vec<(PathBuf, PathBuf)>, Error> {
+) -> Result<Vec<(OsString, OsString)>, Error> {
     let error = |line: usize, found: String| Error::List {
         list: list.to_owned(),
         line: line + 1,
@@ -68,7 +67,7 @@ pub(crate) fn pairs(
         entries.into_iter().map(words).collect()
     };
     let pair = |(line, words): (usize, Vec<OsString>)| match &words[..] {
-        [source, destination] => Ok((place::local(source)?, place::local(destination)?)),
+        [source, destination] => Ok((source.clone(), destination.clone())),
         others => Err(error(line, format!("{} words", others.len()))),
     };
     words.into_iter().enumerate().map(pair).collect()
@@ -132,14 +131,11 @@ mod tests {
         let read = |text: &[u8], null| pairs(Path::new("l"), &mut &*text, null);
         assert_eq!(
             read(b"a b\n c\td \n", false).expect("pairs"),
-            [
-                ("a".into(), "b".into()),
-                (PathBuf::from("c"), PathBuf::from("d"))
-            ]
+            [("a".into(), "b".into()), ("c".into(), "d".into())]
         );
         assert_eq!(
             read(b"a b\0c\0", true).expect("pairs"),
-            [(PathBuf::from("a b"), PathBuf::from("c"))]
+            [("a b".into(), "c".into())]
         );
         assert!(
             read(b"a b\nc\n", false)

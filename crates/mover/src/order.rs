@@ -8,6 +8,9 @@ use crate::error::Error;
 
 /// The most workers that can be asked for.
 const MOST_WORKERS: u32 = 1024;
+/// The most data connections of a session, and the most transfers ahead, that can be asked for.
+const MOST_STREAMS: u32 = 256;
+const MOST_AHEAD: u32 = 4096;
 /// The smallest and the largest block that can be asked for, bytes.
 const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 
@@ -44,6 +47,8 @@ pub struct Order {
     pub concurrency: Option<u32>,
     /// Bytes of one read and write; none: as the machine suggests.
     pub block_bytes: Option<u64>,
+    /// What is asked of networks.
+    pub network: Network,
     /// Whether nothing is changed.
     pub dry_run: bool,
     /// What is told.
@@ -78,6 +83,19 @@ pub enum What {
         /// Whether a zero byte ends each.
         null: bool,
     },
+}
+
+/// What is asked of networks; none: as the path suggests.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Data connections of a session.
+    pub streams: Option<u16>,
+    /// Transfers that a session asks for ahead of their end.
+    pub pipelining: Option<u32>,
+    /// Socket buffers of data connections, bytes.
+    pub window_bytes: Option<u32>,
+    /// Congestion control of data connections.
+    pub congestion: Option<String>,
 }
 
 /// What is kept besides the bytes.
@@ -139,16 +157,21 @@ impl TryFrom<Arguments> for Order {
 
     fn try_from(given: Arguments) -> Result<Self, Error> {
         let block_bytes = given.block.as_deref().map(block).transpose()?;
-        if let Some(found) = given
-            .concurrency
-            .filter(|count| !(1..=MOST_WORKERS).contains(count))
-        {
-            return Err(Error::Order {
-                option: "--concurrency",
-                expected: "1 to 1024",
-                found: found.to_string(),
-            });
-        }
+        let streams = given.streams.map(u32::from);
+        counted(
+            "--concurrency",
+            given.concurrency,
+            MOST_WORKERS,
+            "1 to 1024",
+        )?;
+        counted("--streams", streams, MOST_STREAMS, "1 to 256")?;
+        counted("--pipelining", given.pipelining, MOST_AHEAD, "1 to 4096")?;
+        let network = Network {
+            streams: given.streams,
+            pipelining: given.pipelining,
+            window_bytes: given.window.as_deref().map(window).transpose()?,
+            congestion: given.congestion,
+        };
         let output = match (given.json, given.verbose, given.quiet) {
             (true, ..) => Output::Json,
             (_, true, _) => Output::Verbose,
@@ -172,6 +195,7 @@ impl TryFrom<Arguments> for Order {
             fixed: given.fixed,
             concurrency: given.concurrency,
             block_bytes,
+            network,
             dry_run: given.dry_run,
             output,
             what: what(given.places, given.list, given.files_from, given.null)?,
@@ -221,22 +245,54 @@ fn what(
     }
 }
 
+fn counted(
+    option: &'static str,
+    found: Option<u32>,
+    most: u32,
+    expected: &'static str,
+) -> Result<(), Error> {
+    match found {
+        Some(found) if !(1..=most).contains(&found) => Err(Error::Order {
+            option,
+            expected,
+            found: found.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The size of a socket's buffers.
+fn window(text: &str) -> Result<u32, Error> {
+    let size = bytes(text).filter(|size| BLOCKS.contains(size));
+    let size = size.and_then(|size| u32::try_from(size).ok());
+    size.ok_or_else(|| Error::Order {
+        option: "--window",
+        expected: "a size from 4KiB to 1GiB, such as 4MiB",
+        found: text.to_owned(),
+    })
+}
+
 /// A size with its unit, powers of 1000 or (with an `i`) of 1024; a number alone counts bytes, as plans write it.
-fn block(text: &str) -> Result<u64, Error> {
+pub(crate) fn bytes(text: &str) -> Option<u64> {
     let digits = text
         .find(|letter: char| !letter.is_ascii_digit())
         .unwrap_or(text.len());
     let unit = match text[digits..].trim_start() {
-        "" | "B" => Some(1),
-        "kB" => Some(1000),
-        "MB" => Some(1_000_000),
-        "KiB" => Some(1 << 10),
-        "MiB" => Some(1 << 20),
-        "GiB" => Some(1 << 30),
-        _ => None,
+        "" | "B" => 1,
+        "kB" => 1000,
+        "MB" => 1_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
     };
-    let size = unit.and_then(|unit| text[..digits].parse::<u64>().ok()?.checked_mul(unit));
-    size.filter(|size| BLOCKS.contains(size))
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// The size of a block.
+pub(crate) fn block(text: &str) -> Result<u64, Error> {
+    bytes(text)
+        .filter(|size| BLOCKS.contains(size))
         .ok_or_else(|| Error::Order {
             option: "--block",
             expected: "a size from 4KiB to 1GiB, such as 256KiB",

@@ -5,6 +5,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 use crate::error::Error;
+use crate::net::url::{decoded, scheme, shown};
 
 /// Reads a place of this host.
 ///
@@ -17,10 +18,9 @@ pub(crate) fn local(text: &OsStr) -> Result<PathBuf, Error> {
     let Some((scheme, rest)) = scheme(bytes) else {
         return Ok(PathBuf::from(text));
     };
-    let place = || text.to_string_lossy().into_owned();
     if !scheme.eq_ignore_ascii_case("file") {
         return Err(Error::Scheme {
-            place: place(),
+            place: shown(text),
             scheme: scheme.to_owned(),
         });
     }
@@ -40,31 +40,6 @@ pub(crate) fn local(text: &OsStr) -> Result<PathBuf, Error> {
             found: "a host, an incomplete %XX or a zero byte".into(),
             advice: "write the path alone",
         })
-}
-
-fn scheme(bytes: &[u8]) -> Option<(&str, &[u8])> {
-    let colon = bytes.iter().position(|byte| *byte == b':')?;
-    let scheme = std::str::from_utf8(&bytes[..colon]).ok()?;
-    let named = scheme.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && scheme
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte));
-    (named && bytes.get(colon + 1) == Some(&b'/')).then(|| (scheme, &bytes[colon + 1..]))
-}
-
-fn decoded(text: &[u8]) -> Option<Vec<u8>> {
-    let mut path = Vec::with_capacity(text.len());
-    let mut rest = text.iter();
-    while let Some(&byte) = rest.next() {
-        let mut digit = || char::from(*rest.next()?).to_digit(16);
-        let byte = if byte == b'%' {
-            u8::try_from(digit()? * 16 + digit()?).ok()?
-        } else {
-            byte
-        };
-        path.push(byte);
-    }
-    (!path.contains(&0)).then_some(path)
 }
 
 #[cfg(test)]

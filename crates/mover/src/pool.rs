@@ -73,6 +73,12 @@ impl<T> Pool<T> {
         self.idle.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether nothing is left and nobody can add anything.
+    pub(crate) fn is_over(&self) -> bool {
+        let state = self.lock();
+        state.stack.is_empty() && state.active == 0
+    }
+
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -13,7 +13,8 @@ use serde_json::json;
 
 use crate::copy::Totals;
 use crate::error::Failure;
-use crate::order::Output;
+use crate::order::{Order, Output, What};
+use crate::roots;
 use crate::tune::Decision;
 
 const TICK_OF_BAR: Duration = Duration::from_millis(200);
@@ -69,6 +70,29 @@ impl Report {
             ended: Mutex::new(false),
             wake: Condvar::new(),
         }
+    }
+
+    /// Tells what is going to be copied.
+    pub(crate) fn start(&self, order: &Order) {
+        if self.output != Output::Json {
+            return;
+        }
+        let (sources, destination) = match &order.what {
+            What::Places {
+                sources,
+                destination,
+            } => (
+                sources.iter().map(roots::shown).collect(),
+                roots::shown(destination),
+            ),
+            What::Names {
+                source,
+                destination,
+                ..
+            } => (vec![roots::shown(source)], roots::shown(destination)),
+            What::Pairs { list, .. } => (vec![], list.display().to_string()),
+        };
+        self.event(&json!({"event": "start", "format": "venturi-copy", "version": 1, "sources": sources, "destination": destination}));
     }
 
     /// Whether single files are told, so that their names are worth putting together.

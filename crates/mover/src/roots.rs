@@ -10,11 +10,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use crate::error::Error;
+use crate::given::Given;
 use crate::journal::Journal;
-use crate::order::{Order, What};
+use crate::order::Order;
 use crate::temporary::Token;
 use crate::tune::Set;
-use crate::{glob, list, place};
+use crate::{glob, place};
 
 /// A source and the name of its copy.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,36 +32,27 @@ pub(crate) struct Root {
 ///
 /// # Errors
 /// If the places do not fit together.
-pub(crate) fn resolve(order: &Order) -> Result<Vec<Root>, Error> {
-    match &order.what {
-        What::Places {
-            sources,
-            destination,
-        } => {
+pub(crate) fn resolve(order: &Order, given: &Given) -> Result<Vec<Root>, Error> {
+    match given {
+        Given::Places(sources, destination) => {
             let mut found = Vec::new();
             for source in sources {
                 found.extend(expanded(source)?);
             }
             placed(order, found, destination)
         }
-        What::Names {
-            list,
-            null,
-            source,
-            destination,
-        } => {
+        Given::Names(names, source, destination) => {
             let (source, destination) = (place::local(source)?, place::local(destination)?);
-            let names = list::names(list, &mut *list::open(list)?, *null)?;
-            let root = |name: PathBuf| root(source.join(&name), destination.join(name), true);
-            Ok(names.into_iter().map(root).collect())
+            let root = |name: &PathBuf| root(source.join(name), destination.join(name), true);
+            Ok(names.iter().map(root).collect())
         }
-        What::Pairs { list, null } => {
-            let pairs = list::pairs(list, &mut *list::open(list)?, *null)?;
-            Ok(pairs
-                .into_iter()
-                .map(|(source, destination)| root(source, destination, order.mkpath))
-                .collect())
-        }
+        Given::Pairs(pairs) => pairs
+            .iter()
+            .map(|(source, destination)| {
+                let (source, destination) = (place::local(source)?, place::local(destination)?);
+                Ok(root(source, destination, order.mkpath))
+            })
+            .collect(),
     }
 }
 
@@ -98,7 +90,12 @@ fn placed(order: &Order, sources: Vec<PathBuf>, destination: &OsStr) -> Result<V
         found: found.into(),
         advice,
     };
-    refusal(order, &destination, slash, many).map_err(refused)?;
+    let target = Target {
+        is_directory: destination.is_dir(),
+        is_there: without_slash(&destination).symlink_metadata().is_ok(),
+        slash,
+    };
+    refusal(order, target, many).map_err(refused)?;
     let into = !order.no_target_directory && (destination.is_dir() || slash);
     let (mut roots, mut names) = (Vec::new(), HashSet::new());
     for source in sources {
@@ -128,14 +125,26 @@ fn placed(order: &Order, sources: Vec<PathBuf>, destination: &OsStr) -> Result<V
     Ok(roots)
 }
 
+/// What is known of a destination.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) is_directory: bool,
+    pub(crate) is_there: bool,
+    /// Whether it was written with a slash at its end.
+    pub(crate) slash: bool,
+}
+
 /// What keeps sources from being copied to a destination: expected, found, advice.
-fn refusal(
+pub(crate) fn refusal(
     order: &Order,
-    destination: &Path,
-    slash: bool,
+    target: Target,
     many: bool,
 ) -> Result<(), (&'static str, &'static str, &'static str)> {
-    let is_directory = destination.is_dir();
+    let Target {
+        is_directory,
+        is_there,
+        slash,
+    } = target;
     if order.no_target_directory && many {
         return Err((
             "one source for one name",
@@ -150,7 +159,7 @@ fn refusal(
             "make it, or end the destination with a slash",
         ));
     }
-    if slash && !is_directory && without_slash(destination).symlink_metadata().is_ok() {
+    if slash && !is_directory && is_there {
         return Err((
             "a directory",
             "something else",
@@ -204,7 +213,7 @@ pub(crate) fn set_of(roots: &[Root], chunk_bytes: u64) -> Set {
     }
 }
 
-/// A place as it was written, for events.
+/// A place as it was written, for events: without a password.
 pub(crate) fn shown(place: &OsString) -> String {
-    place.to_string_lossy().into_owned()
+    crate::net::url::shown(place)
 }

@@ -84,6 +84,8 @@ pub struct Cost {
     pub places: BTreeMap<Name, StorageCost>,
     /// Of hosts by name.
     pub hosts: BTreeMap<Name, HostCost>,
+    /// Processors that all hosts share, as those of a lab on one machine do; null: each host has its own.
+    pub machine_cores: Option<Amount>,
 }
 
 /// Which calls of a mover cost so much.

@@ -47,8 +47,8 @@ pub use lab::{CONGESTION_CONTROL, LabHost, Storage, StorageKind};
 pub use network::{ANY_DESTINATION, Change, Interface, Link, LinkSet, Loss, Network};
 pub use plan::{LINE_LIMIT_BYTES, Lines, Plan};
 pub use record::{
-    CacheState, Clock, Done, Event, Fatal, Finding, Hello, Idle, Outcome, PROTOCOL, Ready, Record,
-    ReleaseMethod, Sample, Signal, TransferRecord, Trial, TrialOutcome, TrialStart,
+    CacheState, Clock, Done, Event, Fatal, Finding, Hello, Idle, OpenTrial, Outcome, PROTOCOL,
+    Ready, Record, ReleaseMethod, Sample, Signal, TransferRecord, Trial, TrialOutcome, TrialStart,
 };
 pub use scalar::Scalar;
 pub use service::{Door, Service, Via, authority};

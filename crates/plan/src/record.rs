@@ -1,10 +1,14 @@
 //! What an agent says: one JSON object a line.
 
+mod trial;
+
 use std::collections::BTreeMap;
 use std::io::Write;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use trial::{CacheState, OpenTrial, Trial, TrialOutcome};
 
 use crate::{Bytes, Endpoint, Error, Name, Scalar, Seconds, Sockets, Transfer, TrialId, Via};
 
@@ -122,48 +126,6 @@ pub struct TrialStart {
     pub trial: TrialId,
     /// When.
     pub time_s: Seconds,
-}
-
-/// A trial as it was carried out by one actor.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Trial {
-    /// Which.
-    pub trial: TrialId,
-    /// By whom.
-    pub actor: Name,
-    /// When it began.
-    pub start_s: Seconds,
-    /// When its last step ended.
-    pub end_s: Seconds,
-    /// Whether all of its transfers are good.
-    pub outcome: TrialOutcome,
-    /// What the page cache held of the files it read, where the plan asked.
-    pub cache: Option<CacheState>,
-    /// Its transfers.
-    pub transfers: Vec<TransferRecord>,
-    /// Doubts about it.
-    pub findings: Vec<Finding>,
-}
-
-/// Whether a trial went well.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum TrialOutcome {
-    /// All transfers were.
-    Ok,
-    /// One at least was not.
-    Failed,
-}
-
-/// What the page cache held of some files.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct CacheState {
-    /// `cold`, `warm`, or what else was found.
-    pub state: String,
-    /// How the cache was brought there.
-    pub method: String,
-    /// Share of the files' pages in memory, from 0 to 1; null where it cannot be told.
-    pub resident_ratio: Option<f64>,
 }
 
 /// One call of a mover, as it was carried out. Null is: not measured.

@@ -16,34 +16,29 @@ mod first_loss;
 mod outage;
 mod parameters;
 mod phase;
-mod retries;
 mod scatter;
 mod sketch;
 mod slow_start;
 mod stages;
 mod storage;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod window;
 
 pub use blocks::block_wait_s;
-pub use cache::{Lru, characteristic_time_s, hit_probability};
-pub use congestion::{
-    CongestionControl, bbr_rate, cubic_epoch_s, cubic_rate, mathis_rate, parallel_utilisation,
-    pftk_rate,
-};
+pub use cache::Lru;
+pub use congestion::{CongestionControl, bbr_rate, cubic_rate, mathis_rate, pftk_rate};
 pub use dealing::Dealing;
 pub use error::Error;
 pub use files::{Files, MOST_GROUPS};
 pub use first_loss::{BeforeLoss, segments_after};
 pub use outage::{connects_after_s, gives_up_after_s, resumes_after_s, stops_connecting_after_s};
 pub use parameters::{CallCost, Costs};
-pub use phase::{Bound, Direction, End, Phase, Why, time_alone_s};
-pub use retries::{attempts, mean_time_with_retries_s};
+pub use phase::{Bound, Direction, End, Phase, Why};
 pub use scatter::scatter_factor;
 pub use sketch::{Course, DataPath, TransferSketch};
 pub use slow_start::SlowStart;
-pub use stages::{alternating_rate, processor_rate, streamed_rate};
+pub use stages::{alternating_rate, processor_rate};
 pub use storage::{MOST_USERS, array_rate, head_rate, service_rates, storage_rates, usl_speedup};
 pub use venturi_plan::{Amount, HostCost, MoverCost, ServiceCost, StorageCost};
 pub use window::{SHORTEST_RTT_S, sharing_weight, window_of_buffers, window_rate};

@@ -35,7 +35,7 @@ use std::sync::Arc;
 
 use venturi_plan::{ActorLine, Done, Header, Input, Name, Recorded, Seconds, Task};
 
-pub use said::{Line, Route, Said, Told, Transfer, Trial};
+pub use said::{Line, Route, Said, Told, Transfer, Trial, Way};
 pub use sketch::RELATIVE_ERROR;
 
 use crate::fluid::Fluid;

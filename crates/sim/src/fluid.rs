@@ -137,6 +137,9 @@ impl Fluid {
     ///
     /// A resource that is named twice carries each flow twice: a copy within one disk.
     ///
+    /// A resource has one clock: where weights that meet on it differ by a factor f, ends may be off by f · 1e-16 of the time that it has
+    /// been in use. Rates are not.
+    ///
     /// # Errors
     /// [`Error::Unknown`] for a resource of another solver, [`Error::Value`] if the weight is not from 1e-30 to 1e30, the cap negative or not
     /// a number, or if there is neither a resource nor a cap.

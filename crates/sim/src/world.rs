@@ -38,7 +38,7 @@ pub(crate) use stage::{Amounts, Stage, Stages};
 use stores::Stores;
 pub(crate) use uniform::{LOAD, changes_caches};
 
-use venturi_plan::{Header, Link, Loss, Name, Transfer, Via};
+use venturi_plan::{Amount, Header, Host, Link, Loss, Name, Transfer, Via};
 
 use crate::fluid::{Capacity, Fluid, ResourceId};
 
@@ -110,6 +110,37 @@ struct HostParts {
     cpus: Vec<ResourceId>,
 }
 
+impl HostParts {
+    fn new(
+        name: &Name,
+        host: &Host,
+        machine: Option<ResourceId>,
+        assumptions: &Assumptions,
+        maker: &mut Maker<'_>,
+    ) -> Result<Self, Error> {
+        let loopback = maker.resource(
+            &format!("loopback:{name}"),
+            assumptions.loopback_bytes_per_s,
+        )?;
+        let lab = host.lab.as_ref();
+        let pinned = lab.and_then(|lab| lab.cpus.as_ref());
+        let cost = assumptions.costs.hosts.get(name);
+        let said = cost.and_then(|cost| cost.cores).map(Amount::get);
+        let limits = [
+            lab.and_then(|lab| lab.cpu_limit_cores),
+            pinned.map(|cpus| cpus.len() as f64),
+            said.or(assumptions.cores),
+        ];
+        let mut cpus = Vec::with_capacity(2);
+        if let Some(cores) = limits.into_iter().flatten().reduce(f64::min) {
+            assumptions::positive(&format!("hosts.{name}, its cores"), cores)?;
+            cpus.push(maker.resource(&format!("cpu:{name}"), cores)?);
+        }
+        cpus.extend(machine);
+        Ok(Self { loopback, cpus })
+    }
+}
+
 impl World {
     /// The testbed of a plan.
     ///
@@ -135,38 +166,12 @@ impl World {
             .transpose()?;
         let mut hosts = BTreeMap::new();
         for (name, host) in &header.hosts {
-            let loopback = maker.resource(
-                &format!("loopback:{name}"),
-                assumptions.loopback_bytes_per_s,
-            )?;
-            let lab = host.lab.as_ref();
-            let pinned = lab
-                .and_then(|lab| lab.cpus.as_ref())
-                .map(|cpus| cpus.len() as f64);
-            let said = assumptions
-                .costs
-                .hosts
-                .get(name)
-                .and_then(|cost| cost.cores)
-                .map(|cores| cores.get());
-            let limits = [
-                lab.and_then(|lab| lab.cpu_limit_cores),
-                pinned,
-                said.or(assumptions.cores),
-            ];
-            let cores = limits.into_iter().flatten().reduce(f64::min);
-            if let Some(cores) = cores {
-                assumptions::positive(&format!("hosts.{name}, its cores"), cores)?;
-            }
-            let cpu = cores
-                .map(|cores| maker.resource(&format!("cpu:{name}"), cores))
-                .transpose()?;
-            let cpus = cpu.into_iter().chain(machine).collect();
-            hosts.insert(name.clone(), HostParts { loopback, cpus });
+            let parts = HostParts::new(name, host, machine, &assumptions, &mut maker)?;
+            hosts.insert(name.clone(), parts);
         }
         let tables = Tables::new(&header)?;
         let stores = Stores::new(&header, &assumptions, &mut maker)?;
-        let servers = Servers::new(&header, &mut maker)?;
+        let servers = Servers::new(&header, &assumptions.costs, &mut maker)?;
         let doors = Doors::new(&header);
         let (names, single) = (maker.names, maker.single);
         let memories = Memories::new(&header, &assumptions);

@@ -163,14 +163,21 @@ def _readings(run: Run, configuration: str, begin_s: float, end_s: float) -> tup
 
 def _trace(run: Run, host: str, low_s: float, high_s: float) -> tuple[FloatArray, FloatArray]:
     counter = _COUNTER[str(_workload(run).get("observed", "sent"))]
-    rows = run.query(_COUNTED.format(counter=counter), {"host": host, "low": low_s, "high": high_s})
-    return np.asarray(rows["time_s"], dtype=np.float64), np.asarray(rows["value"], dtype=np.float64)
+    question = _COUNTED.format(counter=counter)
+    rows = run.query(f"{question} AND time_s BETWEEN $low AND $high {_IN_TIME}", {"host": host, "low": low_s, "high": high_s})  # fmt: skip
+    time_s, value = (np.asarray(rows[name], dtype=np.float64) for name in ("time_s", "value"))
+    if len(time_s) and time_s[0] > low_s:
+        # A simulation leaves samples out while nothing moves: a counter that is at one value twice was there all the time between.
+        before = run.query(f"{question} AND time_s < $low {_IN_TIME} DESC LIMIT 1", {"host": host, "low": low_s})
+        if len(before["value"]) and before["value"][0] == value[0]:
+            return np.concatenate(([low_s], time_s)), np.concatenate((value[:1], value))
+    return time_s, value
 
 
 _COUNTED = """
     SELECT time_s, sum(value) AS value FROM samples
-    WHERE host = $host AND counter LIKE 'nic.%.{counter}' AND counter <> 'nic.lo.{counter}' AND time_s BETWEEN $low AND $high
-    GROUP BY time_s ORDER BY time_s"""
+    WHERE host = $host AND counter LIKE 'nic.%.{counter}' AND counter <> 'nic.lo.{counter}'"""
+_IN_TIME = "GROUP BY time_s ORDER BY time_s"
 
 
 def observed_hosts(run: Run, configuration: str) -> Sequence[str]:

@@ -162,7 +162,7 @@ def rank_curve(curve: Curve, families: Sequence[model.Family], criterion: Criter
     """
     if len(curve.x) < FEWEST_POINTS:
         raise FitError(
-            f"throughput against {curve.against}: expected at least {FEWEST_POINTS} points, found {len(curve.x)}"
+            f"throughput against {curve.against}: expected at least {FEWEST_POINTS} points, found {len(curve.x)}; measure at more values of it"
         )
     return _rank_curves([curve], families, criterion)[0]
 

@@ -36,6 +36,10 @@ class Progress:
         What is going on beside trials (a data set is made, an agent restarted); "" if nothing is.
     failure
         Why the first trial of this session that failed did so; "" if none has.
+    time_share
+        Of the time that the plan names, the part that is over, 0 to 1; None where the trials that are done tell more.
+    transfers_done, transfers_total
+        Transfers that have ended, and those of the plan; None where nobody counts them, or nothing fixes their number.
     """
 
     trials_done: int
@@ -49,6 +53,9 @@ class Progress:
     factors: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
     failure: str = ""
+    time_share: float | None = None
+    transfers_done: int | None = None
+    transfers_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 
 from venturi.backend.base import Outcome, Progress
 from venturi.backend.campaign import Campaign
 from venturi.backend.engine import Engine, find_engine
 from venturi.backend.hosts import SCRATCH_VARIABLE
 from venturi.backend.site import LocalSite, Site
-from venturi.backend.stopping import heeded_signals
+from venturi.backend.stopping import on_signals
 from venturi.plan import read_header
 from venturi.run import RunWriter
 from venturi.run.directory import PLAN
@@ -66,7 +63,8 @@ class LabBackend:
 
     def carry_out(self, run: RunWriter, *, on_progress: Callable[[Progress], None] | None = None) -> Outcome:
         """Carry out what is left of the plan of a run, and end its session: see :class:`venturi.backend.Backend`."""
-        with _Interruptions() as interruptions:
+        interruptions = _Interruptions()
+        with on_signals(interruptions.take):
             try:
                 lab = self._bring_up(run, on_progress)
             except KeyboardInterrupt:
@@ -130,19 +128,8 @@ class _Interruptions:
     """
 
     def __init__(self) -> None:
-        self._before: dict[int, object] = {}
         self._held = False
         self._asked = False
-
-    def __enter__(self) -> _Interruptions:
-        if threading.current_thread() is threading.main_thread():
-            for number in heeded_signals():
-                self._before[number] = signal.signal(number, self._take)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler or signal.SIG_DFL)  # type: ignore[arg-type]
 
     @contextmanager
     def held_back(self) -> Iterator[None]:
@@ -155,7 +142,8 @@ class _Interruptions:
         if self._asked:
             raise KeyboardInterrupt
 
-    def _take(self, number: int, frame: FrameType | None) -> None:
+    def take(self) -> None:
+        """Raise KeyboardInterrupt, now or after the block that is not to be interrupted."""
         self._asked = self._asked or self._held
         if not self._held:
             raise KeyboardInterrupt

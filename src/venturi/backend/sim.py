@@ -8,19 +8,17 @@ testbed may have changed. Left out on purpose: whatever a simulation does not kn
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import IO, Any, Literal
 
 from venturi.backend.base import Outcome, Progress
 from venturi.backend.engine import find_engine
-from venturi.backend.stopping import heeded_signals
+from venturi.backend.stopping import on_signals
 from venturi.backend.words import failure_in_words
 from venturi.cost.world import costs_of
 from venturi.errors import BackendError
@@ -42,7 +40,7 @@ _CHUNK_BYTES = 2**20
 
 
 def world_of(header: Header, assumptions: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return what the engine is told beside a plan: costs of its calls and servers, and the names of its hosts.
+    """Return what the engine is told beside a plan: costs of its calls and servers, the cores that its hosts share, and their names.
 
     Parameters
     ----------
@@ -55,7 +53,9 @@ def world_of(header: Header, assumptions: Mapping[str, Any] | None = None) -> di
         names[host_name(interface.host, interface.device)] = name
         # The first interface has the name of its host.
         names.setdefault(host_name(interface.host), name)
-    return {"costs": costs_of(header), "names": names, **(assumptions or {})}
+    cores = header.cost.machine_cores if header.cost else None
+    shared = {} if cores is None else {"machine_cores": cores}
+    return {"costs": costs_of(header), "names": names, **shared, **(assumptions or {})}
 
 
 class SimBackend:
@@ -118,6 +118,7 @@ class _Session:
         sizes = [row.bytes for row in run.trials.values()]
         self._bytes_total = None if None in sizes else sum(size or 0 for size in sizes)
         self._by_route = (run.header.get("measure") or {}).get("transfers") == "routes"
+        self._transfers_total = (run.header.get("totals") or {}).get("transfers")
         self._failed = 0
         self._failure = ""
         self._done = False
@@ -220,11 +221,19 @@ class _Session:
     def _show_progress(self, record: Mapping[str, Any]) -> None:
         """Show how far the virtual time is: transfers that are counted by route end in no trial for long."""
         time_s, until_s, now_s = float(record["time_s"]), float(record["until_s"]), time.monotonic()
-        begun = f"{record['transfers']:,} transfers, {record['live']:,} under way"
         left_s = (until_s - time_s) / time_s * (now_s - self._began_s) if 0 < time_s < until_s else None
-        self._show(now_s, f"virtual time: {format_duration(time_s)}, {begun}", left_s)
+        share = min(1.0, time_s / until_s) if self._by_route and until_s > 0 else None
+        message = f"virtual time: {format_duration(time_s)}, {record['live']:,} transfers under way"
+        self._show(now_s, message, left_s, share, int(record["transfers"]) - int(record["live"]))
 
-    def _show(self, now_s: float, message: str, left_s: float | None = None) -> None:
+    def _show(
+        self,
+        now_s: float,
+        message: str,
+        left_s: float | None = None,
+        time_share: float | None = None,
+        transfers_done: int | None = None,
+    ) -> None:
         if self._on_progress is None:
             return
         self._shown_s = now_s
@@ -242,6 +251,9 @@ class _Session:
                 remaining_s=left_s,
                 message=message,
                 failure=self._failure,
+                time_share=time_share,
+                transfers_done=transfers_done,
+                transfers_total=self._transfers_total,
             )
         )
 
@@ -250,17 +262,10 @@ class _Session:
 def _stopped_by_signals(process: subprocess.Popen[bytes]) -> Iterator[threading.Event]:
     """End the process when somebody asks this one to stop, and tell that it was so; only in the main thread."""
     stopped = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopped
-        return
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop() -> None:
         stopped.set()
         process.kill()
 
-    before = {number: signal.signal(number, stop) for number in heeded_signals()}
-    try:
+    with on_signals(stop):
         yield stopped
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)

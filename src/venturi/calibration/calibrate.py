@@ -15,7 +15,7 @@ from scipy.stats import norm
 from venturi.calibration.estimate import LEAST_EFFECT, LEVEL, METHOD, Estimate, Flags, Floats, estimate
 from venturi.calibration.naive import naive_s
 from venturi.calibration.observations import Moved, measured, medians, points_of
-from venturi.calibration.parameters import Parameter, Subject, cost_of, ends_of, machine_cores_of, parameters_of
+from venturi.calibration.parameters import Parameter, Subject, cost_of, ends_of, parameters_of
 from venturi.calibration.result import Calibration, Errors, Estimated, Point, Predicted, State
 from venturi.calibration.simulator import Model
 from venturi.cost import Cost
@@ -94,6 +94,7 @@ def calibrate(
     out = [one for one in predicted if one.held_out] or predicted
     return Calibration(
         runs=tuple(model.name for model in models),
+        machine_cores=tuple(model.machine_cores for model in models),
         cost=_written(said, parameters, found),
         parameters=tuple(_estimated(parameters, found)),
         points=tuple(predicted),
@@ -184,9 +185,11 @@ def floor(points: Sequence[Point]) -> Errors:
 _DEVIATES = 200
 
 
-def _said(models: Sequence[Model]) -> Cost | None:
-    """Return what the plans say of costs: what the first one says, where they differ."""
-    return next((model.header.cost for model in models if model.header.cost is not None), None)
+def _said(models: Sequence[Model]) -> Cost:
+    """Return what the plans say of costs: what the first one says, where they differ; and the cores that all hosts share, where all runs agree."""
+    said = next((model.header.cost for model in models if model.header.cost is not None), Cost())
+    cores = {model.machine_cores for model in models}
+    return replace(said, machine_cores=cores.pop() if len(cores) == 1 else None)
 
 
 def _parameters(models: Sequence[Model], told: Sequence[list[Moved]]) -> list[Parameter]:
@@ -220,7 +223,7 @@ class _Simulations:
         self,
         models: Sequence[Model],
         points: Sequence[Point],
-        said: Cost | None,
+        said: Cost,
         workers: int | None,
         on_progress: Callable[[int], None] | None,
     ) -> None:
@@ -244,15 +247,7 @@ class _Simulations:
             cost_of(self._said, changed[place], [n for p, n in zip(parameters, one, strict=True) if n != p.start])
             for place, one in enumerate(numbers)
         ]
-        jobs = [
-            [
-                self._pool.submit(
-                    model.simulate, cost, machine_cores=machine_cores_of(parameters, list(one), model.name)
-                )
-                for model in self._models
-            ]
-            for cost, one in zip(costs, numbers, strict=True)
-        ]
+        jobs = [[self._pool.submit(model.simulate, cost) for model in self._models] for cost in costs]
         found = []
         for of_runs in jobs:
             times = [medians(job.result()) for job in of_runs]
@@ -306,7 +301,7 @@ def _or_none(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
-def _written(said: Cost | None, parameters: Sequence[Parameter], found: Estimate) -> Cost:
+def _written(said: Cost, parameters: Sequence[Parameter], found: Estimate) -> Cost:
     chosen = [place for place in range(len(parameters)) if found.identified[place] or found.moved[place]]
     return cost_of(said, [parameters[place] for place in chosen], [float(found.numbers[place]) for place in chosen])
 

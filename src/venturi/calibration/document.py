@@ -12,7 +12,6 @@ from pydantic import ValidationError
 
 from venturi import __version__
 from venturi.analysis.words import plural
-from venturi.calibration.parameters import MACHINE
 from venturi.calibration.result import Calibration, Errors, Estimated
 from venturi.calibration.words import value_text
 from venturi.cost import Cost, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost
@@ -43,6 +42,7 @@ def costs_text(result: Calibration) -> str:
 
 def costs_document(cost: Cost) -> dict[str, Any]:
     """Return costs as a scenario says them: ``{"testbed": {"cost": …}}``, values with their units."""
+    shared = {} if cost.machine_cores is None else {"machine_cores": _written("machine_cores", cost.machine_cores)}
     tables: dict[str, dict[str, Any]] = {"mover": {}, "service": {}, "storage": {}, "host": {}}
     for number, rule in enumerate(cost.movers, 1):
         tables["mover"][f"{rule.mover}-{number}"] = _rule(rule)
@@ -53,7 +53,7 @@ def costs_document(cost: Cost) -> dict[str, Any]:
     )
     for table, named in parts:
         tables[table] = {name: _part(part) for name, part in named.items()}
-    return {"testbed": {"cost": {name: table for name, table in tables.items() if table}}}
+    return {"testbed": {"cost": shared | {name: table for name, table in tables.items() if table}}}
 
 
 def _rule(rule: MoverRule) -> dict[str, Any]:
@@ -95,16 +95,27 @@ def _head(result: Calibration) -> list[str]:
         "",
     ]
     told += [_line(one) for one in result.parameters if one.state == "estimated"]
-    told += [
-        f"Cores that hosts shared are no costs of theirs; for these runs: venturi validate --cores {one.value:.{DIGITS}g}"
-        for one in result.parameters
-        if (one.parameter, one.of) == ("cores", MACHINE) and one.value and one.value != one.default
-    ]
+    told += _shared(result)
     kept = [one for one in result.parameters if one.state != "estimated" and one.state != "no effect"]
     if kept:
         told += ["", "Not identified by these runs:"]
         told += [f"{one.name}: {one.state}{f' from {one.partner}' if one.partner else ''}" for one in kept]
     return told
+
+
+def _shared(result: Calibration) -> list[str]:
+    """Return what is to be known of the cores that all hosts share, if any do."""
+    if result.cost.machine_cores is not None:
+        return ["machine_cores: all hosts share them, as in a lab; take the line out where each has its own."]
+    if len(set(result.machine_cores)) == 1:
+        return []
+    found = ", ".join(
+        f"{'none' if cores is None else f'{cores:g}'} in {run}"
+        for run, cores in zip(result.runs, result.machine_cores, strict=True)
+    )
+    return [
+        f"Without machine_cores, as the runs differ in the cores that all hosts share: {found}. Each was simulated with its own."
+    ]
 
 
 def _line(one: Estimated) -> str:
@@ -131,7 +142,7 @@ def read_costs(path: Path) -> Cost:
     except OSError as error:
         raise ScenarioError([("", f"expected a file of costs, found none that can be read ({error.strerror})")], str(path)) from error  # fmt: skip
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise ScenarioError([("", f"expected TOML, found {error}")], str(path)) from error
+        raise ScenarioError([("", f"expected a file of costs, found none ({error}); `venturi calibrate` writes one")], str(path)) from error  # fmt: skip
     testbed = document.get("testbed")
     said = testbed.get("cost") if isinstance(testbed, dict) else None
     if not isinstance(said, dict):

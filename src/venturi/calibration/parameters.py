@@ -20,7 +20,7 @@ from venturi.mover.table import movers
 from venturi.plan import Header
 from venturi.plan.header import OptionValue
 
-__all__ = ["MACHINE", "Parameter", "Subject", "cost_of", "ends_of", "machine_cores_of", "parameters_of"]
+__all__ = ["Parameter", "Subject", "cost_of", "ends_of", "parameters_of"]
 
 
 class _Field(NamedTuple):
@@ -66,7 +66,7 @@ _OF_A_PLACE = (
 _OF_A_HOST = (_Field("cores", 1 / 4.0, inverse=True), _Field("core_speed", 1.0, inverse=True))
 
 _OF_A_MACHINE = _Field("cores", 1.0, inverse=True)
-MACHINE = "the machine of all hosts"
+_MACHINE = "the machine of all hosts"
 
 MOST_NAMED = 2
 LEAST_NUMBER = 1e-6
@@ -85,8 +85,7 @@ class Parameter:
     Attributes
     ----------
     table, field, of
-        ``field`` of :mod:`venturi.cost`, and in words what it is of. The table ``machine`` is no cost of a testbed: the cores that all hosts
-        of a lab share.
+        ``field`` of :mod:`venturi.cost`, and in words what it is of. The table ``machine`` is ``machine_cores``: what all hosts share.
     members
         What takes it.
     default
@@ -158,11 +157,18 @@ class Subject:
 
 
 def parameters_of(subjects: Iterable[Subject]) -> list[Parameter]:
-    """Return all that can be looked for in the transfers of these plans."""
+    """Return all that can be looked for in the transfers of these plans; cores that all hosts share only where the plans agree on them."""
     found: dict[tuple[str, str, str, float | None], Parameter] = {}
-    for subject in subjects:
+    every = list(subjects)
+    one_machine = len({subject.machine_cores for subject in every}) == 1
+    for subject in every:
         costs = costs_of(subject.header)
-        for parameter in (*_of_calls(subject.header, costs, set(subject.ends)), *_of_parts(subject, costs)):
+        parts = (
+            *_of_calls(subject.header, costs, set(subject.ends)),
+            *(_of_the_machine(subject) if one_machine else ()),
+            *_of_parts(subject, costs),
+        )
+        for parameter in parts:
             key = (parameter.table, parameter.field, parameter.of, parameter.default)
             known = found.get(key)
             members = parameter.members if known is None else (*known.members, *parameter.members)
@@ -190,11 +196,13 @@ def _of_calls(header: Header, costs: Mapping[str, Any], made: set[tuple[str, str
             yield _parameter("mover", field, f"{call.mover}, {source} to {destination}", rule, defaults)
 
 
+def _of_the_machine(subject: Subject) -> Iterable[Parameter]:
+    if subject.machine_cores is not None:
+        yield _parameter("machine", _OF_A_MACHINE, _MACHINE, subject.name, {"cores": subject.machine_cores})
+
+
 def _of_parts(subject: Subject, costs: Mapping[str, Any]) -> Iterable[Parameter]:
     header = subject.header
-    if subject.machine_cores is not None:
-        known = {"cores": subject.machine_cores}
-        yield _parameter("machine", _OF_A_MACHINE, MACHINE, subject.name, known)
     for name, service in header.services.items():
         for field in _OF_A_SERVICE:
             yield _parameter(
@@ -277,12 +285,12 @@ def _word(value: OptionValue) -> str:
 Part = TypeVar("Part", ServiceCost, StorageCost, HostCost)
 
 
-def cost_of(said: Cost | None, parameters: Sequence[Parameter], numbers: Sequence[float]) -> Cost:
+def cost_of(said: Cost, parameters: Sequence[Parameter], numbers: Sequence[float]) -> Cost:
     """Return costs with these numbers above what was said before.
 
     What comes out *without a bound* is left as it was where that has no bound either.
     """
-    said = said or Cost()
+    machine_cores = said.machine_cores
     rules: dict[int, MoverRule] = {}
     order: list[MoverRule] = []
     tables: dict[str, dict[str, Any]] = {
@@ -293,7 +301,10 @@ def cost_of(said: Cost | None, parameters: Sequence[Parameter], numbers: Sequenc
     kinds: dict[str, type[Any]] = {"service": ServiceCost, "place": StorageCost, "host": HostCost}
     for parameter, number in zip(parameters, numbers, strict=True):
         value = parameter.value(number)
-        if parameter.table == "machine" or value is None or not math.isfinite(value):
+        if value is None or not math.isfinite(value):
+            continue
+        if parameter.table == "machine":
+            machine_cores = value
             continue
         for member in parameter.members:
             if isinstance(member, MoverRule):
@@ -307,20 +318,12 @@ def cost_of(said: Cost | None, parameters: Sequence[Parameter], numbers: Sequenc
                 tables[parameter.table][member] = over(part, kinds[parameter.table](**{parameter.field: value}))
     # Later rules win: those with more options are the more special ones.
     own = sorted(rules.values(), key=lambda rule: len(rule.options))
-    return Cost((*said.movers, *own), tables["service"], tables["place"], tables["host"])
+    return Cost((*said.movers, *own), tables["service"], tables["place"], tables["host"], machine_cores)
 
 
 def _with(cost: MoverCost, field: str, value: float) -> MoverCost:
     given: dict[str, Any] = {field: value}
     return replace(cost, **given)
-
-
-def machine_cores_of(parameters: Sequence[Parameter], numbers: Sequence[float], run: str) -> float | None:
-    """Return the cores that all hosts of a run share, by these numbers; None if none says so."""
-    for parameter, number in zip(parameters, numbers, strict=True):
-        if parameter.table == "machine" and run in parameter.members:
-            return parameter.value(number)
-    return None
 
 
 def ends_of(header: Header, call: str, source_via: str | None, destination_via: str | None) -> tuple[str, str, str]:

@@ -115,8 +115,10 @@ class Calibration:
     ----------
     runs
         Names of the runs.
+    machine_cores
+        Of each run, the cores that all of its hosts share, by its plan or as they were found; None: each has its own, or nothing tells.
     cost
-        What a scenario is to say of costs: what was estimated.
+        What a scenario is to say of costs: what was estimated, and the cores that hosts share, where all runs agree on them.
     parameters
         All that were looked at.
     points
@@ -137,6 +139,7 @@ class Calibration:
     """
 
     runs: tuple[str, ...]
+    machine_cores: tuple[float | None, ...]
     cost: Cost
     parameters: tuple[Estimated, ...]
     points: tuple[Predicted, ...]

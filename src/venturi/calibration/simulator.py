@@ -56,28 +56,26 @@ class Model:
         self.name = run.path.name
         self.header: Header = dataclasses.replace(read_header(run.path / PLAN), scenario={})
         self._engine = engine or find_engine()
-        self.machine_cores = _machine_cores(run)
+        self.machine_cores = _machine_cores(run, self.header)
         self._calls: Mapping[str, Any] = run.header["calls"]
         header = dataclasses.replace(self.header, measure=dataclasses.replace(self.header.measure, interval_s=None))
         lines, self._points = _lines_once(run.path / PLAN)
         self._plan = "\n".join([emit_header(header), *lines, ""]).encode()
 
-    def simulate(
-        self, cost: Cost | None = None, *, machine_cores: float | None = None, explain: bool = False
-    ) -> list[Moved]:
+    def simulate(self, cost: Cost | None = None, *, explain: bool = False) -> list[Moved]:
         """Return the transfers of the plan, carried out with these costs in place of those of the plan.
 
-        ``machine_cores`` are shared by all hosts; without it, those of the machine that the lab was on.
+        Where costs say nothing of ``machine_cores``, all hosts share those of the machine that the run was on.
 
         Raises
         ------
         BackendError
             If the engine refuses the plan, or needs more than two minutes.
         """
-        header = self.header if cost is None else dataclasses.replace(self.header, cost=cost)
-        cores = machine_cores or self.machine_cores
-        assumed = {**ASSUMED, "explain": explain, **({} if cores is None else {"machine_cores": cores})}
-        world = json.dumps({"world": world_of(header, assumed)}).encode()
+        said = cost or self.header.cost or Cost()
+        shared = self.machine_cores if said.machine_cores is None else said.machine_cores
+        header = dataclasses.replace(self.header, cost=dataclasses.replace(said, machine_cores=shared))
+        world = json.dumps({"world": world_of(header, {**ASSUMED, "explain": explain})}).encode()
         try:
             told = subprocess.run(
                 [str(self._engine), "sim", "run"],
@@ -118,8 +116,10 @@ class Model:
             )
 
 
-def _machine_cores(run: Run) -> float | None:
-    """Return the cores of the one machine that all hosts were on, as agents found them; None if there were several, or nothing tells."""
+def _machine_cores(run: Run, header: Header) -> float | None:
+    """Return the cores that all hosts share: as the plan says, else those of the one machine that they were on, as agents found them; None if there were several machines, or nothing tells."""
+    if header.cost and header.cost.machine_cores is not None:
+        return header.cost.machine_cores
     told = [facts.get("cpu.usable") or facts.get("cpu.count") for facts in run.environment().values()]
     known = [float(cores) for cores in told if cores]
     return max(known, default=None) if run.backend == "lab" or len(run.header["hosts"]) == 1 else None

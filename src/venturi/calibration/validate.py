@@ -31,7 +31,6 @@ def validate(
     costs: str = "",
     hold_out: float = 0.0,
     seed: int = 1,
-    machine_cores: float | None = None,
     engine: Path | None = None,
 ) -> Validation:
     """Simulate the plan of a run, and put each transfer beside the measured one.
@@ -44,8 +43,6 @@ def validate(
         Name of the file that these costs are from, for people.
     hold_out, seed
         Of the calibration that they are from: only the points that it did not see are compared. 0: all.
-    machine_cores
-        That all hosts share, where the calibration has estimated them; without it, those that were found.
     engine
         Path of the engine; without it, it is looked for.
 
@@ -66,7 +63,7 @@ def validate(
     model = Model(run, engine)
     if cost is not None:
         _check_names(cost, model.header, costs)
-    told, simulated = measured(run), model.simulate(cost, machine_cores=machine_cores, explain=True)
+    told, simulated = measured(run), model.simulate(cost, explain=True)
     points = points_of(run, told)
     if hold_out > 0:
         points = [point for point, held in zip(points, split(points, hold_out, seed), strict=True) if held]

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from venturi.cli.options import RUNS, As, Runs
-from venturi.cli.outcome import data, data_json, talk, writing
+from venturi.cli.outcome import check_output, data, data_json, talk, writing
 from venturi.cli.simulated import tell_simulated
 from venturi.run import Run, resolve_run
 
@@ -46,6 +46,8 @@ def calibrate(
 
     Examples: `venturi calibrate my-lab -o costs.toml`, and then `include = ["costs.toml"]` in a scenario
     """
+    if output is not None:
+        check_output(output)
     from venturi import calibration  # scipy and matplotlib: seconds that other commands need not wait for
     from venturi import report as forms
     from venturi.calibration.chapters import calibration_chapter

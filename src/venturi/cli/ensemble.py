@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,7 +20,7 @@ from venturi.errors import ScenarioError
 from venturi.units import format_bytes, format_duration, format_rate
 
 if TYPE_CHECKING:
-    from venturi.simulation import Ensemble, Group, Summarised
+    from venturi.simulation import Ensemble, Group, Member, Summarised
 
 __all__ = ["ensemble"]
 
@@ -73,8 +74,7 @@ def ensemble(
 ) -> None:
     """Simulate a scenario with many seeds and parameters: a table of members in `members.jsonl`, and each figure over the seeds.
 
-    Members that fail are named, and the rest goes on. Ctrl-C leaves what is done; the same command with --directory goes on. Exit code 3
-    if members failed.
+    Members that fail are named, and the rest goes on. Ctrl-C leaves what is done, and says how to go on. Exit code 3 if members failed.
 
     Example: `venturi ensemble my.toml --seeds 0..99 --vary 'testbed.link.wan.rate=10 Gb/s,40 Gb/s'`
     """
@@ -84,7 +84,7 @@ def ensemble(
 
     path, overrides = scenario_file(scenario, set_ or [], on="sim")
     chosen = None if seeds is None else seeds_of(seeds)
-    home = directory
+    home: list[Path] = []
     with _shown(quiet=quiet or as_json) as bar:
         task = bar.add_task("members", total=None, failed="")
 
@@ -94,21 +94,24 @@ def ensemble(
         try:
             found = simulated(
                 path, seeds=chosen, vary=dict(map(_varied, vary or [])), overrides=overrides, costs=costs,
-                figures=dict(map(_figure, figure or [])), directory=home, runs=runs, keep_runs=keep_runs,
-                workers=workers, dask=dask, on_progress=show,
+                figures=dict(map(_figure, figure or [])), directory=directory, runs=runs, keep_runs=keep_runs,
+                workers=workers, dask=dask, on_directory=home.append, on_progress=show,
             )  # fmt: skip
         except KeyboardInterrupt:
             bar.stop()
-            where = "the same command with --directory and its path" if home is None else "the same command"
-            talk(f"stopped; what is done stays; go on with: {where}")
+            if not home:
+                raise
+            there = f" with --directory {home[0]}" if directory is None else ""
+            talk(f"stopped; what is done stays; go on with: the same command{there}")
             raise typer.Exit(Exit.STOPPED) from None
     if as_json:
         data_json(_as_json(found))
     else:
         for group in found.summary():
             data(_table(group))
-    for member in found.failed:
-        talk(f"failed: {member.name}: {member.error}")
+    for members in _by_error(found.failed):
+        others = f", and {len(members) - 1} others" if len(members) > 1 else ""
+        talk(f"failed: {members[0].name}{others}: {members[0].error}")
     talk(f"{len(found.members) - len(found.failed)} of {len(found.members)} members, in {found.path}")
     if found.failed:
         raise typer.Exit(Exit.FAILED_TRANSFERS)
@@ -138,7 +141,7 @@ _MOST_SEEDS = 100_000
 
 
 def _wrong(where: str, what: str) -> ScenarioError:
-    return ScenarioError([(where, what)], "venturi ensemble")
+    return ScenarioError([(where, what)], "ensemble")
 
 
 def _varied(text: str) -> tuple[str, list[Any]]:
@@ -162,11 +165,21 @@ def _figure(text: str) -> tuple[str, str]:
     return name.strip(), sql.strip()
 
 
+def _by_error(failed: Iterable[Member]) -> list[list[Member]]:
+    """Return members that failed for one reason together: it is told once, not for each of a thousand seeds."""
+    found: dict[str, list[Member]] = {}
+    for member in failed:
+        found.setdefault(member.error, []).append(member)
+    return list(found.values())
+
+
 def _shown(*, quiet: bool) -> Progress:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), TextColumn("{task.fields[failed]}"))  # fmt: skip
     from rich.console import Console
 
-    return Progress(*columns, console=Console(stderr=True), transient=True, disable=quiet)
+    console = Console(stderr=True)
+    # Off a terminal it would leave an empty line and nothing else.
+    return Progress(*columns, console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
 def _table(group: Group) -> Table:

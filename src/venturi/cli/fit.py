@@ -81,11 +81,11 @@ def fit(
 
 def _quantity(text: str, factor: str) -> float:
     """Return a value of a factor in base units: sizes and times carry their unit, all else is a plain number."""
-    if factor.endswith("_bytes"):
-        return float(parse_bytes(text))
-    if factor.endswith("_s"):
-        return parse_duration(text)
     try:
-        return float(text)
+        if factor.endswith("_bytes"):
+            return float(parse_bytes(text))
+        return parse_duration(text) if factor.endswith("_s") else float(text)
+    except UnitError as error:
+        raise UnitError(f"--at: {error}") from None
     except ValueError:
         raise UnitError(f'--at: expected a number of {factor}, such as 12, found "{text}"') from None

@@ -13,7 +13,7 @@ from venturi.backend import find_engine
 from venturi.cli.options import As, Set
 from venturi.cli.outcome import Exit, data, data_json, talk
 from venturi.cli.source import load
-from venturi.errors import BackendError, ScenarioError
+from venturi.errors import BackendError, ScenarioError, UnitError
 from venturi.testbed.lab import ask, registered, start_keeper, sweep
 from venturi.testbed.lab.living import wait_until_gone
 from venturi.testbed.lab.registry import Entry
@@ -174,7 +174,8 @@ def _chosen(id_: str | None) -> Entry:
             return entry
     there = ", ".join(f"{entry.id} ({entry.name})" for entry in kept) or "none"
     wanted = f"a lab {id_} that is up" if id_ is not None else "one lab that is up, or --lab ID"
-    raise BackendError(f"expected {wanted}, found {there}; begin one with: venturi lab up SCENARIO")
+    advice = "give --lab with one of these" if kept else "begin one with: venturi lab up SCENARIO"
+    raise BackendError(f"expected {wanted}, found {there}; {advice}")
 
 
 def _status(entry: Entry) -> Mapping[str, Any]:
@@ -249,8 +250,15 @@ def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
 
 def _setting(text: str) -> tuple[str, Any]:
     """Read ``rate=100Mb/s`` into what the wire takes."""
-    key, _, value = text.partition("=")
-    match key:
+    try:
+        return _read_setting(text)
+    except UnitError as error:
+        raise ScenarioError([(text, str(error))], "lab link") from error
+
+
+def _read_setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    match key if equals else "":
         case "rate":
             return "rate_bit_per_s", parse_rate_bit_per_s(value)
         case "delay" | "jitter":

@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 
 from venturi.errors import RunError
 
-__all__ = ["Exit", "data", "data_json", "talk", "writing"]
+__all__ = ["Exit", "check_output", "data", "data_json", "talk", "writing"]
 
 
 class Exit(IntEnum):
@@ -39,8 +39,9 @@ def _width() -> int | None:
     return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE
 
 
-_stdout = Console(file=sys.stdout, highlight=False, soft_wrap=True, width=_width())
-_stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+# Without emoji: a file is told of as it is, also where it says "root:x:0".
+_stdout = Console(file=sys.stdout, highlight=False, soft_wrap=True, emoji=False, width=_width())
+_stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
 def data(content: RenderableType) -> None:
@@ -56,6 +57,22 @@ def data_json(content: object) -> None:
 def talk(text: str = "") -> None:
     """Say something to the person at the terminal, on stderr."""
     _stderr.print(text, markup=False)
+
+
+def check_output(output: Path, *, folder: bool = False) -> None:
+    """Refuse a file or folder that could not be written, before what is to be in it is worked out for minutes.
+
+    Raises
+    ------
+    RunError
+        With the place, the reason, and what to do.
+    """
+    from venturi.testbed import obstacle  # a moment that other commands need not wait for
+
+    where = output if folder else output.parent
+    problem = obstacle(where) if folder or where.is_dir() else f"there is no directory {where}"
+    if problem:
+        raise RunError(f"{output}: expected a place that can be written to, found: {problem}; give another")
 
 
 @contextmanager

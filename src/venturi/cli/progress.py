@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from types import TracebackType
 from typing import Protocol
@@ -94,18 +95,37 @@ class _Bar(_Quiet):
     def show(self, progress: Progress) -> None:
         grid = Table.grid(padding=(0, 1))
         grid.add_row(
-            ProgressBar(total=max(progress.trials_total, 1), completed=progress.trials_done, width=30),
+            ProgressBar(total=1.0, completed=_share(progress), width=30),
             Text(_words(progress)),
         )
         grid.add_row("", Text(_doing(progress), style="dim"))
         self._live.update(grid)
 
 
+def _share(progress: Progress) -> float:
+    """Return which part of the whole is done."""
+    if progress.time_share is not None:
+        return progress.time_share
+    return progress.trials_done / max(progress.trials_total, 1)
+
+
+def _counts(progress: Progress) -> list[str]:
+    """Return what is done, of how much: by trials, or by time and transfers where trials end together."""
+    if progress.time_share is None:
+        total = "" if progress.bytes_total is None else f" of {format_bytes(progress.bytes_total)}"
+        return [
+            f"{progress.trials_done}/{progress.trials_total} trials",
+            f"{format_bytes(progress.bytes_done)}{total}",
+        ]
+    total = "" if progress.transfers_total is None else f" of {progress.transfers_total:,}"
+    done = "" if progress.transfers_done is None else f"{progress.transfers_done:,}{total} transfers"
+    # Not rounded: the whole is told when it is over.
+    return [f"{math.floor(100 * progress.time_share)} % of virtual time", done]
+
+
 def _words(progress: Progress) -> str:
-    total = "" if progress.bytes_total is None else f" of {format_bytes(progress.bytes_total)}"
     parts = [
-        f"{progress.trials_done}/{progress.trials_total} trials",
-        f"{format_bytes(progress.bytes_done)}{total}",
+        *_counts(progress),
         format_rate(progress.rate_bytes_per_s) if progress.rate_bytes_per_s is not None else "",
         f"{format_duration(progress.remaining_s)} left" if progress.remaining_s is not None else "",
         f"{progress.failed} failed" if progress.failed else "",

@@ -24,6 +24,9 @@ HELP_OPTIONS = ["-h", "--help"]
 Click: TypeAlias = Any
 """A context or a command; typer does not export what it makes them of."""
 
+_STOPPED = "venturi: stopped; the same command does it from the beginning"
+"""Of commands that leave nothing half done; those that do say themselves how to go on."""
+
 _MARKUP: Literal["markdown"] = "markdown"
 _COMMANDS = (
     "run",
@@ -40,6 +43,7 @@ _COMMANDS = (
     "testbed",
     "transfer",
     "copy",
+    "serve",
     "doctor",
     "schema",
 )
@@ -67,7 +71,7 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
         except KeyboardInterrupt:
             # While a command is imported, or in one that has nothing to put in order: typer would say nothing.
-            talk("venturi: stopped")
+            talk(_STOPPED)
             raise typer.Exit(Exit.STOPPED) from None
 
 
@@ -127,7 +131,7 @@ def carry_out() -> None:
         talk(f"venturi: {error}")
         sys.exit(Exit.ERROR)
     except KeyboardInterrupt:
-        talk("venturi: stopped")
+        talk(_STOPPED)
         sys.exit(Exit.STOPPED)
     except BrokenPipeError:
         # Whoever read our output has gone (`venturi plan … | head`): not an error of ours, and nothing may be said.

@@ -293,6 +293,10 @@ def _session(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
     try:
         with progress_view(quiet=quiet) as view:
             outcome = backend.carry_out(writer, on_progress=show)
+    except KeyboardInterrupt:
+        # Before or after the backend heeds signals by itself.
+        talk(f"stopped; go on with: venturi run --resume {path}")
+        raise typer.Exit(Exit.STOPPED) from None
     except (BackendError, PlanError, RunError) as error:
         if writer.session == writer.sessions_before == 0:
             # Nothing has been carried out: an empty run would only stand before the one of yesterday.

@@ -7,10 +7,11 @@ import os
 from pathlib import Path
 
 from venturi.errors import ScenarioError
+from venturi.run.directory import INFO
 from venturi.scenario import Scenario, load_scenario
 from venturi.study import studies, study
 
-__all__ = ["is_scenario", "load", "scenario_file", "usual_backend"]
+__all__ = ["check_one_variant", "is_scenario", "load", "scenario_file", "usual_backend"]
 
 
 def load(
@@ -37,6 +38,7 @@ def scenario_file(
     ScenarioError
         If there is neither such a file nor such a study, or a variant is asked of a file.
     """
+    check_one_variant(quick=quick, full=full)
     if not _is_there(named) and named in studies():
         chosen = study(named)
         return chosen.scenario_path, [*chosen.overrides(quick=quick, full=full, on=on), *overrides]
@@ -56,7 +58,34 @@ def scenario_file(
             ],
             named,
         )
+    if found := _no_file(named):
+        raise ScenarioError([("", f"expected a scenario file or the name of a study, found {found}")], named)
     return Path(named), overrides
+
+
+def _no_file(named: str) -> str:
+    """Return what stands in place of a file, and what to do; "" if it is one."""
+    if (Path(named) / INFO).is_file():
+        return f"a run; go on with it: venturi run --resume {named}; look at it: venturi report {named}"
+    if Path(named).is_dir():
+        return "a directory; name the file in it"
+    if not _is_there(named):
+        return (
+            "neither; see `venturi study list`, or begin with a copy: venturi study show cnaf/cp --scenario > my.toml"
+        )
+    return ""
+
+
+def check_one_variant(*, quick: bool, full: bool) -> None:
+    """Refuse two variants of a study at once.
+
+    Raises
+    ------
+    ScenarioError
+        If both are asked for.
+    """
+    if quick and full:
+        raise ScenarioError([("", "expected one of --quick and --full, found both; leave one out")], "study")
 
 
 def is_scenario(named: str) -> bool:

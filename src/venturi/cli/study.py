@@ -14,6 +14,7 @@ from venturi.cli.options import RUNS, As, Full, KeepLogs, On, Runs, Scratch, Set
 from venturi.cli.outcome import Exit, data, data_json, talk, writing
 from venturi.cli.report import show_report
 from venturi.cli.run import carry_out_scenario, conclude, resume_scenario
+from venturi.cli.source import check_one_variant
 from venturi.errors import ScenarioError, VenturiError
 from venturi.run import Run, resolve_run
 from venturi.scenario import load_scenario
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["app"]
 
-app = typer.Typer(no_args_is_help=True, help="Published experiments as scenarios: list, show, run.")
+app = typer.Typer(no_args_is_help=True, help="Published experiments as scenarios: list, show, run, compare.")
 
 
 def _complete(incomplete: str) -> Iterator[tuple[str, str]]:
@@ -45,7 +46,10 @@ Named = Annotated[
 
 @app.command(name="list")
 def list_(as_json: As = False) -> None:
-    """List the studies, and every experiment of the five reports with the study that carries it out."""
+    """List the studies, and every experiment of the five reports with the study that carries it out.
+
+    Example: `venturi study list --json`
+    """
     known, told = studies(), experiments()
     if as_json:
         listed = [
@@ -71,7 +75,7 @@ def show(
 ) -> None:
     """Show what a study asks, what was published, the errata, and the scenario.
 
-    `venturi study show cnaf/cp --scenario > my.toml` is a good start for a scenario of one's own.
+    Examples: `venturi study show 002-SQ`, and as a start for a scenario of one's own `venturi study show cnaf/cp --scenario > my.toml`
     """
     chosen = studies_of(named)
     if scenario and len(chosen) > 1:
@@ -107,6 +111,8 @@ def _print_study(chosen: Study, scenario: str) -> None:
         data("Full variant (--full, --on sim): the published parameters, as in the scenario below")
     if chosen.sim:
         data(f"In virtual time (--on sim): {chosen.sim_about}; that is {_as_options(chosen.sim)}")
+    if chosen.sim_differs:
+        data(f"Virtual time beside the report: {chosen.sim_differs}")
     data(f"Quick variant (--quick): {chosen.quick_about}; that is {_as_options(chosen.quick)}\n")
     _print_published(chosen.published)
     data("\nErrata of the report:")
@@ -216,6 +222,7 @@ def run(
 
     Examples: `venturi study run cnaf/cp --quick --set workload.cache=cold`, `venturi study run 002-SQ --on sim`
     """
+    check_one_variant(quick=quick, full=full)
     chosen = studies_of(named)
     if chosen[0].name != named:
         talk(f"{named}: {_names(chosen)}")
@@ -232,7 +239,11 @@ def run(
             )
         path, outcome, failure = ended
         if outcome.state == "complete":
-            show_report(Run.open(path), as_json=as_json)
+            try:
+                show_report(Run.open(path), as_json=as_json)
+            except KeyboardInterrupt:
+                talk(f"stopped; the run is whole; its report: venturi report {path}")
+                raise typer.Exit(Exit.STOPPED) from None
         conclude(path, outcome, failure, quiet=quiet, reported=True)
 
     if len(chosen) == 1:

@@ -145,7 +145,9 @@ def _wanted(what: Sequence[str]) -> tuple[str, list[Wanted]]:
             return what[0], read_list(lines, folder, what[0])
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
-        raise RunError(f"{what[0]}: expected a list of transfers that can be read: {reason}") from error
+        raise RunError(
+            f"{what[0]}: expected a list of transfers that can be read: {reason}; give its path, or - for standard input"
+        ) from error
 
 
 @app.command()

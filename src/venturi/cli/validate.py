@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from venturi.cli.options import RUNS, As, Runs
-from venturi.cli.outcome import data, data_json, talk, writing
+from venturi.cli.outcome import check_output, data, data_json, talk, writing
 from venturi.cli.simulated import tell_simulated
 from venturi.run import Run, resolve_run
 
@@ -34,14 +34,6 @@ def validate(
         ),
     ] = 0.0,
     seed: Annotated[int, typer.Option(help="Of the choice of these points.", min=0)] = 1,
-    cores: Annotated[
-        float | None,
-        typer.Option(
-            help="Cores that all hosts of a lab share, where `venturi calibrate` has estimated them; by default those that were found.",
-            min=0.01,
-            show_default=False,
-        ),
-    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -58,6 +50,8 @@ def validate(
 
     Examples: `venturi validate my-lab --costs costs.toml -o validation`, `venturi validate my-lab --costs costs.toml --hold-out 0.5`
     """
+    if output is not None:
+        check_output(output, folder=True)
     from venturi import report as forms  # scipy and matplotlib: seconds that other commands need not wait for
     from venturi.calibration.chapters import validation_chapter
     from venturi.calibration.document import read_costs
@@ -68,7 +62,7 @@ def validate(
     tell_simulated([run])
     said = None if costs is None else read_costs(costs)
     name_of_costs = "" if costs is None else costs.name
-    result = compare(run, said, costs=name_of_costs, hold_out=hold_out, seed=seed, machine_cores=cores)
+    result = compare(run, said, costs=name_of_costs, hold_out=hold_out, seed=seed)
     chapter = validation_chapter(result)
     if as_json:
         data_json(as_plain(result))

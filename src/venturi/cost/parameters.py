@@ -240,12 +240,23 @@ class MoverRule:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a scenario says of costs. Rules that fit a call all count, later ones over earlier ones, parameter by parameter."""
+    """What a scenario says of costs.
+
+    Attributes
+    ----------
+    movers
+        Rules. Those that fit a call all count, later ones over earlier ones, parameter by parameter.
+    services, places, hosts
+        By name.
+    machine_cores
+        Processors that all hosts share, as those of a lab on one machine do; ``None``: each host has its own.
+    """
 
     movers: tuple[MoverRule, ...] = ()
     services: Mapping[str, ServiceCost] = field(default_factory=dict)
     places: Mapping[str, StorageCost] = field(default_factory=dict)
     hosts: Mapping[str, HostCost] = field(default_factory=dict)
+    machine_cores: float | None = None
 
 
 Parameters = TypeVar("Parameters", MoverCost, ServiceCost, StorageCost, HostCost)

@@ -136,7 +136,7 @@ class Fit:
         if outside.any() and not extrapolate:
             ranges = ", ".join(f"[{low:g}, {high:g}]" for low, high in self.x_range)
             raise RangeError(f"{self.family.name} was fitted to {self.curve.name} for x in {ranges}; found "
-                             f"{points[..., outside].ravel()[0]:g}. Measure there, or ask for extrapolation")  # fmt: skip
+                             f"{points[..., outside].ravel()[0]:g}. Measure there, or allow extrapolation (--extrapolate)")  # fmt: skip
         parameters = self.values[:, None]
         with np.errstate(all="ignore"):
             value = self.family.value(points[..., None], parameters)[:, 0]

@@ -1,4 +1,4 @@
-"""``venturi copy``: our own mover, called as the engine, measured like all others. So far between places of one host."""
+"""``venturi copy``: our own mover, called as the engine, measured like all others. Between places of one host, and from and to servers of FTP."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
+from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
 
 __all__ = ["Venturi"]
 
 _OPTIONS = (
-    Option("concurrency", "integer", None, "Chunks of a large file at the same time; by default as it decides itself."),
-    Option("block", "size", None, "Bytes of one read and write; by default as it decides itself.", minimum=4096),
-    Option("fixed", "boolean", False, "Decide nothing: one worker and 256 KiB where the two above are not given."),
+    Option("concurrency", "integer", None, "Chunks of a large file at the same time, or sessions with a server; by default as it decides itself."),
+    Option("streams", "integer", None, "Data connections of each session with a server; by default as it decides itself."),
+    Option("pipelining", "integer", None, "Files that each session asks a server for ahead of their end; by default as it decides itself."),
+    Option("window", "size", None, "Socket buffers of data connections, at both ends; by default the kernels find them.", minimum=4096),
+    Option("congestion", "text", None, "Congestion control of our end of data connections, such as bbr; by default that of the system."),
+    Option("block", "size", None, "Bytes of one read and write, or of a block sent to a server; by default as it decides itself.", minimum=4096),
+    Option("fixed", "boolean", False, "Decide nothing: one worker, session, connection and file at a time, and 256 KiB, where the others do not say."),
     Option(
         "method",
         "choice",
@@ -29,14 +34,14 @@ _OPTIONS = (
     Option("fsync", "boolean", False, "Have the copy on stable storage before it gets its name (--sync)."),
     Option("verify", "boolean", False, "Read both ends again and compare them, inside the timing."),
 )  # fmt: skip
-_MOST_WORKERS = 1024
+_MOST = {"concurrency": 1024, "streams": 256, "pipelining": 4096}
 _EXPECTED = 'events, the last with "event": "end"'
 _COUNTS = ("files", "moved_bytes", "kept", "errors")
 
 
 @dataclass(frozen=True, slots=True)
 class Venturi:
-    """``venturi-engine copy`` of one file.
+    """``venturi-engine copy`` of a file, or of a list of files.
 
     The default of ``method`` is ``copy``, so that a copy is a copy on every file system; ``auto`` is what ``venturi copy`` does by
     itself. A file that is there is always replaced.
@@ -44,14 +49,15 @@ class Venturi:
 
     name: str = "venturi"
     summary: str = (
-        "Our own mover (`venturi copy`) of one file within a host: parallel chunks, a temporary name, a rename."
+        "Our own mover (`venturi copy`), within a host and from and to servers of FTP: a file is whole or not there."
     )
     requires: tuple[str, ...] = ("venturi-engine",)
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
-    speaks: tuple[str, ...] = ()
-    lists: bool = False
+    null_lists: bool = False
+    speaks: tuple[str, ...] = ("ftp",)
+    lists: bool = True
     options: tuple[Option, ...] = _OPTIONS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
@@ -60,21 +66,28 @@ class Venturi:
         Raises
         ------
         OptionError
-            If more workers are asked for than it has.
+            If more is asked for than it has.
         """
-        concurrency = options["concurrency"]
-        if isinstance(concurrency, int) and concurrency > _MOST_WORKERS:
-            raise OptionError(f"venturi: expected a concurrency of {_MOST_WORKERS} or less, found {concurrency}")
+        for name, most in _MOST.items():
+            asked = options[name]
+            if isinstance(asked, int) and asked > most:
+                raise OptionError(f"venturi: expected a {name} of {most} or less, found {asked}")
         flags = {"fixed": "--fixed", "direct": "--direct", "fsync": "--sync", "verify": "--verify"}
-        argv: tuple[Argument, ...] = (
+        tool: tuple[Argument, ...] = (
             *("venturi-engine", "copy", "--json", "--no-target-directory", "--existing", "replace"),
             *("--method", "{method}"),
             *(flag for name, flag in flags.items() if options[name]),
             ("--concurrency", "{concurrency}"),
+            ("--streams", "{streams}"),
+            ("--pipelining", "{pipelining}"),
+            ("--window", "{window_bytes}"),
+            ("--congestion", "{congestion}"),
             ("--block", "{block_bytes}"),
-            *("--", "{source}", "{destination}"),
         )
-        return Call(self.name, dict(options), argv, self.requires, capture=True)
+        # A list excludes places.
+        several = shell(f'exec {filled(tool, options)} --list "$1"', "{list}")
+        argv: tuple[Argument, ...] = (several, *tool, *("--", "{source}", "{destination}"))
+        return Call(self.name, dict(options), argv, ("sh", *self.requires), capture=True)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
         """Return what its last event says: sizes of what is there now, its own clock, what it decided."""

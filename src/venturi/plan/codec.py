@@ -483,7 +483,7 @@ _COST = Record(
     c.Cost,
     {
         "movers": _list(_MOVER_RULE), "services": _map(_SERVICE_COST), "places": _map(_STORAGE_COST),
-        "hosts": _map(_HOST_COST),
+        "hosts": _map(_HOST_COST), "machine_cores": _or_none(AMOUNT),
     },
 )  # fmt: skip
 

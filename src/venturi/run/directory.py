@@ -186,6 +186,10 @@ def latest_run(base: Path | str = "runs") -> Path:
     return found[-1][1]
 
 
+_SHOWN = 5
+"""So many runs are named to somebody who asks for one that is not there."""
+
+
 def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
     """Return the directory of a run given by its path, its name below ``base``, or the beginning of its name.
 
@@ -208,8 +212,10 @@ def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
         return exact[-1]
     matches = [(info, path) for info, path in runs if start and path.name.startswith(start)]
     if not matches:
+        there = ", ".join([path.name for _, path in reversed(runs[-_SHOWN:])]) or "none"
         raise RunError(
             f"{name}: expected the path of a run, or the beginning of a name below {base}/, found no such run"
+            f" (runs there, the newest first: {there}{', …' if len(runs) > _SHOWN else ''}); give one of them, or another folder with --runs"
         )
     if len({info.name for info, _ in matches}) > 1:
         names = ", ".join(path.name for _, path in matches)

@@ -164,7 +164,9 @@ class RunWriter:
         except RunError:
             raise
         except OSError as error:
-            raise RunError(f"{home}: the run directory cannot be made: {error.strerror}") from error
+            raise RunError(
+                f"{home}: the run directory cannot be made: {error.strerror}; give another folder of runs with --runs"
+            ) from error
         return cls.resume(home, parse=parse)
 
     @classmethod

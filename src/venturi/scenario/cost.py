@@ -178,6 +178,9 @@ class Cost(Part):
     service: dict[Name, ServiceTable] = Field({}, description="Of services, by name.")
     storage: dict[Name, StorageTable] = Field({}, description="Of storages, by name.")
     host: dict[Name, HostTable] = Field({}, description="Of hosts, by name.")
+    machine_cores: Annotated[Number, Field(gt=0)] | None = Field(
+        None, description="Processors that all hosts share, as those of a lab on one machine do; if not given, none."
+    )
 
 
 Parameters = TypeVar("Parameters", MoverCost, ServiceCost, StorageCost, HostCost)
@@ -251,6 +254,7 @@ def resolve_said(said: Cost, movers: Mapping[str, Mover]) -> PlanCost:
         {name: _parameters(ServiceCost, part) for name, part in said.service.items()},
         {name: _parameters(StorageCost, part) for name, part in said.storage.items()},
         {name: _parameters(HostCost, part) for name, part in said.host.items()},
+        said.machine_cores,
     )
 
 

@@ -28,7 +28,7 @@ from venturi.run.lock import RunLock
 from venturi.scenario import Scenario, scenario_from
 from venturi.scenario.document import document_of, read_document
 from venturi.simulation.member import FIGURES, Member, Task, engine_sha256, override
-from venturi.simulation.simulate import Source, read_scenario
+from venturi.simulation.simulate import Source, costs_from, read_scenario
 from venturi.simulation.summary import Group, summarise
 from venturi.simulation.workers import on_dask, on_this_machine, stopped_by_signals
 
@@ -95,6 +95,7 @@ def ensemble(
     keep_runs: bool = False,
     workers: int | None = None,
     dask: str | None = None,
+    on_directory: Callable[[Path], None] | None = None,
     on_progress: Told | None = None,
 ) -> Ensemble:
     """Simulate a scenario with each of the seeds and each combination of the parameters.
@@ -121,13 +122,15 @@ def ensemble(
     dask
         Address of the scheduler of a Dask cluster that simulates in place of this machine: ``"tcp://host:8786"``. Its workers need Venturi,
         and see the files that the scenario names; to keep runs, they and this process see one file system.
+    on_directory
+        Told the directory, once it is there and before anything is simulated: with it, an ensemble that was stopped goes on.
     on_progress
         Told after each member.
 
     Raises
     ------
     ScenarioError
-        If the scenario is not valid with the first of each parameter, or what is asked for is none that there can be.
+        If the scenario is not valid with the first of each parameter, the file of costs is none, or what is asked for is none that there can be.
     RunError
         If the directory holds another ensemble, or cannot be written to.
     BackendError
@@ -146,16 +149,19 @@ def ensemble(
     questions = {**FIGURES, **(figures or {})}
     engine = engine_sha256()
     said = None if costs is None else Path(costs)
+    costs_from(said)  # what is wrong with it is wrong with all members
     about = {
         "format": FORMAT,
         "version": VERSION,
         "scenario": document,
-        "costs": None if said is None else _text(said),
+        "costs": None if said is None else said.read_text(encoding="utf-8"),
         "figures": questions,
         "engine": engine,
     }
     home = Path(directory) if directory is not None else new_run_path(Path(runs), f"{document['name']}-ensemble", time.time_ns())  # fmt: skip
     with closing(_Directory(home, about)) as place:
+        if on_directory is not None:
+            on_directory(home)
         known = {key: member for key, member in place.members.items() if not member.error}
         todo = {member.key: member for member in asked if member.key not in known}
         tasks = [
@@ -259,13 +265,6 @@ def _check(document: Mapping[str, Any], folder: Path | None, asked: Sequence[Mem
     scenario_from(document, "ensemble", overrides=overrides, folder=folder)
 
 
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise ScenarioError([("", f"expected a file of costs, found none that can be read ({error.strerror})")], str(path)) from error  # fmt: skip
-
-
 class _Directory:
     """The directory of an ensemble, taken by one process as long as it is open."""
 
@@ -277,7 +276,9 @@ class _Directory:
         except RunError:
             raise
         except OSError as error:
-            raise RunError(f"{home}: the directory of the ensemble cannot be made: {error.strerror}") from error
+            raise RunError(
+                f"{home}: the directory of the ensemble cannot be made: {error.strerror}; give another"
+            ) from error
         try:
             self._take(about)
         except BaseException:

@@ -13,7 +13,7 @@ from typing import Any
 
 from venturi.backend import find_engine
 from venturi.backend.engine import Engine
-from venturi.errors import BackendError, VenturiError
+from venturi.errors import BackendError, RunError, VenturiError
 from venturi.run import Run
 from venturi.scenario import scenario_from
 from venturi.simulation.simulate import simulate
@@ -180,7 +180,12 @@ def engine_sha256() -> str:
 
 
 def _figure(run: Run, name: str, sql: str) -> float:
-    columns = run.query(sql)
+    try:
+        columns = run.query(sql)
+    except RunError as error:
+        # Of the reason only the first line, and no path: it is the same for every member.
+        reason = str(error.__cause__ or error).splitlines()[0]
+        raise BackendError(f"figure {name}: expected SQL over the tables of a run, found {sql}: {reason}") from error
     values = next(iter(columns.values()), None)
     if values is None or len(columns) != 1 or len(values) != 1:
         raise BackendError(f"figure {name}: expected a question with one number as its answer, found another: {sql}")

@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import json
 import queue
-import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import FrameType
 from typing import Any
 
-from venturi.backend.stopping import heeded_signals
+from venturi.backend.stopping import on_signals
 from venturi.errors import BackendError
 from venturi.simulation.member import Task, carry_out
 
@@ -173,16 +171,9 @@ def _outcome(future: Any, task: Task) -> Record:  # noqa: ANN401 - the package h
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
     """Raise KeyboardInterrupt for whatever asks this process to stop, as Ctrl-C does; only in the main thread."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def stop(number: int, frame: FrameType | None) -> None:
+    def stop() -> None:
         raise KeyboardInterrupt
 
-    before: Mapping[signal.Signals, Any] = {number: signal.signal(number, stop) for number in heeded_signals()}
-    try:
+    with on_signals(stop):
         yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler or signal.SIG_DFL)

@@ -103,6 +103,8 @@ class Study:
         mean in words. Without ``[lab]`` in study.toml both of it are empty, and the full variant is the usual one.
     sim, sim_about
         The same of virtual time, where the full variant is the usual one but for these: what would only repeat itself there.
+    sim_differs
+        Why figures of virtual time differ from the published ones, as far as that is known; "" where they do not, or nobody has looked.
     """
 
     name: str
@@ -120,6 +122,7 @@ class Study:
     lab_about: str = ""
     sim: tuple[str, ...] = ()
     sim_about: str = ""
+    sim_differs: str = ""
 
     def overrides(self, *, quick: bool = False, full: bool = False, on: str | None = None) -> tuple[str, ...]:
         """Return the overrides of a variant: quick, full (none), or the usual one of who carries it out.
@@ -178,6 +181,7 @@ def _read(name: str) -> Study:
         lab_about=about.get("lab", {}).get("about", ""),
         sim=tuple(about.get("sim", {}).get("set", ())),
         sim_about=about.get("sim", {}).get("about", ""),
+        sim_differs=about.get("sim", {}).get("differs", ""),
     )
 
 

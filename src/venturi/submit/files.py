@@ -88,7 +88,9 @@ def write_submit_files(plan: Plan, system: str, folder: Path, *, scratch: Path) 
         If a file cannot be written.
     """
     if system not in SYSTEMS:
-        raise SubmitError(f'expected one of the batch systems {", ".join(SYSTEMS)}, found "{system}"')
+        raise SubmitError(
+            f'--submit: expected one of the batch systems {", ".join(SYSTEMS)}, found "{system}"; give one of them'
+        )
     ending, one, submitted = SYSTEMS[system]
     batches = batches_of(plan, scratch)
     folder.mkdir(parents=True, exist_ok=True)

@@ -256,7 +256,7 @@ impl Run {
             .as_ref()
             .and_then(|trial| self.trials.get_mut(trial))
         {
-            Some(open) => open.findings.push(finding),
+            Some(open) => open.told.findings.push(finding),
             None => self.tools.sender.send(&Record::Finding(finding)),
         }
     }

@@ -113,6 +113,10 @@ impl<T: Clone> Control<T> {
         }
     }
 
+    pub fn security(&self) -> Option<&dyn Security> {
+        self.security.as_deref()
+    }
+
     /// Whether this side of the handshake is done.
     pub fn is_content(&self) -> bool {
         self.content

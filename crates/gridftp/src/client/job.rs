@@ -17,7 +17,7 @@ pub struct Get {
     pub path: Path,
     /// How much it is, where it is known. In MODE S nothing else tells a whole file from one that was cut.
     pub size_bytes: Option<u64>,
-    /// What the driver has already. Of a region: nothing.
+    /// What the driver has already. Of a region, and of a file whose size is not known, nothing counts.
     pub present: ByteRanges,
 }
 
@@ -126,16 +126,11 @@ impl Job {
     /// The command before it that names what is there already. A server whose habit is not known gets each range one
     /// byte shorter.
     pub(super) fn restart(&mut self, mode: Mode, exact: bool) -> Option<Command> {
-        let is_region = matches!(
-            self,
-            Self::Get(Get {
-                source: Source::Region { .. },
-                ..
-            })
-        );
-        if is_region {
-            // Where a part goes on is another part.
-            *self.present() = ByteRanges::default();
+        if let Self::Get(get) = self
+            && (get.size_bytes.is_none() || matches!(get.source, Source::Region { .. }))
+        {
+            // Where a part goes on is another part; and where a file ends that is not known, what is there may lie behind.
+            get.present = ByteRanges::default();
         }
         let present = self.present();
         match mode {
@@ -254,7 +249,7 @@ pub enum Output {
     /// Close all data connections and the listener, and say nothing more of them. What was read and not taken, and what
     /// was to be sent, is void.
     DropData,
-    /// The server has begun a transfer.
+    /// The server has begun a transfer; again at each try, and what came of a file whose size is not known is then void.
     Begun {
         /// Which.
         transfer: u64,

@@ -73,7 +73,7 @@ enum Meaning {
     Retrieve(u64),
     Store(u64),
     Size(u64),
-    RenameFrom,
+    RenameFrom(u64),
     RenameTo(u64),
 }
 
@@ -219,22 +219,28 @@ impl ThirdParty {
                 );
             }
             Meaning::Size(key) => self.sized(key, reply),
-            Meaning::RenameFrom => {}
-            Meaning::RenameTo(key) => {
+            Meaning::RenameFrom(key) if !reply.is_intermediate() => {
+                // Whatever is said to RNTO: it has nothing to name.
+                self.unnamed(key, reply);
+            }
+            Meaning::RenameFrom(_) => {}
+            Meaning::RenameTo(key) if found => {
                 if let Some(active) = self.active.remove(&key) {
                     let transfer = active.pair.transfer;
-                    self.outputs.push_back(if found {
-                        ThirdPartyOutput::Done { transfer }
-                    } else {
-                        let reason = format!("no name: {reply}");
-                        ThirdPartyOutput::Failed {
-                            transfer,
-                            reason,
-                            again: false,
-                        }
-                    });
+                    self.outputs.push_back(ThirdPartyOutput::Done { transfer });
                 }
             }
+            Meaning::RenameTo(key) => self.unnamed(key, reply),
+        }
+    }
+
+    fn unnamed(&mut self, key: u64, reply: &Reply) {
+        if let Some(active) = self.active.remove(&key) {
+            self.outputs.push_back(ThirdPartyOutput::Failed {
+                transfer: active.pair.transfer,
+                reason: format!("no name: {reply}"),
+                again: false,
+            });
         }
     }
 
@@ -338,7 +344,7 @@ impl ThirdParty {
             _ => {
                 self.request(
                     Side::Destination,
-                    Meaning::RenameFrom,
+                    Meaning::RenameFrom(key),
                     Command::Rnfr(pair.temporary),
                 );
                 self.request(

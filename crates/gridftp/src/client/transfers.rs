@@ -315,6 +315,11 @@ impl Transfers {
         }
     }
 
+    /// Whether the server has said that it begins.
+    pub fn has_begun(&self, key: u64) -> bool {
+        self.active.get(&key).is_some_and(|active| active.begun)
+    }
+
     /// The key of a transfer that runs.
     pub fn key_of(&self, transfer: u64) -> Option<u64> {
         let found = self

@@ -225,7 +225,17 @@ impl Receiver {
 
     fn note(&mut self, transfer: u64, offset: u64, bytes: u64) -> Result<(), Error> {
         // The header has been checked: the sum is in range.
-        self.open(transfer)?.ranges.insert(offset..offset + bytes)
+        let range = offset..offset + bytes;
+        let pipelined = self.pipelined;
+        let ranges = &mut self.open(transfer)?.ranges;
+        if pipelined && ranges.overlaps(&range) {
+            // They may be the next file's: an end that was left out is not seen otherwise, where both are of one size.
+            return Err(Error::Order {
+                expected: "each byte of a file once in a pipeline",
+                found: format!("the one at {offset} again"),
+            });
+        }
+        ranges.insert(range)
     }
 
     fn expect_ends(&mut self, transfer: u64, connections: u64) -> Result<(), Error> {

@@ -43,13 +43,16 @@ impl Server {
             "TVFS",
         ];
         lines.extend(names.map(str::to_owned));
+        if self.peer().is_some() {
+            lines.extend(["DCAU", "DCSC P,D"].map(str::to_owned));
+        }
         Reply::block(211, lines.into_iter().map(String::into_bytes).collect())
     }
 
     pub(super) fn help(&mut self) {
         let text = [
             "The following commands are recognized:",
-            "   ABOR ALLO CDUP CKSM CWD DCAU DELE EPRT EPSV ERET ESTO FEAT HELP LANG LIST MDTM",
+            "   ABOR ALLO APPE CDUP CKSM CWD DCAU DELE EPRT EPSV ERET ESTO FEAT HELP LANG LIST MDTM",
             "   MFMT MKD MLSC MLSD MLSR MLST MODE NLST NOOP OPTS PASS PASV PBSZ PORT PROT PWD",
             "   QUIT REST RETR RMD RNFR RNTO SBUF SCKS SITE SIZE SPAS SPOR STAT STOR STRU SYST",
             "   TREV TYPE USER",
@@ -63,7 +66,20 @@ impl Server {
     /// The driver has answered.
     pub(super) fn answered(&mut self, now: Duration, purpose: Purpose, answer: Answer) {
         match (purpose, answer) {
+            (Purpose::Nothing, _) => {}
             (Purpose::Login, Answer::Done) => {
+                self.login = Login::Done;
+                self.ok(230, "User logged in.");
+            }
+            (
+                Purpose::Login,
+                Answer::Admitted {
+                    writes,
+                    third_party,
+                },
+            ) => {
+                self.policy.writes &= writes;
+                self.policy.third_party &= third_party;
                 self.login = Login::Done;
                 self.ok(230, "User logged in.");
             }

@@ -5,8 +5,7 @@ use std::time::Duration;
 use super::{Login, Refusal, Request, Server};
 use crate::command::Site;
 use crate::{
-    Command, Dcau, Family, Marker, Mode, Options, Path, Protection, Reply, Restart,
-    RetrieveOptions, write_timestamp,
+    Command, Family, Marker, Mode, Options, Path, Reply, Restart, RetrieveOptions, write_timestamp,
 };
 
 /// What a request of the driver is for.
@@ -34,10 +33,12 @@ pub(super) enum Purpose {
     Contents { path: Path, begun: bool },
     /// Begin a transfer.
     Open(super::transfer::Kind),
-    /// End one, of this file, which may have to be verified by algorithm and value.
-    Finish(Path, Option<(String, String)>),
-    /// Compare with what was expected, then end one.
+    /// Compare what was written with what was expected, then finish it.
     Verify(String),
+    /// End one.
+    Finish,
+    /// What it was for has ended.
+    Nothing,
 }
 
 /// How an address is told.
@@ -138,13 +139,13 @@ impl Server {
                 self.ok(200, &format!("PBSZ={bytes}"))
             }
             Command::Pbsz(_) => self.ok(501, "PBSZ is below 2^32."),
-            Command::Prot(Protection::Clear) => self.ok(200, "Protection level set to C."),
-            Command::Prot(_) => self.ok(536, "Protection level is not supported."),
-            Command::Dcau(Dcau::None) => self.ok(200, "DCAU N."),
-            Command::Dcau(_) | Command::Dcsc(_) => {
-                self.ok(504, "Data channels are not authenticated.")
+            Command::Prot(_) | Command::Dcau(_) | Command::Dcsc(_) => {
+                self.secure_data(now, command);
             }
-            Command::Sbuf(_) => self.ok(200, "SBUF Command Successful."),
+            Command::Sbuf(bytes) => {
+                self.chosen.buffer_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+                self.ok(200, "SBUF Command Successful.");
+            }
             Command::Allo(_) => self.ok(200, "ALLO command successful."),
             Command::Trev {
                 marker: Marker::Performance | Marker::Restart,
@@ -334,7 +335,10 @@ impl Server {
     fn site(&mut self, site: Site) {
         match site {
             Site::ClientInfo(_) => self.ok(250, OK),
-            Site::Buffer { .. } => self.ok(200, OK),
+            Site::Buffer { bytes, .. } => {
+                self.chosen.buffer_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+                self.ok(200, OK);
+            }
             Site::Chmod { mode, path } => {
                 self.change(
                     path,

@@ -114,7 +114,7 @@ impl Server {
         let taken = match &mut self.data.receiver {
             None => {
                 let offset = transfer.position;
-                transfer.position += input.len() as u64;
+                transfer.position = offset.saturating_add(input.len() as u64);
                 Ok((input.len(), Some((offset, input.len()))))
             }
             Some(receiver) => receiver.handle_input(connection, input).map(|taken| {
@@ -139,7 +139,11 @@ impl Server {
                     .fresh
                     .insert(offset..offset.saturating_add(bytes as u64))
                     .is_ok();
-                let Some(offset) = base.checked_add(offset).filter(|_| noted) else {
+                // REST and ESTO may begin anywhere, the end of all that can be counted included.
+                let end = base
+                    .checked_add(offset)
+                    .and_then(|start| start.checked_add(bytes as u64));
+                let Some(end) = end.filter(|_| noted) else {
                     self.fail(&Reply::new(
                         426,
                         "Bytes are scattered too far; transfer aborted.",
@@ -149,7 +153,7 @@ impl Server {
                 transfer.bytes += bytes as u64;
                 Some(Delivery {
                     transfer: 0,
-                    offset,
+                    offset: end - bytes as u64,
                     bytes,
                 })
             }

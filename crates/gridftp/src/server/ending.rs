@@ -18,11 +18,14 @@ impl Server {
             self.drop_data();
         }
         match transfer.kind {
-            Kind::Receive { path, check, .. } => {
-                self.ask(Purpose::Finish(path, check), Request::Finish)
-            }
+            Kind::Receive {
+                check: Some((algorithm, value)),
+                ..
+            } => self.ask(Purpose::Verify(value), Request::Verify { algorithm }),
+            Kind::Receive { check: None, .. } => self.ask(Purpose::Finish, Request::Finish),
             Kind::Send { .. } | Kind::List(_) => {
                 self.outputs.push_back(Output::CloseFile);
+                self.ended(226);
                 self.reply(&Reply::new(226, "Transfer Complete."));
             }
         }
@@ -30,10 +33,22 @@ impl Server {
 
     /// A transfer has failed. Its data connections hold bytes of nobody knows which file: they go.
     pub(super) fn fail(&mut self, reply: &Reply) {
-        self.state = State::Idle;
+        let asks = matches!(&self.state, State::Transferring(transfer) if transfer.asked);
+        // The answer that is still to come may not be taken for that of the next question.
+        self.state = if asks {
+            State::Asking(Purpose::Nothing)
+        } else {
+            State::Idle
+        };
         self.outputs.push_back(Output::CloseFile);
+        self.ended(reply.code);
         self.drop_data();
         self.reply(reply);
+    }
+
+    pub(super) fn ended(&mut self, code: u16) {
+        let command = self.command;
+        self.outputs.push_back(Output::Ended { command, code });
     }
 
     pub(super) fn drop_data(&mut self) {

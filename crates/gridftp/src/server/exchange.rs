@@ -111,15 +111,38 @@ pub enum Request {
     Listen,
     /// Open a file to be read: [`Answer::Size`].
     Read(Path),
-    /// Open a file to be written.
+    /// Open a file to be written; [`Answer::Size`] where bytes are appended.
     Write {
         /// Which.
         path: Path,
-        /// Whether what is in it goes.
-        truncate: bool,
+        /// What becomes of what is there.
+        begin: Begin,
+        /// The checksum that [`Request::Verify`] will ask for.
+        checksum: Option<String>,
+    },
+    /// Take this checksum of all that was written, before it is finished: [`Answer::Checksum`].
+    Verify {
+        /// As [`Request::Write`] said.
+        algorithm: String,
     },
     /// All of the written file has come: close it, and say whether it is on the disk.
     Finish,
+}
+
+/// What becomes of what is there when a file is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Begin {
+    /// It is replaced (STOR).
+    New,
+    /// It goes on: the client holds that all bytes before this one, or some of them, are there (REST, STOR).
+    Restart {
+        /// Position behind the last of them; more than 0.
+        bytes: u64,
+    },
+    /// It stays, and part of it is written (ESTO).
+    Region,
+    /// It stays, and more follows (APPE).
+    Append,
 }
 
 /// What came of a request.
@@ -127,6 +150,13 @@ pub enum Request {
 pub enum Answer {
     /// It is done.
     Done,
+    /// Of [`Request::Login`], for one who may do less than [`Policy`] allows.
+    Admitted {
+        /// Whether he may write.
+        writes: bool,
+        /// Whether data may go to, and come from, other hosts than his.
+        third_party: bool,
+    },
     /// Of [`Request::Stat`].
     Entry(Entry),
     /// Of [`Request::List`]. Some at a time: they are held until they are sent.
@@ -136,9 +166,9 @@ pub enum Answer {
         /// Whether more follow.
         more: bool,
     },
-    /// Of [`Request::Read`], in bytes.
+    /// Of [`Request::Read`], and of [`Request::Write`] where bytes are appended, in bytes.
     Size(u64),
-    /// Of [`Request::Checksum`], in lower-case hexadecimal digits.
+    /// Of [`Request::Checksum`] and [`Request::Verify`], in lower-case hexadecimal digits.
     Checksum(String),
     /// Of [`Request::Listen`].
     Listening(SocketAddr),
@@ -156,6 +186,7 @@ pub enum Refusal {
     IsDirectory,
     NotDirectory,
     NoSpace,
+    Busy,
     LoginDenied,
     Internal,
 }
@@ -171,6 +202,7 @@ impl Refusal {
             Self::IsDirectory => (550, "IS_A_DIRECTORY", "Is a directory"),
             Self::NotDirectory => (550, "NOT_A_DIRECTORY", "Not a directory"),
             Self::NoSpace => (451, "NO_SPACE_LEFT", "No space left on device"),
+            Self::Busy => (450, "FILE_BUSY", "File is being written"),
             Self::LoginDenied => (530, "LOGIN_DENIED", "Login incorrect"),
             Self::Internal => (451, "INTERNAL_ERROR", "Input/output error"),
         };
@@ -199,6 +231,13 @@ pub enum Output {
     DropData,
     /// Close the file that is open; where it was written, it is not whole.
     CloseFile,
+    /// A transfer that had begun is over, for logs.
+    Ended {
+        /// The command that asked for it.
+        command: &'static str,
+        /// What the client is told.
+        code: u16,
+    },
     /// Close the control connection, and all else, once all bytes are written.
     Close,
 }

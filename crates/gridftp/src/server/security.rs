@@ -1,9 +1,107 @@
 //! RFC 2228 on the server's side: the handshake, protected commands and protected replies.
 
+use std::time::Duration;
+
 use super::{Login, Server};
-use crate::{Command, Error, Reply, base64};
+use crate::{
+    Command, DataSecurity, DataWish, Dcau, End, Error, Peer, Protection, Reply, Security, base64,
+};
 
 impl Server {
+    /// Who the client is, once the session is secured.
+    #[must_use]
+    pub fn peer(&self) -> Option<&Peer> {
+        self.security.as_deref().and_then(Security::peer)
+    }
+
+    /// What secures a data connection of which this is the `end`, to be put between its socket and the session;
+    /// [`gsi`](crate::gsi) says how. Nothing: its bytes go as they are.
+    ///
+    /// # Errors
+    /// If the credential has ended.
+    pub fn data_layer(
+        &self,
+        now: Duration,
+        end: End,
+    ) -> Result<Option<Box<dyn DataSecurity>>, Error> {
+        let Some(security) = &self.security else {
+            return Ok(None);
+        };
+        security.data_layer(DataWish {
+            end,
+            who: &self.chosen.dcau,
+            protection: self.chosen.protection,
+            now_s: self.unix_s(now),
+        })
+    }
+
+    fn unix_s(&self, now: Duration) -> u64 {
+        (self.policy.epoch + now).as_secs()
+    }
+
+    /// Whether data connections are to be secured, and cannot be.
+    pub(super) fn lacks_data_credential(&self) -> bool {
+        let can = self.security.as_deref().is_some_and(Security::secures_data);
+        self.chosen.dcau != Dcau::None && !can
+    }
+
+    /// DCAU, PROT and DCSC. Data connections that are open have been secured otherwise: they go.
+    pub(super) fn secure_data(&mut self, now: Duration, command: Command) {
+        if self.protected != Some(true) {
+            return match command {
+                Command::Dcau(Dcau::None) => self.ok(200, "DCAU N."),
+                Command::Prot(Protection::Clear) => self.ok(200, "Protection level set to C."),
+                Command::Prot(_) => self.ok(536, "Protection level is not supported."),
+                _ => self.ok(504, "Data channels are not authenticated."),
+            };
+        }
+        match command {
+            Command::Dcau(who) => {
+                let name = match who {
+                    Dcau::None => "N",
+                    Dcau::User => "A",
+                    Dcau::Subject(_) => "S",
+                };
+                if who == Dcau::None {
+                    self.chosen.protection = Protection::Clear;
+                }
+                self.chosen.dcau = who;
+                self.drop_data();
+                self.ok(200, &format!("DCAU {name}."));
+            }
+            Command::Prot(Protection::Confidential) => {
+                self.ok(536, "Protection level is not supported.");
+            }
+            Command::Prot(protection)
+                if self.chosen.dcau == Dcau::None && protection != Protection::Clear =>
+            {
+                self.ok(503, "Protection needs authentication; send DCAU A first.");
+            }
+            Command::Prot(protection) => {
+                let name = match protection {
+                    Protection::Safe => "S",
+                    Protection::Private => "P",
+                    _ => "C",
+                };
+                self.chosen.protection = protection;
+                self.drop_data();
+                self.ok(200, &format!("Protection level set to {name}."));
+            }
+            Command::Dcsc(credential) => {
+                let now_s = self.unix_s(now);
+                let set = self.security.as_mut().map_or(Ok(()), |security| {
+                    security.set_data_credential(credential.as_ref(), now_s)
+                });
+                self.drop_data();
+                match set {
+                    Ok(()) => self.ok(250, "DCSC command successful."),
+                    Err(error) => self.ok(501, &error.to_string()),
+                }
+            }
+            _ => {}
+        }
+    }
+
     /// Sends a reply.
     pub(super) fn reply(&mut self, reply: &Reply) {
         self.send_lines(reply.write(), true);
@@ -54,6 +152,10 @@ impl Server {
                 let text = token.unwrap_or_else(|| "Authentication successful.".to_owned());
                 self.reply(&Reply::new(if said.done { 235 } else { 335 }, text));
                 self.protected = Some(said.done);
+                if said.done && self.peer().is_some() {
+                    // The default of GFD.20 once both sides know each other.
+                    self.chosen.dcau = Dcau::User;
+                }
                 Ok(None)
             }
             Command::Enc(token) | Command::Mic(token) if over => {

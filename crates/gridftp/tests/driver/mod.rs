@@ -1,6 +1,7 @@
 //! The thinnest driver that carries a session over sockets: one thread, everything in memory. For tests: it turns around
 //! without rest where the mover waits.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -16,8 +17,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use trace::Trace;
-use venturi_gridftp::DataOut;
 use venturi_gridftp::client::{Client, Job, Output, Settings};
+use venturi_gridftp::{DataOut, DataSecurity, End, Security};
 
 /// Longest that one conversation may take.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -27,6 +28,7 @@ const PIECE_BYTES: usize = 70_001;
 struct Link {
     socket: TcpStream,
     transfer: Option<u64>,
+    layer: Option<Box<dyn DataSecurity>>,
     unread: Vec<u8>,
     unwritten: Vec<u8>,
     closing: bool,
@@ -49,16 +51,26 @@ pub struct Driver {
     pub sinks: BTreeMap<u64, Vec<u8>>,
     /// What the session said, bytes to send and connections left out.
     pub heard: Vec<Output>,
+    /// Why connections were not secured.
+    pub refused: Vec<String>,
     trace: Trace,
 }
 
 impl Driver {
     pub fn connect(address: SocketAddr, settings: Settings) -> Self {
+        Self::connect_secured(address, settings, None)
+    }
+
+    pub fn connect_secured(
+        address: SocketAddr,
+        settings: Settings,
+        security: Option<Box<dyn Security>>,
+    ) -> Self {
         let control = TcpStream::connect(address).expect("a server listens");
         control.set_nonblocking(true).expect("a socket");
         control.set_nodelay(true).expect("a socket");
         Self {
-            client: Client::new(settings, None, Duration::ZERO).expect("settings of a test"),
+            client: Client::new(settings, security, Duration::ZERO).expect("settings of a test"),
             control,
             listener: None,
             links: BTreeMap::new(),
@@ -69,6 +81,7 @@ impl Driver {
             sources: BTreeMap::new(),
             sinks: BTreeMap::new(),
             heard: Vec::new(),
+            refused: Vec::new(),
             trace: Trace::default(),
         }
     }
@@ -159,7 +172,7 @@ impl Driver {
                 } => {
                     for _ in 0..connections {
                         match TcpStream::connect(address) {
-                            Ok(socket) => self.open(socket, transfer),
+                            Ok(socket) => self.open(socket, transfer, End::Connects),
                             Err(error) => {
                                 let now = self.now();
                                 let event =
@@ -189,15 +202,20 @@ impl Driver {
         moved
     }
 
-    fn open(&mut self, socket: TcpStream, transfer: Option<u64>) {
+    fn open(&mut self, socket: TcpStream, transfer: Option<u64>, end: End) {
         socket.set_nonblocking(true).expect("a socket");
-        let link = Link {
+        let layer = self.client.data_layer(end, unix_s()).expect("a credential");
+        let mut link = Link {
             socket,
             transfer,
+            layer,
             unread: Vec::new(),
             unwritten: Vec::new(),
             closing: false,
         };
+        if let Some(layer) = &mut link.layer {
+            layer.output(&mut link.unwritten).expect("a layer");
+        }
         let (now, number) = (self.now(), self.next_link);
         self.next_link += 1;
         let ends = [link.socket.local_addr(), link.socket.peer_addr()];
@@ -209,6 +227,28 @@ impl Driver {
         }
         let event = format!("open {number} {ends:?} for {transfer:?}, wanted: {wanted}");
         self.trace.note(now, &event);
+    }
+
+    /// Lets the layer of a connection take what came.
+    fn unwrap(&mut self, number: u64, count: usize) {
+        let Some(link) = self.links.get_mut(&number) else {
+            return;
+        };
+        let Some(layer) = &mut link.layer else {
+            link.unread.extend_from_slice(&self.buffer[..count]);
+            return;
+        };
+        let taken = layer.handle_input(&self.buffer[..count], &mut link.unread);
+        layer.output(&mut link.unwritten).expect("a layer");
+        if let Err(error) = taken {
+            let now = self.now();
+            self.trace.note(now, &format!("{number}: {error}"));
+            self.refused.push(error.to_string());
+            self.links.remove(&number);
+            self.client.data_closed(now, number, false);
+        } else if layer.is_ready() && layer.is_clear() {
+            link.layer = None;
+        }
     }
 
     fn read_control(&mut self) -> bool {
@@ -241,7 +281,7 @@ impl Driver {
             .and_then(|listener| listener.accept().ok());
         let moved = accepted.is_some();
         if let Some((socket, _)) = accepted {
-            self.open(socket, None);
+            self.open(socket, None, End::Accepts);
         }
         moved
     }
@@ -263,7 +303,7 @@ impl Driver {
         if link.unread.len() < PIECE_BYTES {
             match link.socket.read(&mut self.buffer) {
                 Ok(0) => ended = Some(true),
-                Ok(count) => link.unread.extend_from_slice(&self.buffer[..count]),
+                Ok(count) => self.unwrap(number, count),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => ended = Some(false),
             }
@@ -309,14 +349,16 @@ impl Driver {
             return false;
         };
         let mut moved = false;
-        while link.unwritten.len() < PIECE_BYTES && !link.closing {
+        let secured = |link: &Link| link.layer.as_ref().is_none_or(|layer| layer.is_ready());
+        while secured(link) && link.unwritten.len() < PIECE_BYTES && !link.closing {
+            let mut plain = Vec::new();
             match self.client.poll_data(now, number) {
                 None => break,
                 Some(DataOut::Close) => {
                     self.trace.note(now, &format!("{number}: end"));
                     link.closing = true;
                 }
-                Some(DataOut::Bytes(bytes)) => link.unwritten.extend(bytes),
+                Some(DataOut::Bytes(bytes)) => plain.extend(bytes),
                 Some(DataOut::Payload {
                     header,
                     transfer,
@@ -325,11 +367,14 @@ impl Driver {
                 }) => {
                     let event = format!("{number}: {bytes} of {transfer} from {offset}");
                     self.trace.note(now, &event);
-                    link.unwritten.extend(header.iter().flatten());
+                    plain.extend(header.iter().flatten());
                     let begin = offset as usize;
-                    link.unwritten
-                        .extend(&self.sources[&transfer][begin..begin + bytes as usize]);
+                    plain.extend(&self.sources[&transfer][begin..begin + bytes as usize]);
                 }
+            }
+            match &mut link.layer {
+                Some(layer) => layer.protect(&plain, &mut link.unwritten).expect("a layer"),
+                None => link.unwritten.append(&mut plain),
             }
             moved = true;
         }
@@ -348,6 +393,14 @@ impl Driver {
         }
         moved
     }
+}
+
+/// Seconds since 1970.
+pub fn unix_s() -> u64 {
+    std::time::UNIX_EPOCH
+        .elapsed()
+        .expect("after 1970")
+        .as_secs()
 }
 
 /// What it heard last, did, and still has to write: why it stands still.

@@ -1,5 +1,6 @@
-//! A globus-gridftp-server of Debian on a free port of loopback, for anonymous users.
+//! A globus-gridftp-server of Debian on a free port of loopback, for anonymous users or with GSI.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -32,15 +33,18 @@ impl Server {
         Self::start_with(None)
     }
 
+    /// One with what `prepare` adds to its command, and no anonymous users.
+    pub fn start_secured(prepare: impl Fn(&mut Command)) -> Result<Self, String> {
+        Self::start_by(|port| {
+            let mut command = base(port);
+            prepare(&mut command);
+            command
+        })
+    }
+
     /// One that has so many ports for data connections, as behind a firewall.
     pub fn start_with(data_ports: Option<u16>) -> Result<Self, String> {
-        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
-        open_to_all(directory.path());
-        for port in ports() {
-            let address = SocketAddr::from(([127, 0, 0, 1], port));
-            if TcpListener::bind(address).is_err() {
-                continue;
-            }
+        Self::start_by(|port| {
             let mut command = command(port);
             if let Some(count) = data_ports {
                 // Away from where servers of other tests listen.
@@ -48,7 +52,19 @@ impl Server {
                 let range = format!("{first},{}", first + count - 1);
                 command.env("GLOBUS_TCP_PORT_RANGE", range);
             }
-            let mut process = command.spawn().map_err(|error| {
+            command
+        })
+    }
+
+    fn start_by(command: impl Fn(u16) -> Command) -> Result<Self, String> {
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        open_to_all(directory.path());
+        for port in ports() {
+            let address = SocketAddr::from(([127, 0, 0, 1], port));
+            if TcpListener::bind(address).is_err() {
+                continue;
+            }
+            let mut process = command(port).spawn().map_err(|error| {
                 format!("globus-gridftp-server cannot be started ({error}); install globus-gridftp-server-progs")
             })?;
             if greets(&mut process, address) {
@@ -104,13 +120,23 @@ fn ports() -> impl Iterator<Item = u16> {
 }
 
 fn command(port: u16) -> Command {
-    let mut command = Command::new("globus-gridftp-server");
-    command.args(["-c", "none", "-aa", "-p", &port.to_string()]);
-    command.args(["-control-interface", "127.0.0.1"]);
-    command.args(["-data-interface", "127.0.0.1"]);
-    if fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0) {
+    let mut command = base(port);
+    command.arg("-aa");
+    if is_root() {
         command.args(["-anonymous-user", "nobody", "-anonymous-group", "nogroup"]);
     }
+    command
+}
+
+pub fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|own| std::os::unix::fs::MetadataExt::uid(&own) == 0)
+}
+
+fn base(port: u16) -> Command {
+    let mut command = Command::new("globus-gridftp-server");
+    command.args(["-c", "none", "-p", &port.to_string()]);
+    command.args(["-control-interface", "127.0.0.1"]);
+    command.args(["-data-interface", "127.0.0.1"]);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())

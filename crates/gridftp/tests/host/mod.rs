@@ -1,6 +1,7 @@
 //! The thinnest driver that carries server sessions over sockets and files: for tests of one client at a time on loopback.
 //! It joins paths to a directory and confines nothing.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
@@ -17,8 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use venturi_gridftp::server::{Answer, Output, Policy, Refusal, Request, Server};
-use venturi_gridftp::{DataOut, Entry, Kind, Path};
+use venturi_gridftp::gsi::GridMap;
+use venturi_gridftp::server::{Answer, Begin, Output, Policy, Refusal, Request, Server};
+use venturi_gridftp::{DataOut, DataSecurity, End, Entry, Kind, Path, Security};
 
 const REST: Duration = Duration::from_micros(200);
 const PIECE_BYTES: usize = 70_001;
@@ -30,8 +32,19 @@ pub struct Host {
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
+/// Makes the security of a session, and tells whom it lets in.
+pub struct Guard {
+    pub security: Box<dyn Fn() -> Box<dyn Security> + Send>,
+    pub map: GridMap,
+}
+
 impl Host {
     pub fn start(root: PathBuf) -> Self {
+        Self::start_guarded(root, None)
+    }
+
+    /// One that lets in whom a grid-mapfile names.
+    pub fn start_guarded(root: PathBuf, guard: Option<Guard>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a socket");
         let address = listener.local_addr().expect("bound");
@@ -41,7 +54,7 @@ impl Host {
             let mut sessions = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 if let Ok((socket, _)) = listener.accept() {
-                    sessions.push(Session::new(socket, root.clone()));
+                    sessions.push(Session::new(socket, root.clone(), guard.as_ref()));
                 }
                 let moved = sessions
                     .iter_mut()
@@ -71,6 +84,7 @@ impl Drop for Host {
 
 struct Link {
     socket: TcpStream,
+    layer: Option<Box<dyn DataSecurity>>,
     unread: Vec<u8>,
     unwritten: Vec<u8>,
     closing: bool,
@@ -85,11 +99,12 @@ struct Session {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     file: Option<File>,
+    map: Option<GridMap>,
     over: bool,
 }
 
 impl Session {
-    fn new(control: TcpStream, root: PathBuf) -> Self {
+    fn new(control: TcpStream, root: PathBuf, guard: Option<&Guard>) -> Self {
         control.set_nonblocking(true).expect("a socket");
         let policy = Policy {
             greeting: "venturi".to_owned(),
@@ -108,7 +123,12 @@ impl Session {
             marker_interval: Duration::from_secs(5),
         };
         Self {
-            server: Server::new(policy, None, Duration::ZERO),
+            server: Server::new(
+                policy,
+                guard.map(|guard| (guard.security)()),
+                Duration::ZERO,
+            ),
+            map: guard.map(|guard| guard.map.clone()),
             control,
             root,
             began: Instant::now(),
@@ -155,7 +175,7 @@ impl Session {
                         .flat_map(|address| vec![address; connections.into()])
                     {
                         match TcpStream::connect(address) {
-                            Ok(socket) => self.open(socket),
+                            Ok(socket) => self.open(socket, End::Connects),
                             Err(_) => self.server.connect_failed(now),
                         }
                     }
@@ -165,6 +185,7 @@ impl Session {
                     self.listener = None;
                 }
                 Output::CloseFile => self.file = None,
+                Output::Ended { .. } => {}
                 Output::Close => self.over = true,
                 other => panic!("{other:?}"),
             }
@@ -210,31 +231,51 @@ impl Session {
                 self.file = Some(file);
                 return Ok(Answer::Size(size));
             }
-            Request::Write { path, truncate } => {
+            Request::Write { path, begin, .. } => {
                 let file = File::options()
                     .write(true)
                     .create(true)
-                    .truncate(truncate)
+                    .truncate(begin == Begin::New)
                     .open(at(&path))?;
                 self.file = Some(file);
             }
             Request::Finish => self.file = None,
+            Request::Login { .. } if !self.admits() => {
+                return Ok(Answer::Refused(Refusal::LoginDenied));
+            }
             Request::Login { .. } | Request::SetModified { .. } | Request::SetMode { .. } => {}
             _ => return Err(ErrorKind::Unsupported.into()),
         }
         Ok(Answer::Done)
     }
 
-    fn open(&mut self, socket: TcpStream) {
+    fn admits(&self) -> bool {
+        let Some(map) = &self.map else {
+            return true;
+        };
+        let peer = self.server.peer();
+        peer.is_some_and(|peer| map.user(&peer.identity).is_some())
+    }
+
+    fn open(&mut self, socket: TcpStream, end: End) {
         let from = socket.peer_addr().expect("connected").ip();
         socket.set_nonblocking(true).expect("a socket");
+        let layer = self.server.data_layer(self.began.elapsed(), end);
+        let Ok(mut layer) = layer else {
+            return self.server.connect_failed(self.began.elapsed());
+        };
+        let mut unwritten = Vec::new();
+        if let Some(layer) = &mut layer {
+            layer.output(&mut unwritten).expect("a layer");
+        }
         let number = self.next_link;
         self.next_link += 1;
         if self.server.data_opened(self.began.elapsed(), number, from) {
             let link = Link {
                 socket,
+                layer,
                 unread: Vec::new(),
-                unwritten: Vec::new(),
+                unwritten,
                 closing: false,
             };
             self.links.insert(number, link);
@@ -266,7 +307,9 @@ impl Session {
             .listener
             .as_ref()
             .and_then(|listener| listener.accept().ok());
-        accepted.map(|(socket, _)| self.open(socket)).is_some()
+        accepted
+            .map(|(socket, _)| self.open(socket, End::Accepts))
+            .is_some()
     }
 
     fn move_data(&mut self) -> bool {
@@ -282,11 +325,13 @@ impl Session {
         let Some(link) = self.links.get_mut(&number) else {
             return false;
         };
-        if link.unwritten.is_empty() && !link.closing {
+        let secured = link.layer.as_ref().is_none_or(|layer| layer.is_ready());
+        if link.unwritten.is_empty() && !link.closing && secured {
+            let mut plain = Vec::new();
             match self.server.poll_data(now, number) {
                 None => return false,
                 Some(DataOut::Close) => link.closing = true,
-                Some(DataOut::Bytes(bytes)) => link.unwritten = bytes,
+                Some(DataOut::Bytes(bytes)) => plain = bytes,
                 Some(DataOut::Payload {
                     header,
                     offset,
@@ -297,15 +342,22 @@ impl Session {
                     let file = self.file.as_ref().expect("it is open");
                     file.read_exact_at(&mut payload, offset)
                         .expect("the file is as long as it was");
-                    link.unwritten.extend(header.iter().flatten());
-                    link.unwritten.extend(payload);
+                    plain.extend(header.iter().flatten());
+                    plain.extend(payload);
                 }
+            }
+            match &mut link.layer {
+                Some(layer) => layer.protect(&plain, &mut link.unwritten).expect("ready"),
+                None => link.unwritten = plain,
             }
         }
         if link.closing && link.unwritten.is_empty() {
             self.links.remove(&number);
             self.server.data_closed(now, number, true);
             return true;
+        }
+        if link.unwritten.is_empty() {
+            return false;
         }
         match link.socket.write(&link.unwritten) {
             Ok(count) => {
@@ -327,7 +379,17 @@ impl Session {
             let mut buffer = vec![0; PIECE_BYTES];
             match link.socket.read(&mut buffer) {
                 Ok(0) => ended = Some(true),
-                Ok(count) => link.unread.extend_from_slice(&buffer[..count]),
+                Ok(count) => match &mut link.layer {
+                    None => link.unread.extend_from_slice(&buffer[..count]),
+                    Some(layer) => {
+                        let taken = layer.handle_input(&buffer[..count], &mut link.unread);
+                        layer.output(&mut link.unwritten).expect("a layer");
+                        if taken.is_err() {
+                            let _ = link.socket.write(&link.unwritten);
+                            ended = Some(false);
+                        }
+                    }
+                },
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(_) => ended = Some(false),
             }

@@ -489,7 +489,7 @@ impl World {
         };
         let disk = matches!(
             request,
-            Request::Finish | Request::Write { .. } | Request::Read(_)
+            Request::Finish | Request::Verify { .. } | Request::Write { .. } | Request::Read(_)
         );
         let broken = disk && matches!(self.fault, Fault::File(_)) && self.occasion(Fault::File);
         let answer = if broken {
@@ -513,10 +513,10 @@ impl World {
                 }
                 None => Answer::Refused(Refusal::NotFound),
             },
-            Request::Write { path, truncate } if in_root(&path) => {
+            Request::Write { path, begin, .. } if in_root(&path) => {
                 self.open = Some(path.as_bytes().to_vec());
                 let file = self.files.entry(path.as_bytes().to_vec()).or_default();
-                if truncate {
+                if begin == server::Begin::New {
                     file.clear();
                 }
                 Answer::Done
@@ -541,6 +541,12 @@ impl World {
                 }
                 None => Answer::Refused(Refusal::NotFound),
             },
+            Request::Verify { .. } => {
+                match self.open.as_ref().and_then(|name| self.files.get(name)) {
+                    Some(bytes) => Answer::Checksum(bytes.len().to_string()),
+                    None => Answer::Refused(Refusal::NotFound),
+                }
+            }
             // Not much of a checksum; all that the session needs is one that can differ.
             Request::Checksum { path, .. } => match self.files.get(path.as_bytes()) {
                 Some(bytes) => Answer::Checksum(bytes.len().to_string()),

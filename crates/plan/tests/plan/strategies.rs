@@ -523,13 +523,13 @@ fn cost() -> impl Strategy<Value = Cost> {
         ..HostCost::default()
     });
     let movers = prop::collection::vec(rule, 0..3);
-    (movers, map(service), map(place), map(host)).prop_map(|(movers, services, places, hosts)| {
-        Cost {
-            movers,
-            services,
-            places,
-            hosts,
-        }
+    let named = (map(service), map(place), map(host));
+    (movers, named, amount()).prop_map(|(movers, (services, places, hosts), machine_cores)| Cost {
+        movers,
+        services,
+        places,
+        hosts,
+        machine_cores,
     })
 }
 

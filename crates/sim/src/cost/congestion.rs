@@ -7,7 +7,6 @@
 //! | b | segments an acknowledgement is for | – |
 //! | T0 | first retransmission timeout | s |
 //! | c, β | constants of CUBIC | segments/s³, – |
-//! | n | parallel connections | – |
 
 use serde::{Deserialize, Serialize};
 
@@ -129,20 +128,6 @@ pub fn cubic_rate(mss_bytes: f64, rtt_s: f64, loss: f64) -> f64 {
     cubic.max(mathis_rate(mss_bytes, rtt_s, loss, 1.0))
 }
 
-/// Time from a loss until the window is again what it was: K = ∛(Wmax (1−β) / c), in seconds.
-///
-/// Source: RFC 9438, eq. 2. `window_segments` is Wmax.
-///
-/// ```
-/// use venturi_sim::cost::cubic_epoch_s;
-/// // 10 Gb/s over 100 ms: 40 s.
-/// assert!((cubic_epoch_s(10e9 / 8.0 * 0.1 / 1460.0) - 40.0).abs() < 0.5);
-/// ```
-#[must_use]
-pub fn cubic_epoch_s(window_segments: f64) -> f64 {
-    (window_segments * (1.0 - CUBIC_BETA) / CUBIC_C).cbrt()
-}
-
 /// BBR alone on a path: C (1−p), less what it gives up while it looks for the shortest RTT; nothing beyond its limit of loss.
 ///
 /// Source: draft-ietf-ccwg-bbr; the limit is that of version 1. Range: alone. Its share beside flows that go by loss is not
@@ -159,20 +144,4 @@ pub fn bbr_rate(loss: f64, link_bytes_per_s: f64) -> f64 {
         return 0.0;
     }
     link_bytes_per_s * (1.0 - loss) * (1.0 - PROBE_RTT_SHARE)
-}
-
-/// The share of a link that n connections use whose only losses are those that they cause at its queue, a queue of no length:
-/// 1 − 1/(1 + n (1+β)/(1−β)).
-///
-/// Source: Altman, Barman, Tuffin, Vojnovic, INFOCOM 2006 (technical report 2005). Range: losses hit one connection at a time, no
-/// queue: with a queue of a BDP one connection uses all of the link. `beta` is what a loss leaves of a window.
-///
-/// ```
-/// use venturi_sim::cost::parallel_utilisation;
-/// assert!((parallel_utilisation(3.0, 0.5) - 0.90).abs() < 1e-9);
-/// assert!((parallel_utilisation(4.0, 0.7) - 0.958).abs() < 5e-4);
-/// ```
-#[must_use]
-pub fn parallel_utilisation(connections: f64, beta: f64) -> f64 {
-    1.0 - 1.0 / (1.0 + connections * (1.0 + beta) / (1.0 - beta))
 }

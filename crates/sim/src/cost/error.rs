@@ -17,22 +17,4 @@ pub enum Error {
         "expected one model of a storage (seek_s, half_users, or contention and coherency), found more; leave the others out"
     )]
     Models,
-    /// A number out of its range.
-    #[error("expected {what} to be {expected}, found {found}")]
-    Value {
-        /// Which number.
-        what: &'static str,
-        /// Its range.
-        expected: &'static str,
-        /// What was given.
-        found: f64,
-    },
-    /// A calculation that did not come to its end.
-    #[error(
-        "expected the characteristic time of a cache in {rounds} halvings, found none; do its rates or sizes differ by more than 1e100?"
-    )]
-    NoSolution {
-        /// The bound.
-        rounds: u32,
-    },
 }

@@ -117,23 +117,3 @@ pub enum Bound {
     /// Blocks that are read and sent by turns.
     Block,
 }
-
-/// The time of phases where every processor and all rates are there for it alone, `rate` bytes a second at most.
-///
-/// This is what a driver of one transfer comes to; for tests and estimates.
-#[must_use]
-pub fn time_alone_s(phases: &[Phase], rate: f64) -> f64 {
-    let (mut now_s, mut mark_s) = (0.0, 0.0);
-    for phase in phases {
-        match *phase {
-            Phase::Delay { seconds, .. } => now_s += seconds,
-            Phase::ClientCpu { core_s, width, .. } | Phase::ServerCpu { core_s, width, .. } => {
-                now_s += core_s / width;
-            }
-            Phase::Bytes { bytes, cap, .. } => now_s += bytes / cap.min(rate),
-            Phase::Mark => mark_s = now_s,
-            Phase::NotBefore { seconds, .. } => now_s = f64::max(now_s, mark_s + seconds),
-        }
-    }
-    now_s
-}

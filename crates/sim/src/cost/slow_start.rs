@@ -59,15 +59,6 @@ impl SlowStart {
         (waiting_s, window.max(self.growth * left.min(window)))
     }
 
-    /// Waiting time of a long file in closed form, for g = 2: RTT (log2(B/IW) − 1 + IW/B).
-    ///
-    /// Equal to `waiting_s` where B is IW times a power of 2. Range: B > IW, and a file that outlasts its slow start.
-    #[must_use]
-    pub fn waiting_of_a_long_file_s(&self, rate: f64) -> f64 {
-        let ratio = rate * self.rtt_s / self.initial_window_bytes;
-        self.rtt_s * (ratio.log2() - 1.0 + 1.0 / ratio)
-    }
-
     /// Round trips until `bytes` have been sent on a path that nothing fills: ⌈log_g(1 + S (g−1)/IW)⌉.
     ///
     /// Source: Cardwell, Savage, Anderson, INFOCOM 2000, eq. 15 (RFC 6928 for IW). The first of them is the request's own.

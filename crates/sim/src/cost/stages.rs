@@ -1,18 +1,5 @@
 //! What a chain of stages (read, send, write; checksums and ciphers on a core) lets through.
 
-/// The rate of stages that work at the same time, each on another part: the slowest.
-///
-/// Range: enough buffers between them.
-///
-/// ```
-/// use venturi_sim::cost::streamed_rate;
-/// assert_eq!(streamed_rate(&[400e6, 125e6, 250e6]), 125e6);
-/// ```
-#[must_use]
-pub fn streamed_rate(stages: &[f64]) -> f64 {
-    stages.iter().copied().fold(f64::INFINITY, f64::min)
-}
-
 /// The rate of stages that take turns with blocks of b bytes, each of which costs t besides: 1/x = t/b + Σ 1/x_i.
 ///
 /// Source: the sum of times. Range: one thread, one block; a block of the whole file is store and forward.

@@ -88,11 +88,16 @@ pub fn storage_rates(cost: &StorageCost, direction: Direction) -> Result<Vec<f64
     }
 }
 
-/// The rates of a server's processes for 1, 2, … sessions together, in bytes a second; `None` if nothing is known that limits them.
-#[must_use]
-pub fn service_rates(cost: &ServiceCost) -> Option<Vec<f64>> {
-    let rate = cost.process_bytes_per_s?.get();
-    Some(scaled(rate, cost.contention, cost.coherency))
+/// The rates of a server for 1, 2, … sessions together, in bytes a second; `None` if they do not get in each other's way.
+///
+/// # Errors
+/// If they do (`contention`, `coherency`), and it is not known how fast one is.
+pub fn service_rates(cost: &ServiceCost) -> Result<Option<Vec<f64>>, Error> {
+    if cost.contention.is_none() && cost.coherency.is_none() {
+        return Ok(None);
+    }
+    let rate = known(cost.process_bytes_per_s, "process_bytes_per_s of a service")?;
+    Ok(Some(scaled(rate, cost.contention, cost.coherency)))
 }
 
 fn scaled(rate: f64, contention: Option<Amount>, coherency: Option<Amount>) -> Vec<f64> {

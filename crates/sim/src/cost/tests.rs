@@ -1,12 +1,11 @@
 //! Formulas against closed forms, published numbers, and small simulations of what they are the mean of.
 
 mod caches;
+pub(crate) mod che;
 mod files;
 mod jobs;
 mod loss;
 mod slow_start;
-
-use proptest::prelude::*;
 
 use super::*;
 
@@ -20,6 +19,23 @@ fn near(found: f64, expected: f64, tolerance: f64) {
         error <= tolerance,
         "expected {expected}, found {found} ({error:e} off)"
     );
+}
+
+/// The time of phases where every processor and all rates are there for it alone, `rate` bytes a second at most.
+fn time_alone_s(phases: &[Phase], rate: f64) -> f64 {
+    let (mut now_s, mut mark_s) = (0.0, 0.0);
+    for phase in phases {
+        match *phase {
+            Phase::Delay { seconds, .. } => now_s += seconds,
+            Phase::ClientCpu { core_s, width, .. } | Phase::ServerCpu { core_s, width, .. } => {
+                now_s += core_s / width;
+            }
+            Phase::Bytes { bytes, cap, .. } => now_s += bytes / cap.min(rate),
+            Phase::Mark => mark_s = now_s,
+            Phase::NotBefore { seconds, .. } => now_s = f64::max(now_s, mark_s + seconds),
+        }
+    }
+    now_s
 }
 
 const PATH: DataPath = DataPath {
@@ -141,12 +157,24 @@ fn servers_that_scale_by_the_law_peak_where_it_says() {
         ..ServiceCost::default()
     };
     let rates = service_rates(&cost).expect("a rate is given");
+    let rates = rates.expect("they get in each other's way");
     let peak = (0..rates.len())
         .max_by(|&a, &b| rates[a].total_cmp(&rates[b]))
         .expect("some")
         + 1;
     assert_eq!(peak, ((1.0 - sigma) / kappa).sqrt().round() as usize);
     assert_eq!(rates[0], 1e6);
+    let apart = ServiceCost {
+        contention: None,
+        coherency: None,
+        ..cost.clone()
+    };
+    assert_eq!(service_rates(&apart), Ok(None));
+    let nameless = ServiceCost {
+        process_bytes_per_s: None,
+        ..cost
+    };
+    assert!(service_rates(&nameless).is_err());
 }
 
 #[test]
@@ -175,20 +203,6 @@ fn a_storage_is_of_one_kind() {
         ..StorageCost::default()
     };
     assert_eq!(storage_rates(&plain, Direction::Write), Ok(vec![5.0]));
-}
-
-proptest! {
-    #[test]
-    fn retries_take_the_mean_over_all_that_can_happen(failure in 0.0..0.95_f64, most in 1_u32..30, good_s in 0.1..9.0, bad_s in 0.1..9.0, pause_s in 0.0..9.0) {
-        let mut expected = 0.0;
-        for failures in 0..most {
-            let spent_s = f64::from(failures) * (bad_s + pause_s) + good_s;
-            expected += failure.powf(f64::from(failures)) * (1.0 - failure) * spent_s;
-        }
-        expected += failure.powf(f64::from(most)) * (f64::from(most) * (bad_s + pause_s) - pause_s);
-        let found = mean_time_with_retries_s(good_s, bad_s, pause_s, failure, most);
-        prop_assert!((found / expected - 1.0).abs() < 1e-9, "{found} {expected}");
-    }
 }
 
 #[test]

@@ -67,7 +67,6 @@ impl Simulation {
             set.sizes().of(index)
         });
         let load = Load {
-            begun_s: self.now,
             duration_s,
             fetches_each: fetches_each.or(duration_s.is_none().then_some(1)),
             think_s: option("think_s").unwrap_or(0.0),
@@ -75,16 +74,7 @@ impl Simulation {
                 .filter(|end_s| *end_s > from_s)
                 .map(|end_s| (from_s, end_s)),
             object_bytes: object,
-            clients: std::iter::repeat_with(Client::default)
-                .take(clients as usize)
-                .collect(),
-            left: clients as usize,
-            connections: 0,
-            bytes: 0.0,
-            steady_bytes: 0.0,
-            steady_fetches: 0,
-            latencies_s: Vec::new(),
-            causes: Causes::new(),
+            ..Load::of(clients as usize, self.now)
         };
         for client in 0..load.clients.len() {
             let begins_s = self.now + spread_s * client as f64 / clients;
@@ -184,6 +174,28 @@ impl Simulation {
 }
 
 impl Load {
+    /// So many clients that begin now, and have fetched nothing.
+    fn of(clients: usize, begun_s: f64) -> Self {
+        Self {
+            begun_s,
+            duration_s: None,
+            fetches_each: None,
+            think_s: 0.0,
+            steady_s: None,
+            object_bytes: 0,
+            clients: std::iter::repeat_with(Client::default)
+                .take(clients)
+                .collect(),
+            left: clients,
+            connections: 0,
+            bytes: 0.0,
+            steady_bytes: 0.0,
+            steady_fetches: 0,
+            latencies_s: Vec::new(),
+            causes: Causes::new(),
+        }
+    }
+
     /// The fetches that are under way, by client.
     pub fn walks(&self) -> impl Iterator<Item = (u32, &Walk)> {
         let numbered = (0..).zip(&self.clients);

@@ -191,14 +191,14 @@ impl Simulation {
             return;
         };
         let routes = self.told_in_brief(&open.brief);
-        let record = open.close(trial, self.now, routes);
+        let ended = open.close(trial, self.now, routes);
         self.trials_done += 1;
-        if record.outcome == TrialOutcome::Ok {
+        if ended.record.outcome == TrialOutcome::Ok {
             let counts: Vec<_> = self.counters.of_trial(trial.trial).collect();
             for (name, add) in counts {
                 self.signal(&name, add);
             }
         }
-        self.say(host, Said::Trial(Box::new(record)));
+        self.say(host, Said::Trial(Box::new(ended)));
     }
 }

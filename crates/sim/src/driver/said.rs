@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::Serialize;
-use venturi_plan::{
-    CacheState, Done, Event, Finding, Name, Outcome, Sample, Seconds, TransferRecord, TrialId,
-    TrialOutcome,
-};
+use venturi_plan::{Done, Event, Finding, Name, Outcome, Sample, TransferRecord};
 
 /// One line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -37,33 +34,20 @@ pub enum Said {
     Done(Done),
 }
 
-/// A trial as it was carried out by one actor.
+/// A trial: the record of an agent, and more.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Trial {
-    /// Which.
-    pub trial: TrialId,
-    /// By whom.
-    pub actor: Name,
-    /// When it began.
-    pub start_s: Seconds,
-    /// When its last step ended.
-    pub end_s: Seconds,
-    /// Whether all of its transfers are good.
-    pub outcome: TrialOutcome,
-    /// What was assumed of the page cache, where the plan asked.
-    pub cache: Option<CacheState>,
-    /// Its transfers.
-    pub transfers: Vec<Transfer>,
-    /// What they came to by route, where the plan wants that in their place.
+    /// What an agent would write; of the page cache, what was assumed.
+    #[serde(flatten)]
+    pub record: venturi_plan::Trial<Transfer>,
+    /// What its transfers came to by route, where the plan wants that in their place.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub routes: Vec<Route>,
-    /// Doubts about it.
-    pub findings: Vec<Finding>,
 }
 
-/// The transfers of a trial by one call, from one place to another, of one size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Route {
+/// What makes two transfers of a trial belong together: who carries how much from where to where.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct Way {
     /// Which call of the header.
     pub call: Name,
     /// The place that the bytes came from.
@@ -78,6 +62,14 @@ pub struct Route {
     pub files: u64,
     /// Bytes that the plan asked for in each.
     pub size_bytes: u64,
+}
+
+/// The transfers of a trial on one way.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Route {
+    /// What they have in common.
+    #[serde(flatten)]
+    pub way: Way,
     /// How many there were.
     pub transfers: u64,
     /// How many by what became of them.

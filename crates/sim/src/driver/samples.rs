@@ -200,29 +200,8 @@ impl Simulation {
     /// `live`: transfers under way, where they are not recorded each.
     fn tell_sample(&mut self, sampler: &Sampler, kept: &Kept, live: Option<u64>) {
         let time_s = Seconds::new(kept.time_s);
-        for (host, cards) in sampler.cards.iter().enumerate() {
-            let over = |link: Option<LinkNumber>| {
-                link.map_or(0.0, |link| {
-                    kept.payload[link] * self.world.links[link].packet_ratio
-                })
-            };
-            let both = cards.iter().flat_map(|card| {
-                [
-                    (card.received.clone(), over(card.link_in).round()),
-                    (card.sent.clone(), over(card.link_out).round()),
-                ]
-            });
-            let mut counters: BTreeMap<Name, f64> = both.collect();
-            let own = kept.loopback[host].round();
-            if sampler.nic {
-                counters.insert(self.lo.0.clone(), own);
-                counters.insert(self.lo.1.clone(), own);
-                let host = self.hosts[host].name.clone();
-                self.out.push_back(Line {
-                    host,
-                    said: Said::Sample(Sample { time_s, counters }),
-                });
-            }
+        if sampler.nic {
+            self.tell_cards(sampler, kept);
         }
         if sampler.links.is_empty() && live.is_none() {
             return;
@@ -243,6 +222,34 @@ impl Simulation {
             host: Arc::from(NETWORK),
             said,
         });
+    }
+}
+
+impl Simulation {
+    /// What the network cards of each host have carried.
+    fn tell_cards(&mut self, sampler: &Sampler, kept: &Kept) {
+        let time_s = Seconds::new(kept.time_s);
+        let over = |world: &World, link: Option<LinkNumber>| {
+            link.map_or(0.0, |link| {
+                kept.payload[link] * world.links[link].packet_ratio
+            })
+        };
+        for (host, cards) in sampler.cards.iter().enumerate() {
+            let both = cards.iter().flat_map(|card| {
+                [
+                    (
+                        card.received.clone(),
+                        over(&self.world, card.link_in).round(),
+                    ),
+                    (card.sent.clone(), over(&self.world, card.link_out).round()),
+                ]
+            });
+            let mut counters: BTreeMap<Name, f64> = both.collect();
+            let own = kept.loopback[host].round();
+            counters.insert(self.lo.0.clone(), own);
+            counters.insert(self.lo.1.clone(), own);
+            self.say(host, Said::Sample(Sample { time_s, counters }));
+        }
     }
 }
 

@@ -3,22 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use venturi_plan::{Name, Outcome, Seconds, TransferRecord, Via};
+use venturi_plan::{Outcome, Seconds, TransferRecord, Via};
 
-use super::said::Route;
+use super::said::{Route, Way};
 use super::sketch::Sketch;
-
-/// What makes two transfers of a trial belong together: who carries how much from where to where.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Way {
-    pub call: Name,
-    pub source: Name,
-    pub source_via: Option<String>,
-    pub destination: Name,
-    pub destination_via: Option<String>,
-    pub files: u64,
-    pub bytes: u64,
-}
 
 /// Counts, sums and the distribution of durations.
 #[derive(Debug, Clone, Default)]
@@ -67,7 +55,7 @@ impl Way {
             destination: record.destination.place().into(),
             destination_via: text_of(record.destination_via.as_ref()),
             files: record.files,
-            bytes: record.asked_bytes.get(),
+            size_bytes: record.asked_bytes.get(),
         }
     }
 }
@@ -153,16 +141,10 @@ impl Tally {
         let quantiles = [0.5, 0.9, 0.95, 0.99].map(quantile);
         let (sketch_first, sketch_counts) = self.sketch.into_counts();
         Route {
-            call: way.call,
-            source: way.source,
-            source_via: way.source_via,
-            destination: way.destination,
-            destination_via: way.destination_via,
-            files: way.files,
-            size_bytes: way.bytes,
+            asked_bytes: way.size_bytes.saturating_mul(transfers),
+            way,
             transfers,
             outcomes: self.outcomes,
-            asked_bytes: way.bytes.saturating_mul(transfers),
             received_bytes: self.received_bytes,
             start_s: self.times.map(|times| times.first_start_s),
             end_s: self.times.map(|times| times.last_end_s),

@@ -10,8 +10,8 @@ use venturi_plan::{
 
 use super::Simulation;
 use super::load::Load;
-use super::said::{Said, Told};
-use super::tally::{Ended, Way};
+use super::said::{Said, Told, Way};
+use super::tally::Ended;
 use super::walk::{Cause, ENDLESS_BYTES, Owner, Walk, add};
 use crate::world::{Amounts, Ask, Error, LOAD, Passage, Stages};
 

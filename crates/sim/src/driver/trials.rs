@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use venturi_plan::{CacheState, Finding, Outcome, Seconds, TrialOutcome, TrialRef};
+use venturi_plan::{CacheState, Finding, Outcome, TrialRef};
 
-use super::said::{Transfer, Trial};
-use super::tally::{Tally, Way};
+use super::said::{Transfer, Trial, Way};
+use super::tally::Tally;
 
 /// How the cache came to be as it is.
 const METHOD: &str = "simulated";
@@ -13,10 +13,7 @@ const METHOD: &str = "simulated";
 /// A trial that has begun.
 #[derive(Debug)]
 pub(super) struct OpenTrial {
-    start_s: f64,
-    cache: Option<CacheState>,
-    findings: Vec<Finding>,
-    spoilt: bool,
+    told: venturi_plan::OpenTrial,
     /// By the number of their task, which is the order of the plan.
     transfers: Vec<(u64, Transfer)>,
     /// In place of them, what they come to by route.
@@ -28,10 +25,7 @@ pub(super) struct OpenTrial {
 impl OpenTrial {
     pub fn new(start_s: f64) -> Self {
         Self {
-            start_s,
-            cache: None,
-            findings: Vec::new(),
-            spoilt: false,
+            told: venturi_plan::OpenTrial::new(start_s),
             transfers: Vec::new(),
             tallies: BTreeMap::new(),
             brief: Vec::new(),
@@ -49,7 +43,7 @@ impl OpenTrial {
 
     /// What the plan asked of the page cache, and so has.
     pub fn cached(&mut self, state: &str) {
-        self.cache = Some(CacheState {
+        self.told.cache = Some(CacheState {
             state: state.into(),
             method: METHOD.into(),
             resident_ratio: None,
@@ -58,8 +52,8 @@ impl OpenTrial {
 
     /// A preparation has failed.
     pub fn spoil(&mut self, finding: Finding) {
-        self.spoilt = true;
-        self.findings.push(finding);
+        self.told.spoilt = true;
+        self.told.findings.push(finding);
     }
 
     /// `routes`: what was told in brief.
@@ -71,26 +65,12 @@ impl OpenTrial {
             .map(|(_, transfer)| transfer)
             .collect();
         let tallies: Vec<_> = routes.into_iter().chain(self.tallies).collect();
-        let good = !self.spoilt
-            && transfers.iter().all(|it| it.record.outcome == Outcome::Ok)
+        let good = transfers.iter().all(|it| it.record.outcome == Outcome::Ok)
             && tallies.iter().all(|(_, tally)| tally.is_good());
+        let routes = tallies.into_iter().map(|(way, tally)| tally.told(way));
         Trial {
-            trial: trial.trial,
-            actor: trial.actor.clone(),
-            start_s: Seconds::new(self.start_s),
-            end_s: Seconds::new(end_s),
-            outcome: if good {
-                TrialOutcome::Ok
-            } else {
-                TrialOutcome::Failed
-            },
-            cache: self.cache,
-            transfers,
-            routes: tallies
-                .into_iter()
-                .map(|(way, tally)| tally.told(way))
-                .collect(),
-            findings: self.findings,
+            record: self.told.close(trial, end_s, transfers, good),
+            routes: routes.collect(),
         }
     }
 }

@@ -246,18 +246,10 @@ impl Simulation {
         let took_s = now - walk.since_s;
         let stage = walk.stages.stages.get(walk.at).copied();
         let flowing = walk.flowing.take();
-        let mut left = 0.0;
-        let mut times = None;
-        if let Some(flowing) = &flowing {
-            if early && self.moving.remove(&flowing.token).is_some() {
-                left = self
-                    .fluid
-                    .stop(now, flowing.flow)
-                    .map_err(|source| self.wrong("the end of a flow", source))?;
-            }
-            let before = flowing.before.as_ref();
-            times = before.map(|before| self.meters.end(flowing.token, flowing.class, before));
-        }
+        let (left, times) = match &flowing {
+            Some(flowing) => self.end_flow(flowing, early)?,
+            None => (0.0, None),
+        };
         let walk = self.walk(owner).expect("just seen");
         match stage {
             Some(
@@ -281,6 +273,20 @@ impl Simulation {
             Some(Stage::Mark) | None => {}
         }
         Ok(left)
+    }
+
+    /// Takes a flow out: what is left of its bytes if it is stopped `early`, and what bound it for how long if that was noted.
+    fn end_flow(&mut self, flowing: &Flowing, early: bool) -> Result<(f64, Option<Times>), Error> {
+        let mut left = 0.0;
+        if early && self.moving.remove(&flowing.token).is_some() {
+            left = self
+                .fluid
+                .stop(self.now, flowing.flow)
+                .map_err(|source| self.wrong("the end of a flow", source))?;
+        }
+        let before = flowing.before.as_ref();
+        let times = before.map(|before| self.meters.end(flowing.token, flowing.class, before));
+        Ok((left, times))
     }
 
     /// The walk of an owner; none if it has ended.

@@ -5,7 +5,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use super::{Batch, Columns, Kind, Settings, Way, Workload};
 use crate::fluid::ahead::fetch;
-use crate::fluid::{Capacity, ClassId, Error, Fluid, Work};
+use crate::fluid::{Capacity, ClassId, Error, Fluid, ResourceId, Work};
 
 /// No further flow.
 const NONE: u32 = u32::MAX;
@@ -141,43 +141,46 @@ pub fn carry_out(workload: &Workload, settings: Settings) -> Result<Outcome, Err
             agents,
         } => closed(stage, flows, agent, *agents, &ways),
         Kind::Batch(batch) => {
-            let link = |numbers: &[u32]| {
-                numbers
-                    .iter()
-                    .map(|&number| links[number as usize])
-                    .collect::<Vec<_>>()
-            };
-            let disk = stage.fluid.resource(Capacity::Constant(batch.disk))?;
-            let mut places = Vec::new();
-            for (host, facts) in (0..)
-                .zip(&workload.hosts)
-                .filter(|(host, _)| *host != batch.server)
-            {
-                let way = workload.links_of(batch.server, host);
-                let latency_s = way
-                    .iter()
-                    .map(|&link| workload.links[link as usize].latency_s)
-                    .sum();
-                let mut resources = link(&workload.hosts[batch.server as usize].out);
-                resources.extend(link(&facts.into));
-                resources.push(disk);
-                let cap = settings
-                    .window_bytes
-                    .map_or(f64::INFINITY, |window| window / (2.0 * latency_s));
-                let read = stage.fluid.class(&resources, 1.0, cap)?;
-                let cores = stage.fluid.resource(Capacity::Constant(batch.cores))?;
-                let compute = stage.fluid.class(&[cores], 1.0, 1.0)?;
-                places.push(Place {
-                    read: Way {
-                        class: read,
-                        latency_s,
-                    },
-                    compute,
-                });
-            }
+            let places = places_of(workload, batch, settings, &links, &mut stage.fluid)?;
             jobs(stage, batch, &places)
         }
     }
+}
+
+/// The hosts of a batch that compute: each with its cores, and the way from the server's disk.
+fn places_of(
+    workload: &Workload,
+    batch: &Batch,
+    settings: Settings,
+    links: &[ResourceId],
+    fluid: &mut Fluid,
+) -> Result<Vec<Place>, Error> {
+    let link = |number: &u32| links[*number as usize];
+    let disk = fluid.resource(Capacity::Constant(batch.disk))?;
+    let out = &workload.hosts[batch.server as usize].out;
+    let mut places = Vec::new();
+    for (host, facts) in (0..)
+        .zip(&workload.hosts)
+        .filter(|(host, _)| *host != batch.server)
+    {
+        let way = workload.links_of(batch.server, host);
+        let latency_s = way
+            .iter()
+            .map(|&link| workload.links[link as usize].latency_s)
+            .sum();
+        let mut resources: Vec<ResourceId> = out.iter().chain(&facts.into).map(link).collect();
+        resources.push(disk);
+        let cap = settings
+            .window_bytes
+            .map_or(f64::INFINITY, |window| window / (2.0 * latency_s));
+        let class = fluid.class(&resources, 1.0, cap)?;
+        let cores = fluid.resource(Capacity::Constant(batch.cores))?;
+        places.push(Place {
+            read: Way { class, latency_s },
+            compute: fluid.class(&[cores], 1.0, 1.0)?,
+        });
+    }
+    Ok(places)
 }
 
 fn open(mut stage: Stage, flows: &Columns, ways: &[Way]) -> Result<Outcome, Error> {
@@ -219,16 +222,7 @@ fn closed(
     agents: u32,
     ways: &[Way],
 ) -> Result<Outcome, Error> {
-    let (first, next) = chains(agent, agents);
-    let mut turns: Vec<Turn> = (0..flows.bytes.len())
-        .map(|at| Turn {
-            start_s: flows.start_s[at],
-            bytes: flows.bytes[at],
-            way: flows.way[at],
-            next: next[at],
-        })
-        .collect();
-    drop(next);
+    let (first, mut turns) = turns_of(flows, agent, agents);
     let first = first.into_iter();
     let mut agenda = Agenda::of(first.filter_map(|flow| ask(&mut turns, ways, 0.0, flow)));
     while let Some(now) = stage.next_s(&agenda) {
@@ -277,14 +271,21 @@ fn ask(turns: &mut [Turn], ways: &[Way], now: f64, flow: u32) -> Option<(f64, u3
     Some((turn.start_s + ways[turn.way as usize].latency_s, flow))
 }
 
-/// The first flow of each agent, and after each flow the agent's next.
-fn chains(agent: &[u32], agents: u32) -> (Vec<u32>, Vec<u32>) {
+/// The first flow of each agent, and all of them, each with the agent's next.
+fn turns_of(flows: &Columns, agent: &[u32], agents: u32) -> (Vec<u32>, Vec<Turn>) {
     let mut first = vec![NONE; agents as usize];
-    let mut next = vec![NONE; agent.len()];
+    let mut turns: Vec<Turn> = (0..agent.len())
+        .map(|at| Turn {
+            start_s: flows.start_s[at],
+            bytes: flows.bytes[at],
+            way: flows.way[at],
+            next: NONE,
+        })
+        .collect();
     for (flow, &agent) in (0..agent.len() as u32).zip(agent).rev() {
-        next[flow as usize] = std::mem::replace(&mut first[agent as usize], flow);
+        turns[flow as usize].next = std::mem::replace(&mut first[agent as usize], flow);
     }
-    (first, next)
+    (first, turns)
 }
 
 /// A host that computes.
@@ -301,6 +302,17 @@ struct Slot {
     computing: bool,
 }
 
+impl Slot {
+    /// A job before its first chunk.
+    fn with(job: u32, batch: &Batch) -> Self {
+        Self {
+            job,
+            chunks: batch.chunks,
+            computing: false,
+        }
+    }
+}
+
 fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Error> {
     let mut end_s = vec![f64::NAN; batch.bytes.len()];
     let mut queue: VecDeque<u32> = (0..batch.bytes.len() as u32).collect();
@@ -309,11 +321,7 @@ fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Er
     let place_of = |slot: u32| &places[slot as usize % places.len()];
     for slot in 0..batch.slots {
         let Some(job) = queue.pop_front() else { break };
-        slots.push(Slot {
-            job,
-            chunks: batch.chunks,
-            computing: false,
-        });
+        slots.push(Slot::with(job, batch));
         agenda.put(place_of(slot).read.latency_s, slot);
     }
     while let Some(now) = stage.next_s(&agenda) {
@@ -322,12 +330,8 @@ fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Er
             let place = place_of(slot);
             if !work.computing {
                 work.computing = true;
-                stage.start(
-                    at_s,
-                    place.compute,
-                    batch.compute_s[work.job as usize],
-                    slot,
-                )?;
+                let core_s = batch.compute_s[work.job as usize];
+                stage.start(at_s, place.compute, core_s, slot)?;
                 continue;
             }
             work.computing = false;
@@ -337,11 +341,7 @@ fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Er
                 let Some(job) = queue.pop_front() else {
                     continue;
                 };
-                *work = Slot {
-                    job,
-                    chunks: batch.chunks,
-                    computing: false,
-                };
+                *work = Slot::with(job, batch);
             }
             agenda.put(at_s + place.read.latency_s, slot);
         }

@@ -21,17 +21,6 @@ struct Share {
     bound: Bound,
 }
 
-/// While filling: what a resource has left.
-#[derive(Debug, Clone, Copy)]
-struct Filling {
-    /// Given to classes that have been stopped, bytes/s.
-    given: f64,
-    /// Weight of the others.
-    weight: f64,
-    /// The others, counted: a sum of weights does not come back to 0.
-    rising: u32,
-}
-
 /// Fills everything at every event.
 #[derive(Debug, Default)]
 pub(super) struct Full {
@@ -169,25 +158,11 @@ fn fill(network: &Network) -> Vec<Option<Share>> {
         .filter(|(_, class)| class.flows > 0)
         .map(|(id, _)| id)
         .collect();
-    let mut fillings = vec![
-        Filling {
-            given: 0.0,
-            weight: 0.0,
-            rising: 0
-        };
-        network.resources.len()
-    ];
-    for &class in &rising {
-        let facts = &network.classes[class as usize];
-        for &resource in network.way(class) {
-            let filling = &mut fillings[resource as usize];
-            filling.weight += f64::from(facts.flows) * facts.weight;
-            filling.rising += 1;
-        }
-    }
+    // Bytes/s of each resource that classes have which have been stopped.
+    let mut given = vec![0.0; network.resources.len()];
     // Every round stops at least one class.
     while !rising.is_empty() {
-        let (level, bound) = next_stop(network, &rising, &fillings);
+        let (level, bound) = next_stop(network, &rising, &given);
         rising.retain(|&class| {
             let facts = &network.classes[class as usize];
             let rate = match bound {
@@ -199,10 +174,7 @@ fn fill(network: &Network) -> Vec<Option<Share>> {
             };
             shares[class as usize] = Some(Share { rate, bound });
             for &resource in network.way(class) {
-                let filling = &mut fillings[resource as usize];
-                filling.given += f64::from(facts.flows) * rate;
-                filling.weight -= f64::from(facts.flows) * facts.weight;
-                filling.rising -= 1;
+                given[resource as usize] += f64::from(facts.flows) * rate;
             }
             false
         });
@@ -211,17 +183,25 @@ fn fill(network: &Network) -> Vec<Option<Share>> {
 }
 
 /// The lowest level at which a class meets its cap or a resource is full, and which it is.
-fn next_stop(network: &Network, rising: &[u32], fillings: &[Filling]) -> (f64, Bound) {
+fn next_stop(network: &Network, rising: &[u32], given: &[f64]) -> (f64, Bound) {
+    // Summed anew each time: what differences leave of a sum that was much larger is rounding.
+    let mut weights = vec![0.0; given.len()];
+    for &class in rising {
+        let facts = &network.classes[class as usize];
+        for &resource in network.way(class) {
+            weights[resource as usize] += f64::from(facts.flows) * facts.weight;
+        }
+    }
     let caps = rising.iter().map(|&class| {
         let facts = &network.classes[class as usize];
         (facts.cap / facts.weight, Bound::Cap)
     });
     let full = (0..)
-        .zip(fillings)
-        .filter(|(_, filling)| filling.rising > 0)
-        .map(|(resource, filling)| {
-            let left = (network.capacity(resource) - filling.given).max(0.0);
-            (left / filling.weight, Bound::Resource(ResourceId(resource)))
+        .zip(weights.iter().zip(given))
+        .filter(|(_, (weight, _))| **weight > 0.0)
+        .map(|(resource, (weight, given))| {
+            let left = (network.capacity(resource) - given).max(0.0);
+            (left / weight, Bound::Resource(ResourceId(resource)))
         });
     caps.chain(full)
         .min_by(|one, other| one.0.total_cmp(&other.0))

@@ -40,6 +40,9 @@ use region::Region;
 /// How much more than its capacity a resource may carry before it counts as full: sums of rates are rounded.
 const FULL: f64 = 1.0 + 1e-13;
 
+/// What is left of a sum when it was so many times larger is rounding in part, and made anew.
+const MOSTLY_GONE: f64 = 1.0 / 1024.0;
+
 /// What was done, to be held against the number of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Work {
@@ -304,6 +307,19 @@ impl Partial {
         let lane = &mut self.lanes[class as usize];
         lane.top = cap / lane.weight;
         (cap, bound)
+    }
+
+    /// Whether each shared resource counts the places of classes that follow its clock.
+    #[cfg(test)]
+    pub fn assert_counts(&self) {
+        for (resource, link) in (0..).zip(&self.links).filter(|(_, link)| link.is_shared()) {
+            let follows = |&&(class, _): &&(u32, u32)| self.lanes[class as usize].clock == resource;
+            let found = link.on.iter().filter(follows).count();
+            assert_eq!(
+                found, link.bound as usize,
+                "followers of resource {resource}"
+            );
+        }
     }
 
     fn end_of_class(&mut self, class: u32, flows: &Flows, due: impl Fn(f64) -> bool) {

@@ -6,6 +6,17 @@ pub(super) mod random;
 
 use super::*;
 
+impl Fluid {
+    /// Whether each resource counts those that it limits.
+    fn assert_counts(&mut self) {
+        // Solves what is left to be solved.
+        self.poll_timeout();
+        if let Solver::Partial(solver) = &self.solver {
+            solver.assert_counts();
+        }
+    }
+}
+
 /// All ends from now on: token and time.
 fn ends(fluid: &mut Fluid) -> Vec<(u64, f64)> {
     let mut told = Vec::new();

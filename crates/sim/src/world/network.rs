@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-use venturi_plan::{ANY_DESTINATION, Header, Name};
+use venturi_plan::{ANY_DESTINATION, Header, Interface, Link, Name, Network};
 
 use super::Error;
 
@@ -68,47 +68,12 @@ impl Tables {
         let Some(network) = &header.network else {
             return Ok(Self::default());
         };
-        let numbers: BTreeMap<&Name, LinkNumber> = network
-            .links
-            .keys()
-            .enumerate()
-            .map(|(number, name)| (name, number))
-            .collect();
-        let number_of = |router: &Name, link: &Name| {
-            numbers.get(link).copied().ok_or_else(|| Error::Unknown {
-                where_: format!("network.routes.{router}"),
-                expected: "a link of the network",
-                found: link.as_ref().into(),
-            })
-        };
         let mut tables = Self {
-            links: network
-                .links
-                .values()
-                .map(|link| Wire {
-                    to: link.to.clone(),
-                    delay_s: link.delay_s.get(),
-                })
-                .collect(),
-            ..Self::default()
+            interfaces: ports(network),
+            links: wires(network),
+            routes: routes(network)?,
+            hosts: BTreeMap::new(),
         };
-        for (name, interface) in &network.interfaces {
-            let out = network.links.values().position(|link| link.from == *name);
-            let port = Port {
-                host: interface.host.clone(),
-                device: interface.device.clone(),
-                address: interface.address,
-                out,
-            };
-            tables.interfaces.insert(name.clone(), port);
-        }
-        for (router, table) in &network.routes {
-            let table = table
-                .iter()
-                .map(|(to, link)| Ok((to.clone(), number_of(router, link)?)))
-                .collect::<Result<_, Error>>()?;
-            tables.routes.insert(router.clone(), table);
-        }
         for (name, host) in &header.hosts {
             tables
                 .hosts
@@ -182,44 +147,18 @@ impl Tables {
             seen_as: vec![from.clone()],
             ..Way::default()
         };
-        let stuck = |found: String| Error::NoWay {
-            from: from.as_ref().into(),
-            to: to.as_ref().into(),
-            found,
-        };
+        self.port(from)?;
         let target = self.port(to)?.host.clone();
         let mut leave = from.clone();
+        // Bounded by the links of a way: each leg adds one at least.
         loop {
-            let mut next = self.port(&leave)?.out;
-            let arrived = loop {
-                let Some(number) = next else {
-                    return Err(stuck(format!("there is no link out of `{leave}`")));
-                };
-                if way.links.len() == MOST_HOPS {
-                    return Err(stuck(format!(
-                        "it is longer than {MOST_HOPS} links, so the routes go in circles"
-                    )));
-                }
-                let wire = &self.links[number];
-                way.links.push(number);
-                way.delay_s += wire.delay_s;
-                if self.interfaces.contains_key(&wire.to) {
-                    break wire.to.clone();
-                }
-                let table = self.routes.get(&wire.to);
-                next = table.and_then(|table| {
-                    table
-                        .get(to)
-                        .or_else(|| table.get(ANY_DESTINATION))
-                        .copied()
-                });
-                if next.is_none() {
-                    return Err(stuck(format!(
-                        "the router `{}` has no route to it",
-                        wire.to
-                    )));
-                }
-            };
+            let arrived = self
+                .leg(&mut way, &leave, to)
+                .map_err(|found| Error::NoWay {
+                    from: from.as_ref().into(),
+                    to: to.as_ref().into(),
+                    found,
+                })?;
             let here = self.interfaces[&arrived].host.clone();
             if here == target {
                 return Ok(way);
@@ -232,6 +171,29 @@ impl Tables {
             if hides {
                 way.seen_as.push(leave.clone());
             }
+        }
+    }
+
+    /// Over routers to the next host: the interface that packets arrive at, or where they get stuck.
+    fn leg(&self, way: &mut Way, leave: &Name, to: &Name) -> Result<Name, String> {
+        let out = self.interfaces.get(leave).and_then(|port| port.out);
+        let mut number = out.ok_or_else(|| format!("there is no link out of `{leave}`"))?;
+        // As many rounds as a way may have links.
+        loop {
+            if way.links.len() == MOST_HOPS {
+                return Err(format!(
+                    "it is longer than {MOST_HOPS} links, so the routes go in circles"
+                ));
+            }
+            let wire = &self.links[number];
+            way.links.push(number);
+            way.delay_s += wire.delay_s;
+            if self.interfaces.contains_key(&wire.to) {
+                return Ok(wire.to.clone());
+            }
+            let table = self.routes.get(&wire.to);
+            let next = table.and_then(|table| table.get(to).or_else(|| table.get(ANY_DESTINATION)));
+            number = *next.ok_or_else(|| format!("the router `{}` has no route to it", wire.to))?;
         }
     }
 
@@ -260,4 +222,47 @@ impl Tables {
             hides: lab.nat.iter().filter_map(|device| named(device)).collect(),
         }
     }
+}
+
+fn ports(network: &Network) -> BTreeMap<Name, Port> {
+    let port = |(name, interface): (&Name, &Interface)| {
+        let out = network.links.values().position(|link| link.from == *name);
+        let port = Port {
+            host: interface.host.clone(),
+            device: interface.device.clone(),
+            address: interface.address,
+            out,
+        };
+        (name.clone(), port)
+    };
+    network.interfaces.iter().map(port).collect()
+}
+
+fn wires(network: &Network) -> Vec<Wire> {
+    let wire = |link: &Link| Wire {
+        to: link.to.clone(),
+        delay_s: link.delay_s.get(),
+    };
+    network.links.values().map(wire).collect()
+}
+
+/// At each router: destination interface → number of a link.
+fn routes(network: &Network) -> Result<BTreeMap<Name, BTreeMap<Name, LinkNumber>>, Error> {
+    let numbers: BTreeMap<&Name, LinkNumber> = network.links.keys().zip(0..).collect();
+    let number_of = |router: &Name, link: &Name| {
+        numbers.get(link).copied().ok_or_else(|| Error::Unknown {
+            where_: format!("network.routes.{router}"),
+            expected: "a link of the network",
+            found: link.as_ref().into(),
+        })
+    };
+    let mut routes = BTreeMap::new();
+    for (router, table) in &network.routes {
+        let table = table
+            .iter()
+            .map(|(to, link)| Ok((to.clone(), number_of(router, link)?)))
+            .collect::<Result<_, Error>>()?;
+        routes.insert(router.clone(), table);
+    }
+    Ok(routes)
 }

@@ -60,15 +60,7 @@ impl World {
         let proxy = proxy.map(|(name, _)| name.clone());
         let source = proxy.clone().or_else(|| named(&transfer.source_via));
         let destination = named(&transfer.destination_via);
-        let limited = |name: &&Name| self.slots_of(name).is_some();
-        let mut lines: Vec<Name> = source
-            .iter()
-            .chain(&destination)
-            .filter(limited)
-            .cloned()
-            .collect();
-        lines.sort();
-        lines.dedup();
+        let lines = self.sessions(&mut found, source.iter().chain(&destination));
         Ok(Passage {
             path: self.data_path(&found, call, source.as_deref()),
             resources: found.resources,
@@ -84,6 +76,21 @@ impl World {
             control_rtt_s: found.control_rtt_s,
             nearer_rtt_s: found.nearer_rtt_s,
         })
+    }
+
+    /// What sessions with these services share; in which lines they stand, each once, by name.
+    fn sessions<'a>(
+        &self,
+        found: &mut Found,
+        services: impl Iterator<Item = &'a Name>,
+    ) -> Vec<Name> {
+        let mut services: Vec<&Name> = services.collect();
+        services.sort();
+        services.dedup();
+        let crowded = services.iter().filter_map(|it| self.servers.sessions(it));
+        found.resources.extend(crowded);
+        services.retain(|name| self.slots_of(name).is_some());
+        services.into_iter().cloned().collect()
     }
 
     /// How many sessions a service has at a time, if it has a limit.

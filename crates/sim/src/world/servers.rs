@@ -6,6 +6,7 @@ use venturi_plan::{Header, Name, Scalar, Service};
 
 use super::assumptions::positive;
 use super::{Error, Maker};
+use crate::cost::{Costs, service_rates};
 use crate::fluid::ResourceId;
 
 /// The option of a service that limits each of its processes.
@@ -22,10 +23,16 @@ const MOST_PROCESSES: f64 = 65_536.0;
 pub(crate) struct Servers {
     counts: BTreeMap<Name, u32>,
     limited: BTreeMap<Name, Vec<ResourceId>>,
+    /// Those whose sessions get in each other's way: what all of them have together.
+    crowded: BTreeMap<Name, ResourceId>,
 }
 
 impl Servers {
-    pub(super) fn new(header: &Header, maker: &mut Maker<'_>) -> Result<Self, Error> {
+    pub(super) fn new(
+        header: &Header,
+        costs: &Costs,
+        maker: &mut Maker<'_>,
+    ) -> Result<Self, Error> {
         let (mut counts, mut limited) = (BTreeMap::new(), BTreeMap::new());
         for (name, service) in &header.services {
             let count = processes_of(service);
@@ -42,7 +49,11 @@ impl Servers {
             limited.insert(name.clone(), made.collect::<Result<_, _>>()?);
             counts.insert(name.clone(), count);
         }
-        Ok(Self { counts, limited })
+        Ok(Self {
+            counts,
+            limited,
+            crowded: crowded(header, costs, maker)?,
+        })
     }
 
     /// Which process of a service takes a connection: by a hash of it, as the kernel does among sockets of one port
@@ -57,10 +68,39 @@ impl Servers {
         self.counts.contains_key(service)
     }
 
+    /// What all sessions of a service have together, if they get in each other's way.
+    pub fn sessions(&self, service: &str) -> Option<ResourceId> {
+        self.crowded.get(service).copied()
+    }
+
     /// That process.
     pub fn process(&self, service: &str, number: u32) -> Option<ResourceId> {
         self.limited.get(service)?.get(number as usize).copied()
     }
+}
+
+fn crowded(
+    header: &Header,
+    costs: &Costs,
+    maker: &mut Maker<'_>,
+) -> Result<BTreeMap<Name, ResourceId>, Error> {
+    let mut found = BTreeMap::new();
+    for name in header.services.keys() {
+        let cost = costs.services.get(name);
+        let rates = cost.map_or(Ok(None), service_rates);
+        let rates = rates.map_err(|_| Error::Value {
+            where_: format!("world.costs.services.{name}"),
+            expected: "process_bytes_per_s beside contention and coherency",
+            found: "none".into(),
+        })?;
+        if let Some(rates) = rates {
+            found.insert(
+                name.clone(),
+                maker.shared(&format!("sessions:{name}"), rates)?,
+            );
+        }
+    }
+    Ok(found)
 }
 
 /// How many processes a service has.

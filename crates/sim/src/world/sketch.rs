@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use venturi_plan::{Amount, Call, Endpoint, HostCost, MoverCost, ServiceCost, Transfer, Via};
+use venturi_plan::{Amount, Call, Endpoint, HostCost, MoverCost, Name, ServiceCost, Transfer, Via};
 
 use super::course::Passage;
 use super::passage::option;
@@ -230,67 +230,13 @@ impl Maker<'_> {
                 core_s,
                 width,
                 why,
-            } => {
-                let service = match end {
-                    End::Source => &passage.source,
-                    End::Destination => &passage.destination,
-                };
-                let host = service.as_ref().map_or(&passage.client, |name| {
-                    &self.world.header.services[name].host
-                });
-                let speed = self.world.assumptions.costs.hosts.get(host);
-                let speed = speed
-                    .and_then(|host| host.core_speed)
-                    .map_or(1.0, Amount::get);
-                let mut stage =
-                    self.work(&host.clone(), core_s / speed, width, name_of_why(why))?;
-                if let (Stage::Work { scatter, .. }, Why::Authentication, Some(name)) =
-                    (&mut stage, why, service)
-                {
-                    let cost = self.world.assumptions.costs.services.get(name);
-                    let each = cost
-                        .and_then(|cost| cost.auth_scatter)
-                        .map_or(0.0, Amount::get);
-                    let one = cost
-                        .and_then(|cost| cost.auth_core_s)
-                        .map_or(0.0, Amount::get);
-                    let logins = if one > 0.0 {
-                        (core_s / one).max(1.0)
-                    } else {
-                        1.0
-                    };
-                    // Of several logins the sum scatters less.
-                    *scatter = (each / logins.sqrt(), usize::from(end == End::Destination));
-                }
-                Ok(stage)
-            }
+            } => self.server_work(end, core_s, width, why),
             Phase::Bytes {
                 bytes,
                 cap,
                 weight,
                 bound,
-            } => {
-                let (cap, name) = match self.rate {
-                    Some(rate) if rate < cap => (rate.max(0.0), "rate"),
-                    _ => (cap, name_of_bound(bound)),
-                };
-                let (cap, name) = if self.wait_s > 0.0 {
-                    let moving = self.world.alone(&passage.resources, cap);
-                    ((moving.recip() + self.wait_s).recip(), "block")
-                } else {
-                    (cap, name)
-                };
-                // What crosses nothing, and is bound by nothing, takes no time.
-                let free = passage.resources.is_empty() && cap.is_infinite();
-                let cap = if free { f64::MAX } else { cap };
-                let class = self.class(&passage.resources, weight, cap)?;
-                self.alone_s += bytes / self.world.alone(&passage.resources, cap);
-                Ok(Stage::Bytes {
-                    class,
-                    bytes,
-                    cap: name,
-                })
-            }
+            } => self.bytes(bytes, weight, cap, name_of_bound(bound)),
             Phase::Mark => {
                 self.mark_s = self.alone_s;
                 Ok(Stage::Mark)
@@ -303,6 +249,68 @@ impl Maker<'_> {
                 })
             }
         }
+    }
+
+    /// Work of the server at an end, on its host.
+    fn server_work(&mut self, end: End, core_s: f64, width: f64, why: Why) -> Result<Stage, Error> {
+        let (world, passage) = (self.world, self.passage);
+        let service = match end {
+            End::Source => &passage.source,
+            End::Destination => &passage.destination,
+        };
+        let own = |name: &Name| &world.header.services[name].host;
+        let host = service.as_ref().map_or(&passage.client, own);
+        let costs = &world.assumptions.costs;
+        let speed = costs.hosts.get(host).and_then(|host| host.core_speed);
+        let speed = speed.map_or(1.0, Amount::get);
+        let mut stage = self.work(host, core_s / speed, width, name_of_why(why))?;
+        if let (Stage::Work { scatter, .. }, Why::Authentication, Some(name)) =
+            (&mut stage, why, service)
+        {
+            let cost = costs.services.get(name);
+            let each = cost.and_then(|cost| cost.auth_scatter);
+            let one = cost
+                .and_then(|cost| cost.auth_core_s)
+                .map_or(0.0, Amount::get);
+            let logins = if one > 0.0 {
+                (core_s / one).max(1.0)
+            } else {
+                1.0
+            };
+            // Of several logins the sum scatters less.
+            let scattered = each.map_or(0.0, Amount::get) / logins.sqrt();
+            *scatter = (scattered, usize::from(end == End::Destination));
+        }
+        Ok(stage)
+    }
+
+    /// Bytes on the resources of the passage; `name`: what caps them.
+    fn bytes(
+        &mut self,
+        bytes: f64,
+        weight: f64,
+        cap: f64,
+        name: &'static str,
+    ) -> Result<Stage, Error> {
+        let resources = &self.passage.resources;
+        let (mut cap, mut name) = match self.rate {
+            Some(rate) if rate < cap => (rate.max(0.0), "rate"),
+            _ => (cap, name),
+        };
+        if self.wait_s > 0.0 {
+            let moving = self.world.alone(resources, cap);
+            (cap, name) = ((moving.recip() + self.wait_s).recip(), "block");
+        }
+        // What crosses nothing, and is bound by nothing, takes no time.
+        let free = resources.is_empty() && cap.is_infinite();
+        let cap = if free { f64::MAX } else { cap };
+        let class = self.class(resources, weight, cap)?;
+        self.alone_s += bytes / self.world.alone(resources, cap);
+        Ok(Stage::Bytes {
+            class,
+            bytes,
+            cap: name,
+        })
     }
 
     fn work(

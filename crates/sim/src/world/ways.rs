@@ -6,6 +6,7 @@ use super::course::Ask;
 use super::network::RoundTrip;
 use super::passage::{Found, text};
 use super::{Error, LinkNumber, World};
+use crate::cost::Direction;
 
 /// Of the round trips of a copy between two servers, those that the nearer one takes besides, over those of the farther one.
 ///
@@ -83,60 +84,57 @@ impl World {
         let source = serves(&ask.transfer.source_via);
         let destination = serves(&ask.transfer.destination_via);
         match (source, destination) {
-            (None, None) => Ok(()),
-            (Some(source), None) => self.fetch(found, ask.host, call, source),
-            (None, Some(destination)) => self.store(found, ask.host, call, destination),
-            (Some(source), Some(destination)) if is_relayed(call) => {
-                self.fetch(found, ask.host, call, source)?;
-                self.store(found, ask.host, call, destination)
+            (Some(source), Some(destination)) if !is_relayed(call) => {
+                self.between(found, ask.host, call, source, destination)
             }
-            (Some(source), Some(destination)) => {
-                if source.host == destination.host {
-                    return self.stay(found, &source.host);
+            _ => {
+                for (server, direction) in
+                    [(source, Direction::Read), (destination, Direction::Write)]
+                {
+                    if let Some(server) = server {
+                        self.deal(found, ask.host, call, server, direction)?;
+                    }
                 }
-                let trip = self.tables.round_trip(
-                    &self.interface_of(source)?,
-                    &self.interface_of(destination)?,
-                )?;
-                let rtts = [
-                    self.rtt_to(ask.host, call, source)?,
-                    self.rtt_to(ask.host, call, destination)?,
-                ];
-                found.nearer_rtt_s = SHARE_OF_THE_NEARER * rtts[0].min(rtts[1]);
-                found.control_rtt_s = rtts[0].max(rtts[1]) + found.nearer_rtt_s;
-                self.connect(found, &source.host, &destination.host, trip.rtt_s);
-                self.cross(found, trip.there);
                 Ok(())
             }
         }
     }
 
-    fn fetch(
+    /// From one server to another, by command of a client.
+    fn between(
         &self,
         found: &mut Found,
         host: &Name,
         call: &Call,
-        server: &Service,
+        source: &Service,
+        destination: &Service,
     ) -> Result<(), Error> {
-        if server.host == *host {
-            return self.stay(found, host);
+        if source.host == destination.host {
+            return self.stay(found, &source.host);
         }
-        let to = self.interface_of(server)?;
-        let trip = self
-            .tables
-            .round_trip(&self.client_interface(host, call, &to)?, &to)?;
-        found.control_rtt_s = found.control_rtt_s.max(trip.rtt_s);
-        self.connect(found, &server.host, host, trip.rtt_s);
-        self.cross(found, trip.back);
+        let trip = self.tables.round_trip(
+            &self.interface_of(source)?,
+            &self.interface_of(destination)?,
+        )?;
+        let rtts = [
+            self.rtt_to(host, call, source)?,
+            self.rtt_to(host, call, destination)?,
+        ];
+        found.nearer_rtt_s = SHARE_OF_THE_NEARER * rtts[0].min(rtts[1]);
+        found.control_rtt_s = rtts[0].max(rtts[1]) + found.nearer_rtt_s;
+        self.connect(found, &source.host, &destination.host, trip.rtt_s);
+        self.cross(found, trip.there);
         Ok(())
     }
 
-    fn store(
+    /// Between a client and a server: bytes that it fetches from there (read), or stores there (write).
+    fn deal(
         &self,
         found: &mut Found,
         host: &Name,
         call: &Call,
         server: &Service,
+        direction: Direction,
     ) -> Result<(), Error> {
         if server.host == *host {
             return self.stay(found, host);
@@ -146,8 +144,12 @@ impl World {
             .tables
             .round_trip(&self.client_interface(host, call, &to)?, &to)?;
         found.control_rtt_s = found.control_rtt_s.max(trip.rtt_s);
-        self.connect(found, host, &server.host, trip.rtt_s);
-        self.cross(found, trip.there);
+        let (sender, receiver, links) = match direction {
+            Direction::Read => (&server.host, host, trip.back),
+            Direction::Write => (host, &server.host, trip.there),
+        };
+        self.connect(found, sender, receiver, trip.rtt_s);
+        self.cross(found, links);
         Ok(())
     }
 

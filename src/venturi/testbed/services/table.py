@@ -15,6 +15,7 @@ from venturi.testbed.services.root_jobs import RootJobs
 from venturi.testbed.services.squid import Squid
 from venturi.testbed.services.srm import Srm
 from venturi.testbed.services.sshd import Sshd
+from venturi.testbed.services.venturi_serve import VenturiServe
 from venturi.testbed.services.xrootd import Cache, DataServer, Proxy, Redirector
 
 __all__ = ["SERVICES"]
@@ -22,6 +23,7 @@ __all__ = ["SERVICES"]
 _KINDS: tuple[Service, ...] = (
     GridFtp(),
     GridFtpNode(),
+    VenturiServe(),
     Iperf3(),
     Nginx(),
     Nuttcp(),

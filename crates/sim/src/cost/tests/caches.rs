@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::near;
+use super::che;
 
 /// Requests that are independent of each other, always the same ones (the generator of Lehmer with Park and Miller's constants).
 fn requests(weights: &[f64], count: usize) -> Vec<usize> {
@@ -68,31 +68,13 @@ fn the_characteristic_time_tells_the_hits_of_a_large_cache() {
     let total: f64 = weights.iter().sum();
     for room in [25, 100, 300] {
         let files: Vec<_> = weights.iter().map(|weight| (weight / total, 1.0)).collect();
-        let time_s = characteristic_time_s(&files, f64::from(room)).expect("a time");
-        let expected: f64 = files
-            .iter()
-            .map(|it| it.0 * hit_probability(it.0, time_s))
-            .sum();
+        let expected = che::hit_ratio(&files, f64::from(room));
         let found = hit_ratio(&weights, 1, u64::from(room as u32), 300_000);
         assert!(
             (found / expected - 1.0).abs() < 0.02,
             "{room}: {found} {expected}"
         );
     }
-}
-
-#[test]
-fn the_characteristic_time_has_limits_and_refuses_what_is_no_number() {
-    let time_s = |files: &[(f64, f64)], room| characteristic_time_s(files, room);
-    assert_eq!(time_s(&[(1.0, 5.0), (0.0, 9.0)], 5.0), Ok(f64::INFINITY));
-    assert_eq!(time_s(&[], 0.0), Ok(f64::INFINITY));
-    assert!(time_s(&[(1.0, 5.0)], 0.0).is_ok_and(|it| it < 1e-300));
-    near(
-        time_s(&[(1e-9, 4.0)], 2.0).expect("a time"),
-        1e9 * 2.0_f64.ln(),
-        1e-12,
-    );
-    assert!(time_s(&[(f64::NAN, 1.0)], 1.0).is_err() && time_s(&[(1.0, 1.0)], -1.0).is_err());
 }
 
 proptest! {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::{PATH, alone, amount, near};
+use super::{PATH, alone, amount, near, time_alone_s};
 
 /// Time alone of so many files, with commands that take `trips_s` a file and `file_s` besides.
 fn call_s(

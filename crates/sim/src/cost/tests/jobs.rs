@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::super::*;
-use super::{PATH, alone, amount, near};
+use super::{PATH, alone, amount, near, time_alone_s};
 
 const RTT_S: f64 = 0.05;
 const AUTH_S: f64 = 0.2;

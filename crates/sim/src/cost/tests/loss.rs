@@ -1,7 +1,7 @@
 //! Congestion control under random loss: published laws, and what holds before the first one.
 
 use super::super::*;
-use super::{PATH, alone, amount, near};
+use super::{PATH, alone, amount, near, time_alone_s};
 
 /// Windows of a sawtooth of Reno that loses one segment in 1/p: from W/2 to W, one more a round trip.
 fn sawtooth_rate(loss: f64, rtt_s: f64) -> f64 {
@@ -55,7 +55,8 @@ fn cubic_has_the_windows_of_its_law_and_where_these_are_smaller_those_of_reno() 
 fn cubic_is_the_mean_of_its_curve() {
     // Long epochs, far from its Reno-friendly region: the integral of W(t) = c (t−K)³ + Wmax over one epoch is RTT/p segments.
     for (most, rtt_s) in [(50_000.0, 0.1), (800_000.0, 0.2)] {
-        let epoch_s = cubic_epoch_s(most);
+        // K, RFC 9438, eq. 2: until the window is again what it was before the loss.
+        let epoch_s = f64::cbrt(most * (1.0 - 0.7) / 0.4);
         let steps = 100_000;
         let step_s = epoch_s / f64::from(steps);
         let area: f64 = (0..steps)

@@ -9,7 +9,8 @@ use venturi_plan::{Arrival, Arrived, Bytes, Expect, OrDraw, Outcome, Seconds, Tr
 use super::{Brief, NOBODY, Whose};
 use crate::driver::Simulation;
 use crate::driver::ledger::Ledger;
-use crate::driver::tally::{Ended, Tally, Way, text_of};
+use crate::driver::said::Way;
+use crate::driver::tally::{Ended, Tally, text_of};
 use crate::fluid::{Bound, FlowId};
 use crate::world::{Amounts, Ask, Error, LinkNumber, Stage, Stages};
 
@@ -252,7 +253,7 @@ fn way_of(transfer: &Transfer) -> Way {
         destination: transfer.destination.place().into(),
         destination_via: text_of(transfer.destination_via.as_ref()),
         files: transfer.files,
-        bytes: transfer.bytes.get(),
+        size_bytes: transfer.bytes.get(),
     }
 }
 

@@ -5,7 +5,7 @@ use venturi_plan::Outcome;
 
 use super::plans::plan;
 use super::{Transfer, transfers};
-use crate::cost::{characteristic_time_s, hit_probability};
+use crate::cost::tests::che;
 use crate::world::Assumptions;
 
 const BYTES: u64 = 10_000;
@@ -94,11 +94,7 @@ fn a_large_proxy_has_the_hits_of_the_characteristic_time() {
         .map(|weight| (weight / total, BYTES as f64))
         .collect();
     for room in [20_u64, 60, 120] {
-        let time_s = characteristic_time_s(&files, (room * BYTES) as f64).expect("a time");
-        let expected: f64 = files
-            .iter()
-            .map(|it| it.0 * hit_probability(it.0, time_s))
-            .sum();
+        let expected = che::hit_ratio(&files, (room * BYTES) as f64);
         let all = asked(
             json!({"cache_memory_bytes": room * BYTES}),
             weighted(&weights),

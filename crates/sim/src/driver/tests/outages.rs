@@ -147,9 +147,9 @@ fn a_plan_that_is_carried_on_with_begins_at_its_time_and_passes_over_what_is_don
         .iter()
         .filter_map(|line| match &line.said {
             super::Said::Trial(trial) => Some((
-                trial.trial.to_string(),
-                trial.start_s.get(),
-                trial.end_s.get(),
+                trial.record.trial.to_string(),
+                trial.record.start_s.get(),
+                trial.record.end_s.get(),
             )),
             _ => None,
         })

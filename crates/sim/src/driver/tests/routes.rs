@@ -58,7 +58,7 @@ fn each(lines: &[Line]) -> BTreeMap<(String, u64), Vec<&Transfer>> {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for line in lines {
         if let Said::Trial(trial) = &line.said {
-            for one in &trial.transfers {
+            for one in &trial.record.transfers {
                 let key = (one.record.call.to_string(), one.record.asked_bytes.get());
                 found.entry(key).or_default().push(one);
             }
@@ -73,9 +73,14 @@ fn routes(lines: &[Line]) -> BTreeMap<(String, u64), &Route> {
         _ => None,
     });
     trials
-        .inspect(|trial| assert!(trial.transfers.is_empty(), "none is recorded for itself"))
+        .inspect(|trial| {
+            assert!(
+                trial.record.transfers.is_empty(),
+                "none is recorded for itself"
+            )
+        })
         .flat_map(|trial| &trial.routes)
-        .map(|route| ((route.call.to_string(), route.size_bytes), route))
+        .map(|route| ((route.way.call.to_string(), route.way.size_bytes), route))
         .collect()
 }
 

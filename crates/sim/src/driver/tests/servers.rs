@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::plans::plan;
-use super::{TOLERANCE, Transfer, transfers};
+use super::plans::{get, plan};
+use super::{TOLERANCE, Transfer, carry_out, transfers};
 use crate::world::Assumptions;
 
 const DELAY_S: f64 = 0.01;
@@ -69,4 +69,36 @@ fn a_server_that_sends_elsewhere_hands_out_its_doors_in_turn_and_its_own_session
             "{took}"
         );
     }
+}
+
+#[test]
+fn sessions_that_get_in_each_others_way_have_together_what_the_law_of_scalability_says() {
+    let cost = json!({"process_bytes_per_s": 100e3, "contention": 0.5, "coherency": 0.1});
+    let world = json!({"costs": {"services": {"ftp": cost}}});
+    let world: Assumptions = serde_json::from_value(world).expect("a test's own world");
+    for (sessions, law) in [(1, 1.0), (2, 2.0 / 1.7), (4, 4.0 / 3.7)] {
+        let actors: Vec<_> = (0..sessions)
+            .map(|_| ("b", json!([get("get", 50_000)])))
+            .collect();
+        let found = transfers(plan(0.0, |_| (), &actors), world.clone());
+        let expected = f64::from(sessions) * 50e3 / (100e3 * law);
+        for took in took_s(&found) {
+            assert!((took - expected).abs() < TOLERANCE, "{sessions}: {took}");
+        }
+    }
+}
+
+#[test]
+fn sessions_that_get_in_each_others_way_at_a_rate_that_nobody_knows_are_refused_by_name() {
+    let world = json!({"costs": {"services": {"ftp": {"contention": 0.5}}}});
+    let world = serde_json::from_value(world).expect("a test's own world");
+    let plan = plan(0.0, |_| (), &[("b", json!([get("get", 1)]))]);
+    let refused = carry_out(plan, world).expect_err("no rate");
+    let text = refused.to_string();
+    assert!(
+        text.starts_with(
+            "world.costs.services.ftp: expected process_bytes_per_s beside contention and coherency, found none"
+        ),
+        "{text}"
+    );
 }

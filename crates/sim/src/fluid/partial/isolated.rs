@@ -90,52 +90,56 @@ impl Partial {
     ) {
         let mut entries = std::mem::take(&mut self.entries);
         entries.clear();
-        for &(class, _) in &self.links[resource as usize].on {
-            let (cap, bound) = self.cap_of(network, class);
-            let lane = &self.lanes[class as usize];
-            let (total, flow) = (lane.total(), cap * f64::from(lane.solved));
-            entries.push(Entry {
-                class,
-                total,
-                flow,
-                cap,
-                bound,
-                level: cap / lane.weight,
-                capped: false,
-            });
-        }
+        let on = self.links[resource as usize].on.iter();
+        entries.extend(on.map(|&(class, _)| self.entry_of(network, class)));
         self.work.classes += entries.len() as u64;
         let link = &mut self.links[resource as usize];
         link.catch_up(self.now);
         (link.level, link.given, link.weight, link.bound, link.shifts) =
             level_of(&mut entries, link.capacity);
-        let (mut least_cap, mut most_capped) = (f64::INFINITY, f64::NEG_INFINITY);
+        link.heaviest = 0.0;
+        (link.least_cap, link.most_capped) = (f64::INFINITY, f64::NEG_INFINITY);
         for entry in &entries {
-            let clock = if entry.capped { OWN } else { resource };
             if entry.capped {
-                most_capped = most_capped.max(entry.level);
+                link.most_capped = link.most_capped.max(entry.level);
             } else {
-                least_cap = least_cap.min(entry.level);
-            }
-            let lane = &self.lanes[entry.class as usize];
-            let (limit, rate) = if entry.capped {
-                (entry.bound, entry.cap)
-            } else {
-                (resource, 0.0)
-            };
-            if lane.clock != clock
-                || changed == Some(entry.class)
-                || (entry.capped && lane.rate != rate)
-            {
-                self.place(flows, entry.class, clock, limit, rate);
-            } else {
-                self.lanes[entry.class as usize].bound = limit;
+                link.least_cap = link.least_cap.min(entry.level);
             }
         }
-        let link = &mut self.links[resource as usize];
-        (link.least_cap, link.most_capped) = (least_cap, most_capped);
+        for entry in &entries {
+            self.follow(flows, resource, entry, changed == Some(entry.class));
+        }
         self.entries = entries;
         self.spoil(resource);
+    }
+
+    fn entry_of(&self, network: &Network, class: u32) -> Entry {
+        let (cap, bound) = self.cap_of(network, class);
+        let lane = &self.lanes[class as usize];
+        Entry {
+            class,
+            total: lane.total(),
+            flow: cap * f64::from(lane.solved),
+            cap,
+            bound,
+            level: cap / lane.weight,
+            capped: false,
+        }
+    }
+
+    /// Let a class follow the resource, or its own clock at its cap.
+    fn follow(&mut self, flows: &Flows, resource: u32, entry: &Entry, changed: bool) {
+        let (clock, limit, rate) = if entry.capped {
+            (OWN, entry.bound, entry.cap)
+        } else {
+            (resource, resource, 0.0)
+        };
+        let lane = &mut self.lanes[entry.class as usize];
+        if lane.clock != clock || changed || (entry.capped && lane.rate != rate) {
+            self.place(flows, entry.class, clock, limit, rate);
+        } else {
+            lane.bound = limit;
+        }
     }
 }
 

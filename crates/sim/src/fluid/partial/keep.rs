@@ -77,11 +77,38 @@ impl Partial {
         if self.lanes[class as usize].twice {
             return None;
         }
+        let (clock, least) = self.limit_of(network, keep, change);
         let lane = &self.lanes[class as usize];
-        let (total, solved) = (lane.total(), lane.solved);
-        let way = network.stretch(lane.begin, lane.end);
+        let fate = |clock, bound, rate| {
+            Some(Fate {
+                clock,
+                bound,
+                rate,
+                total: lane.total(),
+            })
+        };
+        if lane.solved == 0 {
+            return fate(IDLE, CAP, 0.0);
+        }
+        if lane.top <= least {
+            let (cap, bound) = self.cap_of(network, class);
+            for &resource in network.stretch(lane.begin, lane.end) {
+                keep.trials[resource as usize].given += cap * f64::from(lane.solved);
+            }
+            return fate(OWN, bound, cap);
+        }
+        if self.links[clock as usize].bound == 0 {
+            keep.open.push((least, clock));
+        }
+        fate(clock, clock, 0.0)
+    }
+
+    /// The resource that would limit the changed class, and the level that it would give; [`OWN`] if none is shared.
+    fn limit_of(&mut self, network: &Network, keep: &mut Keep, change: Change) -> (u32, f64) {
+        let lane = &self.lanes[change.class as usize];
+        let total = lane.total();
         let (mut clock, mut least) = (OWN, f64::INFINITY);
-        for &resource in way {
+        for &resource in network.stretch(lane.begin, lane.end) {
             if !self.links[resource as usize].is_shared() {
                 continue;
             }
@@ -95,35 +122,7 @@ impl Partial {
                 (clock, least) = (resource, level);
             }
         }
-        if solved == 0 {
-            return Some(Fate {
-                clock: IDLE,
-                bound: CAP,
-                rate: 0.0,
-                total,
-            });
-        }
-        if self.lanes[class as usize].top <= least {
-            let (cap, bound) = self.cap_of(network, class);
-            for &resource in way {
-                keep.trials[resource as usize].given += cap * f64::from(solved);
-            }
-            return Some(Fate {
-                clock: OWN,
-                bound,
-                rate: cap,
-                total,
-            });
-        }
-        if self.links[clock as usize].bound == 0 {
-            keep.open.push((least, clock));
-        }
-        Some(Fate {
-            clock,
-            bound: clock,
-            rate: 0.0,
-            total,
-        })
+        (clock, least)
     }
 
     /// A resource may come to another level.

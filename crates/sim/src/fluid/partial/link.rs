@@ -3,6 +3,7 @@
 //! All classes that a resource limits have the same level (rate / weight), so one clock, the integral of the level, tells when the next flow
 //! of any of them ends. A change of the level changes one key, whatever the number of classes and flows.
 
+use super::MOSTLY_GONE;
 use super::heap::Heap;
 
 /// Keys count from 0 again after so many classes have joined, and so many for each that is on the resource.
@@ -12,6 +13,8 @@ const JOINS: usize = 64;
 /// Sums are made anew after so many shifts, and so many for each class: they are rounded at every one.
 const SHIFTS_A_CLASS: u32 = 4;
 const SHIFTS: u32 = 64;
+/// More than any number of classes allows, and few enough to be counted on.
+const WORN: u32 = u32::MAX / 2;
 
 /// A resource as the solver sees it.
 ///
@@ -50,8 +53,9 @@ pub(super) struct Link {
     /// At a level above it some class may meet its cap, below it some class may leave it. Both may be too careful, never too bold.
     pub least_cap: f64,
     pub most_capped: f64,
-    /// Changes since `given` and `weight` were summed.
+    /// Changes since `given` and `weight` were summed, and the largest weight since.
     pub shifts: u32,
+    pub heaviest: f64,
     /// Scratch of a solution.
     pub mark: u64,
     pub change: f64,
@@ -130,11 +134,23 @@ impl Link {
         self.shifts > SHIFTS + SHIFTS_A_CLASS * self.on.len() as u32
     }
 
+    /// A class that it limits goes, with the weight of all its flows.
+    pub fn release(&mut self, weight: f64) {
+        self.heaviest = self.heaviest.max(self.weight);
+        self.weight -= weight;
+        self.bound -= 1;
+        if self.bound == 0 {
+            (self.level, self.weight, self.heaviest) = (f64::INFINITY, 0.0, 0.0);
+        } else if self.weight < self.heaviest * MOSTLY_GONE {
+            self.shifts = WORN;
+        }
+    }
+
     /// Nothing is limited by it, and what was known of it is not.
     pub fn forget(&mut self, now: f64) {
         debug_assert!(self.heap.is_empty());
         self.level = f64::INFINITY;
-        self.weight = 0.0;
+        (self.weight, self.heaviest) = (0.0, 0.0);
         self.bound = 0;
         self.least_cap = f64::INFINITY;
         self.most_capped = f64::INFINITY;

@@ -14,6 +14,7 @@ use super::super::flows::Flows;
 use super::super::network::Network;
 use super::heap::OUTSIDE;
 use super::lane::{CAP, IDLE, OWN};
+use super::link::Link;
 use super::{FULL, Partial};
 use fill::{Fill, Filling};
 
@@ -50,9 +51,17 @@ impl Partial {
             }
         }
         let mut grown = 0;
-        // Every round takes at least one resource in.
+        // Every round takes at least one resource in, or goes down to the level of one more that is in.
         loop {
             grown = self.grow_region(network, &mut region, theta * BELOW, grown);
+            // Whom a resource limits is filled again with it, or the resource would forget them. By max-min fairness none of the region is below
+            // the classes that led to it, but sums are rounded.
+            let lowest = region.lowest_level(&self.links);
+            if lowest < theta * BELOW {
+                (theta, grown) = (lowest, 0);
+                region.fill.begin();
+                continue;
+            }
             self.fill(network, &region.lanes, &mut region.fill);
             if !self.overflows(network, &mut region) {
                 break;
@@ -194,6 +203,7 @@ impl Partial {
                 capacity: link.capacity,
                 given,
                 weight,
+                summed: weight,
                 rising: end - begin,
                 bound: 0,
                 level: f64::INFINITY,
@@ -264,6 +274,7 @@ impl Partial {
         for filling in &region.fill.now {
             let link = &mut self.links[filling.resource as usize];
             (link.given, link.weight, link.bound) = (filling.given, filling.weight, filling.bound);
+            link.heaviest = 0.0;
             (link.least_cap, link.most_capped) = (f64::NEG_INFINITY, f64::INFINITY);
             if link.bound == 0 {
                 (link.weight, link.clock, link.joins) = (0.0, 0.0, 0);
@@ -278,9 +289,14 @@ impl Region {
         self.links.clear();
         self.lanes.clear();
         self.watched.clear();
-        self.fill.empty.clear();
-        self.fill.classes.clear();
+        self.fill.begin();
         self.fill.places.resize(resources, OUTSIDE);
+    }
+
+    /// Of the resources that limit somebody.
+    fn lowest_level(&self, links: &[Link]) -> f64 {
+        let levels = self.links.iter().map(|&at| links[at as usize].level);
+        levels.fold(f64::INFINITY, f64::min)
     }
 
     fn encloses(&self, resource: u32) -> bool {

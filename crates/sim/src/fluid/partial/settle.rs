@@ -79,8 +79,15 @@ impl Partial {
             }
         } else if link.entangled == 0 && self.pressed.is_empty() && !self.whole {
             self.refill(network, flows, resource, None);
-        } else if link.bound > 0 || link.given > link.capacity * FULL {
-            self.pressed.push(resource);
+        } else {
+            if link.bound == 0 {
+                // What was rounding beside the capacity before may be more than there is now.
+                self.sum_again(resource);
+            }
+            let link = &self.links[resource as usize];
+            if link.bound > 0 || link.given > link.capacity * FULL {
+                self.pressed.push(resource);
+            }
         }
     }
 
@@ -134,12 +141,7 @@ impl Partial {
         for &resource in self.way(network, class) {
             let link = &mut self.links[resource as usize];
             if clock == resource {
-                link.weight -= total;
-                link.bound -= 1;
-                if link.bound == 0 {
-                    link.level = f64::INFINITY;
-                    link.weight = 0.0;
-                }
+                link.release(total);
             } else {
                 link.given -= flow;
             }
@@ -271,20 +273,7 @@ impl Partial {
             }
         }
         if slack {
-            let level = cap / self.lanes[class as usize].weight;
-            for &resource in way {
-                let link = &mut self.links[resource as usize];
-                link.given += flow;
-                link.most_capped = link.most_capped.max(level);
-                link.pressed = false;
-                link.shifts += 1;
-            }
-            self.place(flows, class, OWN, bound, cap);
-            for &resource in way {
-                if self.links[resource as usize].is_worn_by_shifts() {
-                    self.sum_again(resource);
-                }
-            }
+            self.settle_slack(network, flows, class, (cap, bound));
             return true;
         }
         let alone =
@@ -294,6 +283,32 @@ impl Partial {
             return true;
         }
         self.keep(network, flows, change)
+    }
+
+    /// A class has its cap, and no resource on its way is full.
+    fn settle_slack(
+        &mut self,
+        network: &Network,
+        flows: &Flows,
+        class: u32,
+        (cap, bound): (f64, u32),
+    ) {
+        let lane = &self.lanes[class as usize];
+        let (level, flow) = (cap / lane.weight, cap * f64::from(lane.solved));
+        let way = network.stretch(lane.begin, lane.end);
+        for &resource in way {
+            let link = &mut self.links[resource as usize];
+            link.given += flow;
+            link.most_capped = link.most_capped.max(level);
+            link.pressed = false;
+            link.shifts += 1;
+        }
+        self.place(flows, class, OWN, bound, cap);
+        for &resource in way {
+            if self.links[resource as usize].is_worn_by_shifts() {
+                self.sum_again(resource);
+            }
+        }
     }
 
     /// Sums that were changed often are made anew: they are rounded at every change.
@@ -308,7 +323,8 @@ impl Partial {
             }
         }
         let link = &mut self.links[resource as usize];
-        (link.given, link.weight, link.shifts) = (given, weight, 0);
+        (link.given, link.weight) = (given, weight);
+        (link.shifts, link.heaviest) = (0, 0.0);
     }
 
     fn settle_departure(&mut self, network: &Network, flows: &Flows, class: u32) -> bool {

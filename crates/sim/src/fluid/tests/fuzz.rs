@@ -12,7 +12,7 @@ const MOST_ENDS: usize = 10_000;
 
 /// A number, sensible or not.
 fn number(draws: &mut Draws) -> f64 {
-    const ODD: [f64; 12] = [
+    const ODD: [f64; 14] = [
         0.0,
         -0.0,
         -1.0,
@@ -25,6 +25,8 @@ fn number(draws: &mut Draws) -> f64 {
         f64::MAX,
         1e-9,
         1e15,
+        1e-30,
+        1e30,
     ];
     if draws.chance(0.3) {
         ODD[draws.below(ODD.len())]
@@ -110,6 +112,7 @@ fn fuzz(seed: u64, mut fluid: Fluid) -> Vec<bool> {
             fluid.poll_timeout().is_none_or(|at_s| at_s.is_finite()),
             "an end at no time"
         );
+        fluid.assert_counts();
         answers.push(answer.is_ok());
     }
     answers

@@ -42,6 +42,8 @@ enum Shape {
     Any,
     /// Over the first resource, most with a cap, some over a resource of their own besides.
     Isolated,
+    /// As any, with weights of any size: what one class leaves of a sum may be 1e-24 of it.
+    Steep,
 }
 
 /// What a resource gives: to so many, or always.
@@ -88,7 +90,7 @@ fn add_class(
     number: usize,
 ) {
     let way: Vec<ResourceId> = match shape {
-        Shape::Any => (0..1 + draws.below(3))
+        Shape::Any | Shape::Steep => (0..1 + draws.below(3))
             .map(|_| built.links[draws.below(built.links.len())])
             .collect(),
         Shape::Isolated => [0]
@@ -97,12 +99,14 @@ fn add_class(
             .filter_map(|at| built.links.get(at).copied())
             .collect(),
     };
-    let weight = if draws.chance(0.6) {
+    let weight = if shape == Shape::Steep {
+        10f64.powf(24.0 * draws.next() - 12.0)
+    } else if draws.chance(0.6) {
         1.0
     } else {
         0.5 + draws.next()
     };
-    let cap = if draws.chance(if shape == Shape::Any { 0.6 } else { 0.2 }) {
+    let cap = if draws.chance(if shape == Shape::Isolated { 0.2 } else { 0.6 }) {
         f64::INFINITY
     } else {
         5.0 * draws.next()
@@ -168,15 +172,27 @@ fn disturb(
     }
 }
 
+impl Shape {
+    /// What a rate may be off by, bytes/s: of steep weights some have hardly anything of a resource, whose sums count as full within
+    /// 1e-13 of its capacity, which is 22 at most.
+    fn rounding(self) -> f64 {
+        if self == Self::Steep { 22e-13 } else { 1e-13 }
+    }
+}
+
 fn near(one: f64, other: f64, what: &str) {
+    within(one, other, 1e-13, what);
+}
+
+fn within(one: f64, other: f64, rounding: f64, what: &str) {
     assert!(
-        (one - other).abs() <= 1e-12 * other.abs() + 1e-13,
+        (one - other).abs() <= 1e-12 * other.abs() + rounding,
         "{what}: {one:?} and {other:?}"
     );
 }
 
 /// Every flow is at its cap, or crosses a full resource on which no flow has a larger rate / weight; none is overfull.
-fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live) {
+fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live, rounding: f64) {
     let rates: Vec<f64> = live
         .iter()
         .map(|(flow, _)| fluid.rate(*flow).unwrap())
@@ -205,8 +221,10 @@ fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live) {
                 for other in
                     (0..live.len()).filter(|&other| built.facts[live[other].1].0.contains(&link))
                 {
+                    // As rates: levels are rounded by as much over a weight, which may be tiny.
                     assert!(
-                        level(other) <= level(at) * (1.0 + 1e-9) + 1e-12,
+                        level(other) * built.facts[class].1
+                            <= rates[at] * (1.0 + 1e-9) + 5.0 * rounding,
                         "{other} is above {at}"
                     );
                 }
@@ -221,7 +239,12 @@ fn walk(seed: u64, shape: Shape) {
     let mut built = network(&mut draws, &mut solvers, shape);
     let (mut now, mut live): (f64, Live) = (0.0, Vec::new());
     for step in 0..STEPS {
-        now += if draws.chance(0.3) { 0.0 } else { draws.next() };
+        // Where weights are steep, one clock cannot tell all of the ends: only rates are compared.
+        now += if shape == Shape::Steep || draws.chance(0.3) {
+            0.0
+        } else {
+            draws.next()
+        };
         loop {
             match solvers.each_mut().map(|fluid| fluid.poll_output(now)) {
                 [None, None] => break,
@@ -241,11 +264,13 @@ fn walk(seed: u64, shape: Shape) {
         live.retain(|(flow, _)| solvers[0].rate(*flow).is_ok());
         for (flow, _) in &live {
             let [one, other] = solvers.each_mut().map(|fluid| fluid.rate(*flow).unwrap());
-            near(one, other, "rates");
+            within(one, other, shape.rounding(), "rates");
         }
         let [fast, reference] = &mut solvers;
-        certify(fast, reference, &built, &live);
+        fast.assert_counts();
+        certify(fast, reference, &built, &live, shape.rounding());
         match solvers.each_mut().map(Fluid::poll_timeout) {
+            [Some(_), Some(_)] if shape == Shape::Steep => {}
             [Some(one), Some(other)] => near(one, other, "next ends"),
             [one, other] => assert_eq!(one, other),
         }
@@ -303,6 +328,19 @@ fn moved(seed: u64) -> Vec<(u64, f64)> {
     told
 }
 
+#[test]
+fn a_heavy_class_that_stops_leaves_the_others_their_weights() {
+    // Seeds at which its rounding once stood for theirs, and one of whose classes names a resource twice.
+    for seed in [
+        3_525_721_387_809_609_833,
+        7_121_296_193_207_809_098,
+        1_411_678_784_119_022_933,
+        3_569_265_563_474_792_667,
+    ] {
+        walk(seed, Shape::Steep);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -314,6 +352,11 @@ proptest! {
     #[test]
     fn classes_with_and_without_caps_share_one_resource_as_the_full_refill_says(seed: u64) {
         walk(seed, Shape::Isolated);
+    }
+
+    #[test]
+    fn weights_of_any_size_get_the_rates_of_the_full_refill(seed: u64) {
+        walk(seed, Shape::Steep);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::super::heap::OUTSIDE;
 use super::super::lane::{CAP, Lane};
-use super::super::{Network, Partial};
+use super::super::{MOSTLY_GONE, Network, Partial};
 
 /// A resource of a region: what the classes of the region find on it, and what they have left while they rise.
 #[derive(Debug, Clone, Copy, Default)]
@@ -11,8 +11,9 @@ pub(super) struct Filling {
     pub capacity: f64,
     /// Bytes/s of classes that do not rise any more and that others limit.
     pub given: f64,
-    /// Weight of those that rise or that it limits, and how many rise.
+    /// Weight of those that rise or that it limits, what it was when it was last summed, and how many rise.
     pub weight: f64,
+    pub summed: f64,
     pub rising: u32,
     /// How many it limits.
     pub bound: u32,
@@ -26,6 +27,11 @@ pub(super) struct Filling {
 impl Filling {
     fn level_if_full_now(&self) -> f64 {
         ((self.capacity - self.given) / self.weight).max(0.0)
+    }
+
+    /// Whether the weight of those that rise is rounding in part.
+    fn is_worn(&self) -> bool {
+        self.rising > 0 && self.weight < self.summed * MOSTLY_GONE
     }
 }
 
@@ -94,6 +100,12 @@ impl Partial {
 }
 
 impl Fill {
+    /// Nothing has grown yet.
+    pub fn begin(&mut self) {
+        self.empty.clear();
+        self.classes.clear();
+    }
+
     fn queue_all(&mut self) {
         self.open.clear();
         self.open.extend(
@@ -169,7 +181,8 @@ impl Fill {
         lane.filled = true;
         self.found[lane.place as usize] = (rate, bound);
         let (total, flow) = (lane.total(), rate * f64::from(lane.solved));
-        for &resource in network.stretch(lane.begin, lane.end) {
+        let (way, mut worn) = (network.stretch(lane.begin, lane.end), false);
+        for &resource in way {
             let place = self.places[resource as usize];
             if place == OUTSIDE {
                 continue;
@@ -181,7 +194,26 @@ impl Fill {
             } else {
                 filling.given += flow;
                 filling.weight -= total;
+                worn |= filling.is_worn();
             }
+        }
+        if worn {
+            self.sum_again(lanes, way);
+        }
+    }
+
+    /// Weigh the classes that still rise on these resources, where that has become little. A class that has just stopped has gone from all.
+    fn sum_again(&mut self, lanes: &[Lane], way: &[u32]) {
+        for &resource in way {
+            let place = self.places[resource as usize];
+            if place == OUTSIDE || !self.now[place as usize].is_worn() {
+                continue;
+            }
+            let filling = &mut self.now[place as usize];
+            let classes = &self.classes[filling.begin as usize..filling.end as usize];
+            let lanes = classes.iter().map(|&class| &lanes[class as usize]);
+            filling.weight = lanes.filter(|lane| !lane.filled).map(Lane::total).sum();
+            filling.summed = filling.weight;
         }
     }
 }

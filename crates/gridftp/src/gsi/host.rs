@@ -1,0 +1,114 @@
+//! Whether a certificate is that of a host: other names of the subject first, the common name where there are none (the
+//! `HYBRID` rule of the Globus library).
+
+use std::net::IpAddr;
+
+use x509_cert::ext::pkix::name::GeneralName;
+
+use super::certificate::Certificate;
+use super::name::COMMON_NAME;
+use crate::Error;
+
+/// `host` is the name, or the address, that the user gave.
+pub(super) fn check_host(certificate: &Certificate, host: &str) -> Result<(), Error> {
+    let names = names_of(certificate);
+    let wanted: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let found = names.iter().any(|name| match (name, wanted) {
+        (Name::Address(address), Some(wanted)) => *address == wanted,
+        (Name::Host(name), None) => is_host(name, host),
+        _ => false,
+    });
+    if found {
+        return Ok(());
+    }
+    let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
+    Err(Error::Security(format!(
+        "expected a certificate of the host {host}, found that of {} for {}; use the name that is in it",
+        certificate.title(),
+        if names.is_empty() {
+            "no host".to_owned()
+        } else {
+            names.join(", ")
+        }
+    )))
+}
+
+enum Name {
+    Host(String),
+    Address(IpAddr),
+}
+
+impl std::fmt::Display for Name {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(name) => formatter.write_str(name),
+            Self::Address(address) => write!(formatter, "{address}"),
+        }
+    }
+}
+
+fn names_of(certificate: &Certificate) -> Vec<Name> {
+    let others = certificate.subject_names().map(|names| names.0);
+    let names: Vec<Name> = others.iter().flatten().filter_map(name_of).collect();
+    if !names.is_empty() {
+        return names;
+    }
+    // `CN=host/a.example.org` is the form of Kerberos that Globus took over.
+    let attributes = certificate
+        .subject()
+        .0
+        .iter()
+        .flat_map(|relative| relative.0.iter());
+    attributes
+        .filter(|attribute| attribute.oid == COMMON_NAME)
+        .filter_map(|attribute| std::str::from_utf8(attribute.value.value()).ok())
+        .next_back()
+        .map(|name| Name::Host(name.rsplit('/').next().unwrap_or(name).to_owned()))
+        .into_iter()
+        .collect()
+}
+
+fn name_of(name: &GeneralName) -> Option<Name> {
+    match name {
+        GeneralName::DnsName(name) => Some(Name::Host(name.as_str().to_owned())),
+        GeneralName::IpAddress(address) => {
+            let bytes = address.as_bytes();
+            let four = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+            let address = four.or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from));
+            address.ok().map(Name::Address)
+        }
+        _ => None,
+    }
+}
+
+/// A star stands for the whole first label (RFC 2818 section 3.1, RFC 6125 section 6.4.3).
+fn is_host(pattern: &str, host: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    match pattern.strip_prefix("*.") {
+        Some(rest) => host
+            .split_once('.')
+            .is_some_and(|(label, domain)| !label.is_empty() && domain.eq_ignore_ascii_case(rest)),
+        None => pattern.eq_ignore_ascii_case(host),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_is_one_label_and_letters_have_no_case() {
+        for (pattern, host, expected) in [
+            ("a.example.org", "A.Example.Org", true),
+            ("a.example.org", "a.example.org.", true),
+            ("a.example.org", "b.a.example.org", false),
+            ("*.example.org", "a.example.org", true),
+            ("*.example.org", "a.b.example.org", false),
+            ("*.example.org", ".example.org", false),
+            ("*.example.org", "example.org", false),
+            ("*", "example", false),
+        ] {
+            assert_eq!(is_host(pattern, host), expected, "{pattern} {host}");
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Copies from and to servers of FTP and GridFTP, and between two of them.
+//!
+//! Some look for files ([`download`]), and give them to a queue ([`work`]); sessions take them from it, each on a thread of its own
+//! ([`session`]), and the disk is never waited for there ([`writer`], [`sender`], [`opener`]). What GridFTP asks for is decided in
+//! `venturi_gridftp`, without any of this.
+//!
+//! Read [`session`] first.
+
+mod chunks;
+mod crew;
+mod download;
+mod link;
+mod listing;
+mod opener;
+mod pilot;
+mod places;
+mod relay;
+mod sender;
+mod session;
+mod shared;
+mod upload;
+mod verify;
+mod work;
+mod writer;
+
+use std::time::Duration;
+
+use venturi_gridftp::Mode;
+
+use crate::copy::{self, Outcome, Totals};
+use crate::error::Error;
+use crate::given::Given;
+use crate::net::grid::Grid;
+use crate::net::sockets::Tcp;
+use crate::net::url::{Scheme, Url};
+use crate::order::{Order, Output};
+use crate::report::Report;
+use crate::stop::Stop;
+use crew::{Desk, Manner, Welcome};
+use download::Download;
+use listing::Lister;
+use pilot::Pilot;
+use places::{Here, Spot, There};
+use relay::{End, Ends};
+use shared::Shared;
+use upload::Upload;
+
+/// Sessions that may fail with a file before it has failed.
+const MOST_SESSIONS_AN_ITEM: u32 = 2;
+/// How long nothing may move before a session is given up: a disk behind a server may take a minute.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often it is seen whether all is done, and whether more sessions pay.
+const GLANCE: Duration = Duration::from_millis(100);
+/// Bytes of a block that is sent: its header and its place in the queue cost nothing then.
+const BLOCK_BYTES: u64 = 1 << 20;
+/// Threads that write what a session receives: several that make files in one directory only wait for each other.
+const WRITERS: usize = 1;
+
+/// Carries out an order of which a place is at a server.
+///
+/// # Errors
+/// If its places do not fit together, or a server does not let us in: nothing was done then.
+pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Outcome, Error> {
+    let servers = places::servers(given)?;
+    for server in [&servers.source, &servers.destination]
+        .into_iter()
+        .flatten()
+    {
+        places::see_scheme(server)?;
+    }
+    match (servers.source, servers.destination) {
+        (Some(server), None) => with_server(order, stop, given, server, download),
+        (None, Some(server)) => with_server(order, stop, given, server, upload),
+        (Some(source), Some(destination)) => between(order, stop, given, source, destination),
+        (None, None) => Err(Error::Order {
+            option: "--list",
+            expected: "pairs of places",
+            found: "none".into(),
+        }),
+    }
+}
+
+/// Copies from one server to another.
+fn between(
+    order: &Order,
+    stop: &Stop,
+    given: &Given,
+    source: Url,
+    destination: Url,
+) -> Result<Outcome, Error> {
+    let grid = grid_of(&[&source, &destination])?;
+    let (report, totals) = (Report::new(order.output), Totals::default());
+    let shared = Shared::new(order, stop, &totals, &report, source.clone(), grid);
+    let shared = &shared;
+    report.start(order);
+    let manners = (
+        manner(order, given, source.clone()),
+        manner(order, given, destination.clone()),
+    );
+    let result = std::thread::scope(|scope| {
+        if order.output != Output::Quiet {
+            scope.spawn(|| report.tick(&totals));
+        }
+        let open = |manner: &Manner| {
+            let (desk, told) = crew::open(scope, shared, manner.clone(), true);
+            let welcome = told.recv().unwrap_or(Err("the session ended".into()));
+            welcome
+                .map(|welcome| (desk, welcome))
+                .map_err(|found| refused(&manner.server, found))
+        };
+        let result = open(&manners.0).and_then(|from| {
+            let result = open(&manners.1).and_then(|to| {
+                let end = |(desk, welcome), server| End {
+                    desk,
+                    welcome,
+                    server,
+                };
+                let ends = Ends {
+                    source: end((&from.0, &from.1), &source),
+                    destination: end((&to.0, &to.1), &destination),
+                };
+                let result = relayed(scope, shared, given, &manners, &ends);
+                to.0.close();
+                result
+            });
+            from.0.close();
+            result
+        });
+        shared.end();
+        report.stop_ticking();
+        result
+    });
+    result.map(|()| copy::end(stop, &totals, &report))
+}
+
+fn relayed<'s, 'o: 's>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    shared: &'o Shared<'o>,
+    given: &Given,
+    manners: &(Manner, Manner),
+    ends: &Ends<'_>,
+) -> Result<(), Error> {
+    let (from, to) = (ends.source.look(), ends.destination.look());
+    if shared.order.verify {
+        verify::see(&ends.source.welcome.features, false)?;
+        verify::see(&ends.destination.welcome.features, false)?;
+    }
+    let is_unfinished = |from: &Spot, to: &Spot| is_unfinished(ends.destination.desk, from, to);
+    let roots = places::resolve(shared.order, given, &from, &to, is_unfinished)?;
+    relay::relay(scope, shared, manners, ends, &roots);
+    Ok(())
+}
+
+/// The user's credential, if a server asks for one.
+fn grid_of(servers: &[&Url]) -> Result<Option<Grid>, Error> {
+    let asked = servers.iter().any(|server| server.scheme == Scheme::Gsiftp);
+    asked.then(Grid::of_user).transpose()
+}
+
+/// What is done with a server, once it has let us in.
+type Work = fn(&Shared<'_>, &Given, &Desk, &Welcome) -> Result<(), Error>;
+
+fn with_server(
+    order: &Order,
+    stop: &Stop,
+    given: &Given,
+    server: Url,
+    work: Work,
+) -> Result<Outcome, Error> {
+    copy::raise_open_files();
+    let grid = grid_of(&[&server])?;
+    let (report, totals) = (Report::new(order.output), Totals::default());
+    let shared = Shared::new(order, stop, &totals, &report, server, grid);
+    let shared = &shared;
+    report.start(order);
+    let manner = manner(order, given, shared.server.clone());
+    let result = std::thread::scope(|scope| {
+        if order.output != Output::Quiet {
+            scope.spawn(|| report.tick(&totals));
+        }
+        let (desk, told) = crew::open(scope, shared, manner.clone(), true);
+        let welcome = told.recv().unwrap_or(Err("the session ended".into()));
+        let result = match welcome {
+            Ok(welcome) => {
+                let mut pilot = Pilot::new(scope, shared, manner, &welcome);
+                let looking = scope.spawn(move || {
+                    let result = work(shared, given, &desk, &welcome);
+                    shared.end();
+                    desk.close();
+                    result
+                });
+                while !looking.is_finished() && !stop.asked() {
+                    shared.queue.wait(GLANCE);
+                    pilot.tick();
+                }
+                looking
+                    .join()
+                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            }
+            Err(_) if stop.asked() => Ok(()),
+            Err(found) => Err(refused(&shared.server, found)),
+        };
+        shared.end();
+        report.stop_ticking();
+        result
+    });
+    result.map(|()| copy::end(stop, &totals, &report))
+}
+
+fn refused(server: &Url, found: String) -> Error {
+    Error::Place {
+        place: server.with_path(b"/".to_vec()).to_string().into(),
+        expected: "a server that lets us in",
+        found,
+        advice: "see host, port, user and password",
+    }
+}
+
+fn download(
+    shared: &Shared<'_>,
+    given: &Given,
+    desk: &Desk,
+    welcome: &Welcome,
+) -> Result<(), Error> {
+    let lister = Lister::of(&welcome.features);
+    let there = There { desk, lister };
+    let order = shared.order;
+    if order.verify {
+        verify::see(&welcome.features, false)?;
+    }
+    let roots = places::resolve(order, given, &there, &Here, download::is_unfinished)?;
+    let mut download = Download::new(shared, desk, welcome);
+    download.look(roots);
+    download.finish(shared.wait());
+    Ok(())
+}
+
+/// Whether a directory at a server is the unfinished copy of a source under this very name.
+fn is_unfinished(desk: &Desk, from: &Spot, to: &Spot) -> bool {
+    let journal = upload::journal(from, to).there().ok();
+    journal.is_some_and(|journal| matches!(desk.see(&journal), Ok(Some(_))))
+}
+
+fn upload(shared: &Shared<'_>, given: &Given, desk: &Desk, welcome: &Welcome) -> Result<(), Error> {
+    let lister = Lister::of(&welcome.features);
+    let there = There { desk, lister };
+    let is_unfinished = |from: &Spot, to: &Spot| is_unfinished(desk, from, to);
+    if shared.order.verify {
+        verify::see(&welcome.features, true)?;
+    }
+    let roots = places::resolve(shared.order, given, &Here, &there, is_unfinished)?;
+    let mut upload = Upload::new(shared, desk, welcome);
+    upload.look(&roots);
+    if let Err(crew::Gone) = upload.finish(shared.wait()) {
+        shared.gone();
+    }
+    Ok(())
+}
+
+/// How sessions begin: what was asked for, and else as the path suggests; or, where nothing is to be decided, one file after the other.
+fn manner(order: &Order, given: &Given, server: Url) -> Manner {
+    let network = &order.network;
+    let fixed_ahead = order.fixed.then_some(1);
+    Manner {
+        server,
+        mode: Mode::Extended,
+        streams: network.streams.or(order.fixed.then_some(1)),
+        pipelining: network
+            .pipelining
+            .or(fixed_ahead)
+            .map(|ahead| ahead as usize),
+        one_upload: is_one_large(given),
+        block_bytes: order.block_bytes.unwrap_or(BLOCK_BYTES),
+        tcp: Tcp {
+            window_bytes: network.window_bytes,
+            congestion: network.congestion.clone(),
+        },
+        patience: PATIENCE,
+        writers: WRITERS,
+    }
+}
+
+/// Whether all there is to do is one large file of this host.
+fn is_one_large(given: &Given) -> bool {
+    let only = match given {
+        Given::Places(sources, _) => match &sources[..] {
+            [source] => Some(source),
+            _ => None,
+        },
+        Given::Names(..) => None,
+        Given::Pairs(pairs) => match &pairs[..] {
+            [(source, _)] => Some(source),
+            _ => None,
+        },
+    };
+    let facts = only.and_then(|source| std::fs::metadata(source).ok());
+    facts.is_some_and(|facts| facts.is_file() && facts.len() >= chunks::LARGE_BYTES)
+}

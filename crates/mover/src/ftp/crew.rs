@@ -1,0 +1,406 @@
+//! Sessions, each on a thread of its own: how they are opened, opened again when they are lost, and asked.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use venturi_gridftp::client::{Client, Login, Settings};
+use venturi_gridftp::{Command, Entry, Features, Mode, Path, Reply};
+
+use super::chunks::CHUNK_BYTES;
+use super::opener::Opener;
+use super::session::{Answer, Ask, Ended, Event, Post, Question, Session, Workers};
+use super::shared::Shared;
+use super::writer::Writers;
+use crate::error::Failure;
+use crate::net::sockets::Tcp;
+use crate::net::url::{Scheme, Url};
+
+/// How often a session that is lost is opened again before anything has been moved.
+const MOST_TRIES: u32 = 5;
+/// How long it rests before the first of these; twice as long before each that follows.
+const FIRST_REST: Duration = Duration::from_millis(250);
+/// How often something is asked again that a session was lost with.
+const MOST_ASKED: u32 = 3;
+
+/// How sessions are to be.
+#[derive(Debug, Clone)]
+pub(crate) struct Manner {
+    pub(crate) server: Url,
+    pub(crate) mode: Mode,
+    /// Data connections of a session; none: as the path suggests.
+    pub(crate) streams: Option<u16>,
+    /// Transfers that are asked for ahead; none: as the path suggests.
+    pub(crate) pipelining: Option<usize>,
+    /// Whether all there is to do is one large upload, which one session has.
+    pub(crate) one_upload: bool,
+    pub(crate) block_bytes: u64,
+    pub(crate) tcp: Tcp,
+    /// How long nothing may move.
+    pub(crate) patience: Duration,
+    /// Threads that write what a session receives.
+    pub(crate) writers: usize,
+}
+
+/// What is known of a server when its session is ready.
+#[derive(Debug, Clone)]
+pub(crate) struct Welcome {
+    pub(crate) features: Features,
+    pub(crate) mode: Mode,
+    /// The shortest time in which it answered.
+    pub(crate) answer_time: Option<Duration>,
+    /// What the control connection took to open.
+    pub(crate) round_trip: Duration,
+    pub(crate) streams: u16,
+    pub(crate) pipelining: usize,
+    /// The address of its control connection.
+    pub(crate) address: IpAddr,
+}
+
+/// What was decided when the control connection was open.
+#[derive(Debug, Clone, Copy)]
+struct Decided {
+    round_trip: Duration,
+    streams: u16,
+    pipelining: usize,
+    /// Bytes that a session has at a time.
+    ahead_bytes: u64,
+}
+
+/// Bytes that a session has at a time, at least: two chunks of a large file, so that the next is asked for before one ends, and other
+/// sessions have the rest.
+const AHEAD_BYTES: u64 = 2 * CHUNK_BYTES;
+/// What one connection may bring at most, bytes a second: so much has to be asked for ahead.
+const FASTEST: f64 = 1.25e9;
+/// Files that a session of a server ends in a second at most.
+const FILES_A_SECOND: f64 = 10_000.0;
+/// The least and the most transfers ahead that are decided here.
+const PIPELINES: (usize, usize) = (128, 1024);
+/// From this round trip on a loss halves what one connection brings for so long that several are better.
+const FAR: Duration = Duration::from_millis(5);
+/// Connections of one large upload over such a path.
+const FAR_STREAMS: u16 = 4;
+
+impl Decided {
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a round trip is at most as long as a connection may take to open"
+    )]
+    fn new(manner: &Manner, round_trip: Duration) -> Self {
+        let far = manner.one_upload && round_trip > FAR;
+        let ahead = (round_trip.as_secs_f64() * FILES_A_SECOND) as usize;
+        Self {
+            round_trip,
+            streams: manner.streams.unwrap_or(if far { FAR_STREAMS } else { 1 }),
+            pipelining: manner
+                .pipelining
+                .unwrap_or(ahead.clamp(PIPELINES.0, PIPELINES.1)),
+            ahead_bytes: AHEAD_BYTES.max(2 * (round_trip.as_secs_f64() * FASTEST) as u64),
+        }
+    }
+}
+
+/// Asks a session.
+#[derive(Debug, Clone)]
+pub(crate) struct Desk {
+    events: UnboundedSender<Event>,
+    post: Arc<Post>,
+}
+
+impl Desk {
+    /// Nothing more will be asked: the session may end when all is done.
+    pub(crate) fn close(&self) {
+        self.post.asked.store(false, Ordering::Relaxed);
+        let _ = self.events.send(Event::Leave);
+    }
+
+    /// The session is to end what it has, and take no more.
+    pub(crate) fn retire(&self) {
+        self.post.retired.store(true, Ordering::Relaxed);
+        let _ = self.events.send(Event::Leave);
+    }
+
+    /// Asks something; the answer comes later, after all that was asked before.
+    pub(crate) fn ask(&self, question: Question) -> Receiver<(u64, Answer)> {
+        let (answer, answers) = channel();
+        self.ask_for(question, 0, answer);
+        answers
+    }
+
+    /// The same, with the answers to one place and a tag on each.
+    pub(crate) fn ask_for(&self, question: Question, tag: u64, answer: Sender<(u64, Answer)>) {
+        let ask = Ask {
+            question,
+            tag,
+            answer,
+        };
+        if let Err(refused) = self.events.send(Event::Ask(ask))
+            && let Event::Ask(ask) = refused.0
+        {
+            let _ = ask.answer.send((tag, Answer::Lost));
+        }
+    }
+
+    /// Sends a command and waits for the reply.
+    ///
+    /// # Errors
+    /// If the session is lost.
+    pub(crate) fn call(&self, command: &Command) -> Result<Reply, Gone> {
+        for _ in 0..MOST_ASKED {
+            let answers = self.ask(Question::Command(command.clone()));
+            if let Some(reply) = reply_of(&answers) {
+                return Ok(reply);
+            }
+        }
+        Err(Gone)
+    }
+
+    /// What a path at the server is; none if there is nothing.
+    ///
+    /// # Errors
+    /// If the session is lost.
+    pub(crate) fn see(&self, path: &Path) -> Result<Option<Entry>, Gone> {
+        let reply = self.call(&Command::Mlst(Some(path.clone())))?;
+        Ok(entry_of(&reply))
+    }
+}
+
+/// Waits for the reply among answers; none if the session is lost.
+pub(crate) fn reply_of(answers: &Receiver<(u64, Answer)>) -> Option<Reply> {
+    answers.iter().find_map(|(_, answer)| match answer {
+        Answer::Reply(reply) => Some(Some(reply)),
+        Answer::Lost => Some(None),
+        _ => None,
+    })?
+}
+
+/// What the answer to MLST tells: the line between its first and its last.
+pub(crate) fn entry_of(reply: &Reply) -> Option<Entry> {
+    let line = reply.lines.get(1).filter(|_| reply.is_success())?;
+    Entry::parse(line.trim_ascii_start()).ok()
+}
+
+/// The session is gone, and with it all that was asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Gone;
+
+/// Opens a session on a thread of its own, which stays for questions if it is to be `asked`. Says once whether it is ready.
+pub(crate) fn open<'s, 'o: 's>(
+    scope: &'s std::thread::Scope<'s, '_>,
+    shared: &'o Shared<'o>,
+    manner: Manner,
+    asked: bool,
+) -> (Desk, Receiver<Result<Welcome, String>>) {
+    let (events, inbox) = unbounded_channel();
+    let (tell, told) = channel();
+    let post = Arc::new(Post {
+        asked: asked.into(),
+        retired: false.into(),
+    });
+    let desk = Desk {
+        events: events.clone(),
+        post: Arc::clone(&post),
+    };
+    shared.sessions.fetch_add(1, Ordering::SeqCst);
+    scope.spawn(move || keep(shared, &manner, (events, inbox), &post, tell));
+    (desk, told)
+}
+
+/// Keeps a session going until all is done.
+fn keep(
+    shared: &Shared<'_>,
+    manner: &Manner,
+    (events, mut inbox): (UnboundedSender<Event>, UnboundedReceiver<Event>),
+    post: &Arc<Post>,
+    tell: Sender<Result<Welcome, String>>,
+) {
+    let mut tell = Some(tell);
+    let mut tries = 0;
+    for opening in 0.. {
+        let (ended, moved) = once(
+            shared,
+            manner,
+            (&events, &mut inbox),
+            post,
+            &mut tell,
+            opening,
+        );
+        let Ended::Lost(reason) = ended else {
+            shared.sessions.fetch_sub(1, Ordering::SeqCst);
+            return;
+        };
+        shared.troubles.fetch_add(1, Ordering::Relaxed);
+        tries = if moved > 0 { 1 } else { tries + 1 };
+        if let Some(tell) = tell.take() {
+            // It was never ready: whoever waits for it knows what to do.
+            shared.sessions.fetch_sub(1, Ordering::SeqCst);
+            let _ = tell.send(Err(reason));
+            return;
+        }
+        if tries > MOST_TRIES {
+            return give_up(shared, &manner.server, &reason);
+        }
+        rest(shared, FIRST_REST * 2_u32.pow(tries - 1));
+    }
+}
+
+/// Waits, unless we are to stop.
+fn rest(shared: &Shared<'_>, time: Duration) {
+    let begin = Instant::now();
+    while begin.elapsed() < time && !shared.stop.asked() {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A session ends for good. The last one takes the copy with it.
+fn give_up(shared: &Shared<'_>, server: &Url, reason: &str) {
+    if shared.sessions.fetch_sub(1, Ordering::SeqCst) == 1 {
+        let path = server.with_path(b"/".to_vec()).to_string().into();
+        let advice = "see whether the server is well, then run the same command again";
+        let failure = Failure {
+            ends_all: true,
+            ..Failure::found(path, "a session", reason, advice)
+        };
+        shared.tell(&failure);
+    }
+}
+
+/// Opens a session and has it work until it ends. Gives also how many files it has moved.
+fn once(
+    shared: &Shared<'_>,
+    manner: &Manner,
+    (events, inbox): (&UnboundedSender<Event>, &mut UnboundedReceiver<Event>),
+    post: &Arc<Post>,
+    tell: &mut Option<Sender<Result<Welcome, String>>>,
+    opening: u64,
+) -> (Ended, u64) {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = match builder.enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return (Ended::Lost(error.to_string()), 0),
+    };
+    let order = shared.order;
+    let result = std::thread::scope(|scope| {
+        let workers = Workers {
+            writers: Writers::start(scope, shared, manner.writers),
+            opener: Opener::start(scope, (order.follow, order.verify), events.clone()),
+            post: Arc::clone(post),
+            first_link: opening << 32,
+        };
+        runtime.block_on(async {
+            let begun = begin(shared, manner, events, &mut *inbox, workers).await;
+            let (mut session, decided) = match begun {
+                Ok(begun) => begun,
+                Err(reason) => return (Ended::Lost(reason), 0),
+            };
+            if let Err(ended) = session.ready().await {
+                return (ended, 0);
+            }
+            if let Some(tell) = tell.take() {
+                let welcome = Welcome {
+                    features: session.client().features().clone(),
+                    mode: session.client().mode(),
+                    answer_time: session.answer_time,
+                    round_trip: decided.round_trip,
+                    streams: decided.streams,
+                    pipelining: decided.pipelining,
+                    address: session.peer,
+                };
+                let _ = tell.send(Ok(welcome));
+            }
+            (session.run().await, session.moved)
+        })
+    });
+    // What was opened for a session that is gone is another one's now; what it was asked is asked again by whoever waits, and that is
+    // for the next session: only what is there now is taken.
+    for _ in 0..inbox.len() {
+        if let Ok(Event::Opened(item, _)) = inbox.try_recv() {
+            shared.queue.give_back(item);
+        }
+    }
+    result
+}
+
+async fn begin<'c>(
+    shared: &'c Shared<'c>,
+    manner: &Manner,
+    events: &UnboundedSender<Event>,
+    inbox: &'c mut UnboundedReceiver<Event>,
+    workers: Workers,
+) -> Result<(Session<'c>, Decided), String> {
+    let server = &manner.server;
+    let (control, round_trip) = connect(server).await?;
+    let decided = Decided::new(manner, round_trip);
+    let _ = control.set_nodelay(true);
+    let peer = control.peer_addr().map_err(|error| error.to_string())?;
+    let settings = settings(server, manner, decided, peer);
+    // No proxy is given away: data connections are open (DCAU N), and the server makes no key.
+    let security = shared
+        .grid
+        .as_ref()
+        .map(|grid| grid.client(&server.host, false));
+    let security = security.transpose().map_err(|error| error.to_string())?;
+    let client =
+        Client::new(settings, security, Duration::ZERO).map_err(|error| error.to_string())?;
+    let session = Session::new(
+        shared,
+        client,
+        manner.tcp.clone(),
+        control,
+        (decided.pipelining, decided.ahead_bytes),
+        (inbox, events.clone()),
+        workers,
+    );
+    let session = session.map_err(|error| error.to_string())?;
+    Ok((session, decided))
+}
+
+/// The control connection, to the first address of the server's name that answers, and what it took.
+async fn connect(server: &Url) -> Result<(tokio::net::TcpStream, Duration), String> {
+    let name = (&server.host[..], server.port);
+    let addresses: Vec<SocketAddr> = name
+        .to_socket_addrs()
+        .map_err(|error| format!("no address of {}: {}", server.host, error))?
+        .collect();
+    let mut reason = format!("no address of {}", server.host);
+    for address in addresses {
+        let begin = Instant::now();
+        match Tcp::default().connect(address).await {
+            Ok(stream) => return Ok((stream, begin.elapsed())),
+            Err(error) => {
+                reason = format!("no answer of {address}: {}", crate::error::said(&error))
+            }
+        }
+    }
+    Err(reason)
+}
+
+fn settings(server: &Url, manner: &Manner, decided: Decided, peer: SocketAddr) -> Settings {
+    let login = match (&server.user, &server.password) {
+        (Some(user), password) => Login::Password {
+            user: user.clone(),
+            password: password
+                .clone()
+                .unwrap_or(venturi_gridftp::Secret(Vec::new())),
+        },
+        (None, _) if server.scheme == Scheme::Gsiftp => Login::Mapped,
+        (None, _) => Login::Anonymous,
+    };
+    Settings {
+        login,
+        server: peer.ip(),
+        mode: manner.mode,
+        connections: decided.streams,
+        depth: decided.pipelining,
+        block_bytes: manner.block_bytes,
+        buffer_bytes: manner.tcp.window_bytes.map(u64::from),
+        data: None,
+        upload: None,
+        attempts: 3,
+        patience: manner.patience,
+    }
+}

@@ -1,0 +1,303 @@
+//! How many sessions: begins with what a closed form says, doubles while it pays, and stops where it does not, or where something breaks. Every
+//! decision is told with its reason.
+
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::crew::{self, Desk, Manner, Welcome};
+use super::shared::Shared;
+use crate::tune::Decision;
+
+/// Beyond this a server takes it for an attack, and most of its cores are taken.
+const MOST_SESSIONS: usize = 16;
+/// Sessions to begin with, at most: as many as a small server has cores.
+const FIRST_SESSIONS: usize = 4;
+/// Files that are worth a session of their own. It costs six round trips and a process of the server; a server of the Globus toolkit takes 0.2 ms
+/// for a file, so that this is what it does in 0.1 s.
+const FILES_A_SESSION: usize = 500;
+/// A doubling pays if it brings so much.
+const WORTH: f64 = 1.05;
+/// A rate that grows by less from one time to the next has settled.
+const SETTLED: f64 = 1.1;
+/// What is counted of small files.
+const FILES: &str = "files";
+/// What is measured between two decisions: long enough for connections to open their windows.
+const SHORTEST: Duration = Duration::from_millis(400);
+const ROUND_TRIPS: u32 = 12;
+/// Part of the processors beyond which more sessions only wait for them.
+const BUSY: f64 = 0.85;
+/// Files below this mean size are counted, those above it weighed.
+const SMALL_BYTES: u64 = 1_000_000;
+
+/// What was done at a moment.
+#[derive(Debug, Clone, Copy)]
+struct Mark {
+    at: Instant,
+    files: u64,
+    bytes: u64,
+    processor: Duration,
+}
+
+/// Decides how many sessions there are.
+pub(crate) struct Pilot<'s, 'o, 'e> {
+    scope: &'s std::thread::Scope<'s, 'e>,
+    shared: &'o Shared<'o>,
+    manner: Manner,
+    sessions: usize,
+    interval: Duration,
+    opening: Vec<Receiver<Result<Welcome, String>>>,
+    /// Where the interval began that is being measured.
+    mark: Mark,
+    /// What the sessions before the last doubling did in a second.
+    before: Option<f64>,
+    /// What was measured last with as many sessions as there are.
+    last: Option<f64>,
+    /// The sessions of the last doubling.
+    added: Vec<Desk>,
+    troubles: u64,
+    ended: bool,
+    begun: bool,
+}
+
+impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
+    /// One session is open; more only where that is not fixed.
+    pub(crate) fn new(
+        scope: &'s std::thread::Scope<'s, 'e>,
+        shared: &'o Shared<'o>,
+        manner: Manner,
+        welcome: &Welcome,
+    ) -> Self {
+        let round_trip = welcome.answer_time.unwrap_or_default();
+        let mut pilot = Self {
+            scope,
+            shared,
+            manner,
+            sessions: 1,
+            interval: SHORTEST.max(round_trip * ROUND_TRIPS),
+            opening: Vec::new(),
+            mark: mark(shared),
+            before: None,
+            last: None,
+            added: Vec::new(),
+            troubles: 0,
+            ended: false,
+            begun: false,
+        };
+        pilot.tell_manner(welcome);
+        let order = shared.order;
+        if order.fixed || order.concurrency.is_some() {
+            let wanted = order.concurrency.unwrap_or(1) as usize;
+            let reason = match order.concurrency {
+                Some(_) => "as asked for".into(),
+                None => "--fixed without --concurrency".into(),
+            };
+            pilot.ended = true;
+            pilot.become_many(wanted, reason);
+        }
+        pilot
+    }
+
+    fn tell_manner(&self, welcome: &Welcome) {
+        let network = &self.shared.order.network;
+        let why = |asked: bool, otherwise: String| {
+            if asked {
+                "as asked for".into()
+            } else {
+                otherwise
+            }
+        };
+        let time_ms = welcome.round_trip.as_secs_f64() * 1e3;
+        let decisions = [
+            (
+                "streams",
+                u64::from(welcome.streams),
+                why(
+                    network.streams.is_some(),
+                    if welcome.streams > 1 {
+                        format!(
+                            "one large file, and a round trip of {time_ms:.1} ms: connections share what one loses"
+                        )
+                    } else {
+                        "one connection fills a path that loses nothing; sessions bring more".into()
+                    },
+                ),
+            ),
+            (
+                "pipelining",
+                welcome.pipelining as u64,
+                why(
+                    network.pipelining.is_some(),
+                    format!(
+                        "a round trip takes {time_ms:.1} ms, in which a server may end as many files"
+                    ),
+                ),
+            ),
+        ];
+        for (what, value, reason) in decisions {
+            self.shared.report.decision(&Decision {
+                what,
+                value,
+                reason,
+            });
+        }
+    }
+
+    /// To be called now and then.
+    pub(crate) fn tick(&mut self) {
+        self.see_opening();
+        if self.ended || !self.opening.is_empty() || self.mark.at.elapsed() < self.interval {
+            if !self.begun && !self.ended {
+                self.begin();
+            }
+            return;
+        }
+        let now = mark(self.shared);
+        let (rate, unit) = rate(self.mark, now);
+        let busy = busy(self.mark, now);
+        self.mark = now;
+        let (waiting, _) = self.shared.queue.depth();
+        let troubles = self.shared.troubles.load(Ordering::Relaxed);
+        if troubles > self.troubles {
+            self.troubles = troubles;
+            return self.stay("connections broke, and more of them would break more often".into());
+        }
+        // Windows that still open are not yet what sessions can do; of files there may be none left when they are.
+        let rises = self.last.is_none_or(|last| rate > last * SETTLED);
+        self.last = Some(rate);
+        if unit != FILES && rises {
+            return;
+        }
+        if let Some(before) = self.before.filter(|before| rate < before * WORTH) {
+            self.added.drain(..).for_each(|desk| desk.retire());
+            self.sessions = self.sessions.div_ceil(2);
+            let reason = format!(
+                "twice as many brought {rate:.0} {unit} a second after {before:.0}: takes them back"
+            );
+            return self.stay(reason);
+        }
+        if busy > BUSY {
+            let reason = format!("our processors are busy to {:.0} %", busy * 100.0);
+            return self.stay(reason);
+        }
+        // What waits is what more sessions could do; without it nothing can be learned.
+        if waiting == 0 || rate <= 0.0 {
+            return;
+        }
+        if self.sessions >= MOST_SESSIONS {
+            return self.stay(format!(
+                "no more than {MOST_SESSIONS} sessions with one server"
+            ));
+        }
+        self.before = Some(rate);
+        let reason = format!(
+            "{rate:.0} {unit} a second so far, and {waiting} items wait: tries twice as many"
+        );
+        self.become_many(self.sessions * 2, reason);
+    }
+
+    /// The closed form: small files are done at the pace of a core of the server, so that several of them take several.
+    fn begin(&mut self) {
+        let (waiting, taken) = self.shared.queue.depth();
+        let wanted = ((waiting + taken) / FILES_A_SESSION).min(FIRST_SESSIONS);
+        if wanted > 1 {
+            self.begun = true;
+            let reason = format!(
+                "{} items are known, and a session with a server takes one of its cores",
+                waiting + taken
+            );
+            self.become_many(wanted, reason);
+        }
+    }
+
+    fn stay(&mut self, reason: String) {
+        self.ended = true;
+        self.tell(reason);
+    }
+
+    fn become_many(&mut self, wanted: usize, reason: String) {
+        self.begun = true;
+        self.last = None;
+        self.added.clear();
+        for _ in self.sessions..wanted {
+            let (desk, told) = crew::open(self.scope, self.shared, self.manner.clone(), false);
+            self.opening.push(told);
+            self.added.push(desk);
+        }
+        self.sessions = self.sessions.max(wanted);
+        self.tell(reason);
+    }
+
+    fn tell(&self, reason: String) {
+        self.shared.report.decision(&Decision {
+            what: "sessions",
+            value: self.sessions as u64,
+            reason,
+        });
+    }
+
+    /// Sees whether sessions that are being opened are open, or refused.
+    fn see_opening(&mut self) {
+        let mut refused = None;
+        let before = self.opening.len();
+        self.opening.retain(|told| match told.try_recv() {
+            Ok(Ok(_)) | Err(TryRecvError::Disconnected) => false,
+            Ok(Err(reason)) => {
+                refused = Some(reason);
+                false
+            }
+            Err(TryRecvError::Empty) => true,
+        });
+        if before > 0 && self.opening.is_empty() {
+            // What they do is measured from here on.
+            self.mark = mark(self.shared);
+        }
+        if let Some(reason) = refused {
+            self.sessions = self.shared.sessions.load(Ordering::SeqCst);
+            self.stay(format!("the server takes no more: {reason}"));
+        }
+    }
+}
+
+fn mark(shared: &Shared<'_>) -> Mark {
+    let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+    let processor = getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |usage| {
+        let time = |value: nix::sys::time::TimeVal| {
+            Duration::from_micros(
+                u64::try_from(nix::sys::time::TimeValLike::num_microseconds(&value)).unwrap_or(0),
+            )
+        };
+        time(usage.user_time()) + time(usage.system_time())
+    });
+    Mark {
+        at: Instant::now(),
+        files: read(&shared.totals.files),
+        bytes: read(&shared.totals.moved_bytes),
+        processor,
+    }
+}
+
+/// What was done in a second, and in what.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a rate needs no more than 15 digits"
+)]
+fn rate(before: Mark, now: Mark) -> (f64, &'static str) {
+    let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
+    let (files, bytes) = (now.files - before.files, now.bytes - before.bytes);
+    if files > 0 && bytes / files < SMALL_BYTES {
+        (files as f64 / seconds, FILES)
+    } else {
+        (bytes as f64 / seconds / 1e6, "MB")
+    }
+}
+
+/// Part of all processors that we took.
+fn busy(before: Mark, now: Mark) -> f64 {
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
+    let processor = (now.processor.saturating_sub(before.processor)).as_secs_f64();
+    processor / seconds / f64::from(u32::try_from(cores).unwrap_or(u32::MAX))
+}

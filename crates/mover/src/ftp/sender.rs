@@ -1,0 +1,308 @@
+//! A thread for each data connection that sends: small files are gathered into large writes, large ones go from the page cache by
+//! `sendfile`, behind a header that waits for them (`MSG_MORE`).
+
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::io::Errno;
+use rustix::net::SendFlags;
+use tokio::sync::mpsc::UnboundedSender;
+use venturi_gridftp::mode_e::HEADER_BYTES;
+
+use super::session::Event;
+
+/// What is shorter is copied into the buffer with what is before and behind it: a call of the kernel costs as much as copying so many bytes.
+const GATHERED_BYTES: u64 = 64 << 10;
+/// A buffer of so many bytes goes out.
+const FULL_BYTES: usize = 256 << 10;
+/// Bytes that a sender is given ahead.
+const AHEAD_BYTES: usize = 4 << 20;
+/// Pieces that a sender is given ahead.
+const AHEAD_PIECES: usize = 1024;
+/// How long a sender waits for the network before it sees whether it is still wanted.
+const GLANCE: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 200_000_000,
+};
+
+/// A file of this host that is being sent.
+#[derive(Debug)]
+pub(crate) struct Source {
+    pub(crate) number: u64,
+    pub(crate) file: File,
+    pub(crate) size: u64,
+    /// What it was when it was opened.
+    pub(crate) facts: crate::attributes::Facts,
+    /// Its Adler-32, where the server is to compare it.
+    pub(crate) checksum: Option<u32>,
+    /// All of it, where that is little.
+    pub(crate) content: Option<Vec<u8>>,
+}
+
+/// What a connection is to send.
+#[derive(Debug)]
+pub(crate) enum Out {
+    Bytes(Vec<u8>),
+    Part {
+        header: Option<[u8; HEADER_BYTES]>,
+        source: Arc<Source>,
+        offset: u64,
+        bytes: u64,
+    },
+    /// Nothing more.
+    End,
+}
+
+/// The session's end of a sender; its thread ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    tasks: Sender<Out>,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting_bytes: AtomicUsize,
+    waiting_pieces: AtomicUsize,
+    unwanted: AtomicBool,
+}
+
+impl Outgoing {
+    /// Starts the thread of a connection, whose socket does not block.
+    pub(crate) fn start(connection: u64, socket: OwnedFd, events: UnboundedSender<Event>) -> Self {
+        let (tasks, received) = channel();
+        let state = Arc::new(State::default());
+        let theirs = Arc::clone(&state);
+        let run = move || {
+            let mut lane = Lane {
+                connection,
+                socket,
+                events,
+                state: theirs,
+                buffer: Vec::with_capacity(2 * FULL_BYTES),
+                moved: 0,
+            };
+            let _ = lane.run(&received).inspect_err(|fault| lane.tell(fault));
+        };
+        // Not in a scope: it ends soon after the connection is dropped, and nobody has to wait for it.
+        std::thread::spawn(run);
+        Self { tasks, state }
+    }
+
+    /// Whether it may be given more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.state.waiting_bytes.load(Ordering::Relaxed) < AHEAD_BYTES
+            && self.state.waiting_pieces.load(Ordering::Relaxed) < AHEAD_PIECES
+    }
+
+    pub(crate) fn give(&self, out: Out) {
+        self.state
+            .waiting_bytes
+            .fetch_add(out.bytes(), Ordering::Relaxed);
+        self.state.waiting_pieces.fetch_add(1, Ordering::Relaxed);
+        // One that has failed has said so.
+        let _ = self.tasks.send(out);
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        self.state.unwanted.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Out {
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Part { bytes, .. } => usize::try_from(*bytes).unwrap_or(usize::MAX / 2),
+            Self::End => 0,
+        }
+    }
+}
+
+/// Why a connection is not of use any more.
+enum Fault {
+    Network,
+    /// A file is not what it was, or cannot be read.
+    Source {
+        number: u64,
+        found: String,
+    },
+    Unwanted,
+}
+
+struct Lane {
+    connection: u64,
+    socket: OwnedFd,
+    events: UnboundedSender<Event>,
+    state: Arc<State>,
+    buffer: Vec<u8>,
+    /// Bytes of files sent since the session was told last.
+    moved: u64,
+}
+
+impl Lane {
+    fn run(&mut self, tasks: &Receiver<Out>) -> Result<(), Fault> {
+        // As long as the session has the other end.
+        while let Ok(first) = tasks.recv() {
+            let mut next = Some(first);
+            let (mut bytes, mut pieces) = (0, 0);
+            while let Some(out) = next {
+                bytes += out.bytes();
+                pieces += 1;
+                let ended = matches!(out, Out::End);
+                self.carry_out(out)?;
+                if ended {
+                    self.flush(false)?;
+                    let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
+                }
+                next = if pieces < AHEAD_PIECES / 4 && bytes < AHEAD_BYTES / 4 {
+                    tasks.try_recv().ok()
+                } else {
+                    None
+                };
+            }
+            self.flush(false)?;
+            self.state.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.state
+                .waiting_pieces
+                .fetch_sub(pieces, Ordering::Relaxed);
+            let bytes = std::mem::take(&mut self.moved);
+            let _ = self.events.send(Event::Sent { bytes });
+        }
+        Ok(())
+    }
+
+    fn tell(&self, fault: &Fault) {
+        let connection = self.connection;
+        let event = match fault {
+            Fault::Network => Event::Broken { connection },
+            Fault::Source { number, found } => Event::Spoiled {
+                number: *number,
+                found: found.clone(),
+            },
+            Fault::Unwanted => return,
+        };
+        let _ = self.events.send(event);
+    }
+
+    fn carry_out(&mut self, out: Out) -> Result<(), Fault> {
+        match out {
+            Out::Bytes(bytes) => self.buffer.extend(bytes),
+            Out::End => {}
+            Out::Part {
+                header,
+                source,
+                offset,
+                bytes,
+            } => {
+                self.buffer.extend(header.iter().flatten());
+                self.moved += bytes;
+                if let Some(content) = &source.content {
+                    let begin = usize::try_from(offset).unwrap_or(usize::MAX);
+                    let end = begin.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
+                    let part = content.get(begin..end);
+                    self.buffer
+                        .extend_from_slice(part.ok_or_else(|| source.short())?);
+                } else if bytes <= GATHERED_BYTES {
+                    self.gather(&source, offset, bytes)?;
+                } else {
+                    self.flush(true)?;
+                    self.send_file(&source, offset, bytes)?;
+                }
+                if offset + bytes == source.size {
+                    source.see_unchanged()?;
+                }
+            }
+        }
+        if self.buffer.len() >= FULL_BYTES {
+            self.flush(true)?;
+        }
+        Ok(())
+    }
+
+    fn gather(&mut self, source: &Source, offset: u64, bytes: u64) -> Result<(), Fault> {
+        let begin = self.buffer.len();
+        let end = begin + usize::try_from(bytes).unwrap_or(0);
+        self.buffer.resize(end, 0);
+        let read = source.file.read_exact_at(&mut self.buffer[begin..], offset);
+        read.map_err(|error| source.fault(crate::error::said(&error)))
+    }
+
+    fn flush(&mut self, more: bool) -> Result<(), Fault> {
+        let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        if more {
+            flags |= SendFlags::MORE;
+        }
+        let mut sent = 0;
+        while sent < self.buffer.len() {
+            match rustix::net::send(&self.socket, &self.buffer[sent..], flags) {
+                Ok(count) => sent += count,
+                Err(Errno::AGAIN | Errno::INTR) => self.wait()?,
+                Err(_) => return Err(Fault::Network),
+            }
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    fn send_file(&mut self, source: &Source, offset: u64, bytes: u64) -> Result<(), Fault> {
+        let mut at = offset;
+        let end = offset + bytes;
+        while at < end {
+            let most = usize::try_from(end - at).unwrap_or(usize::MAX);
+            match rustix::fs::sendfile(&self.socket, &source.file, Some(&mut at), most) {
+                Ok(0) => return Err(source.short()),
+                Ok(_) => {}
+                Err(Errno::AGAIN | Errno::INTR) => self.wait()?,
+                Err(errno @ (Errno::IO | Errno::INVAL)) => {
+                    return Err(source.fault(crate::error::reason(errno)));
+                }
+                Err(_) => return Err(Fault::Network),
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the network takes more.
+    fn wait(&self) -> Result<(), Fault> {
+        let mut wanted = [PollFd::new(&self.socket, PollFlags::OUT)];
+        match rustix::event::poll(&mut wanted, Some(&GLANCE)) {
+            Ok(_) | Err(Errno::INTR) if self.state.unwanted.load(Ordering::Relaxed) => {
+                Err(Fault::Unwanted)
+            }
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(_) => Err(Fault::Network),
+        }
+    }
+}
+
+impl Source {
+    /// A file that is written to while it is sent gets no name at the server.
+    fn see_unchanged(&self) -> Result<(), Fault> {
+        let now = rustix::fs::fstat(&self.file)
+            .map_err(|errno| self.fault(crate::error::reason(errno)))?;
+        if self.facts.unchanged(&now.into()) {
+            Ok(())
+        } else {
+            Err(self.short())
+        }
+    }
+
+    fn short(&self) -> Fault {
+        self.fault("that it was written to while it was copied".into())
+    }
+
+    fn fault(&self, found: String) -> Fault {
+        Fault::Source {
+            number: self.number,
+            found,
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! What all threads of a copy over FTP share: the order, the queue, and who is told of what.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use venturi_gridftp::Features;
+
+use super::work::{Item, Job, Queue};
+use crate::copy::Totals;
+use crate::error::Failure;
+use crate::net::grid::Grid;
+use crate::net::url::{Scheme, Url};
+use crate::order::Order;
+use crate::report::Report;
+use crate::stop::Stop;
+
+/// What all threads of a copy share.
+pub(crate) struct Shared<'o> {
+    pub(crate) order: &'o Order,
+    pub(crate) stop: &'o Stop,
+    pub(crate) totals: &'o Totals,
+    pub(crate) report: &'o Report,
+    pub(crate) queue: Queue,
+    /// The server, for messages and for sessions.
+    pub(crate) server: Url,
+    /// Certificates, where the server asks for them.
+    pub(crate) grid: Option<Grid>,
+    /// Failures of data connections and sessions, which more of them make more likely.
+    pub(crate) troubles: AtomicU64,
+    /// Sessions that are open, or being opened.
+    pub(crate) sessions: AtomicUsize,
+}
+
+/// How often whoever waits for the end sees whether to stop.
+const GLANCE: Duration = Duration::from_millis(100);
+
+impl<'o> Shared<'o> {
+    pub(crate) fn new(
+        order: &'o Order,
+        stop: &'o Stop,
+        totals: &'o Totals,
+        report: &'o Report,
+        server: Url,
+        grid: Option<Grid>,
+    ) -> Self {
+        Self {
+            order,
+            stop,
+            totals,
+            report,
+            queue: Queue::new(),
+            server,
+            grid,
+            troubles: AtomicU64::new(0),
+            sessions: AtomicUsize::new(0),
+        }
+    }
+
+    /// Nothing more is added. Waits until all is settled, or we are to stop; whether all went well.
+    pub(crate) fn wait(&self) -> bool {
+        self.queue.close();
+        while !self.queue.wait(GLANCE) && !self.stop.asked() {}
+        self.totals.failed.load(Ordering::Relaxed) == 0 && !self.stop.asked()
+    }
+
+    /// Nothing more is to be done, whatever waits.
+    pub(crate) fn end(&self) {
+        self.queue.close();
+        drop(self.queue.abandon());
+    }
+
+    /// Tells a failure; one that no file can fare better than ends all.
+    pub(crate) fn tell(&self, failure: &Failure) {
+        if self.stop.asked() {
+            return;
+        }
+        self.totals.count(&self.totals.failed);
+        self.report.failure(failure);
+        if failure.ends_all {
+            self.stop.give_up();
+        }
+    }
+
+    /// The session that was asked is lost for good: what it did not tell is not known, so that not all can be there.
+    pub(crate) fn gone(&self) {
+        let path = PathBuf::from(self.server.with_path(b"/".to_vec()).to_string());
+        let found = "sessions that were lost one after the other";
+        let advice = "see whether the server is well, then run the same command again";
+        self.tell(&Failure::found(path, "answers", found, advice));
+    }
+
+    /// Whether names with bytes above 127 would be cut by a server: one of the Globus toolkit drops them on an open control connection.
+    pub(crate) fn cuts_names(server: &Url, features: &Features) -> bool {
+        features.is_globus() && server.scheme != Scheme::Gsiftp
+    }
+
+    /// A path at the server, for messages: as a URL.
+    pub(crate) fn place(&self, path: &venturi_gridftp::Path) -> PathBuf {
+        let url = self.server.with_path(path.as_bytes().to_vec());
+        PathBuf::from(url.to_string())
+    }
+
+    pub(crate) fn copied(&self, copy: impl FnOnce() -> PathBuf, bytes: u64, how: &str) {
+        self.totals.count(&self.totals.files);
+        self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.report.tells_files() {
+            self.report.file(&copy(), bytes, "copied", Some(how));
+        }
+    }
+
+    pub(crate) fn kept(&self, copy: impl FnOnce() -> PathBuf, bytes: u64) {
+        self.totals.count(&self.totals.kept);
+        if self.report.tells_files() {
+            self.report.file(&copy(), bytes, "kept", None);
+        }
+    }
+
+    pub(crate) fn would_copy(&self, copy: impl FnOnce() -> PathBuf, bytes: u64) {
+        self.totals.count(&self.totals.files);
+        self.totals.bytes.fetch_add(bytes, Ordering::Relaxed);
+        if self.report.tells_files() {
+            self.report.file(&copy(), bytes, "would copy", None);
+        }
+    }
+
+    pub(crate) fn left_out(&self, path: &Path, reason: &str) {
+        self.totals.count(&self.totals.left_out);
+        self.report.skipped(path, reason);
+    }
+
+    /// An item has failed for good.
+    pub(crate) fn failed(&self, item: &Item, found: &str, advice: &'static str) {
+        let failure = match &item.job {
+            // Said once for a file, not for each of its chunks.
+            Job::Chunk(large, _) if !large.fail() => None,
+            Job::Chunk(large, _) => Some((self.place(&large.fetch.from), "its bytes")),
+            Job::Fetch(fetch) => Some((self.place(&fetch.from), "its bytes")),
+            Job::Store(store) => Some((self.place(&store.to), "a copy there")),
+        };
+        if let Some((path, expected)) = failure {
+            self.tell(&Failure::found(path, expected, found, advice));
+        }
+        self.queue.settle();
+    }
+}

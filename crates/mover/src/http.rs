@@ -1,0 +1,151 @@
+//! HTTP(S) and WebDAV: the client, and what it shares with the server.
+//!
+//! Read `exchange.rs` first (one request and its answer, whatever is between), then `work.rs` (many files over few connections), `get.rs`, `put.rs`.
+
+pub(crate) mod answer;
+pub(crate) mod begin;
+pub(crate) mod dav;
+pub(crate) mod digest;
+pub(crate) mod exchange;
+pub(crate) mod fault;
+pub(crate) mod get;
+pub(crate) mod landing;
+pub(crate) mod list;
+pub(crate) mod marker;
+pub(crate) mod outgoing;
+pub(crate) mod pieces;
+pub(crate) mod put;
+pub(crate) mod range;
+pub(crate) mod target;
+pub(crate) mod third;
+pub(crate) mod tls;
+pub(crate) mod token;
+pub(crate) mod tree;
+pub(crate) mod work;
+
+use std::ffi::OsString;
+
+use crate::copy::{self, Outcome, Totals};
+use crate::error::Error;
+use crate::given::{Given, Place};
+use crate::order::{Order, Output};
+use crate::report::Report;
+use crate::stop::Stop;
+
+/// Carries out an order some of whose places are at servers of HTTP.
+///
+/// # Errors
+/// If its places do not fit together: nothing was done then. What goes wrong with single files is told, and in the outcome.
+pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Outcome, Error> {
+    let begins = begins(order, given)?;
+    let (report, totals) = (Report::new(order.output), Totals::default());
+    report.start(order);
+    let result = std::thread::scope(|scope| {
+        if order.output != Output::Quiet {
+            scope.spawn(|| report.tick(&totals));
+        }
+        let result = work::carry_out(order, stop, &report, &totals, begins);
+        report.stop_ticking();
+        result
+    });
+    result.map(|()| copy::end(stop, &totals, &report))
+}
+
+fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
+    let begin = |from: Place, to: Place, exact, make_way| begin::Begin {
+        from,
+        to,
+        exact,
+        make_way,
+    };
+    match given {
+        Given::Places(sources, destination) => {
+            let mut begins = Vec::new();
+            let to = Place::read(destination)?;
+            let sources = sources.iter().map(read).collect::<Result<Vec<_>, _>>()?;
+            let sources: Vec<Place> = sources.into_iter().flatten().collect();
+            let several = sources.len() > 1;
+            for from in sources {
+                begins.push(begin(
+                    from,
+                    to.clone(),
+                    order.no_target_directory,
+                    order.mkpath,
+                ));
+            }
+            if several && !is_for_several(order, &to) {
+                return Err(Error::Place {
+                    place: destination.to_string_lossy().into_owned().into(),
+                    expected: "a directory for several sources",
+                    found: "a name".into(),
+                    advice: "make it, or end the destination with a slash",
+                });
+            }
+            Ok(begins)
+        }
+        Given::Names(names, source, destination) => {
+            let (from, to) = (Place::read(source)?, Place::read(destination)?);
+            Ok(names
+                .iter()
+                .map(|name| begin(below(&from, name), below(&to, name), true, true))
+                .collect())
+        }
+        Given::Pairs(pairs) => {
+            let pair = |(from, to): &(OsString, OsString)| {
+                Ok(begin(
+                    Place::read(from)?,
+                    Place::read(to)?,
+                    true,
+                    order.mkpath,
+                ))
+            };
+            pairs.iter().map(pair).collect()
+        }
+    }
+}
+
+/// A source, and what its pattern finds if it is of this host.
+fn read(source: &OsString) -> Result<Vec<Place>, Error> {
+    match Place::read(source)? {
+        Place::Here(path) => {
+            let found = crate::glob::expand(&path);
+            if found.is_empty() {
+                return Err(Error::Place {
+                    place: path,
+                    expected: "something of that pattern",
+                    found: "nothing".into(),
+                    advice: "see what is there (`ls`)",
+                });
+            }
+            Ok(found.into_iter().map(Place::Here).collect())
+        }
+        there => Ok(vec![there]),
+    }
+}
+
+fn is_for_several(order: &Order, to: &Place) -> bool {
+    let folder = match to {
+        Place::Here(path) => path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/"),
+        Place::There(url) => url.path.ends_with(b"/"),
+    };
+    folder && !order.no_target_directory
+}
+
+fn below(place: &Place, name: &std::path::Path) -> Place {
+    use std::os::unix::ffi::OsStrExt;
+    match place {
+        Place::Here(path) => Place::Here(path.join(name)),
+        Place::There(url) => {
+            let mut path = url.path.clone();
+            while path.last() == Some(&b'/') {
+                path.pop();
+            }
+            path.push(b'/');
+            path.extend_from_slice(name.as_os_str().as_bytes());
+            Place::There(crate::net::url::Url {
+                path,
+                ..url.clone()
+            })
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! Sources as they were written: what they are, and where their copies come to be.
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
+
+use super::exchange::Exchange;
+use super::fault::Fault;
+use super::get::Fetch;
+use super::landing::Folder;
+use super::list;
+use super::put::Store;
+use super::target::Target;
+use super::third::Pass;
+use super::work::{Context, Task};
+use crate::error::Failure;
+use crate::given::Place;
+
+/// A source and where it goes, as it was written.
+#[derive(Debug, Clone)]
+pub(crate) struct Begin {
+    pub(crate) from: Place,
+    pub(crate) to: Place,
+    /// Whether the destination is the name of the copy in any case: a pair of a list.
+    pub(crate) exact: bool,
+    /// Whether directories that lead to the copy are made.
+    pub(crate) make_way: bool,
+}
+
+/// The same without the places.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    exact: bool,
+    make_way: bool,
+}
+
+impl Begin {
+    /// Whether TLS is needed.
+    pub(crate) fn is_secure(&self) -> bool {
+        let secure =
+            |place: &Place| matches!(place, Place::There(url) if Target::from(url).server.tls);
+        secure(&self.from) || secure(&self.to)
+    }
+}
+
+/// Begins a source.
+pub(crate) async fn begin(cx: &Context<'_>, exchange: &Rc<Exchange>, begin: Begin) {
+    let exact = begin.exact || cx.order.no_target_directory;
+    let how = How {
+        exact,
+        make_way: begin.make_way,
+    };
+    let result = match (begin.from, begin.to) {
+        (Place::There(from), Place::Here(to)) => {
+            begin_fetch(cx, exchange, Target::from(&from), &to, how).await
+        }
+        (Place::Here(from), Place::There(to)) => {
+            begin_store(cx, exchange, &from, Target::from(&to), how).await
+        }
+        (Place::There(from), Place::There(to)) => {
+            begin_pass(cx, exchange, Target::from(&from), Target::from(&to), how).await
+        }
+        (Place::Here(from), Place::Here(_)) => Err(Failure::found(
+            from,
+            "a place of HTTP",
+            "none",
+            "copy it in a command of its own",
+        )),
+    };
+    if let Err(failure) = result {
+        cx.tell(&failure);
+    }
+}
+
+async fn begin_fetch(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    from: Target,
+    to: &Path,
+    how: How,
+) -> Result<(), Failure> {
+    let slash = to.as_os_str().as_bytes().ends_with(b"/");
+    let contents = cx.order.recursive && from.decoded_path().ends_with(b"/");
+    let name = from.name();
+    let (folder, name) = if !how.exact && !contents && (slash || to.is_dir()) {
+        if name.is_empty() {
+            return Err(Failure::found(
+                PathBuf::from(from.to_string()),
+                "the name of a file",
+                "none",
+                "write it, or say --recursive to copy a directory",
+            ));
+        }
+        (to.to_owned(), name)
+    } else {
+        let name = to.file_name().map(|name| name.as_bytes().to_vec());
+        let name = name.ok_or_else(|| {
+            Failure::found(to.to_owned(), "the name of a copy", "none", "write one")
+        })?;
+        (to.parent().map(Path::to_owned).unwrap_or_default(), name)
+    };
+    let name = CString::new(name).map_err(|_| {
+        Failure::found(
+            to.to_owned(),
+            "a name",
+            "a zero byte in it",
+            "write another",
+        )
+    })?;
+    if (slash || how.make_way) && !cx.order.dry_run {
+        std::fs::create_dir_all(if folder.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            &folder
+        })
+        .map_err(|error| {
+            Failure::found(
+                folder.clone(),
+                "a directory, or a place for one",
+                crate::error::said(&error),
+                "mend that and run the same command again",
+            )
+        })?;
+    }
+    let folder = Arc::new(opened(&folder)?);
+    if cx.order.recursive
+        && list::kind(exchange, &from)
+            .await
+            .map_err(|fault| fault.at(&from))?
+            == Some(true)
+    {
+        cx.pool.push([Task::FetchTree { from, folder, name }]);
+        return Ok(());
+    }
+    cx.pool.push([Task::Fetch(Box::new(Fetch {
+        from,
+        facts: None,
+        folder,
+        name,
+        fresh: false,
+    }))]);
+    Ok(())
+}
+
+async fn begin_store(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    from: &Path,
+    to: Target,
+    how: How,
+) -> Result<(), Failure> {
+    let at_source = |error: std::io::Error| {
+        Failure::found(
+            from.to_owned(),
+            "a file or directory",
+            crate::error::said(&error),
+            "name one that is there",
+        )
+    };
+    let is_directory = std::fs::metadata(from).map_err(at_source)?.is_dir();
+    let contents = is_directory && crate::roots::is_contents(from);
+    let resolved = if contents {
+        std::fs::canonicalize(from).map_err(at_source)?
+    } else {
+        from.to_owned()
+    };
+    let name = resolved
+        .file_name()
+        .and_then(|name| CString::new(name.as_bytes()).ok());
+    let name = name.ok_or_else(|| {
+        Failure::found(
+            from.to_owned(),
+            "something that has a name",
+            "none",
+            "name another",
+        )
+    })?;
+    if is_directory && !cx.order.recursive {
+        return Err(Failure::found(
+            from.to_owned(),
+            "a file",
+            "a directory",
+            "say --recursive to copy directories",
+        ));
+    }
+    let to = if contents {
+        to
+    } else {
+        placed(cx, exchange, to, name.to_bytes(), how, is_directory).await?
+    };
+    let folder = Arc::new(opened(resolved.parent().unwrap_or(Path::new("")))?);
+    let task = if is_directory {
+        Task::StoreTree { folder, name, to }
+    } else {
+        Task::Store(Box::new(Store {
+            folder,
+            name,
+            to,
+            there: None,
+            listed: false,
+            make_way: how.make_way,
+        }))
+    };
+    cx.pool.push([task]);
+    Ok(())
+}
+
+async fn begin_pass(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    from: Target,
+    to: Target,
+    how: How,
+) -> Result<(), Failure> {
+    let is_directory = cx.order.recursive
+        && list::kind(exchange, &from)
+            .await
+            .map_err(|fault| fault.at(&from))?
+            == Some(true);
+    let contents = is_directory && from.decoded_path().ends_with(b"/");
+    let to = if contents {
+        to
+    } else {
+        placed(cx, exchange, to, &from.name(), how, is_directory).await?
+    };
+    let task = if is_directory {
+        Task::PassTree { from, to }
+    } else {
+        Task::Pass(Box::new(Pass {
+            from,
+            facts: None,
+            to,
+            there: None,
+            listed: false,
+        }))
+    };
+    cx.pool.push([task]);
+    Ok(())
+}
+
+/// Where a thing of that name goes: into a collection, if the destination is one or is written as one, else to the destination itself.
+async fn placed(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    to: Target,
+    name: &[u8],
+    how: How,
+    is_directory: bool,
+) -> Result<Target, Failure> {
+    if how.exact {
+        return Ok(to);
+    }
+    if to.decoded_path().ends_with(b"/") {
+        if !cx.order.dry_run && to.decoded_path() != b"/" {
+            // As with `cp DIR/`: it is made where it is not there. Whether the server lets us see that is another matter.
+            let made = list::make(exchange, &to, how.make_way).await;
+            if let Err(fault @ (Fault::Connection(_) | Fault::Tls(_) | Fault::Silence(_))) = made {
+                return Err(fault.at(&to));
+            }
+        }
+        return Ok(to.child(name));
+    }
+    // A file's name is taken as it stands where it is clear: asking costs a round trip, and a directory refuses to be written to.
+    match list::kind(exchange, &to).await {
+        Ok(Some(true)) => Ok(to.child(name)),
+        Err(fault @ (Fault::Connection(_) | Fault::Tls(_) | Fault::Silence(_))) => {
+            Err(fault.at(&to))
+        }
+        // A server without WebDAV has no directories to ask for.
+        _ if is_directory => Ok(to.collection()),
+        _ => Ok(to),
+    }
+}
+
+fn opened(path: &Path) -> Result<Folder, Failure> {
+    let path = if path.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        path
+    };
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| Failure {
+        advice: if errno == Errno::NOENT {
+            "make it, or say --mkpath"
+        } else {
+            "name another"
+        },
+        ..Failure::kernel(path.to_owned(), "a directory", errno)
+    })?;
+    let shown = if path == Path::new(".") {
+        PathBuf::new()
+    } else {
+        path.to_owned()
+    };
+    Ok(Folder { fd, path: shown })
+}

@@ -1,0 +1,379 @@
+//! Listings of WebDAV: what PROPFIND asks for, and the multistatus that answers it (RFC 4918), read and written.
+
+use std::time::SystemTime;
+
+use quick_xml::NsReader;
+use quick_xml::escape::{escape, resolve_predefined_entity};
+use quick_xml::events::{BytesRef, Event};
+use quick_xml::name::{Namespace, ResolveResult};
+
+use crate::net::url::{decoded, encoded};
+
+/// What is asked for: no more than a copy needs.
+pub(crate) const PROPFIND: &str = r#"<?xml version="1.0" encoding="utf-8"?><D:propfind xmlns:D="DAV:"><D:prop><D:resourcetype/><D:getcontentlength/><D:getlastmodified/><D:getetag/></D:prop></D:propfind>"#;
+/// Elements within each other; a multistatus has seven.
+const DEEPEST: usize = 64;
+const DAV: Namespace<'static> = Namespace(b"DAV:");
+
+/// What a listing says of one thing.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Its path from `/` on, without `%XX`; a slash at its end does not count.
+    pub(crate) path: Vec<u8>,
+    /// Whether it is a collection.
+    pub(crate) directory: bool,
+    pub(crate) size: Option<u64>,
+    pub(crate) modified: Option<SystemTime>,
+    /// In its quotes, with what makes it weak.
+    pub(crate) etag: Option<String>,
+}
+
+/// The element that is being read, as far as it matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Element {
+    Response,
+    Href,
+    Propstat,
+    Status,
+    Collection,
+    Length,
+    Modified,
+    Etag,
+    Other,
+}
+
+/// Reads a multistatus.
+///
+/// # Errors
+/// What is wrong with it, in words.
+pub(crate) fn entries(text: &[u8]) -> Result<Vec<Entry>, String> {
+    let mut reader = NsReader::from_reader(text);
+    let mut reading = Reading::default();
+    loop {
+        let (namespace, event) = reader
+            .read_resolved_event()
+            .map_err(|error| error.to_string())?;
+        match event {
+            Event::Start(start) => {
+                reading.open(element(&namespace, start.local_name().as_ref()))?
+            }
+            Event::Empty(start) => {
+                reading.open(element(&namespace, start.local_name().as_ref()))?;
+                reading.close()?;
+            }
+            Event::End(_) => reading.close()?,
+            Event::Text(text) => reading
+                .text
+                .push_str(&text.decode().map_err(|error| error.to_string())?),
+            Event::CData(text) => reading
+                .text
+                .push_str(&text.decode().map_err(|error| error.to_string())?),
+            Event::GeneralRef(reference) => reading.text.push_str(&resolved(&reference)?),
+            Event::Eof if reading.open.is_empty() && reading.seen => return Ok(reading.entries),
+            Event::Eof => return Err("an XML document that ends early".into()),
+            Event::DocType(_) => return Err("a document type, which no listing has".into()),
+            Event::Comment(_) | Event::Decl(_) | Event::PI(_) => {}
+        }
+    }
+}
+
+fn element(namespace: &ResolveResult<'_>, name: &[u8]) -> Element {
+    if *namespace != ResolveResult::Bound(DAV) {
+        return Element::Other;
+    }
+    match name {
+        b"response" => Element::Response,
+        b"href" => Element::Href,
+        b"propstat" => Element::Propstat,
+        b"status" => Element::Status,
+        b"collection" => Element::Collection,
+        b"getcontentlength" => Element::Length,
+        b"getlastmodified" => Element::Modified,
+        b"getetag" => Element::Etag,
+        _ => Element::Other,
+    }
+}
+
+fn resolved(reference: &BytesRef<'_>) -> Result<String, String> {
+    if let Some(letter) = reference
+        .resolve_char_ref()
+        .map_err(|error| error.to_string())?
+    {
+        return Ok(letter.into());
+    }
+    let name = reference.decode().map_err(|error| error.to_string())?;
+    let text = resolve_predefined_entity(&name);
+    text.map(str::to_owned)
+        .ok_or_else(|| format!("an entity `{name}` that XML does not have"))
+}
+
+#[derive(Debug, Default)]
+struct Reading {
+    open: Vec<Element>,
+    text: String,
+    seen: bool,
+    /// The thing that is being told of.
+    entry: Entry,
+    /// What is said of it within a `propstat`, which counts if its status is 200.
+    found: Entry,
+    granted: bool,
+    entries: Vec<Entry>,
+}
+
+impl Reading {
+    fn open(&mut self, element: Element) -> Result<(), String> {
+        if self.open.len() == DEEPEST {
+            return Err(format!("XML of more than {DEEPEST} levels"));
+        }
+        self.seen = true;
+        self.text.clear();
+        match element {
+            Element::Response => self.entry = Entry::default(),
+            Element::Propstat => {
+                self.found = Entry::default();
+                self.granted = true;
+            }
+            Element::Collection => self.found.directory = true,
+            _ => {}
+        }
+        self.open.push(element);
+        Ok(())
+    }
+
+    fn close(&mut self) -> Result<(), String> {
+        let element = self.open.pop().ok_or("an end without a beginning")?;
+        let within = self.open.last().copied();
+        let text = std::mem::take(&mut self.text);
+        let text = text.trim();
+        match (element, within) {
+            (Element::Href, Some(Element::Response)) => {
+                self.entry.path =
+                    path_of(text).ok_or_else(|| format!("`{text}`, which is no path"))?;
+            }
+            (Element::Length, _) => self.found.size = text.parse().ok(),
+            (Element::Modified, _) => self.found.modified = httpdate::parse_http_date(text).ok(),
+            (Element::Etag, _) => self.found.etag = (!text.is_empty()).then(|| text.to_owned()),
+            (Element::Status, Some(Element::Propstat)) => {
+                self.granted = text
+                    .split_whitespace()
+                    .nth(1)
+                    .is_none_or(|code| code.starts_with('2'));
+            }
+            (Element::Propstat, _) if self.granted => {
+                let path = std::mem::take(&mut self.entry.path);
+                let found = std::mem::take(&mut self.found);
+                let earlier = std::mem::take(&mut self.entry);
+                self.entry = Entry {
+                    path,
+                    directory: found.directory || earlier.directory,
+                    size: found.size.or(earlier.size),
+                    modified: found.modified.or(earlier.modified),
+                    etag: found.etag.or(earlier.etag),
+                };
+            }
+            (Element::Response, _) if !self.entry.path.is_empty() => {
+                self.entries.push(std::mem::take(&mut self.entry));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// The path of an `href`, which is a path or a whole URL.
+fn path_of(href: &str) -> Option<Vec<u8>> {
+    let path = match href.split_once("://") {
+        Some((scheme, rest)) if !scheme.contains('/') => &rest[rest.find('/')?..],
+        _ => href,
+    };
+    let path = path.split(['?', '#']).next().unwrap_or_default();
+    let mut path = decoded(path.as_bytes())?;
+    while path.len() > 1 && path.last() == Some(&b'/') {
+        path.pop();
+    }
+    path.starts_with(b"/").then_some(path)
+}
+
+/// What is in a collection, by name: the listing of depth 1 of this path, without the collection itself.
+///
+/// # Errors
+/// A name that could lead elsewhere, in words.
+pub(crate) fn children(path: &[u8], entries: Vec<Entry>) -> Result<Vec<(Vec<u8>, Entry)>, String> {
+    let mut own = path;
+    while own.len() > 1 && own.last() == Some(&b'/') {
+        own = &own[..own.len() - 1];
+    }
+    let mut found = Vec::new();
+    for entry in entries.into_iter().filter(|entry| entry.path != own) {
+        let base = if own == b"/" { b"" } else { own };
+        let name = entry
+            .path
+            .strip_prefix(base)
+            .and_then(|rest| rest.strip_prefix(b"/"));
+        let name = name.map(<[u8]>::to_vec);
+        let sound = |name: &Vec<u8>| {
+            !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b".."
+        };
+        match name.filter(sound) {
+            Some(name) => found.push((name, entry)),
+            None => {
+                return Err(format!(
+                    "`{}`, which is not in it",
+                    String::from_utf8_lossy(&entry.path)
+                ));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Begins a multistatus.
+pub(crate) const BEGIN: &str =
+    "<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<D:multistatus xmlns:D=\"DAV:\">\n";
+/// Ends it.
+pub(crate) const END: &str = "</D:multistatus>\n";
+
+/// One thing of a multistatus; of a collection, the path gets its slash.
+pub(crate) fn response(entry: &Entry) -> String {
+    let slash = if entry.directory && !entry.path.ends_with(b"/") {
+        "/"
+    } else {
+        ""
+    };
+    let href = encoded(&entry.path);
+    let kind = if entry.directory {
+        "<D:collection/>"
+    } else {
+        ""
+    };
+    let mut text = format!(
+        "<D:response><D:href>{}{slash}</D:href><D:propstat><D:prop><D:resourcetype>{kind}</D:resourcetype>",
+        escape(&href)
+    );
+    if let Some(size) = entry.size {
+        text += &format!("<D:getcontentlength>{size}</D:getcontentlength>");
+    }
+    if let Some(modified) = entry.modified {
+        text += &format!(
+            "<D:getlastmodified>{}</D:getlastmodified>",
+            httpdate::fmt_http_date(modified)
+        );
+    }
+    if let Some(etag) = &entry.etag {
+        text += &format!("<D:getetag>{}</D:getetag>", escape(etag));
+    }
+    text + "</D:prop><D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn a_listing_with_another_prefix_and_refused_properties_is_read() {
+        let text = br#"<?xml version="1.0"?>
+            <multistatus xmlns="DAV:" xmlns:x="other"><response><href>http://h:80/a%20b/</href>
+            <propstat><prop><resourcetype><collection/></resourcetype></prop><status>HTTP/1.1 200 OK</status></propstat>
+            <propstat><prop><getcontentlength>9</getcontentlength></prop><status>HTTP/1.1 404 Not Found</status></propstat></response>
+            <response><href>/a%20b/c&amp;d&#x41;</href><propstat><prop><x:getcontentlength>1</x:getcontentlength>
+            <getcontentlength>7</getcontentlength><getlastmodified>Sun, 06 Nov 1994 08:49:37 GMT</getlastmodified><getetag>"e"</getetag>
+            <resourcetype/></prop><status>HTTP/1.1 200 OK</status></propstat></response></multistatus>"#;
+        let found = entries(text).expect("a listing");
+        assert_eq!(
+            found[0],
+            Entry {
+                path: b"/a b".to_vec(),
+                directory: true,
+                ..Entry::default()
+            }
+        );
+        assert_eq!(
+            (found[1].path.as_slice(), found[1].size, found[1].directory),
+            (&b"/a b/c&dA"[..], Some(7), false)
+        );
+        assert_eq!(found[1].etag.as_deref(), Some("\"e\""));
+        // RFC 9110, section 5.6.7.
+        assert_eq!(
+            found[1].modified,
+            Some(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
+        );
+        let children = children(b"/a b/", found).expect("names");
+        assert_eq!(
+            children
+                .iter()
+                .map(|(name, _)| name.as_slice())
+                .collect::<Vec<_>>(),
+            [b"c&dA"]
+        );
+    }
+
+    #[test]
+    fn names_that_lead_elsewhere_are_refused() {
+        let check = |path: &[u8]| {
+            let entry = Entry {
+                path: path.to_vec(),
+                ..Entry::default()
+            };
+            assert!(
+                children(b"/a", vec![entry]).is_err(),
+                "{}",
+                String::from_utf8_lossy(path)
+            );
+        };
+        check(b"/a/..");
+        check(b"/a/b/c");
+        check(b"/b/c");
+        check(b"/ab");
+        check(b"/");
+        let entry = Entry {
+            path: b"/x".to_vec(),
+            ..Entry::default()
+        };
+        assert_eq!(children(b"/", vec![entry]).expect("a name")[0].0, b"x");
+    }
+
+    #[test]
+    fn what_is_no_listing_is_refused() {
+        for text in [
+            "",
+            "<a>",
+            "<a></b>",
+            "<!DOCTYPE a><a/>",
+            "<a>&bomb;</a>",
+            "</a>",
+        ] {
+            assert!(entries(text.as_bytes()).is_err(), "{text}");
+        }
+        let deep = "<a>".repeat(DEEPEST + 1);
+        assert!(
+            entries(deep.as_bytes())
+                .expect_err("too deep")
+                .contains("levels")
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(name in proptest::collection::vec(1_u8.., 1..20), directory: bool, size: u64, seconds in 0..4_000_000_000_u64, etag in "\"[a-z<&]{0,8}\"") {
+            prop_assume!(!name.contains(&b'/'));
+            let entry = Entry {
+                path: [b"/", name.as_slice()].concat(),
+                directory,
+                size: Some(size),
+                modified: Some(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)),
+                etag: Some(etag),
+            };
+            let text = format!("{BEGIN}{}{END}", response(&entry));
+            prop_assert_eq!(entries(text.as_bytes()).expect("a listing"), vec![entry]);
+        }
+
+        #[test]
+        fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), text in "[<>/a-zD:&;#x0-9\"= ]{0,200}") {
+            let _ = entries(&bytes);
+            let _ = entries(text.as_bytes());
+        }
+    }
+}

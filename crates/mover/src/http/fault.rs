@@ -1,0 +1,125 @@
+//! What went wrong with a request, and whether to try again.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use http::StatusCode;
+
+use super::target::Target;
+use crate::error::Failure;
+
+/// What went wrong with a request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// No connection, or one that broke: the next may not.
+    Connection(String),
+    /// Nothing came for so long.
+    Silence(Duration),
+    /// The server is not who it says, or does not take us for one it knows.
+    Tls(String),
+    /// The server refuses.
+    Status {
+        status: StatusCode,
+        /// The first words of what it says of it.
+        said: String,
+        /// When it wants to be asked again.
+        after: Option<Duration>,
+    },
+    /// What came is not what was asked for.
+    Answer {
+        expected: &'static str,
+        found: String,
+    },
+    /// The file at the source is not the one that was begun.
+    Changed,
+    /// Our own file.
+    Local(Failure),
+    /// We are to stop.
+    Stopped,
+}
+
+impl Fault {
+    /// Whether the same request may fare better later.
+    pub(crate) fn is_temporary(&self) -> bool {
+        match self {
+            Self::Connection(_) | Self::Silence(_) => true,
+            Self::Status { status, .. } => {
+                matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
+            }
+            _ => false,
+        }
+    }
+
+    /// As a failure of a place.
+    pub(crate) fn at(self, place: &Target) -> Failure {
+        let path = PathBuf::from(place.to_string());
+        let again = "run the same command again: what is whole stays";
+        match self {
+            Self::Connection(found) => Failure::found(
+                path,
+                "an answer",
+                found,
+                "see whether the server is up and the network lets us there, then run the same command again",
+            ),
+            Self::Silence(waited) => Failure::found(
+                path,
+                "an answer",
+                format!("none for {} s", waited.as_secs()),
+                again,
+            ),
+            Self::Tls(found) => Failure::found(
+                path,
+                "a server that is who it says",
+                found,
+                "see whom you trust (X509_CERT_DIR, SSL_CERT_FILE) and who you are (X509_USER_PROXY)",
+            ),
+            Self::Status { status, said, .. } => {
+                let said = if said.is_empty() {
+                    String::new()
+                } else {
+                    format!(" ({said})")
+                };
+                Failure::found(
+                    path,
+                    "that the server does it",
+                    format!("{status}{said}"),
+                    advice(status),
+                )
+            }
+            Self::Answer { expected, found } => Failure::found(
+                path,
+                expected,
+                found,
+                "see what the server says with another client (`curl -v`)",
+            ),
+            Self::Changed => Failure::found(
+                path,
+                "a file at rest",
+                "that it was replaced while it was copied",
+                "run the same command again when nobody writes to it",
+            ),
+            Self::Local(failure) => failure,
+            Self::Stopped => Failure::found(
+                path,
+                "to be finished",
+                "that we were stopped",
+                "run the same command again",
+            ),
+        }
+    }
+}
+
+fn advice(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        401 => {
+            "get a token (BEARER_TOKEN, BEARER_TOKEN_FILE) or a proxy (X509_USER_PROXY) that the server knows"
+        }
+        403 => "get the right to it; a token may have another scope or path",
+        404 | 410 => "see what is there (`davix-ls`, `curl`)",
+        405 | 501 => "the server does not do this at that place: name another",
+        409 => "make the directories that lead to it, or say --mkpath",
+        413 | 507 => "free some space at the server",
+        408 | 425 | 429 | 500..=599 => "the server has trouble: run the same command again later",
+        _ => "see what the server says with another client (`curl -v`)",
+    }
+}

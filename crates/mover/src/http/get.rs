@@ -1,0 +1,398 @@
+//! A file from a server: judged, fetched under a temporary name, its checksum compared, renamed.
+//!
+//! The first answer says how large the file is and which version. Of a large one it brings the first piece: what is left is fetched by
+//! whoever has time, each piece guarded by that version (`If-Range`). A range beyond the end is never asked for: XRootD 5.5 promises bytes that
+//! it does not have then.
+
+use std::ffi::CString;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
+use http::{HeaderValue, Method, StatusCode};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
+use rustix::io::Errno;
+
+use super::answer::Answer;
+use super::digest::{self, Digest, to_hex};
+use super::exchange::{Ask, Exchange};
+use super::fault::Fault;
+use super::landing::{Folder, Landing};
+use super::list::{self, Facts, usual_fields};
+use super::pieces::pieces;
+use super::range;
+use super::target::Target;
+use super::work::Context;
+use crate::attributes;
+use crate::checksum::Checksum;
+use crate::error::Failure;
+use crate::order::Existing;
+use crate::temporary::Token;
+
+/// Files that are known to be smaller are fetched without a range.
+const WORTH_A_RANGE: u64 = 8 << 20;
+/// Attempts at a body that breaks, each without a byte.
+pub(crate) const MOST_ATTEMPTS: u32 = 4;
+/// Waiting between them begins with this and doubles.
+pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
+
+/// A file of a server that is to come here.
+#[derive(Debug)]
+pub(crate) struct Fetch {
+    pub(crate) from: Target,
+    /// As a listing has it.
+    pub(crate) facts: Option<Facts>,
+    pub(crate) folder: Arc<Folder>,
+    pub(crate) name: CString,
+    /// Whether nothing can be there.
+    pub(crate) fresh: bool,
+}
+
+/// Fetches a file, or has it fetched.
+pub(crate) async fn fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) {
+    let from = job.from.clone();
+    if let Err(fault) = try_fetch(cx, exchange, job).await {
+        cx.tell(&fault.at(&from));
+    }
+}
+
+async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) -> Result<(), Fault> {
+    if !job.fresh && is_there(cx, exchange, &mut job).await? {
+        let size = job.facts.and_then(|facts| facts.size).unwrap_or(0);
+        cx.kept(&job.folder.at(&job.name), size);
+        return Ok(());
+    }
+    if cx.order.dry_run {
+        let size = job.facts.and_then(|facts| facts.size).unwrap_or(0);
+        cx.copied(&job.folder.at(&job.name), size, "would copy", None);
+        return Ok(());
+    }
+    if cx.order.verify {
+        see_digests(exchange, &mut job).await?;
+    }
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1.. {
+        match once(cx, exchange, job).await {
+            Ok(()) => return Ok(()),
+            Err((fault, _)) if attempt == MOST_ATTEMPTS || !fault.is_temporary() => {
+                return Err(fault);
+            }
+            Err((_, again)) => job = again,
+        }
+        exchange.pause(pause).await?;
+        pause *= 2;
+    }
+    Ok(())
+}
+
+/// Asks for the checksum, which must be there.
+async fn see_digests(exchange: &Rc<Exchange>, job: &mut Fetch) -> Result<(), Fault> {
+    if job
+        .facts
+        .as_ref()
+        .is_none_or(|facts| facts.digests.is_empty())
+    {
+        job.facts = Some(list::head(exchange, &job.from).await?);
+    }
+    let has = job
+        .facts
+        .as_ref()
+        .is_some_and(|facts| !facts.digests.is_empty());
+    if has { Ok(()) } else { Err(no_digest()) }
+}
+
+/// What `--verify` needs.
+pub(crate) fn no_digest() -> Fault {
+    Fault::Answer {
+        expected: "a checksum to verify the copy by (Digest: adler32, md5 or sha-256)",
+        found: "none: leave --verify out".into(),
+    }
+}
+
+/// One attempt; the job comes back if it failed.
+async fn once(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) -> Result<(), (Fault, Fetch)> {
+    let known = job.facts.as_ref().and_then(|facts| facts.size);
+    let first = known
+        .filter(|size| *size >= WORTH_A_RANGE)
+        .map(|size| 0..size.min(cx.piece_bytes));
+    let answer = match ask(exchange, &job.from, first, None).await {
+        Ok(answer) => answer,
+        Err(fault) => return Err((fault, job)),
+    };
+    match begun(&job, &answer) {
+        Err(fault) => Err((fault, job)),
+        Ok(Begun {
+            facts,
+            size: Some(size),
+            there: Some(there),
+        }) if size >= WORTH_A_RANGE => {
+            pieces(cx, exchange, job, facts, size, (answer, there)).await
+        }
+        Ok(Begun { facts, size, .. }) => match whole(cx, &job, &facts, size, answer).await {
+            Ok(()) => Ok(()),
+            Err(fault) => Err((fault, job)),
+        },
+    }
+}
+
+pub(crate) async fn ask(
+    exchange: &Rc<Exchange>,
+    from: &Target,
+    asked: Option<Range<u64>>,
+    version: Option<&str>,
+) -> Result<Answer, Fault> {
+    let mut fields = usual_fields();
+    if let Some(asked) = asked {
+        fields.insert(
+            RANGE,
+            HeaderValue::try_from(range::range(&asked)).expect("digits"),
+        );
+        if let Some(Ok(version)) = version.map(HeaderValue::try_from) {
+            fields.insert(IF_RANGE, version);
+        }
+    }
+    exchange
+        .ask(
+            from,
+            &Ask::plain(Method::GET, fields),
+            &[StatusCode::RANGE_NOT_SATISFIABLE],
+        )
+        .await
+}
+
+/// What the first answer says.
+struct Begun {
+    facts: Facts,
+    /// None where the server does not say it beforehand.
+    size: Option<u64>,
+    /// What it has, if the rest may be asked for by range.
+    there: Option<Range<u64>>,
+}
+
+fn begun(job: &Fetch, answer: &Answer) -> Result<Begun, Fault> {
+    let is_folder = |path: &str| {
+        path.split('?')
+            .next()
+            .is_some_and(|path| path.ends_with('/'))
+    };
+    if is_folder(&answer.from.path) && !is_folder(&job.from.path) {
+        return Err(Fault::Answer {
+            expected: "a file",
+            found: "a directory: say --recursive to copy it".into(),
+        });
+    }
+    let mut facts = Facts::of(answer);
+    if let (true, Some(listed)) = (facts.digests.is_empty(), &job.facts) {
+        facts.digests.clone_from(&listed.digests);
+    }
+    if answer.head.status == StatusCode::PARTIAL_CONTENT {
+        return match answer.field(&CONTENT_RANGE).and_then(range::answered) {
+            Some((Some(there), Some(size))) if there.start == 0 => Ok(Begun {
+                facts,
+                size: Some(size),
+                there: Some(there),
+            }),
+            _ => Err(Fault::Answer {
+                expected: "a range from the first byte on, and the size",
+                found: "another".into(),
+            }),
+        };
+    }
+    if answer.head.status == StatusCode::RANGE_NOT_SATISFIABLE {
+        // It has become shorter than the listing said.
+        return Err(Fault::Changed);
+    }
+    // XRootD 5.5 has ranges and does not say so.
+    let has_ranges = answer
+        .field(&ACCEPT_RANGES)
+        .is_some_and(|unit| unit.eq_ignore_ascii_case("bytes"))
+        || answer
+            .field(&SERVER)
+            .is_some_and(|name| name.starts_with("XrootD"));
+    let size = answer.length();
+    Ok(Begun {
+        facts,
+        size,
+        there: size.filter(|_| has_ranges).map(|size| 0..size),
+    })
+}
+
+/// All of a file in one answer.
+async fn whole(
+    cx: &Context<'_>,
+    job: &Fetch,
+    facts: &Facts,
+    size: Option<u64>,
+    answer: Answer,
+) -> Result<(), Fault> {
+    let landing = Landing::open(
+        &job.folder,
+        &job.name,
+        token(job),
+        None,
+        None,
+        cx.order.sync,
+    )
+    .map_err(Fault::Local)?;
+    let result = fill(cx, &landing, facts, size, answer).await;
+    match result {
+        Ok(bytes) => {
+            let path = landing.path.clone();
+            landing
+                .commit(&job.folder, &job.name, facts.modified, cx.order)
+                .map_err(Fault::Local)?;
+            cx.copied(&path, bytes, "copied", Some("http"));
+            Ok(())
+        }
+        Err(fault) => {
+            landing.discard(&job.folder);
+            Err(fault)
+        }
+    }
+}
+
+async fn fill(
+    cx: &Context<'_>,
+    landing: &Landing,
+    facts: &Facts,
+    size: Option<u64>,
+    mut answer: Answer,
+) -> Result<u64, Fault> {
+    let digest = facts.digests.first();
+    let mut sum = digest.map(|(algorithm, _)| Checksum::new(*algorithm));
+    let mut at = 0;
+    while let Some(bytes) = answer.bytes().await? {
+        if let Some(sum) = &mut sum {
+            sum.update(&bytes);
+        }
+        take(cx, landing, &bytes, &mut at, 0)?;
+    }
+    answer.finish().await;
+    if size.is_some_and(|size| size != at) {
+        return Err(Fault::Connection(format!(
+            "{at} bytes of {}",
+            size.unwrap_or(0)
+        )));
+    }
+    compare(digest, sum.map(Checksum::finish))?;
+    Ok(at)
+}
+
+pub(crate) fn take(
+    cx: &Context<'_>,
+    landing: &Landing,
+    bytes: &[u8],
+    at: &mut u64,
+    from: u64,
+) -> Result<(), Fault> {
+    landing.write(bytes, *at, from).map_err(Fault::Local)?;
+    *at += bytes.len() as u64;
+    cx.totals
+        .moved_bytes
+        .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    if cx.stop.asked() {
+        Err(Fault::Stopped)
+    } else {
+        Ok(())
+    }
+}
+
+/// Sees that what came is what the server has a checksum of.
+pub(crate) fn compare(told: Option<&Digest>, found: Option<Vec<u8>>) -> Result<(), Fault> {
+    match (told, found) {
+        (Some((algorithm, told)), Some(found)) if *told != found => {
+            Err(Fault::Local(Failure::found(
+                std::path::PathBuf::new(),
+                format!("bytes of {} {}", digest::old_name(*algorithm), to_hex(told)),
+                format!("others, of {}", to_hex(&found)),
+                "run the same command again; if it stays so, the file at the server is not the one that its checksum was made of",
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn token(job: &Fetch) -> Token {
+    Token::new(
+        std::path::Path::new(&job.from.to_string()),
+        &job.folder.path,
+    )
+}
+
+/// Gives a failure the path that it is about.
+pub(crate) fn named(fault: Fault, path: &std::path::Path) -> Fault {
+    match fault {
+        Fault::Local(failure) if failure.path.as_os_str().is_empty() => Fault::Local(Failure {
+            path: path.to_owned(),
+            ..failure
+        }),
+        other => other,
+    }
+}
+
+/// Whether the copy is there already, by the rules of the order.
+async fn is_there(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    job: &mut Fetch,
+) -> Result<bool, Fault> {
+    let failed = |errno| {
+        Fault::Local(Failure::kernel(
+            job.folder.at(&job.name),
+            "to see what is there",
+            errno,
+        ))
+    };
+    let there = match rustix::fs::statat(&job.folder.fd, &job.name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(there) => attributes::Facts::from(there),
+        Err(Errno::NOENT) => return Ok(false),
+        Err(errno) => return Err(failed(errno)),
+    };
+    match (there.kind, cx.order.existing) {
+        (FileType::Directory, _) => {
+            let path = job.folder.at(&job.name);
+            return Err(Fault::Local(Failure::found(
+                path,
+                "a file or nothing",
+                "a directory",
+                "remove it, or name another destination",
+            )));
+        }
+        (_, Existing::Keep) => return Ok(true),
+        (FileType::RegularFile, Existing::Update) => {}
+        _ => return Ok(false),
+    }
+    if job.facts.is_none()
+        || (cx.order.checksum
+            && job
+                .facts
+                .as_ref()
+                .is_some_and(|facts| facts.digests.is_empty()))
+    {
+        job.facts = Some(list::head(exchange, &job.from).await?);
+    }
+    let facts = job.facts.as_ref().expect("just seen");
+    if facts.size != Some(there.size) {
+        return Ok(false);
+    }
+    if cx.order.checksum {
+        let Some((algorithm, told)) = facts.digests.first() else {
+            return Ok(false);
+        };
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+        let file =
+            rustix::fs::openat(&job.folder.fd, &job.name, flags, Mode::empty()).map_err(failed)?;
+        let found =
+            crate::serve::root::checksum_of(std::os::fd::AsFd::as_fd(&file), *algorithm, 0, None)
+                .map_err(failed)?;
+        return Ok(found == *told);
+    }
+    // A server tells whole seconds.
+    let seconds = facts
+        .modified
+        .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
+    Ok(seconds.is_some_and(|time| i64::try_from(time.as_secs()) == Ok(there.modified.0)))
+}

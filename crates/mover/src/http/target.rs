@@ -1,0 +1,240 @@
+//! Where a request goes: a server, and a path there as it is sent.
+
+use std::fmt;
+
+use http::Uri;
+
+use crate::net::url::{Url, decoded, encoded};
+
+/// A server as connections tell servers apart.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Server {
+    pub(crate) tls: bool,
+    /// A name, or an address; that of IPv6 without its brackets.
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+/// A place on a server. It is shown without its query, which may hold a token.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    pub(crate) server: Server,
+    /// Encoded, from `/` on, with the query.
+    pub(crate) path: String,
+}
+
+impl Server {
+    /// As it stands in `Host`.
+    pub(crate) fn authority(&self) -> String {
+        let host = if self.host.contains(':') {
+            format!("[{}]", self.host)
+        } else {
+            self.host.clone()
+        };
+        match (self.tls, self.port) {
+            (true, 443) | (false, 80) => host,
+            (_, port) => format!("{host}:{port}"),
+        }
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.tls { "https" } else { "http" }
+    }
+}
+
+impl From<&Url> for Target {
+    fn from(url: &Url) -> Self {
+        use crate::net::url::Scheme;
+        let query = url
+            .query
+            .as_ref()
+            .map(|query| format!("?{query}"))
+            .unwrap_or_default();
+        Self {
+            server: Server {
+                tls: matches!(url.scheme, Scheme::Https | Scheme::Davs),
+                host: url.host.clone(),
+                port: url.port,
+            },
+            path: url.encoded_path() + &query,
+        }
+    }
+}
+
+impl Target {
+    /// Where a `Location` leads.
+    ///
+    /// # Errors
+    /// If it is no place of HTTP, in words.
+    pub(crate) fn redirected(&self, location: &str) -> Result<Self, String> {
+        let told = || {
+            format!(
+                "a redirection to `{}`",
+                location.split('?').next().unwrap_or_default()
+            )
+        };
+        if location.starts_with('/') && !location.starts_with("//") {
+            let _: Uri = location.parse().map_err(|_| told())?;
+            return Ok(Self {
+                server: self.server.clone(),
+                path: location.to_owned(),
+            });
+        }
+        let uri: Uri = location.parse().map_err(|_| told())?;
+        let tls = match uri.scheme_str() {
+            Some("https" | "davs") => true,
+            Some("http" | "dav") => false,
+            _ => return Err(told()),
+        };
+        let host = uri
+            .host()
+            .ok_or_else(told)?
+            .trim_matches(['[', ']'])
+            .to_owned();
+        let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+        let path = uri
+            .path_and_query()
+            .map_or("/", |path| path.as_str())
+            .to_owned();
+        Ok(Self {
+            server: Server { tls, host, port },
+            path,
+        })
+    }
+
+    /// What is there by name, of a collection.
+    pub(crate) fn child(&self, name: &[u8]) -> Self {
+        let (path, query) = self
+            .path
+            .split_once('?')
+            .map_or((self.path.as_str(), None), |(path, query)| {
+                (path, Some(query))
+            });
+        let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+        Self {
+            server: self.server.clone(),
+            path: format!("{}/{}{query}", path.trim_end_matches('/'), encoded(name)),
+        }
+    }
+
+    /// The collection that it is in; none for the root.
+    pub(crate) fn parent(&self) -> Option<Self> {
+        let (path, query) = self
+            .path
+            .split_at(self.path.find('?').unwrap_or(self.path.len()));
+        let path = path.trim_end_matches('/');
+        let cut = path.rfind('/')?;
+        Some(Self {
+            server: self.server.clone(),
+            path: format!("{}/{query}", &path[..cut]),
+        })
+    }
+
+    /// The same with a slash at the end of its path, as collections have it.
+    pub(crate) fn collection(&self) -> Self {
+        let (path, query) = self
+            .path
+            .split_at(self.path.find('?').unwrap_or(self.path.len()));
+        Self {
+            server: self.server.clone(),
+            path: format!("{}/{query}", path.trim_end_matches('/')),
+        }
+    }
+
+    /// The path without `%XX` and query.
+    pub(crate) fn decoded_path(&self) -> Vec<u8> {
+        let path = self.path.split('?').next().unwrap_or_default();
+        decoded(path.as_bytes()).unwrap_or_else(|| path.as_bytes().to_vec())
+    }
+
+    /// The last name of its path; empty where there is none.
+    pub(crate) fn name(&self) -> Vec<u8> {
+        let path = self.decoded_path();
+        path.rsplit(|byte| *byte == b'/')
+            .next()
+            .unwrap_or_default()
+            .to_vec()
+    }
+
+    /// The whole URL, with its query: for a server that is to fetch it.
+    pub(crate) fn url(&self) -> String {
+        format!(
+            "{}://{}{}",
+            self.server.scheme(),
+            self.server.authority(),
+            self.path
+        )
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.path.split('?').next().unwrap_or_default();
+        write!(
+            formatter,
+            "{}://{}{path}",
+            self.server.scheme(),
+            self.server.authority()
+        )
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::ffi::OsStr;
+
+    fn target(url: &str) -> Target {
+        Target::from(&Url::parse(OsStr::new(url)).expect("a URL"))
+    }
+
+    #[test]
+    fn a_location_may_be_a_path_or_lead_to_another_server() {
+        let from = target("https://h/a?x=1");
+        let check = |location, expected: &str| {
+            assert_eq!(from.redirected(location).expect(location).url(), expected)
+        };
+        check("/b%20c?d", "https://h/b%20c?d");
+        check("http://pool:8080/x?authz=t", "http://pool:8080/x?authz=t");
+        check("https://[::1]:444/", "https://[::1]:444/");
+        check("https://h:443", "https://h/");
+        for wrong in [
+            "ftp://h/",
+            "b",
+            "",
+            "//h/x",
+            "http://",
+            "/a b",
+            "http://h/\u{e4}\n",
+        ] {
+            assert!(from.redirected(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_query_stays_behind_the_names_and_is_not_shown() {
+        let place = target("davs://h:8443/d%20r/?authz=secret");
+        assert_eq!(place.child(b"x/y").path, "/d%20r/x/y?authz=secret");
+        assert_eq!(
+            place.child(b"a?b").collection().path,
+            "/d%20r/a%3Fb/?authz=secret"
+        );
+        assert_eq!(place.to_string(), "https://h:8443/d%20r/");
+        assert_eq!(target("http://h/a%2fb/c%20d").name(), b"c d");
+        assert_eq!(target("http://h").path, "/");
+    }
+
+    proptest! {
+        #[test]
+        fn no_location_panics(location: String) {
+            let _ = target("http://h/").redirected(&location);
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! From server to server (HTTP-TPC): the destination pulls; else the source pushes; else the bytes come through us.
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use tokio::sync::mpsc;
+
+use super::answer::Answer;
+use super::exchange::{Ask, Exchange};
+use super::fault::Fault;
+use super::list::{self, Facts, usual_fields};
+use super::marker::{Markers, Told};
+use super::outgoing::Outgoing;
+use super::target::Target;
+use super::work::Context;
+use crate::order::Existing;
+
+const SOURCE: HeaderName = HeaderName::from_static("source");
+const DESTINATION: HeaderName = HeaderName::from_static("destination");
+/// Blocks that come through us at a time.
+const BLOCKS: usize = 8;
+
+/// A file of a server that is to come to another.
+#[derive(Debug)]
+pub(crate) struct Pass {
+    pub(crate) from: Target,
+    pub(crate) facts: Option<Facts>,
+    pub(crate) to: Target,
+    /// What is there, as a listing has it.
+    pub(crate) there: Option<Facts>,
+    /// Whether `there` is the truth; else the server is asked.
+    pub(crate) listed: bool,
+}
+
+/// Who moves the bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Active {
+    Destination,
+    Source,
+}
+
+/// Has a file copied.
+pub(crate) async fn pass(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Pass) {
+    if let Err(fault) = try_pass(cx, exchange, &job).await {
+        cx.tell(&fault.at(&job.to));
+    }
+}
+
+async fn try_pass(cx: &Context<'_>, exchange: &Rc<Exchange>, job: &Pass) -> Result<(), Fault> {
+    let shown = PathBuf::from(job.to.to_string());
+    let source = match &job.facts {
+        Some(facts) if !(cx.order.verify || cx.order.checksum) => facts.clone(),
+        _ => list::head(exchange, &job.from)
+            .await
+            .map_err(|fault| Fault::Local(fault.at(&job.from)))?,
+    };
+    let size = source.size.unwrap_or(0);
+    if is_there(cx, exchange, job, &source).await? {
+        cx.kept(&shown, size);
+        return Ok(());
+    }
+    if cx.order.dry_run {
+        cx.copied(&shown, size, "would copy", None);
+        return Ok(());
+    }
+    let how = carry(cx, exchange, job, size).await?;
+    verify(cx, exchange, job, &source).await?;
+    cx.copied(&shown, size, "copied", Some(how));
+    Ok(())
+}
+
+async fn carry(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    job: &Pass,
+    size: u64,
+) -> Result<&'static str, Fault> {
+    let mut ways = [(Active::Destination, "pulled"), (Active::Source, "pushed")];
+    if job.from.server == job.to.server {
+        // Within a server this is COPY of plain WebDAV, and no byte leaves it.
+        ways = [
+            (Active::Source, "by the server"),
+            (Active::Destination, "pulled"),
+        ];
+    }
+    for (active, how) in ways {
+        match copy(cx, exchange, job, active, size).await {
+            Ok(()) => return Ok(how),
+            Err(fault) if !is_unable(&fault) => return Err(fault),
+            Err(_) => {}
+        }
+    }
+    through(cx, exchange, job)
+        .await
+        .map(|()| "through the client")
+}
+
+/// Whether a server says that it does not copy to or from others, or not for us, or does not understand how we ask.
+fn is_unable(fault: &Fault) -> bool {
+    matches!(fault, Fault::Status { status, .. } if matches!(status.as_u16(), 400 | 403 | 405 | 415 | 501 | 502))
+}
+
+async fn copy(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    job: &Pass,
+    active: Active,
+    size: u64,
+) -> Result<(), Fault> {
+    let (at, field, other) = match active {
+        Active::Destination => (&job.to, SOURCE, &job.from),
+        Active::Source => (&job.from, DESTINATION, &job.to),
+    };
+    let mut fields = HeaderMap::new();
+    let unfit = |_| Fault::Answer {
+        expected: "a place that fits into a header field",
+        found: "other signs".into(),
+    };
+    fields.insert(field, HeaderValue::try_from(other.url()).map_err(unfit)?);
+    let overwrite = if cx.order.existing == Existing::Keep {
+        "F"
+    } else {
+        "T"
+    };
+    fields.insert("overwrite", HeaderValue::from_static(overwrite));
+    // We have no proxy to delegate: what the passive side wants to see is in the fields that are passed on.
+    fields.insert("credential", HeaderValue::from_static("none"));
+    fields.insert("x-no-delegate", HeaderValue::from_static("true"));
+    fields.insert(
+        "requirechecksumverification",
+        HeaderValue::from_static("false"),
+    );
+    fields.insert("x-number-of-streams", HeaderValue::from(cx.streams));
+    if let Some(token) = &cx.token {
+        fields.insert("transferheaderauthorization", token.clone());
+    }
+    let method = Method::from_bytes(b"COPY").expect("letters");
+    let answer = exchange.ask(at, &Ask::plain(method, fields), &[]).await?;
+    match answer.head.status {
+        StatusCode::ACCEPTED => followed(cx, answer, size).await,
+        // Done at once, in silence.
+        _ if answer.length() == Some(0) || answer.head.status == StatusCode::NO_CONTENT => {
+            cx.totals.moved_bytes.fetch_add(size, Ordering::Relaxed);
+            answer.finish().await;
+            Ok(())
+        }
+        _ => followed(cx, answer, size).await,
+    }
+}
+
+/// Follows a transfer to its last line: it alone says what came of it.
+async fn followed(cx: &Context<'_>, mut answer: Answer, size: u64) -> Result<(), Fault> {
+    let (mut markers, mut counted) = (Markers::default(), 0);
+    let wrong = |found: String| Fault::Answer {
+        expected: "a transfer that is told to its end",
+        found,
+    };
+    while let Some(bytes) = answer.bytes().await? {
+        if let Some(sum) = markers.take(&bytes).map_err(wrong)? {
+            cx.totals
+                .moved_bytes
+                .fetch_add(sum.saturating_sub(counted), Ordering::Relaxed);
+            counted = counted.max(sum);
+        }
+        if cx.stop.asked() {
+            return Err(Fault::Stopped);
+        }
+    }
+    answer.finish().await;
+    match markers.end() {
+        Some(Told::Success) => {
+            // A quick one has no markers.
+            cx.totals
+                .moved_bytes
+                .fetch_add(size.saturating_sub(counted), Ordering::Relaxed);
+            Ok(())
+        }
+        Some(Told::Failure(said)) => Err(Fault::Answer {
+            expected: "that the servers copy it",
+            found: said,
+        }),
+        _ => Err(wrong(
+            "an answer that ends without saying what came of it".into(),
+        )),
+    }
+}
+
+/// The bytes come to us and go on at once.
+async fn through(cx: &Context<'_>, exchange: &Rc<Exchange>, job: &Pass) -> Result<(), Fault> {
+    let mut answer = exchange
+        .ask(&job.from, &Ask::plain(Method::GET, usual_fields()), &[])
+        .await?;
+    let size = answer.length();
+    let mut fields = HeaderMap::new();
+    fields.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/octet-stream"),
+    );
+    let (sender, blocks) = mpsc::channel::<std::io::Result<Bytes>>(BLOCKS);
+    let blocks = std::cell::RefCell::new(Some(blocks));
+    // A second attempt would have to fetch it again: then the body breaks, and the file is told.
+    let body = || match blocks.borrow_mut().take() {
+        Some(blocks) => Outgoing::Stream {
+            blocks,
+            left: size,
+            gate: None,
+        },
+        None => Outgoing::Stream {
+            blocks: mpsc::channel(1).1,
+            left: Some(1),
+            gate: None,
+        },
+    };
+    let ask = Ask {
+        method: Method::PUT,
+        fields,
+        body: &body,
+        expects: true,
+    };
+    let feed = async {
+        while let Some(bytes) = answer.bytes().await? {
+            cx.totals
+                .moved_bytes
+                .fetch_add(bytes.len() as u64, Ordering::Relaxed);
+            if sender.send(Ok(bytes)).await.is_err() {
+                break;
+            }
+        }
+        drop(sender);
+        Ok::<_, Fault>(())
+    };
+    let (fed, sent) = tokio::join!(feed, exchange.ask(&job.to, &ask, &[]));
+    // Why the destination broke off is known best by the destination.
+    sent?.finish().await;
+    fed.map_err(|fault| Fault::Local(fault.at(&job.from)))
+}
+
+async fn verify(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    job: &Pass,
+    source: &Facts,
+) -> Result<(), Fault> {
+    if !cx.order.verify {
+        return Ok(());
+    }
+    let there = list::head(exchange, &job.to).await?;
+    match common(source, &there) {
+        Some(true) => Ok(()),
+        Some(false) => Err(Fault::Answer {
+            expected: "the checksum of the source",
+            found: "another".into(),
+        }),
+        None => Err(super::get::no_digest()),
+    }
+}
+
+/// Whether a checksum that both tell is the same; none if they tell none of the same kind.
+fn common(a: &Facts, b: &Facts) -> Option<bool> {
+    a.digests.iter().find_map(|(algorithm, ours)| {
+        let theirs = b.digests.iter().find(|(other, _)| other == algorithm)?;
+        Some(theirs.1 == *ours)
+    })
+}
+
+async fn is_there(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    job: &Pass,
+    source: &Facts,
+) -> Result<bool, Fault> {
+    if cx.order.existing == Existing::Replace {
+        return Ok(false);
+    }
+    let there = if job.listed && !cx.order.checksum {
+        job.there.clone()
+    } else {
+        match list::head(exchange, &job.to).await {
+            Ok(facts) => Some(facts),
+            Err(Fault::Status {
+                status: StatusCode::NOT_FOUND | StatusCode::CONFLICT,
+                ..
+            }) => None,
+            Err(fault) => return Err(fault),
+        }
+    };
+    let Some(there) = there else { return Ok(false) };
+    if cx.order.existing == Existing::Keep {
+        return Ok(true);
+    }
+    if there.size.is_none() || there.size != source.size {
+        return Ok(false);
+    }
+    if cx.order.checksum {
+        return Ok(common(source, &there) == Some(true));
+    }
+    Ok(there
+        .modified
+        .zip(source.modified)
+        .is_some_and(|(there, source)| there >= source))
+}

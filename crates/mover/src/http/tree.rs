@@ -1,0 +1,278 @@
+//! Trees: directories of either side, what is in them, and what becomes of it.
+
+use std::collections::HashMap;
+use std::ffi::{CStr, CString};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
+use rustix::io::Errno;
+
+use super::exchange::Exchange;
+use super::fault::Fault;
+use super::get::Fetch;
+use super::landing::Folder;
+use super::list::{self, Facts};
+use super::put::Store;
+use super::target::Target;
+use super::third::Pass;
+use super::work::{Context, Task};
+use crate::error::Failure;
+use crate::journal::NAMES_BYTES;
+use crate::temporary::PREFIX;
+
+/// Directories within each other of a server: one whose directories contain themselves does not end otherwise.
+const DEEPEST: usize = 512;
+
+fn entered(folder: &Folder, name: &CStr, flags: OFlags) -> Result<Folder, Errno> {
+    let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(&folder.fd, name, flags, Mode::empty())?;
+    Ok(Folder {
+        fd,
+        path: folder.at(name),
+    })
+}
+
+/// Makes a directory here and lists that of a server.
+pub(crate) async fn fetch(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    from: &Target,
+    folder: &Folder,
+    name: &CStr,
+) {
+    let path = folder.at(name);
+    let made = match cx.order.dry_run {
+        true => Err(Errno::EXIST),
+        false => rustix::fs::mkdirat(&folder.fd, name, Mode::from_raw_mode(0o777)),
+    };
+    let fresh = match made {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(errno) => {
+            return cx.tell(&Failure::kernel(
+                path,
+                "a directory, or a place for one",
+                errno,
+            ));
+        }
+    };
+    let inner = match entered(folder, name, OFlags::NOFOLLOW) {
+        Ok(inner) => Arc::new(inner),
+        Err(Errno::NOENT) if cx.order.dry_run => return,
+        Err(errno) => return cx.tell(&Failure::kernel(path, "a directory to copy into", errno)),
+    };
+    let entries = match listed(exchange, from).await {
+        Ok(entries) => entries,
+        Err(fault) => return cx.tell(&fault.at(from)),
+    };
+    cx.totals.count(&cx.totals.directories);
+    let (mut folders, mut files) = (Vec::new(), Vec::new());
+    for (name, entry) in entries {
+        let Ok(c_name) = CString::new(name.clone()) else {
+            continue;
+        };
+        if name.starts_with(PREFIX.as_bytes()) {
+            cx.left_out(
+                &inner.at(&c_name),
+                "it has a name of ours for what is not whole",
+            );
+            continue;
+        }
+        let from = from.child(&name);
+        if entry.directory {
+            folders.push(Task::FetchTree {
+                from: from.collection(),
+                folder: Arc::clone(&inner),
+                name: c_name,
+            });
+        } else {
+            let facts = Some(Facts::from(entry));
+            files.push(Task::Fetch(Box::new(Fetch {
+                from,
+                facts,
+                folder: Arc::clone(&inner),
+                name: c_name,
+                fresh,
+            })));
+        }
+    }
+    // What is pushed last is done first: files, so that directories do not pile up.
+    cx.pool
+        .push(folders.into_iter().chain(files.into_iter().rev()));
+}
+
+async fn listed(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+) -> Result<Vec<(Vec<u8>, super::dav::Entry)>, Fault> {
+    if place.path.bytes().filter(|byte| *byte == b'/').count() > DEEPEST {
+        return Err(Fault::Answer {
+            expected: "a tree",
+            found: format!("more than {DEEPEST} directories within each other"),
+        });
+    }
+    let found = list::list(exchange, place).await?;
+    found.ok_or_else(|| Fault::Answer {
+        expected: "a directory",
+        found: "a file".into(),
+    })
+}
+
+/// Makes a directory at a server and lists ours.
+pub(crate) async fn store(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    folder: &Folder,
+    name: &CStr,
+    to: &Target,
+) {
+    let path = folder.at(name);
+    let flags = if cx.order.follow {
+        OFlags::empty()
+    } else {
+        OFlags::NOFOLLOW
+    };
+    let inner = match entered(folder, name, flags) {
+        Ok(inner) => Arc::new(inner),
+        Err(errno) => {
+            return cx.tell(&Failure::kernel(
+                path,
+                "a directory that can be read",
+                errno,
+            ));
+        }
+    };
+    let there = match arrived(cx, exchange, to).await {
+        Ok(there) => there,
+        Err(fault) => return cx.tell(&fault.at(to)),
+    };
+    let names = match names(&inner) {
+        Ok(names) => names,
+        Err(errno) => {
+            return cx.tell(&Failure::kernel(
+                path,
+                "a directory that can be read",
+                errno,
+            ));
+        }
+    };
+    cx.totals.count(&cx.totals.directories);
+    let (mut folders, mut files) = (Vec::new(), Vec::new());
+    for (name, kind) in names {
+        let kind = if kind == FileType::Unknown || (kind == FileType::Symlink && cx.order.follow) {
+            kind_of(&inner, &name, cx.order.follow)
+        } else {
+            kind
+        };
+        let to = to.child(name.to_bytes());
+        match kind {
+            FileType::Directory => folders.push(Task::StoreTree {
+                folder: Arc::clone(&inner),
+                name,
+                to: to.collection(),
+            }),
+            FileType::RegularFile => {
+                let there = there.get(name.to_bytes()).cloned();
+                files.push(Task::Store(Box::new(Store {
+                    folder: Arc::clone(&inner),
+                    name,
+                    to,
+                    there,
+                    listed: true,
+                    make_way: false,
+                })));
+            }
+            _ => cx.left_out(
+                &inner.at(&name),
+                "no file or directory: HTTP has nothing else",
+            ),
+        }
+    }
+    cx.pool
+        .push(folders.into_iter().chain(files.into_iter().rev()));
+}
+
+/// Makes a collection; what is in it, if it was there.
+async fn arrived(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    to: &Target,
+) -> Result<HashMap<Vec<u8>, Facts>, Fault> {
+    if !cx.order.dry_run && list::make(exchange, to, cx.order.mkpath).await? {
+        return Ok(HashMap::new());
+    }
+    match list::list(exchange, to).await {
+        Ok(entries) => Ok(entries
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(name, entry)| (name, Facts::from(entry)))
+            .collect()),
+        Err(Fault::Status {
+            status: http::StatusCode::NOT_FOUND,
+            ..
+        }) if cx.order.dry_run => Ok(HashMap::new()),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Makes a directory at a server and lists that of another.
+pub(crate) async fn pass(cx: &Context<'_>, exchange: &Rc<Exchange>, from: &Target, to: &Target) {
+    let entries = match listed(exchange, from).await {
+        Ok(entries) => entries,
+        Err(fault) => return cx.tell(&fault.at(from)),
+    };
+    let there = match arrived(cx, exchange, to).await {
+        Ok(there) => there,
+        Err(fault) => return cx.tell(&fault.at(to)),
+    };
+    cx.totals.count(&cx.totals.directories);
+    let (mut folders, mut files) = (Vec::new(), Vec::new());
+    for (name, entry) in entries {
+        let (from, to) = (from.child(&name), to.child(&name));
+        if entry.directory {
+            folders.push(Task::PassTree {
+                from: from.collection(),
+                to: to.collection(),
+            });
+        } else {
+            let there = there.get(&name).cloned();
+            files.push(Task::Pass(Box::new(Pass {
+                from,
+                facts: Some(entry.into()),
+                to,
+                there,
+                listed: true,
+            })));
+        }
+    }
+    cx.pool
+        .push(folders.into_iter().chain(files.into_iter().rev()));
+}
+
+fn kind_of(folder: &Folder, name: &CStr, follow: bool) -> FileType {
+    let flags = if follow {
+        AtFlags::empty()
+    } else {
+        AtFlags::SYMLINK_NOFOLLOW
+    };
+    rustix::fs::statat(&folder.fd, name, flags).map_or(FileType::Unknown, |found| {
+        FileType::from_raw_mode(found.st_mode)
+    })
+}
+
+fn names(folder: &Folder) -> Result<Vec<(CString, FileType)>, Errno> {
+    let mut buffer = Vec::with_capacity(NAMES_BYTES);
+    let mut entries = RawDir::new(&folder.fd, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry?;
+        let name = entry.file_name();
+        let ours = name.to_bytes().starts_with(PREFIX.as_bytes());
+        if name != c"." && name != c".." && !ours {
+            names.push((name.to_owned(), entry.file_type()));
+        }
+    }
+    names.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+    Ok(names)
+}

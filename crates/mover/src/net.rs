@@ -1,0 +1,6 @@
+//! What all protocols share: places in the network, sockets with their options, and memory between network and disk.
+
+pub(crate) mod buffers;
+pub(crate) mod grid;
+pub(crate) mod sockets;
+pub(crate) mod url;

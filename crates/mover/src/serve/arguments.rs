@@ -1,0 +1,153 @@
+//! What can be said on the command line of `venturi-engine serve`.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::gsi::GsiArguments;
+use super::http::HttpArguments;
+use crate::error::Error;
+use crate::order;
+
+/// Port of GridFTP.
+const PORT: u16 = 2811;
+
+/// Serve a directory.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = HELP)]
+pub struct Arguments {
+    /// The directory; nothing outside of it can be reached
+    pub(crate) directory: PathBuf,
+    /// Address and port to listen on, such as 127.0.0.1:2811 or [::]:2811; may be repeated; port 0 takes a free one [default: port 2811 of all, if there is no --http or --https]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) listen: Vec<SocketAddr>,
+    /// Let clients write, rename and delete: those of --users, and without it anonymous ones
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// A file with a line `NAME:HASH` for each user, HASH as `openssl passwd -6` prints it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) users: Option<PathBuf>,
+    /// Besides --users and --cert, let anonymous clients in, who may read
+    #[arg(long)]
+    pub(crate) anonymous: bool,
+    /// Let users send data to, and take it from, other hosts than theirs (a copy between two servers), by --users or --tokens; anonymous ones never may
+    #[arg(long)]
+    pub(crate) third_party: bool,
+    #[command(flatten)]
+    pub(crate) gsi: GsiArguments,
+    /// Ports for data connections, such as 50000-50100, for firewalls [default: any]
+    #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
+    pub(crate) data_ports: Option<(u16, u16)>,
+    /// The address that clients reach data ports at, where it is not that of the control connection (NAT)
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) public_address: Option<IpAddr>,
+    /// Most sessions at once [default: 10000, or what open files allow]
+    #[arg(long, value_name = "COUNT")]
+    pub(crate) sessions: Option<usize>,
+    /// Most sessions of one address at once
+    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    pub(crate) sessions_per_address: usize,
+    /// Most data connections of a session
+    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) streams: u16,
+    /// Bytes of a block of MODE E, such as 1MiB
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block)]
+    pub(crate) block: u64,
+    /// Most bytes of large buffers for files that come, such as 256MiB; beyond, a connection has 4 KiB
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = memory)]
+    pub(crate) memory: u64,
+    /// Threads that have the sessions [default: one a core, at most 8]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) threads: Option<u16>,
+    /// Seconds that a login may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) login_time: u32,
+    /// Seconds without a command after which a session ends
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    pub(crate) idle_time: u32,
+    /// Seconds without a byte after which a transfer is given up
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) stall_time: u32,
+    /// Seconds that transfers have to end after SIGTERM or Ctrl-C; the second signal ends all at once
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) drain_time: u32,
+    /// Have what was written on stable storage before it is answered (fsync)
+    #[arg(long)]
+    pub(crate) sync: bool,
+    /// A file to which a line is appended for each transfer, as servers of the Globus toolkit do (-Z)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) transfer_log: Option<PathBuf>,
+    /// Events on standard output, one JSON object a line
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Port, or ADDRESS:PORT, for the counters (Prometheus, over HTTP); on 127.0.0.1 where no address is given
+    #[arg(long, value_name = "PORT", value_parser = metrics)]
+    pub(crate) metrics: Option<SocketAddr>,
+    /// Tell nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// HTTP and WebDAV.
+    #[command(flatten)]
+    pub(crate) web: HttpArguments,
+}
+
+impl Arguments {
+    /// Addresses to listen on; of each entry any one will do.
+    pub(crate) fn addresses(&self) -> Vec<Vec<SocketAddr>> {
+        let web_alone = !(self.web.http.is_empty() && self.web.https.is_empty());
+        if self.listen.is_empty() && !web_alone {
+            // A host without IPv6 refuses the first, which is for both.
+            let all = [
+                IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+                IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            ];
+            return vec![all.map(|address| SocketAddr::new(address, PORT)).to_vec()];
+        }
+        self.listen.iter().map(|&address| vec![address]).collect()
+    }
+}
+
+/// Seconds as the command line has them.
+pub(crate) fn seconds(count: u32) -> Duration {
+    Duration::from_secs(count.into())
+}
+
+fn ports(text: &str) -> Result<(u16, u16), String> {
+    let both = text.split_once('-').unwrap_or((text, text));
+    match (both.0.parse(), both.1.parse()) {
+        (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
+        _ => Err("expected two ports from 1 to 65535 with a dash, such as 50000-50100".into()),
+    }
+}
+
+fn metrics(text: &str) -> Result<SocketAddr, String> {
+    let port = text
+        .parse()
+        .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
+    port.or_else(|_| text.parse())
+        .map_err(|_| "expected a port, or an address and a port, such as 9811".into())
+}
+
+fn block(text: &str) -> Result<u64, String> {
+    order::block(text).map_err(|error: Error| error.to_string())
+}
+
+fn memory(text: &str) -> Result<u64, String> {
+    order::bytes(text)
+        .filter(|bytes| *bytes >= 16 << 20)
+        .ok_or_else(|| "expected a size from 16MiB on, such as 256MiB".into())
+}
+
+const HELP: &str = r#"Without options everybody may read and nobody write, at ftp://HOST:2811/.
+
+  venturi serve /data                                          everybody may read
+  venturi serve /data --write --listen 127.0.0.1:2811          everybody on this host may read and write
+  echo "ann:$(openssl passwd -6)" > users                      a user; it asks for the password
+  venturi serve /data --users users --write --anonymous        users may write, all others read
+  venturi serve /data --cert hostcert.pem --key hostkey.pem --grid-mapfile grid-mapfile --write
+                                                               users with certificates (gsiftp) may write
+  venturi serve /data --data-ports 50000-50100 --metrics 9811  behind a firewall, with counters
+
+Passwords and data of ftp:// go over the network as they are.
+
+Exit codes: 0 ended by a signal, every transfer had its time, 1 it cannot be done as it was asked for, 2 wrong usage, 130 transfers were cut off."#;

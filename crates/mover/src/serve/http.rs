@@ -1,0 +1,107 @@
+//! HTTP and WebDAV from the same directory: GET with ranges, PUT, PROPFIND, MKCOL, DELETE, MOVE, COPY here and between servers (HTTP-TPC).
+//!
+//! What it leaves out: locks, properties that clients set, and what is in a token (see [`access`]).
+//!
+//! Read [`session`] first, then [`answer`].
+
+pub(crate) mod access;
+mod answer;
+mod body;
+mod change;
+mod known;
+mod read;
+pub(crate) mod session;
+mod third;
+mod wire;
+mod write;
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+
+use self::access::Tokens;
+use self::known::Known;
+use crate::error::Error;
+
+/// What can be said of HTTP on the command line.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub(crate) struct HttpArguments {
+    /// Address and port for HTTP and WebDAV, such as 127.0.0.1:8080; may be repeated; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub(crate) http: Vec<SocketAddr>,
+    /// The same within TLS
+    #[arg(long, value_name = "ADDRESS:PORT", requires = "tls_cert")]
+    pub(crate) https: Vec<SocketAddr>,
+    /// Certificate for HTTPS, with those that lead to its authority (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    pub(crate) tls_cert: Option<PathBuf>,
+    /// Its key (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// A file with a bearer token a line: who has one may do what a user may, all others nothing, or, with --anonymous, read. Nothing in a token is looked at, it is compared
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokens: Option<PathBuf>,
+}
+
+/// What all sessions of HTTP share.
+#[derive(Debug)]
+pub(crate) struct Web {
+    tokens: Option<Tokens>,
+    /// Whether who has none may read, where there are tokens.
+    anonymous: bool,
+    tls: Option<Arc<ServerConfig>>,
+    /// For servers that this one is to copy from or to.
+    outwards: Option<Arc<rustls::ClientConfig>>,
+    known: Known,
+}
+
+impl Web {
+    /// Opens what the command line names.
+    ///
+    /// # Errors
+    /// What cannot be read.
+    pub(crate) fn new(
+        arguments: &HttpArguments,
+        anonymous: bool,
+        third_party: bool,
+    ) -> Result<Self, Error> {
+        let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+            (Some(cert), Some(key)) => Some(secured(cert, key)?),
+            _ => None,
+        };
+        let any = !(arguments.http.is_empty() && arguments.https.is_empty());
+        // Where nobody is trusted, copies from and to https fail, and say so.
+        let outwards = if any && third_party {
+            crate::http::tls::client().ok()
+        } else {
+            None
+        };
+        Ok(Self {
+            tokens: arguments.tokens.as_deref().map(Tokens::read).transpose()?,
+            anonymous,
+            tls,
+            outwards,
+            known: Known::default(),
+        })
+    }
+}
+
+fn secured(cert: &std::path::Path, key: &std::path::Path) -> Result<Arc<ServerConfig>, Error> {
+    let (path, chain, key) = crate::http::tls::read(cert, key)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("ring has suites for both versions")
+        .with_no_client_auth();
+    let config = builder
+        .with_single_cert(chain, key)
+        .map_err(|error| Error::Place {
+            place: path,
+            expected: "a certificate and its key",
+            found: error.to_string(),
+            advice: "name others with --tls-cert and --tls-key",
+        })?;
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,247 @@
+//! PUT: written under a temporary name, its checksum taken on the way, there when it is whole.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG};
+use http::{HeaderValue, StatusCode};
+use http_body_util::BodyExt;
+use rustix::fs::{Timespec, Timestamps};
+use rustix::io::Errno;
+
+use super::answer::{Answer, Asked, Refusal, aside, empty, patient};
+use super::read;
+use crate::checksum::{Adler32, Algorithm};
+use crate::http::digest;
+use crate::http::put::MTIME;
+use crate::serve::host::Host;
+use crate::serve::log::Transfer;
+use crate::serve::metrics;
+use crate::serve::root::upload::{Begin, Upload};
+
+/// Bytes that are gathered before they are written.
+const BLOCK_BYTES: usize = 512 << 10;
+
+/// An upload and what was taken of it.
+struct Taken {
+    upload: Upload,
+    at: u64,
+    sum: Adler32,
+}
+
+/// PUT.
+pub(crate) async fn put(mut asked: Asked) -> Answer {
+    asked.may_write()?;
+    if asked.fields.contains_key(CONTENT_RANGE) {
+        // RFC 9110, section 14.5: a server that took it for the whole would leave a piece under the file's name.
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "PUT of a range is not understood: send all of it",
+        ));
+    }
+    if asked.path.ends_with(b"/") {
+        return Err(Refusal::new(
+            StatusCode::CONFLICT,
+            "a directory is made by MKCOL",
+        ));
+    }
+    let host = Arc::clone(&asked.connection.host);
+    let (shared, path, fields) = (Arc::clone(&host), asked.path.clone(), asked.fields.clone());
+    let (mut taken, is_new) = aside(move || {
+        let there = shared.root.stat(&path).ok();
+        if precondition(&fields, there.as_ref()) {
+            return Err(Refusal::new(
+                StatusCode::PRECONDITION_FAILED,
+                "what is there is not what was expected",
+            ));
+        }
+        // 409, not 404: what is missing is where it would go (RFC 4918, section 9.7.1).
+        let upload = shared.root.upload(&path, Begin::New).map_err(within)?;
+        Ok((
+            Taken {
+                upload,
+                at: 0,
+                sum: Adler32::default(),
+            },
+            there.is_none(),
+        ))
+    })
+    .await?;
+    metrics::add(&host.metrics.transfers_active, 1);
+    let result = receive(&mut asked, &host, &mut taken).await;
+    host.metrics
+        .transfers_active
+        .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
+    let received = taken.at;
+    let result = match result {
+        Ok(()) => finish(&asked, &host, taken).await,
+        Err(refusal) => Err(refusal),
+    };
+    let status = match &result {
+        Ok(_) if is_new => StatusCode::CREATED,
+        Ok(_) => StatusCode::NO_CONTENT,
+        Err(refusal) => refusal.status,
+    };
+    note(&asked, &host, received, status);
+    let (facts, sum) = result?;
+    let mut response = empty(status);
+    let answer = response.headers_mut();
+    answer.insert(
+        ETAG,
+        HeaderValue::try_from(read::etag(&facts)).expect("digits"),
+    );
+    if digest::wanted(&asked.fields).is_some() {
+        digest::tell(
+            answer,
+            &asked.fields,
+            &(Algorithm::Adler32, sum.value().to_be_bytes().to_vec()),
+        );
+    }
+    if asked.fields.contains_key(MTIME) {
+        answer.insert(MTIME, HeaderValue::from_static("accepted"));
+    }
+    Ok(response)
+}
+
+/// What is wrong is the directory.
+pub(crate) fn within(errno: Errno) -> Refusal {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR => Refusal::new(
+            StatusCode::CONFLICT,
+            "the directory that it goes to is not there",
+        ),
+        errno => errno.into(),
+    }
+}
+
+fn precondition(fields: &http::HeaderMap, there: Option<&crate::serve::root::Facts>) -> bool {
+    match there {
+        Some(facts) => read::condition(fields, facts).is_some(),
+        None => fields.contains_key(http::header::IF_MATCH),
+    }
+}
+
+async fn receive(asked: &mut Asked, host: &Arc<Host>, taken: &mut Taken) -> Result<(), Refusal> {
+    let told = asked
+        .field(&CONTENT_LENGTH)
+        .and_then(|text| text.parse::<u64>().ok());
+    let mut gathered = BytesMut::new();
+    loop {
+        let frame = asked.body.frame().await;
+        asked.connection.pulse.beat();
+        let ended = frame.is_none();
+        if let Some(frame) = frame {
+            let frame =
+                frame.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body broke off"))?;
+            let Ok(data) = frame.into_data() else {
+                continue;
+            };
+            metrics::add(&host.metrics.received_bytes, data.len() as u64);
+            if data.len() >= BLOCK_BYTES / 2 && gathered.is_empty() {
+                write(taken, data).await?;
+                continue;
+            }
+            gathered.extend_from_slice(&data);
+        }
+        if gathered.len() >= BLOCK_BYTES || (ended && !gathered.is_empty()) {
+            write(taken, gathered.split().freeze()).await?;
+        }
+        if ended {
+            break;
+        }
+    }
+    match told {
+        Some(told) if told != taken.at => Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "fewer bytes than were told",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Writes where waiting for a disk stops nobody else.
+async fn write(taken: &mut Taken, bytes: Bytes) -> Result<(), Refusal> {
+    let (at, mut sum) = (taken.at, taken.sum);
+    let upload = taken.upload.share().map_err(Refusal::from)?;
+    let length = bytes.len() as u64;
+    let written = aside(move || {
+        sum.update(&bytes);
+        let mut rest = &bytes[..];
+        let mut place = at;
+        while !rest.is_empty() {
+            match rustix::io::pwrite(&upload, rest, place) {
+                Ok(0) => return Err(Errno::NOSPC.into()),
+                Ok(count) => {
+                    rest = &rest[count..];
+                    place += count as u64;
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(sum)
+    });
+    taken.sum = written.await?;
+    taken.at += length;
+    Ok(())
+}
+
+async fn finish(
+    asked: &Asked,
+    host: &Arc<Host>,
+    taken: Taken,
+) -> Result<(crate::serve::root::Facts, Adler32), Refusal> {
+    let time = asked
+        .field(&MTIME)
+        .and_then(|text| text.parse::<i64>().ok());
+    let (host, sync) = (Arc::clone(host), asked.connection.host.settings.sync);
+    let Taken { upload, sum, .. } = taken;
+    patient(&asked.active, move || {
+        if let Some(seconds) = time {
+            rustix::fs::futimens(upload.file(), &at_time(seconds))?;
+        }
+        let facts = upload.facts()?;
+        upload.commit(sync)?;
+        host.web.known.keep(&facts, sum.value());
+        Ok((facts, sum))
+    })
+    .await
+}
+
+fn at_time(seconds: i64) -> Timestamps {
+    Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: rustix::fs::UTIME_OMIT as _,
+        },
+        last_modification: Timespec {
+            tv_sec: seconds,
+            tv_nsec: 0,
+        },
+    }
+}
+
+fn note(asked: &Asked, host: &Host, bytes: u64, status: StatusCode) {
+    metrics::add(
+        if status.is_success() {
+            &host.metrics.transfers_done
+        } else {
+            &host.metrics.transfers_failed
+        },
+        1,
+    );
+    host.log.transfer(&Transfer {
+        session: asked.connection.number,
+        peer: asked.connection.peer,
+        user: asked.user.as_bytes(),
+        command: "PUT",
+        path: &asked.path,
+        bytes,
+        code: status.as_u16(),
+        start: asked.start,
+        streams: 1,
+        peers: &[asked.connection.peer.ip()],
+        block_bytes: 0,
+        buffer_bytes: 0,
+    });
+}

@@ -1,0 +1,225 @@
+//! A file that is being written. It is under a temporary name beside its place until it is whole, so that whoever reads it
+//! sees the old one or the new one, never half of one.
+
+use std::ffi::{CStr, CString};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+use sha2::{Digest, Sha256};
+
+use super::{Facts, Root, names};
+
+/// What the temporary names of a server begin with. Those of our client are names like any other: it stores under one, and renames.
+pub(super) const OWN: &str = ".venturi-served-";
+/// Of a new file, less what the process' mask takes away.
+pub(super) const MODE: Mode = Mode::from_raw_mode(0o666);
+/// How often a temporary file is opened again that somebody else has just finished.
+const MAX_ATTEMPTS: u32 = 16;
+
+/// How writing begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Begin {
+    /// With nothing: it replaces what is there when it is committed. [`Errno::BUSY`] while somebody else writes it.
+    New,
+    /// With what an upload has left that was [kept](Upload::keep), of which the first bytes up to here must be there; or, where
+    /// none was, with the file itself. [`Errno::NOENT`] if neither has so many: a hole would be taken for zeros.
+    Kept {
+        /// Position behind the last byte that is counted on.
+        bytes: u64,
+    },
+    /// In the file itself, made where there is none: several may write parts of it at once.
+    InPlace,
+}
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    file: OwnedFd,
+    /// Where it is not written in place.
+    aside: Option<Aside>,
+}
+
+#[derive(Debug)]
+struct Aside {
+    parent: OwnedFd,
+    part: CString,
+    name: CString,
+    /// Whether it stays when it is not committed.
+    kept: AtomicBool,
+}
+
+/// The temporary name of a file: the same for the same name, so that who goes on finds it.
+pub(super) fn part(name: &CStr) -> CString {
+    let digest = Sha256::digest(name.to_bytes());
+    let number = u64::from_be_bytes(digest[..8].try_into().expect("8 bytes of 32"));
+    CString::new(format!("{OWN}{number:016x}.part")).expect("no zero byte in digits")
+}
+
+impl Upload {
+    pub(super) fn begin(root: &Root, path: &[u8], begin: Begin) -> Result<Self, Errno> {
+        match begin {
+            Begin::New => Self::new(root, path),
+            Begin::InPlace => Self::in_place(root, path, OFlags::CREATE),
+            Begin::Kept { bytes } => Self::kept(root, path, bytes),
+        }
+    }
+
+    /// The open file.
+    pub(crate) fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// The open file once more, for a thread that writes to it.
+    ///
+    /// # Errors
+    /// If there are too many open files.
+    pub(crate) fn share(&self) -> Result<OwnedFd, Errno> {
+        rustix::io::fcntl_dupfd_cloexec(&self.file, 0)
+    }
+
+    /// What it is so far.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn facts(&self) -> Result<Facts, Errno> {
+        rustix::fs::fstat(&self.file).map(|found| Facts::of(&found))
+    }
+
+    /// Writes all of `bytes` at `offset`. Several threads may do so at once.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn write(&self, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            let count = rustix::io::pwrite(&self.file, bytes, offset)?;
+            if count == 0 {
+                return Err(Errno::IO);
+            }
+            bytes = &bytes[count..];
+            offset += count as u64;
+        }
+        Ok(())
+    }
+
+    /// Has it stay for [`Begin::Kept`] when it is dropped.
+    pub(crate) fn keep(&self) {
+        if let Some(aside) = &self.aside {
+            aside.kept.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives it its name; on stable storage before, where `sync`.
+    ///
+    /// # Errors
+    /// What the kernel says; it is gone then.
+    pub(crate) fn commit(mut self, sync: bool) -> Result<(), Errno> {
+        if sync {
+            rustix::fs::fsync(&self.file)?;
+        }
+        let Some(aside) = &self.aside else {
+            return Ok(());
+        };
+        let Aside {
+            parent, part, name, ..
+        } = aside;
+        rustix::fs::renameat(parent, part, parent, name)?;
+        let Some(aside) = self.aside.take() else {
+            return Ok(());
+        };
+        if sync {
+            // The name too. Opened for it alone: the other is a mere place.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let parent = rustix::fs::openat(&aside.parent, c".", flags, Mode::empty())?;
+            rustix::fs::fsync(parent)?;
+        }
+        Ok(())
+    }
+
+    fn new(root: &Root, path: &[u8]) -> Result<Self, Errno> {
+        let (parent, name) = root.place(path)?;
+        let there = rustix::fs::statat(&parent, &name, AtFlags::SYMLINK_NOFOLLOW);
+        let there = match there {
+            Ok(there) => Some(Facts::of(&there)),
+            Err(Errno::NOENT) => None,
+            Err(errno) => return Err(errno),
+        };
+        if there.is_some_and(|there| there.is_directory()) {
+            return Err(Errno::ISDIR);
+        }
+        let upload = Self::aside(parent, name, OFlags::CREATE)?;
+        rustix::fs::ftruncate(&upload.file, 0)?;
+        if let Some(there) = there.filter(Facts::is_file) {
+            // Whoever may read the old one may read the new one.
+            rustix::fs::fchmod(&upload.file, Mode::from_raw_mode(there.mode & 0o777))?;
+        }
+        Ok(upload)
+    }
+
+    fn kept(root: &Root, path: &[u8], bytes: u64) -> Result<Self, Errno> {
+        let (parent, name) = root.place(path)?;
+        let upload = match Self::aside(parent, name, OFlags::empty()) {
+            Err(Errno::NOENT) => Self::in_place(root, path, OFlags::empty())?,
+            other => other?,
+        };
+        if upload.facts()?.bytes < bytes {
+            upload.keep();
+            return Err(Errno::NOENT);
+        }
+        Ok(upload)
+    }
+
+    fn in_place(root: &Root, path: &[u8], create: OFlags) -> Result<Self, Errno> {
+        root.changes()?;
+        let flags = OFlags::WRONLY | OFlags::NONBLOCK | create;
+        let file = root.resolve(&names(path)?, flags, ResolveFlags::empty())?;
+        let upload = Self { file, aside: None };
+        if upload.facts()?.is_file() {
+            Ok(upload)
+        } else {
+            Err(Errno::ACCESS)
+        }
+    }
+
+    /// Opens the temporary file, which is nobody else's then.
+    fn aside(parent: OwnedFd, name: CString, create: OFlags) -> Result<Self, Errno> {
+        let part = part(&name);
+        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
+        for _ in 0..MAX_ATTEMPTS {
+            let file = rustix::fs::openat(&parent, &part, flags, MODE)?;
+            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::AGAIN) => return Err(Errno::BUSY),
+                // Some network file systems have no locks; there, who writes last wins.
+                Err(Errno::NOLCK | Errno::OPNOTSUPP) => {}
+                other => other?,
+            }
+            let own = Facts::of(&rustix::fs::fstat(&file)?).identity;
+            let there = rustix::fs::statat(&parent, &part, AtFlags::SYMLINK_NOFOLLOW);
+            // Else its writer gave it its name between the two, and it is whole.
+            if there.is_ok_and(|there| Facts::of(&there).identity == own) {
+                let aside = Some(Aside {
+                    parent,
+                    part,
+                    name,
+                    kept: AtomicBool::new(false),
+                });
+                return Ok(Self { file, aside });
+            }
+        }
+        Err(Errno::BUSY)
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        if let Some(aside) = self
+            .aside
+            .as_ref()
+            .filter(|aside| !aside.kept.load(Ordering::Relaxed))
+        {
+            // Whoever cannot remove it now finds it when the same file comes again.
+            let _ = rustix::fs::unlinkat(&aside.parent, &aside.part, AtFlags::empty());
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! One fuzzer for all targets: the environment says which (`VENTURI_FUZZ=replies`), so that one build serves all.
+
+#![no_main]
+
+use std::sync::OnceLock;
+
+use venturi_fuzz::{TARGETS, Target};
+
+fn target() -> &'static Target {
+    static TARGET: OnceLock<&Target> = OnceLock::new();
+    TARGET.get_or_init(|| {
+        let wanted = std::env::var("VENTURI_FUZZ").unwrap_or_default();
+        let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
+        TARGETS
+            .iter()
+            .find(|target| target.name == wanted)
+            .unwrap_or_else(|| {
+                panic!("expected VENTURI_FUZZ to be one of {names:?}, found `{wanted}`")
+            })
+    })
+}
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| (target().run)(bytes));

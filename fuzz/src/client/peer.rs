@@ -1,0 +1,275 @@
+//! The server of a fuzzed client: what an honest one would answer next, and what has been answered.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use venturi_gridftp::client::Job;
+use venturi_gridftp::{
+    Collected, Command, Line, LineBuffer, Options, Path, ReplyCollector, Security, Site,
+};
+
+use crate::{Draws, toy::Toy};
+
+/// What was asked, and is not answered.
+#[derive(Debug, Clone)]
+pub(super) enum Awaited {
+    Greeting,
+    /// Whether it was said to have begun, if it is a transfer.
+    Command(Command, bool),
+}
+
+/// An upload that was asked for.
+#[derive(Debug)]
+pub(super) struct Store {
+    path: Path,
+    /// Data connections are of this number of their kind.
+    epoch: u64,
+    /// Whether it was said to have begun.
+    begun: bool,
+    /// The final reply.
+    code: Option<u16>,
+}
+
+pub(super) struct Peer {
+    security: Option<Box<dyn Security>>,
+    protects: bool,
+    awaited: VecDeque<Awaited>,
+    lines: LineBuffer,
+    collector: ReplyCollector,
+    logged_in: bool,
+    /// Every STOR, in order. Nothing is known of them in a protected session, whose replies are not read here.
+    stores: Vec<Store>,
+    epoch: u64,
+    blind: bool,
+}
+
+impl Peer {
+    pub fn new(secure: bool) -> Self {
+        Self {
+            security: secure.then(|| Toy::side(false)),
+            protects: false,
+            awaited: VecDeque::from([Awaited::Greeting]),
+            lines: LineBuffer::default(),
+            collector: ReplyCollector::default(),
+            logged_in: false,
+            stores: Vec::new(),
+            epoch: 0,
+            blind: secure,
+        }
+    }
+
+    pub fn is_logged_in(&self) -> bool {
+        self.logged_in
+    }
+
+    pub fn data_dropped(&mut self) {
+        self.epoch += 1;
+    }
+
+    /// Reads what the client sends: whole lines, each a command that can be read.
+    pub fn commands(&mut self, bytes: &[u8]) -> Vec<Command> {
+        let mut commands = Vec::new();
+        assert!(bytes.ends_with(b"\r\n"), "whole lines");
+        for line in bytes.split_inclusive(|&byte| byte == b'\n') {
+            assert!(line.len() <= venturi_gridftp::MAX_LINE_BYTES);
+            let line = line.strip_suffix(b"\r\n").expect("CR LF at each end");
+            let mut command = Command::parse(line).expect("a command");
+            if let (Command::Enc(token), Some(security)) = (&command, &mut self.security) {
+                let plain = security.unwrap(token).expect("in order");
+                command = Command::parse(plain.trim_ascii_end()).expect("a command");
+                self.protects = true;
+            }
+            if let Command::Stor(path) = &command {
+                self.stores.push(Store {
+                    path: path.clone(),
+                    epoch: self.epoch,
+                    begun: false,
+                    code: None,
+                });
+            }
+            self.awaited
+                .push_back(Awaited::Command(command.clone(), false));
+            commands.push(command);
+        }
+        commands
+    }
+
+    /// What an honest server says next; nothing if nothing is asked.
+    pub fn honest_answer(&mut self, jobs: &BTreeMap<u64, Job>) -> Vec<u8> {
+        let answer = match self.awaited.front_mut() {
+            None => return Vec::new(),
+            Some(Awaited::Greeting) => {
+                "220 GridFTP Server 13.24 [Globus Toolkit 6.0] ready.".to_owned()
+            }
+            Some(Awaited::Command(command, begun)) => {
+                if is_transfer(command) && !*begun {
+                    *begun = true;
+                    "150 Begin.".to_owned()
+                } else {
+                    self.logged_in |= matches!(command, Command::Noop);
+                    honest(command, jobs)
+                }
+            }
+        };
+        if self.blind {
+            // Nobody else counts what is answered.
+            let preliminary = answer.starts_with('1');
+            if !preliminary {
+                self.awaited.pop_front();
+            }
+        }
+        format!("{answer}\r\n").into_bytes()
+    }
+
+    /// Lines as they go over the wire.
+    pub fn protected(&mut self, plain: &[u8]) -> Vec<u8> {
+        let Some(security) = self.security.as_mut().filter(|_| self.protects) else {
+            return plain.to_vec();
+        };
+        let mut bytes = Vec::new();
+        for line in plain.split_inclusive(|&byte| byte == b'\n') {
+            let token = security.wrap(line).expect("it always can");
+            bytes.extend(b"632");
+            bytes.extend(&Command::Enc(token).text()[3..]);
+            bytes.extend(b"\r\n");
+        }
+        bytes
+    }
+
+    /// Notes what is answered, as anybody reads it who knows the order of replies.
+    pub fn note(&mut self, bytes: &[u8]) {
+        self.lines.push(bytes);
+        while let Some(line) = self.lines.next() {
+            let (Line::Whole(line), false) = (line, self.blind) else {
+                self.blind = true;
+                return;
+            };
+            let streamed = matches!(
+                self.awaited.front(),
+                Some(Awaited::Command(Command::Mlsc(_) | Command::Stat(_), _))
+            );
+            let Ok(collected) = self.collector.line(&line, streamed) else {
+                self.blind = true;
+                return;
+            };
+            if let Collected::Reply(reply) = collected {
+                let is_store = matches!(
+                    self.awaited.front(),
+                    Some(Awaited::Command(Command::Stor(_), _))
+                );
+                let store = self
+                    .stores
+                    .iter_mut()
+                    .find(|store| is_store && store.code.is_none());
+                match store {
+                    Some(store) if reply.is_preliminary() => {
+                        store.begun |= matches!(reply.code, 125 | 150)
+                    }
+                    Some(store) => store.code = Some(reply.code),
+                    None => {}
+                }
+                if !reply.is_preliminary() {
+                    self.awaited.pop_front();
+                }
+            }
+        }
+    }
+
+    /// A file gets its name only when it is answered well, and all before it on the same data connections whose bytes may be on
+    /// their way are. Nothing is sent ahead of the reply where the client is not `eager`, or for a file that is written in place.
+    pub fn check_name(&self, path: &Path, shared: bool, eager: bool) {
+        if self.blind {
+            return;
+        }
+        let is_well = |store: &Store| store.code.is_some_and(|code| code / 100 == 2);
+        let place = self
+            .stores
+            .iter()
+            .rposition(|store| store.path == *path && is_well(store));
+        let place = place
+            .unwrap_or_else(|| panic!("{path} is named and was not stored: {:?}", self.stores));
+        let epoch = self.stores[place].epoch;
+        let before = self.stores[..place]
+            .iter()
+            .filter(|store| store.epoch == epoch);
+        let ahead =
+            |store: &Store| store.begun || eager && store.path.as_bytes().ends_with(b".part");
+        let clean = before.clone().all(|store| is_well(store) || !ahead(store));
+        assert!(
+            !shared || clean,
+            "{path} is named behind a failure: {:?}",
+            self.stores
+        );
+    }
+}
+
+fn is_transfer(command: &Command) -> bool {
+    use Command as C;
+    matches!(
+        command,
+        C::Stor(_) | C::Retr(_) | C::Eret { .. } | C::Mlsd(_) | C::Mlsr(_)
+    )
+}
+
+fn honest(command: &Command, jobs: &BTreeMap<u64, Job>) -> String {
+    use Command as C;
+    match command {
+        C::User(_) => "331 Password.".to_owned(),
+        C::Pass(_) => "230 In.".to_owned(),
+        C::Auth(_) => "334 Go on.".to_owned(),
+        C::Adat(token) if token == b"hello" => {
+            let world = C::Adat(b"world".to_vec()).text();
+            format!("335 ADAT={}", String::from_utf8_lossy(&world[5..]))
+        }
+        C::Adat(_) => "235 Done.".to_owned(),
+        C::Feat => {
+            "211-Extensions\r\n PARALLEL\r\n DCAU\r\n SCKS\r\n MLST Type*;\r\n211 End.".to_owned()
+        }
+        C::Site(Site::Help) => "214-Known\r\n SCKS SBUF\r\n214 End.".to_owned(),
+        C::Opts(Options::Other(_)) => "500 No.".to_owned(),
+        C::Pasv => "227 Entering Passive Mode (192,0,2,2,23,112)".to_owned(),
+        C::Epsv(_) => "229 Entering Extended Passive Mode (|||6000|)".to_owned(),
+        C::Rest(_) | C::Rnfr(_) => "350 Go on.".to_owned(),
+        C::Size(path) => format!("213 {}", size_of(path, jobs)),
+        C::Mlsc(_) => "250-Contents\r\n Type=file; x\r\n250 End.".to_owned(),
+        C::Quit => "221 Goodbye.".to_owned(),
+        command if is_transfer(command) => "226 Done.".to_owned(),
+        C::Rnto(_) | C::Dele(_) | C::Mkd(_) => "250 Done.".to_owned(),
+        _ => "200 OK.".to_owned(),
+    }
+}
+
+fn size_of(path: &Path, jobs: &BTreeMap<u64, Job>) -> u64 {
+    let size = jobs.values().find_map(|job| match job {
+        Job::Put(put) if put.path == *path || put.temporary.as_ref() == Some(path) => {
+            Some(put.size_bytes)
+        }
+        _ => None,
+    });
+    size.unwrap_or(0)
+}
+
+/// What another server might say.
+pub(super) fn other_answer(draws: &mut Draws) -> Vec<u8> {
+    let number = draws.number();
+    let text = match draws.below(12) {
+        0 => format!("{} OK.", 100 + draws.number() % 600),
+        1 => "500 Command failed".to_owned(),
+        2 => "550 No such file.".to_owned(),
+        3 => "426 Closed.".to_owned(),
+        4 => "125 Again.".to_owned(),
+        5 => format!("213 {number}"),
+        6 => format!("111 Range Marker {}-{number}", draws.number()),
+        7 => format!(
+            "112-Perf Marker\r\n Timestamp: 1\r\n Stripe Index: 0\r\n Stripe Bytes Transferred: {number}\r\n Total Stripe Count: 1\r\n112 End."
+        ),
+        8 => format!(
+            "227 Entering Passive Mode (192,0,2,{},{},1)",
+            number % 300,
+            draws.number() % 300
+        ),
+        9 => format!("229 Entering (|||{number}|)"),
+        10 => "421 Going.".to_owned(),
+        _ => "250-Several\r\n lines\r\n250 End.".to_owned(),
+    };
+    format!("{text}\r\n").into_bytes()
+}

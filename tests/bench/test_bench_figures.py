@@ -1,0 +1,53 @@
+"""What the benches share: verdicts, and the short forms of figures."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench"
+FIGURES = runpy.run_path(str(BENCH / "figures.py"))
+
+
+@pytest.mark.parametrize(
+    ("found", "bounds", "machine", "word"),
+    [
+        (1.0, {"least": 1, "most": 1}, None, "pass"),
+        (0.9, {"least": 1}, None, "FAIL"),
+        (1.1, {"most": 1}, 1.0, "FAIL"),
+        (1.1, {"most": 1}, 1.05, "void"),
+        (0.9, {"least": 1}, 0.95, "void"),
+        (0.5, {"most": 1}, 1.05, "pass"),
+    ],
+)
+def test_a_bound_that_the_machine_alone_misses_is_void_unless_it_is_met(found, bounds, machine, word):
+    held = FIGURES["Bounds"]()
+    held.judge("case", found, machine=machine, **bounds)
+    assert [verdict.word for verdict in held.verdicts] == [word]
+
+
+def test_the_table_says_what_was_found_what_was_asked_and_why_it_is_void(capsys):
+    held = FIGURES["Bounds"]()
+    held.judge("rate", 0.7, least=0.6, most=1, unit=" Gb/s")
+    held.judge("error", 40, most=30, unit=" µs", machine=35)
+    held.show("asked")
+    assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
+        "",
+        "asked",
+        "pass rate 0.7 Gb/s ≥ 0.6 Gb/s and ≤ 1 Gb/s",
+        "void error 40 µs ≤ 30 µs (the machine alone: 35 µs)",
+        "1 of 2 within bounds, 1 void",
+    ]
+
+
+@pytest.mark.parametrize("bench", ["analysis", "faults", "fits", "harness", "mover", "services", "sim", "wire"])
+def test_every_bench_says_how_it_is_used(bench):
+    done = subprocess.run(
+        [sys.executable, BENCH / f"{bench}.py", "--help"], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith("usage: ")

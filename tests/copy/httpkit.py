@@ -1,0 +1,166 @@
+"""What tests of copies over HTTP share: nginx and XRootD as they are, our own server, and one that does as a test says."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from testkit import wait_until
+
+DAV_MODULE = Path("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so")
+
+NGINX = """\
+load_module {module};
+daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+events {{ worker_connections 512; }}
+http {{ access_log {folder}/access.log; client_max_body_size 0; keepalive_requests 100000;
+  client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
+  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+  server {{ listen 127.0.0.1:{port}; root {root};
+    location / {{ dav_methods PUT DELETE MKCOL COPY MOVE; dav_ext_methods PROPFIND OPTIONS; dav_access all:rw; }} }} }}
+"""
+
+XROOTD = """\
+all.export /
+oss.localroot {root}
+xrd.port {other_port}
+xrd.protocol XrdHttp:{port} libXrdHttp.so
+http.listingdeny no
+http.desthttps yes
+http.exthandler xrdtpc libXrdHttpTPC.so
+xrootd.chksum max 4 adler32
+all.adminpath {folder}/adm
+all.pidpath {folder}/run
+{tls}
+"""
+
+
+def free_port():
+    """Return a port of loopback that nobody had a moment ago."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def _answers(port):
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False
+
+
+@contextlib.contextmanager
+def _running(command, port, log, **how):
+    with Path(log).open("wb") as out:
+        process = subprocess.Popen(command, stdout=out, stderr=out, **how)
+    try:
+        wait_until(lambda: _answers(port) or process.poll() is not None, "the server to listen", 20)
+        assert process.poll() is None, Path(log).read_text()
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+@contextlib.contextmanager
+def nginx(root, folder):
+    """Have nginx serve a directory with WebDAV; yields its URL."""
+    port = free_port()
+    user = "user root;\n" if os.geteuid() == 0 else ""
+    (folder / "nginx.conf").write_text(user + NGINX.format(module=DAV_MODULE, folder=folder, root=root, port=port))
+    with _running(
+        [shutil.which("nginx") or "/usr/sbin/nginx", "-c", folder / "nginx.conf"], port, folder / "out"
+    ) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def xrootd(root, folder, pki=None):
+    """Have XRootD serve a directory over HTTP(S); yields its URL. It refuses to be root, so root has it be nobody.
+
+    Without TLS it does not copy between servers.
+    """
+    port, tls = free_port(), ""
+    if pki:
+        trust, cert, key = pki
+        tls = f"xrd.tls {shutil.copy(cert, folder)} {shutil.copy(key, folder)}\nxrd.tlsca certdir {trust}"
+    (folder / "x.cfg").write_text(XROOTD.format(root=root, folder=folder, port=port, other_port=free_port(), tls=tls))
+    command, how = ["xrootd", "-I", "v4", "-c", folder / "x.cfg", "-l", folder / "x.log"], {"cwd": folder}
+    if os.geteuid() == 0:
+        how |= {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        for path in (root, *folder.iterdir(), folder, *Path(root).rglob("*")):
+            shutil.chown(path, "nobody", "nogroup")
+        trusted = [pki[0], *pki[0].parents] if pki else []
+        for path in (folder, *folder.parents, root, *root.parents, *trusted):
+            if path.stat().st_uid == 0 and not path.stat().st_mode & 0o001:
+                path.chmod(path.stat().st_mode | 0o011)
+    with _running(command, port, folder / "out", **how) as url:
+        yield url.replace("http://127.0.0.1", "https://localhost") if pki else url
+
+
+@contextlib.contextmanager
+def venturi(engine, root, folder, *words, secure=False, env=None):
+    """Have our own server; yields its URL."""
+    log = Path(folder) / f"serve-{os.urandom(4).hex()}.jsonl"
+    with log.open("wb") as out:
+        door = "--https" if secure else "--http"
+        command = [engine, "serve", root, door, "127.0.0.1:0", "--json", *words]
+        process = subprocess.Popen(command, stdout=out, env={**os.environ, **(env or {})})
+    try:
+        wait_until(lambda: b"\n" in log.read_bytes() or process.poll() is not None, "the server to listen", 20)
+        started = json.loads(log.read_text().split("\n")[0])
+        address = started["https" if secure else "http"][0]
+        yield f"https://localhost:{address.rpartition(':')[2]}" if secure else f"http://{address}"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=30) == 0
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextlib.contextmanager
+def puppet(answer):
+    """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests."""
+    seen = []
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def handle_one_request(self):
+            with contextlib.suppress(ConnectionError):
+                super().handle_one_request()
+
+        def say(self, status, body=b"", length=None, **fields):
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body) if length is None else length))
+            for name, value in fields.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def serve(self):
+            seen.append((self.command, self.path, dict(self.headers)))
+            answer(self, len(seen))
+
+        def handle_expect_100(self):
+            return True  # what is said, the function says
+
+        def log_message(self, *_):
+            pass
+
+        do_GET = do_HEAD = do_PUT = do_PROPFIND = do_MKCOL = do_COPY = do_DELETE = serve
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}", seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

@@ -1,0 +1,177 @@
+"""Copies from, to and between servers of HTTP and WebDAV that other people run: nginx, XRootD, and our own."""
+
+import os
+import random
+import signal
+import subprocess
+
+import pytest
+from copykit import copy, end_of, events, leftovers, tree_of
+from httpkit import DAV_MODULE, nginx, venturi, xrootd
+
+from testkit import needs_programs, throwaway_certificates, wait_until
+
+NAMES = {"empty": 0, "one": 1, "a b&ä%41#?": 17, "unit": 1 << 20, "large": (9 << 20) + 5}
+
+needs_nginx = pytest.mark.skipif(not DAV_MODULE.exists(), reason="not installed: libnginx-mod-http-dav-ext")
+
+
+def fill(folder):
+    """Make files of all sizes, and the same two directories deeper."""
+    for place in (folder, folder / "deep" / "er"):
+        place.mkdir(parents=True, exist_ok=True)
+        for name, size in NAMES.items():
+            (place / name).write_bytes(os.urandom(size))
+            os.utime(place / name, (1_600_000_000, 1_600_000_000))
+    (folder / "bare").mkdir()
+    return folder
+
+
+def contents(root):
+    """Return the files below a directory, and the directories, without times."""
+    return {name: what[-1] if len(what) > 3 else None for name, what in tree_of(root, times=False).items()}
+
+
+def there_and_back(engine, url, tmp_path, *words, **changes):
+    """Copy a tree to a server and back, twice, and see that the second time nothing moves."""
+    source = fill(tmp_path / "source")
+    up = end_of(events(engine, "-r", *words, source, f"{url}/up/", **changes))
+    again = end_of(events(engine, "-r", *words, source, f"{url}/up/", **changes))
+    down = end_of(events(engine, "-r", *words, f"{url}/up/source", tmp_path / "back", **changes))
+    assert (up["files"], up["errors"], down["files"]) == (10, 0, 10)
+    assert (again["files"], again["kept"]) == (0, 10)
+    assert contents(tmp_path / "back") == contents(source)
+    assert leftovers(tmp_path) == []
+
+
+@needs_programs("nginx")
+@needs_nginx
+def test_a_tree_goes_to_nginx_and_back_and_times_come_back(engine, tmp_path):
+    (tmp_path / "served").mkdir()
+    with nginx(tmp_path / "served", tmp_path) as url:
+        there_and_back(engine, url, tmp_path)
+        again = end_of(events(engine, "-r", f"{url}/up/source", tmp_path / "back", "-T"))
+        assert (again["files"], again["kept"]) == (0, 10)
+
+
+@needs_programs("xrootd")
+def test_a_tree_goes_to_xrootd_and_back_and_its_checksums_are_compared(engine, tmp_path):
+    (tmp_path / "served").mkdir()
+    (tmp_path / "x").mkdir()
+    with xrootd(tmp_path / "served", tmp_path / "x") as url:
+        source = tmp_path / "source"
+        source.mkdir()
+        for name, size in NAMES.items():
+            (source / name.split("%")[0]).write_bytes(os.urandom(size))
+        words = ["-r", "--verify", "--existing", "replace"]
+        up = end_of(events(engine, *words, source, f"{url}/up/"))
+        down = end_of(events(engine, *words, f"{url}/up/source", tmp_path / "back"))
+        assert (up["files"], down["files"], down["errors"]) == (5, 5, 0)
+        assert contents(tmp_path / "back") == contents(source)
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_a_tree_goes_to_our_server_and_back_with_times_and_checksums(engine, tmp_path, secure):
+    (tmp_path / "served").mkdir()
+    trust, cert, key = throwaway_certificates(tmp_path / "pki")
+    tls = ["--tls-cert", cert, "--tls-key", key] if secure else []
+    env = {**os.environ, "X509_CERT_DIR": str(trust)}
+    with venturi(engine, tmp_path / "served", tmp_path, "--write", *tls, secure=secure) as url:
+        there_and_back(engine, url, tmp_path, "--verify", env=env)
+        assert (tmp_path / "served" / "up" / "source" / "one").stat().st_mtime == 1_600_000_000
+        assert contents(tmp_path / "served" / "up" / "source") == contents(tmp_path / "source")
+        if secure:
+            stranger = {**env, "X509_CERT_DIR": str(throwaway_certificates(tmp_path / "other")[0])}
+            told = copy(engine, f"{url}/up/source/one", tmp_path / "x", code=3, env=stranger).stderr.decode()
+            assert "expected a server that is who it says" in told
+
+
+def test_a_large_file_is_fetched_in_pieces_by_several_and_goes_on_after_a_kill(engine, tmp_path):
+    (tmp_path / "served").mkdir()
+    content = random.Random(1).randbytes(100_000_000)
+    (tmp_path / "served" / "large").write_bytes(content)
+    with venturi(engine, tmp_path / "served", tmp_path) as url:
+        command = [engine, "copy", "--concurrency", "3", f"{url}/large", tmp_path / "copy"]
+        process = subprocess.Popen(command)
+
+        def begun():
+            parts = [path for path in tmp_path.iterdir() if path.name.endswith(".part")]
+            return process.poll() is not None or any(part.stat().st_blocks > 20_000 for part in parts)
+
+        wait_until(begun, "some of it to come", 20)
+        process.send_signal(signal.SIGKILL)
+        killed = process.wait() != 0
+        told = events(engine, "--concurrency", "3", f"{url}/large", tmp_path / "copy")
+        assert (tmp_path / "copy").read_bytes() == content
+        assert leftovers(tmp_path) == []
+        if killed:
+            assert any(event.get("what") == "bytes_kept" and event["value"] > 0 for event in told)
+            assert end_of(told)["moved_bytes"] < len(content)
+
+
+@pytest.fixture(params=["pull", "through"])
+def two(request, engine, tmp_path):
+    """Two servers: ours, which may copy between servers, or two that cannot; their URLs, and the environment with a token."""
+    for side in ("a", "b"):
+        (tmp_path / side).mkdir()
+    (tmp_path / "tokens").write_text("sesame\n")
+    words = ["--write", "--tokens", tmp_path / "tokens", *(["--third-party"] if request.param == "pull" else [])]
+    with (
+        venturi(engine, tmp_path / "a", tmp_path, *words) as a,
+        venturi(engine, tmp_path / "b", tmp_path, *words) as b,
+    ):
+        yield request.param, a, b, {**os.environ, "BEARER_TOKEN": "sesame"}
+
+
+def test_a_tree_goes_from_server_to_server(engine, tmp_path, two):
+    kind, a, b, env = two
+    fill(tmp_path / "a" / "tree")
+    told = events(engine, "-r", f"{a}/tree", f"{b}/tree", env=env)
+    how = {"pull": "pulled", "through": "through the client"}[kind]
+    assert {event["how"] for event in told if event["event"] == "file"} == {how}
+    assert contents(tmp_path / "b" / "tree") == contents(tmp_path / "a" / "tree")
+    assert leftovers(tmp_path) == []
+
+
+@needs_programs("nginx")
+@needs_nginx
+def test_from_a_server_that_cannot_copy_to_others_bytes_are_pulled_and_to_one_pushed(engine, tmp_path):
+    for name in ("a", "b", "x"):
+        (tmp_path / name).mkdir()
+    content = os.urandom(3_000_000)
+    (tmp_path / "a" / "one").write_bytes(content)
+    (tmp_path / "tokens").write_text("sesame\n")
+    words = ["--write", "--tokens", tmp_path / "tokens", "--third-party"]
+    env = {**os.environ, "BEARER_TOKEN": "sesame"}
+    with nginx(tmp_path / "a", tmp_path / "x") as plain, venturi(engine, tmp_path / "b", tmp_path, *words) as ours:
+        for source, destination, how in [
+            (f"{plain}/one", f"{ours}/two", "pulled"),
+            (f"{ours}/two", f"{plain}/three", "pushed"),
+            (f"{plain}/three", f"{plain}/four", "by the server"),
+        ]:
+            told = events(engine, source, destination, env=env)
+            assert [event["how"] for event in told if event["event"] == "file"] == [how]
+    assert (tmp_path / "a" / "four").read_bytes() == content
+
+
+@needs_programs("xrootd", "openssl")
+def test_xrootd_pulls_from_us_and_pushes_to_us(engine, tmp_path):
+    for name in ("a", "b", "x"):
+        (tmp_path / name).mkdir()
+    content = os.urandom(3_000_000)
+    (tmp_path / "a" / "one").write_bytes(content)
+    pki = throwaway_certificates(tmp_path / "pki")
+    env = {**os.environ, "X509_CERT_DIR": str(pki[0])}
+    tls = ["--write", "--tls-cert", pki[1], "--tls-key", pki[2]]
+    with (
+        xrootd(tmp_path / "b", tmp_path / "x", pki) as theirs,
+        venturi(engine, tmp_path / "a", tmp_path, *tls, secure=True) as ours,
+    ):
+        for source, destination, how in [
+            (f"{ours}/one", f"{theirs}/two", "pulled"),
+            (f"{theirs}/two", f"{ours}/three", "pushed"),
+        ]:
+            told = events(engine, source, destination, env=env)
+            assert [event["how"] for event in told if event["event"] == "file"] == [how]
+            assert end_of(told)["moved_bytes"] == len(content)
+    assert (tmp_path / "a" / "three").read_bytes() == content

@@ -1,0 +1,150 @@
+"""What the HTTP side of the server answers, and what it refuses."""
+
+import contextlib
+import socket
+import time
+import zlib
+
+import pytest
+from webkit import web
+
+BYTES = bytes(range(256)) * 40
+
+
+@pytest.fixture(scope="module")
+def server(engine, tmp_path_factory):
+    """A server that everybody may read and write."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "file").write_bytes(BYTES)
+    (folder / "full").mkdir()
+    (folder / "full" / "inner").write_bytes(b"1")
+    (folder / "out").symlink_to("/etc")
+    with web(engine, folder, tmp_path_factory.mktemp("log"), "--write", "--login-time", "2") as server:
+        yield server
+
+
+def test_several_ranges_come_in_parts(server):
+    status, fields, body = server.ask("GET", "/file", Range="bytes=0-9,20-29,-5")
+    assert (status, fields.get_content_type()) == (206, "multipart/byteranges")
+    parts = body.split(b"--" + fields.get_param("boundary").encode())
+    assert parts[-1] == b"--\r\n"
+    found = [part.partition(b"\r\n\r\n")[2].removesuffix(b"\r\n") for part in parts[1:-1]]
+    assert found == [BYTES[0:10], BYTES[20:30], BYTES[-5:]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "body"),
+    [
+        ({"Range": "bytes=99999-"}, 416, None),
+        ({"Range": "bytes=5-4"}, 200, BYTES),
+        ({"Range": "bytes=0-4", "If_Range": '"another"'}, 200, BYTES),
+        ({"If_None_Match": "*"}, 304, b""),
+        ({"If_Match": '"another"'}, 412, None),
+        ({"If_Modified_Since": "Sat, 06 Nov 2094 08:49:37 GMT"}, 304, b""),
+        ({"If_Unmodified_Since": "Sun, 06 Nov 1994 08:49:37 GMT"}, 412, None),
+    ],
+)
+def test_conditions_hold(server, fields, status, body):
+    answer = server.ask("GET", "/file", **fields)
+    assert answer[0] == status
+    assert body is None or answer[2] == body
+
+
+def test_a_range_of_the_same_version_is_given_and_a_checksum_told(server):
+    tag = server.ask("HEAD", "/file")[1]["ETag"]
+    assert server.ask("GET", "/file", Range="bytes=1-2", If_Range=tag)[2] == BYTES[1:3]
+    fields = server.ask("HEAD", "/file", Want_Digest="adler32", Want_Repr_Digest="sha-256=1, adler=10")[1]
+    assert fields["Digest"] == f"adler32={zlib.adler32(BYTES):08x}"
+    assert fields["Repr-Digest"].startswith("adler=:")
+
+
+def test_webdav_changes_are_made_and_wrong_ones_refused(server):
+    def status(method, path, **fields):
+        return server.ask(method, path, **fields)[0]
+
+    there = server.url
+    assert status("MKCOL", "/new") == 201
+    assert status("MKCOL", "/new") == 405
+    assert status("MKCOL", "/none/new") == 409
+    assert status("PUT", "/none/file", body=b"1") == 409
+    assert status("COPY", "/full", Destination=f"{there}/new/full") == 201
+    assert (server.directory / "new" / "full" / "inner").read_bytes() == b"1"
+    assert status("COPY", "/file", Destination=f"{there}/new/file", Overwrite="F") == 201
+    assert status("MOVE", "/new/file", Destination=f"{there}/new/full/inner", Overwrite="F") == 412
+    assert status("MOVE", "/new/file", Destination=f"{there}/new/full/inner") == 204
+    assert status("MOVE", "/new", Destination=f"{there}/new/full/in") == 403
+    assert (server.directory / "new" / "full" / "inner").read_bytes() == BYTES
+    assert status("DELETE", "/new") == 204
+    assert not (server.directory / "new").exists()
+    assert status("DELETE", "/new") == 404
+    assert status("PROPFIND", "/", Depth="infinity") == 403
+    assert status("PROPFIND", "/none", Depth="0") == 404
+    assert status("PUT", "/file", body=b"1", Content_Range="bytes 0-0/2") == 400
+    assert status("PUT", "/file", body=b"1", If_None_Match="*") == 412
+    assert status("LOCK", "/file") == 405
+    assert (server.directory / "file").read_bytes() == BYTES
+
+
+@pytest.mark.parametrize(
+    "path", ["/../x", "/%2e%2e/x", "/full/../../x", "/out/hostname", "/%00", "/.venturi-served-1.part"]
+)
+def test_nothing_outside_is_reached(server, path):
+    for method in ("GET", "PUT", "DELETE", "MKCOL", "PROPFIND"):
+        status = server.ask(method, path, body=b"1" if method == "PUT" else None, Depth="0")[0]
+        assert status in (400, 403, 404, 409), (method, path, status)
+
+
+def test_a_broken_upload_leaves_nothing_and_the_old_file_stays(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as half:
+        half.sendall(b"PUT /file HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 600_000)
+        half.shutdown(socket.SHUT_WR)
+        half.recv(1000)
+    deadline_s = time.monotonic() + 10
+    while any(path.name.startswith(".venturi") for path in server.directory.iterdir()):
+        assert time.monotonic() < deadline_s
+        time.sleep(0.01)
+    assert (server.directory / "file").read_bytes() == BYTES
+
+
+def test_a_slow_or_huge_head_ends_its_connection_within_the_limit(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as slow:
+        slow.sendall(b"GET /file HTTP/1.1\r\nHost: h\r\nX: ")
+        begin_s = time.monotonic()
+        slow.recv(1000)
+        assert time.monotonic() - begin_s < 8
+    address = ("127.0.0.1", server.port)
+    with contextlib.suppress(ConnectionError), socket.create_connection(address, timeout=10) as huge:
+        huge.sendall(b"GET /file HTTP/1.1\r\nX: " + b"x" * 2_000_000 + b"\r\n\r\n")
+        assert not huge.recv(1000).startswith(b"HTTP/1.1 200")
+
+
+def test_without_write_nothing_is_changed(engine, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_bytes(b"1")
+    with web(engine, tmp_path / "data", tmp_path) as server:
+        for method, fields in [
+            ("PUT", {"body": b"2"}),
+            ("DELETE", {}),
+            ("MKCOL", {}),
+            ("MOVE", {"Destination": "/x"}),
+        ]:
+            assert server.ask(method, "/file", **fields)[0] == 403, method
+        assert server.ask("GET", "/file")[2] == b"1"
+
+
+def test_where_there_are_tokens_they_are_needed(engine, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_bytes(b"1")
+    (tmp_path / "tokens").write_text("# ours\none\ntwo.x-y\n")
+    with web(engine, tmp_path / "data", tmp_path, "--write", "--tokens", tmp_path / "tokens") as server:
+        assert server.ask("GET", "/file")[0] == 401
+        assert server.ask("GET", "/file", Authorization="Bearer one")[0] == 200
+        status, fields, _ = server.ask("PUT", "/file", body=b"2")
+        assert (status, "Bearer" in fields.get_all("WWW-Authenticate")[0]) == (401, True)
+        assert server.ask("PUT", "/file", body=b"2", Authorization="Bearer three")[0] == 401
+        assert server.ask("PUT", "/file", body=b"2", Authorization="Bearer two.x-y")[0] == 204
+        assert (tmp_path / "data" / "file").read_bytes() == b"2"
+    words = ["--write", "--tokens", tmp_path / "tokens", "--anonymous"]
+    with web(engine, tmp_path / "data", tmp_path, *words) as server:
+        assert server.ask("GET", "/file")[0] == 200
+        assert server.ask("PUT", "/file", body=b"3")[0] == 401

@@ -1,0 +1,112 @@
+"""Users with certificates: the Globus toolkit's client, with proxies of a throw-away authority."""
+
+import ftplib
+import os
+
+import pytest
+from servekit import SIZES, content, fill, leftovers, logged_in, run, serving
+
+from testkit import needs_programs
+from venturi.testbed.pki import Pki
+
+USER = "Ann-Onymous"
+"""Without a blank: see the limits in *Serve files*."""
+
+pytestmark = needs_programs("globus-url-copy", "openssl")
+
+
+@pytest.fixture(scope="module")
+def grid(engine, tmp_path_factory):
+    """A server for users with certificates, and the environment of one of them."""
+    folder = tmp_path_factory.mktemp("grid")
+    served = folder / "served"
+    served.mkdir()
+    fill(served)
+    pki = Pki(folder / "pki")
+    host = pki.host("localhost", ["127.0.0.1"])
+    pki.grid_mapfile(folder / "grid-mapfile", {USER: "ann"})
+    words = ["--cert", host.certificate, "--key", host.key, "--ca-dir", pki.certificates]
+    words += ["--grid-mapfile", folder / "grid-mapfile", "--write"]
+    with serving(engine, served, folder, *map(str, words)) as server:
+        yield server, {**os.environ, **pki.client_environment(USER)}
+
+
+def gsi_url(server):
+    return f"gsiftp://localhost:{server.port}"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-nodcau"], [], ["-p", "4"], ["-dcsafe", "-p", "2"], ["-dcpriv", "-p", "2"], ["-dcpriv"], ["-fast", "-p", "2"]],
+    ids=lambda options: " ".join(options) or "dcau",
+)
+def test_globus_url_copy_reads_and_writes_with_every_protection_of_data(grid, tmp_path, options):
+    server, environment = grid
+    fill(tmp_path, "up-")
+    for name in ("empty", "one", "large"):
+        run("globus-url-copy", *options, f"{gsi_url(server)}/{name}", f"file://{tmp_path}/{name}", env=environment)
+        up = f"up-{name}"
+        run("globus-url-copy", *options, f"file://{tmp_path}/{up}", f"{gsi_url(server)}/{up}", env=environment)
+        assert (tmp_path / name).read_bytes() == content(name, SIZES[name])
+        assert (server.directory / up).read_bytes() == content(up, SIZES[name])
+    assert leftovers(server.directory) == []
+    assert server.transfers(1, path="/large", command="RETR")[-1]["user"] == "ann"
+
+
+@needs_programs("gfal-copy")
+def test_gfal_copy_reads_and_writes(grid, tmp_path):
+    server, environment = grid
+    environment = {**environment, "GFAL_PYTHONBIN": "/usr/bin/python3"}
+    run("gfal-copy", "-f", f"{gsi_url(server)}/large", f"file://{tmp_path}/large", env=environment)
+    assert (tmp_path / "large").read_bytes() == content("large", SIZES["large"])
+    run("gfal-copy", "-f", "-K", "adler32", f"file://{tmp_path}/large", f"{gsi_url(server)}/gfal", env=environment)
+    assert (server.directory / "gfal").read_bytes() == content("large", SIZES["large"])
+
+
+def test_who_has_no_certificate_does_not_come_in(grid):
+    server, _ = grid
+    for user in ("anonymous", "ann", ":globus-mapping:"):
+        with pytest.raises(ftplib.error_perm, match=r"^530"), logged_in(server, user):
+            pass
+
+
+def test_who_is_not_in_the_map_does_not_come_in(engine, tmp_path):
+    pki = Pki(tmp_path / "pki")
+    host = pki.host("localhost", ["127.0.0.1"])
+    (tmp_path / "map").write_text('"/O=Somebody/CN=Else" bob\n')
+    (tmp_path / "file").write_bytes(b"content")
+    words = [
+        "--cert",
+        host.certificate,
+        "--key",
+        host.key,
+        "--ca-dir",
+        pki.certificates,
+        "--grid-mapfile",
+        tmp_path / "map",
+    ]
+    with serving(engine, tmp_path, tmp_path, *map(str, words)) as server:
+        environment = {**os.environ, **pki.client_environment(USER)}
+        done = run("globus-url-copy", f"{gsi_url(server)}/file", f"file://{tmp_path}/got", env=environment, code=1)
+        assert "LOGIN_DENIED" in done.stderr or "530" in done.stderr
+
+
+def test_a_key_that_others_may_read_is_refused(engine, tmp_path):
+    pki = Pki(tmp_path / "pki")
+    host = pki.host("localhost", ["127.0.0.1"])
+    (tmp_path / "map").write_text('"/O=Somebody/CN=Else" bob\n')
+    key = tmp_path / "key.pem"
+    key.write_bytes(host.key.read_bytes())
+    key.chmod(0o644)
+    words = [
+        "--cert",
+        host.certificate,
+        "--key",
+        key,
+        "--ca-dir",
+        pki.certificates,
+        "--grid-mapfile",
+        tmp_path / "map",
+    ]
+    done = run(engine, "serve", tmp_path, "--listen", "127.0.0.1:0", *map(str, words), code=1)
+    assert "expected a private key that only its owner can read" in done.stderr

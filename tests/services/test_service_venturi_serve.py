@@ -1,0 +1,83 @@
+"""Our own server in a lab, used by other people's clients and by itself on several ports."""
+
+import os
+
+import pytest
+from bare import check_nothing_left, lacking
+
+from testkit import needs_programs
+from venturi.testbed.services.table import SERVICES
+
+pytestmark = [
+    pytest.mark.skipif(lacking("venturi-serve") is not None, reason=str(lacking("venturi-serve"))),
+    needs_programs("globus-url-copy", "curl"),
+]
+SIZE = 3_000_000
+
+
+@pytest.fixture
+def data(lab):
+    """A place with a file, and where to copy it to."""
+    place = lab.place("disk")
+    source = place / "source"
+    source.write_bytes(os.urandom(SIZE))
+    yield source, place / "copy"
+    (place / "copy").unlink(missing_ok=True)
+
+
+def test_files_go_both_ways_and_are_told_afterwards(lab, data):
+    source, copy = data
+    room = lab.room("ours", "venturi-serve", places=["disk"], block_bytes=1 << 18)
+    fetched = lab.place("fetched", "b") / "fetched"
+    with lab.running(room) as doors:
+        ftp = doors["ftp"].format
+        down = ("globus-url-copy", "-p", "4", ftp(port=2811, path=source), f"file://{fetched}")
+        assert lab.run("b", *down).returncode == 0
+        assert fetched.read_bytes() == source.read_bytes()
+        up = lab.run("b", "curl", "-sS", "-T", fetched, ftp(port=2811, path=copy))
+        assert up.returncode == 0, up.stderr
+        assert copy.read_bytes() == source.read_bytes()
+    told = list(SERVICES["venturi-serve"].transfers(room))
+    assert [(one.path, one.command, one.code, one.file_bytes) for one in told] == [
+        (str(source), "RETR", "226", SIZE),
+        (str(copy), "STOR", "226", SIZE),
+    ]
+    assert told[0].block_bytes == 1 << 18
+    assert all(one.peer == "10.77.0.2" for one in told)
+    assert all(0 < one.end_unix_s - one.start_unix_s < 20 for one in told)
+    check_nothing_left(lab)
+
+
+def test_it_serves_all_its_ports_and_as_many_clients_as_it_is_told(lab, data):
+    source, _ = data
+    room = lab.room("ours", "venturi-serve", places=["disk"], ports=[2811, 2812], connections=1, threads=1)
+    with lab.running(room) as doors:
+        for port in (2811, 2812):
+            got = lab.run("b", "curl", "-sS", "-o", os.devnull, doors["ftp"].format(port=port, path=source))
+            assert got.returncode == 0, got.stderr
+        both = f"{doors['ftp'].format(port=2811, path=source)} {doors['ftp'].format(port=2812, path=source)}"
+        # Two at once: one is refused.
+        script = f"for url in {both}; do curl -sS --limit-rate 1M -o /dev/null $url & done; wait -n; a=$?; wait -n; echo $a $?"
+        codes = lab.run("b", "bash", "-c", script).stdout.split()
+        assert sorted(codes)[0] == "0"
+        assert sorted(codes)[1] != "0"
+    check_nothing_left(lab)
+
+
+def test_two_of_them_copy_between_each_other_with_certificates_and_not_for_anonymous_clients(lab, data):
+    source, copy = data
+    rooms = [lab.room(f"ours-{host}", "venturi-serve", host, places=["disk"], auth="gsi") for host in "ab"]
+    with lab.running(rooms[0]) as there, lab.running(rooms[1]) as here:
+        ends = (there["gsiftp"].format(port=2811, path=source), here["gsiftp"].format(port=2811, path=copy))
+        for options in ([], ["-p", "4"], ["-nodcau", "-p", "2", "-fast"]):
+            done = lab.run("c", "globus-url-copy", *options, *ends)
+            assert done.returncode == 0, done.stderr
+            assert copy.read_bytes() == source.read_bytes()
+            copy.unlink()
+    rooms = [lab.room(f"open-{host}", "venturi-serve", host, places=["disk"]) for host in "ab"]
+    with lab.running(rooms[0]) as there, lab.running(rooms[1]) as here:
+        ends = (there["ftp"].format(port=2811, path=source), here["ftp"].format(port=2811, path=copy))
+        done = lab.run("c", "globus-url-copy", *ends)
+        assert "504" in done.stderr
+        assert not copy.exists()
+    check_nothing_left(lab)
