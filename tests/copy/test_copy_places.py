@@ -73,6 +73,22 @@ def test_urls_of_files_are_paths(engine, here):
         (["file", "file"], 3, "file: expected a file or nothing, found the source itself; name another"),
         (["-r", "folder", "folder/in"], 3, "expected a directory to be copied, found the copy itself"),
         (["-T", "file", "folder"], 3, "folder: expected a file or nothing, found a directory; remove it"),
+        (
+            ["--streams", "4", "file", "new"],
+            1,
+            "--streams: expected a place at a server as source or destination, found",
+        ),
+        (
+            ["--direct", "ftp://127.0.0.1:1/file", "new"],
+            1,
+            "--direct: expected places of this host alone, found one of FTP",
+        ),
+        (["--preserve", "all", "file", "http://127.0.0.1:1/new"], 1, "--preserve: expected mode and times, which is"),
+        (
+            ["--pipelining", "4", "http://127.0.0.1:1/file", "new"],
+            1,
+            "--pipelining: expected a place at a server of FTP",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_with_what_was_expected_and_what_to_do(engine, here, words, code, told):

@@ -75,7 +75,9 @@ pub(crate) struct Context<'o> {
 /// If its places do not fit together: nothing was done then. What goes wrong with single files is told, and in the outcome.
 pub fn carry_out(order: &Order, stop: &Stop) -> Result<Outcome, Error> {
     let given = Given::read(order)?;
-    match given.route()? {
+    let route = given.route()?;
+    order.fits(route)?;
+    match route {
         Route::Local => local(order, stop, &given),
         Route::Ftp => ftp::carry_out(order, stop, &given),
         Route::Http => http::carry_out(order, stop, &given),

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::arguments::{Arguments, ExistingWord, MethodWord, PreserveWord};
 use crate::error::Error;
+use crate::given::Route;
 
 /// The most workers that can be asked for.
 const MOST_WORKERS: u32 = 1024;
@@ -199,6 +200,52 @@ impl TryFrom<Arguments> for Order {
             dry_run: given.dry_run,
             output,
             what: what(given.places, given.list, given.files_from, given.null)?,
+        })
+    }
+}
+
+impl Order {
+    /// Sees whether all that was asked for can be had on this way: nothing is passed over in silence.
+    ///
+    /// # Errors
+    /// The first option that would do nothing.
+    pub(crate) fn fits(&self, route: Route) -> Result<(), Error> {
+        let (preserve, network) = (self.preserve, &self.network);
+        let local = route == Route::Local;
+        let beyond = preserve.owner || preserve.links || preserve.xattr || preserve.special;
+        let server = "a place at a server as source or destination";
+        let asked = [
+            ("--direct", self.direct, !local, "places of this host alone"),
+            (
+                "--preserve",
+                beyond,
+                !local,
+                "mode and times, which is what can be kept at servers",
+            ),
+            ("--streams", network.streams.is_some(), local, server),
+            (
+                "--pipelining",
+                network.pipelining.is_some(),
+                route != Route::Ftp,
+                "a place at a server of FTP or GridFTP",
+            ),
+            ("--window", network.window_bytes.is_some(), local, server),
+            ("--congestion", network.congestion.is_some(), local, server),
+        ];
+        let unfit = asked
+            .into_iter()
+            .find(|(_, asked, unfit, _)| *asked && *unfit);
+        unfit.map_or(Ok(()), |(option, _, _, expected)| {
+            let found = match route {
+                Route::Local => "places of this host alone",
+                Route::Ftp => "one of FTP",
+                Route::Http => "one of HTTP",
+            };
+            Err(Error::Order {
+                option,
+                expected,
+                found: found.into(),
+            })
         })
     }
 }

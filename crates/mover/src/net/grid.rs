@@ -88,18 +88,27 @@ fn first_credential(places: &[Place]) -> Result<Credential, Error> {
 fn first_authorities(places: &[PathBuf]) -> Result<Authorities, Error> {
     let advice = "say where they are by X509_CERT_DIR, or install those of your grid (ca-policy-egi-core, igtf-policy-bundle)";
     let found = places.iter().find(|path| path.is_dir()).or(places.first());
-    let Some(directory) = found else {
-        return Ok(Authorities::default());
-    };
+    found.map_or_else(
+        || Ok(Authorities::default()),
+        |directory| authorities(directory, advice),
+    )
+}
+
+/// All authorities of a directory. Those of which a file is wrong are not among them, and it says so.
+///
+/// # Errors
+/// A directory that cannot be read, or has none.
+pub(crate) fn authorities(directory: &Path, advice: &'static str) -> Result<Authorities, Error> {
     let unread = |found: String| Error::Place {
-        place: directory.clone(),
-        expected: "a directory of authorities (HASH.0)",
+        place: directory.to_owned(),
+        expected: "a directory with certificates of authorities (HASH.0) and their signing policies",
         found,
         advice,
     };
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(|error| unread(said(&error)))? {
         let entry = entry.map_err(|error| unread(said(&error)))?;
+        // Behind a link, too: they are how hashes are made.
         if let (Ok(name), true) = (entry.file_name().into_string(), entry.path().is_file()) {
             files.push((name, read(&entry.path(), advice)?.0));
         }

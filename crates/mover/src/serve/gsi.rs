@@ -3,12 +3,12 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
 
 use venturi_gridftp::gsi::{Authorities, Credential, GridMap, Gsi, check_mode};
 use venturi_gridftp::{Peer, Security};
 
 use crate::error::{Error, said};
+use crate::net::grid::{self, now_s};
 
 /// Who maps to whichever user a grid-mapfile has for him.
 const MAPPED: &[u8] = b":globus-mapping:";
@@ -56,10 +56,12 @@ impl Grid {
         else {
             return Ok(None);
         };
-        let authorities = arguments
-            .ca_dir
-            .as_deref()
-            .unwrap_or(Path::new(AUTHORITIES));
+        let directory = arguments.ca_dir.as_deref();
+        let directory = directory.unwrap_or(Path::new(AUTHORITIES));
+        let authorities = grid::authorities(directory, "name one with --ca-dir")?;
+        for reason in authorities.left_out() {
+            eprintln!("venturi serve: {}: {reason}", directory.display());
+        }
         let refused = |path: &Path, found: String| Error::Place {
             place: path.to_owned(),
             expected: "a file for gsiftp that can be used",
@@ -69,19 +71,19 @@ impl Grid {
         let facts = std::fs::metadata(key).map_err(|error| refused(key, said(&error)))?;
         check_mode(key, facts.mode()).map_err(|error| refused(key, error.to_string()))?;
         let credential = Credential::from_pem(&read(cert)?, Some(&read(key)?))
-            .and_then(|credential| credential.check(unix_s()).map(|()| credential))
+            .and_then(|credential| credential.check(now_s()).map(|()| credential))
             .map_err(|error| refused(cert, error.to_string()))?;
         let text = String::from_utf8_lossy(&read(map)?).into_owned();
         Ok(Some(Self {
             credential,
-            authorities: Arc::new(read_authorities(authorities)?),
+            authorities: Arc::new(authorities),
             map: GridMap::parse(&text).map_err(|error| refused(map, error.to_string()))?,
         }))
     }
 
     /// A server's side of a session.
     pub(crate) fn security(&self) -> Option<Box<dyn Security>> {
-        let side = Gsi::server(&self.credential, &self.authorities, unix_s()).ok()?;
+        let side = Gsi::server(&self.credential, &self.authorities, now_s()).ok()?;
         Some(Box::new(side))
     }
 
@@ -97,10 +99,6 @@ impl Grid {
     }
 }
 
-fn unix_s() -> u64 {
-    UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
-}
-
 fn read(path: &Path) -> Result<Vec<u8>, Error> {
     std::fs::read(path).map_err(|error| Error::Place {
         place: path.to_owned(),
@@ -108,38 +106,4 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
         found: said(&error),
         advice: "name another, or get the right to it",
     })
-}
-
-/// All files of a directory of authorities. Those of which one is wrong are told, and not believed.
-fn read_authorities(directory: &Path) -> Result<Authorities, Error> {
-    let refused = |found: String| Error::Place {
-        place: directory.to_owned(),
-        expected: "a directory with certificates of authorities (HASH.0) and their signing policies",
-        found,
-        advice: "name one with --ca-dir",
-    };
-    let listed = std::fs::read_dir(directory).map_err(|error| refused(said(&error)))?;
-    let mut files = Vec::new();
-    for entry in listed {
-        let entry = entry.map_err(|error| refused(said(&error)))?;
-        let (Some(name), path) = (entry.file_name().to_str().map(str::to_owned), entry.path())
-        else {
-            continue;
-        };
-        // Behind a link, too: they are how hashes are made.
-        if path.is_file() {
-            files.push((name, read(&path)?));
-        }
-    }
-    let files = files
-        .iter()
-        .map(|(name, content)| (name.as_str(), content.as_slice()));
-    let authorities = Authorities::from_files(files).map_err(|error| refused(error.to_string()))?;
-    for reason in authorities.left_out() {
-        eprintln!("venturi serve: {}: {reason}", directory.display());
-    }
-    if authorities.is_empty() {
-        return Err(refused("none that can be believed".into()));
-    }
-    Ok(authorities)
 }
