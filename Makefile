@@ -24,7 +24,7 @@ test-python:
 	$(VENV)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not alone"
 	$(VENV)/python -m pytest -m alone
 
-fuzz: ## the fuzz targets of the protocol core, SECONDS each (60)
+fuzz: ## the fuzz targets of the protocol core and the mover, SECONDS each (60)
 	scripts/fuzz.sh $(or $(SECONDS),60)
 
 lint: ## formatting, lints and types, warnings denied

@@ -1,6 +1,6 @@
 """How fast does ``venturi copy`` copy, beside what people use today?
 
-Part ``network``: over networks, see ``mover.py network --help``. Part ``local``: one large file, many small files and a source tree, on a file system of this machine, each tool at good settings for it. Two modes:
+Part ``network``: over networks, see ``mover.py network --help``. Part ``tuning``: without settings beside the best fixed ones, see ``mover.py tuning --help``. Part ``local``: one large file, many small files and a source tree, on a file system of this machine, each tool at good settings for it. Two modes:
 
 * ``cache``: the source is in the page cache, and the clock stops when the command ends;
 * ``disk``: the source is not in it, the clock stops when all is on the device; our own copy goes past the page cache (``--direct``).
@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mover_network
+import mover_tuning
 from figures import Bounds, interleaved, print_facts, version, with_quartiles
 
 from venturi.backend import find_engine
@@ -200,8 +201,11 @@ def main() -> None:
     if sys.argv[1:2] == ["network"]:
         mover_network.main(sys.argv[2:])
         return
+    if sys.argv[1:2] == ["tuning"]:
+        mover_tuning.main(sys.argv[2:])
+        return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", nargs="?", choices=["local", "network"], default="local")
+    parser.add_argument("part", nargs="?", choices=["local", "network", "tuning"], default="local")
     parser.add_argument("--engine", type=Path, help="the binary under test")
     parser.add_argument("--scratch", type=Path, default=None, help="a folder on the file system to measure")
     parser.add_argument("--only", nargs="+", choices=["large", "many", "tree"], default=["large", "many", "tree"])

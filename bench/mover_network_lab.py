@@ -21,6 +21,7 @@ from venturi.backend import find_engine
 from venturi.testbed.lab import LabProcess
 from venturi.testbed.lab.living import children
 from venturi.testbed.services.base import Process
+from venturi.units import parse_rate_bit_per_s
 
 CLIENT, SERVER = "a", "b"
 SERVE = "serve"
@@ -59,21 +60,30 @@ class Link:
         As a scenario has it, of IP bytes.
     rtt
         Without queues.
+    loss
+        Part of the packets of either direction.
     """
 
     rate: str
     rtt: str
+    loss: float = 0.0
 
     @property
     def name(self) -> str:
         """What is printed of it."""
-        return f"{self.rate}, {self.rtt}"
+        return f"{self.rate}, {self.rtt}" + (f", loss {self.loss:.1g}" if self.loss else "")
+
+    @property
+    def bit_per_s(self) -> float:
+        """What it carries, headers included."""
+        return parse_rate_bit_per_s(self.rate)
 
     def testbed(self, served: Path, *, xrootd: bool) -> str:
         """Return the testbed: cubic on both hosts whatever the kernel's default is, a queue of one bandwidth-delay product, the servers on one of them."""
         hosts = "".join(f'[host.{host}]\ncongestion_control = "cubic"\n' for host in (CLIENT, SERVER))
         queue = "1 BDP" if float(self.rtt.split()[0]) >= 1 else "1 MB"
         link = f'[link.path]\nbetween = ["{CLIENT}", "{SERVER}"]\nrate = "{self.rate}"\nrtt = "{self.rtt}"\nqueue = "{queue}"\n'
+        link += f"loss = {self.loss}\n" if self.loss else ""
         lines = [hosts, link, f'[storage.files]\nhost = "{SERVER}"\npath = "{served}"\n']
         lines.append(_service("gridftp", "gridftp", f"{PORTS['ftp']}"))
         if xrootd:

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets of the protocol core, several at once. Usage: scripts/fuzz.sh [SECONDS [TARGET...]]; VENTURI_FUZZ_JOBS says
+# Runs the fuzz targets of the protocol core and the mover, several at once. Usage: scripts/fuzz.sh [SECONDS [TARGET...]]; VENTURI_FUZZ_JOBS says
 # how many at a time. New inputs of interest go to target/fuzz/corpus, inputs that fail to target/fuzz/failures; both by target.
 # `scripts/fuzz.sh keep [TARGET...]` takes into fuzz/corpus what reaches code that nothing there does.
 set -euo pipefail
@@ -11,7 +11,7 @@ out=$target_dir/fuzz
 
 # What libFuzzer is guided by, and checks of overflow that a release build leaves out. The crates are safe Rust: no sanitizer.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
-  -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks -Ccodegen-units=1"
+  -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks"
 cargo build --quiet --release --config profile.release.lto=false --package venturi-fuzz --features libfuzzer --target-dir "$out/build"
 program=$(ls "$out"/build/*/release/fuzz)
 

@@ -161,16 +161,18 @@ impl Session {
                 present,
             })
         } else {
+            let kind = draws.below(5);
             Job::Put(Put {
                 transfer,
                 path: path(format!("/{transfer}")),
-                temporary: (draws.below(4) > 0).then(|| path(format!("/{transfer}.part"))),
+                temporary: matches!(kind, 1..=3).then(|| path(format!("/{transfer}.part"))),
                 size_bytes: size,
                 checksum: draws
                     .coin()
                     .then(|| ("ADLER32".to_owned(), "00000001".to_owned())),
                 modify_s: draws.coin().then_some(1_700_000_000),
                 present,
+                part: (kind == 4).then_some(start),
             })
         };
         self.jobs.insert(transfer, job.clone());

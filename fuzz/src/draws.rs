@@ -59,6 +59,12 @@ impl<'a> Draws<'a> {
         self.piece(count)
     }
 
+    /// As many bytes as the next two say.
+    pub fn long_bytes(&mut self) -> &'a [u8] {
+        let count = usize::from(self.byte()) << 8 | usize::from(self.byte());
+        self.piece(count)
+    }
+
     /// All that are left.
     pub fn rest(&mut self) -> &'a [u8] {
         std::mem::take(&mut self.rest)

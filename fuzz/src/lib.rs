@@ -1,4 +1,5 @@
-//! What a fuzzer asks of `venturi-gridftp`: each target is a function of bytes that panics when a promise is broken.
+//! What a fuzzer asks of `venturi-gridftp`, and of the parsers of `venturi-mover`: each target is a function of bytes that panics when a promise
+//! is broken.
 //!
 //! Left out on purpose: the fuzzer. `make fuzz` runs libFuzzer on [`TARGETS`]; `tests/replay.rs` gives them the kept corpus,
 //! and a short random run, with every `cargo test`.
@@ -10,12 +11,14 @@
 pub mod blocks;
 pub mod client;
 mod draws;
+pub mod grid;
 pub mod parsers;
 pub mod server;
 pub mod third_party;
 mod toy;
 
 pub use draws::Draws;
+use venturi_mover::fuzzed;
 
 /// Something to be fuzzed.
 pub struct Target {
@@ -90,5 +93,61 @@ pub const TARGETS: &[Target] = &[
     Target {
         name: "third_party",
         run: third_party::run,
+    },
+    Target {
+        name: "grid_maps",
+        run: grid::maps,
+    },
+    Target {
+        name: "authorities",
+        run: grid::authorities,
+    },
+    Target {
+        name: "credentials",
+        run: grid::credentials,
+    },
+    Target {
+        name: "handshake",
+        run: grid::handshake,
+    },
+    Target {
+        name: "urls",
+        run: fuzzed::urls,
+    },
+    Target {
+        name: "globs",
+        run: fuzzed::globs,
+    },
+    Target {
+        name: "lists",
+        run: fuzzed::lists,
+    },
+    Target {
+        name: "digests",
+        run: fuzzed::digests,
+    },
+    Target {
+        name: "http_ranges",
+        run: fuzzed::http_ranges,
+    },
+    Target {
+        name: "locations",
+        run: fuzzed::locations,
+    },
+    Target {
+        name: "multistatus",
+        run: fuzzed::multistatus,
+    },
+    Target {
+        name: "tpc_markers",
+        run: fuzzed::markers,
+    },
+    Target {
+        name: "tokens",
+        run: fuzzed::tokens,
+    },
+    Target {
+        name: "users",
+        run: fuzzed::users,
     },
 ];

@@ -192,3 +192,37 @@ def test_a_command_that_keeps_nothing_ends_in_order_by_ctrl_c_and_by_sigterm(hom
     _, talk = process.communicate(timeout=60)
     assert (process.returncode, talk) == (130, "venturi: stopped; the same command does it from the beginning\n")
     assert not list(home.glob("tmp*")) and not list(home.glob("runs/wan-*"))
+
+
+@pytest.mark.parametrize("command", ["copy", "serve"])
+def test_what_the_engine_carries_out_is_called_as_it_is_typed(home: Path, command: str) -> None:
+    for option in ("-h", "--help"):
+        told = run_cli(home, command, option)
+        assert told.returncode == 0
+        assert f"Usage: venturi {command} [OPTIONS]" in told.stdout
+        assert f"\n  venturi {command} " in told.stdout, "an example"
+        assert "venturi-engine" not in told.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["copy"], "Usage: venturi copy [OPTIONS] SRC... DST"),
+        (["copy", "passwd"], "venturi copy: SRC DST: expected a source and a destination; see --help, found one place"),
+        (["copy", "fpt://h/x", "x"], "expected a path, or a URL of file, ftp, gsiftp, sshftp, http, https, dav or davs, found a place of `fpt:`"),
+        (["copy", "nothing", "x"], "venturi copy: nothing: expected a file or directory, found No such file or directory"),
+        (["copy", "passwd", "no/x"], "no: expected a directory to copy into, found No such file or directory; make it, or say --mkpath"),
+        (["copy", "runs", "x"], "expected a file, found a directory; say --recursive to copy directories"),
+        (["copy", "--streams", "4", "passwd", "x"], "venturi copy: --streams: expected a place at a server"),
+        (["copy", "ftp://127.0.0.1:1/x", "x"], "found no answer of 127.0.0.1:1: Connection refused"),
+        (["serve"], "Usage: venturi serve [OPTIONS] DIRECTORY"),
+        (["serve", "nothing"], "venturi serve: nothing: expected a directory to serve, found No such file or directory"),
+        (["serve", "runs", "--listen", "2811"], "expected an address and a port, such as 127.0.0.1:2811, or [::]:2811 for all addresses"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_mistakes_with_copy_and_serve_are_told(home: Path, words: list[str], expected: str) -> None:
+    done = run_cli(home, *words)
+    assert done.returncode in {1, 2, 3}
+    assert expected in done.stderr
+    assert not (home / "x").exists()

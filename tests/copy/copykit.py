@@ -58,3 +58,8 @@ def differences_by_others(source, destination):
     dry = ["rsync", "-n", "-c", "-i", "-rlptgoD", "--delete", f"{source}/", destination]
     would = subprocess.run(dry, capture_output=True, check=False)
     return differ.stdout + differ.stderr + would.stdout + would.stderr
+
+
+def every(cases, stride):
+    """Return every so-manieth of cases that take too long together; ``VENTURI_STRIDE=1`` has all of them."""
+    return list(cases)[:: int(os.environ.get("VENTURI_STRIDE", stride))]

@@ -8,16 +8,19 @@ import threading
 
 _PATIENCE_S = 5
 _BLOCK_BYTES = 4096
+_MOST_BYTES = 1 << 24
 
 
 class Left(Exception):
     """The session is over."""
 
 
-class FakePeer:
+class Misdoer:
     """Files in memory behind a port of loopback. `misdeed` happens at `step`; `steps` are told as they come."""
 
-    def __init__(self, files, step=None, misdeed=""):
+    scheme = ""
+
+    def __init__(self, files, step, misdeed):
         self.files = dict(files)
         self.steps = []
         self._wrong = (step, misdeed)
@@ -33,10 +36,10 @@ class FakePeer:
         thread.start()
 
     def url(self, path):
-        return f"ftp://127.0.0.1:{self.port}{path}"
+        return f"{self.scheme}://127.0.0.1:{self.port}{path}"
 
     def stop(self):
-        """End it, with all its sessions: a client that has ended has closed its side of them."""
+        """End it, with all its connections: a client that has ended has closed its side of them."""
         self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake who accepts
         for thread in self._threads:
             thread.join()
@@ -52,10 +55,29 @@ class FakePeer:
     def _accept(self):
         while True:
             try:
-                control, _ = self._listener.accept()
+                connection, _ = self._listener.accept()
             except OSError:
                 return
-            self._start(self._serve, control)
+            self._start(self._serve, connection)
+
+    def _serve(self, connection):
+        raise NotImplementedError
+
+
+class FakePeer(Misdoer):
+    """One of FTP.
+
+    `folders` are directories besides the root; `broken` ones end their listing, after half of it, with a failure, and the session of
+    who lists a `lost` one for the first time ends there.
+    """
+
+    scheme = "ftp"
+
+    def __init__(self, files, step=None, misdeed="", *, folders=(), broken=(), lost=()):
+        self.folders = {"/", *folders}
+        self.broken = frozenset(broken)
+        self.lost = set(lost)
+        super().__init__(files, step, misdeed)
 
     def _serve(self, control):
         control.settimeout(_PATIENCE_S)
@@ -123,20 +145,52 @@ class _Session:
         self.say("230 In.")
 
     def do_feat(self, _):
-        self.say("211-Extensions\r\n PARALLEL\r\n SIZE\r\n MLST Type*;Size*;\r\n211 End.")
+        self.say("211-Extensions\r\n PARALLEL\r\n SIZE\r\n MLST Type*;Size*;\r\n MLSC\r\n211 End.")
 
     def do_mode(self, letter):
         self.extended = letter == "E"
         self.say("200 OK.")
 
     def do_mlst(self, path):
-        if path in self.peer.files:
-            size = len(self.peer.files[path])
-            self.say(f"250-status\r\n Type=file;Size={size};Modify=20200101000000; {path}\r\n250 End.")
-        elif path in ("/", ""):
-            self.say("250-status\r\n Type=dir;Modify=20200101000000; /\r\n250 End.")
+        if path in self.peer.files or path in self.peer.folders or path == "":
+            self.say(f"250-status\r\n {self.facts(path or '/')} {path}\r\n250 End.")
         else:
             self.say("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550 End.")
+
+    def facts(self, path):
+        if path in self.peer.folders:
+            return "Type=dir;Modify=20200101000000;"
+        return f"Type=file;Size={len(self.peer.files[path])};Modify=20200101000000;"
+
+    def do_mlsc(self, path):
+        below = path.rstrip("/") + "/"
+        inside = sorted(
+            name
+            for name in {*self.peer.files, *self.peer.folders}
+            if name != "/" and name.startswith(below) and "/" not in name[len(below) :]
+        )
+        lost = path in self.peer.lost
+        if lost or path in self.peer.broken:
+            inside = inside[: len(inside) // 2]
+        lines = "".join(f" {self.facts(name)} {name[len(below) :]}\r\n" for name in inside)
+        if lost:
+            self.peer.lost.discard(path)
+            self.control.sendall(f"250-Contents of {path}\r\n{lines}".encode())
+            raise Left
+        code = 550 if path in self.peer.broken else 250
+        self.say(f"{code}-Contents of {path}\r\n{lines}{code} End.")
+
+    def do_mkd(self, path):
+        if path in self.peer.folders or path.rpartition("/")[0] + "/" not in {
+            folder.rstrip("/") + "/" for folder in self.peer.folders
+        }:
+            return self.say("553 No.")
+        self.peer.folders.add(path)
+        return self.say("257 Made.")
+
+    def do_rmd(self, path):
+        self.peer.folders.discard(path)
+        self.say("250 Gone.")
 
     def do_size(self, path):
         self.say(f"213 {len(self.peer.files[path])}" if path in self.peer.files else "550 No such file.")
@@ -188,8 +242,10 @@ class _Session:
     def connect(self):
         if self.data is None and self.passive is not None:
             self.data, _ = self.passive.accept()
-        elif self.data is None:
+        elif self.data is None and self.active is not None:
             self.data = socket.create_connection(self.active, timeout=_PATIENCE_S)
+        elif self.data is None:
+            raise Left  # it refused to be told where to, and is asked for data all the same
         self.data.settimeout(_PATIENCE_S)
 
     def do_retr(self, path):
@@ -254,6 +310,8 @@ class _Session:
                 raise EOFError
             if descriptor & 0x40:
                 expected = offset
+            elif offset + count > _MOST_BYTES:
+                raise EOFError  # what the other end of a third-party copy sends is no block
             else:
                 content.extend(bytes(max(0, offset + count - len(content))))
                 content[offset : offset + count] = self.exactly(count)

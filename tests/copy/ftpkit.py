@@ -1,23 +1,29 @@
-"""A real globus-gridftp-server on loopback for tests of `venturi-engine copy`."""
+"""A real globus-gridftp-server on loopback for tests of `venturi-engine copy`, and what is copied from and to it."""
 
 import contextlib
+import hashlib
 import os
 import socket
 import subprocess
 import time
 from pathlib import Path
 
+from copykit import tree_of
+
+SIZES = (0, 1, 9_999, 65_536, 65_537, 262_144, 1_048_577)
+MODES = (0o644, 0o755, 0o600, 0o640)
 _PATIENCE_S = 20
 
 
 class Server:
     """A server of the Globus toolkit for anybody, with what is below a folder; ended by its process."""
 
-    def __init__(self, folder, port=None):
+    def __init__(self, folder, port=None, options=()):
         self.folder = folder
         self.port = port or _free_port()
         command = ["globus-gridftp-server", "-c", "none", "-aa", "-p", str(self.port)]
         command += ["-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
+        command += options
         if os.geteuid() == 0:
             command += ["-anonymous-user", "nobody", "-anonymous-group", "nogroup"]
         self.process = subprocess.Popen(
@@ -45,6 +51,58 @@ class Server:
     def stop(self):
         self.process.kill()
         self.process.wait()
+
+
+def content(seed, size):
+    """Return bytes that tell whose they are, and where."""
+    return hashlib.shake_128(str(seed).encode()).digest(size)
+
+
+def make_tree(folder, *, files=40):
+    """Make a tree with files of all sizes, folders and odd names, which anybody may read."""
+    for number in range(files):
+        path = folder / f"d{number % 5}" / f"e {number % 3}" / f"file {number}'\"$;*?#%é"[: 12 + number].rstrip("é")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content(number, SIZES[number % len(SIZES)]))
+        path.chmod(MODES[number % len(MODES)] | 0o044)
+        os.utime(path, (1_600_000_000 + number, 1_600_000_000 + number))
+    (folder / "empty").mkdir()
+    (folder / "d0" / "link").symlink_to("../d1")
+    for path in [folder, *folder.rglob("*")]:
+        if path.is_dir() and not path.is_symlink():
+            path.chmod(0o755)
+            os.utime(path, (1_500_000_000, 1_500_000_000))
+
+
+def below(server, path):
+    """Return the URL of a path below the folder of a server."""
+    return server.url(str(path.relative_to(server.folder)))
+
+
+def contents(folder):
+    """Return what is below a folder without times and modes; of links, where they lead: servers make them lead from the root on."""
+    found = {name: [what[0], *what[3:]] for name, what in tree_of(folder).items()}
+    for name in found:
+        path = folder / os.fsdecode(name)
+        if path.is_symlink():
+            found[name] = path.resolve().relative_to(folder.resolve())
+    return found
+
+
+def large(path, size, seed=""):
+    """Make a large file with a few bytes that tell where they are, and of which file."""
+    with path.open("wb") as file:
+        file.truncate(size)
+        for place in range(0, size, 7 << 20):
+            file.seek(place)
+            file.write(content(f"{seed}{place}", min(1000, size - place)))
+    path.chmod(0o644)
+
+
+def digest(path):
+    """Return what tells the bytes of a file from all others."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _free_port():

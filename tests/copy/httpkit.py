@@ -34,7 +34,7 @@ xrd.protocol XrdHttp:{port} libXrdHttp.so
 http.listingdeny no
 http.desthttps yes
 http.exthandler xrdtpc libXrdHttpTPC.so
-xrootd.chksum max 4 adler32
+{checksums}
 all.adminpath {folder}/adm
 all.pidpath {folder}/run
 {tls}
@@ -79,7 +79,7 @@ def nginx(root, folder):
 
 
 @contextlib.contextmanager
-def xrootd(root, folder, pki=None):
+def xrootd(root, folder, pki=None, *, checksums=True):
     """Have XRootD serve a directory over HTTP(S); yields its URL. It refuses to be root, so root has it be nobody.
 
     Without TLS it does not copy between servers.
@@ -88,7 +88,11 @@ def xrootd(root, folder, pki=None):
     if pki:
         trust, cert, key = pki
         tls = f"xrd.tls {shutil.copy(cert, folder)} {shutil.copy(key, folder)}\nxrd.tlsca certdir {trust}"
-    (folder / "x.cfg").write_text(XROOTD.format(root=root, folder=folder, port=port, other_port=free_port(), tls=tls))
+    told = "xrootd.chksum max 4 adler32" if checksums else ""
+    other_port = free_port()
+    (folder / "x.cfg").write_text(
+        XROOTD.format(root=root, folder=folder, port=port, other_port=other_port, checksums=told, tls=tls)
+    )
     command, how = ["xrootd", "-I", "v4", "-c", folder / "x.cfg", "-l", folder / "x.log"], {"cwd": folder}
     if os.geteuid() == 0:
         how |= {"user": "nobody", "group": "nogroup", "extra_groups": []}

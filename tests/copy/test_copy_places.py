@@ -57,7 +57,7 @@ def test_urls_of_files_are_paths(engine, here):
     [
         (["file", "other", "new"], 1, "new: expected a directory for several sources, found none; make it"),
         (["none*", "new"], 1, "none*: expected something of that pattern, found nothing"),
-        (["file"], 1, "SRC DST: expected a source and a destination; see --help, found 1 places"),
+        (["file"], 1, "SRC DST: expected a source and a destination; see --help, found one place"),
         (["root://host//file", "new"], 1, "found a place of `root:`"),
         (["file", "other/"], 1, "expected a directory, found something else"),
         (["--concurrency", "0", "file", "new"], 1, "--concurrency: expected 1 to 1024, found 0"),
@@ -121,6 +121,16 @@ def test_lists_name_files_whatever_bytes_their_names_have(engine, here):
     )
 
 
+def test_of_several_sources_for_one_place_the_last_wins_however_long_the_first_takes(engine, here):
+    (here / "first").mkdir()
+    (here / "first" / "inner").write_bytes(bytes(50_000_000))
+    copy(engine, "-r", "first/", "folder/", "there")
+    assert (here / "there" / "inner").read_bytes() == b"333"
+    copy(engine, "--list", "-", input=b"first/inner there/y\nother there/y\n")
+    assert (here / "there" / "y").read_bytes() == b"22"
+    assert leftovers(here) == []
+
+
 def test_a_list_cannot_lead_out_of_the_destination(engine, here):
     told = copy(engine, "--files-from", "-", "folder", "there", code=1, input=b"../file\n").stderr.decode()
     assert "expected a name below the source, without `..`, found ../file" in told
@@ -137,7 +147,7 @@ def test_links_stay_links_unless_they_are_to_be_followed(engine, here):
     assert not (here / "followed" / "link").is_symlink()
     assert (here / "followed" / "link").read_bytes() == b"1"
     assert "folder/round: expected a directory to be copied, found one that it is in, through a link" in told
-    assert "folder/dead: expected to see what it is, found No such file or directory" in told
+    assert "folder/dead: expected to see what it is, found No such file or directory; mend the link, or leave" in told
     copy(engine, "folder/link", "of a link")
     assert not (here / "of a link").is_symlink()
 

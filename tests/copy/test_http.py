@@ -70,6 +70,24 @@ def test_a_tree_goes_to_xrootd_and_back_and_its_checksums_are_compared(engine, t
         assert contents(tmp_path / "back") == contents(source)
 
 
+@needs_programs("xrootd")
+def test_xrootd_that_tells_no_checksums_gives_files_and_what_it_has_is_kept(engine, tmp_path):
+    for name in ("served", "x", "source"):
+        (tmp_path / name).mkdir()
+    for name, size in NAMES.items():
+        (tmp_path / "source" / name.split("%")[0]).write_bytes(os.urandom(size))
+    with xrootd(tmp_path / "served", tmp_path / "x", checksums=False) as url:
+        up = end_of(events(engine, "-r", tmp_path / "source", f"{url}/up/"))
+        for existing in ("update", "keep"):
+            again = end_of(events(engine, "-r", "--existing", existing, tmp_path / "source", f"{url}/up/"))
+            assert (again["files"], again["kept"]) == (0, 5)
+        down = end_of(events(engine, "-r", f"{url}/up/source", tmp_path / "back"))
+        assert (up["files"], down["files"], down["errors"]) == (5, 5, 0)
+        assert contents(tmp_path / "back") == contents(tmp_path / "source")
+        told = copy(engine, "--verify", f"{url}/up/source/one", tmp_path / "one", code=3).stderr.decode()
+    assert "405 Method Not Allowed" in told
+
+
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 def test_a_tree_goes_to_our_server_and_back_with_times_and_checksums(engine, tmp_path, secure):
     (tmp_path / "served").mkdir()
@@ -155,7 +173,8 @@ def test_from_a_server_that_cannot_copy_to_others_bytes_are_pulled_and_to_one_pu
 
 
 @needs_programs("xrootd", "openssl")
-def test_xrootd_pulls_from_us_and_pushes_to_us(engine, tmp_path):
+@pytest.mark.parametrize("token", [False, True], ids=["anonymous", "token"])
+def test_xrootd_pulls_from_us_and_pushes_to_us(engine, tmp_path, token):
     for name in ("a", "b", "x"):
         (tmp_path / name).mkdir()
     content = os.urandom(3_000_000)
@@ -163,6 +182,10 @@ def test_xrootd_pulls_from_us_and_pushes_to_us(engine, tmp_path):
     pki = throwaway_certificates(tmp_path / "pki")
     env = {**os.environ, "X509_CERT_DIR": str(pki[0])}
     tls = ["--write", "--tls-cert", pki[1], "--tls-key", pki[2]]
+    if token:
+        (tmp_path / "tokens").write_text("sesame\n")
+        tls += ["--tokens", tmp_path / "tokens"]
+        env["BEARER_TOKEN"] = "sesame"
     with (
         xrootd(tmp_path / "b", tmp_path / "x", pki) as theirs,
         venturi(engine, tmp_path / "a", tmp_path, *tls, secure=True) as ours,

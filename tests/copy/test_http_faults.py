@@ -1,6 +1,8 @@
 """Servers that fail, lie, or lead elsewhere: no corruption, no hang, no secret to a stranger."""
 
 import os
+import signal
+import subprocess
 import time
 import zlib
 
@@ -71,7 +73,7 @@ def test_bytes_that_are_not_those_of_the_checksum_get_no_name(engine, tmp_path, 
     wrong = f"adler32={zlib.adler32(CONTENT[:size]) ^ 1:08x}"
     with puppet(lambda handler, _: given(handler, CONTENT[:size], Digest=wrong)) as (url, _):
         told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert f"expected bytes of adler32 {wrong[8:]}, found others" in told
+    assert f"{tmp_path}/x: expected bytes of adler32 {wrong[8:]}, found others" in told
     assert list(tmp_path.iterdir()) == []
 
 
@@ -114,13 +116,7 @@ def test_a_token_goes_to_the_server_that_is_named_and_to_no_other(engine, tmp_pa
 
 def test_an_upload_is_led_elsewhere_before_its_bytes_are_sent(engine, tmp_path):
     (tmp_path / "x").write_bytes(CONTENT)
-    stored = []
-
-    def store(handler, _):
-        handler.send_response_only(100)
-        handler.end_headers()
-        stored.append(handler.rfile.read(int(handler.headers["Content-Length"])))
-        handler.say(201)
+    puts = []
 
     def door(handler, _):
         if handler.command != "PUT":
@@ -129,10 +125,10 @@ def test_an_upload_is_led_elsewhere_before_its_bytes_are_sent(engine, tmp_path):
         handler.close_connection = True
         return handler.say(307, Location=f"{pool}/y")
 
-    with puppet(store) as (pool, _), puppet(door) as (url, seen):
+    with puppet(lambda handler, _: puts.append(stored(handler))) as (pool, _), puppet(door) as (url, seen):
         end = end_of(events(engine, "--existing", "replace", tmp_path / "x", f"{url}/y"))
     assert [method for method, *_ in seen if method == "PUT"] == ["PUT"]
-    assert (stored == [CONTENT], end["moved_bytes"] >= SIZE) == (True, True)
+    assert (puts == [CONTENT], end["moved_bytes"] >= SIZE) == (True, True)
 
 
 def test_redirections_in_a_circle_end(engine, tmp_path):
@@ -177,9 +173,6 @@ def test_a_listing_cannot_lead_out_of_the_destination(engine, tmp_path):
 
 
 def test_a_server_that_says_nothing_is_left_at_ctrl_c(engine, tmp_path):
-    import signal
-    import subprocess
-
     with puppet(lambda *_: time.sleep(5)) as (url, seen):
         process = subprocess.Popen([engine, "copy", f"{url}/x", tmp_path / "x"], stderr=subprocess.DEVNULL)
         while not seen:
@@ -187,3 +180,209 @@ def test_a_server_that_says_nothing_is_left_at_ctrl_c(engine, tmp_path):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=3) == 130
+
+
+def listing(*entries):
+    """Return a multistatus of paths and whether each is a directory."""
+    kind = {True: "<D:collection/>", False: ""}
+    texts = [
+        f"<D:response><D:href>{path}</D:href><D:propstat><D:prop><D:resourcetype>{kind[is_directory]}</D:resourcetype>"
+        "<D:getcontentlength>1</D:getcontentlength></D:prop></D:propstat></D:response>"
+        for path, is_directory in entries
+    ]
+    return f'<D:multistatus xmlns:D="DAV:">{"".join(texts)}</D:multistatus>'.encode()
+
+
+def body_of(handler):
+    """Read the body of a request to its end."""
+    return handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (listing(("/d/", True), ("/d/a%00b", False)), "/d/a%00b"),
+        (listing(), "nothing"),
+        (b'<D:multistatus xmlns:D="DAV:"><D:response/></D:multistatus>', "without a path"),
+    ],
+    ids=["zero byte", "no directory", "no path"],
+)
+def test_a_listing_that_names_what_cannot_be_is_told(engine, tmp_path, given, found):
+    def answer(handler, count):
+        body_of(handler)
+        # The first asks what it is.
+        handler.say(207, listing(("/d/", True)) if count == 1 else given)
+
+    with puppet(answer) as (url, _):
+        told = copy(engine, "-r", f"{url}/d", tmp_path / "d", code=3).stderr.decode()
+    assert found in told
+
+
+@pytest.mark.parametrize("status", [201, 405], ids=["called new", "there"])
+def test_what_is_there_is_kept_whatever_the_server_says_of_its_directory(engine, tmp_path, status):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").write_bytes(b"2")
+
+    def answer(handler, _):
+        body_of(handler)
+        if handler.command == "MKCOL":
+            return handler.say(status)
+        return handler.say(207, listing(("/d/", True), ("/d/x", False)))
+
+    with puppet(answer) as (url, seen):
+        end = end_of(events(engine, "-r", "-T", "--existing", "keep", tmp_path / "d", f"{url}/d"))
+    assert (end["files"], end["kept"]) == (0, 1)
+    assert "PUT" not in [method for method, *_ in seen]
+
+
+def test_nothing_is_replaced_where_a_listing_fails_and_all_is_to_be_kept(engine, tmp_path):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "d" / "x").write_bytes(b"2")
+
+    def answer(handler, _):
+        body_of(handler)
+        return handler.say(405 if handler.command == "MKCOL" else 403)
+
+    with puppet(answer) as (url, seen):
+        told = copy(engine, "-r", "-T", "--existing", "keep", tmp_path / "d", f"{url}/d", code=3).stderr.decode()
+    assert "403 Forbidden" in told
+    assert "PUT" not in [method for method, *_ in seen]
+
+
+@pytest.mark.parametrize("existing", ["keep", "update"])
+def test_each_file_is_asked_for_where_there_are_no_listings(engine, tmp_path, existing):
+    (tmp_path / "d").mkdir()
+    for name in ("there", "new"):
+        (tmp_path / "d" / name).write_bytes(b"2")
+
+    def answer(handler, _):
+        body_of(handler)
+        if handler.command == "HEAD" and handler.path == "/d/there":
+            return handler.say(200, length=1, Last_Modified="Sat, 06 Nov 2094 08:49:37 GMT")
+        return handler.say({"PROPFIND": 405, "HEAD": 404}.get(handler.command, 201))
+
+    with puppet(answer) as (url, seen):
+        end = end_of(events(engine, "-r", "-T", "--existing", existing, tmp_path / "d", f"{url}/d"))
+    assert (end["files"], end["kept"], end["errors"]) == (1, 1, 0)
+    assert [path for method, path, _ in seen if method == "PUT"] == ["/d/new"]
+
+
+def test_a_file_that_came_to_be_meanwhile_is_kept_if_the_server_understands_that(engine, tmp_path):
+    (tmp_path / "x").write_bytes(b"2")
+
+    def answer(handler, _):
+        body_of(handler)
+        return handler.say(412 if handler.headers.get("If-None-Match") == "*" else 404)
+
+    with puppet(answer) as (url, _):
+        end = end_of(events(engine, "--existing", "keep", tmp_path / "x", f"{url}/x"))
+    assert (end["files"], end["kept"], end["errors"]) == (0, 1, 0)
+
+
+def test_what_was_written_to_while_it_was_sent_does_not_stay(engine, tmp_path):
+    (tmp_path / "x").write_bytes(CONTENT)
+
+    def answer(handler, _):
+        if handler.command == "PUT":
+            handler.send_response_only(100)
+            handler.end_headers()
+            body_of(handler)
+            (tmp_path / "x").write_bytes(b"another")
+        return handler.say(201 if handler.command == "PUT" else 204)
+
+    with puppet(answer) as (url, seen):
+        told = copy(engine, "--existing", "replace", tmp_path / "x", f"{url}/x", code=3).stderr.decode()
+    assert "it was written to while it was copied" in told
+    assert [method for method, *_ in seen][-2:] == ["PUT", "DELETE"]
+
+
+def test_a_body_that_ends_with_its_connection_is_no_file(engine, tmp_path):
+    def answer(handler, _):
+        handler.send_response(200)
+        handler.end_headers()
+        handler.wfile.write(b"abc")
+        hang_up(handler)
+
+    with puppet(answer) as (url, _):
+        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert "expected bytes whose end is told" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+def stored(handler):
+    """Say that the body of an upload is wanted, take it, and return it."""
+    handler.send_response_only(100)
+    handler.end_headers()
+    content = body_of(handler)
+    handler.say(201)
+    return content
+
+
+def unable(handler):
+    """Answer as a server that does not copy, and has one file of `SIZE` bytes, `/x`."""
+    body_of(handler)
+    if handler.command == "HEAD" and handler.path == "/x":
+        return handler.say(200, length=SIZE)
+    return handler.say(501 if handler.command == "COPY" else 404)
+
+
+def test_what_goes_through_the_client_is_led_elsewhere_by_the_destination(engine):
+    puts = []
+
+    def door(handler, _):
+        if handler.command == "GET":
+            return given(handler)
+        if handler.command != "PUT":
+            return unable(handler)
+        handler.close_connection = True
+        return handler.say(307, Location=f"{pool}/y")
+
+    with puppet(lambda handler, _: puts.append(stored(handler))) as (pool, _), puppet(door) as (url, _):
+        told = events(engine, f"{url}/x", f"{url}/y")
+    assert puts == [CONTENT]
+    assert [event["how"] for event in told if event["event"] == "file"] == ["through the client"]
+
+
+def test_what_goes_through_the_client_is_sent_again_when_the_source_breaks_off(engine):
+    gets, puts = [], []
+
+    def answer(handler, _):
+        if handler.command == "PUT":
+            return puts.append(stored(handler))
+        if handler.command != "GET":
+            return unable(handler)
+        gets.append(1)
+        if len(gets) > 1:
+            return given(handler)
+        handler.say(200, CONTENT[:1_000_000], length=SIZE)
+        return hang_up(handler)
+
+    with puppet(answer) as (url, _):
+        end = end_of(events(engine, f"{url}/x", f"{url}/y"))
+    assert (puts[-1], len(gets), end["errors"]) == (CONTENT, 2, 0)
+
+
+@pytest.mark.parametrize("refused", [405, 500, None], ids=["405", "500", "silence"])
+def test_a_server_that_stumbles_over_a_checksum_is_asked_for_bytes_alone(engine, tmp_path, refused):
+    def answer(handler, _):
+        if "Want-Digest" not in handler.headers:
+            return given(handler, b"1")
+        if refused is None:
+            time.sleep(7)
+        return handler.say(refused or 500)
+
+    with puppet(answer) as (url, seen):
+        copy(engine, f"{url}/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == b"1"
+    assert len(seen) == 2
+
+
+def test_a_checksum_that_nobody_asked_for_is_of_another_file(engine, tmp_path):
+    def answer(handler, count):
+        if count == 1:
+            return handler.say(405)
+        return handler.say(200, b"1", Digest="adler32=12345678")
+
+    with puppet(answer) as (url, _):
+        copy(engine, f"{url}/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == b"1"

@@ -12,6 +12,9 @@ from itertools import product
 
 OURS = "venturi"
 GLOBUS = "globus"
+XROOTD, NGINX, APACHE, RCLONE = "xrootd", "nginx", "apache", "rclone"
+"""Servers of HTTP and WebDAV."""
+
 GET, PUT, THIRD = "get", "put", "third party"
 
 SIZES = {
@@ -53,9 +56,10 @@ class Cell:
     way
         `GET`, `PUT` or `THIRD`.
     channel
-        How data travel: "E 4" is MODE E over 4 connections, "S passive" MODE S; "auto" what the client decides.
+        How data travel: "E 4" is MODE E over 4 connections, "S passive" MODE S; "auto" what the client decides; "http", "https", "https pull"
+        (third party: the target is asked), "https push" (the server is).
     security
-        "anonymous", "password", or "gsi" with what data channels are: "nodcau", "dcau", "safe", "private".
+        "anonymous", "password", "token" (of HTTP), "ssh" (`sshftp:`), or "gsi" with what data channels are: "nodcau", "dcau", "safe", "private".
     size, name
         Keys of `SIZES` and `NAMES`.
     killed
@@ -82,6 +86,11 @@ class Cell:
         return ", ".join([ends, *what, *(["killed"] if self.killed else [])])
 
     @property
+    def is_web(self) -> bool:
+        """Whether it goes by HTTP."""
+        return self.channel.startswith("http")
+
+    @property
     def size_bytes(self) -> int:
         """Of the file."""
         return SIZES[self.size]
@@ -106,19 +115,17 @@ class Pairing:
 
 _GSI = ("gsi nodcau", "gsi dcau", "gsi safe", "gsi private")
 _MODES = ("E 1", "E 2", "E 4", "E 16", "S passive")
-_OUR_GSI = ("gsi dcau",)
-"""What our client does by itself; it has no words for anything else."""
-
+_SSH = ("ssh",)
 _PLAIN_FTP = ("S passive", "S extended", "S active")
 """PASV, EPSV, PORT."""
 
 PAIRINGS = (
     # The rig itself: two programs of others. What fails here is no fault of ours.
-    *(Pairing("globus-url-copy", GLOBUS, way, _MODES, ("anonymous", *_GSI)) for way in (GET, PUT)),
-    Pairing("globus-url-copy", GLOBUS, THIRD, _MODES[:4], target=GLOBUS),
+    *(Pairing("globus-url-copy", GLOBUS, way, _MODES, ("anonymous", *_GSI, *_SSH)) for way in (GET, PUT)),
+    Pairing("globus-url-copy", GLOBUS, THIRD, _MODES[:4], ("anonymous", *_GSI, *_SSH), target=GLOBUS),
     # Our client, a server of others.
-    *(Pairing(OURS, GLOBUS, way, ("auto", *_MODES[:4]), ("anonymous", *_OUR_GSI), resumes=True) for way in (GET, PUT)),
-    Pairing(OURS, GLOBUS, THIRD, ("auto", *_MODES[:4]), target=GLOBUS),
+    *(Pairing(OURS, GLOBUS, way, ("auto", *_MODES[:4]), ("anonymous", *_GSI, *_SSH), resumes=True) for way in (GET, PUT)),
+    Pairing(OURS, GLOBUS, THIRD, ("auto", *_MODES[:4]), ("anonymous", *_GSI, *_SSH), target=GLOBUS),
     # Our server, clients of others.
     *(Pairing("globus-url-copy", OURS, way, _MODES, ("anonymous", "password", *_GSI)) for way in (GET, PUT)),
     *(Pairing("globus-url-copy", source, THIRD, _MODES[:4], ("password",), target=target)
@@ -129,22 +136,56 @@ PAIRINGS = (
     *(Pairing("lftp", OURS, way, ("S passive", "S active"), ("anonymous", "password"), resumes=True) for way in (GET, PUT)),
     Pairing("wget", OURS, GET, ("S passive", "S active"), ("anonymous", "password"), resumes=True),
     # Our client, our server.
-    *(Pairing(OURS, OURS, way, ("auto", *_MODES[:4]), ("anonymous", "password", *_OUR_GSI), resumes=True) for way in (GET, PUT)),
-    Pairing(OURS, OURS, THIRD, ("auto", *_MODES[:4]), ("password",), target=OURS),
+    *(Pairing(OURS, OURS, way, ("auto", *_MODES[:4]), ("anonymous", "password", *_GSI), resumes=True) for way in (GET, PUT)),
+    Pairing(OURS, OURS, THIRD, ("auto", *_MODES[:4]), ("password", *_GSI), target=OURS),
+    *(Pairing(OURS, source, THIRD, ("auto",), _GSI, target=target) for source, target in ((OURS, GLOBUS), (GLOBUS, OURS))),
+)  # fmt: skip
+
+
+_WEB = ("http", "https")
+_WEB_THIRD = ("https pull", "https push")
+_BETWEEN = ((OURS, OURS), (OURS, XROOTD), (XROOTD, OURS))
+
+WEB_PAIRINGS = (
+    # Our client, servers of others.
+    *(Pairing(OURS, server, way, _WEB, resumes=True) for server in (XROOTD, NGINX, APACHE, RCLONE) for way in (GET, PUT)),
+    # Our server, clients of others.
+    *(Pairing(client, OURS, GET, _WEB, ("anonymous", "token"), resumes=True) for client in ("curl", "wget")),
+    *(Pairing(client, OURS, way, _WEB, ("anonymous", "token")) for client, way in
+      (("curl", PUT), ("davix-get", GET), ("davix-put", PUT), *product(("gfal-copy", "rclone"), (GET, PUT)))),
+    *(Pairing("xrdcp", OURS, way, ("https",)) for way in (GET, PUT)),
+    # Our client, our server.
+    *(Pairing(OURS, OURS, way, _WEB, ("anonymous", "token"), resumes=True) for way in (GET, PUT)),
+    # From server to server.
+    *(Pairing(client, source, THIRD, _WEB_THIRD, ("token",), target=target)
+      for client in ("curl", "gfal-copy") for source, target in _BETWEEN),
+    *(Pairing(OURS, source, THIRD, ("https",), ("token",), target=target) for source, target in _BETWEEN),
+    # Servers of others: what fails here is no fault of ours.
+    *(Pairing("curl", server, way, ("https",)) for server in (XROOTD, NGINX, APACHE, RCLONE) for way in (GET, PUT)),
+    Pairing("curl", XROOTD, THIRD, _WEB_THIRD, ("token",), target=XROOTD),
 )  # fmt: skip
 
 
 def cells(*, whole: bool) -> list[Cell]:
     """Return the table: of every test run, or the whole."""
-    found = (cell for pairing in PAIRINGS for cell in (_all if whole else _one_at_a_time)(pairing))
+    found = (cell for pairing in (*PAIRINGS, *WEB_PAIRINGS) for cell in (_all if whole else _one_at_a_time)(pairing))
     return list(dict.fromkeys(found))
 
 
 def _one_at_a_time(pairing: Pairing) -> Iterator[Cell]:
     usual = pairing.usual()
+    if usual.is_web and _is_rig(pairing):
+        return
     yield from (replace(usual, channel=channel) for channel in pairing.channels)
     yield from (replace(usual, security=security) for security in pairing.security)
+    if usual.is_web and pairing.way == THIRD and pairing.client == OURS:
+        yield replace(usual, size="0 B")
     if _is_rig(pairing) or pairing.way == THIRD:
+        return
+    if usual.is_web:
+        yield from (replace(usual, size="0 B"), replace(usual, name="query"), replace(usual, name="utf-8"))
+        if pairing.resumes and pairing.way == GET and pairing.server == OURS:
+            yield replace(usual, size="512 MB", killed=True)
         return
     yield from (replace(usual, size=size) for size in ("0 B", "1 B", "256 KiB + 1"))
     yield from (replace(usual, name=name) for name in ("blank", "percent", "query", "utf-8"))

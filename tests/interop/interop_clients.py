@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-from interop_cells import GET, Cell
+from interop_cells import GET, PUT, THIRD, Cell
+from interop_ssh import with_script
 
 USER, PASSWORD = "ann", "pass word?"
+TOKEN = "open-sesame"
 
 _FTPLIB = """
 import ftplib, os, sys
@@ -56,6 +58,8 @@ class Ends:
         URL at the second server of a third-party transfer.
     host, port, path
         Of `remote`, where a client wants them apart.
+    trust
+        The certificate of the authority, and the directory with it.
     """
 
     remote: str
@@ -64,6 +68,7 @@ class Ends:
     host: str
     port: int
     path: str
+    trust: tuple[Path, Path]
 
     def order(self, cell: Cell, local: str) -> list[str]:
         """Return source and destination."""
@@ -83,7 +88,9 @@ def program_of(client: str) -> str:
 
 
 def _venturi(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    words = [] if cell.channel == "auto" else ["--fixed", "--streams", cell.channel.split()[1]]
+    words = [] if cell.channel == "auto" or cell.is_web else ["--fixed", "--streams", cell.channel.split()[1]]
+    data_channel = {"gsi nodcau": "open", "gsi safe": "safe", "gsi private": "private"}
+    words += ["--data-channel", data_channel[cell.security]] if cell.security in data_channel else []
     return [str(engine), "copy", "-q", *words, *ends.order(cell, str(ends.local))]
 
 
@@ -93,21 +100,68 @@ def _globus(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
     protection = {"nodcau": ["-nodcau"], "safe": ["-dcsafe"], "private": ["-dcpriv"]}
     words += protection.get(cell.security.rpartition(" ")[2], [])
     local = f"file://{_quoted(ends.local)}" if ends.local else ""
-    return ["globus-url-copy", *words, *ends.order(cell, local)]
+    argv = ["globus-url-copy", *words, *ends.order(cell, local)]
+    return with_script(argv) if cell.security == "ssh" else argv
 
 
 def _gfal(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
     words = ["-n", cell.channel.split()[1]] if cell.channel.startswith("E") else []
+    words += ["--copy-mode", cell.channel.split()[1]] if cell.is_web and cell.way == THIRD else []
     local = f"file://{_quoted(ends.local)}" if ends.local else ""
     return ["gfal-copy", "-f", "-t", "60", *words, *ends.order(cell, local)]
 
 
 def _curl(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
+    if cell.is_web and cell.way == THIRD:
+        return _curl_copy(cell, ends)
     words = {"S passive": ["--disable-epsv"], "S active": ["--ftp-port", "-", "--disable-eprt"]}.get(cell.channel, [])
     # The server may have the file of the killed one open for a moment: 450, which means: again, later.
     words += ["-C", "-", "--retry", "3"] if again else []
     moved = ["-o", str(ends.local)] if cell.way == GET else ["-T", str(ends.local)]
+    words += ["--fail", "--cacert", str(ends.trust[0]), *_field(cell)] if cell.is_web else []
     return ["curl", "-sS", "--globoff", "--path-as-is", *words, *moved, ends.remote]
+
+
+def _curl_copy(cell: Cell, ends: Ends) -> list[str]:
+    """HTTP-TPC by hand: what counts is the last line of the answer."""
+    pull = cell.channel.endswith("pull")
+    asked, field, other = (ends.target, "Source", ends.remote) if pull else (ends.remote, "Destination", ends.target)
+    fields = [f"{field}: {other}", "Credential: none", f"TransferHeaderAuthorization: Bearer {TOKEN}"]
+    call = ["curl", "-sS", "--fail", "--cacert", str(ends.trust[0]), *_field(cell), "-X", "COPY"]
+    call += [word for one in fields for word in ("-H", one)]
+    return ["sh", "-c", '"$@" | tee /dev/stderr | tail -n 1 | grep -q "^success"', "sh", *call, asked]
+
+
+def _field(cell: Cell) -> list[str]:
+    return ["-H", f"Authorization: Bearer {TOKEN}"] if cell.security == "token" else []
+
+
+def _davix(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
+    program = "davix-put" if cell.way == PUT else "davix-get"
+    return [program, "--capath", str(ends.trust[1]), *_field(cell), *ends.order(cell, str(ends.local))]
+
+
+def _rclone(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
+    base = f"{cell.channel}://{ends.host}:{ends.port}"
+    words = ["--webdav-bearer-token", TOKEN] if cell.security == "token" else []
+    far = f":webdav:{ends.path}"
+    order = [far, str(ends.local)] if cell.way == GET else [str(ends.local), far]
+    return [
+        "rclone",
+        "copyto",
+        "--config=",
+        "--retries=1",
+        "--ca-cert",
+        str(ends.trust[0]),
+        "--webdav-url",
+        base,
+        *words,
+        *order,
+    ]
+
+
+def _xrdcp(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
+    return ["xrdcp", "-A", "-s", "-f", "-N", *ends.order(cell, str(ends.local))]
 
 
 def _ftplib(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
@@ -130,6 +184,8 @@ def _lftp(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
 def _wget(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
     words = ["--no-passive-ftp"] if cell.channel == "S active" else []
     words += ["-c"] if again else []
+    if cell.is_web:
+        words += ["--ca-certificate", str(ends.trust[0]), *(f"--header={field}" for field in _field(cell)[1:])]
     return ["wget", "-q", "--no-glob", "--tries=1", "--timeout=20", *words, "-O", str(ends.local), ends.remote]
 
 
@@ -149,4 +205,8 @@ _CLIENTS = {
     "ftplib": _ftplib,
     "lftp": _lftp,
     "wget": _wget,
+    "davix-get": _davix,
+    "davix-put": _davix,
+    "rclone": _rclone,
+    "xrdcp": _xrdcp,
 }

@@ -17,8 +17,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote, quote_from_bytes
 
+import interop_ssh
 from interop_cells import GET, GLOBUS, NAMES, OURS, THIRD, Cell
-from interop_clients import PASSWORD, USER, Ends, argv_of, program_of
+from interop_clients import PASSWORD, TOKEN, USER, Ends, argv_of, program_of
+from interop_webdav import SERVERS, Ground, account, argv_of_server
 
 from venturi.testbed.pki import DEFAULT_USER, Pki
 
@@ -58,23 +60,22 @@ class Server:
     port: int
     root: Path
     process: subprocess.Popen[bytes]
-    secure: bool = False
+    scheme: str
 
     def path(self, name: bytes) -> bytes:
-        """Return a name as clients see it: a Globus server gives the whole machine, ours one directory as /."""
-        return b"/" + name if self.kind == OURS else os.fsencode(self.root) + b"/" + name
+        """Return a name as clients see it: a Globus server gives the whole machine, others one directory as /."""
+        return os.fsencode(self.root) + b"/" + name if self.kind == GLOBUS else b"/" + name
 
     @property
     def host(self) -> str:
         """As certificates have it, or its address."""
-        return _LOCALHOST["X509" if self.secure else "plain"]
+        return _LOCALHOST["X509" if self.scheme in ("gsiftp", "https") else "plain"]
 
     def url(self, name: bytes, security: str) -> str:
         """Return where a name is for clients."""
-        scheme = "gsiftp" if self.secure else "ftp"
         password = security == "password" and self.kind == OURS
         login = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@" if password else ""
-        return f"{scheme}://{login}{self.host}:{self.port}{quote_from_bytes(self.path(name))}"
+        return f"{self.scheme}://{login}{self.host}:{self.port}{quote_from_bytes(self.path(name))}"
 
 
 @dataclass
@@ -107,14 +108,16 @@ class Rig:
                 for server in rig._servers.values():
                     server.process.wait(_READY_S)
 
-    def server(self, kind: str, security: str) -> Server:
-        """Return a server for clients of that security, which comes up at the first call."""
-        known = security.split()[0]
-        if kind == GLOBUS and known == "password":
+    def server(self, kind: str, cell: Cell) -> Server:
+        """Return a server for the client of a cell, which comes up at the first call."""
+        known = cell.security.split()[0]
+        if kind != OURS and known in ("password", "token"):
             known = "anonymous"  # the other end of a third-party transfer
-        if (kind, known) not in self._servers:
-            self._servers[kind, known] = self._start(kind, known)
-        return self._servers[kind, known]
+        scheme = cell.channel.split()[0] if cell.is_web else {"gsi": "gsiftp", "ssh": "sshftp"}.get(known, "ftp")
+        key = (kind, f"{scheme}-{known}")
+        if key not in self._servers:
+            self._servers[key] = self._start(kind, scheme, known)
+        return self._servers[key]
 
     def source(self, size: str, size_bytes: int) -> tuple[Path, str]:
         """Return a file of that size and its SHA-256."""
@@ -126,18 +129,26 @@ class Rig:
 
     def lacks(self, cell: Cell) -> str:
         """Return what keeps a cell from being carried out on this machine, if something does."""
-        servers = ["globus-gridftp-server"] if GLOBUS in (cell.server, cell.target) else []
+        programs = SERVERS | {GLOBUS: "globus-gridftp-server"}
+        servers = [programs[kind] for kind in (cell.server, cell.target) if kind in programs]
         lacking = [program for program in (program_of(cell.client), *servers) if shutil.which(program) is None]
         room = shutil.disk_usage(self.folder).free
         if not lacking and room < 2 * cell.size_bytes:
             return f"room for {2 * cell.size_bytes / 1e9:.1f} GB in {self.folder.parent}, found {room / 1e9:.1f} GB"
+        if not lacking and cell.security == "ssh":
+            return interop_ssh.lacks(cell.client)
         return f"not installed: {', '.join(lacking)}" if lacking else ""
 
-    def environment(self, security: str) -> Mapping[str, str]:
+    def environment(self, cell: Cell) -> Mapping[str, str]:
         """Return that of clients: nothing of whoever runs this."""
         kept = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
         home = {"HOME": str(self.folder), "LC_ALL": "C.UTF-8", "GFAL_PYTHONBIN": "/usr/bin/python3"}
-        return kept | home | (self.pki.client_environment() if security.startswith("gsi") else {})
+        if cell.is_web:
+            token = {"BEARER_TOKEN": TOKEN} if cell.security == "token" else {}
+            return kept | home | token | {"X509_CERT_DIR": str(self.pki.certificates)}
+        if cell.security == "ssh":
+            return kept | home | interop_ssh.environment(self.folder / f"{GLOBUS}-sshftp-ssh", kept["PATH"])
+        return kept | home | (self.pki.client_environment() if cell.security.startswith("gsi") else {})
 
     @property
     def pki(self) -> Pki:
@@ -159,7 +170,7 @@ class Rig:
             said = ""
             if cell.killed:
                 offset = round(random.Random(cell.id).uniform(0.1, 0.5) * cell.size_bytes)
-                said = self._kill(calls[0], cell, offset)
+                said = self._kill(calls[0], cell, offset, here)
                 calls = [argv_of(cell, ends, self.engine, again=True)]
             said = said or self._call(calls[0], cell)
             duration_s = time.monotonic() - began_s
@@ -172,7 +183,7 @@ class Rig:
     def _lay_out(self, cell: Cell, here: Path, made: list[Path]) -> tuple[Ends, Path]:
         """Put the source where it belongs; return the ends and where the copy will be."""
         source, _ = self.source(cell.size, cell.size_bytes)
-        server = self.server(cell.server, cell.security)
+        server = self.server(cell.server, cell)
         name = b"%d/%s" % (self._count, NAMES[cell.name])
         remote = self._folder(server, made) / os.fsdecode(NAMES[cell.name])
         local = here / "local"
@@ -182,11 +193,12 @@ class Rig:
             local.hardlink_to(source)
         target, arrived = "", local if cell.way == GET else remote
         if cell.way == THIRD:
-            other = self.server(cell.target, cell.security)
+            other = self.server(cell.target, cell)
             folder = self._folder(other, made, "-to")
             target, arrived = other.url(b"%d-to/copy" % self._count, cell.security), folder / "copy"
         path = os.fsdecode(server.path(name))
-        return Ends(server.url(name, cell.security), local, target, server.host, server.port, path), arrived
+        trust = self.pki.authority, self.pki.certificates
+        return Ends(server.url(name, cell.security), local, target, server.host, server.port, path, trust), arrived
 
     def _folder(self, server: Server, made: list[Path], suffix: str = "") -> Path:
         folder = server.root / f"{self._count}{suffix}"
@@ -198,20 +210,22 @@ class Rig:
     def _call(self, argv: list[str], cell: Cell) -> str:
         """Run a client; return what is wrong."""
         try:
-            done = subprocess.run(argv, env=self.environment(cell.security), stdin=subprocess.DEVNULL, capture_output=True,
+            done = subprocess.run(argv, env=self.environment(cell), stdin=subprocess.DEVNULL, capture_output=True,
                                   timeout=LIMIT_S, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             return f"did not end within {LIMIT_S:.0f} s"
         words = (done.stderr + done.stdout).decode(errors="replace").split()
         return f"exit code {done.returncode}: {' '.join(words)[-400:]}" if done.returncode else ""
 
-    def _kill(self, argv: list[str], cell: Cell, offset: int) -> str:
+    def _kill(self, argv: list[str], cell: Cell, offset: int, here: Path) -> str:
         """Run a client and kill it when it has read or written so many bytes of a file; return what is wrong."""
-        with subprocess.Popen(argv, env=self.environment(cell.security), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+        # The kernel counts no bytes that go from a socket to a file without passing the process (splice).
+        arriving = here if cell.way == GET else None
+        with subprocess.Popen(argv, env=self.environment(cell), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:  # fmt: skip
             deadline_s = time.monotonic() + LIMIT_S
             while process.poll() is None and time.monotonic() < deadline_s:
-                if _moved_bytes(process.pid) >= offset:
+                if max(_moved_bytes(process.pid), _stored_bytes(arriving)) >= offset:
                     process.send_signal(signal.SIGKILL)
                     break
                 time.sleep(0.0005)
@@ -219,21 +233,36 @@ class Rig:
                 process.kill()
         return "" if process.returncode == -signal.SIGKILL else f"ended before it was killed: {process.returncode}"
 
-    def _start(self, kind: str, security: str) -> Server:
-        folder = self.folder / f"{kind}-{security}"
+    def _start(self, kind: str, scheme: str, security: str) -> Server:
+        folder = self.folder / f"{kind}-{scheme}-{security}"
         (folder / "root").mkdir(parents=True)
         for path in (folder, folder / "root"):
             path.chmod(0o777)
         port = _free_port()
-        start = self._venturi if kind == OURS else self._globus
-        argv, environment = start(folder, port, security)
+        environment: Mapping[str, str] = {}
+        owner = account(kind)
+        if scheme.startswith("http"):
+            argv = argv_of_server(kind, self._ground(folder, port, secure=scheme == "https"), self.engine, security)
+            environment = {"X509_CERT_DIR": str(self.pki.certificates)}
+        elif scheme == "sshftp":
+            argv = interop_ssh.argv_of_sshd(folder, port)
+        else:
+            argv, environment = (self._venturi if kind == OURS else self._globus)(folder, port, security)
         log = (folder / "log").open("wb")
         with log:
             process = subprocess.Popen(
-                argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+                argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                user=owner, group="nogroup" if owner else None, extra_groups=[] if owner else None,
+            )  # fmt: skip
         _wait_until_listening(process, port, folder / "log")
-        return Server(kind, port, folder / "root", process, secure=security == "gsi")
+        return Server(kind, port, folder / "root", process, scheme)
+
+    def _ground(self, folder: Path, port: int, *, secure: bool) -> Ground:
+        tls = None
+        if secure:
+            host = self.pki.host("localhost", ["127.0.0.1"])
+            tls = (host.certificate, host.key, self.pki.certificates)
+        return Ground(folder, folder / "root", port, tls)
 
     def _venturi(self, folder: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
         words = ["--listen", f"127.0.0.1:{port}", "--write", "--quiet"]
@@ -248,7 +277,7 @@ class Rig:
         if security == "gsi":
             host = self.pki.host("localhost", ["127.0.0.1"])
             words += ["--cert", str(host.certificate), "--key", str(host.key), "--ca-dir", str(self.pki.certificates),
-                      "--grid-mapfile", str(self.pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: USER}))]  # fmt: skip
+                      "--grid-mapfile", str(self.pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: USER})), "--third-party"]  # fmt: skip
         return [str(self.engine), "serve", str(folder / "root"), *words], {}
 
     def _globus(self, folder: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
@@ -294,6 +323,14 @@ def _difference(arrived: Path, digest: str) -> str:
         return f"expected the file {arrived.name!r}, found {[path.name for path in arrived.parent.iterdir()]}"
     found = _digest(arrived)
     return "" if found == digest else f"expected SHA-256 {digest}, found {found} of {arrived.stat().st_size} B"
+
+
+def _stored_bytes(folder: Path | None) -> int:
+    """Return how much of files in a folder is there: blocks, since files may have holes."""
+    if folder is None:
+        return 0
+    with os.scandir(folder) as entries:
+        return 512 * sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries)
 
 
 def _moved_bytes(pid: int) -> int:

@@ -31,6 +31,11 @@ _VERSIONS = {
     "lftp": "lftp",
     "wget": "wget",
     "ftplib": "python3",
+    "davix": "davix",
+    "rclone": "rclone",
+    "xrootd": "xrootd-server",
+    "nginx": "nginx",
+    "Apache": "apache2-bin",
 }
 """Program → the Debian package whose version is told."""
 

@@ -119,6 +119,17 @@ def test_overrides_are_values_of_toml_or_text(load):
     assert (scenario.workload.options["streams"], scenario.scale) == (8, 0.25)
 
 
+def test_an_override_that_a_factor_would_make_void_is_refused(load):
+    with pytest.raises(ScenarioError) as caught:
+        load(FULL, ["workload.mover=venturi", "workload.options.size=1 kB", "workload.repeat=20"])
+    mover, size = str(caught.value).splitlines()
+    assert mover.endswith(
+        "workload.mover: expected none, since the factor mover takes its place, found one; --set 'workload.factors.mover=[…]'"
+        " is what counts (from --set workload.mover)"
+    )
+    assert "workload.options.size: expected none, since the factor size" in size
+
+
 def test_loading_does_not_change_the_document_it_is_given():
     given = document({})
     scenario_from(given)

@@ -6,10 +6,14 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import subprocess
 from pathlib import Path
 
 from testkit import wait_until
+
+EOD, EOF = 0x08, 0x40
+"""Descriptors of blocks of MODE E (GFD.20): the last of its connection, the last of all."""
 
 SIZES = {"empty": 0, "one": 1, "block": 1 << 20, "block-and-one": (1 << 20) + 1, "large": 5_000_003, "with blank": 17}
 """Names and sizes: none, one byte, one block of MODE E, one more than that, several, and a name that must be quoted."""
@@ -78,6 +82,17 @@ def logged_in(server, user="anonymous", password="nobody@example.org"):
         ftp.connect("127.0.0.1", server.port, timeout=20)
         ftp.login(user, password)
         yield ftp
+
+
+def block(descriptor, count, offset, payload=b""):
+    """Return a block of MODE E (GFD.20): descriptor, count and offset in 17 bytes, then the payload."""
+    return bytes([descriptor]) + count.to_bytes(8, "big") + offset.to_bytes(8, "big") + payload
+
+
+def passive(ftp):
+    """Return a data connection to the server."""
+    host, port = ftplib.parse227(ftp.sendcmd("PASV"))
+    return socket.create_connection((host, port), 20)
 
 
 def content(name, size):

@@ -8,6 +8,8 @@ import zlib
 import pytest
 from webkit import web
 
+from testkit import wait_until
+
 BYTES = bytes(range(256)) * 40
 
 
@@ -85,6 +87,22 @@ def test_webdav_changes_are_made_and_wrong_ones_refused(server):
     assert (server.directory / "file").read_bytes() == BYTES
 
 
+@pytest.mark.parametrize("method", ["MOVE", "COPY"])
+@pytest.mark.parametrize("path", ["/a/b", "//a/./b/"])
+def test_a_directory_does_not_replace_what_it_is_in(server, method, path):
+    (server.directory / "a" / "b").mkdir(parents=True, exist_ok=True)
+    (server.directory / "a" / "b" / "file").write_bytes(b"1")
+    for source, destination in [(path, "/a"), ("/a", path), (path, "/")]:
+        assert server.ask(method, source, Destination=f"{server.url}{destination}")[0] == 403
+    assert (server.directory / "a" / "b" / "file").read_bytes() == b"1"
+
+
+def test_the_directory_that_is_served_is_not_emptied_by_removing_it(server):
+    for path in ("/", "//", "/./"):
+        assert server.ask("DELETE", path)[0] == 403
+    assert (server.directory / "file").read_bytes() == BYTES
+
+
 @pytest.mark.parametrize(
     "path", ["/../x", "/%2e%2e/x", "/full/../../x", "/out/hostname", "/%00", "/.venturi-served-1.part"]
 )
@@ -148,3 +166,15 @@ def test_where_there_are_tokens_they_are_needed(engine, tmp_path):
     with web(engine, tmp_path / "data", tmp_path, *words) as server:
         assert server.ask("GET", "/file")[0] == 200
         assert server.ask("PUT", "/file", body=b"3")[0] == 401
+
+
+def test_an_upload_that_stalls_ends_and_is_counted_and_told(engine, tmp_path):
+    (tmp_path / "data").mkdir()
+    with web(engine, tmp_path / "data", tmp_path, "--write", "--stall-time", "1") as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as half:
+            half.sendall(b"PUT /file HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 600_000)
+            while half.recv(1000):
+                pass
+        wait_until(lambda: server.events("transfer"), "the transfer to be told", 10)
+        told = server.events("transfer")[0]
+        assert (told["command"], told["path"], told["code"]) == ("PUT", "/file", 499)

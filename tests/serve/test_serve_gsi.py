@@ -2,6 +2,8 @@
 
 import ftplib
 import os
+import socket
+import time
 
 import pytest
 from servekit import SIZES, content, fill, leftovers, logged_in, run, serving
@@ -9,8 +11,7 @@ from servekit import SIZES, content, fill, leftovers, logged_in, run, serving
 from testkit import needs_programs
 from venturi.testbed.pki import Pki
 
-USER = "Ann-Onymous"
-"""Without a blank: see the limits in *Serve files*."""
+USER = "Ann Onymous"
 
 pytestmark = needs_programs("globus-url-copy", "openssl")
 
@@ -89,6 +90,23 @@ def test_who_is_not_in_the_map_does_not_come_in(engine, tmp_path):
         environment = {**os.environ, **pki.client_environment(USER)}
         done = run("globus-url-copy", f"{gsi_url(server)}/file", f"file://{tmp_path}/got", env=environment, code=1)
         assert "LOGIN_DENIED" in done.stderr or "530" in done.stderr
+
+
+def test_a_handshake_that_never_ends_is_ended(engine, tmp_path):
+    pki = Pki(tmp_path / "pki")
+    host = pki.host("localhost", ["127.0.0.1"])
+    pki.grid_mapfile(tmp_path / "map", {USER: "ann"})
+    words = ["--cert", host.certificate, "--key", host.key, "--ca-dir", pki.certificates]
+    words += ["--grid-mapfile", tmp_path / "map", "--login-time", "2"]
+    with serving(engine, tmp_path, tmp_path, *map(str, words)) as server:
+        begin = time.monotonic()
+        with socket.create_connection(("127.0.0.1", server.port), 20) as link:
+            link.sendall(b"AUTH GSSAPI\r\nADAT ")
+            with pytest.raises(ConnectionError):
+                while time.monotonic() < begin + 15:
+                    link.sendall(b"A")
+                    time.sleep(0.02)
+        assert 1.5 < time.monotonic() - begin < 10
 
 
 def test_a_key_that_others_may_read_is_refused(engine, tmp_path):

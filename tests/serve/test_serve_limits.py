@@ -1,5 +1,6 @@
 """What a client cannot do, however long and often it tries."""
 
+import contextlib
 import ftplib
 import io
 import resource
@@ -13,7 +14,9 @@ from servekit import Server, logged_in, run, serving
 
 from testkit import wait_until
 
-IDLE = 500
+IDLE = 10_000
+"""Sessions that do nothing; what the kernel has to let one process open for them, with some to spare."""
+FILES = IDLE + 600
 
 
 def talk(server):
@@ -26,10 +29,7 @@ def talk(server):
 def heard(link, most_s=20.0):
     """Return all that comes until the server closes."""
     link.settimeout(most_s)
-    said = b""
-    while piece := link.recv(65536):
-        said += piece
-    return said
+    return b"".join(iter(lambda: link.recv(65536), b""))
 
 
 @pytest.fixture
@@ -68,6 +68,29 @@ def test_no_path_and_no_link_leads_out_of_the_directory(engine, served, tmp_path
         for path in ("up/new", "up/secret", "absolute"):
             with pytest.raises(ftplib.error_perm):
                 ftp.storbinary(f"ESTO A 0 {path}", io.BytesIO(b"x"))
+            with pytest.raises(ftplib.error_perm):
+                ftp.rename("file", path.replace("absolute", "up/file"))
+        for command in (
+            "MKD up/new",
+            "RMD up/served",
+            "DELE up/secret",
+            "SITE CHMOD 777 out",
+            "SITE TRNC 0 absolute",
+        ):
+            with pytest.raises(ftplib.error_perm):
+                ftp.sendcmd(command)
+        # Nobody decodes these: they are names, and of nothing.
+        for path in (
+            "%2e%2e/secret",
+            "..%2fsecret",
+            "..\\secret",
+            "d/..%00/secret",
+            "~/secret",
+            "x" * 5000,
+            "d/" * 3000,
+        ):
+            with pytest.raises(ftplib.error_perm):
+                ftp.sendcmd(f"SIZE {path}")
         got = io.BytesIO()
         ftp.retrbinary("RETR within", got.write)
         assert got.getvalue() == b"content", "links within are followed"
@@ -85,6 +108,9 @@ def test_data_go_to_no_other_host_and_no_port_of_the_system(engine, served, tmp_
             "EPRT |1|192.0.2.1|5000|",
             "PORT 127,0,0,1,0,25",
             "SPOR 192,0,2,1,200,10",
+            "EPRT |2|::ffff:192.0.2.1|5000|",
+            "PORT 0,0,0,0,200,10",
+            "PORT 127,0,0,2,200,10",
         ):
             with pytest.raises(ftplib.error_perm, match=r"^504"):
                 ftp.sendcmd(command)
@@ -96,6 +122,57 @@ def test_data_go_to_no_other_host_and_no_port_of_the_system(engine, served, tmp_
         assert ftp.getline().startswith("150")
         with socket.create_connection((host, port), 20) as own:
             assert heard(own) == b"content"
+
+
+def test_what_anonymous_clients_say_goes_to_no_third_host_where_users_may_send_it_there(engine, served, tmp_path):
+    with serving(engine, served, tmp_path, "--third-party") as server, logged_in(server) as ftp:
+        for command in ("PORT 127,0,0,2,200,10", "SPOR 127,0,0,1,200,10\r\nSPOR 127,0,0,2,200,10"):
+            with pytest.raises(ftplib.error_perm, match=r"^504"):
+                ftp.sock.sendall(command.encode() + b"\r\n")
+                for _ in command.splitlines():
+                    ftp.getresp()
+
+
+def test_a_line_of_many_megabytes_costs_no_memory(engine, served, tmp_path):
+    with serving(engine, served, tmp_path) as server, logged_in(server) as ftp:
+        before = memory_bytes(server)
+        for _ in range(40):
+            ftp.sock.sendall(b"x" * 1_000_000)
+        assert memory_bytes(server) - before < 2_000_000
+        ftp.sock.sendall(b"\r\n")
+        with pytest.raises(ftplib.error_perm, match=r"^500"):
+            ftp.getresp()
+        assert ftp.size("file") == 7
+
+
+def test_connections_for_data_that_nobody_uses_are_few_and_end_with_the_session(engine, served, tmp_path):
+    words = ("--streams", "8", "--idle-time", "2")
+    with (
+        serving(engine, served, tmp_path, *words) as server,
+        logged_in(server) as ftp,
+        contextlib.ExitStack() as stack,
+    ):
+        ftp.sendcmd("MODE E")
+        place = ftplib.parse227(ftp.sendcmd("PASV"))
+        links = [stack.enter_context(socket.create_connection(place, 20)) for _ in range(12)]
+        # Whom it does not want it hangs up on.
+        wait_until(lambda: len(hung_up(links)) == 4, "the ninth and all behind it to be closed", 10)
+        assert ftp.getline().startswith("421"), "connections are no command"
+        wait_until(lambda: len(hung_up(links)) == 12, "all to be closed", 10)
+
+
+def hung_up(links):
+    """Return those that the server has closed."""
+    closed = []
+    for link in links:
+        link.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            try:
+                gone = link.recv(1) == b""
+            except ConnectionError:
+                gone = True
+            closed += [link] * gone
+    return closed
 
 
 def test_lines_without_end_and_logins_that_drip_in_are_ended(engine, served, tmp_path):
@@ -176,12 +253,14 @@ def test_sessions_are_limited_in_all_and_for_an_address(engine, served, tmp_path
 
 def test_idle_sessions_cost_little_memory_and_a_fixed_number_of_threads(engine, served, tmp_path):
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    count = min(IDLE, hard - 500)
+    if hard < FILES:
+        pytest.skip(f"needs {FILES} open files, the kernel allows {hard} (ulimit -Hn)")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
-        with serving(engine, served, tmp_path, "--sessions-per-address", "100000", "--threads", "2") as server:
+        words = ("--sessions", str(IDLE + 1), "--sessions-per-address", "100000", "--threads", "2")
+        with serving(engine, served, tmp_path, *words) as server:
             before, threads = memory_bytes(server), threads_of(server)
-            links = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(count)]
+            links = [socket.create_connection(("127.0.0.1", server.port), 20) for _ in range(IDLE)]
             try:
                 for link in links:
                     link.sendall(b"USER anonymous\r\nPASS x\r\n")
@@ -189,7 +268,7 @@ def test_idle_sessions_cost_little_memory_and_a_fixed_number_of_threads(engine, 
                     said = b""
                     while b"230" not in said:
                         said += link.recv(1000)
-                assert memory_bytes(server) - before < count * 10_000
+                assert memory_bytes(server) - before < IDLE * 10_000
                 assert threads_of(server) == threads
                 with logged_in(server) as ftp:
                     assert ftp.size("file") == 7

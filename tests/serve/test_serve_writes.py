@@ -5,26 +5,12 @@ import ftplib
 import io
 import os
 import signal
-import socket
 import zlib
 
 import pytest
-from servekit import Server, content, leftovers, logged_in, run, serving
+from servekit import EOD, EOF, Server, block, content, leftovers, logged_in, passive, run, serving
 
 from testkit import needs_programs, wait_until
-
-EOD, EOF = 0x08, 0x40
-
-
-def block(descriptor, count, offset, payload=b""):
-    """Return a block of MODE E (GFD.20): descriptor, count and offset in 17 bytes, then the payload."""
-    return bytes([descriptor]) + count.to_bytes(8, "big") + offset.to_bytes(8, "big") + payload
-
-
-def passive(ftp):
-    """Return a data connection to the server."""
-    host, port = ftplib.parse227(ftp.sendcmd("PASV"))
-    return socket.create_connection((host, port), 20)
 
 
 def test_nothing_is_written_unless_it_is_asked_for(engine, tmp_path):

@@ -79,10 +79,10 @@ def test_a_client_without_a_proxy_is_refused(lab, data):
 def test_a_proxy_works_until_it_expires_and_then_fails_with_a_text_that_says_so(lab, data):
     source, target = data
     with lab.running(lab.room("expiry", "gridftp", auth="gsi")) as doors:
-        short = {"X509_USER_PROXY": str(lab.pki.proxy(lifetime_s=3, path=lab.folder / "short"))}
+        short = {"X509_USER_PROXY": str(lab.pki.proxy(lifetime_s=10, path=lab.folder / "short"))}
         copy(lab, "b", url(doors, source), f"file://{target}", **short)
         assert target.read_bytes() == source.read_bytes()
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 30
         # While the last second runs out, one of several other things goes wrong.
         while "expired" not in lab.run("b", "globus-url-copy", url(doors, source), f"file://{target}",
                                        environment=short).stderr:  # fmt: skip

@@ -32,14 +32,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use control::{Control, Heard};
-pub use job::{Failure, Get, Job, Login, Output, Put, Settings, Source, Upload};
+pub use job::{Direction, Failure, Get, Job, Login, Output, Put, Settings, Source, Upload};
 use login::Login as LoginStep;
 use news::News;
 pub use third_party::{Pair, Side, ThirdParty, ThirdPartyOutput};
 use transfers::{Part, Transfers};
 
 use crate::security::{DataSecurity, DataWish, End, Peer, Security};
-use crate::{Command, Error, Features, Mode, Reply};
+use crate::{Command, Dcau, Error, Features, Mode, Options, Protection, Reply, RetrieveOptions};
 
 /// What a command is for; its reply goes there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,6 +60,10 @@ pub struct Client {
     settings: Settings,
     control: Control<Tag>,
     features: Features,
+    /// Whether all of the login was said in one flight.
+    ahead: bool,
+    /// Whether data connections may be open where the server does not authenticate them.
+    opens_data: bool,
     ready: bool,
     /// What the driver asks before the session is ready.
     requests: VecDeque<(u64, Command)>,
@@ -96,6 +100,8 @@ impl Client {
         Ok(Self {
             control: Control::new(Tag::Login(LoginStep::Greeting), security),
             features: Features::default(),
+            ahead: false,
+            opens_data: false,
             ready: false,
             requests: VecDeque::new(),
             transfers: Transfers::new(&settings),
@@ -125,6 +131,19 @@ impl Client {
         self.control.security().and_then(Security::peer)
     }
 
+    /// Has data connections open where the server does not authenticate them (DCAU); else such a server ends the session. To be said before
+    /// the server's greeting.
+    pub fn allow_open_data(&mut self) {
+        self.opens_data = true;
+    }
+
+    /// How data connections are secured: whom they have to come from, and what becomes of their bytes. None: they are open. It is settled
+    /// when the session is ready.
+    #[must_use]
+    pub fn data(&self) -> Option<&(Dcau, Protection)> {
+        self.settings.data.as_ref()
+    }
+
     /// What secures a data connection of which this is the `end`, to be put between its socket and the session;
     /// [`gsi`](crate::gsi) says how. Nothing: its bytes go as they are. `now_s` is in seconds since 1970.
     ///
@@ -141,6 +160,26 @@ impl Client {
             protection: *protection,
             now_s,
         })
+    }
+
+    /// Has data connections opened for this direction as soon as that is possible: the first transfer needs not wait for them. In MODE S
+    /// there is nothing to be opened ahead.
+    pub fn prepare(&mut self, direction: Direction) {
+        self.transfers.prepared = Some(direction);
+    }
+
+    /// Has the server use so many connections for what it sends from now on. To be said before the first transfer.
+    pub fn widen(&mut self, connections: u16) {
+        if self.settings.mode != Mode::Extended {
+            return;
+        }
+        self.transfers.connections = connections.max(1);
+        let options = RetrieveOptions {
+            parallelism: Some(connections),
+            ..RetrieveOptions::default()
+        };
+        let command = Command::Opts(Options::Retrieve(options));
+        self.control.submit(vec![(Tag::Unheard, command)]);
     }
 
     /// Adds a transfer. Those of one direction are pipelined, in order. It fails at once if the session is over.
@@ -304,10 +343,14 @@ impl Client {
         if self.ended.is_some() {
             return;
         }
-        if self.ready {
+        // A server that reads a login in one flight reads what follows with it.
+        if self.ready || self.ahead {
             for (request, command) in self.requests.drain(..) {
                 self.control.submit(vec![(Tag::Request(request), command)]);
             }
+            self.transfers.prepare();
+        }
+        if self.ready {
             self.transfers.pump();
         }
         for group in self.transfers.take_commands() {

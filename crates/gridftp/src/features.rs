@@ -16,15 +16,18 @@ pub struct Features {
     commands: BTreeSet<String>,
     /// Whether the server is one of the Globus toolkit, whose habits are known.
     globus: bool,
+    venturi: bool,
 }
 
 impl Features {
     /// Takes the greeting.
     pub fn add_greeting(&mut self, reply: &Reply) {
-        self.globus = reply
-            .lines
-            .iter()
-            .any(|line| String::from_utf8_lossy(line).contains("GridFTP Server"));
+        let says = |words| {
+            let mut lines = reply.lines.iter();
+            lines.any(|line| String::from_utf8_lossy(line).contains(words))
+        };
+        self.globus = says("GridFTP Server");
+        self.venturi = says("Venturi GridFTP");
     }
 
     /// Takes the answer to FEAT.
@@ -69,6 +72,13 @@ impl Features {
     #[must_use]
     pub fn is_globus(&self) -> bool {
         self.globus
+    }
+
+    /// Whether bytes above 127 in names get lost on a control connection that is not protected: servers of the toolkit drop them, ours, which
+    /// is like them in all else, does not.
+    #[must_use]
+    pub fn cuts_names(&self) -> bool {
+        self.globus && !self.venturi
     }
 
     /// Checksums that the server takes, the cheapest first. `NAME:n;` tells the cost.

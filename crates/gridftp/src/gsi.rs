@@ -47,9 +47,10 @@ mod place;
 mod policy;
 mod proxy;
 mod tls;
+mod verifier;
 
 pub use authorities::Authorities;
 pub use control::{Gsi, Target};
-pub use credential::Credential;
+pub use credential::{Credential, pem_reason};
 pub use mapfile::GridMap;
 pub use place::{Place, authority_places, check_mode, user_places};

@@ -6,21 +6,14 @@
     reason = "real clients, and the files that they have"
 )]
 
+mod content;
 mod host;
 
 use std::fs;
 use std::process::{Command, Stdio};
 
+use content::content;
 use host::Host;
-
-fn content(seed: u64, size: usize) -> Vec<u8> {
-    let byte = |at: u64| {
-        (at.wrapping_add(seed << 32)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> 56) as u8
-    };
-    (0..size as u64).map(byte).collect()
-}
 
 /// Runs a client with the server's directory and its own; `{served}`, `{own}` and `{server}` stand for them.
 fn with_client(

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use memory::policy;
 use venturi_gridftp::client::{Client, Get, Job, Login, Output, Settings, Source};
+use venturi_gridftp::gsi::Credential;
 use venturi_gridftp::server::{Answer, Policy, Refusal, Request, Server};
 use venturi_gridftp::{ByteRanges, Command, Mode, Path};
 
@@ -234,4 +235,22 @@ fn connections_that_bring_no_end_are_given_up_together_not_one_after_the_other()
     let failed = |output: &&Output| matches!(output, Output::Failed { .. });
     assert_eq!(talk.outputs.iter().filter(failed).count(), 4);
     assert_eq!(talk.client.poll_timeout(), None);
+}
+
+#[test]
+fn what_is_wrong_with_a_credential_is_told_without_its_text() {
+    // Of a key whose lines were joined the first line has all.
+    for text in [
+        "-----BEGIN PRIVATE KEY-----c2VzYW1l-----END PRIVATE KEY-----",
+        "-----BEGIN PRIVATE KEY-----\nc2VzYW1l\n",
+        "-----BEGIN PRIVATE KEY-----\nc2VzYW1l!\n-----END PRIVATE KEY-----\n",
+    ] {
+        let error = Credential::from_pem(text.as_bytes(), None).expect_err(text);
+        let told = error.to_string();
+        // As it is, and as numbers of its bytes.
+        let shown = ["c2VzYW1l", "99, 50, 86"]
+            .iter()
+            .any(|key| told.contains(key));
+        assert!(!shown && told.len() < 300, "{told}");
+    }
 }

@@ -6,6 +6,7 @@
     reason = "a real server, and the files that it has"
 )]
 
+mod content;
 mod driver;
 mod globus_server;
 
@@ -14,12 +15,13 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use content::content;
 use driver::Driver;
+use driver::relay::relay;
 use globus_server::{Server, open_to_all};
 use venturi_gridftp::address::parse_host_port;
 use venturi_gridftp::client::{
-    Get, Job, Login, Output, Pair, Put, Settings, Side, Source, ThirdParty, ThirdPartyOutput,
-    Upload,
+    Get, Job, Login, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput, Upload,
 };
 use venturi_gridftp::mode_e::{Chunk, Sender};
 use venturi_gridftp::{ByteRanges, Collected, Entry, Mode, Path, ReplyCollector};
@@ -54,15 +56,6 @@ fn session(server: &Server, mode: Mode, connections: u16, depth: usize) -> Drive
     driver
 }
 
-fn content(seed: u64, size: usize) -> Vec<u8> {
-    let byte = |at: u64| {
-        (at.wrapping_add(seed << 32)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> 56) as u8
-    };
-    (0..size as u64).map(byte).collect()
-}
-
 fn get(transfer: u64, path: Path, size_bytes: Option<u64>) -> Get {
     Get {
         transfer,
@@ -82,6 +75,7 @@ fn put(server: &Server, transfer: u64, name: &str, bytes: &[u8]) -> Put {
         checksum: None,
         modify_s: Some(1_700_000_000 + transfer as i64),
         present: ByteRanges::default(),
+        part: None,
     }
 }
 
@@ -430,7 +424,83 @@ fn a_transfer_goes_on_where_it_was_and_a_region_lies_where_it_belongs() {
             ..put(server, 9, "up", &bytes)
         };
         driver.carry_out(vec![Job::Put(rest)]);
-        assert!(server.read("up") == Some(bytes));
+        assert!(server.read("up") == Some(bytes.clone()));
+        // Parts in any order, in place; then all of it is there, and it gets its name.
+        for (transfer, range) in [(10, 600_000..bytes.len()), (11, 0..600_000)] {
+            driver.sources.insert(transfer, bytes.clone());
+            let part = Put {
+                path: server.path("whole.part"),
+                temporary: None,
+                size_bytes: range.len() as u64,
+                modify_s: None,
+                part: Some(range.start as u64),
+                ..put(server, transfer, "whole", &bytes)
+            };
+            driver.carry_out(vec![Job::Put(part)]);
+        }
+        assert!(server.read("whole.part") == Some(bytes.clone()));
+        driver.sources.insert(12, bytes.clone());
+        let name = Put {
+            present: ByteRanges::of(0..bytes.len() as u64),
+            ..put(server, 12, "whole", &bytes)
+        };
+        driver.carry_out(vec![Job::Put(name)]);
+        assert!(server.read("whole") == Some(bytes.clone()));
+        // So it has, if the session was lost before that was told; and not if it is another file.
+        let name = |transfer, modify_s| {
+            let name = put(server, transfer, "whole", &bytes);
+            let present = ByteRanges::of(0..bytes.len() as u64);
+            let modify_s = Some(modify_s);
+            vec![Job::Put(Put {
+                present,
+                modify_s,
+                ..name
+            })]
+        };
+        driver.carry_out(name(13, 1_700_000_012));
+        assert_eq!(failed(&driver), [], "{:?}", driver.heard);
+        driver.carry_out(name(14, 1_700_000_013));
+        assert_eq!(failed(&driver), [14], "{:?}", driver.heard);
+        assert!(server.read("whole") == Some(bytes.clone()));
+        assert_eq!(server.read("whole.part"), None);
+        // What cannot have its name stays.
+        server.write("lost.part", &bytes);
+        let unnamed = Put {
+            path: server.path("nowhere/lost"),
+            present: ByteRanges::of(0..bytes.len() as u64),
+            ..put(server, 15, "lost", &bytes)
+        };
+        driver.carry_out(vec![Job::Put(unnamed)]);
+        assert_eq!(failed(&driver), [14, 15], "{:?}", driver.heard);
+        assert!(server.read("lost.part") == Some(bytes));
+    });
+}
+
+#[test]
+fn what_a_server_refuses_goes_into_no_file_that_has_bytes_already() {
+    with_server(|server| {
+        let (bytes, other) = (content(1, 1_000_000), content(2, 900_000));
+        for connections in [1, 4] {
+            let mut driver = session(server, Mode::Extended, connections, 8);
+            server.write("kept.part", &bytes);
+            driver.sources.insert(1, bytes.clone());
+            driver.sources.insert(2, other.clone());
+            let refused = Put {
+                temporary: Some(server.path("nowhere/x.part")),
+                ..put(server, 2, "x", &other)
+            };
+            let part = Put {
+                path: server.path("kept.part"),
+                temporary: None,
+                size_bytes: 100_000,
+                modify_s: None,
+                part: Some(50_000),
+                ..put(server, 1, "kept", &bytes)
+            };
+            driver.carry_out(vec![Job::Put(refused), Job::Put(part)]);
+            assert_eq!(failed(&driver), [2], "{:?}", driver.heard);
+            assert!(server.read("kept.part") == Some(bytes.clone()));
+        }
     });
 }
 
@@ -587,15 +657,7 @@ fn two_servers_copy_a_pipeline_of_files_and_a_missing_one_shifts_nothing() {
                         begin.elapsed() < Duration::from_secs(30),
                         "told of {ended:?}"
                     );
-                    match copies.poll_output() {
-                        Some(ThirdPartyOutput::Request {
-                            side,
-                            request,
-                            command,
-                        }) => {
-                            let session = &mut sessions[usize::from(side == Side::Destination)];
-                            session.client.request(Duration::ZERO, request, command);
-                        }
+                    match relay(&mut copies, &mut sessions) {
                         Some(ThirdPartyOutput::Reopen) => {
                             sessions = open();
                             copies.reopened();
@@ -604,16 +666,7 @@ fn two_servers_copy_a_pipeline_of_files_and_a_missing_one_shifts_nothing() {
                         Some(ThirdPartyOutput::Failed { transfer, .. }) => {
                             ended.push((transfer, false))
                         }
-                        None => sessions.iter_mut().for_each(|session| {
-                            session.turn();
-                            for output in std::mem::take(&mut session.heard) {
-                                if let Output::Answer { request, reply }
-                                | Output::Notice { request, reply } = output
-                                {
-                                    copies.handle_reply(request, &reply);
-                                }
-                            }
-                        }),
+                        _ => {}
                     }
                 }
                 for number in 0..20 {

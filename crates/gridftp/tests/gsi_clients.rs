@@ -6,6 +6,7 @@
     reason = "real clients, and the files that they have"
 )]
 
+mod content;
 mod grid;
 mod host;
 
@@ -14,6 +15,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, UNIX_EPOCH};
 
+use content::content;
 use grid::{Grid, USER};
 use host::{Guard, Host};
 use venturi_gridftp::Security;
@@ -22,15 +24,6 @@ use venturi_gridftp::gsi::{GridMap, Gsi};
 /// The newest version of TLS that a client of the toolkit may speak.
 const TLS_1_3: &str = "TLS1_3_VERSION";
 const TLS_1_2: &str = "TLS1_2_VERSION";
-
-fn content(seed: u64, size: usize) -> Vec<u8> {
-    let byte = |at: u64| {
-        (at.wrapping_add(seed << 32)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> 56) as u8
-    };
-    (0..size as u64).map(byte).collect()
-}
 
 fn unix_s() -> u64 {
     UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO).as_secs()

@@ -1,10 +1,12 @@
 //! A client against a server that fails, stalls, cuts, reorders, repeats or lies: each misdeed at each step of a session. It ends
 //! within a bounded time, every transfer is told of once, and no file has bytes of another.
 
+mod content;
 mod fake;
 
+use content::content;
 use fake::Misdeed;
-use fake::world::{Case, World, content};
+use fake::world::{Case, World};
 use proptest::prelude::*;
 use venturi_gridftp::Mode;
 use venturi_gridftp::client::{Output, Upload};

@@ -286,6 +286,7 @@ proptest! {
                 checksum: None,
                 modify_s: None,
                 present: ByteRanges::default(),
+                part: None,
             })
         }).collect();
         world.carry_out(jobs);
@@ -350,6 +351,7 @@ fn a_server_that_says_nothing_ends_the_session_and_tells_of_its_transfers() {
         checksum: None,
         modify_s: None,
         present: ByteRanges::default(),
+        part: None,
     };
     client.transfer(SECOND, Job::Put(put));
     assert_eq!(client.poll_timeout(), Some(SECOND * 61));

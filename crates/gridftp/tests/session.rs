@@ -1,22 +1,15 @@
 //! The whole client against the whole server, in memory: any order, any cut of the bytes, any one thing going wrong.
 
+mod content;
 mod memory;
 
 use std::time::Duration;
 
+use content::content;
 use memory::{Fault, World};
 use proptest::prelude::*;
 use venturi_gridftp::client::{Get, Job, Login, Output, Put, Settings, Source, Upload};
 use venturi_gridftp::{ByteRanges, Entry, Mode, Path};
-
-fn content(seed: u64, size: usize) -> Vec<u8> {
-    let byte = |at: u64| {
-        (at.wrapping_add(seed << 32)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> 56) as u8
-    };
-    (0..size as u64).map(byte).collect()
-}
 
 fn path(text: String) -> Path {
     Path::new(text).expect("a path")
@@ -75,6 +68,7 @@ fn jobs(world: &mut World, sizes: &[usize], mixed: bool, checked: bool) -> Vec<J
                 checksum: checked.then(|| ("LENGTH".to_owned(), size.to_string())),
                 modify_s: (number % 2 == 0).then_some(1_700_000_000),
                 present: ByteRanges::default(),
+                part: None,
             }));
         }
     }
@@ -177,6 +171,29 @@ proptest! {
         let list = jobs(&mut world, &sizes, mixed, checked);
         world.carry_out(list);
         check(&world, &sizes, mixed)?;
+    }
+
+    #[test]
+    fn a_transfer_that_is_given_up_at_any_moment_fails_alone_and_no_part_of_it_has_its_name(
+        seed: u64, (mode, connections) in modes(), upload in uploads(), depth in 1_usize..20,
+        sizes in prop::collection::vec(0_usize..2500, 1..14), mixed: bool, steps in 0_usize..300, which: prop::sample::Index,
+    ) {
+        let mut world = World::new(settings(mode, connections, depth, upload), seed, Fault::None);
+        let number = which.index(sizes.len()) as u64;
+        world.gives_up = Some((steps, number));
+        let list = jobs(&mut world, &sizes, mixed, false);
+        world.carry_out(list);
+        let done = check(&world, &sizes, mixed)?;
+        let given_up = |output: &Output| matches!(output, Output::Failed { transfer, failure } if *transfer == number && failure.reason == "cut meanwhile");
+        if world.heard.iter().any(given_up) && number % 7 != 6 {
+            // Where it was about to get its name, it may have it: all its bytes are there then.
+            let found = world.files.get(format!("/file{number}").as_bytes());
+            prop_assert!(found.is_none_or(|found| *found == content(number, sizes[number as usize])));
+        }
+        for other in (0..sizes.len() as u64).filter(|&other| other != number && other % 5 != 3) {
+            let failed = world.heard.iter().filter(|output| matches!(output, Output::Failed { .. }));
+            prop_assert!(done.contains(&other), "{} failed too: {:?}", other, failed.collect::<Vec<_>>());
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What can be said on the command line of `venturi-engine copy`.
+//! What can be said on the command line of `venturi copy`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,9 +7,9 @@ use clap::ValueEnum;
 
 /// Copy files and trees.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = HELP)]
+#[command(override_usage = USAGE, after_help = EXAMPLES, after_long_help = HELP)]
 pub struct Arguments {
-    /// Sources, then the destination: paths, file:///PATH or ftp://HOST/PATH; the source may have wildcards, in quotes
+    /// Sources, then the destination: paths, file:///PATH, or ftp, gsiftp, sshftp, http, https, dav or davs ://HOST/PATH; the source may have wildcards, in quotes
     #[arg(value_name = "SRC DST", required_unless_present = "list")]
     pub(crate) places: Vec<OsString>,
     /// Copy directories, with all that is in them
@@ -77,6 +77,9 @@ pub struct Arguments {
     /// Congestion control of data connections that are opened or accepted here, such as bbr
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
+    /// How data connections of gsiftp are secured; if not given `authenticated`, or `open` where a server cannot
+    #[arg(long, value_enum, value_name = "HOW")]
+    pub(crate) data_channel: Option<DataChannelWord>,
     /// Bytes of one read and write, or of a block sent to a server, such as 256KiB
     #[arg(long, value_name = "SIZE")]
     pub(crate) block: Option<String>,
@@ -139,6 +142,27 @@ pub(crate) enum MethodWord {
     Buffers,
 }
 
+/// A word of `--data-channel`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataChannelWord {
+    /// Whoever reaches the port first is at the other end (DCAU N)
+    Open,
+    /// Both ends show a certificate of the user (DCAU A)
+    Authenticated,
+    /// The same, and no byte can be changed on its way (PROT S)
+    Safe,
+    /// The same, and no byte can be read (PROT P)
+    Private,
+}
+
+const USAGE: &str = "venturi copy [OPTIONS] SRC... DST
+       venturi copy [OPTIONS] --list FILE";
+
+const EXAMPLES: &str = "  venturi copy -r data /mnt/copies/
+  venturi copy -r gsiftp://se.example:2811/data/run7 /scratch/
+
+More: venturi copy --help";
+
 const HELP: &str = r#"SRC is copied to the name DST; into DST, under its own name, if DST is a directory or ends in a slash, or if there are several.
 With a trailing slash (`-r SRC/ DST`) it is what is in SRC that comes to be in DST.
 
@@ -146,6 +170,10 @@ With a trailing slash (`-r SRC/ DST`) it is what is in SRC that comes to be in D
   venturi copy -r --preserve all data /mnt/data      with owners, hard links, attributes
   venturi copy --json big.root /mnt/ | tail -n 1     what came of it, for programs
   find . -name '*.root' -print0 | venturi copy -0 --files-from - . /mnt/copies
+
+  venturi copy -r 'gsiftp://se.example:2811/data/run[0-9]*' /scratch/   from a server of GridFTP
+  venturi copy -r results davs://se.example:8443/data/                  to one of WebDAV
+  venturi copy -r ftp://a.example/data/run7 ftp://b.example/data/       from one to another: bytes go between them
 
 A file gets its name when it is whole. Whatever ended a copy: the same command goes on where it was.
 

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 
 use crate::attributes::Facts;
 use crate::bytes::{Lane, Ways};
-use crate::copy::Context;
+use crate::context::Context;
 use crate::directory::{Dir, Ending, FILLING, Tree};
 use crate::error::{Failure, said};
 use crate::journal::Journal;

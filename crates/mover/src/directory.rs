@@ -12,7 +12,7 @@ use rustix::fs::Mode;
 
 use crate::attributes::{self, Facts};
 use crate::bytes::Ways;
-use crate::copy::Context;
+use crate::context::Context;
 use crate::error::Failure;
 use crate::journal::Journal;
 use crate::links::Links;

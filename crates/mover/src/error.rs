@@ -21,7 +21,7 @@ pub enum Error {
     },
     /// A place in a protocol that is not spoken yet.
     #[error(
-        "{place}: expected a path or file:///PATH, found a place of `{scheme}:`; copy it with another mover (`venturi transfer`)"
+        "{place}: expected a path, or a URL of file, ftp, gsiftp, sshftp, http, https, dav or davs, found a place of `{scheme}:`; other protocols have other movers (`venturi transfer`)"
     )]
     Scheme {
         /// As it was written.

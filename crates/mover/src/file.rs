@@ -9,20 +9,15 @@ use rustix::io::Errno;
 
 use crate::attributes::{self, Facts};
 use crate::bytes::{Fault, Lane, Pair};
-use crate::copy::Context;
+use crate::context::Context;
 use crate::directory::{Dir, Side};
 use crate::error::Failure;
+use crate::judge::{Verdict, judge};
 use crate::large;
 use crate::links::{self, Claim};
 use crate::order::Existing;
 use crate::part::Part;
 use crate::walk::Entry;
-
-/// What becomes of a file whose name is taken at the destination, or not.
-enum Verdict {
-    Copy,
-    Kept,
-}
 
 /// Copies a regular file, or has it copied (a large one, or a name of several).
 ///
@@ -131,91 +126,6 @@ fn changed(dir: &Dir, entry: &Entry) -> Failure {
         "something else of that name",
         "it was replaced meanwhile; run the same command again",
     )
-}
-
-fn judge<'c>(
-    cx: &Context<'c>,
-    lane: &mut Lane<'c>,
-    dir: &Dir,
-    entry: &Entry,
-    source: &OwnedFd,
-    facts: &Facts,
-) -> Result<Verdict, Failure> {
-    let (false, Some(copy)) = (dir.fresh, &dir.copy) else {
-        return Ok(Verdict::Copy);
-    };
-    let failure = |errno| {
-        Failure::kernel(
-            dir.path(Side::Copy, entry.target()),
-            "to see what is there",
-            errno,
-        )
-    };
-    let there = match rustix::fs::statat(copy, entry.target(), AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(there) => Facts::from(there),
-        Err(Errno::NOENT) => return Ok(Verdict::Copy),
-        Err(errno) => return Err(failure(errno)),
-    };
-    let found = |what: &str, advice| {
-        Err(Failure::found(
-            dir.path(Side::Copy, entry.target()),
-            "a file or nothing",
-            what,
-            advice,
-        ))
-    };
-    match (there.kind, cx.order.existing) {
-        _ if there.id == facts.id => found("the source itself", "name another destination"),
-        (FileType::Directory, _) => found("a directory", "remove it, or name another destination"),
-        (_, Existing::Keep) => Ok(Verdict::Kept),
-        (FileType::RegularFile, Existing::Update) => {
-            let trusted = dir.tree.reliable && !cx.order.checksum;
-            let whole = if trusted {
-                facts.like(&there)
-            } else {
-                same(cx, lane, dir, entry, source, facts, &there)?
-            };
-            Ok(if whole { Verdict::Kept } else { Verdict::Copy })
-        }
-        _ => Ok(Verdict::Copy),
-    }
-}
-
-/// Whether the copy has the content of the source; then it gets what else the source has.
-fn same<'c>(
-    cx: &Context<'c>,
-    lane: &mut Lane<'c>,
-    dir: &Dir,
-    entry: &Entry,
-    source: &OwnedFd,
-    facts: &Facts,
-    there: &Facts,
-) -> Result<bool, Failure> {
-    if facts.size != there.size {
-        return Ok(false);
-    }
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    // What cannot be read is written anew.
-    let Ok(copy) = rustix::fs::openat(dir.to(), entry.target(), flags, Mode::empty()) else {
-        return Ok(false);
-    };
-    let whole = lane
-        .same(source, &copy, facts.size)
-        .map_err(|fault| blame(dir, entry, fault))?;
-    if whole && !cx.order.dry_run {
-        let given = attributes::give(
-            source.as_fd(),
-            copy.as_fd(),
-            facts,
-            there,
-            cx.order.preserve,
-            facts.last_mode(cx.order.preserve, cx.umask),
-        );
-        given.map_err(|(expected, errno)| {
-            Failure::kernel(dir.path(Side::Copy, entry.target()), expected, errno)
-        })?;
-    }
-    Ok(whole)
 }
 
 fn fill<'c>(

@@ -6,41 +6,59 @@
 //!
 //! Read [`session`] first.
 
+mod batch;
 mod chunks;
 mod crew;
 mod download;
+mod failures;
+mod forecast;
+mod guard;
+mod judge;
 mod link;
+mod links;
 mod listing;
+mod names;
 mod opener;
+mod parts;
 mod pilot;
 mod places;
+mod protection;
 mod relay;
 mod sender;
 mod session;
 mod shared;
 mod upload;
 mod verify;
+mod ways;
+mod wire;
 mod work;
 mod writer;
 
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use venturi_gridftp::Mode;
+use venturi_gridftp::client::Direction;
 
-use crate::copy::{self, Outcome, Totals};
 use crate::error::Error;
 use crate::given::Given;
 use crate::net::grid::Grid;
 use crate::net::sockets::Tcp;
 use crate::net::url::{Scheme, Url};
 use crate::order::{Order, Output};
+use crate::outcome::{self, Outcome};
+use crate::process;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::totals::Totals;
 use crew::{Desk, Manner, Welcome};
 use download::Download;
+use forecast::Expected;
 use listing::Lister;
 use pilot::Pilot;
 use places::{Here, Spot, There};
+use protection::Wish;
 use relay::{End, Ends};
 use shared::Shared;
 use upload::Upload;
@@ -51,6 +69,8 @@ const MOST_SESSIONS_AN_ITEM: u32 = 2;
 const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is seen whether all is done, and whether more sessions pay.
 const GLANCE: Duration = Duration::from_millis(100);
+/// How often it is seen whether the first session has a connection.
+const SOON: Duration = Duration::from_millis(2);
 /// Bytes of a block that is sent: its header and its place in the queue cost nothing then.
 const BLOCK_BYTES: u64 = 1 << 20;
 /// Threads that write what a session receives: several that make files in one directory only wait for each other.
@@ -66,11 +86,11 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
         .into_iter()
         .flatten()
     {
-        places::see_scheme(server)?;
+        places::see_login(server)?;
     }
     match (servers.source, servers.destination) {
-        (Some(server), None) => with_server(order, stop, given, server, download),
-        (None, Some(server)) => with_server(order, stop, given, server, upload),
+        (Some(server), None) => with_server(order, stop, given, server, Direction::Receive),
+        (None, Some(server)) => with_server(order, stop, given, server, Direction::Send),
         (Some(source), Some(destination)) => between(order, stop, given, source, destination),
         (None, None) => Err(Error::Order {
             option: "--list",
@@ -88,14 +108,15 @@ fn between(
     source: Url,
     destination: Url,
 ) -> Result<Outcome, Error> {
+    let wish = Wish::of(order, &[&source, &destination])?;
     let grid = grid_of(&[&source, &destination])?;
     let (report, totals) = (Report::new(order.output), Totals::default());
     let shared = Shared::new(order, stop, &totals, &report, source.clone(), grid);
     let shared = &shared;
     report.start(order);
-    let manners = (
-        manner(order, given, source.clone()),
-        manner(order, given, destination.clone()),
+    let mut manners = (
+        manner(order, given, source.clone(), None, wish),
+        manner(order, given, destination.clone(), None, wish),
     );
     let result = std::thread::scope(|scope| {
         if order.output != Output::Quiet {
@@ -119,6 +140,8 @@ fn between(
                     source: end((&from.0, &from.1), &source),
                     destination: end((&to.0, &to.1), &destination),
                 };
+                protection::agree(&mut manners, (&from.1, &to.1));
+                protection::tell(shared, &manners.0, &from.1);
                 let result = relayed(scope, shared, given, &manners, &ends);
                 to.0.close();
                 result
@@ -130,7 +153,7 @@ fn between(
         report.stop_ticking();
         result
     });
-    result.map(|()| copy::end(stop, &totals, &report))
+    result.map(|()| outcome::end(stop, &totals, &report))
 }
 
 fn relayed<'s, 'o: 's>(
@@ -157,40 +180,42 @@ fn grid_of(servers: &[&Url]) -> Result<Option<Grid>, Error> {
     asked.then(Grid::of_user).transpose()
 }
 
-/// What is done with a server, once it has let us in.
-type Work = fn(&Shared<'_>, &Given, &Desk, &Welcome) -> Result<(), Error>;
-
 fn with_server(
     order: &Order,
     stop: &Stop,
     given: &Given,
     server: Url,
-    work: Work,
+    direction: Direction,
 ) -> Result<Outcome, Error> {
-    copy::raise_open_files();
+    process::raise_open_files();
+    let wish = Wish::of(order, &[&server])?;
     let grid = grid_of(&[&server])?;
     let (report, totals) = (Report::new(order.output), Totals::default());
     let shared = Shared::new(order, stop, &totals, &report, server, grid);
     let shared = &shared;
     report.start(order);
-    let manner = manner(order, given, shared.server.clone());
+    let manner = manner(order, given, shared.server.clone(), Some(direction), wish);
     let result = std::thread::scope(|scope| {
         if order.output != Output::Quiet {
             scope.spawn(|| report.tick(&totals));
         }
         let (desk, told) = crew::open(scope, shared, manner.clone(), true);
-        let welcome = told.recv().unwrap_or(Err("the session ended".into()));
-        let result = match welcome {
+        desk.foresee(forecast::questions(order, given, direction));
+        let mut pilot = Pilot::new(scope, shared, manner.clone());
+        let result = match welcomed(&told, &mut pilot) {
             Ok(welcome) => {
-                let mut pilot = Pilot::new(scope, shared, manner, &welcome);
+                protection::tell(shared, &manner, &welcome);
                 let looking = scope.spawn(move || {
+                    let work = match direction {
+                        Direction::Receive => download,
+                        Direction::Send => upload,
+                    };
                     let result = work(shared, given, &desk, &welcome);
                     shared.end();
                     desk.close();
                     result
                 });
-                while !looking.is_finished() && !stop.asked() {
-                    shared.queue.wait(GLANCE);
+                while !looking.is_finished() && !stop.asked() && !shared.queue.wait(GLANCE) {
                     pilot.tick();
                 }
                 looking
@@ -204,7 +229,22 @@ fn with_server(
         report.stop_ticking();
         result
     });
-    result.map(|()| copy::end(stop, &totals, &report))
+    result.map(|()| outcome::end(stop, &totals, &report))
+}
+
+/// Waits for the first session; others are opened meanwhile.
+fn welcomed<'o: 's, 's>(
+    told: &Receiver<Result<Welcome, String>>,
+    pilot: &mut Pilot<'s, 'o, '_>,
+) -> Result<Welcome, String> {
+    // A session that is not ready in time says so itself.
+    loop {
+        match told.recv_timeout(SOON) {
+            Ok(told) => return told.inspect(|welcome| pilot.welcomed(welcome)),
+            Err(RecvTimeoutError::Disconnected) => return Err("the session ended".into()),
+            Err(RecvTimeoutError::Timeout) => pilot.hasten(),
+        }
+    }
 }
 
 fn refused(server: &Url, found: String) -> Error {
@@ -237,7 +277,7 @@ fn download(
 
 /// Whether a directory at a server is the unfinished copy of a source under this very name.
 fn is_unfinished(desk: &Desk, from: &Spot, to: &Spot) -> bool {
-    let journal = upload::journal(from, to).there().ok();
+    let journal = names::journal(from, to).there().ok();
     journal.is_some_and(|journal| matches!(desk.see(&journal), Ok(Some(_))))
 }
 
@@ -258,41 +298,36 @@ fn upload(shared: &Shared<'_>, given: &Given, desk: &Desk, welcome: &Welcome) ->
 }
 
 /// How sessions begin: what was asked for, and else as the path suggests; or, where nothing is to be decided, one file after the other.
-fn manner(order: &Order, given: &Given, server: Url) -> Manner {
+fn manner(
+    order: &Order,
+    given: &Given,
+    server: Url,
+    direction: Option<Direction>,
+    data: Wish,
+) -> Manner {
     let network = &order.network;
     let fixed_ahead = order.fixed.then_some(1);
     Manner {
         server,
         mode: Mode::Extended,
+        direction,
         streams: network.streams.or(order.fixed.then_some(1)),
         pipelining: network
             .pipelining
             .or(fixed_ahead)
             .map(|ahead| ahead as usize),
-        one_upload: is_one_large(given),
+        expected: match direction {
+            Some(direction) => Expected::of(order, given, direction),
+            None => Expected::Tree,
+        },
         block_bytes: order.block_bytes.unwrap_or(BLOCK_BYTES),
         tcp: Tcp {
             window_bytes: network.window_bytes,
             congestion: network.congestion.clone(),
         },
+        data,
+        secured: Arc::default(),
         patience: PATIENCE,
         writers: WRITERS,
     }
-}
-
-/// Whether all there is to do is one large file of this host.
-fn is_one_large(given: &Given) -> bool {
-    let only = match given {
-        Given::Places(sources, _) => match &sources[..] {
-            [source] => Some(source),
-            _ => None,
-        },
-        Given::Names(..) => None,
-        Given::Pairs(pairs) => match &pairs[..] {
-            [(source, _)] => Some(source),
-            _ => None,
-        },
-    };
-    let facts = only.and_then(|source| std::fs::metadata(source).ok());
-    facts.is_some_and(|facts| facts.is_file() && facts.len() >= chunks::LARGE_BYTES)
 }

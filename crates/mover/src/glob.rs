@@ -7,13 +7,27 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+use crate::error::Error;
+
 /// The most paths that a pattern may stand for.
 const MOST_PATHS: usize = 1_000_000;
 
 /// Returns what a source stands for: itself, or all paths that match it, in order; none where nothing does.
-pub(crate) fn expand(source: &Path) -> Vec<PathBuf> {
+///
+/// # Errors
+/// If there are too many.
+pub(crate) fn expand(source: &Path) -> Result<Vec<PathBuf>, Error> {
+    up_to(MOST_PATHS, source).ok_or_else(|| Error::Place {
+        place: source.to_owned(),
+        expected: "a pattern that stands for 1,000,000 paths at most",
+        found: "one for more".into(),
+        advice: "copy the directory that they are in with --recursive, or name fewer",
+    })
+}
+
+fn up_to(most: usize, source: &Path) -> Option<Vec<PathBuf>> {
     if !wild(source.as_os_str().as_bytes()) || source.symlink_metadata().is_ok() {
-        return vec![source.to_owned()];
+        return Some(vec![source.to_owned()]);
     }
     let mut found = vec![PathBuf::new()];
     for part in source.components() {
@@ -22,14 +36,17 @@ pub(crate) fn expand(source: &Path) -> Vec<PathBuf> {
             found = found
                 .iter()
                 .flat_map(|folder| matches_in(folder, name))
-                .take(MOST_PATHS)
+                .take(most + 1)
                 .collect();
+            if found.len() > most {
+                return None;
+            }
         } else {
             found.iter_mut().for_each(|path| path.push(part));
         }
     }
     found.retain(|path| path.symlink_metadata().is_ok());
-    found
+    Some(found)
 }
 
 pub(crate) fn wild(text: &[u8]) -> bool {
@@ -150,8 +167,9 @@ mod tests {
             fs::write(folder.path().join(name), "").expect("a file");
         }
         let expand = |pattern| {
-            let found = expand(&folder.path().join(pattern));
+            let found = up_to(3, &folder.path().join(pattern));
             found
+                .expect("no more than asked for")
                 .iter()
                 .map(|path| {
                     path.file_name()
@@ -167,6 +185,8 @@ mod tests {
         assert_eq!(expand(".h*"), [".hidden"]);
         assert_eq!(expand("[x-z]"), [""; 0]);
         assert_eq!(expand("none"), ["none"]);
+        let few = up_to(2, &folder.path().join("*"));
+        assert_eq!(few, None, "three names, and two asked for");
     }
 
     proptest! {

@@ -1,9 +1,10 @@
 //! HTTP(S) and WebDAV: the client, and what it shares with the server.
 //!
-//! Read `exchange.rs` first (one request and its answer, whatever is between), then `work.rs` (many files over few connections), `get.rs`, `put.rs`.
+//! Read `exchange.rs` first (one request and its answer, whatever is between; its connections: `connect.rs`), then `work.rs` (many files over few connections), `get.rs`, `put.rs`.
 
 pub(crate) mod answer;
 pub(crate) mod begin;
+pub(crate) mod connect;
 pub(crate) mod dav;
 pub(crate) mod digest;
 pub(crate) mod exchange;
@@ -16,21 +17,25 @@ pub(crate) mod outgoing;
 pub(crate) mod pieces;
 pub(crate) mod put;
 pub(crate) mod range;
+pub(crate) mod source;
 pub(crate) mod target;
 pub(crate) mod third;
+mod through;
 pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod tree;
+pub(crate) mod wait;
 pub(crate) mod work;
 
 use std::ffi::OsString;
 
-use crate::copy::{self, Outcome, Totals};
 use crate::error::Error;
 use crate::given::{Given, Place};
 use crate::order::{Order, Output};
+use crate::outcome::{self, Outcome};
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::totals::Totals;
 
 /// Carries out an order some of whose places are at servers of HTTP.
 ///
@@ -48,7 +53,7 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
         report.stop_ticking();
         result
     });
-    result.map(|()| copy::end(stop, &totals, &report))
+    result.map(|()| outcome::end(stop, &totals, &report))
 }
 
 fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
@@ -108,7 +113,7 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
 fn read(source: &OsString) -> Result<Vec<Place>, Error> {
     match Place::read(source)? {
         Place::Here(path) => {
-            let found = crate::glob::expand(&path);
+            let found = crate::glob::expand(&path)?;
             if found.is_empty() {
                 return Err(Error::Place {
                     place: path,

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::attributes::Facts;
 use crate::bytes::{Fault, Lane, Moved, Pair, data};
-use crate::copy::Context;
+use crate::context::Context;
 use crate::directory::{Dir, Side};
 use crate::error::Failure;
 use crate::file;
@@ -72,7 +72,10 @@ pub(crate) fn begin(
         .size
         .div_ceil(cx.plan.chunk_bytes)
         .clamp(1, cx.plan.helpers as u64);
-    let pair = file::pair(cx, dir, entry, source, sink, facts)?;
+    let pair = file::pair(cx, dir, entry, source, sink, facts).inspect_err(|_| {
+        record.remove(dir);
+        part.discard(dir);
+    })?;
     let pair = Pair {
         shared: helpers > 1,
         ..pair

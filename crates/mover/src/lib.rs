@@ -1,4 +1,4 @@
-//! Moves bytes from place to place: `venturi-engine copy`, and serves them: `venturi-engine serve`.
+//! Moves bytes from place to place: `venturi copy`, and serves them: `venturi serve`.
 //!
 //! Between places of this host, at the limit of its storage and memory: extents are cloned where the file system can, else the kernel
 //! copies, else buffers do; large files go in parallel chunks, trees by several workers, holes stay holes. From and to servers of FTP and
@@ -21,37 +21,46 @@ mod attributes;
 mod begin;
 mod bytes;
 mod checksum;
+mod context;
 mod copy;
 mod directory;
 mod error;
 mod file;
 mod ftp;
+#[cfg(feature = "fuzz")]
+pub mod fuzzed;
 mod given;
 mod glob;
 mod http;
 mod journal;
+mod judge;
 mod large;
 mod links;
 mod list;
 mod net;
 mod order;
+mod outcome;
 mod part;
 mod place;
 mod pool;
+mod process;
 mod report;
 mod roots;
 pub mod serve;
 mod stop;
 mod temporary;
 mod thing;
+mod totals;
 mod tune;
 mod walk;
 
 pub use arguments::Arguments;
-pub use copy::{Outcome, Totals, carry_out};
+pub use copy::carry_out;
 pub use error::{Error, Failure};
 pub use order::{Existing, Method, Network, Order, Output, Preserve};
+pub use outcome::Outcome;
 pub use stop::Stop;
+pub use totals::Totals;
 
 use std::process::ExitCode;
 
@@ -73,7 +82,7 @@ pub fn copy(arguments: Arguments) -> ExitCode {
         Ok(Outcome::Failed) => FAILED.into(),
         Ok(Outcome::Stopped) => STOPPED.into(),
         Err(error) => {
-            eprintln!("venturi-engine copy: {error}");
+            eprintln!("venturi copy: {error}");
             REFUSED.into()
         }
     }

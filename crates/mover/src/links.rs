@@ -9,7 +9,7 @@ use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 
 use crate::attributes::Facts;
-use crate::copy::Context;
+use crate::context::Context;
 use crate::directory::{Dir, Side, Tree};
 use crate::error::Failure;
 use crate::walk::{Entry, Task};

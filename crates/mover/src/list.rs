@@ -20,7 +20,7 @@ pub(crate) fn open(list: &Path) -> Result<Box<dyn BufRead>, Error> {
 /// Names below a directory.
 ///
 /// # Errors
-/// One that is empty, absolute or leads out of the directory is refused: its copy would be outside of the destination.
+/// One that is absolute or leads out of the directory is refused: its copy would be outside of the destination.
 pub(crate) fn names(
     list: &Path,
     input: &mut dyn BufRead,
@@ -28,6 +28,9 @@ pub(crate) fn names(
 ) -> Result<Vec<PathBuf>, Error> {
     let mut names = Vec::new();
     for (line, entry) in entries(list, input, null)?.into_iter().enumerate() {
+        if entry.is_empty() {
+            continue;
+        }
         let name = PathBuf::from(entry);
         let inside = name.components().all(|part| {
             matches!(
@@ -67,10 +70,15 @@ pub(crate) fn pairs(
         entries.into_iter().map(words).collect()
     };
     let pair = |(line, words): (usize, Vec<OsString>)| match &words[..] {
-        [source, destination] => Ok((source.clone(), destination.clone())),
-        others => Err(error(line, format!("{} words", others.len()))),
+        // A blank line; between zero bytes it would shift all that follow.
+        [] => None,
+        [source, destination] if !source.is_empty() && !destination.is_empty() => {
+            Some(Ok((source.clone(), destination.clone())))
+        }
+        [_, _] => Some(Err(error(line, "an empty name".into()))),
+        others => Some(Err(error(line, format!("{} words", others.len())))),
     };
-    words.into_iter().enumerate().map(pair).collect()
+    words.into_iter().enumerate().filter_map(pair).collect()
 }
 
 fn words(line: OsString) -> Vec<OsString> {
@@ -86,11 +94,7 @@ fn words(line: OsString) -> Vec<OsString> {
 fn entries(list: &Path, input: &mut dyn BufRead, null: bool) -> Result<Vec<OsString>, Error> {
     let found: io::Result<Vec<_>> = input.split(if null { 0 } else { b'\n' }).collect();
     let found = found.map_err(|error| refused(list, &error))?;
-    Ok(found
-        .into_iter()
-        .filter(|entry| !entry.is_empty())
-        .map(OsString::from_vec)
-        .collect())
+    Ok(found.into_iter().map(OsString::from_vec).collect())
 }
 
 fn refused(list: &Path, error: &io::Error) -> Error {
@@ -145,5 +149,16 @@ mod tests {
         );
         assert!(read(b"a b c\n", false).is_err());
         assert!(read(b"a\0b\0c\0", true).is_err());
+        // The pair `a` and `b` is not in it.
+        let told = read(b"a\0\0b\0c\0", true).expect_err("an empty name");
+        assert!(told.to_string().contains("an empty name"), "{told}");
+    }
+
+    #[test]
+    fn blank_lines_are_passed_over_and_counted() {
+        let told = names(Path::new("l"), &mut &b"a\n\n\n/x\n"[..], false).expect_err("absolute");
+        assert!(told.to_string().starts_with("l, line 4:"), "{told}");
+        let told = pairs(Path::new("l"), &mut &b"a b\n\nc\n"[..], false).expect_err("one word");
+        assert!(told.to_string().starts_with("l, line 3:"), "{told}");
     }
 }

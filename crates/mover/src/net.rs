@@ -2,5 +2,9 @@
 
 pub(crate) mod buffers;
 pub(crate) mod grid;
+pub(crate) mod intake;
+pub(crate) mod pace;
 pub(crate) mod sockets;
+pub(crate) mod ssh;
+pub(crate) mod straight;
 pub(crate) mod url;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::copy::Totals;
 use crate::error::Failure;
 use crate::order::{Order, Output, What};
 use crate::roots;
+use crate::totals::Totals;
 use crate::tune::Decision;
 
 const TICK_OF_BAR: Duration = Duration::from_millis(200);

@@ -67,7 +67,7 @@ fn root(source: PathBuf, destination: PathBuf, make_way: bool) -> Root {
 
 fn expanded(source: &OsStr) -> Result<Vec<PathBuf>, Error> {
     let place = place::local(source)?;
-    let found = glob::expand(&place);
+    let found = glob::expand(&place)?;
     if found.is_empty() {
         return Err(Error::Place {
             place,

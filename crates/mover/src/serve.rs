@@ -1,4 +1,4 @@
-//! Serves a directory: `venturi-engine serve`.
+//! Serves a directory: `venturi serve`.
 //!
 //! A fixed number of threads have all sessions, each a state machine of `venturi_gridftp` that is driven by the readiness of its
 //! sockets; what may wait for a disk is done by other threads. Everything that a client can make grow has a bound: sessions in all
@@ -10,6 +10,7 @@
 
 mod arguments;
 mod buffers;
+mod doors;
 mod ftp;
 mod gsi;
 mod host;
@@ -18,9 +19,8 @@ mod limits;
 mod listen;
 mod log;
 mod metrics;
-mod pace;
 pub(crate) mod root;
-mod users;
+pub(crate) mod users;
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub fn serve(arguments: Arguments) -> ExitCode {
         Ok(listen::Ending::Drained) => ExitCode::SUCCESS,
         Ok(listen::Ending::Cut) => CUT.into(),
         Err(error) => {
-            eprintln!("venturi-engine serve: {error}");
+            eprintln!("venturi serve: {error}");
             REFUSED.into()
         }
     }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::attributes::{self, Facts};
 use crate::bytes::Lane;
-use crate::copy::Context;
+use crate::context::Context;
 use crate::directory::{Dir, Side};
 use crate::error::Failure;
 use crate::file;
@@ -52,11 +52,13 @@ fn see(dir: &Dir, entry: &Entry, follow: bool) -> Result<Facts, Failure> {
     };
     let facts = rustix::fs::statat(&dir.source, &*entry.name, flags);
     facts.map(Facts::from).map_err(|errno| {
-        Failure::kernel(
-            dir.path(Side::Source, &entry.name),
-            "to see what it is",
-            errno,
-        )
+        let path = dir.path(Side::Source, &entry.name);
+        let failure = Failure::kernel(path, "to see what it is", errno);
+        if follow && entry.kind == FileType::Symlink {
+            let advice = "mend the link, or leave --follow out";
+            return Failure { advice, ..failure };
+        }
+        failure
     })
 }
 

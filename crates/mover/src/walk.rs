@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::attributes::Facts;
 use crate::bytes::Lane;
-use crate::copy::Context;
+use crate::context::Context;
 use crate::directory::{Dir, Ending, FILLING, Side};
 use crate::error::Failure;
 use crate::journal::NAMES_BYTES;

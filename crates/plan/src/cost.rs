@@ -128,6 +128,16 @@ pub struct MoverCost {
     pub byte_core_s: Option<Amount>,
     /// Files whose commands are under way together in one session; 1 waits for each answer.
     pub pipelining: Option<u32>,
+    /// Sessions side by side that a call opens which is not told how many; null: one.
+    pub sessions: Option<u32>,
+    /// Files for each of these: of fewer files it opens fewer; null: one.
+    pub session_files: Option<u32>,
+    /// Bytes for each of these, where there are fewer files than that; null: only files count.
+    pub session_bytes: Option<Amount>,
+    /// The smallest file that goes in pieces, each of them as a file of its own; null: none does.
+    pub large_bytes: Option<Amount>,
+    /// Bytes of such a piece.
+    pub piece_bytes: Option<Amount>,
     /// Bytes that the tool asks for ahead on a connection; null: as many as TCP lets.
     pub in_flight_bytes: Option<Amount>,
     /// Bytes that are read and then sent, by turns; null: reading and sending overlap.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use venturi_gridftp::client::Job;
 use venturi_gridftp::{
-    Collected, Command, Line, LineBuffer, Options, Path, ReplyCollector, Security, Site,
+    Collected, Command, Line, LineBuffer, Options, Path, Reply, ReplyCollector, Security, Site,
 };
 
 use crate::{Draws, toy::Toy};
@@ -21,6 +21,8 @@ pub(super) enum Awaited {
 #[derive(Debug)]
 pub(super) struct Store {
     path: Path,
+    /// Whether it is written in place, as a whole.
+    in_place: bool,
     /// Data connections are of this number of their kind.
     epoch: u64,
     /// Whether it was said to have begun.
@@ -36,8 +38,10 @@ pub(super) struct Peer {
     lines: LineBuffer,
     collector: ReplyCollector,
     logged_in: bool,
-    /// Every STOR, in order. Nothing is known of them in a protected session, whose replies are not read here.
+    /// Every STOR and ESTO, in order. Nothing is known of them in a protected session, whose replies are not read here.
     stores: Vec<Store>,
+    /// What was answered to the last SIZE of each path.
+    sizes: BTreeMap<Path, Reply>,
     epoch: u64,
     blind: bool,
 }
@@ -52,6 +56,7 @@ impl Peer {
             collector: ReplyCollector::default(),
             logged_in: false,
             stores: Vec::new(),
+            sizes: BTreeMap::new(),
             epoch: 0,
             blind: secure,
         }
@@ -78,9 +83,11 @@ impl Peer {
                 command = Command::parse(plain.trim_ascii_end()).expect("a command");
                 self.protects = true;
             }
-            if let Command::Stor(path) = &command {
+            if let Command::Stor(path) | Command::Esto { path, .. } = &command {
                 self.stores.push(Store {
                     path: path.clone(),
+                    in_place: matches!(command, Command::Stor(_))
+                        && !path.as_bytes().ends_with(b".part"),
                     epoch: self.epoch,
                     begun: false,
                     code: None,
@@ -154,7 +161,7 @@ impl Peer {
             if let Collected::Reply(reply) = collected {
                 let is_store = matches!(
                     self.awaited.front(),
-                    Some(Awaited::Command(Command::Stor(_), _))
+                    Some(Awaited::Command(Command::Stor(_) | Command::Esto { .. }, _))
                 );
                 let store = self
                     .stores
@@ -167,8 +174,11 @@ impl Peer {
                     Some(store) => store.code = Some(reply.code),
                     None => {}
                 }
-                if !reply.is_preliminary() {
-                    self.awaited.pop_front();
+                if reply.is_preliminary() {
+                    continue;
+                }
+                if let Some(Awaited::Command(Command::Size(path), _)) = self.awaited.pop_front() {
+                    self.sizes.insert(path, reply);
                 }
             }
         }
@@ -191,8 +201,7 @@ impl Peer {
         let before = self.stores[..place]
             .iter()
             .filter(|store| store.epoch == epoch);
-        let ahead =
-            |store: &Store| store.begun || eager && store.path.as_bytes().ends_with(b".part");
+        let ahead = |store: &Store| store.begun || eager && !store.in_place;
         let clean = before.clone().all(|store| is_well(store) || !ahead(store));
         assert!(
             !shared || clean,
@@ -202,11 +211,27 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// What nothing was sent of gets its name only if the server said that it has all of it, or cannot be asked.
+    pub fn check_there(&self, path: &Path, size_bytes: u64) {
+        if self.blind {
+            return;
+        }
+        let reply = &self.sizes[path];
+        let text = String::from_utf8_lossy(reply.lines.last().expect("a line"));
+        let found = text.trim_ascii().parse::<u64>();
+        assert!(
+            !reply.is_success() || found.is_err() || found == Ok(size_bytes),
+            "{path} is named and holds {text} instead of {size_bytes}"
+        );
+    }
+}
+
 fn is_transfer(command: &Command) -> bool {
     use Command as C;
     matches!(
         command,
-        C::Stor(_) | C::Retr(_) | C::Eret { .. } | C::Mlsd(_) | C::Mlsr(_)
+        C::Stor(_) | C::Esto { .. } | C::Retr(_) | C::Eret { .. } | C::Mlsd(_) | C::Mlsr(_)
     )
 }
 

@@ -2,7 +2,7 @@
 
 use venturi_gridftp::client::{Job, Output, Source, Upload};
 use venturi_gridftp::mode_e::Header;
-use venturi_gridftp::{ByteRanges, Command, DataOut, Delivery, Mode};
+use venturi_gridftp::{ByteRanges, Command, DataOut, Delivery, Mode, Path};
 
 use super::Session;
 
@@ -77,9 +77,23 @@ impl Session {
                     None => self.client.features().is_globus(),
                 };
                 let shared = self.client.mode() == Mode::Extended;
-                self.peer.check_name(&path, shared, eager);
+                match self.there(&path) {
+                    Some(size_bytes) => self.peer.check_there(&path, size_bytes),
+                    None => self.peer.check_name(&path, shared, eager),
+                }
             }
         }
+    }
+
+    /// The size of the file that was all at the server before, under this name.
+    fn there(&self, path: &Path) -> Option<u64> {
+        self.jobs.values().find_map(|job| match job {
+            Job::Put(put) if put.temporary.as_ref() == Some(path) => {
+                let is_there = put.size_bytes > 0 && put.present.prefix_bytes() >= put.size_bytes;
+                is_there.then_some(put.size_bytes)
+            }
+            _ => None,
+        })
     }
 
     /// Whoever is told that a file is done has been given all of it, or has given all of it.
@@ -91,7 +105,13 @@ impl Session {
                 Some(size) => (&get.present, Some(size)),
                 None => (&nothing, None),
             },
-            Job::Put(put) => (&put.present, Some(put.size_bytes)),
+            Job::Put(put) => match put.part {
+                Some(offset) => {
+                    let expected = ByteRanges::of(offset..offset + put.size_bytes);
+                    return assert_eq!(all, expected, "a part of transfer {transfer}");
+                }
+                None => (&put.present, Some(put.size_bytes)),
+            },
             Job::Get(_) => return,
         };
         all.merge(present).expect("few ranges");
@@ -137,8 +157,12 @@ impl Session {
         let Job::Put(put) = &self.jobs[&transfer] else {
             panic!("bytes of a download");
         };
+        let base = put.part.unwrap_or(0);
         assert!(
-            0 < bytes && bytes <= self.settings.block_bytes && offset + bytes <= put.size_bytes
+            0 < bytes
+                && bytes <= self.settings.block_bytes
+                && base <= offset
+                && offset + bytes <= base + put.size_bytes
         );
         let stream = self.client.mode() == Mode::Stream;
         assert_eq!(header.is_none(), stream);
@@ -149,12 +173,13 @@ impl Session {
         if let Some(header) = header {
             let expected = Header {
                 count: bytes,
-                offset,
+                offset: offset - base,
                 ..Header::default()
             };
             assert_eq!(Header::parse(&header), Ok(expected));
         }
-        let waits = self.settings.upload == Some(Upload::Gated) || put.temporary.is_none();
+        let waits = self.settings.upload == Some(Upload::Gated)
+            || put.temporary.is_none() && put.part.is_none();
         assert!(
             stream || !waits || self.begun.contains(&transfer),
             "nothing before the server takes it"

@@ -22,9 +22,9 @@ def copy(
         typer.Argument(metavar="[OPTIONS] SRC... DST", help="As `venturi copy --help` says; page *Copy files*."),
     ] = None,
 ) -> None:
-    """Copy files and trees, as fast as storage and memory allow; whatever ended a copy, the same command goes on where it was.
+    """Copy files and trees, on this host and from and to servers of FTP, GridFTP and HTTP; whatever ended it, the same command goes on.
 
-    Example: `venturi copy -r data /mnt/copies/`
+    Examples: `venturi copy -r data /mnt/copies/`, `venturi copy -r gsiftp://se.example:2811/data/run7 /scratch/`
     """
     engine = os.fspath(find_engine())
     # As they were typed: a parser takes `--` away, and what is after it may look like an option.

@@ -22,7 +22,7 @@ def serve(
         typer.Argument(metavar="[OPTIONS] DIR", help="As `venturi serve --help` says; page *Serve files*."),
     ] = None,
 ) -> None:
-    """Serve a directory over FTP and GridFTP: for reading, and when asked for writing; nothing outside of it can be reached.
+    """Serve a directory over FTP, GridFTP, HTTP and WebDAV, to read and when asked to write; nothing outside of it can be reached.
 
     Example: `venturi serve /data`
     """

@@ -36,6 +36,10 @@ class MoverCost:
         Processor time of the client for a byte.
     pipelining
         Files whose commands are under way together in a session.
+    sessions, session_files, session_bytes
+        Sessions side by side of a call that is not told how many, and files, or bytes, for each: of less it opens fewer; ``None``: one.
+    large_bytes, piece_bytes
+        The smallest file that goes in pieces, each as a file of its own, and their size; ``None``: none does.
     in_flight_bytes
         Bytes that the tool asks for ahead on a connection; ``None``: as many as TCP lets.
     block_bytes, block_s
@@ -69,6 +73,11 @@ class MoverCost:
     file_round_trips: float | None = None
     byte_core_s: float | None = None
     pipelining: int | None = None
+    sessions: int | None = None
+    session_files: int | None = None
+    session_bytes: float | None = None
+    large_bytes: float | None = None
+    piece_bytes: float | None = None
     in_flight_bytes: float | None = None
     block_bytes: float | None = None
     block_s: float | None = None

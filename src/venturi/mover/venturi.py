@@ -1,13 +1,14 @@
-"""``venturi copy``: our own mover, called as the engine, measured like all others. Between places of one host, and from and to servers of FTP."""
+"""``venturi copy``: our own mover, called as the engine, measured like all others. Between places of one host, and from and to servers of FTP, GridFTP and HTTP."""
 
 from __future__ import annotations
 
 import json
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from venturi.cost import FILE, LAB_BYTES, Measured, MoverCost, over
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
@@ -21,6 +22,13 @@ _OPTIONS = (
     Option("pipelining", "integer", None, "Files that each session asks a server for ahead of their end; by default as it decides itself."),
     Option("window", "size", None, "Socket buffers of data connections, at both ends; by default the kernels find them.", minimum=4096),
     Option("congestion", "text", None, "Congestion control of our end of data connections, such as bbr; by default that of the system."),
+    Option(
+        "data_channel",
+        "choice",
+        None,
+        "What gsiftp does on data channels: `open`, `authenticated`, `safe` (integrity) or `private` (encryption); by default authenticated.",
+        choices=("authenticated", "open", "safe", "private"),
+    ),
     Option("block", "size", None, "Bytes of one read and write, or of a block sent to a server; by default as it decides itself.", minimum=4096),
     Option("fixed", "boolean", False, "Decide nothing: one worker, session, connection and file at a time, and 256 KiB, where the others do not say."),
     Option(
@@ -36,6 +44,61 @@ _OPTIONS = (
 )  # fmt: skip
 _MOST = {"concurrency": 1024, "streams": 256, "pipelining": 4096}
 _EXPECTED = 'events, the last with "event": "end"'
+_MEASURED = (
+    "estimated by `venturi calibrate` from calls in the lab, November 2026: 1, 11, 101 and 1001 files of 1 kB over 1 Gb/s at round trips of 0.1, 20 and 50 ms, tuned and fixed, "
+    "three times each, with globus-gridftp-server and with our own; processor times from the fastest; Intel Xeon at work with other things, Linux 6.18, Debian 12"
+)
+_HTTP_MEASURED = "measured in the lab, November 2026: 1, 11 and 101 files of 1 kB at round trips of 0.1, 20 and 50 ms, twice each, with nginx and XRootD; sessions: the mean number that these sets had"
+_FTP, _GSIFTP, _HTTP, _FILE = ("ftp",), ("gsiftp",), ("http",), (FILE,)
+_TUNED = MoverCost(
+    pipelining=1024,
+    sessions=8,
+    session_files=50,
+    session_bytes=12.5e6,
+    large_bytes=128 << 20,
+    piece_bytes=32 << 20,
+    keeps_connection=True,
+)
+"""What it decides by itself: constants of ``crates/mover/src/ftp/forecast.rs`` and ``chunks.rs``, sessions as at a round trip of 50 ms."""
+_TUNED_HTTP = MoverCost(sessions=9, session_files=2, session_bytes=64 << 20, keeps_connection=True)
+_FIXED = MoverCost(pipelining=1, sessions=1)
+_SERVED = (
+    (_FTP, _FILE, over(_TUNED, MoverCost.of((0.011, 0.0036, 7.3), (0.0006, 0.0001, 1.0))), _MEASURED),
+    (_FILE, _FTP, over(_TUNED, MoverCost.of((0.011, 0.0036, 7.4), (0.0008, 0.0001, 1.0))), _MEASURED),
+    (_GSIFTP, _FILE, over(_TUNED, MoverCost.of((0.016, 0.012, 11.5), (0.0006, 0.0001, 1.1))), _MEASURED),
+    (_FILE, _GSIFTP, over(_TUNED, MoverCost.of((0.016, 0.012, 13.6), (0.0008, 0.0001, 1.2))), _MEASURED),
+    (_HTTP, _FILE, over(_TUNED_HTTP, MoverCost.of((0.001, 0.0028, 1.45), (0.0, 0.0002, 1.0))), _HTTP_MEASURED),
+    (_FILE, _HTTP, over(_TUNED_HTTP, MoverCost.of((0.003, 0.0024, 1.3), (0.0, 0.0002, 1.05))), _HTTP_MEASURED),
+)
+_BETWEEN = (
+    (_FTP, _FTP, MoverCost.of((0.012, 0.006, 12.7), (0.0, 0.0003, 1.1), keeps_connection=True)),
+    # Each server makes two keys: for the login, and for the data connections that have it authenticated.
+    (
+        _GSIFTP,
+        _GSIFTP,
+        replace(MoverCost.of((0.05, 0.02, 25.7), (0.0, 0.0005, 1.0), keeps_connection=True), logins=2.0),
+    ),
+)
+_BETWEEN_MEASURED = "measured in the lab, November 2026: 1, 11 and 101 files of 1 kB between two globus-gridftp-servers, one of them 20 or 50 ms away, twice each"
+_COSTS = (
+    Measured(
+        _FILE,
+        _FILE,
+        MoverCost.of((0.0, 0.0012, 0.0), (0.0, 0.00006, 0.0)),
+        "processor time of calls with 1, 11 and 1001 files of 1 kB within one host, the least of 15, November 2026; Intel Xeon, Linux 6.18, Debian 12",
+    ),
+    *(Measured(source, destination, cost, origin) for source, destination, cost, origin in _SERVED),
+    *(Measured(source, destination, _FIXED, origin, {"fixed": True}) for source, destination, _, origin in _SERVED),
+    *(Measured(source, destination, cost, _BETWEEN_MEASURED) for source, destination, cost in _BETWEEN),
+    *(
+        Measured(source, destination, MoverCost(file_round_trips=2.0), _BETWEEN_MEASURED, {"fixed": True})
+        for source, destination, _ in _BETWEEN
+    ),
+    *(
+        Measured(source, destination, MoverCost(byte_core_s=core_ns * 1e-9), LAB_BYTES)
+        for source, destination, core_ns in ((_FTP, _FILE, 0.68), (_FILE, _FTP, 0.06))
+    ),
+)
 _COUNTS = ("files", "moved_bytes", "kept", "errors")
 
 
@@ -48,17 +111,16 @@ class Venturi:
     """
 
     name: str = "venturi"
-    summary: str = (
-        "Our own mover (`venturi copy`), within a host and from and to servers of FTP: a file is whole or not there."
-    )
+    summary: str = "Our own mover (`venturi copy`), within a host and from and to servers of GridFTP, FTP and HTTP: a file is whole or not there."
     requires: tuple[str, ...] = ("venturi-engine",)
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
     null_lists: bool = False
-    speaks: tuple[str, ...] = ("ftp",)
+    speaks: tuple[str, ...] = ("gsiftp", "ftp", "davs", "https", "http")
     lists: bool = True
     options: tuple[Option, ...] = _OPTIONS
+    costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
         """Return how the engine is called.
@@ -82,6 +144,7 @@ class Venturi:
             ("--pipelining", "{pipelining}"),
             ("--window", "{window_bytes}"),
             ("--congestion", "{congestion}"),
+            ("--data-channel", "{data_channel}"),
             ("--block", "{block_bytes}"),
         )
         # A list excludes places.

@@ -457,6 +457,7 @@ _UNLIKE_AMOUNTS = {
     "retries": WHOLE,
     "resumes": FLAG,
     "sessions": WHOLE,
+    "session_files": WHOLE,
     "keeps_connection": FLAG,
     "rtt_exponent": NUMBER,
 }

@@ -78,6 +78,19 @@ class MoverTable(Part):
     file_round_trips: Amount | None = Field(None, description="For each file.")
     byte_core: Time | None = Field(None, description="For each byte: processor time of the client.")
     pipelining: Many | None = Field(None, description="Files whose commands are under way together.")
+    sessions: Many | None = Field(
+        None, description="Sessions side by side of a call that is not told how many; if not given, one."
+    )
+    session_files: Many | None = Field(
+        None, description="Files for each of these: of fewer files it opens fewer; if not given, one."
+    )
+    session_size: Size | None = Field(
+        None, description="Bytes for each of these, where there are fewer files; if not given, only files count."
+    )
+    large: Size | None = Field(
+        None, description="The smallest file that goes in pieces, each as a file of its own; if not given, none does."
+    )
+    piece: Size | None = Field(None, description="Bytes of such a piece.")
     in_flight: Size | None = Field(None, description="Bytes that it asks for ahead on a connection.")
     block: Size | None = Field(None, description="Bytes that it reads and then sends, by turns.")
     block_time: Time | None = Field(None, description="What each block costs besides.")
@@ -187,6 +200,7 @@ Parameters = TypeVar("Parameters", MoverCost, ServiceCost, StorageCost, HostCost
 
 _OTHERWISE = {
     "block_s": "block_time",
+    "session_bytes": "session_size",
     **{f"{name}_bytes_per_s": f"{name}_rate" for name in ("process", "read", "write", "page_cache")},
 }
 """Parameters whose keys in a scenario are not their names without the unit."""

@@ -20,6 +20,11 @@ MAX_INCLUDES = 100
 """Files that one scenario may include in all; more is a mistake."""
 
 
+_OVERRIDE = "--set "
+_FIXED = (["workload"], ["workload", "options"])
+"""Tables with values that a factor of the same name takes the place of."""
+
+
 @dataclass
 class Document:
     """A document, the problems met while it was put together, and the origin of values that are not the file's own."""
@@ -45,16 +50,14 @@ def read_document(path: Path, overrides: Iterable[str]) -> Document:
     """Return the document of a scenario file, its includes merged beneath it and the overrides set above it."""
     document = Document(folder=path.parent)
     _add_file(document, path, origin="", where="", chain=(path.resolve(),), count=[0])
-    for override in overrides:
-        _set(document, override)
+    _override(document, overrides)
     return document
 
 
 def document_of(data: Mapping[str, Any], overrides: Iterable[str], folder: Path | None = None) -> Document:
     """Return a document that is there already, the overrides set above it; ``data`` stays as it is."""
     document = Document(copy.deepcopy(dict(data)), folder=folder)
-    for override in overrides:
-        _set(document, override)
+    _override(document, overrides)
     return document
 
 
@@ -131,6 +134,26 @@ def _merge(document: Document, below: dict[str, Any], above: dict[str, Any], ori
         document.origins[here] = origin
 
 
+def _override(document: Document, overrides: Iterable[str]) -> None:
+    """Set values, and refuse those that would do nothing, since a factor of that name takes their place."""
+    for override in overrides:
+        _set(document, override)
+    workload = document.data.get("workload")
+    factors = workload.get("factors") if isinstance(workload, dict) else None
+    for where, origin in document.origins.items():
+        *table, key = where
+        if (
+            origin.startswith(_OVERRIDE)
+            and table in _FIXED
+            and isinstance(factors, dict)
+            and isinstance(factors.get(key), list)
+        ):
+            expected = f"expected none, since the factor {key} takes its place, found one; --set 'workload.factors.{key}=[…]'"
+            document.problems.append(
+                (path_text(where), f"{expected} is what counts{document.origin(path_text(where))}")
+            )
+
+
 def _set(document: Document, override: str) -> None:
     """Set one value as ``a.b.c=value`` asks for: TOML if it parses, otherwise text."""
     key, equals, text = override.partition("=")
@@ -148,7 +171,7 @@ def _set(document: Document, override: str) -> None:
             document.problems.append((f"--set {override}", f"expected a table at {at}, found {shown(table)}"))
             return
     table[str(where[-1])] = value_of(text)
-    document.origins[where] = f"--set {key.strip()}"
+    document.origins[where] = f"{_OVERRIDE}{key.strip()}"
 
 
 def _key(text: str) -> tuple[str, ...] | None:

@@ -3,12 +3,12 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::job::{Direction, Get, Job, Output};
+use super::job::{Direction, Get, Job, Output, Source};
 use super::transfers::{Active, State, Transfers};
 use super::{Client, Tag};
 use crate::address::{Passive, parse_extended, parse_host_port};
-use crate::mode_e::{Chunk, Payload, Receiver, Sender};
-use crate::{ByteRanges, Command, DataOut, Delivered, Delivery, Mode, Reply};
+use crate::mode_e::{Chunk, Payload, Receiver, Sender, Taken};
+use crate::{ByteRanges, Command, DataOut, Delivered, Delivery, Error, Mode, Reply};
 
 /// The data connections of a pipeline in MODE E.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +89,27 @@ impl Client {
 
     /// Offers bytes of a data connection. To be called again with the rest until nothing is consumed.
     pub fn handle_data(&mut self, now: Duration, connection: u64, input: &[u8]) -> Delivered {
-        let delivered = self.transfers.deliver(connection, input);
+        let take = |receiver: &mut Receiver| receiver.handle_input(connection, input);
+        let delivered = self.transfers.deliver(connection, input.len(), take);
+        self.delivered(now, delivered)
+    }
+
+    /// A transfer of a file, and how many bytes of that, and of nothing else, come next on a data connection, where that is known. A driver
+    /// may move some of them straight to where they belong, and tell so by [`handle_payload`](Self::handle_payload).
+    #[must_use]
+    pub fn coming(&self, connection: u64) -> Option<(u64, u64)> {
+        self.transfers.coming(connection)
+    }
+
+    /// Takes bytes that the driver has moved from a data connection without showing them, at most what is
+    /// [`coming`](Self::coming). They belong where the answer says; nowhere, if there is no payload in it.
+    pub fn handle_payload(&mut self, now: Duration, connection: u64, bytes: usize) -> Delivered {
+        let take = |receiver: &mut Receiver| receiver.handle_payload(connection, bytes);
+        let delivered = self.transfers.deliver(connection, bytes, take);
+        self.delivered(now, delivered)
+    }
+
+    fn delivered(&mut self, now: Duration, delivered: Delivered) -> Delivered {
         if delivered.consumed > 0 {
             self.moved = self.moved.max(now);
         }
@@ -227,16 +247,45 @@ impl Transfers {
         self.settle(key);
     }
 
-    fn deliver(&mut self, connection: u64, input: &[u8]) -> Delivered {
+    fn coming(&self, connection: u64) -> Option<(u64, u64)> {
+        let link = self.links.get(&connection)?;
+        let (key, bytes) = match self.mode {
+            Mode::Stream => (link, u64::MAX),
+            Mode::Extended => {
+                let (slot, bytes) = self.receiver.coming(connection)?;
+                (self.slots.get(&slot)?, bytes)
+            }
+        };
+        let active = self.active.get(key)?;
+        let Job::Get(get) = &active.job else {
+            return None;
+        };
+        let is_file = matches!(get.source, Source::File | Source::Region { .. });
+        if !is_file || !active.begun || active.spoiled.is_some() || active.state != State::Running {
+            return None;
+        }
+        let left = get.expected_bytes().filter(|_| self.mode == Mode::Stream);
+        let gone = get.present.prefix_bytes() + active.position;
+        let bytes = left.map_or(bytes, |size| size.saturating_sub(gone));
+        Some((get.transfer, bytes))
+    }
+
+    /// What became of `bytes` of a connection; `take` has the receiver take them, in MODE E.
+    fn deliver(
+        &mut self,
+        connection: u64,
+        bytes: usize,
+        take: impl FnOnce(&mut Receiver) -> Result<Taken, Error>,
+    ) -> Delivered {
         let nothing = Delivered {
-            consumed: input.len(),
+            consumed: bytes,
             payload: None,
         };
         match (self.mode, self.links.get(&connection)) {
             (_, None) => nothing,
-            (Mode::Stream, Some(&key)) => self.deliver_stream(key, input).unwrap_or(nothing),
+            (Mode::Stream, Some(&key)) => self.deliver_stream(key, bytes).unwrap_or(nothing),
             (Mode::Extended, Some(_)) => {
-                let taken = match self.receiver.handle_input(connection, input) {
+                let taken = match take(&mut self.receiver) {
                     Ok(taken) => taken,
                     Err(error) => {
                         self.blame(&error.to_string());
@@ -257,7 +306,7 @@ impl Transfers {
         }
     }
 
-    fn deliver_stream(&mut self, key: u64, input: &[u8]) -> Option<Delivered> {
+    fn deliver_stream(&mut self, key: u64, bytes: usize) -> Option<Delivered> {
         let active = self.active.get_mut(&key)?;
         if !active.begun && active.spoiled.is_none() {
             // Whether the server goes on where it was asked to is known when it begins.
@@ -267,21 +316,21 @@ impl Transfers {
             return None;
         };
         let offset = get.present.prefix_bytes() + active.position;
-        if let Err(reason) = fits(get, offset, input.len()) {
+        if let Err(reason) = fits(get, offset, bytes) {
             active.spoiled.get_or_insert(reason);
         }
-        if active.spoiled.is_some() || input.is_empty() {
+        if active.spoiled.is_some() || bytes == 0 {
             return None;
         }
-        active.position += input.len() as u64;
+        active.position += bytes as u64;
         let (transfer, offset) = (get.transfer, get.base() + offset);
         let payload = Some(Delivery {
             transfer,
             offset,
-            bytes: input.len(),
+            bytes,
         });
         Some(Delivered {
-            consumed: input.len(),
+            consumed: bytes,
             payload,
         })
     }
@@ -338,11 +387,11 @@ impl Transfers {
                 bytes,
             } => {
                 let key = self.files.get(&file)?;
-                let transfer = self.active.get(key)?.job.transfer();
+                let job = &self.active.get(key)?.job;
                 Some(DataOut::Payload {
                     header: Some(header),
-                    transfer,
-                    offset,
+                    transfer: job.transfer(),
+                    offset: job.base().checked_add(offset)?,
                     bytes,
                 })
             }
@@ -365,11 +414,10 @@ impl Transfers {
         if piece.is_empty() {
             active.pieces.pop_front();
         }
-        let transfer = active.job.transfer();
         Some(DataOut::Payload {
             header: None,
-            transfer,
-            offset,
+            transfer: active.job.transfer(),
+            offset: active.job.base().checked_add(offset)?,
             bytes,
         })
     }

@@ -59,7 +59,24 @@ impl Transfers {
                 self.give_up(waiting.job, reason, false, ByteRanges::default());
             }
         } else if let Some(key) = self.key_of(transfer) {
-            self.failed(key, reason, false);
+            self.abandon_active(key, reason);
+        }
+    }
+
+    fn abandon_active(&mut self, key: u64, reason: &str) {
+        let Some(active) = self.active.get_mut(&key) else {
+            return;
+        };
+        let runs = active.state == State::Running;
+        if active.answer.is_some() || !(runs || active.state == State::Void) {
+            return self.failed(key, reason, false);
+        }
+        // The server is, or will be, at it, and waits for bytes that do not come.
+        active.over = Some((reason.to_owned(), false));
+        match self.mode {
+            Mode::Stream => self.close_link(key),
+            Mode::Extended if runs => self.roll_back(),
+            Mode::Extended => {}
         }
     }
 
@@ -74,10 +91,11 @@ impl Transfers {
         let running = active.state == State::Running;
         let bytes_on_the_way = active.begun || active.file.is_some();
         let retry = again && active.tries < self.attempts;
-        if retry && active.answer.is_none() {
-            // Its answer is still to come, and may not meet its next try.
+        if active.answer.is_none() && (retry || self.mode == Mode::Extended) {
+            // Its answer is still to come, and may not meet its next try, or another transfer.
             active.state = State::Void;
             active.charged = true;
+            active.over = (!retry).then(|| (reason.to_owned(), again));
         } else if let Some(active) = self.active.remove(&key) {
             if retry {
                 let waiting = Waiting {
@@ -106,7 +124,9 @@ impl Transfers {
 
     fn give_up(&mut self, job: Job, reason: &str, again: bool, received: ByteRanges) {
         let transfer = job.transfer();
+        // What the server had before this session is not its to take away.
         if let Job::Put(put) = job
+            && put.present.is_empty()
             && let Some(temporary) = put.temporary
         {
             self.commands
@@ -157,7 +177,7 @@ impl Transfers {
         self.drop_data(Channel::Draining);
     }
 
-    /// Puts what was void back in front, in its order.
+    /// Puts what was void back in front, in its order, but for what has failed for good.
     pub fn requeue_void(&mut self) {
         let keys: Vec<u64> = self
             .active
@@ -166,7 +186,12 @@ impl Transfers {
             .map(|(&key, _)| key)
             .collect();
         for key in keys.into_iter().rev() {
-            if let Some(active) = self.active.remove(&key) {
+            if let Some(mut active) = self.active.remove(&key) {
+                if let Some((reason, again)) = active.over.take() {
+                    let received = self.received(&active);
+                    self.give_up(active.job, &reason, again, received);
+                    continue;
+                }
                 // For who is not to blame this was no try.
                 let tries = active.tries - u32::from(!active.charged);
                 self.queue.push_front(Waiting {

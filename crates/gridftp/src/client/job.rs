@@ -55,8 +55,12 @@ pub struct Put {
     pub checksum: Option<(String, String)>,
     /// When it was modified, in seconds since 1970, where the copy shall keep it.
     pub modify_s: Option<i64>,
-    /// What the server has already.
+    /// What the server has already. Of a part nothing counts. Where it has all in `temporary` nothing is sent: it only gets its name, and one
+    /// that has it already is done.
     pub present: ByteRanges,
+    /// Of a part of a file: the position of its first byte. It is written into `path` as it is, what else is there stays, and nothing
+    /// gets a name; if it fails its bytes there may be any. Positions are those of the file.
+    pub part: Option<u64>,
 }
 
 /// A transfer.
@@ -70,8 +74,10 @@ pub enum Job {
 
 /// Which way bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Direction {
+pub enum Direction {
+    /// From the server.
     Receive,
+    /// To the server.
     Send,
 }
 
@@ -94,7 +100,46 @@ impl Job {
 
     /// Whether it may not share the pipeline.
     pub(super) fn is_alone(&self) -> bool {
-        matches!(self, Self::Put(put) if put.temporary.is_none())
+        matches!(self, Self::Put(put) if put.temporary.is_none() && put.part.is_none())
+    }
+
+    /// Whether all of it is at the server, and lacks its name.
+    pub(super) fn is_there(&self) -> bool {
+        matches!(self, Self::Put(put) if put.temporary.is_some() && !put.present.is_empty() && put.missing_end() == 0)
+    }
+
+    /// The command that begins it, where it only gets its name: does the server have all of it?
+    pub(super) fn named(&self) -> Option<Command> {
+        match self {
+            Self::Put(put) if self.is_there() => put.temporary.clone().map(Command::Size),
+            _ => None,
+        }
+    }
+
+    /// The end of what is on the wire on its way to the server.
+    pub(super) fn sent_bytes(&self) -> u64 {
+        match self {
+            Self::Get(_) => 0,
+            Self::Put(put) => put.missing_end(),
+        }
+    }
+
+    /// How far bytes of a transfer that the server refused could reach if it took them for this one's and no harm came of it: as far as
+    /// this one's own, which go again. None: any, since it begins with an empty file.
+    pub(super) fn bears_bytes(&self) -> Option<u64> {
+        match self {
+            Self::Put(put) if put.part.is_some() => Some(put.size_bytes),
+            Self::Put(put) if !put.present.is_empty() => Some(0),
+            Self::Put(_) | Self::Get(_) => None,
+        }
+    }
+
+    /// Position in the file of what is 0 on the wire.
+    pub(super) fn base(&self) -> u64 {
+        match self {
+            Self::Get(get) => get.base(),
+            Self::Put(put) => put.part.unwrap_or(0),
+        }
     }
 
     pub(super) fn present(&mut self) -> &mut ByteRanges {
@@ -107,6 +152,14 @@ impl Job {
     /// The command that begins it.
     pub(super) fn command(&self) -> Command {
         match self {
+            Self::Put(Put {
+                path,
+                part: Some(offset),
+                ..
+            }) => Command::Esto {
+                offset: *offset,
+                path: path.clone(),
+            },
             Self::Put(put) => Command::Stor(put.temporary.as_ref().unwrap_or(&put.path).clone()),
             Self::Get(get) => {
                 let path = get.path.clone();
@@ -132,6 +185,11 @@ impl Job {
             // Where a part goes on is another part; and where a file ends that is not known, what is there may lie behind.
             get.present = ByteRanges::default();
         }
+        if let Self::Put(put) = self
+            && put.part.is_some()
+        {
+            put.present = ByteRanges::default();
+        }
         let present = self.present();
         match mode {
             Mode::Stream => {
@@ -147,6 +205,16 @@ impl Job {
                 (!ranges.is_empty()).then_some(Command::Rest(Restart::Ranges(ranges)))
             }
         }
+    }
+}
+
+impl Put {
+    /// The end of the last range that is to be sent.
+    fn missing_end(&self) -> u64 {
+        if self.present.is_empty() {
+            return self.size_bytes;
+        }
+        self.present.missing(self.size_bytes).end()
     }
 }
 

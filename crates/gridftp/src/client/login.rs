@@ -3,7 +3,7 @@
 use super::job;
 use super::{Client, Output, Tag};
 use crate::command::{RetrieveOptions, Site};
-use crate::{Command, Dcau, Error, Mode, Options, Reply, Secret, base64};
+use crate::{Command, Dcau, Error, Mode, Options, Protection, Reply, Secret, base64};
 
 /// What a reply on the way is to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub(super) enum Login {
     Commands,
     /// A setting without which transfers would be wrong.
     Needed(&'static str),
+    /// How data connections are authenticated (DCAU).
+    Authentication,
     /// A setting that a server may not have.
     Optional,
     Mode,
@@ -28,6 +30,17 @@ const ANONYMOUS: (&[u8], &[u8]) = (b"anonymous", b"venturi@");
 const MAPPED: (&[u8], &[u8]) = (b":globus-mapping:", b"dummy");
 /// Block for protection: what globus-url-copy asks for.
 const PROTECTION_BLOCK_BYTES: u64 = 1_048_576;
+/// What a server says that does not have a command, or not with this parameter (RFC 959 section 4.2); any other refusal is one of the moment.
+const NOT_IMPLEMENTED: [u16; 4] = [202, 500, 502, 504];
+/// What is wanted of listings. Without the others, such as names of owners, a line is half as long, and the server need not look for them.
+const FACTS: [&str; 6] = [
+    "Type",
+    "Size",
+    "Modify",
+    "UNIX.mode",
+    "UNIX.slink",
+    "Unique",
+];
 
 impl Client {
     pub(super) fn login(&mut self, step: Login, reply: &Reply) -> Result<(), Error> {
@@ -39,6 +52,9 @@ impl Client {
                 Ok(())
             }
             Login::Token => self.token(reply),
+            // What follows was said already.
+            Login::User if self.ahead && reply.is_intermediate() => Ok(()),
+            Login::Pass if self.ahead && reply.is_success() => Ok(()),
             Login::User if reply.is_intermediate() => {
                 let password = self.user_and_password().1;
                 self.step(Login::Pass, Command::Pass(password));
@@ -55,15 +71,26 @@ impl Client {
             }
             Login::Commands => {
                 self.features.add_commands(reply);
-                self.set();
+                if !self.ahead {
+                    self.set();
+                }
                 Ok(())
             }
             Login::Needed(name) if !reply.is_success() => Err(Self::refused(name, reply)),
+            Login::Authentication if !reply.is_success() || reply.code == 202 => {
+                if !self.opens_data || !NOT_IMPLEMENTED.contains(&reply.code) {
+                    return Err(Self::refused("DCAU", reply));
+                }
+                self.settings.data = None;
+                // It may have another default, and no way to A.
+                self.step(Login::Optional, Command::Dcau(Dcau::None));
+                Ok(())
+            }
             Login::Mode if !reply.is_success() => {
                 self.settings.mode = Mode::Stream;
                 Ok(())
             }
-            Login::Needed(_) | Login::Optional | Login::Mode => Ok(()),
+            Login::Needed(_) | Login::Authentication | Login::Optional | Login::Mode => Ok(()),
             Login::Last => {
                 self.ready = true;
                 self.transfers.ready(&self.settings, &self.features);
@@ -88,8 +115,16 @@ impl Client {
         if self.settings.login == job::Login::Done {
             return self.ask_for_features();
         }
-        let user = self.user_and_password().0;
+        let (user, password) = self.user_and_password();
         self.step(Login::User, Command::User(user));
+        // Servers of the Globus toolkit read one command after the other, ask everybody for a password, and have all that is set here:
+        // said in one flight it costs one round trip, not four.
+        if self.features.is_globus() {
+            self.ahead = true;
+            self.step(Login::Pass, Command::Pass(password));
+            self.ask_for_features();
+            self.set();
+        }
     }
 
     fn user_and_password(&self) -> (Vec<u8>, Secret) {
@@ -133,7 +168,9 @@ impl Client {
 
     /// Everything that is set once, in one flight.
     fn set(&mut self) {
-        let extended = self.settings.mode == Mode::Extended && self.features.has("PARALLEL");
+        let has = |name| self.ahead || self.features.has(name);
+        let extended = self.settings.mode == Mode::Extended && has("PARALLEL");
+        let authenticates = has("DCAU");
         self.step(Login::Needed("TYPE I"), Command::Type(b'I'));
         self.settings.mode = if extended {
             Mode::Extended
@@ -152,17 +189,27 @@ impl Client {
         if let Some(bytes) = self.settings.buffer_bytes {
             self.step(Login::Optional, Command::Sbuf(bytes));
         }
+        if self.ahead {
+            let facts = FACTS.map(str::to_owned).to_vec();
+            self.step(Login::Optional, Command::Opts(Options::Facts(facts)));
+        }
+        if !self.control.is_protected() || (self.opens_data && !authenticates) {
+            self.settings.data = None;
+        }
         match self.settings.data.clone() {
-            Some((dcau, protection)) if self.control.is_protected() => {
-                self.step(Login::Needed("PBSZ"), Command::Pbsz(PROTECTION_BLOCK_BYTES));
-                self.step(Login::Needed("DCAU"), Command::Dcau(dcau));
-                self.step(Login::Needed("PROT"), Command::Prot(protection));
+            Some((dcau, protection)) => {
+                self.step(Login::Authentication, Command::Dcau(dcau));
+                // Without a word the protection is none (RFC 2228 section 3).
+                if protection != Protection::Clear {
+                    self.step(Login::Needed("PBSZ"), Command::Pbsz(PROTECTION_BLOCK_BYTES));
+                    self.step(Login::Needed("PROT"), Command::Prot(protection));
+                }
             }
             // Without a name the default, DCAU A, makes SPAS and EPSV fail.
-            _ if self.features.has("DCAU") => {
+            None if authenticates => {
                 self.step(Login::Optional, Command::Dcau(Dcau::None));
             }
-            _ => {}
+            None => {}
         }
         self.step(Login::Last, Command::Noop);
     }

@@ -4,7 +4,7 @@ use super::Tag;
 use super::channel::Channel;
 use super::job::{Direction, Job, Output};
 use super::transfers::{Active, Part, State, Transfers};
-use crate::{ByteRanges, Command, Mode, Progress, Reply};
+use crate::{ByteRanges, Command, Entry, Mode, Progress, Reply};
 
 impl Transfers {
     /// A preliminary reply.
@@ -62,6 +62,7 @@ impl Transfers {
                 self.settle(key);
             }
             Part::Size => self.sized(key, &reply),
+            Part::See => self.seen(key, &reply),
             Part::Modify => {
                 active.state = State::Committing {
                     time_kept: reply.is_success(),
@@ -98,6 +99,9 @@ impl Transfers {
         let Some(reply) = &active.answer else {
             return;
         };
+        if let Some((reason, again)) = active.over.clone() {
+            return self.failed(key, &reason, again);
+        }
         if !reply.is_success() {
             // All that Globus servers say of a transfer whose data connections are gone.
             let plain = matches!(&reply.lines[..], [text] if text == b"Command failed");
@@ -155,7 +159,8 @@ impl Transfers {
         }
     }
 
-    /// All bytes are there, as the server says. In MODE S it can only know that the connection has ended: its size tells.
+    /// All bytes are there, as the server says. In MODE S it can only know that the connection has ended, and of what was there before
+    /// nothing: the size tells.
     fn commit(&mut self, key: u64) {
         let Some(active) = self.active.get_mut(&key) else {
             return;
@@ -163,7 +168,10 @@ impl Transfers {
         let Job::Put(put) = &active.job else {
             return;
         };
-        if self.mode == Mode::Extended {
+        if put.part.is_some() {
+            return self.done(key, true);
+        }
+        if self.mode == Mode::Extended && put.present.is_empty() {
             return self.name(key);
         }
         let path = put.temporary.as_ref().unwrap_or(&put.path).clone();
@@ -173,10 +181,10 @@ impl Transfers {
     }
 
     fn sized(&mut self, key: u64, reply: &Reply) {
-        let Some(Active {
-            job: Job::Put(put), ..
-        }) = self.active.get(&key)
-        else {
+        let Some(active) = self.active.get(&key) else {
+            return;
+        };
+        let Job::Put(put) = &active.job else {
             return;
         };
         let found = reply
@@ -189,7 +197,9 @@ impl Transfers {
                     "expected {} bytes at the server, found {size}",
                     put.size_bytes
                 );
-                self.failed(key, &reason, true);
+                // What is there will not be other the next time.
+                let again = !active.job.is_there();
+                self.failed(key, &reason, again);
             }
             // A server without SIZE cannot be asked.
             _ => self.name(key),
@@ -243,8 +253,39 @@ impl Transfers {
         match active.spoiled.clone() {
             None if reply.is_success() => self.done(key, time_kept),
             None => self.failed(key, &format!("no name: {reply}"), false),
-            Some(reason) => self.failed(key, &reason, false),
+            Some(reason) => self.unnamed(key, &reason),
         }
+    }
+
+    /// There was nothing to name. A session that was lost may have done it: then it is there under its name, of its size and its time.
+    fn unnamed(&mut self, key: u64, reason: &str) {
+        match self.active.get(&key).map(|active| &active.job) {
+            Some(job @ Job::Put(put)) if job.is_there() && put.modify_s.is_some() => {
+                let command = Command::Mlst(Some(put.path.clone()));
+                self.commands
+                    .push(vec![(Tag::Transfer(key, Part::See), command)]);
+            }
+            _ => self.failed(key, reason, false),
+        }
+    }
+
+    fn seen(&mut self, key: u64, reply: &Reply) {
+        let Some(active) = self.active.get(&key) else {
+            return;
+        };
+        let Job::Put(put) = &active.job else {
+            return;
+        };
+        let line = reply.lines.get(1);
+        let found = line.and_then(|line| Entry::parse(line.trim_ascii_start()).ok());
+        let is_it = found.filter(|_| reply.is_success()).is_some_and(|found| {
+            found.size_bytes == Some(put.size_bytes) && found.modify_s == put.modify_s
+        });
+        if is_it {
+            return self.done(key, true);
+        }
+        let reason = active.spoiled.clone().unwrap_or_default();
+        self.failed(key, &reason, false);
     }
 
     fn done(&mut self, key: u64, time_kept: bool) {

@@ -73,7 +73,7 @@ impl Transfers {
             return;
         }
         match connection {
-            _ if active.strayed || active.is_refused() => {}
+            _ if active.strayed || active.is_refused() || active.over.is_some() => {}
             Ok(connection) => drop(self.links.insert(connection, key)),
             Err(reason) => active.spoiled = Some(reason.to_owned()),
         }
@@ -89,7 +89,7 @@ impl Transfers {
             return false;
         };
         let connecting = active.connecting;
-        let counts = !active.strayed || active.is_refused_for_its_file();
+        let counts = !active.strayed || active.is_refused_for_its_file() || active.over.is_some();
         if let Some(address) = active.address
             && (!active.begun || active.strayed)
         {

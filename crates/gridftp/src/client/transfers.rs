@@ -25,6 +25,8 @@ pub(super) enum Part {
     Transfer,
     /// SIZE.
     Size,
+    /// MLST of the name that it shall have.
+    See,
     /// MFMT.
     Modify,
     /// RNFR.
@@ -73,6 +75,9 @@ pub(super) struct Active {
     pub answer: Option<Reply>,
     /// Why it cannot succeed any more, whatever the server answers.
     pub spoiled: Option<String>,
+    /// Why it has failed for good, and whether another session may succeed: that is told when its answer is there, which may not be
+    /// taken for another's.
+    pub over: Option<(String, bool)>,
     /// Bytes that came, in MODE S.
     pub position: u64,
     /// Ranges to be sent, in MODE S.
@@ -85,6 +90,39 @@ pub(super) struct Active {
     pub connecting: bool,
     /// Whether it may have the connection of another.
     pub strayed: bool,
+}
+
+impl Active {
+    fn new(job: Job, tries: u32) -> Self {
+        Self {
+            job,
+            tries,
+            charged: false,
+            state: State::Running,
+            begun: false,
+            file: None,
+            slot: None,
+            whole: None,
+            answer: None,
+            spoiled: None,
+            over: None,
+            position: 0,
+            pieces: VecDeque::new(),
+            closed: false,
+            address: None,
+            connecting: false,
+            strayed: false,
+        }
+    }
+
+    /// One that only lacks its name.
+    fn there(job: Job, tries: u32) -> Self {
+        Self {
+            state: State::Committing { time_kept: false },
+            answer: Some(Reply::new(226, "all there")),
+            ..Self::new(job, tries)
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -110,6 +148,8 @@ pub(super) struct Transfers {
     pub active: BTreeMap<u64, Active>,
     pub next_key: u64,
     pub channel: Channel,
+    /// Data connections that are to be opened before there is a transfer.
+    pub prepared: Option<Direction>,
     /// A data connection is gone: nothing more is begun on the others.
     pub broken: bool,
     pub receiver: Receiver,
@@ -142,6 +182,7 @@ impl Transfers {
             active: BTreeMap::new(),
             next_key: 0,
             channel: Channel::Closed,
+            prepared: None,
             broken: false,
             receiver: Receiver::new(true),
             sender: Sender::new([], 1),
@@ -166,6 +207,19 @@ impl Transfers {
         self.eager = upload == Upload::Eager;
         self.exact = features.is_globus();
         self.checks = features.has("SCKS");
+        if self.mode == Mode::Stream && self.channel != Channel::Closed {
+            self.drop_data(Channel::Closed);
+        }
+    }
+
+    /// Opens data connections ahead of the first transfer.
+    pub fn prepare(&mut self) {
+        if let Some(direction) = self.prepared.take()
+            && self.mode == Mode::Extended
+            && self.channel == Channel::Closed
+        {
+            self.open_channel(direction);
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -233,6 +287,9 @@ impl Transfers {
         if self.mode == Mode::Stream {
             return !self.waits_for_strays();
         }
+        if self.is_endangered(next) {
+            return false;
+        }
         let direction = next.direction();
         match self.channel {
             Channel::Open(open) if open == direction && !self.broken => true,
@@ -249,10 +306,28 @@ impl Transfers {
         }
     }
 
+    /// Whether bytes that are on their way could do harm to what is at the server of this file already: they were sent before the server took
+    /// their transfer, and one that refuses it takes them for those of the next.
+    fn is_endangered(&self, next: &Job) -> bool {
+        let Some(most) = next.bears_bytes() else {
+            return false;
+        };
+        self.active.values().any(|active| {
+            active.file.is_some() && active.answer.is_none() && active.job.sent_bytes() > most
+        })
+    }
+
     fn begin(&mut self, waiting: Waiting) {
         let Waiting { mut job, tries } = waiting;
         let key = self.next_key;
         self.next_key += 1;
+        if let Some(size) = job.named() {
+            let active = Active::there(job, tries + 1);
+            self.active.insert(key, active);
+            self.commands
+                .push(vec![(Tag::Transfer(key, Part::Size), size)]);
+            return;
+        }
         let mut group = Vec::new();
         let mut add = |part, command| group.push((Tag::Transfer(key, part), command));
         if self.mode == Mode::Stream {
@@ -274,22 +349,8 @@ impl Transfers {
             Job::Get(_) => VecDeque::new(),
         };
         let active = Active {
-            job,
-            tries: tries + 1,
-            charged: false,
-            state: State::Running,
-            begun: false,
-            file: None,
-            slot: None,
-            whole: None,
-            answer: None,
-            spoiled: None,
-            position: 0,
             pieces,
-            closed: false,
-            address: None,
-            connecting: false,
-            strayed: false,
+            ..Active::new(job, tries + 1)
         };
         self.active.insert(key, active);
         if eager {

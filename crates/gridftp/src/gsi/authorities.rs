@@ -7,6 +7,7 @@ use rustls::pki_types::{CertificateDer, TrustAnchor, UnixTime};
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 
 use super::certificate::Certificate;
+use super::credential::pem_reason;
 use super::policy::Policy;
 use crate::Error;
 
@@ -194,7 +195,8 @@ fn one(content: &[u8], wanted: SectionKind) -> Result<Vec<u8>, String> {
         return Ok(content.to_vec());
     }
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(content) {
-        let (kind, der) = section.map_err(|error| format!("expected PEM, found {error}"))?;
+        let (kind, der) =
+            section.map_err(|error| format!("expected PEM, found {}", pem_reason(&error)))?;
         if kind == wanted {
             return Ok(der);
         }

@@ -229,10 +229,17 @@ impl Certificate {
             .map(|extension| extension.extn_id)
     }
 
-    /// Other names of the subject.
-    pub fn subject_names(&self) -> Option<SubjectAltName> {
-        let (_, value) = self.extension(SUBJECT_NAMES)?;
-        SubjectAltName::from_der(value).ok()
+    /// Other names of the subject; those that cannot be read are not none.
+    pub fn subject_names(&self) -> Result<Option<SubjectAltName>, Error> {
+        let Some((_, value)) = self.extension(SUBJECT_NAMES) else {
+            return Ok(None);
+        };
+        SubjectAltName::from_der(value).map(Some).map_err(|error| {
+            Error::Security(format!(
+                "the other names of {}: expected names, found {error}",
+                self.title()
+            ))
+        })
     }
 }
 

@@ -6,7 +6,8 @@ use super::authorities::Authorities;
 use super::credential::Credential;
 use super::data::DataLayer;
 use super::exchange::{Exchange, Side};
-use super::tls::{Expected, Parts, Tls, record_bytes};
+use super::tls::{Parts, Tls, record_bytes};
+use super::verifier::Expected;
 use crate::{DataSecurity, DataWish, Dcau, Error, Handshake, Peer, Secret, Security};
 
 /// What AUTH calls it.

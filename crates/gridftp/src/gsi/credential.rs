@@ -4,12 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use rustls::crypto::ring::{default_provider, sign};
-use rustls::pki_types::pem::{PemObject, SectionKind};
+use rustls::pki_types::pem::{self, PemObject, SectionKind};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
 use rustls::sign::{CertifiedKey, SigningKey};
 
 use super::certificate::Certificate;
 use super::name::one_line;
+use super::proxy::may_delegate;
 use crate::{Error, Secret, base64};
 
 /// Most bytes of a file with a credential; a proxy of VOMS has some ten thousand.
@@ -91,6 +92,14 @@ impl Credential {
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
+    }
+
+    /// Sees whether a proxy of it can be given to a server.
+    ///
+    /// # Errors
+    /// If it is of the form of Globus Toolkit 2, or allows no more proxies below it.
+    pub fn check_delegation(&self) -> Result<(), Error> {
+        may_delegate(self)
     }
 
     /// Whether it is a limited proxy, or below one.
@@ -176,13 +185,29 @@ fn sections(text: &[u8], wanted: SectionKind) -> Result<Vec<Vec<u8>>, Error> {
     let mut found = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
         let (kind, der) = section.map_err(|error| {
-            Error::Security(format!("expected a credential in PEM, found {error}"))
+            let found = pem_reason(&error);
+            Error::Security(format!("expected a credential in PEM, found {found}"))
         })?;
         if kind == wanted {
             found.push(der);
         }
     }
     Ok(found)
+}
+
+/// What is wrong with a text in PEM. Not a word of the text is in it, for there may be a private key.
+#[must_use]
+pub fn pem_reason(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { .. } => "a section without its `-----END` line".to_owned(),
+        pem::Error::IllegalSectionStart { .. } => {
+            "a `-----BEGIN` line with more on it, or less".to_owned()
+        }
+        pem::Error::Base64Decode(_) => "a section that is not in base 64".to_owned(),
+        pem::Error::Io(error) => error.to_string(),
+        pem::Error::NoItemsFound => "nothing of it".to_owned(),
+        _ => "something else".to_owned(),
+    }
 }
 
 /// Its name in PEM, and its bytes.

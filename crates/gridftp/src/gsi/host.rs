@@ -11,7 +11,7 @@ use crate::Error;
 
 /// `host` is the name, or the address, that the user gave.
 pub(super) fn check_host(certificate: &Certificate, host: &str) -> Result<(), Error> {
-    let names = names_of(certificate);
+    let names = names_of(certificate)?;
     let wanted: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
     let found = names.iter().any(|name| match (name, wanted) {
         (Name::Address(address), Some(wanted)) => *address == wanted,
@@ -47,11 +47,11 @@ impl std::fmt::Display for Name {
     }
 }
 
-fn names_of(certificate: &Certificate) -> Vec<Name> {
-    let others = certificate.subject_names().map(|names| names.0);
+fn names_of(certificate: &Certificate) -> Result<Vec<Name>, Error> {
+    let others = certificate.subject_names()?.map(|names| names.0);
     let names: Vec<Name> = others.iter().flatten().filter_map(name_of).collect();
     if !names.is_empty() {
-        return names;
+        return Ok(names);
     }
     // `CN=host/a.example.org` is the form of Kerberos that Globus took over.
     let attributes = certificate
@@ -59,13 +59,13 @@ fn names_of(certificate: &Certificate) -> Vec<Name> {
         .0
         .iter()
         .flat_map(|relative| relative.0.iter());
-    attributes
+    Ok(attributes
         .filter(|attribute| attribute.oid == COMMON_NAME)
         .filter_map(|attribute| std::str::from_utf8(attribute.value.value()).ok())
         .next_back()
         .map(|name| Name::Host(name.rsplit('/').next().unwrap_or(name).to_owned()))
         .into_iter()
-        .collect()
+        .collect())
 }
 
 fn name_of(name: &GeneralName) -> Option<Name> {

@@ -24,8 +24,7 @@ use x509_cert::spki::{AlgorithmIdentifierOwned, SubjectPublicKeyInfoOwned};
 use x509_cert::time::{Time, Validity};
 
 use super::certificate::{
-    Certificate, EXTENDED_KEY_USAGE, INHERIT_ALL, KEY_USAGE, LIMITED, PROXY_INFO, check_signature,
-    public_key,
+    Certificate, EXTENDED_KEY_USAGE, KEY_USAGE, LIMITED, PROXY_INFO, check_signature, public_key,
 };
 use super::credential::{Credential, MAX_CHAIN};
 use super::name::COMMON_NAME;
@@ -124,7 +123,8 @@ pub(super) fn delegate(by: &Credential, request: &[u8], now_s: u64) -> Result<Ve
     signed.to_der().map_err(unfit)
 }
 
-fn may_delegate(by: &Credential) -> Result<(), Error> {
+/// Whether a proxy can be made of a credential.
+pub(super) fn may_delegate(by: &Credential) -> Result<(), Error> {
     for (below, certificate) in (0..).zip(&by.chain) {
         let Some(proxy) = certificate.proxy()? else {
             break;
@@ -174,7 +174,7 @@ fn proxy_for(
         subject_public_key_info: key,
         issuer_unique_id: None,
         subject_unique_id: None,
-        extensions: Some(extensions(issuer, by.is_limited())?),
+        extensions: Some(extensions(issuer)?),
     })
 }
 
@@ -207,9 +207,9 @@ fn time(seconds: u64) -> Result<Time, Error> {
         .map_err(unfit)
 }
 
-fn extensions(issuer: &Certificate, limited: bool) -> Result<Vec<Extension>, Error> {
-    let language = if limited { LIMITED } else { INHERIT_ALL };
-    let policy = sequence(language.to_der().map_err(unfit)?)?;
+/// Limited: it moves files, and starts nothing. So do programs of Globus.
+fn extensions(issuer: &Certificate) -> Result<Vec<Extension>, Error> {
+    let policy = sequence(LIMITED.to_der().map_err(unfit)?)?;
     let mut extensions = vec![extension(PROXY_INFO, true, sequence(policy)?)?];
     if let Some((_, value)) = issuer.extension(KEY_USAGE) {
         let usage = KeyUsage::from_der(value).map_err(unfit)?.0;

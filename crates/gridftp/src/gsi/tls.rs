@@ -1,46 +1,31 @@
 //! TLS of one connection: bytes in, bytes out, and whom the other side's certificates show.
 
 use std::io::{Read, Write};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::default_provider;
-use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms};
-use rustls::pki_types::{CertificateDer, IpAddr, Ipv4Addr, ServerName, UnixTime};
+use rustls::pki_types::{IpAddr, Ipv4Addr, ServerName, UnixTime};
 use rustls::server::NoServerSessionStorage;
-use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::sign::SingleCertAndKey;
 use rustls::time_provider::TimeProvider;
 use rustls::{
-    CertificateError, ClientConfig, ClientConnection, Connection, DEFAULT_VERSIONS,
-    DigitallySignedStruct, DistinguishedName, OtherError, ProtocolVersion, ServerConfig,
-    ServerConnection, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, Connection, DEFAULT_VERSIONS, OtherError,
+    ProtocolVersion, ServerConfig, ServerConnection,
 };
 
 use super::authorities::Authorities;
-use super::chain::{Usage, Verified, verify};
+use super::chain::Verified;
 use super::credential::Credential;
 use super::hello;
-use super::host::check_host;
-use super::name::is_same;
+use super::verifier::{Expected, Verifier};
 use crate::Error;
 
 /// Most bytes of a record behind its header (RFC 5246 section 6.2.3; RFC 8446 allows less).
 const MAX_RECORD_BYTES: usize = 16_384 + 2048;
 const RECORD_HEADER_BYTES: usize = 5;
-
-/// Who has to be at the other end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Expected {
-    /// This host, by name or address.
-    Host(String),
-    /// Whoever this is, or stands for.
-    Identity(String),
-    /// Anybody with a name.
-    Anybody,
-}
 
 /// One side of a connection.
 pub(super) struct Tls {
@@ -48,15 +33,6 @@ pub(super) struct Tls {
     verifier: Arc<Verifier>,
     /// What came and is not taken.
     pub plain: Vec<u8>,
-}
-
-/// Looks at the other side's certificates in rustls' stead, and keeps what it found.
-#[derive(Debug)]
-struct Verifier {
-    authorities: Arc<Authorities>,
-    expected: Expected,
-    algorithms: WebPkiSupportedAlgorithms,
-    found: OnceLock<Verified>,
 }
 
 /// The session's time: the crate has no clock.
@@ -81,12 +57,11 @@ pub(super) struct Parts<'a> {
 impl Parts<'_> {
     fn verifier(&self) -> (Arc<Verifier>, Arc<CryptoProvider>, Arc<At>) {
         let provider = default_provider();
-        let verifier = Verifier {
-            authorities: Arc::clone(self.authorities),
-            expected: self.expected.clone(),
-            algorithms: provider.signature_verification_algorithms,
-            found: OnceLock::new(),
-        };
+        let verifier = Verifier::new(
+            self.authorities,
+            self.expected.clone(),
+            provider.signature_verification_algorithms,
+        );
         let now = UnixTime::since_unix_epoch(Duration::from_secs(self.now_s));
         (Arc::new(verifier), Arc::new(provider), Arc::new(At(now)))
     }
@@ -153,7 +128,7 @@ impl Tls {
 
     /// The other side, once it has shown itself.
     pub fn verified(&self) -> Result<&Verified, Error> {
-        let found = self.verifier.found.get();
+        let found = self.verifier.found();
         found.ok_or_else(|| Error::Security("expected a certificate, found none".to_owned()))
     }
 
@@ -237,165 +212,5 @@ fn refusal(error: &rustls::Error) -> Error {
             "the other side refuses this side's certificate or TLS (alert {alert:?}); its log says why"
         )),
         other => Error::Security(format!("TLS: {other}")),
-    }
-}
-
-impl Verifier {
-    fn look(
-        &self,
-        first: &CertificateDer<'_>,
-        rest: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<(), Error> {
-        let usage = match self.expected {
-            Expected::Host(_) => Usage::Host,
-            _ => Usage::Any,
-        };
-        let chain: Vec<_> = std::iter::once(first).chain(rest).cloned().collect();
-        let found = verify(&self.authorities, &chain, usage, now, &self.algorithms)?;
-        match &self.expected {
-            Expected::Anybody => {}
-            Expected::Host(host) => check_host(&found.chain[found.end_entity], host)?,
-            Expected::Identity(name) if is_same(name, &found.peer.identity) => {}
-            Expected::Identity(name) => {
-                return Err(Error::Security(format!(
-                    "expected {name} at the other end of the data connection, found {}",
-                    found.peer.identity
-                )));
-            }
-        }
-        let _ = self.found.set(found);
-        Ok(())
-    }
-
-    fn check(
-        &self,
-        first: &CertificateDer<'_>,
-        rest: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<(), rustls::Error> {
-        self.look(first, rest, now).map_err(|error| {
-            rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
-        })
-    }
-
-    /// By the key alone: webpki refuses the certificate of a proxy.
-    fn signed(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-        first_only: bool,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        let wrong = || rustls::Error::InvalidCertificate(CertificateError::BadSignature);
-        let certificate = super::certificate::Certificate::parse(certificate);
-        let key = certificate.and_then(|certificate| certificate.key());
-        let key = key.map_err(|_| wrong())?;
-        let entity = webpki::RawPublicKeyEntity::try_from(&key).map_err(|_| wrong())?;
-        let offered = self.algorithms.mapping.iter();
-        let known = offered
-            .filter(|(scheme, _)| *scheme == signed.scheme)
-            .flat_map(|(_, known)| known.iter().take(if first_only { 1 } else { known.len() }));
-        for algorithm in known {
-            let fits = entity.verify_signature(*algorithm, message, signed.signature());
-            if fits.is_ok() {
-                return Ok(HandshakeSignatureValid::assertion());
-            }
-        }
-        Err(wrong())
-    }
-
-    fn signed_13(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        use SignatureScheme as S;
-        // RFC 8446 section 4.2.3: these are for certificates only.
-        if matches!(
-            signed.scheme,
-            S::RSA_PKCS1_SHA1 | S::RSA_PKCS1_SHA256 | S::RSA_PKCS1_SHA384 | S::RSA_PKCS1_SHA512
-        ) {
-            return Err(rustls::Error::InvalidCertificate(
-                CertificateError::BadSignature,
-            ));
-        }
-        self.signed(message, certificate, signed, true)
-    }
-}
-
-impl ServerCertVerifier for Verifier {
-    fn verify_server_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        now: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates, now)
-            .map(|()| ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed(message, certificate, signed, false)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed_13(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
-    }
-}
-
-impl ClientCertVerifier for Verifier {
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // A client has one credential; a list of hundreds of authorities would only lengthen the token.
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        end_entity: &CertificateDer<'_>,
-        intermediates: &[CertificateDer<'_>],
-        now: UnixTime,
-    ) -> Result<ClientCertVerified, rustls::Error> {
-        self.check(end_entity, intermediates, now)
-            .map(|()| ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed(&hello::shown(message), certificate, signed, false)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signed: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        self.signed_13(message, certificate, signed)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.algorithms.supported_schemes()
     }
 }

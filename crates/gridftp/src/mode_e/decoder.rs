@@ -72,7 +72,16 @@ impl Decoder {
         self.read_header(input)
     }
 
-    /// Bytes that the current block still has, for a driver that reads them straight to where they belong.
+    /// Passes over payload that the driver moves without showing it, and tells the position of the first byte. Nothing: there is less.
+    pub fn pass(&mut self, bytes: u64) -> Option<u64> {
+        let block = self.block.as_mut()?;
+        block.count = block.count.checked_sub(bytes)?;
+        let offset = block.offset;
+        block.offset += bytes;
+        Some(offset)
+    }
+
+    /// Bytes that the current block still has, for a driver that moves them straight to where they belong.
     #[must_use]
     pub fn remaining_bytes(&self) -> u64 {
         self.block.map_or(0, |block| block.count)

@@ -140,12 +140,12 @@ impl Receiver {
         self.connections.len()
     }
 
-    /// Bytes up to the next header on this connection; to be read straight to where they belong.
+    /// The transfer that this connection is at, and the bytes of it up to the next header, which a driver may move straight to where
+    /// they belong and tell by [`handle_payload`](Self::handle_payload).
     #[must_use]
-    pub fn remaining_bytes(&self, connection: u64) -> u64 {
-        self.connections
-            .get(&connection)
-            .map_or(0, |state| state.decoder.remaining_bytes())
+    pub fn coming(&self, connection: u64) -> Option<(u64, u64)> {
+        let state = self.connections.get(&connection)?;
+        Some((state.transfer, state.decoder.remaining_bytes()))
     }
 
     /// Takes what belongs together from the front of `input`. To be called again with the rest until it consumes nothing.
@@ -156,15 +156,14 @@ impl Receiver {
         let mut rest = input;
         let mut payload = None;
         // Each turn consumes bytes, or takes one of the at most three items that a header holds.
-        while payload.is_none() {
-            let Some(state) = self.connections.get_mut(&connection) else {
-                break;
-            };
+        while let Some(state) = self.connections.get_mut(&connection) {
             let transfer = state.transfer;
             if transfer >= self.begun {
                 break;
             }
-            let step = state.decoder.step(rest)?;
+            // Behind payload only what its own header says: there may be no more bytes to come.
+            let offered = if payload.is_some() { &[] } else { rest };
+            let step = state.decoder.step(offered)?;
             rest = &rest[step.consumed..];
             match step.item {
                 None if step.consumed == 0 => break,
@@ -191,6 +190,34 @@ impl Receiver {
         Ok(Taken {
             consumed: input.len() - rest.len(),
             payload,
+        })
+    }
+
+    /// Takes payload that the driver has moved without showing it: at most what is [`coming`](Self::coming).
+    ///
+    /// # Errors
+    /// More than that, and as [`handle_input`](Self::handle_input).
+    pub fn handle_payload(&mut self, connection: u64, bytes: usize) -> Result<Taken, Error> {
+        let passed = self.connections.get_mut(&connection).and_then(|state| {
+            let offset = state.decoder.pass(bytes as u64)?;
+            state.carried = true;
+            Some((state.transfer, offset))
+        });
+        let Some((transfer, offset)) = passed else {
+            return Err(Error::Order {
+                expected: "no more payload than its header told of",
+                found: format!("{bytes} bytes"),
+            });
+        };
+        self.note(transfer, offset, bytes as u64)?;
+        self.handle_input(connection, &[])?;
+        Ok(Taken {
+            consumed: bytes,
+            payload: Some(Payload {
+                bytes,
+                transfer,
+                offset,
+            }),
         })
     }
 

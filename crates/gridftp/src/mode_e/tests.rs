@@ -51,8 +51,13 @@ fn send(sender: &mut Sender, order: &[usize]) -> Wires {
 }
 
 impl Wires {
-    /// Delivers everything in the given cuts, then what is left.
-    fn deliver(&mut self, receiver: &mut Receiver, cuts: &[(usize, usize)]) -> Result<(), Error> {
+    /// Delivers everything in the given cuts, then what is left; payload without showing it where `straight`.
+    fn deliver(
+        &mut self,
+        receiver: &mut Receiver,
+        cuts: &[(usize, usize)],
+        straight: bool,
+    ) -> Result<(), Error> {
         let all = self.wires.len();
         let rest = (0..all).map(|connection| (connection, usize::MAX));
         let cuts: Vec<_> = cuts
@@ -65,8 +70,13 @@ impl Wires {
             let connection = connection % all;
             let mut given = bytes.min(self.wires[connection].len());
             loop {
-                let taken =
-                    receiver.handle_input(connection as u64, &self.wires[connection][..given])?;
+                let coming = receiver.coming(connection as u64);
+                let payload = given.min(coming.map_or(0, |(_, bytes)| bytes as usize));
+                let taken = if straight && payload > 0 {
+                    receiver.handle_payload(connection as u64, payload)?
+                } else {
+                    receiver.handle_input(connection as u64, &self.wires[connection][..given])?
+                };
                 let used: Vec<u8> = self.wires[connection].drain(..taken.consumed).collect();
                 given -= taken.consumed;
                 if let Some(payload) = taken.payload {
@@ -103,7 +113,7 @@ proptest! {
     #[test]
     fn files_arrive_whole_over_any_connections_and_cuts(
         sizes in prop::collection::vec(0_u64..600, 1..8),
-        count in 1_usize..5, block in 1_u64..300, pipelined: bool,
+        count in 1_usize..5, block in 1_u64..300, pipelined: bool, straight: bool,
         order in prop::collection::vec(0_usize..5, 0..40),
         cuts in prop::collection::vec((0_usize..5, 1_usize..80), 0..80),
     ) {
@@ -117,7 +127,7 @@ proptest! {
             receiver.begin();
         }
         let mut wires = send(&mut sender, &order);
-        wires.deliver(&mut receiver, &cuts).unwrap();
+        wires.deliver(&mut receiver, &cuts, straight).unwrap();
         wires.files.resize(sizes.len(), Vec::new());
         prop_assert_eq!(wires.files, expected(&sizes));
         prop_assert_eq!(wires.whole, (0..sizes.len() as u64).collect::<Vec<_>>());
@@ -250,6 +260,46 @@ fn without_a_pipeline_connections_may_sit_out_but_not_stop_within_a_file() {
         .handle_input(1, &[header(2, 0, true, None), b"x".to_vec()].concat())
         .unwrap();
     receiver.disconnect(1).unwrap_err();
+}
+
+#[test]
+fn an_end_behind_payload_is_seen_without_another_byte() {
+    for straight in [false, true] {
+        let mut receiver = receiver(1, false);
+        receiver.begin();
+        let last = header(1, 0, true, None);
+        for bytes in [header(0, 0, false, Some(1)), last] {
+            let taken = receiver.handle_input(0, &bytes).unwrap();
+            assert_eq!(taken.consumed, HEADER_BYTES);
+        }
+        let taken = if straight {
+            receiver.handle_payload(0, 1)
+        } else {
+            receiver.handle_input(0, b"x")
+        };
+        let payload = Payload {
+            bytes: 1,
+            transfer: 0,
+            offset: 0,
+        };
+        assert_eq!(taken.unwrap().payload, Some(payload));
+        let whole = receiver.poll_received().expect("all of it is there");
+        assert_eq!(whole.ranges, ByteRanges::of(0..1));
+        receiver.disconnect(0).unwrap();
+    }
+}
+
+#[test]
+fn payload_that_no_header_told_of_is_refused() {
+    let mut receiver = receiver(1, false);
+    receiver.begin();
+    receiver.handle_payload(0, 1).unwrap_err();
+    receiver
+        .handle_input(0, &header(1, 0, false, None))
+        .unwrap();
+    assert_eq!(receiver.coming(0), Some((0, 1)));
+    receiver.handle_payload(0, 2).unwrap_err();
+    receiver.handle_payload(1, 1).unwrap_err();
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::listing::feed_listing;
 use super::transfer::{Kind, next_of_stream};
 use super::{Output, Refusal, Request, Server, State};
-use crate::mode_e::{Chunk, Receiver};
-use crate::{DataOut, Delivered, Delivery, Mode, Reply};
+use crate::mode_e::{Chunk, Receiver, Taken};
+use crate::{DataOut, Delivered, Delivery, Error, Mode, Reply};
 
 impl Server {
     /// A data connection is open, under a number that none had before. False: it is not wanted, close it.
@@ -33,6 +33,11 @@ impl Server {
         }
         self.touch(now);
         true
+    }
+
+    /// Bytes went to the socket of a data connection: one who takes them slowly does not stand still.
+    pub fn data_sent(&mut self, now: Duration) {
+        self.touch(now);
     }
 
     /// The driver could not connect.
@@ -87,17 +92,53 @@ impl Server {
 
     /// Offers bytes of a data connection. To be called again with the rest until nothing is consumed.
     pub fn handle_data(&mut self, now: Duration, connection: u64, input: &[u8]) -> Delivered {
-        let delivered = self.deliver(now, connection, input);
+        let take = |receiver: &mut Receiver| receiver.handle_input(connection, input);
+        let delivered = self.deliver(now, connection, input.len(), take);
         self.pump(now);
         delivered
     }
 
-    fn deliver(&mut self, now: Duration, connection: u64, input: &[u8]) -> Delivered {
+    /// Bytes of a file, and of nothing else, that come next on a data connection, as far as that is known. A driver may move some of them
+    /// straight to where they belong, and tell so by [`handle_payload`](Self::handle_payload).
+    #[must_use]
+    pub fn payload_bytes(&self, connection: u64) -> u64 {
+        match &self.state {
+            State::Transferring(transfer)
+                if transfer.begun
+                    && transfer.receives()
+                    && self.data.connections.contains(&connection) =>
+            {
+                match &self.data.receiver {
+                    None => u64::MAX,
+                    Some(receiver) => receiver.coming(connection).map_or(0, |(_, bytes)| bytes),
+                }
+            }
+            _ => 0,
+        }
+    }
+
+    /// Takes bytes that the driver has moved from a data connection without showing them, at most
+    /// [`payload_bytes`](Self::payload_bytes). They belong where the answer says; nowhere, if there is no payload in it.
+    pub fn handle_payload(&mut self, now: Duration, connection: u64, bytes: usize) -> Delivered {
+        let take = |receiver: &mut Receiver| receiver.handle_payload(connection, bytes);
+        let delivered = self.deliver(now, connection, bytes, take);
+        self.pump(now);
+        delivered
+    }
+
+    /// What became of `bytes` of a connection; `take` has the receiver take them, in MODE E.
+    fn deliver(
+        &mut self,
+        now: Duration,
+        connection: u64,
+        bytes: usize,
+        take: impl FnOnce(&mut Receiver) -> Result<Taken, Error>,
+    ) -> Delivered {
         let nothing = Delivered {
-            consumed: input.len(),
+            consumed: bytes,
             payload: None,
         };
-        if input.is_empty() || !self.data.connections.contains(&connection) {
+        if bytes == 0 || !self.data.connections.contains(&connection) {
             return nothing;
         }
         let State::Transferring(transfer) = &mut self.state else {
@@ -114,10 +155,10 @@ impl Server {
         let taken = match &mut self.data.receiver {
             None => {
                 let offset = transfer.position;
-                transfer.position = offset.saturating_add(input.len() as u64);
-                Ok((input.len(), Some((offset, input.len()))))
+                transfer.position = offset.saturating_add(bytes as u64);
+                Ok((bytes, Some((offset, bytes))))
             }
-            Some(receiver) => receiver.handle_input(connection, input).map(|taken| {
+            Some(receiver) => take(receiver).map(|taken| {
                 let payload = taken.payload.map(|payload| (payload.offset, payload.bytes));
                 (taken.consumed, payload)
             }),

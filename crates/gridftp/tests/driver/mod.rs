@@ -8,6 +8,7 @@
     reason = "a driver has the sockets and clocks that the crate has not"
 )]
 
+pub mod relay;
 mod trace;
 
 use std::collections::BTreeMap;

@@ -7,6 +7,7 @@ use venturi_gridftp::client::{Client, Get, Job, Login, Output, Put, Settings, So
 use venturi_gridftp::{ByteRanges, DataOut, Mode, Path};
 
 use super::{Fake, Misdeed, Wire, checksum};
+use crate::content::content;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const ATTEMPTS: u32 = 2;
@@ -15,15 +16,6 @@ const MAX_TURNS: usize = 3000;
 const MAX_SILENCES: u32 = 4;
 /// Most bytes under way to the server.
 const WIRE_BYTES: usize = 1000;
-
-pub fn content(seed: u64, size: usize) -> Vec<u8> {
-    let byte = |at: u64| {
-        (at.wrapping_add(seed << 32)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            >> 56) as u8
-    };
-    (0..size as u64).map(byte).collect()
-}
 
 fn path(text: String) -> Path {
     Path::new(text).expect("a path")
@@ -100,6 +92,7 @@ impl World {
                 checksum: checked.then(|| ("SUM".to_owned(), checksum(&content(transfer, size)))),
                 modify_s: None,
                 present: ByteRanges::default(),
+                part: None,
             })
         });
         let gets = (3_u64..).zip(sizes).map(|(transfer, size)| {

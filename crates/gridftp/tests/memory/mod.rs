@@ -66,6 +66,8 @@ pub struct World {
     random: u64,
     fault: Fault,
     occasions: usize,
+    /// After so many steps the driver gives this transfer up.
+    pub gives_up: Option<(usize, u64)>,
 }
 
 pub fn policy() -> Policy {
@@ -118,6 +120,7 @@ impl World {
             random: seed | 1,
             fault,
             occasions: 0,
+            gives_up: None,
         }
     }
 
@@ -126,7 +129,10 @@ impl World {
         for job in jobs {
             self.client.transfer(self.now, job);
         }
-        for _ in 0..MAX_STEPS {
+        for step in 0..MAX_STEPS {
+            if let Some((_, transfer)) = self.gives_up.filter(|&(at, _)| at == step) {
+                self.client.abandon(self.now, transfer, "cut meanwhile");
+            }
             let moved = self.step();
             if self.client.open_transfers() == 0 && !moved {
                 return;

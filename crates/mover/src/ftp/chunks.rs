@@ -15,6 +15,9 @@ use crate::journal::reliance;
 /// What comes again at most for each transfer that was under way when a copy was killed, and what one session may have left to do when the others are done. A
 /// transfer of such a size costs little beside its bytes: at 10 Gb/s it takes 25 ms.
 pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
+/// The smallest. A file is cut into 64 chunks or so, so that what the last one of several sessions has left to do is little of it all.
+pub(crate) const LEAST_CHUNK_BYTES: u64 = 8 << 20;
+const CHUNKS: u64 = 64;
 /// A file of this size comes in chunks.
 pub(crate) const LARGE_BYTES: u64 = 4 * CHUNK_BYTES;
 
@@ -55,7 +58,7 @@ impl Large {
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let there = rustix::fs::fstat(&file)?;
         let record = open(&record_path, 0o600)?;
-        let chunks = usize::try_from(size.div_ceil(CHUNK_BYTES)).map_err(|_| Errno::FBIG)?;
+        let chunks = usize::try_from(count(size)).map_err(|_| Errno::FBIG)?;
         let head = head(source, size, fetch.known.modify_s, sync);
         let mut before = vec![0; HEAD_BYTES + chunks];
         let length = rustix::io::pread(&record, &mut before, 0)?;
@@ -93,8 +96,7 @@ impl Large {
 
     /// The bytes of a chunk.
     pub(crate) fn range(&self, index: u64) -> Range<u64> {
-        let begin = index * CHUNK_BYTES;
-        begin..(begin + CHUNK_BYTES).min(self.size)
+        range(index, self.size)
     }
 
     /// A chunk is there. True for the last one: the file is whole.
@@ -125,6 +127,24 @@ impl Large {
     }
 }
 
+/// Bytes of each chunk but the last of a file of this size.
+fn chunk_bytes(size: u64) -> u64 {
+    let wanted = (size / CHUNKS).clamp(LEAST_CHUNK_BYTES, CHUNK_BYTES);
+    wanted.next_power_of_two()
+}
+
+/// How many chunks a file of this size has.
+pub(crate) fn count(size: u64) -> u64 {
+    size.div_ceil(chunk_bytes(size))
+}
+
+/// The bytes of a chunk of a file of this size.
+pub(crate) fn range(index: u64, size: u64) -> Range<u64> {
+    let bytes = chunk_bytes(size);
+    let begin = index * bytes;
+    begin..(begin + bytes).min(size)
+}
+
 fn head(source: &str, size: u64, modify_s: Option<i64>, sync: bool) -> [u8; HEAD_BYTES] {
     use sha2::{Digest, Sha256};
     // The name of the source may be longer than the head.
@@ -133,7 +153,8 @@ fn head(source: &str, size: u64, modify_s: Option<i64>, sync: bool) -> [u8; HEAD
         .map(|byte| format!("{byte:02x}"))
         .collect();
     let text = format!(
-        "venturi copy of one file of a server 1\n{source} {size} {modify_s:?} {CHUNK_BYTES}\n{}\n",
+        "venturi copy of one file of a server 1\n{source} {size} {modify_s:?} {}\n{}\n",
+        chunk_bytes(size),
         reliance(sync)
     );
     let mut head = [b'\n'; HEAD_BYTES];
@@ -162,12 +183,24 @@ mod tests {
     }
 
     #[test]
+    fn a_chunk_is_little_of_its_file_but_no_transfer_of_its_own_costs_more_than_its_bytes() {
+        let check = |size, expected: u64| {
+            assert_eq!(range(0, size).end, expected, "{size}");
+            assert_eq!(range(count(size) - 1, size).end, size);
+        };
+        check(LARGE_BYTES, 8 << 20);
+        check(1 << 30, 16 << 20);
+        check(4_000_000_000, 32 << 20);
+        check(5_000_000_000_000, 32 << 20);
+    }
+
+    #[test]
     fn chunks_that_are_there_do_not_come_again_unless_the_source_is_another() {
         let folder = tempfile::tempdir().expect("a folder");
-        let size = 3 * CHUNK_BYTES + 1;
+        let size = 3 * LEAST_CHUNK_BYTES + 1;
         let (large, missing) = open(folder.path(), size, 7);
         assert_eq!(missing, [0, 1, 2, 3]);
-        assert_eq!(large.range(3), 3 * CHUNK_BYTES..size);
+        assert_eq!(large.range(3), 3 * LEAST_CHUNK_BYTES..size);
         assert!(!large.mark(1).expect("a record"));
         drop(large);
         let (large, missing) = open(folder.path(), size, 7);
@@ -184,13 +217,13 @@ mod tests {
     #[test]
     fn a_file_that_is_there_but_for_its_name_is_not_forgotten() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (large, missing) = open(folder.path(), CHUNK_BYTES + 1, 7);
+        let (large, missing) = open(folder.path(), LEAST_CHUNK_BYTES + 1, 7);
         for index in missing {
             large.mark(index).expect("a record");
         }
         drop(large);
         // It was killed before the rename: something must come, so that somebody gives it its name.
-        let (large, missing) = open(folder.path(), CHUNK_BYTES + 1, 7);
+        let (large, missing) = open(folder.path(), LEAST_CHUNK_BYTES + 1, 7);
         assert_eq!(missing, [1]);
         assert!(large.mark(1).expect("a record"));
     }
@@ -198,10 +231,10 @@ mod tests {
     #[test]
     fn two_copies_of_the_same_do_not_mix() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (large, _) = open(folder.path(), CHUNK_BYTES, 7);
+        let (large, _) = open(folder.path(), LEAST_CHUNK_BYTES, 7);
         let again = Large::open(
             Arc::clone(&large.fetch),
-            CHUNK_BYTES,
+            LEAST_CHUNK_BYTES,
             "ftp://h/a",
             folder.path().join("record"),
             false,

@@ -1,19 +1,24 @@
 //! Sessions, each on a thread of its own: how they are opened, opened again when they are lost, and asked.
 
-use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use venturi_gridftp::client::{Client, Login, Settings};
-use venturi_gridftp::{Command, Entry, Features, Mode, Path, Reply};
+use venturi_gridftp::client::{Client, Direction, Login, Settings};
+use venturi_gridftp::{Command, Dcau, Entry, Features, Mode, Path, Protection, Reply};
 
 use super::chunks::CHUNK_BYTES;
+use super::forecast::{Expected, WIDE_STREAMS, breadth};
 use super::opener::Opener;
+use super::protection::{self, Wish};
 use super::session::{Answer, Ask, Ended, Event, Post, Question, Session, Workers};
 use super::shared::Shared;
+use super::wire::Wire;
 use super::writer::Writers;
 use crate::error::Failure;
 use crate::net::sockets::Tcp;
@@ -31,14 +36,20 @@ const MOST_ASKED: u32 = 3;
 pub(crate) struct Manner {
     pub(crate) server: Url,
     pub(crate) mode: Mode,
+    /// Which way its data connections are opened before anything is to go over them; none: not before.
+    pub(crate) direction: Option<Direction>,
     /// Data connections of a session; none: as the path suggests.
     pub(crate) streams: Option<u16>,
     /// Transfers that are asked for ahead; none: as the path suggests.
     pub(crate) pipelining: Option<usize>,
-    /// Whether all there is to do is one large upload, which one session has.
-    pub(crate) one_upload: bool,
+    /// How much is to be moved.
+    pub(crate) expected: Expected,
     pub(crate) block_bytes: u64,
     pub(crate) tcp: Tcp,
+    /// How data connections are secured, where there are certificates.
+    pub(crate) data: Wish,
+    /// Whether those of the first session that was ready are: what all others hold to.
+    pub(crate) secured: Arc<OnceLock<bool>>,
     /// How long nothing may move.
     pub(crate) patience: Duration,
     /// Threads that write what a session receives.
@@ -50,8 +61,8 @@ pub(crate) struct Manner {
 pub(crate) struct Welcome {
     pub(crate) features: Features,
     pub(crate) mode: Mode,
-    /// The shortest time in which it answered.
-    pub(crate) answer_time: Option<Duration>,
+    /// How data connections are secured; none: they are open.
+    pub(crate) data: Option<(Dcau, Protection)>,
     /// What the control connection took to open.
     pub(crate) round_trip: Duration,
     pub(crate) streams: u16,
@@ -65,6 +76,8 @@ pub(crate) struct Welcome {
 struct Decided {
     round_trip: Duration,
     streams: u16,
+    /// Connections of a download of large files; none: as many as of small ones.
+    wide: Option<u16>,
     pipelining: usize,
     /// Bytes that a session has at a time.
     ahead_bytes: u64,
@@ -79,10 +92,6 @@ const FASTEST: f64 = 1.25e9;
 const FILES_A_SECOND: f64 = 10_000.0;
 /// The least and the most transfers ahead that are decided here.
 const PIPELINES: (usize, usize) = (128, 1024);
-/// From this round trip on a loss halves what one connection brings for so long that several are better.
-const FAR: Duration = Duration::from_millis(5);
-/// Connections of one large upload over such a path.
-const FAR_STREAMS: u16 = 4;
 
 impl Decided {
     #[allow(
@@ -91,11 +100,19 @@ impl Decided {
         reason = "a round trip is at most as long as a connection may take to open"
     )]
     fn new(manner: &Manner, round_trip: Duration) -> Self {
-        let far = manner.one_upload && round_trip > FAR;
+        let breadth = breadth(round_trip, manner.server.scheme);
+        let upload = manner.direction == Some(Direction::Send);
+        let streams = match manner.expected.is_wide() {
+            // One session has all of it.
+            Some(true) if upload && manner.expected.is_one_piece() => breadth,
+            Some(true) if upload => breadth.min(WIDE_STREAMS),
+            _ => 1,
+        };
         let ahead = (round_trip.as_secs_f64() * FILES_A_SECOND) as usize;
         Self {
             round_trip,
-            streams: manner.streams.unwrap_or(if far { FAR_STREAMS } else { 1 }),
+            streams: manner.streams.unwrap_or(streams),
+            wide: (manner.streams.is_none() && !upload && breadth > 1).then_some(breadth),
             pipelining: manner
                 .pipelining
                 .unwrap_or(ahead.clamp(PIPELINES.0, PIPELINES.1)),
@@ -109,9 +126,48 @@ impl Decided {
 pub(crate) struct Desk {
     events: UnboundedSender<Event>,
     post: Arc<Post>,
+    foreseen: Arc<Mutex<Foreseen>>,
 }
 
+/// What was asked before anybody wanted to know, and where its answers come.
+type Foreseen = VecDeque<(Question, Receiver<(u64, Answer)>)>;
+
 impl Desk {
+    /// Asks what will be asked first, in this order: the session sends it with its login, so that nobody waits a round trip for it. What is
+    /// asked then has these answers, up to the first question that is none of them.
+    pub(crate) fn foresee(&self, questions: impl IntoIterator<Item = Question>) {
+        let asked = questions.into_iter().map(|question| {
+            let (answer, answers) = channel();
+            self.ask_for(question.clone(), 0, answer);
+            (question, answers)
+        });
+        self.foreseen().extend(asked);
+    }
+
+    fn foreseen(&self) -> std::sync::MutexGuard<'_, Foreseen> {
+        let foreseen = self.foreseen.lock();
+        foreseen.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The answers to a question that was foreseen. What stands before it will not be asked any more, except what made something: asked again,
+    /// a server says that it was there before. If it was not foreseen, nothing is any more.
+    fn take_foreseen(&self, wanted: &Question) -> Option<Receiver<(u64, Answer)>> {
+        let mut foreseen = self.foreseen();
+        let Some(at) = foreseen.iter().position(|(asked, _)| asked == wanted) else {
+            foreseen.clear();
+            return None;
+        };
+        let makes =
+            |(asked, _): &(Question, _)| matches!(asked, Question::Command(Command::Mkd(_)));
+        if foreseen.iter().take(at).any(makes) {
+            return None;
+        }
+        foreseen
+            .drain(..=at)
+            .next_back()
+            .map(|(_, answers)| answers)
+    }
+
     /// Nothing more will be asked: the session may end when all is done.
     pub(crate) fn close(&self) {
         self.post.asked.store(false, Ordering::Relaxed);
@@ -126,6 +182,9 @@ impl Desk {
 
     /// Asks something; the answer comes later, after all that was asked before.
     pub(crate) fn ask(&self, question: Question) -> Receiver<(u64, Answer)> {
+        if let Some(answers) = self.take_foreseen(&question) {
+            return answers;
+        }
         let (answer, answers) = channel();
         self.ask_for(question, 0, answer);
         answers
@@ -204,6 +263,7 @@ pub(crate) fn open<'s, 'o: 's>(
     let desk = Desk {
         events: events.clone(),
         post: Arc::clone(&post),
+        foreseen: Arc::default(),
     };
     shared.sessions.fetch_add(1, Ordering::SeqCst);
     scope.spawn(move || keep(shared, &manner, (events, inbox), &post, tell));
@@ -295,16 +355,19 @@ fn once(
             let begun = begin(shared, manner, events, &mut *inbox, workers).await;
             let (mut session, decided) = match begun {
                 Ok(begun) => begun,
-                Err(reason) => return (Ended::Lost(reason), 0),
+                Err(ended) => return (ended, 0),
             };
             if let Err(ended) = session.ready().await {
                 return (ended, 0);
+            }
+            if let Err(reason) = protection::hold(shared, manner, session.client().data()) {
+                return (Ended::Lost(reason), 0);
             }
             if let Some(tell) = tell.take() {
                 let welcome = Welcome {
                     features: session.client().features().clone(),
                     mode: session.client().mode(),
-                    answer_time: session.answer_time,
+                    data: session.client().data().cloned(),
                     round_trip: decided.round_trip,
                     streams: decided.streams,
                     pipelining: decided.pipelining,
@@ -331,56 +394,69 @@ async fn begin<'c>(
     events: &UnboundedSender<Event>,
     inbox: &'c mut UnboundedReceiver<Event>,
     workers: Workers,
-) -> Result<(Session<'c>, Decided), String> {
+) -> Result<(Session<'c>, Decided), Ended> {
     let server = &manner.server;
-    let (control, round_trip) = connect(server).await?;
+    // One that was to help is not wanted any more when all is done.
+    let asked = workers.post.asked.load(Ordering::Relaxed);
+    let over = std::future::poll_fn(|cx| match asked {
+        true => Poll::Pending,
+        false => shared.queue.poll_over(cx),
+    });
+    let (control, round_trip) = tokio::select! {
+        connected = Wire::open(server, asked) => connected.map_err(Ended::Lost)?,
+        () = over => return Err(Ended::Done),
+    };
+    let _ = shared.round_trip.set(round_trip);
     let decided = Decided::new(manner, round_trip);
-    let _ = control.set_nodelay(true);
-    let peer = control.peer_addr().map_err(|error| error.to_string())?;
-    let settings = settings(server, manner, decided, peer);
-    // No proxy is given away: data connections are open (DCAU N), and the server makes no key.
-    let security = shared
-        .grid
-        .as_ref()
-        .map(|grid| grid.client(&server.host, false));
-    let security = security.transpose().map_err(|error| error.to_string())?;
-    let client =
-        Client::new(settings, security, Duration::ZERO).map_err(|error| error.to_string())?;
-    let session = Session::new(
+    let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
+    let grid = shared.grid.as_ref();
+    let grid = grid.filter(|_| server.scheme == Scheme::Gsiftp);
+    let settings = Settings {
+        data: grid.and_then(|grid| manner.data.data(grid)),
+        ..settings(server, manner, decided, control.peer())
+    };
+    // Without a use for it no proxy is given away, and the server need not make a key for it.
+    let delegates = settings.data.is_some();
+    let security = grid.map(|grid| grid.client(&server.host, delegates));
+    let security = security.transpose().map_err(|error| lost(&error))?;
+    let mut client =
+        Client::new(settings, security, Duration::ZERO).map_err(|error| lost(&error))?;
+    if protection::may_be_open(manner) {
+        client.allow_open_data();
+    }
+    if let Some(direction) = manner.direction {
+        client.prepare(direction);
+    }
+    // What was sent gets its name a flight later, and others are sent meanwhile.
+    let flights = match manner.direction {
+        Some(Direction::Send) => 2,
+        _ => 1,
+    };
+    let mut session = Session::new(
         shared,
         client,
         manner.tcp.clone(),
         control,
-        (decided.pipelining, decided.ahead_bytes),
+        (decided.pipelining * flights, decided.ahead_bytes),
         (inbox, events.clone()),
         workers,
     );
-    let session = session.map_err(|error| error.to_string())?;
+    session.wide = decided.wide;
+    if is_decided_here(shared) {
+        session.soon = breadth(round_trip, server.scheme).into();
+    }
     Ok((session, decided))
 }
 
-/// The control connection, to the first address of the server's name that answers, and what it took.
-async fn connect(server: &Url) -> Result<(tokio::net::TcpStream, Duration), String> {
-    let name = (&server.host[..], server.port);
-    let addresses: Vec<SocketAddr> = name
-        .to_socket_addrs()
-        .map_err(|error| format!("no address of {}: {}", server.host, error))?
-        .collect();
-    let mut reason = format!("no address of {}", server.host);
-    for address in addresses {
-        let begin = Instant::now();
-        match Tcp::default().connect(address).await {
-            Ok(stream) => return Ok((stream, begin.elapsed())),
-            Err(error) => {
-                reason = format!("no answer of {address}: {}", crate::error::said(&error))
-            }
-        }
-    }
-    Err(reason)
+/// Whether the number of sessions is decided here.
+fn is_decided_here(shared: &Shared<'_>) -> bool {
+    !shared.order.fixed && shared.order.concurrency.is_none()
 }
 
-fn settings(server: &Url, manner: &Manner, decided: Decided, peer: SocketAddr) -> Settings {
+fn settings(server: &Url, manner: &Manner, decided: Decided, peer: IpAddr) -> Settings {
     let login = match (&server.user, &server.password) {
+        // Who the user is, ssh has said; to the server everybody is anonymous then.
+        _ if server.scheme == Scheme::Sshftp => Login::Anonymous,
         (Some(user), password) => Login::Password {
             user: user.clone(),
             password: password
@@ -392,7 +468,7 @@ fn settings(server: &Url, manner: &Manner, decided: Decided, peer: SocketAddr) -
     };
     Settings {
         login,
-        server: peer.ip(),
+        server: peer,
         mode: manner.mode,
         connections: decided.streams,
         depth: decided.pipelining,

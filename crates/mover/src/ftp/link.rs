@@ -1,16 +1,21 @@
 //! A data connection.
 
 use std::io;
+use std::mem;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
+use venturi_gridftp::{DataSecurity, Error};
 
+use super::guard::Guard;
 use super::sender::{Out, Outgoing};
 use super::session::Event;
 use crate::net::buffers::{Block, Buffers};
+use crate::net::intake::Intake;
+use crate::net::straight::Straight;
 
 /// A data connection: what came on it and is not taken, and the thread that sends on it.
 #[derive(Debug)]
@@ -20,16 +25,59 @@ pub(crate) struct Link {
     pub(super) unread: Option<(Arc<Block>, usize)>,
     /// Whether the client takes no more before the server says something.
     blocked: bool,
+    pub(super) intake: Intake,
+    cover: Cover,
     outgoing: Option<Outgoing>,
 }
 
+/// What is between a socket and the session.
+#[derive(Debug)]
+enum Cover {
+    /// Nothing: bytes pass as they are.
+    None,
+    Guard(Box<Guard>),
+    /// The sender has it. Nobody on this side can read any more, and nothing is to be said to one who sends.
+    Given,
+}
+
+/// What came of reading.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// Bytes.
+    Block(Arc<Block>),
+    /// There is no guard any more, and these bytes came behind it.
+    Bare(Option<Arc<Block>>),
+    /// The connection has ended.
+    Ended { cleanly: bool },
+    /// The guard refuses what is at the other end.
+    Refused(String),
+}
+
 impl Link {
-    pub(super) fn new(socket: TcpStream) -> Self {
-        Self {
+    /// A connection, secured by a layer if there is one.
+    pub(super) fn new(
+        socket: TcpStream,
+        layer: Option<Box<dyn DataSecurity>>,
+    ) -> Result<Self, Error> {
+        let cover = match layer {
+            Some(layer) => Cover::Guard(Box::new(Guard::new(layer)?)),
+            None => Cover::None,
+        };
+        Ok(Self {
             socket,
             unread: None,
             blocked: false,
+            intake: Intake::new(),
+            cover,
             outgoing: None,
+        })
+    }
+
+    /// Whether both ends have shown who they are, where that is asked for.
+    pub(super) fn is_ready(&self) -> bool {
+        match &self.cover {
+            Cover::Guard(guard) => guard.is_ready(),
+            Cover::None | Cover::Given => true,
         }
     }
 
@@ -44,45 +92,69 @@ impl Link {
         self.blocked = true;
     }
 
-    /// Reads a block, if nothing is unread. Ready with nothing: there is something to be taken. Ready with a word: the connection has
-    /// ended, and whether cleanly.
+    /// Whether bytes pass as they are, and none is read that is not taken.
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(self.cover, Cover::None) && self.unread.is_none()
+    }
+
+    /// So many bytes of a file are known to come next.
+    pub(super) fn expect(&mut self, coming: u64) {
+        let bare = matches!(self.cover, Cover::None);
+        self.intake
+            .expect(&self.socket, if bare { coming } else { 0 });
+    }
+
+    /// Takes payload the straight way: at most so many bytes, none at the end of the connection.
+    pub(super) fn poll_fill(
+        &self,
+        cx: &mut Context<'_>,
+        straight: &mut Straight,
+        most: u64,
+    ) -> Poll<io::Result<usize>> {
+        straight.poll_fill(cx, &self.socket, most)
+    }
+
+    /// Reads a block of at most so many bytes, if nothing is unread. Ready with nothing: there is something to be taken; else the connection is of no more use.
     pub(super) fn poll_read(
         &mut self,
         cx: &mut Context<'_>,
         buffers: &mut Buffers,
-    ) -> Poll<Option<bool>> {
+        most: usize,
+    ) -> Poll<Option<Read>> {
         if self.unread.is_some() {
             if !self.blocked {
                 return Poll::Ready(None);
             }
             return Poll::Pending;
         }
-        // Asked again after it was found empty, the socket wakes us.
         loop {
-            if ready!(self.socket.poll_read_ready(cx)).is_err() {
-                return Poll::Ready(Some(false));
-            }
-            let mut block = ready!(buffers.poll_take(cx));
-            match self.socket.try_read(&mut block) {
-                Ok(count) if count > 0 => {
-                    self.unread = Some((Arc::new(buffers.filled(block, count)), 0));
+            let read = match &mut self.cover {
+                Cover::Guard(guard) => ready!(guard.poll_read(cx, &self.socket, buffers)),
+                Cover::None | Cover::Given => {
+                    ready!(poll_socket(&self.socket, cx, buffers, most))
+                }
+            };
+            match read {
+                Read::Block(_) if matches!(self.cover, Cover::Given) => {}
+                Read::Block(block) => {
+                    self.unread = Some((block, 0));
                     return Poll::Ready(None);
                 }
-                result => {
-                    buffers.put_back(block);
-                    let empty =
-                        matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
-                    if !empty {
-                        return Poll::Ready(Some(result.is_ok()));
+                Read::Bare(block) => {
+                    self.cover = Cover::None;
+                    if let Some(block) = block {
+                        self.unread = Some((block, 0));
+                        return Poll::Ready(None);
                     }
                 }
+                ended => return Poll::Ready(Some(ended)),
             }
         }
     }
 
     /// Whether it may be given more to send.
     pub(super) fn has_room(&self) -> bool {
-        self.outgoing.as_ref().is_none_or(Outgoing::has_room)
+        self.is_ready() && self.outgoing.as_ref().is_none_or(Outgoing::has_room)
     }
 
     /// Sends something, by a thread that the first one starts.
@@ -90,7 +162,8 @@ impl Link {
         if self.outgoing.is_none() {
             match self.socket.as_fd().try_clone_to_owned() {
                 Ok(socket) => {
-                    self.outgoing = Some(Outgoing::start(number, socket, events.clone()));
+                    let layer = self.take_layer();
+                    self.outgoing = Some(Outgoing::start(number, socket, layer, events.clone()));
                 }
                 Err(_) => {
                     let _ = events.send(Event::Broken { connection: number });
@@ -100,6 +173,54 @@ impl Link {
         }
         if let Some(outgoing) = &self.outgoing {
             outgoing.give(out);
+        }
+    }
+}
+
+impl Link {
+    /// What secures the connection, for its sender.
+    fn take_layer(&mut self) -> Option<Box<dyn DataSecurity>> {
+        match mem::replace(&mut self.cover, Cover::None) {
+            Cover::Guard(guard) if guard.is_needless() => None,
+            Cover::Guard(guard) => {
+                self.cover = Cover::Given;
+                Some(guard.into_layer())
+            }
+            other => {
+                self.cover = other;
+                None
+            }
+        }
+    }
+}
+
+/// Reads a block as it comes.
+fn poll_socket(
+    socket: &TcpStream,
+    cx: &mut Context<'_>,
+    buffers: &mut Buffers,
+    most: usize,
+) -> Poll<Read> {
+    // Asked again after it was found empty, the socket wakes us.
+    loop {
+        if ready!(socket.poll_read_ready(cx)).is_err() {
+            return Poll::Ready(Read::Ended { cleanly: false });
+        }
+        let mut block = ready!(buffers.poll_take(cx));
+        let most = most.min(block.len());
+        match socket.try_read(&mut block[..most]) {
+            Ok(count) if count > 0 => {
+                return Poll::Ready(Read::Block(Arc::new(buffers.filled(block, count))));
+            }
+            result => {
+                buffers.put_back(block);
+                let empty =
+                    matches!(&result, Err(error) if error.kind() == io::ErrorKind::WouldBlock);
+                if !empty {
+                    let cleanly = result.is_ok();
+                    return Poll::Ready(Read::Ended { cleanly });
+                }
+            }
         }
     }
 }

@@ -1,11 +1,15 @@
 //! What is in a directory of a server.
 
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
 use venturi_gridftp::{Command, Entry, Features, Path, Reply};
 
 use super::crew::{Desk, Gone};
 use super::session::{Answer, Question};
+
+/// How often a directory is asked for whose session is lost.
+pub(crate) const MOST_TRIES: u32 = 4;
 
 /// How directories are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +62,12 @@ impl Asked {
         }
     }
 
+    /// Whether it is none, though the server is content: on the control connection that of an empty directory has a title and an end, if nothing
+    /// between; a reply of one line is that of another command.
+    fn lacks_lines(&self, reply: &Reply) -> bool {
+        self.lister == Lister::Control && reply.is_success() && reply.lines.len() < 2
+    }
+
     /// The next entry; waits for it unless `now` says not to.
     ///
     /// # Errors
@@ -74,6 +84,9 @@ impl Asked {
                 self.answers.recv().map_err(|_| Gone)?.1
             };
             match answer {
+                Answer::Reply(reply) if self.lacks_lines(&reply) => {
+                    return Ok(Heard::End(Reply::new(550, "a listing without lines")));
+                }
                 Answer::Reply(reply) => return Ok(Heard::End(reply)),
                 Answer::Lost => return Err(Gone),
                 Answer::Notice(_) => {}
@@ -94,18 +107,74 @@ impl Asked {
     }
 }
 
-/// All entries of a directory; none of one that cannot be read.
+/// All entries of a directory; or why they are not all to be had, in the server's words.
 ///
 /// # Errors
-/// If the session is lost.
-pub(crate) fn whole(desk: &Desk, lister: Lister, path: &Path) -> Result<Vec<Entry>, Gone> {
+/// If the session is lost, again and again.
+pub(crate) fn whole(
+    desk: &Desk,
+    lister: Lister,
+    path: &Path,
+) -> Result<Result<Vec<Entry>, Reply>, Gone> {
+    let mut found = Err(Gone);
+    for _ in 0..MOST_TRIES {
+        found = once(desk, lister, path);
+        if found.is_ok() {
+            break;
+        }
+    }
+    found
+}
+
+fn once(desk: &Desk, lister: Lister, path: &Path) -> Result<Result<Vec<Entry>, Reply>, Gone> {
     let mut asked = Asked::new(desk, lister, path);
     let mut entries = Vec::new();
+    // Each turn takes an entry.
     loop {
         match asked.next(false)? {
             Heard::Entry(entry) => entries.push(entry),
             Heard::Nothing => {}
-            Heard::End(_) => return Ok(entries),
+            Heard::End(reply) if reply.is_success() => return Ok(Ok(entries)),
+            Heard::End(reply) => return Ok(Err(reply)),
+        }
+    }
+}
+
+/// What is known of the names in a directory.
+pub(crate) enum Found {
+    /// None is there: the directory is ours and new.
+    Nothing,
+    /// These are there, and no others.
+    Entries(HashMap<Vec<u8>, Entry>),
+    /// This one, or nothing, is.
+    Told(Option<Box<Entry>>),
+    /// Each has to be asked for.
+    Unknown,
+}
+
+impl Found {
+    /// What is in a directory. Of one that cannot be listed nothing is known: that is not the same as nothing.
+    ///
+    /// # Errors
+    /// If the session is lost.
+    pub(crate) fn of(desk: &Desk, lister: Lister, path: &Path) -> Result<Self, Gone> {
+        let named = |entry: Entry| (entry.name.clone(), entry);
+        Ok(match whole(desk, lister, path)? {
+            Ok(entries) => Self::Entries(entries.into_iter().map(named).collect()),
+            Err(_) => Self::Unknown,
+        })
+    }
+
+    /// What is there under a name.
+    ///
+    /// # Errors
+    /// If the session is lost.
+    pub(crate) fn named(&self, desk: &Desk, path: &Path) -> Result<Option<Entry>, Gone> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::Entries(entries) => Ok(entries.get(path.split().1).cloned()),
+            Self::Told(entry) => Ok(entry.as_deref().cloned()),
+            Self::Unknown => desk.see(path),
         }
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::sender::Source;
 use super::session::Event;
 use super::verify;
-use super::work::{Item, Job};
+use super::work::{Item, Job, Store};
 use crate::attributes::Facts;
 use crate::error::Failure;
 
@@ -49,53 +50,74 @@ impl Opener {
 }
 
 fn open(item: &Item, follow: bool, verify: bool) -> Result<Source, Failure> {
-    let Job::Store(store) = &item.job else {
-        unreachable!("only uploads are opened");
+    let store = item.job.store().expect("only uploads are opened");
+    let (file, facts) = file(store, follow)?;
+    let range = match &item.job {
+        Job::Part(parts, _) | Job::Name(parts) if !parts.facts.unchanged(&facts) => {
+            return Err(changed(store));
+        }
+        Job::Part(parts, index) => parts.range(*index),
+        Job::Name(_) => facts.size..facts.size,
+        _ => 0..facts.size,
     };
-    let failure = |errno| Failure::kernel(store.from.clone(), "a file that can be read", errno);
+    let unreadable = |error: std::io::Error| {
+        let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+        unreadable(store, errno)
+    };
+    let content = match facts.size <= READ_AT_ONCE_BYTES {
+        true => Some(content(&file, facts.size, store).map_err(unreadable)??),
+        false => None,
+    };
+    let end = range.end;
+    let checksum = verify.then(|| verify::of_file(&file, range));
+    Ok(Source {
+        checksum: checksum.transpose().map_err(unreadable)?,
+        number: item.number,
+        file,
+        size: facts.size,
+        end,
+        facts,
+        content,
+    })
+}
+
+/// The file that is to be sent, and what it is.
+///
+/// # Errors
+/// If it cannot be read, or is not what it was.
+pub(crate) fn file(store: &Store, follow: bool) -> Result<(File, Facts), Failure> {
+    let failure = |errno| unreadable(store, errno);
     let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
     let file = rustix::fs::open(&store.from, flags, Mode::empty()).map_err(failure)?;
     let facts = Facts::from(rustix::fs::fstat(&file).map_err(failure)?);
-    let changed = || {
-        let found = "something else of that name, or another size";
-        let advice = "it was changed meanwhile; run the same command again";
-        Failure::found(
-            store.from.clone(),
-            "the file that was listed",
-            found,
-            advice,
-        )
-    };
     if facts.kind != FileType::RegularFile || Some(facts.size) != store.known.size {
-        return Err(changed());
+        return Err(changed(store));
     }
-    let mut file = File::from(file);
-    let mut content = None;
-    if facts.size <= READ_AT_ONCE_BYTES {
-        let room = usize::try_from(facts.size).expect("a small file");
-        let mut bytes = Vec::with_capacity(room + 1);
-        let read = file.by_ref().take(facts.size + 1).read_to_end(&mut bytes);
-        read.map_err(|error| {
-            failure(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
-        })?;
-        if bytes.len() != room {
-            return Err(changed());
-        }
-        content = Some(bytes);
-    }
-    let unreadable = |error: std::io::Error| {
-        failure(rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))
-    };
-    let checksum = verify.then(|| verify::of_file(&file, 0..facts.size));
-    Ok(Source {
-        checksum: checksum.transpose().map_err(unreadable)?,
-        number: item.number,
-        file,
-        size: facts.size,
-        facts,
-        content,
+    Ok((file.into(), facts))
+}
+
+fn unreadable(store: &Store, errno: Errno) -> Failure {
+    Failure::kernel(store.from.clone(), "a file that can be read", errno)
+}
+
+fn changed(store: &Store) -> Failure {
+    let found = "something else of that name, or another size or time";
+    let advice = "it was changed meanwhile; run the same command again";
+    let expected = "the file that was listed";
+    Failure::found(store.from.clone(), expected, found, advice)
+}
+
+/// All of a small file, if it is as large as it was.
+fn content(mut file: &File, size: u64, store: &Store) -> std::io::Result<Result<Vec<u8>, Failure>> {
+    let room = usize::try_from(size).expect("a small file");
+    let mut bytes = Vec::with_capacity(room + 1);
+    file.by_ref().take(size + 1).read_to_end(&mut bytes)?;
+    Ok(if bytes.len() == room {
+        Ok(bytes)
+    } else {
+        Err(changed(store))
     })
 }

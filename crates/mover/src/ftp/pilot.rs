@@ -8,16 +8,14 @@ use std::time::{Duration, Instant};
 use nix::sys::resource::{UsageWho, getrusage};
 
 use super::crew::{self, Desk, Manner, Welcome};
+use super::forecast::{Expected, breadth};
 use super::shared::Shared;
 use crate::tune::Decision;
 
 /// Beyond this a server takes it for an attack, and most of its cores are taken.
 const MOST_SESSIONS: usize = 16;
-/// Sessions to begin with, at most: as many as a small server has cores.
-const FIRST_SESSIONS: usize = 4;
-/// Files that are worth a session of their own. It costs six round trips and a process of the server; a server of the Globus toolkit takes 0.2 ms
-/// for a file, so that this is what it does in 0.1 s.
-const FILES_A_SESSION: usize = 500;
+/// Items that wait for each session, at least, when twice as many are tried.
+const WORTH_A_TRIAL: usize = 4;
 /// A doubling pays if it brings so much.
 const WORTH: f64 = 1.05;
 /// A rate that grows by less from one time to the next has settled.
@@ -26,7 +24,7 @@ const SETTLED: f64 = 1.1;
 const FILES: &str = "files";
 /// What is measured between two decisions: long enough for connections to open their windows.
 const SHORTEST: Duration = Duration::from_millis(400);
-const ROUND_TRIPS: u32 = 12;
+const ROUND_TRIPS: u32 = 6;
 /// Part of the processors beyond which more sessions only wait for them.
 const BUSY: f64 = 0.85;
 /// Files below this mean size are counted, those above it weighed.
@@ -59,36 +57,32 @@ pub(crate) struct Pilot<'s, 'o, 'e> {
     added: Vec<Desk>,
     troubles: u64,
     ended: bool,
-    begun: bool,
 }
 
 impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
-    /// One session is open; more only where that is not fixed.
+    /// One session is being opened; more only where that is not fixed.
     pub(crate) fn new(
         scope: &'s std::thread::Scope<'s, 'e>,
         shared: &'o Shared<'o>,
         manner: Manner,
-        welcome: &Welcome,
     ) -> Self {
-        let round_trip = welcome.answer_time.unwrap_or_default();
         let mut pilot = Self {
             scope,
             shared,
             manner,
             sessions: 1,
-            interval: SHORTEST.max(round_trip * ROUND_TRIPS),
+            interval: SHORTEST,
             opening: Vec::new(),
             mark: mark(shared),
             before: None,
             last: None,
             added: Vec::new(),
             troubles: 0,
-            ended: false,
-            begun: false,
+            // Where nothing is moved there is nothing to be decided.
+            ended: shared.order.dry_run,
         };
-        pilot.tell_manner(welcome);
         let order = shared.order;
-        if order.fixed || order.concurrency.is_some() {
+        if !order.dry_run && (order.fixed || order.concurrency.is_some()) {
             let wanted = order.concurrency.unwrap_or(1) as usize;
             let reason = match order.concurrency {
                 Some(_) => "as asked for".into(),
@@ -98,6 +92,39 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             pilot.become_many(wanted, reason);
         }
         pilot
+    }
+
+    /// To be called while the first session is not ready: others need not wait for it.
+    pub(crate) fn hasten(&mut self) {
+        let Some(&round_trip) = self.shared.round_trip.get() else {
+            return;
+        };
+        let wanted = self.manner.expected.sessions(self.breadth(round_trip));
+        if !self.ended && wanted > self.sessions {
+            let time_ms = round_trip.as_secs_f64() * 1e3;
+            let reason = match self.manner.expected {
+                Expected::Files(files, _) => {
+                    format!("{files} files or more, and a round trip of {time_ms:.1} ms")
+                }
+                Expected::Tree => {
+                    format!(
+                        "a tree, and a round trip of {time_ms:.1} ms, three of which a session takes to be ready"
+                    )
+                }
+            };
+            self.become_many(wanted, reason);
+        }
+    }
+
+    fn breadth(&self, round_trip: Duration) -> u16 {
+        breadth(round_trip, self.manner.server.scheme)
+    }
+
+    /// The first session is ready.
+    pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
+        self.interval = SHORTEST.max(welcome.round_trip * ROUND_TRIPS);
+        self.mark = mark(self.shared);
+        self.tell_manner(welcome);
     }
 
     fn tell_manner(&self, welcome: &Welcome) {
@@ -118,7 +145,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                     network.streams.is_some(),
                     if welcome.streams > 1 {
                         format!(
-                            "one large file, and a round trip of {time_ms:.1} ms: connections share what one loses"
+                            "files of a megabyte or more, and a round trip of {time_ms:.1} ms: of several connections one loses less"
                         )
                     } else {
                         "one connection fills a path that loses nothing; sessions bring more".into()
@@ -149,7 +176,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     pub(crate) fn tick(&mut self) {
         self.see_opening();
         if self.ended || !self.opening.is_empty() || self.mark.at.elapsed() < self.interval {
-            if !self.begun && !self.ended {
+            if self.before.is_none() && !self.ended {
                 self.begin();
             }
             return;
@@ -182,8 +209,8 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             let reason = format!("our processors are busy to {:.0} %", busy * 100.0);
             return self.stay(reason);
         }
-        // What waits is what more sessions could do; without it nothing can be learned.
-        if waiting == 0 || rate <= 0.0 {
+        // What waits is what more sessions could do; where it is little, all is done before they have shown it.
+        if waiting < WORTH_A_TRIAL * self.sessions || rate <= 0.0 {
             return;
         }
         if self.sessions >= MOST_SESSIONS {
@@ -198,12 +225,14 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         self.become_many(self.sessions * 2, reason);
     }
 
-    /// The closed form: small files are done at the pace of a core of the server, so that several of them take several.
+    /// The closed form: small files are done at the pace of a core of the server, so that several of them take several; from afar windows open
+    /// too slowly for one.
     fn begin(&mut self) {
+        let round_trip = self.shared.round_trip.get().copied().unwrap_or_default();
         let (waiting, taken) = self.shared.queue.depth();
-        let wanted = ((waiting + taken) / FILES_A_SESSION).min(FIRST_SESSIONS);
-        if wanted > 1 {
-            self.begun = true;
+        let known = Expected::Files(waiting + taken, Some(self.shared.queue.bytes()));
+        let wanted = known.sessions(self.breadth(round_trip));
+        if wanted > self.sessions {
             let reason = format!(
                 "{} items are known, and a session with a server takes one of its cores",
                 waiting + taken
@@ -218,7 +247,6 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     }
 
     fn become_many(&mut self, wanted: usize, reason: String) {
-        self.begun = true;
         self.last = None;
         self.added.clear();
         for _ in self.sessions..wanted {

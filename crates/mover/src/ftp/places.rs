@@ -42,7 +42,7 @@ pub(crate) struct Servers {
 }
 
 impl Spot {
-    fn read(text: &OsStr) -> Result<Self, Error> {
+    pub(crate) fn read(text: &OsStr) -> Result<Self, Error> {
         Ok(match Place::read(text)? {
             Place::Here(path) => Self {
                 bytes: path.into_os_string().into_vec(),
@@ -175,7 +175,7 @@ impl Look for Here {
     }
 
     fn expand(&self, spot: &Spot) -> Result<Vec<Spot>, Error> {
-        let found = glob::expand(&spot.here());
+        let found = glob::expand(&spot.here())?;
         Ok(found
             .into_iter()
             .map(|path| Spot {
@@ -218,7 +218,8 @@ impl Look for There<'_> {
                 }
                 let folder = Path::new(folder).map_err(|_| gone(spot))?;
                 let entries = listing::whole(self.desk, self.lister, &folder);
-                let entries = entries.map_err(|_| gone(spot))?;
+                // What cannot be read has nothing of the pattern, as in a shell.
+                let entries = entries.map_err(|_| gone(spot))?.unwrap_or_default();
                 let visible = |found: &[u8]| !found.starts_with(b".") || name.starts_with(b".");
                 let mut names: Vec<_> = entries
                     .into_iter()
@@ -351,23 +352,18 @@ fn placed(
     Ok(roots)
 }
 
-/// A URL that cannot be spoken to yet, refused with what to do.
+/// Sees that a URL says nothing that would be passed over.
 ///
 /// # Errors
-/// If it is one.
-pub(crate) fn see_scheme(url: &Url) -> Result<(), Error> {
-    use crate::net::url::Scheme;
-    let (found, advice) = match url.scheme {
-        Scheme::Sshftp => (
-            "one over ssh",
-            "write ftp:// if the server is open, or copy it with another mover (`venturi transfer`)",
-        ),
-        _ => return Ok(()),
-    };
+/// A password for ssh.
+pub(crate) fn see_login(url: &Url) -> Result<(), Error> {
+    if url.scheme != crate::net::url::Scheme::Sshftp || url.password.is_none() {
+        return Ok(());
+    }
     Err(Error::Place {
         place: url.to_string().into(),
-        expected: "a place that can be spoken to",
-        found: found.into(),
-        advice,
+        expected: "no password",
+        found: "one".into(),
+        advice: "leave it out: ssh has a key, or asks for it",
     })
 }

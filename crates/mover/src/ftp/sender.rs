@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use tokio::sync::mpsc::UnboundedSender;
+use venturi_gridftp::DataSecurity;
 use venturi_gridftp::mode_e::HEADER_BYTES;
 
 use super::session::Event;
@@ -36,6 +37,8 @@ pub(crate) struct Source {
     pub(crate) number: u64,
     pub(crate) file: File,
     pub(crate) size: u64,
+    /// Where that ends of it which is sent.
+    pub(crate) end: u64,
     /// What it was when it was opened.
     pub(crate) facts: crate::attributes::Facts,
     /// Its Adler-32, where the server is to compare it.
@@ -73,8 +76,13 @@ struct State {
 }
 
 impl Outgoing {
-    /// Starts the thread of a connection, whose socket does not block.
-    pub(crate) fn start(connection: u64, socket: OwnedFd, events: UnboundedSender<Event>) -> Self {
+    /// Starts the thread of a connection, whose socket does not block. With a layer all that is sent goes through it.
+    pub(crate) fn start(
+        connection: u64,
+        socket: OwnedFd,
+        layer: Option<Box<dyn DataSecurity>>,
+        events: UnboundedSender<Event>,
+    ) -> Self {
         let (tasks, received) = channel();
         let state = Arc::new(State::default());
         let theirs = Arc::clone(&state);
@@ -82,9 +90,12 @@ impl Outgoing {
             let mut lane = Lane {
                 connection,
                 socket,
+                layer,
                 events,
                 state: theirs,
                 buffer: Vec::with_capacity(2 * FULL_BYTES),
+                sealed: Vec::new(),
+                kept_back: false,
                 moved: 0,
             };
             let _ = lane.run(&received).inspect_err(|fault| lane.tell(fault));
@@ -140,9 +151,15 @@ enum Fault {
 struct Lane {
     connection: u64,
     socket: OwnedFd,
+    /// What encrypts; none: bytes go as they are.
+    layer: Option<Box<dyn DataSecurity>>,
     events: UnboundedSender<Event>,
     state: Arc<State>,
     buffer: Vec<u8>,
+    /// The same, encrypted.
+    sealed: Vec<u8>,
+    /// Whether the kernel keeps some of what was sent back, for what follows.
+    kept_back: bool,
     /// Bytes of files sent since the session was told last.
     moved: u64,
 }
@@ -212,11 +229,13 @@ impl Lane {
                         .extend_from_slice(part.ok_or_else(|| source.short())?);
                 } else if bytes <= GATHERED_BYTES {
                     self.gather(&source, offset, bytes)?;
+                } else if self.layer.is_some() {
+                    self.seal_file(&source, offset, bytes)?;
                 } else {
                     self.flush(true)?;
                     self.send_file(&source, offset, bytes)?;
                 }
-                if offset + bytes == source.size {
+                if offset + bytes == source.end {
                     source.see_unchanged()?;
                 }
             }
@@ -235,10 +254,33 @@ impl Lane {
         read.map_err(|error| source.fault(crate::error::said(&error)))
     }
 
+    /// Reads a file for a connection that encrypts: there the kernel cannot send it.
+    fn seal_file(&mut self, source: &Source, offset: u64, bytes: u64) -> Result<(), Fault> {
+        let (mut at, end) = (offset, offset + bytes);
+        while at < end {
+            let part = (end - at).min(FULL_BYTES as u64);
+            self.gather(source, at, part)?;
+            self.flush(false)?;
+            at += part;
+        }
+        Ok(())
+    }
+
     fn flush(&mut self, more: bool) -> Result<(), Fault> {
+        if self.buffer.is_empty() && !more && std::mem::take(&mut self.kept_back) {
+            // Nothing follows: set again, this option has the kernel send what it keeps.
+            let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
+        }
+        self.kept_back = more;
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         if more {
             flags |= SendFlags::MORE;
+        }
+        if let Some(layer) = &mut self.layer {
+            self.sealed.clear();
+            let sealed = layer.protect(&self.buffer, &mut self.sealed);
+            sealed.map_err(|_| Fault::Network)?;
+            std::mem::swap(&mut self.buffer, &mut self.sealed);
         }
         let mut sent = 0;
         while sent < self.buffer.len() {

@@ -1,19 +1,22 @@
 //! What all threads of a copy over FTP share: the order, the queue, and who is told of what.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use venturi_gridftp::Features;
 
+use super::failures;
 use super::work::{Item, Job, Queue};
-use crate::copy::Totals;
 use crate::error::Failure;
 use crate::net::grid::Grid;
 use crate::net::url::{Scheme, Url};
 use crate::order::Order;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::totals::Totals;
+use crate::tune::Decision;
 
 /// What all threads of a copy share.
 pub(crate) struct Shared<'o> {
@@ -30,6 +33,10 @@ pub(crate) struct Shared<'o> {
     pub(crate) troubles: AtomicU64,
     /// Sessions that are open, or being opened.
     pub(crate) sessions: AtomicUsize,
+    /// What the first control connection took to open.
+    pub(crate) round_trip: OnceLock<Duration>,
+    /// Whether it was told that data connections are open.
+    pub(crate) warned: AtomicBool,
 }
 
 /// How often whoever waits for the end sees whether to stop.
@@ -54,6 +61,8 @@ impl<'o> Shared<'o> {
             grid,
             troubles: AtomicU64::new(0),
             sessions: AtomicUsize::new(0),
+            round_trip: OnceLock::new(),
+            warned: AtomicBool::new(false),
         }
     }
 
@@ -92,7 +101,29 @@ impl<'o> Shared<'o> {
 
     /// Whether names with bytes above 127 would be cut by a server: one of the Globus toolkit drops them on an open control connection.
     pub(crate) fn cuts_names(server: &Url, features: &Features) -> bool {
-        features.is_globus() && server.scheme != Scheme::Gsiftp
+        features.cuts_names() && server.scheme != Scheme::Gsiftp
+    }
+
+    /// Whether the server would understand a path; told, if not.
+    pub(crate) fn is_carried(&self, path: &venturi_gridftp::Path, cuts_names: bool) -> bool {
+        let carried = !cuts_names || path.is_ascii();
+        if !carried {
+            self.tell(&failures::not_carried(self.place(path)));
+        }
+        carried
+    }
+
+    /// Tells that a large file goes on.
+    pub(crate) fn chunks_kept(&self, copy: &Path, there: u64, chunks: u64) {
+        let reason = format!(
+            "{}: an earlier copy was stopped after {there} of {chunks} chunks",
+            copy.display()
+        );
+        self.report.decision(&Decision {
+            what: "chunks_kept",
+            value: there,
+            reason,
+        });
     }
 
     /// A path at the server, for messages: as a URL.
@@ -131,13 +162,13 @@ impl<'o> Shared<'o> {
 
     /// An item has failed for good.
     pub(crate) fn failed(&self, item: &Item, found: &str, advice: &'static str) {
-        let failure = match &item.job {
-            // Said once for a file, not for each of its chunks.
-            Job::Chunk(large, _) if !large.fail() => None,
-            Job::Chunk(large, _) => Some((self.place(&large.fetch.from), "its bytes")),
-            Job::Fetch(fetch) => Some((self.place(&fetch.from), "its bytes")),
-            Job::Store(store) => Some((self.place(&store.to), "a copy there")),
-        };
+        // Said once for a file, not for each of its chunks.
+        let failure = item.job.fail().then(|| match &item.job {
+            Job::Chunk(large, _) => (self.place(&large.fetch.from), "its bytes"),
+            Job::Fetch(fetch) => (self.place(&fetch.from), "its bytes"),
+            Job::Store(store) => (self.place(&store.to), "a copy there"),
+            Job::Part(parts, _) | Job::Name(parts) => (self.place(&parts.store.to), "a copy there"),
+        });
         if let Some((path, expected)) = failure {
             self.tell(&Failure::found(path, expected, found, advice));
         }

@@ -10,9 +10,15 @@ use std::time::Duration;
 use venturi_gridftp::Path;
 
 use super::chunks::Large;
+use super::parts::Parts;
 
 /// Most items that wait. Whoever looks for files waits then, too: a tree of millions needs no more memory than this.
 const MOST_WAITING: usize = 20_000;
+
+/// So many items a session has in any case: what a path of 50 ms holds of files of 10 KB, at its share of 1 Gb/s.
+const FEW: usize = 128;
+/// So many bytes likewise.
+const FEW_BYTES: u64 = 4 << 20;
 
 /// What is known of a file at a server or here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,6 +49,44 @@ pub(crate) enum Job {
     Chunk(Arc<Large>, u64),
     /// To a server.
     Store(Arc<Store>),
+    /// One chunk of a large file to a server.
+    Part(Arc<Parts>, u64),
+    /// The name of a large file at a server, when all its chunks are there.
+    Name(Arc<Parts>),
+}
+
+impl Job {
+    /// Whether its bytes go to a server.
+    pub(crate) fn is_upload(&self) -> bool {
+        matches!(self, Self::Store(_) | Self::Part(..) | Self::Name(_))
+    }
+
+    /// What it uploads; none: it is a download.
+    pub(crate) fn store(&self) -> Option<&Arc<Store>> {
+        match self {
+            Self::Store(store) => Some(store),
+            Self::Part(parts, _) | Self::Name(parts) => Some(&parts.store),
+            Self::Fetch(_) | Self::Chunk(..) => None,
+        }
+    }
+
+    /// Whether it is of a file that will not be whole.
+    pub(crate) fn is_void(&self) -> bool {
+        match self {
+            Self::Chunk(large, _) => large.has_failed(),
+            Self::Part(parts, _) | Self::Name(parts) => parts.has_failed(),
+            Self::Fetch(_) | Self::Store(_) => false,
+        }
+    }
+
+    /// Its file will not be whole. True for the first that says so, which tells it.
+    pub(crate) fn fail(&self) -> bool {
+        match self {
+            Self::Chunk(large, _) => large.fail(),
+            Self::Part(parts, _) | Self::Name(parts) => parts.fail(),
+            Self::Fetch(_) | Self::Store(_) => true,
+        }
+    }
 }
 
 /// A file of a server and the name of its copy here.
@@ -72,6 +116,8 @@ impl Item {
             Job::Fetch(fetch) => fetch.known.size.unwrap_or(0),
             Job::Chunk(large, index) => large.range(*index).end - large.range(*index).start,
             Job::Store(store) => store.known.size.unwrap_or(0),
+            Job::Part(parts, index) => parts.range(*index).end - parts.range(*index).start,
+            Job::Name(_) => 0,
         }
     }
 }
@@ -81,9 +127,57 @@ struct State {
     waiting: VecDeque<Item>,
     /// Items that sessions have.
     taken: usize,
+    /// Bytes of all that came, and of those that wait.
+    bytes: u64,
+    waiting_bytes: u64,
     /// Whether more may come from those who look for files.
     open: bool,
     wakers: Vec<Waker>,
+}
+
+impl State {
+    fn is_over(&self) -> bool {
+        !self.open && self.taken == 0 && self.waiting.is_empty()
+    }
+
+    fn wake_later(&mut self, cx: &Context<'_>) {
+        if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
+            self.wakers.push(cx.waker().clone());
+        }
+    }
+}
+
+/// What a session can take.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    /// Items that it has.
+    pub(crate) held: usize,
+    /// Items that it may have.
+    pub(crate) depth: usize,
+    /// Bytes of what it has.
+    pub(crate) held_bytes: u64,
+    /// Bytes that it may have; the item with which it has more goes as well.
+    pub(crate) ahead_bytes: u64,
+    /// Sessions that there are, or will soon be.
+    pub(crate) sessions: usize,
+}
+
+impl Room {
+    /// Items that it may take while so many are not settled: so that sessions end together none has more than half of its share of them,
+    /// unless they are few.
+    fn most(self, unsettled: usize) -> usize {
+        let share = unsettled.div_ceil(2 * self.sessions.max(1));
+        let most = self.depth.min(share.max(FEW));
+        most.saturating_sub(self.held)
+    }
+
+    /// Bytes that it may take while so many wait: no more than half of its share of them, so that others
+    /// have some, too, when they are few.
+    fn bytes(self, waiting: u64) -> u64 {
+        let share = waiting / (2 * self.sessions.max(1) as u64);
+        let most = self.ahead_bytes.min(share.max(FEW_BYTES));
+        most.saturating_sub(self.held_bytes)
+    }
 }
 
 /// The items of a copy. It ends when nobody can add any and all are settled.
@@ -120,6 +214,9 @@ impl Queue {
         while state.waiting.len() > MOST_WAITING && !stopped() {
             state = self.rest(state, Duration::from_millis(100));
         }
+        let bytes = items.iter().map(Item::bytes).sum::<u64>();
+        state.bytes += bytes;
+        state.waiting_bytes += bytes;
         state.waiting.extend(items);
         wake(state);
     }
@@ -132,16 +229,12 @@ impl Queue {
         self.changed.notify_all();
     }
 
-    /// Up to so many items, and no more when they have so many bytes; none when all are settled and no more come. Each is to be settled or
-    /// given back.
-    pub(crate) fn poll_take(
-        &self,
-        cx: &mut Context<'_>,
-        most: usize,
-        mut bytes: u64,
-    ) -> Poll<Option<Vec<Item>>> {
+    /// Items for a session that has room for them; none when all are settled and no more come. Each is to be settled or given back.
+    pub(crate) fn poll_take(&self, cx: &mut Context<'_>, room: Room) -> Poll<Option<Vec<Item>>> {
         let mut state = self.lock();
-        if !state.waiting.is_empty() {
+        let most = room.most(state.waiting.len() + state.taken);
+        let mut bytes = room.bytes(state.waiting_bytes);
+        if !state.waiting.is_empty() && most > 0 && bytes > 0 {
             let mut items = Vec::new();
             while items.len() < most
                 && bytes > 0
@@ -151,16 +244,25 @@ impl Queue {
                 items.push(item);
             }
             state.taken += items.len();
+            state.waiting_bytes -= items.iter().map(Item::bytes).sum::<u64>();
             drop(state);
             self.changed.notify_all();
             return Poll::Ready(Some(items));
         }
-        if !state.open && state.taken == 0 {
+        if state.is_over() {
             return Poll::Ready(None);
         }
-        if !state.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            state.wakers.push(cx.waker().clone());
+        state.wake_later(cx);
+        Poll::Pending
+    }
+
+    /// Ready when all are settled and no more come.
+    pub(crate) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut state = self.lock();
+        if state.is_over() {
+            return Poll::Ready(());
         }
+        state.wake_later(cx);
         Poll::Pending
     }
 
@@ -168,7 +270,7 @@ impl Queue {
     pub(crate) fn settle(&self) {
         let mut state = self.lock();
         state.taken -= 1;
-        if state.taken == 0 && !state.open && state.waiting.is_empty() {
+        if state.is_over() {
             wake(state);
             self.changed.notify_all();
         }
@@ -178,6 +280,7 @@ impl Queue {
     pub(crate) fn give_back(&self, item: Item) {
         let mut state = self.lock();
         state.taken -= 1;
+        state.waiting_bytes += item.bytes();
         state.waiting.push_front(Item {
             tries: item.tries + 1,
             ..item
@@ -187,7 +290,9 @@ impl Queue {
 
     /// Takes away all that waits, for nobody is there to move it.
     pub(crate) fn abandon(&self) -> Vec<Item> {
-        std::mem::take(&mut self.lock().waiting).into()
+        let mut state = self.lock();
+        state.waiting_bytes = 0;
+        std::mem::take(&mut state.waiting).into()
     }
 
     /// Items that wait, and those that sessions have.
@@ -196,14 +301,18 @@ impl Queue {
         (state.waiting.len(), state.taken)
     }
 
+    /// Bytes of all items that were ever added.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
     /// Waits until all are settled, but no longer than this. Whether they are.
     pub(crate) fn wait(&self, patience: Duration) -> bool {
-        let ended = |state: &State| !state.open && state.taken == 0 && state.waiting.is_empty();
         let state = self.lock();
-        if ended(&state) {
+        if state.is_over() {
             return true;
         }
-        ended(&self.rest(state, patience))
+        self.rest(state, patience).is_over()
     }
 
     fn rest<'q>(&self, state: MutexGuard<'q, State>, patience: Duration) -> MutexGuard<'q, State> {
@@ -240,9 +349,16 @@ mod tests {
         }))
     }
 
-    fn take(queue: &Queue, most: usize, bytes: u64) -> Option<Option<Vec<Item>>> {
+    fn take(queue: &Queue, depth: usize, bytes: u64) -> Option<Option<Vec<Item>>> {
+        let room = Room {
+            held: 0,
+            depth,
+            held_bytes: 0,
+            ahead_bytes: bytes,
+            sessions: 1,
+        };
         let mut cx = Context::from_waker(Waker::noop());
-        match queue.poll_take(&mut cx, most, bytes) {
+        match queue.poll_take(&mut cx, room) {
             Poll::Ready(items) => Some(items),
             Poll::Pending => None,
         }
@@ -258,6 +374,52 @@ mod tests {
         assert_eq!(count(10, 101), Some(2));
         assert_eq!(count(10, 1), Some(1));
         assert_eq!(queue.depth(), (4, 6));
+    }
+
+    #[test]
+    fn near_the_end_no_session_has_more_than_half_of_its_share() {
+        let most = |held, sessions, unsettled| {
+            let room = Room {
+                held,
+                depth: 512,
+                held_bytes: 0,
+                ahead_bytes: u64::MAX,
+                sessions,
+            };
+            room.most(unsettled)
+        };
+        assert_eq!(most(0, 4, 10_000), 512, "there are many");
+        assert_eq!(most(100, 4, 2_000), 150, "half of a fourth is 250");
+        assert_eq!(most(0, 4, 200), FEW, "the path is to be full to the end");
+        assert_eq!(most(300, 4, 2_000), 0, "it has more than that");
+        let queue = Queue::new();
+        queue.push((0..10).map(|_| fetch(1)), || false);
+        let room = Room {
+            held: FEW,
+            depth: 512,
+            held_bytes: 10,
+            ahead_bytes: 1 << 30,
+            sessions: 4,
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        assert!(queue.poll_take(&mut cx, room).is_pending(), "others may");
+        let chunk = 32 << 20;
+        queue.push([fetch(chunk), fetch(chunk)], || false);
+        let one = Room {
+            held: 1,
+            held_bytes: chunk,
+            ..room
+        };
+        assert!(
+            queue.poll_take(&mut cx, one).is_pending(),
+            "it has one of few"
+        );
+        let none = Room {
+            held: 0,
+            held_bytes: 0,
+            ..room
+        };
+        assert!(queue.poll_take(&mut cx, none).is_ready());
     }
 
     #[test]

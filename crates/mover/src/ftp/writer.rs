@@ -2,13 +2,14 @@
 //!
 //! A file belongs to one thread, and what is to be done with it comes in order: so nothing here needs a lock.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
@@ -20,6 +21,11 @@ use super::work::{Fetch, Item, Job};
 use crate::error::Failure;
 use crate::net::buffers::Block;
 use crate::order::Existing;
+
+/// How long a writer may have to do with other files before it lets go of one that its session has given back.
+const LETTING_GO: Duration = Duration::from_secs(2);
+/// How often it is seen whether it has.
+const GLANCE: Duration = Duration::from_millis(5);
 
 /// Bytes of a block that belong to a file.
 #[derive(Debug, Clone, Copy)]
@@ -35,8 +41,11 @@ pub(crate) struct Piece {
 /// What a writer is to do.
 #[derive(Debug)]
 enum Task {
-    Begin(u64, Job),
+    /// Whether another session has given it back, too.
+    Begin(u64, Job, bool, Ready),
     Write(Arc<Block>, Vec<Piece>),
+    /// Some of it could not be written by the session.
+    Spoil(u64, Errno),
     /// All bytes of it are there; what the server says that their Adler-32 is.
     Commit(Item, Option<u32>),
     /// None of its bytes count.
@@ -47,6 +56,17 @@ enum Task {
 #[derive(Debug)]
 pub(crate) struct Writers {
     tasks: Vec<Sender<Task>>,
+    /// Files that the session may write to by itself, too.
+    open: BTreeMap<u64, Ready>,
+}
+
+/// Where a writer says that a file is open, for this time that it is begun: what came of it before is written by then.
+type Ready = Arc<OnceLock<Direct>>;
+
+#[derive(Debug)]
+enum Direct {
+    File(Arc<File>),
+    Chunk(Arc<Large>),
 }
 
 impl Writers {
@@ -63,11 +83,29 @@ impl Writers {
         };
         Self {
             tasks: (0..count.max(1)).map(start).collect(),
+            open: BTreeMap::new(),
         }
     }
 
-    pub(crate) fn begin(&self, item: &Item) {
-        self.give(item.number, Task::Begin(item.number, item.job.clone()));
+    pub(crate) fn begin(&mut self, item: &Item) {
+        let (number, ready) = (item.number, Ready::default());
+        self.open.insert(number, Arc::clone(&ready));
+        let again = item.tries > 0;
+        self.give(number, Task::Begin(number, item.job.clone(), again, ready));
+    }
+
+    /// The file, if it is open, for one who writes to it by himself. Nobody may have it when it is committed or discarded.
+    pub(crate) fn file(&self, number: u64) -> Option<&File> {
+        match self.open.get(&number)?.get()? {
+            Direct::File(file) => Some(file),
+            Direct::Chunk(large) => Some(&large.file),
+        }
+    }
+
+    /// Some of it could not be written by him.
+    pub(crate) fn spoil(&mut self, number: u64, errno: Errno) {
+        self.open.remove(&number);
+        self.give(number, Task::Spoil(number, errno));
     }
 
     /// Writes pieces of a block, each by the thread that has its file.
@@ -88,11 +126,13 @@ impl Writers {
         }
     }
 
-    pub(crate) fn commit(&self, item: Item, checksum: Option<u32>) {
+    pub(crate) fn commit(&mut self, item: Item, checksum: Option<u32>) {
+        self.open.remove(&item.number);
         self.give(item.number, Task::Commit(item, checksum));
     }
 
-    pub(crate) fn discard(&self, number: u64) {
+    pub(crate) fn discard(&mut self, number: u64) {
+        self.open.remove(&number);
         self.give(number, Task::Drop(number));
     }
 
@@ -107,7 +147,7 @@ impl Writers {
 
 /// A file that is being written.
 enum Open {
-    File(Arc<Fetch>, File),
+    File(Arc<Fetch>, Arc<File>),
     Chunk(Arc<Large>),
     /// What its bytes cannot be written for, if that is not told yet.
     Failed(Option<Failure>),
@@ -129,53 +169,75 @@ impl<'o> Writer<'o> {
     fn run(mut self, tasks: &Receiver<Task>) {
         for task in tasks {
             match task {
-                Task::Begin(number, job) => self.begin(number, &job),
+                Task::Begin(number, job, again, ready) => self.begin(number, &job, again, &ready),
                 Task::Write(block, pieces) => self.write(&block, &pieces),
+                Task::Spoil(number, errno) => self.spoil(number, errno),
                 Task::Commit(item, checksum) => self.commit(&item, checksum),
                 Task::Drop(number) => drop(self.open.remove(&number)),
             }
         }
     }
 
-    fn begin(&mut self, number: u64, job: &Job) {
+    fn begin(&mut self, number: u64, job: &Job, again: bool, ready: &Ready) {
         // One that was begun before gets all its bytes again; of an unknown size, what came may be more than that.
         if let (Job::Fetch(fetch), Some(Open::File(_, file))) = (job, self.open.get(&number))
             && fetch.known.size.is_none()
         {
             let _ = rustix::fs::ftruncate(file, 0);
         }
-        self.open.entry(number).or_insert_with(|| match job {
-            Job::Fetch(fetch) => match create(fetch) {
-                Ok(file) => Open::File(Arc::clone(fetch), file),
+        let open = self.open.entry(number).or_insert_with(|| match job {
+            Job::Fetch(fetch) => match create(fetch, again) {
+                Ok(file) => Open::File(Arc::clone(fetch), Arc::new(file)),
                 Err(failure) => Open::Failed(Some(failure)),
             },
             Job::Chunk(large, _) => Open::Chunk(Arc::clone(large)),
-            Job::Store(_) => unreachable!("what is sent is not written here"),
+            Job::Store(_) | Job::Part(..) | Job::Name(_) => {
+                unreachable!("what is sent is not written here")
+            }
         });
+        // It is another one for each time that the file is begun.
+        let _ = match open {
+            Open::File(_, file) => ready.set(Direct::File(Arc::clone(file))),
+            Open::Chunk(large) => ready.set(Direct::Chunk(Arc::clone(large))),
+            Open::Failed(_) => Ok(()),
+        };
     }
 
     fn write(&mut self, block: &Block, pieces: &[Piece]) {
         for piece in pieces {
-            let Some(open) = self.open.get_mut(&piece.number) else {
+            let Some(open) = self.open.get(&piece.number) else {
                 continue;
             };
             let bytes = &block[piece.begin..piece.begin + piece.bytes];
-            let (file, fetch) = match open {
-                Open::File(fetch, file) => (&*file, &*fetch),
-                Open::Chunk(large) => (&large.file, &large.fetch),
+            let file = match open {
+                Open::File(_, file) => file,
+                Open::Chunk(large) => &large.file,
                 Open::Failed(_) => continue,
             };
             if let Err(error) = file.write_all_at(bytes, piece.offset) {
                 let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                let failure = Failure::kernel(fetch.to.clone(), "bytes to be written", errno);
-                // What ends all is told at once, for nothing is committed after it.
-                let later = !failure.ends_all;
-                if !later {
-                    self.shared.tell(&failure);
-                }
-                *open = Open::Failed(later.then_some(failure));
+                self.spoil(piece.number, errno);
             }
         }
+    }
+
+    /// Some bytes of a file could not be written.
+    fn spoil(&mut self, number: u64, errno: Errno) {
+        let Some(open) = self.open.get_mut(&number) else {
+            return;
+        };
+        let fetch = match open {
+            Open::File(fetch, _) => fetch,
+            Open::Chunk(large) => &large.fetch,
+            Open::Failed(_) => return,
+        };
+        let failure = Failure::kernel(fetch.to.clone(), "bytes to be written", errno);
+        // What ends all is told at once, for nothing is committed after it.
+        let later = !failure.ends_all;
+        if !later {
+            self.shared.tell(&failure);
+        }
+        *open = Open::Failed(later.then_some(failure));
     }
 
     fn commit(&mut self, item: &Item, checksum: Option<u32>) {
@@ -286,7 +348,9 @@ impl Job {
         match self {
             Self::Fetch(fetch) => fetch,
             Self::Chunk(large, _) => &large.fetch,
-            Self::Store(_) => unreachable!("an upload has no copy here"),
+            Self::Store(_) | Self::Part(..) | Self::Name(_) => {
+                unreachable!("an upload has no copy here")
+            }
         }
     }
 }
@@ -305,8 +369,9 @@ pub(crate) fn times(modify_s: i64) -> Timestamps {
     }
 }
 
-/// Makes a file under its temporary name, locked, so that two copies of the same do not mix.
-fn create(fetch: &Fetch) -> Result<File, Failure> {
+/// Makes a file under its temporary name, locked, so that two copies of the same do not mix. Where it was begun before, the writer of the
+/// session that gave it back may be about to let go of it.
+fn create(fetch: &Fetch, again: bool) -> Result<File, Failure> {
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let failed = |errno| match errno {
         Errno::WOULDBLOCK => Failure::found(
@@ -320,9 +385,14 @@ fn create(fetch: &Fetch) -> Result<File, Failure> {
     let mode = Mode::from_raw_mode(fetch.known.mode.unwrap_or(0o666) & 0o777 | 0o600);
     let file = rustix::fs::open(&fetch.part, flags, mode).map_err(failed)?;
     // On a file system without locks two copies of the same at the same time are not told apart.
-    let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-    if locked == Err(Errno::WOULDBLOCK) {
-        return Err(failed(Errno::WOULDBLOCK));
+    let begin = Instant::now();
+    while rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
+        == Err(Errno::WOULDBLOCK)
+    {
+        if !again || begin.elapsed() > LETTING_GO {
+            return Err(failed(Errno::WOULDBLOCK));
+        }
+        std::thread::sleep(GLANCE);
     }
     let there = rustix::fs::fstat(&file).map_err(failed)?;
     if there.st_size > 0 {
@@ -343,3 +413,6 @@ fn rename(from: &Path, to: &Path, existing: Existing) -> Result<(), Errno> {
         let _ = std::fs::remove_file(from);
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,15 +4,17 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, RETRY_AFTER};
+use http::header::{CONTENT_LENGTH, RETRY_AFTER, TRANSFER_ENCODING};
 use http::response;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::exchange::{Exchange, STOP_TICK, Sender, broken};
-use super::fault::Fault;
+use super::connect::Sender;
+use super::exchange::Exchange;
+use super::fault::{Fault, broken};
 use super::target::Target;
+use super::wait::{TICK, within};
 
 /// How long a server may be silent within a body.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -51,11 +53,8 @@ impl Answer {
     /// If the connection breaks before.
     pub(crate) async fn bytes(&mut self) -> Result<Option<Bytes>, Fault> {
         loop {
-            let frame = self
-                .home
-                .unless_stopped(SILENCE, Fault::Silence(SILENCE), self.body.frame())
-                .await?;
-            match frame {
+            let stop = self.home.connections.stop();
+            match within(stop, SILENCE, self.body.frame()).await? {
                 None => return Ok(None),
                 Some(Err(error)) => return Err(broken(&error)),
                 Some(Ok(frame)) => {
@@ -96,12 +95,27 @@ impl Answer {
             };
         }
         // Ready as soon as its task has seen the end; not if the server closes, or our own body was not wanted.
-        if timeout(STOP_TICK, self.sender.ready())
+        if timeout(TICK, self.sender.ready())
             .await
             .is_ok_and(|ready| ready.is_ok())
         {
-            self.home.keep(&self.from.server, self.sender);
+            self.home.connections.keep(&self.from.server, self.sender);
         }
+    }
+
+    /// The length of a file that is the body; none where it comes in chunks.
+    ///
+    /// # Errors
+    /// If nothing but the end of the connection ends it: what is cut short looks whole then.
+    pub(crate) fn file_length(&self) -> Result<Option<u64>, Fault> {
+        let length = self.length();
+        if length.is_some() || self.head.headers.contains_key(TRANSFER_ENCODING) {
+            return Ok(length);
+        }
+        Err(Fault::Answer {
+            expected: "bytes whose end is told (Content-Length, or chunks)",
+            found: "that the connection ends, with all of them or some".into(),
+        })
     }
 
     /// The length of the body, where it is told.

@@ -171,9 +171,10 @@ impl Reading {
                     etag: found.etag.or(earlier.etag),
                 };
             }
-            (Element::Response, _) if !self.entry.path.is_empty() => {
-                self.entries.push(std::mem::take(&mut self.entry));
+            (Element::Response, _) if self.entry.path.is_empty() => {
+                return Err("something without a path".into());
             }
+            (Element::Response, _) => self.entries.push(std::mem::take(&mut self.entry)),
             _ => {}
         }
         Ok(())
@@ -212,7 +213,8 @@ pub(crate) fn children(path: &[u8], entries: Vec<Entry>) -> Result<Vec<(Vec<u8>,
             .and_then(|rest| rest.strip_prefix(b"/"));
         let name = name.map(<[u8]>::to_vec);
         let sound = |name: &Vec<u8>| {
-            !name.is_empty() && !name.contains(&b'/') && name != b"." && name != b".."
+            let single = !name.is_empty() && !name.contains(&b'/') && !name.contains(&0);
+            single && name != b"." && name != b".."
         };
         match name.filter(sound) {
             Some(name) => found.push((name, entry)),
@@ -324,6 +326,7 @@ mod tests {
             );
         };
         check(b"/a/..");
+        check(b"/a/b\0c");
         check(b"/a/b/c");
         check(b"/b/c");
         check(b"/ab");
@@ -344,6 +347,7 @@ mod tests {
             "<!DOCTYPE a><a/>",
             "<a>&bomb;</a>",
             "</a>",
+            "<multistatus xmlns='DAV:'><response/></multistatus>",
         ] {
             assert!(entries(text.as_bytes()).is_err(), "{text}");
         }

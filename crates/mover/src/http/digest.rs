@@ -56,6 +56,12 @@ pub(crate) fn found(fields: &HeaderMap) -> Vec<Digest> {
     old.chain(new).filter(sound).collect()
 }
 
+/// Takes checksums out of an answer that were not asked for: XRootD (5.5) repeats those of the last file that was asked for over the connection.
+pub(crate) fn forget(fields: &mut HeaderMap) {
+    fields.remove(DIGEST);
+    fields.remove(REPR_DIGEST);
+}
+
 /// The best that we know of those that a client wants; none if it wants none of them.
 pub(crate) fn wanted(fields: &HeaderMap) -> Option<Algorithm> {
     let items = |name: &HeaderName| {

@@ -1,32 +1,24 @@
 //! One request and its answer, whatever is between: connections that are kept, redirections, attempts.
 //!
-//! One thread's: its connections are driven by tasks of its own runtime. A token goes to the server that the order names, and to no other:
+//! One thread's: its connections are driven by tasks of its own runtime. Secrets, such as a token, go to the server that the order names, and to no other:
 //! who is redirected to elsewhere gets there what the redirection itself carries, as dCache and XRootD do. From https nobody is led to http.
 
-use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
-use std::future::Future;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::header::{AUTHORIZATION, EXPECT, HOST, LOCATION, USER_AGENT};
+use http::header::{EXPECT, HOST, LOCATION, SERVER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
-use hyper::client::conn::http1::{Builder, SendRequest};
-use hyper_util::rt::TokioIo;
-use rustls::ClientConfig;
-use rustls_pki_types::ServerName;
-use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
+use tokio::time::{Instant, timeout};
 
 use super::answer::Answer;
-use super::fault::Fault;
-use super::outgoing::Outgoing;
-use super::target::{Server, Target};
-use crate::net::sockets::Tcp;
-use crate::stop::Stop;
+use super::connect::{Connections, Dialer, Sender};
+use super::fault::{Fault, broken};
+use super::outgoing::{Outgoing, Told};
+use super::target::Target;
+use super::wait::{while_moving, within};
 
 /// Redirections of one request; a door leads to a pool, and that perhaps to another.
 const MOST_REDIRECTIONS: usize = 8;
@@ -36,17 +28,11 @@ const MOST_ATTEMPTS: u32 = 4;
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest that a server may have us wait with `Retry-After`.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long a server may take to begin an answer: it may have to compute a checksum first, or to find a file.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// How long a server may take to begin an answer, after the last byte that we sent: it may have to compute a checksum first, or to find a file.
+pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a body is kept back for `100 Continue`; then it is sent (RFC 9110, section 10.1.1, leaves the time open; curl waits as long).
 const WAIT_FOR_CONTINUE: Duration = Duration::from_secs(1);
-/// What a connection reads at a time at most: what is read is written before it leaves the second cache of a core.
-const READ_BYTES: usize = 128 << 10;
-/// How often a wait looks whether we are to stop.
-pub(super) const STOP_TICK: Duration = Duration::from_millis(100);
 const AGENT: &str = concat!("venturi/", env!("CARGO_PKG_VERSION"));
-
-pub(super) type Sender = SendRequest<Outgoing>;
 
 /// What is asked of a server.
 pub(crate) struct Ask<'a> {
@@ -56,6 +42,8 @@ pub(crate) struct Ask<'a> {
     pub(crate) body: &'a dyn Fn() -> Outgoing,
     /// Whether the body waits until the server wants it: worth a round trip if it is large and the server may send us elsewhere.
     pub(crate) expects: bool,
+    /// How long the server may take to begin an answer, after the last byte that we sent.
+    pub(crate) patience: Duration,
 }
 
 impl Ask<'_> {
@@ -66,42 +54,63 @@ impl Ask<'_> {
             fields,
             body: &|| Outgoing::Empty,
             expects: false,
+            patience: PATIENCE,
         }
     }
 }
 
-/// Connections of one thread.
+/// Requests of one thread.
 pub(crate) struct Exchange {
-    tls: Option<Arc<ClientConfig>>,
-    /// What the server that the order names gets.
-    token: Option<HeaderValue>,
-    tcp: Tcp,
-    stop: Stop,
-    idle: RefCell<HashMap<Server, Vec<Sender>>>,
-    addresses: RefCell<HashMap<Server, Vec<std::net::SocketAddr>>>,
-    /// Connections that were opened.
-    pub(crate) opened: Cell<u64>,
-    /// Requests that were made again.
-    pub(crate) repeated: Cell<u64>,
+    pub(super) connections: Connections,
+    /// Fields that the server that the order names gets, and no other.
+    secrets: HeaderMap,
 }
 
 impl Exchange {
-    pub(crate) fn new(
-        tls: Option<Arc<ClientConfig>>,
-        token: Option<HeaderValue>,
-        tcp: Tcp,
-        stop: Stop,
-    ) -> Rc<Self> {
+    pub(crate) fn new(dialer: Dialer, secrets: HeaderMap) -> Rc<Self> {
         Rc::new(Self {
-            tls,
-            token,
-            tcp,
-            stop,
-            idle: RefCell::default(),
-            addresses: RefCell::default(),
-            opened: Cell::new(0),
-            repeated: Cell::new(0),
+            connections: Connections::new(dialer),
+            secrets,
         })
+    }
+
+    /// Asks once, unless it is known that the server does not like such requests, and remembers one that does not; none: ask it in another way.
+    ///
+    /// # Errors
+    /// A refusal that has nothing to do with the way.
+    pub(super) async fn try_once(
+        self: &Rc<Self>,
+        place: &Target,
+        ask: &Ask<'_>,
+    ) -> Result<Option<Answer>, Fault> {
+        if self.connections.is_plain(&place.server) {
+            return Ok(None);
+        }
+        let answer = match self.follow(place, ask).await {
+            Ok(answer) => answer,
+            Err(Fault::Stopped) => return Err(Fault::Stopped),
+            Err(fault) => {
+                if matches!(fault, Fault::Silence(_)) {
+                    self.connections.remember_plain(&place.server);
+                }
+                return Ok(None);
+            }
+        };
+        let status = answer.head.status;
+        let computes = answer
+            .field(&SERVER)
+            .is_some_and(|name| name.starts_with("XrootD"));
+        if computes {
+            self.connections.remember_plain(&place.server);
+        }
+        if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE {
+            return Ok(Some(answer));
+        }
+        let fault = answer.refusal().await;
+        if fault.is_temporary() || matches!(status.as_u16(), 405 | 501) {
+            return Ok(None);
+        }
+        Err(fault)
     }
 
     /// Asks, and asks again while it is worth it; what is no success is a fault, but for those in `also`.
@@ -135,7 +144,6 @@ impl Exchange {
                 _ => pause,
             };
             self.pause(after).await?;
-            self.repeated.set(self.repeated.get() + 1);
             pause *= 2;
         }
         unreachable!("the last attempt returns")
@@ -143,9 +151,9 @@ impl Exchange {
 
     /// Waits, unless we are to stop.
     pub(crate) async fn pause(&self, how_long: Duration) -> Result<(), Fault> {
-        self.unless_stopped(
-            how_long,
-            Fault::Silence(how_long),
+        within(
+            self.connections.stop(),
+            Duration::MAX,
             tokio::time::sleep(how_long),
         )
         .await
@@ -193,13 +201,13 @@ impl Exchange {
         ask: &Ask<'_>,
         is_ours: bool,
     ) -> Result<Answer, Fault> {
-        if let Some(sender) = self.kept(&at.server) {
+        if let Some(sender) = self.connections.kept(&at.server) {
             match self.over(sender, at, ask, is_ours).await {
-                Err(Fault::Connection(_)) => self.repeated.set(self.repeated.get() + 1),
+                Err(Fault::Connection(_)) => {}
                 other => return other,
             }
         }
-        let sender = self.connect(&at.server).await?;
+        let sender = self.connections.open(&at.server).await?;
         self.over(sender, at, ask, is_ours).await
     }
 
@@ -210,10 +218,11 @@ impl Exchange {
         ask: &Ask<'_>,
         is_ours: bool,
     ) -> Result<Answer, Fault> {
-        let (request, opener) = self.request(at, ask, is_ours)?;
+        let moved = Rc::new(Cell::new(Instant::now()));
+        let (request, opener) = self.request(at, ask, is_ours, &moved)?;
         // The gate opens by a 100, by its absence, and never when the answer is there before.
         let sent = sender.send_request(request);
-        let answered = self.unless_stopped(PATIENCE, Fault::Silence(PATIENCE), async {
+        let answered = while_moving(self.connections.stop(), ask.patience, &moved, async {
             let mut sent = std::pin::pin!(sent);
             if let Some(opener) = opener {
                 if let Ok(done) = timeout(WAIT_FOR_CONTINUE, sent.as_mut()).await {
@@ -238,7 +247,8 @@ impl Exchange {
         at: &Target,
         ask: &Ask<'_>,
         is_ours: bool,
-    ) -> Result<(Request<Outgoing>, Option<Opener>), Fault> {
+        moved: &Rc<Cell<Instant>>,
+    ) -> Result<(Request<Told>, Option<Opener>), Fault> {
         let unfit = |_| Fault::Answer {
             expected: "a place that can be asked for",
             found: "signs that it must not have".into(),
@@ -253,7 +263,7 @@ impl Exchange {
         let mut request = Request::builder()
             .method(&ask.method)
             .uri(&at.path)
-            .body(body)
+            .body(Told::new(body, moved))
             .map_err(unfit)?;
         let host = HeaderValue::try_from(at.server.authority());
         let fields = request.headers_mut();
@@ -266,8 +276,8 @@ impl Exchange {
             })?,
         );
         fields.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        if let (Some(token), true) = (&self.token, is_ours) {
-            fields.insert(AUTHORIZATION, token.clone());
+        if is_ours {
+            fields.extend(self.secrets.clone());
         }
         if let Some(opener) = &opener {
             request
@@ -282,135 +292,6 @@ impl Exchange {
         }
         Ok((request, opener))
     }
-
-    /// Keeps a connection whose answer was read to its end.
-    pub(super) fn keep(&self, server: &Server, sender: Sender) {
-        self.idle
-            .borrow_mut()
-            .entry(server.clone())
-            .or_default()
-            .push(sender);
-    }
-
-    fn kept(&self, server: &Server) -> Option<Sender> {
-        let mut idle = self.idle.borrow_mut();
-        let kept = idle.get_mut(server)?;
-        while let Some(sender) = kept.pop() {
-            if sender.is_ready() {
-                return Some(sender);
-            }
-        }
-        None
-    }
-
-    async fn connect(&self, server: &Server) -> Result<Sender, Fault> {
-        let addresses = self.addresses(server).await?;
-        let mut last = Fault::Connection("a name without an address".into());
-        for address in addresses {
-            match self.tcp.connect(address).await {
-                Ok(stream) => {
-                    self.opened.set(self.opened.get() + 1);
-                    return self.begin(server, stream).await;
-                }
-                Err(error) => last = Fault::Connection(crate::error::said(&error)),
-            }
-        }
-        Err(last)
-    }
-
-    async fn addresses(&self, server: &Server) -> Result<Vec<std::net::SocketAddr>, Fault> {
-        if let Some(known) = self.addresses.borrow().get(server) {
-            return Ok(known.clone());
-        }
-        let found = tokio::net::lookup_host((server.host.as_str(), server.port)).await;
-        let found: Vec<_> = found
-            .map_err(|error| Fault::Connection(format!("no address of {}: {error}", server.host)))?
-            .collect();
-        self.addresses
-            .borrow_mut()
-            .insert(server.clone(), found.clone());
-        Ok(found)
-    }
-
-    async fn begin(&self, server: &Server, stream: TcpStream) -> Result<Sender, Fault> {
-        let Some(tls) = self.tls.as_ref().filter(|_| server.tls) else {
-            return drive(TokioIo::new(stream)).await;
-        };
-        let name = ServerName::try_from(server.host.clone());
-        let name =
-            name.map_err(|_| Fault::Tls(format!("`{}`, which is no name of a host", server.host)))?;
-        let connector = TlsConnector::from(Arc::clone(tls));
-        let secured = timeout(PATIENCE, connector.connect(name, stream)).await;
-        let secured = secured.map_err(|_| Fault::Silence(PATIENCE))?;
-        let stream = secured.map_err(|error| match error.get_ref() {
-            Some(inner) if inner.is::<rustls::Error>() => Fault::Tls(inner.to_string()),
-            _ => Fault::Connection(crate::error::said(&error)),
-        })?;
-        drive(TokioIo::new(stream)).await
-    }
-
-    pub(super) async fn unless_stopped<T>(
-        &self,
-        limit: Duration,
-        late: Fault,
-        work: impl Future<Output = T>,
-    ) -> Result<T, Fault> {
-        let mut work = std::pin::pin!(work);
-        let begin = tokio::time::Instant::now();
-        loop {
-            match timeout(STOP_TICK, work.as_mut()).await {
-                Ok(done) => return Ok(done),
-                Err(_) if self.stop.asked() => return Err(Fault::Stopped),
-                Err(_) if begin.elapsed() > limit => return Err(late),
-                Err(_) => {}
-            }
-        }
-    }
-}
-
-async fn drive<I>(io: I) -> Result<Sender, Fault>
-where
-    I: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
-{
-    // XRootD knows `Content-Length` and `Depth`, and not `content-length` and `depth`.
-    let begun = Builder::new()
-        .max_buf_size(READ_BYTES)
-        .title_case_headers(true)
-        .handshake(io)
-        .await;
-    let (sender, connection) = begun.map_err(|error| broken(&error))?;
-    // It ends with its sender; what went wrong with it, its request is told.
-    tokio::task::spawn_local(async move {
-        let _ = connection.await;
-    });
-    Ok(sender)
-}
-
-/// What hyper says of a connection, in one line.
-pub(super) fn broken(error: &hyper::Error) -> Fault {
-    use std::error::Error;
-    let mut said = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        if let Some(tls) = inner
-            .downcast_ref::<std::io::Error>()
-            .and_then(std::io::Error::get_ref)
-        {
-            // An alert that comes after the handshake, as in TLS 1.3: a certificate that is wanted, or is not trusted.
-            if tls.is::<rustls::Error>() {
-                return Fault::Tls(tls.to_string());
-            }
-        }
-        said = format!("{said}: {inner}");
-        cause = inner.source();
-    }
-    if error.is_parse() {
-        return Fault::Answer {
-            expected: "an answer of HTTP",
-            found: said,
-        };
-    }
-    Fault::Connection(said)
 }
 
 fn is_redirection(status: StatusCode) -> bool {

@@ -1,6 +1,6 @@
 //! What went wrong with a request, and whether to try again.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::StatusCode;
@@ -44,7 +44,11 @@ impl Fault {
         match self {
             Self::Connection(_) | Self::Silence(_) => true,
             Self::Status { status, .. } => {
-                matches!(status.as_u16(), 408 | 425 | 429 | 500 | 502 | 503 | 504)
+                // 423: a copy that was killed may not have ended there.
+                matches!(
+                    status.as_u16(),
+                    408 | 423 | 425 | 429 | 500 | 502 | 503 | 504
+                )
             }
             _ => false,
         }
@@ -119,7 +123,54 @@ fn advice(status: StatusCode) -> &'static str {
         405 | 501 => "the server does not do this at that place: name another",
         409 => "make the directories that lead to it, or say --mkpath",
         413 | 507 => "free some space at the server",
+        423 => "wait for whoever writes it to end, then run the same command again",
         408 | 425 | 429 | 500..=599 => "the server has trouble: run the same command again later",
         _ => "see what the server says with another client (`curl -v`)",
     }
+}
+
+/// What `--verify` needs.
+pub(crate) fn no_digest() -> Fault {
+    Fault::Answer {
+        expected: "a checksum to verify the copy by (Digest: adler32, md5 or sha-256)",
+        found: "none: leave --verify out".into(),
+    }
+}
+
+/// Gives a failure the path that it is about.
+pub(crate) fn named(fault: Fault, path: &Path) -> Fault {
+    match fault {
+        Fault::Local(failure) if failure.path.as_os_str().is_empty() => Fault::Local(Failure {
+            path: path.to_owned(),
+            ..failure
+        }),
+        other => other,
+    }
+}
+
+/// What hyper says of a connection, in one line.
+pub(super) fn broken(error: &hyper::Error) -> Fault {
+    use std::error::Error as _;
+    let mut said = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(tls) = inner
+            .downcast_ref::<std::io::Error>()
+            .and_then(std::io::Error::get_ref)
+        {
+            // An alert that comes after the handshake, as in TLS 1.3: a certificate that is wanted, or is not trusted.
+            if tls.is::<rustls::Error>() {
+                return Fault::Tls(tls.to_string());
+            }
+        }
+        said = format!("{said}: {inner}");
+        cause = inner.source();
+    }
+    if error.is_parse() {
+        return Fault::Answer {
+            expected: "an answer of HTTP",
+            found: said,
+        };
+    }
+    Fault::Connection(said)
 }

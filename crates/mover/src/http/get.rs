@@ -12,16 +12,16 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
-use http::{HeaderValue, Method, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::answer::Answer;
 use super::digest::{self, Digest, to_hex};
-use super::exchange::{Ask, Exchange};
-use super::fault::Fault;
+use super::exchange::Exchange;
+use super::fault::{Fault, named, no_digest};
 use super::landing::{Folder, Landing};
-use super::list::{self, Facts, usual_fields};
+use super::list::{self, Facts, Worth};
 use super::pieces::pieces;
 use super::range;
 use super::target::Target;
@@ -95,21 +95,13 @@ async fn see_digests(exchange: &Rc<Exchange>, job: &mut Fetch) -> Result<(), Fau
         .as_ref()
         .is_none_or(|facts| facts.digests.is_empty())
     {
-        job.facts = Some(list::head(exchange, &job.from).await?);
+        job.facts = Some(list::head(exchange, &job.from, Worth::Waiting).await?);
     }
     let has = job
         .facts
         .as_ref()
         .is_some_and(|facts| !facts.digests.is_empty());
     if has { Ok(()) } else { Err(no_digest()) }
-}
-
-/// What `--verify` needs.
-pub(crate) fn no_digest() -> Fault {
-    Fault::Answer {
-        expected: "a checksum to verify the copy by (Digest: adler32, md5 or sha-256)",
-        found: "none: leave --verify out".into(),
-    }
 }
 
 /// One attempt; the job comes back if it failed.
@@ -122,20 +114,35 @@ async fn once(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) -> Result<(
         Ok(answer) => answer,
         Err(fault) => return Err((fault, job)),
     };
-    match begun(&job, &answer) {
-        Err(fault) => Err((fault, job)),
-        Ok(Begun {
-            facts,
-            size: Some(size),
-            there: Some(there),
-        }) if size >= WORTH_A_RANGE => {
-            pieces(cx, exchange, job, facts, size, (answer, there)).await
+    let (facts, size, there) = match begun(&job, &answer) {
+        Ok(begun) => (begun.facts, begun.size, begun.there),
+        Err(fault) => return Err((fault, job)),
+    };
+    if let (Some(size), Some(there)) = (size.filter(|size| *size >= WORTH_A_RANGE), there) {
+        if facts.identity().is_some() {
+            let begin = (Some(answer), there);
+            return pieces(cx, exchange, job, (facts, None), size, begin).await;
         }
-        Ok(Begun { facts, size, .. }) => match whole(cx, &job, &facts, size, answer).await {
-            Ok(()) => Ok(()),
-            Err(fault) => Err((fault, job)),
-        },
+        // What was asked for before the time was is perhaps of another version.
+        if let Some(time) = list::changed(exchange, &job.from, size).await {
+            drop(answer);
+            return pieces(cx, exchange, job, (facts, Some(time)), size, (None, 0..0)).await;
+        }
     }
+    let answer = if answer.head.status == StatusCode::PARTIAL_CONTENT {
+        // Nothing would tell whether the rest is of the same version.
+        match ask(exchange, &job.from, None, None).await {
+            Ok(answer) => answer,
+            Err(fault) => return Err((fault, job)),
+        }
+    } else {
+        answer
+    };
+    let done = match begun(&job, &answer) {
+        Ok(Begun { facts, size, .. }) => whole(cx, &job, &facts, size, answer).await,
+        Err(fault) => Err(fault),
+    };
+    done.map_err(|fault| (fault, job))
 }
 
 pub(crate) async fn ask(
@@ -144,7 +151,13 @@ pub(crate) async fn ask(
     asked: Option<Range<u64>>,
     version: Option<&str>,
 ) -> Result<Answer, Fault> {
-    let mut fields = usual_fields();
+    // What goes on has the checksum of its begin.
+    let worth = if version.is_some() {
+        Worth::Nothing
+    } else {
+        Worth::Little
+    };
+    let mut fields = HeaderMap::new();
     if let Some(asked) = asked {
         fields.insert(
             RANGE,
@@ -154,13 +167,7 @@ pub(crate) async fn ask(
             fields.insert(IF_RANGE, version);
         }
     }
-    exchange
-        .ask(
-            from,
-            &Ask::plain(Method::GET, fields),
-            &[StatusCode::RANGE_NOT_SATISFIABLE],
-        )
-        .await
+    list::file(exchange, from, Method::GET, fields, worth).await
 }
 
 /// What the first answer says.
@@ -212,7 +219,7 @@ fn begun(job: &Fetch, answer: &Answer) -> Result<Begun, Fault> {
         || answer
             .field(&SERVER)
             .is_some_and(|name| name.starts_with("XrootD"));
-    let size = answer.length();
+    let size = answer.file_length()?;
     Ok(Begun {
         facts,
         size,
@@ -249,7 +256,7 @@ async fn whole(
         }
         Err(fault) => {
             landing.discard(&job.folder);
-            Err(fault)
+            Err(named(fault, &landing.path))
         }
     }
 }
@@ -322,17 +329,6 @@ pub(crate) fn token(job: &Fetch) -> Token {
     )
 }
 
-/// Gives a failure the path that it is about.
-pub(crate) fn named(fault: Fault, path: &std::path::Path) -> Fault {
-    match fault {
-        Fault::Local(failure) if failure.path.as_os_str().is_empty() => Fault::Local(Failure {
-            path: path.to_owned(),
-            ..failure
-        }),
-        other => other,
-    }
-}
-
 /// Whether the copy is there already, by the rules of the order.
 async fn is_there(
     cx: &Context<'_>,
@@ -372,7 +368,8 @@ async fn is_there(
                 .as_ref()
                 .is_some_and(|facts| facts.digests.is_empty()))
     {
-        job.facts = Some(list::head(exchange, &job.from).await?);
+        let worth = Worth::of(cx.order.checksum);
+        job.facts = Some(list::head(exchange, &job.from, worth).await?);
     }
     let facts = job.facts.as_ref().expect("just seen");
     if facts.size != Some(there.size) {

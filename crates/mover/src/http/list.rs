@@ -1,7 +1,7 @@
 //! What is there at a server, and directories that are made there.
 
 use std::rc::Rc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED};
@@ -19,6 +19,8 @@ use super::target::Target;
 const LARGEST_LISTING: usize = 256 << 20;
 /// Directories of one path that are made.
 const DEEPEST: usize = 256;
+/// How long a server may take that is asked for a checksum that is worth little.
+const MOST_FOR_LITTLE: Duration = Duration::from_secs(5);
 /// RFC 4918, section 10.2.
 const DEPTH: HeaderName = HeaderName::from_static("depth");
 
@@ -64,22 +66,71 @@ impl Facts {
     }
 }
 
-/// Fields that every request for a file has: its bytes as they are, and its checksum if it is at hand.
-pub(crate) fn usual_fields() -> HeaderMap {
-    let mut fields = HeaderMap::new();
-    fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-    digest::ask(&mut fields);
-    fields
+/// How much a checksum is worth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Worth {
+    /// Nothing.
+    Nothing,
+    /// A line in the head of an answer, if the server has it at hand.
+    Little,
+    /// As long as the server takes to compute it.
+    Waiting,
 }
 
-/// What a server says of a file, with its checksum if it has one.
+impl Worth {
+    /// For who needs it, or does not.
+    pub(crate) fn of(needed: bool) -> Self {
+        if needed { Self::Waiting } else { Self::Nothing }
+    }
+}
+
+/// Asks for a file, its bytes as they are.
+///
+/// XRootD (5.5) computes a checksum that it is asked for before it sends the first byte, some at a time, and refuses a file whose checksum it cannot
+/// tell: with 405 where it may compute none, with 500 where a name is in the way. So it is asked only where that is worth waiting for, and a server
+/// that turns out to be like that, for nothing more than bytes.
+///
+/// # Errors
+/// If the server does not give it.
+pub(crate) async fn file(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    method: Method,
+    mut fields: HeaderMap,
+    worth: Worth,
+) -> Result<Answer, Fault> {
+    fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let mut plain = Ask::plain(method, fields);
+    let mut with = Ask::plain(plain.method.clone(), plain.fields.clone());
+    digest::ask(&mut with.fields);
+    match worth {
+        Worth::Nothing => {}
+        Worth::Waiting => plain = with,
+        Worth::Little => {
+            with.patience = MOST_FOR_LITTLE;
+            if let Some(answer) = exchange.try_once(place, &with).await? {
+                return Ok(answer);
+            }
+        }
+    }
+    let shorter = [StatusCode::RANGE_NOT_SATISFIABLE];
+    let mut answer = exchange.ask(place, &plain, &shorter).await?;
+    if worth != Worth::Waiting {
+        digest::forget(&mut answer.head.headers);
+    }
+    Ok(answer)
+}
+
+/// What a server says of a file.
 ///
 /// # Errors
 /// If it says nothing.
-pub(crate) async fn head(exchange: &Rc<Exchange>, place: &Target) -> Result<Facts, Fault> {
-    let answer = exchange
-        .ask(place, &Ask::plain(Method::HEAD, usual_fields()), &[])
-        .await?;
+pub(crate) async fn head(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    worth: Worth,
+) -> Result<Facts, Fault> {
+    let answer = file(exchange, place, Method::HEAD, HeaderMap::new(), worth).await?;
     let facts = Facts {
         size: answer.length(),
         ..Facts::of(&answer)
@@ -103,6 +154,17 @@ pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Opti
     }
 }
 
+/// When a file of this size was changed last, of a server whose answers do not say it; none if its listings do not, or of another size.
+pub(crate) async fn changed(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    size: u64,
+) -> Option<SystemTime> {
+    let entries = propfind(exchange, place, "0").await.ok()?;
+    let entry = entries.first().filter(|entry| entry.size == Some(size));
+    entry?.modified
+}
+
 /// What is in a collection, by name; none if it is a file.
 ///
 /// # Errors
@@ -113,10 +175,16 @@ pub(crate) async fn list(
 ) -> Result<Option<Vec<(Vec<u8>, Entry)>>, Fault> {
     let entries = propfind(exchange, &place.collection(), "1").await?;
     let own = place.collection().decoded_path();
-    if let [only] = &entries[..]
-        && !only.directory
-    {
-        return Ok(None);
+    match &entries[..] {
+        [only] if !only.directory => return Ok(None),
+        // The directory itself is missing: a listing of nothing is none of an empty directory.
+        [] => {
+            return Err(Fault::Answer {
+                expected: "a listing with the directory itself",
+                found: "nothing".into(),
+            });
+        }
+        _ => {}
     }
     let found = dav::children(&own, entries);
     found.map(Some).map_err(|found| Fault::Answer {
@@ -136,10 +204,8 @@ async fn propfind(
     let body = || Outgoing::Whole(Bytes::from_static(dav::PROPFIND.as_bytes()));
     let method = Method::from_bytes(b"PROPFIND").expect("letters");
     let ask = Ask {
-        method,
-        fields,
         body: &body,
-        expects: false,
+        ..Ask::plain(method, fields)
     };
     let answer = exchange.ask(place, &ask, &[]).await?;
     if answer.head.status != StatusCode::MULTI_STATUS {
@@ -156,7 +222,7 @@ async fn propfind(
     })
 }
 
-/// Makes a collection. True if it is new, false if it was there.
+/// Makes a collection, if it is not there.
 ///
 /// # Errors
 /// If the server does not.
@@ -164,7 +230,7 @@ pub(crate) async fn make(
     exchange: &Rc<Exchange>,
     place: &Target,
     with_parents: bool,
-) -> Result<bool, Fault> {
+) -> Result<(), Fault> {
     match make_one(exchange, place).await {
         Err(Fault::Status {
             status: StatusCode::CONFLICT | StatusCode::NOT_FOUND,
@@ -187,7 +253,7 @@ pub(crate) async fn make_parents(exchange: &Rc<Exchange>, place: &Target) -> Res
     // Upwards until one is there, then down again: a token may not reach as far up as the root.
     while let Some(folder) = at.filter(|_| missing.len() < DEEPEST) {
         match make_one(exchange, &folder).await {
-            Ok(_) => break,
+            Ok(()) => break,
             Err(Fault::Status {
                 status: StatusCode::CONFLICT | StatusCode::NOT_FOUND,
                 ..
@@ -204,18 +270,24 @@ pub(crate) async fn make_parents(exchange: &Rc<Exchange>, place: &Target) -> Res
     Ok(())
 }
 
-async fn make_one(exchange: &Rc<Exchange>, place: &Target) -> Result<bool, Fault> {
+async fn make_one(exchange: &Rc<Exchange>, place: &Target) -> Result<(), Fault> {
     let method = Method::from_bytes(b"MKCOL").expect("letters");
     let asked = exchange
         .ask(
             &place.collection(),
             &Ask::plain(method, HeaderMap::new()),
+            // What is there already, as RFC 4918, section 9.3.1, has it; XRootD (5.5) says 201 of that, too.
             &[StatusCode::METHOD_NOT_ALLOWED],
         )
         .await;
-    let answer = asked?;
-    // RFC 4918, section 9.3.1: what is there already is 405.
-    let is_new = answer.head.status != StatusCode::METHOD_NOT_ALLOWED;
-    answer.finish().await;
-    Ok(is_new)
+    asked?.finish().await;
+    Ok(())
+}
+
+/// Removes a file that must not stay; where the server does not let us, it stays.
+pub(crate) async fn remove(exchange: &Rc<Exchange>, place: &Target) {
+    let ask = Ask::plain(Method::DELETE, HeaderMap::new());
+    if let Ok(answer) = exchange.ask(place, &ask, &[]).await {
+        answer.finish().await;
+    }
 }

@@ -1,12 +1,15 @@
 //! The body of a request or an answer: nothing, bytes, or a stream of a known length.
 
+use std::cell::Cell;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
 
 /// A body that goes out.
 #[derive(Debug)]
@@ -17,12 +20,44 @@ pub(crate) enum Outgoing {
     Whole(Bytes),
     /// What comes through a channel.
     Stream {
-        blocks: mpsc::Receiver<io::Result<Bytes>>,
+        blocks: Blocks,
         /// Bytes that are yet to come; where that is not known they are sent in chunks.
         left: Option<u64>,
         /// Opens when the first byte may be sent.
         gate: Option<oneshot::Receiver<()>>,
     },
+}
+
+/// Blocks, or why there are no more.
+pub(crate) type Receiver = mpsc::Receiver<io::Result<Bytes>>;
+
+/// Where the blocks of a stream come from.
+pub(crate) enum Blocks {
+    /// Somebody sends them.
+    Coming(Receiver),
+    /// Somebody is asked to when the first is wanted.
+    OnDemand(Option<Box<dyn FnOnce() -> Receiver>>),
+}
+
+impl std::fmt::Debug for Blocks {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("blocks")
+    }
+}
+
+impl Blocks {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<io::Result<Bytes>>> {
+        match self {
+            Self::Coming(blocks) => blocks.poll_recv(context),
+            Self::OnDemand(begin) => {
+                let Some(begin) = begin.take() else {
+                    return Poll::Ready(None);
+                };
+                *self = Self::Coming(begin());
+                self.poll(context)
+            }
+        }
+    }
 }
 
 impl Outgoing {
@@ -57,7 +92,7 @@ impl Body for Outgoing {
             }
             Self::Stream { blocks, left, gate } => {
                 if let Some(opens) = gate {
-                    let opened = std::task::ready!(Pin::new(opens).poll(context));
+                    let opened = ready!(Pin::new(opens).poll(context));
                     *gate = None;
                     if opened.is_err() {
                         return Poll::Ready(Some(Err(io::Error::other(
@@ -65,7 +100,7 @@ impl Body for Outgoing {
                         ))));
                     }
                 }
-                match std::task::ready!(blocks.poll_recv(context)) {
+                match ready!(blocks.poll(context)) {
                     Some(Ok(block)) => {
                         if let Some(left) = left {
                             *left = left.saturating_sub(block.len() as u64);
@@ -100,5 +135,42 @@ impl Body for Outgoing {
             } => SizeHint::with_exact(*left),
             Self::Stream { .. } => SizeHint::default(),
         }
+    }
+}
+
+/// A body that tells when something of it last went.
+pub(crate) struct Told {
+    body: Outgoing,
+    moved: Rc<Cell<Instant>>,
+}
+
+impl Told {
+    pub(super) fn new(body: Outgoing, moved: &Rc<Cell<Instant>>) -> Self {
+        Self {
+            body,
+            moved: Rc::clone(moved),
+        }
+    }
+}
+
+impl Body for Told {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.moved.set(Instant::now());
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -4,6 +4,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use http::StatusCode;
 use http::header::CONTENT_RANGE;
@@ -11,10 +12,10 @@ use http::header::CONTENT_RANGE;
 use super::answer::Answer;
 use super::digest::Digest;
 use super::exchange::Exchange;
-use super::fault::Fault;
-use super::get::{FIRST_PAUSE, Fetch, MOST_ATTEMPTS, ask, compare, named, no_digest, take, token};
+use super::fault::{Fault, named, no_digest};
+use super::get::{FIRST_PAUSE, Fetch, MOST_ATTEMPTS, ask, compare, take, token};
 use super::landing::Landing;
-use super::list::Facts;
+use super::list::{self, Facts};
 use super::range;
 use super::work::{Context, Task};
 use crate::checksum::{Adler32, Algorithm, Checksum};
@@ -24,6 +25,8 @@ use crate::checksum::{Adler32, Algorithm, Checksum};
 pub(crate) struct Large {
     job: Fetch,
     facts: Facts,
+    /// When it was changed last before the first byte, where that alone tells versions apart.
+    time: Option<SystemTime>,
     size: u64,
     landing: Landing,
     /// What was missing when it was begun.
@@ -34,14 +37,14 @@ pub(crate) struct Large {
     failed: Mutex<Option<Fault>>,
 }
 
-/// Begins a large file, of which this is the first answer, and what it has.
+/// Begins a large file, of which this is the first answer, if any, and what it has.
 pub(crate) async fn pieces(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
     job: Fetch,
-    facts: Facts,
+    (facts, time): (Facts, Option<SystemTime>),
     size: u64,
-    (answer, there): (Answer, Range<u64>),
+    (answer, there): (Option<Answer>, Range<u64>),
 ) -> Result<(), (Fault, Fetch)> {
     let identity = facts.identity();
     let opened = Landing::open(
@@ -74,6 +77,7 @@ pub(crate) async fn pieces(
     let large = Arc::new(Large {
         job,
         facts,
+        time,
         size,
         landing,
         pieces,
@@ -83,9 +87,7 @@ pub(crate) async fn pieces(
     });
     cx.pool
         .push((0..helpers).map(|_| Task::Help(Arc::clone(&large))));
-    large
-        .help(cx, exchange, Some(answer).filter(|_| fits))
-        .await;
+    large.help(cx, exchange, answer.filter(|_| fits)).await;
     Ok(())
 }
 
@@ -127,6 +129,7 @@ impl Large {
         }
         drop(answer);
         if let Some(last) = Arc::into_inner(self) {
+            last.see_unchanged(cx, exchange).await;
             last.finish(cx);
         }
     }
@@ -199,6 +202,17 @@ impl Large {
             Ok(answer)
         } else {
             Err(Fault::Changed)
+        }
+    }
+
+    /// Sees that it is still what it was before the first byte, where no answer says so.
+    async fn see_unchanged(&self, cx: &Context<'_>, exchange: &Rc<Exchange>) {
+        if self.time.is_none() || cx.stop.asked() || self.failed().is_some() {
+            return;
+        }
+        let now = list::changed(exchange, &self.job.from, self.size).await;
+        if now != self.time {
+            self.failed().get_or_insert(Fault::Changed);
         }
     }
 

@@ -73,14 +73,14 @@ impl Target {
                 location.split('?').next().unwrap_or_default()
             )
         };
-        if location.starts_with('/') && !location.starts_with("//") {
-            let _: Uri = location.parse().map_err(|_| told())?;
-            return Ok(Self {
-                server: self.server.clone(),
-                path: location.to_owned(),
-            });
-        }
         let uri: Uri = location.parse().map_err(|_| told())?;
+        // What stands behind a `#` is the reader's, and never sent (RFC 9110, section 10.2.2).
+        let query = uri.query().map(|query| format!("?{query}"));
+        let path = uri.path().to_owned() + &query.unwrap_or_default();
+        if location.starts_with('/') && !location.starts_with("//") {
+            let server = self.server.clone();
+            return Ok(Self { server, path });
+        }
         let tls = match uri.scheme_str() {
             Some("https" | "davs") => true,
             Some("http" | "dav") => false,
@@ -92,10 +92,6 @@ impl Target {
             .trim_matches(['[', ']'])
             .to_owned();
         let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
-        let path = uri
-            .path_and_query()
-            .map_or("/", |path| path.as_str())
-            .to_owned();
         Ok(Self {
             server: Server { tls, host, port },
             path,
@@ -149,11 +145,12 @@ impl Target {
 
     /// The last name of its path; empty where there is none.
     pub(crate) fn name(&self) -> Vec<u8> {
-        let path = self.decoded_path();
-        path.rsplit(|byte| *byte == b'/')
-            .next()
-            .unwrap_or_default()
-            .to_vec()
+        let path = self.path.split('?').next().unwrap_or_default();
+        // By itself: a wrong %XX before it, as a server may send us to, does not count.
+        let last = path.rsplit('/').next().unwrap_or_default().as_bytes();
+        let name = decoded(last).unwrap_or_else(|| last.to_vec());
+        let inner = name.rsplit(|byte| *byte == b'/').next();
+        inner.unwrap_or_default().to_vec()
     }
 
     /// The whole URL, with its query: for a server that is to fetch it.
@@ -216,6 +213,20 @@ mod tests {
         ] {
             assert!(from.redirected(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_name_is_read_by_itself_and_is_never_a_path() {
+        let place = target("http://h/a");
+        let wrong = place.redirected("/%zz").expect("a place");
+        assert_eq!(wrong.child(b"a b").name(), b"a b");
+        assert_eq!(wrong.name(), b"%zz");
+        let deeper = place.redirected("/a/b%2F..%2Fc?d").expect("a place");
+        assert_eq!(deeper.name(), b"c");
+        let fragment = place.redirected("/a?b#c d").expect("a place");
+        assert_eq!(fragment.path, "/a?b");
+        let bare = place.redirected("https://h?b").expect("a place");
+        assert_eq!(bare.path, "/?b");
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+use venturi_gridftp::gsi::pem_reason;
 
 use crate::error::{Error, said};
 
@@ -155,11 +156,11 @@ pub(crate) fn read(certificates: &Path, key: &Path) -> Result<Credential, Error>
     };
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect);
-    let chain = chain.map_err(|error| refused(certificates, error.to_string()))?;
+    let chain = chain.map_err(|error| refused(certificates, pem_reason(&error)))?;
     if chain.is_empty() {
         return Err(refused(certificates, "no certificate".into()));
     }
     let key_found =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, error.to_string()))?;
+        PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, pem_reason(&error)))?;
     Ok((certificates.to_owned(), chain, key_found))
 }

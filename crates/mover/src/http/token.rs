@@ -85,7 +85,7 @@ fn read(path: &Path, owner: Option<u32>) -> Result<Option<Secret>, Error> {
 }
 
 /// A token is `token68` of RFC 7235: what else is there would end the header field, or begin another.
-fn sound(text: &[u8], from: &Path) -> Result<Secret, Error> {
+pub(crate) fn sound(text: &[u8], from: &Path) -> Result<Secret, Error> {
     let text = text.trim_ascii();
     let fits = !text.is_empty() && text.len() as u64 <= LARGEST;
     let letters = text

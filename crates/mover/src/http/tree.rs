@@ -19,6 +19,7 @@ use super::third::Pass;
 use super::work::{Context, Task};
 use crate::error::Failure;
 use crate::journal::NAMES_BYTES;
+use crate::order::Existing;
 use crate::temporary::PREFIX;
 
 /// Directories within each other of a server: one whose directories contain themselves does not end otherwise.
@@ -69,9 +70,7 @@ pub(crate) async fn fetch(
     cx.totals.count(&cx.totals.directories);
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for (name, entry) in entries {
-        let Ok(c_name) = CString::new(name.clone()) else {
-            continue;
-        };
+        let c_name = CString::new(name.clone()).expect("`children` lets no zero byte pass");
         if name.starts_with(PREFIX.as_bytes()) {
             cx.left_out(
                 &inner.at(&c_name),
@@ -161,7 +160,13 @@ pub(crate) async fn store(
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for (name, kind) in names {
         let kind = if kind == FileType::Unknown || (kind == FileType::Symlink && cx.order.follow) {
-            kind_of(&inner, &name, cx.order.follow)
+            match kind_of(&inner, &name, cx.order.follow) {
+                Ok(kind) => kind,
+                Err(errno) => {
+                    cx.tell(&unseen(&inner, &name, kind, errno));
+                    continue;
+                }
+            }
         } else {
             kind
         };
@@ -173,13 +178,16 @@ pub(crate) async fn store(
                 to: to.collection(),
             }),
             FileType::RegularFile => {
-                let there = there.get(name.to_bytes()).cloned();
+                let listed = there.is_some();
+                let there = there
+                    .as_ref()
+                    .and_then(|there| there.get(name.to_bytes()).cloned());
                 files.push(Task::Store(Box::new(Store {
                     folder: Arc::clone(&inner),
                     name,
                     to,
                     there,
-                    listed: true,
+                    listed,
                     make_way: false,
                 })));
             }
@@ -193,25 +201,38 @@ pub(crate) async fn store(
         .push(folders.into_iter().chain(files.into_iter().rev()));
 }
 
-/// Makes a collection; what is in it, if it was there.
+/// Makes a collection; what is in it, as far as that matters: none if each file has to be asked for, of a server that makes directories and lists none.
 async fn arrived(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
     to: &Target,
-) -> Result<HashMap<Vec<u8>, Facts>, Fault> {
-    if !cx.order.dry_run && list::make(exchange, to, cx.order.mkpath).await? {
-        return Ok(HashMap::new());
+) -> Result<Option<HashMap<Vec<u8>, Facts>>, Fault> {
+    if !cx.order.dry_run {
+        list::make(exchange, to, cx.order.mkpath).await?;
+    }
+    // Whether it was there is not believed: a server may call new what was not.
+    if cx.order.existing == Existing::Replace {
+        return Ok(Some(HashMap::new()));
     }
     match list::list(exchange, to).await {
-        Ok(entries) => Ok(entries
-            .unwrap_or_default()
-            .into_iter()
-            .map(|(name, entry)| (name, Facts::from(entry)))
-            .collect()),
+        Ok(Some(entries)) => {
+            let facts = entries
+                .into_iter()
+                .map(|(name, entry)| (name, Facts::from(entry)));
+            Ok(Some(facts.collect()))
+        }
+        Ok(None) => Err(Fault::Answer {
+            expected: "a directory, or a place for one",
+            found: "a file".into(),
+        }),
         Err(Fault::Status {
             status: http::StatusCode::NOT_FOUND,
             ..
-        }) if cx.order.dry_run => Ok(HashMap::new()),
+        }) if cx.order.dry_run => Ok(Some(HashMap::new())),
+        Err(Fault::Status {
+            status: http::StatusCode::METHOD_NOT_ALLOWED | http::StatusCode::NOT_IMPLEMENTED,
+            ..
+        }) => Ok(None),
         Err(fault) => Err(fault),
     }
 }
@@ -236,13 +257,14 @@ pub(crate) async fn pass(cx: &Context<'_>, exchange: &Rc<Exchange>, from: &Targe
                 to: to.collection(),
             });
         } else {
-            let there = there.get(&name).cloned();
+            let listed = there.is_some();
+            let there = there.as_ref().and_then(|there| there.get(&name).cloned());
             files.push(Task::Pass(Box::new(Pass {
                 from,
                 facts: Some(entry.into()),
                 to,
                 there,
-                listed: true,
+                listed,
             })));
         }
     }
@@ -250,15 +272,23 @@ pub(crate) async fn pass(cx: &Context<'_>, exchange: &Rc<Exchange>, from: &Targe
         .push(folders.into_iter().chain(files.into_iter().rev()));
 }
 
-fn kind_of(folder: &Folder, name: &CStr, follow: bool) -> FileType {
+fn kind_of(folder: &Folder, name: &CStr, follow: bool) -> Result<FileType, Errno> {
     let flags = if follow {
         AtFlags::empty()
     } else {
         AtFlags::SYMLINK_NOFOLLOW
     };
-    rustix::fs::statat(&folder.fd, name, flags).map_or(FileType::Unknown, |found| {
-        FileType::from_raw_mode(found.st_mode)
-    })
+    let found = rustix::fs::statat(&folder.fd, name, flags)?;
+    Ok(FileType::from_raw_mode(found.st_mode))
+}
+
+fn unseen(folder: &Folder, name: &CStr, kind: FileType, errno: Errno) -> Failure {
+    let failure = Failure::kernel(folder.at(name), "to see what it is", errno);
+    if kind == FileType::Symlink {
+        let advice = "mend the link, or leave --follow out";
+        return Failure { advice, ..failure };
+    }
+    failure
 }
 
 fn names(folder: &Folder) -> Result<Vec<(CString, FileType)>, Errno> {

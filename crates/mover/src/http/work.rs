@@ -1,18 +1,19 @@
 //! Many files over few connections: what is to be done, who does it, and how many do.
 //!
 //! A session is a thread with a runtime and connections of its own, so that a slow disk holds back its own connection and no other; what they are to do is
-//! in one pool. HTTP has one request under way on a connection, so that files in flight are connections: their number is doubled while that pays.
+//! in one pool. HTTP has one request under way on a connection, so that files in flight are connections: there are more while that pays.
 
 use std::ffi::CString;
 use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 use http::HeaderValue;
-use rustls::ClientConfig;
+use http::header::AUTHORIZATION;
 
+use super::connect::Dialer;
 use super::exchange::Exchange;
 use super::get::{self, Fetch};
 use super::landing::Folder;
@@ -21,13 +22,13 @@ use super::put::{self, Store};
 use super::target::Target;
 use super::third::{self, Pass};
 use super::{begin, tree};
-use crate::copy::Totals;
 use crate::error::{Error, Failure};
 use crate::net::sockets::Tcp;
 use crate::order::Order;
 use crate::pool::Pool;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::totals::Totals;
 use crate::tune::Decision;
 
 /// What is fetched of a file at a time by one session.
@@ -35,15 +36,19 @@ const PIECE: u64 = 64 << 20;
 /// Sessions for one large file: more do not help a path that loses little, and are unfair to others on one that does.
 const STREAMS: usize = 4;
 /// Sessions that are begun with where there are many files.
-const FIRST_SESSIONS: usize = 4;
+const FIRST_SESSIONS: usize = 8;
 /// The most sessions without being asked for.
 const MOST_SESSIONS: usize = 64;
-/// A number of sessions is judged after so long, and so many files.
-const TRIAL: Duration = Duration::from_millis(100);
-const TRIAL_FILES: u64 = 16;
+/// How many times as many come next.
+const GROWTH: usize = 4;
+/// A number of sessions is judged after so long, and so many files of each.
+const TRIAL: Duration = Duration::from_millis(50);
+const TRIAL_FILES: u64 = 2;
+/// How long new sessions are waited for that have not done anything yet: they have their handshakes, or a large file.
+const LONGEST_BEGIN: Duration = Duration::from_secs(1);
 /// How often is looked whether a trial is over.
 const TICK: Duration = Duration::from_millis(5);
-/// What twice the sessions must bring to be worth doubling again.
+/// What twice the sessions must bring to be worth more.
 const WORTH_DOUBLING: f64 = 1.3;
 
 /// Something to be done.
@@ -86,8 +91,9 @@ pub(crate) struct Context<'o> {
     /// Sessions for one file.
     pub(crate) streams: usize,
     pub(crate) token: Option<HeaderValue>,
-    tls: Option<Arc<ClientConfig>>,
-    tcp: Tcp,
+    dialer: Dialer,
+    /// Sessions that have done something.
+    begun: AtomicUsize,
 }
 
 /// Carries out what there is to do, to its end. Failures of single files are told.
@@ -122,9 +128,13 @@ pub(crate) fn carry_out(
         None if order.fixed => (1, "--fixed without --concurrency"),
         None if many => (
             FIRST_SESSIONS,
-            "one file is under way on a connection; doubled while that pays",
+            "one file is under way on a connection; more while that pays",
         ),
         None => (STREAMS, "pieces of one file, if it has several"),
+    };
+    let tcp = Tcp {
+        window_bytes: order.network.window_bytes,
+        congestion: order.network.congestion.clone(),
     };
     let cx = Context {
         order,
@@ -137,11 +147,8 @@ pub(crate) fn carry_out(
             .unwrap_or(asked.unwrap_or(STREAMS))
             .min(sessions.max(1)),
         token,
-        tls,
-        tcp: Tcp {
-            window_bytes: order.network.window_bytes,
-            congestion: order.network.congestion.clone(),
-        },
+        dialer: Dialer::new(tls, tcp, stop.clone()),
+        begun: AtomicUsize::new(0),
     };
     cx.decided("sessions", sessions as u64, why.into());
     std::thread::scope(|scope| {
@@ -160,37 +167,48 @@ pub(crate) fn carry_out(
     Ok(())
 }
 
-/// Doubles the sessions while that pays.
+/// Adds sessions while that pays.
 fn tune(cx: &Context<'_>, first: usize, mut add: impl FnMut(usize)) {
     let done = || cx.totals.files.load(Ordering::Relaxed) + cx.totals.kept.load(Ordering::Relaxed);
-    let (mut sessions, mut before) = (first, 0.0);
+    let (mut sessions, mut least) = (first, 0.0);
     while sessions < MOST_SESSIONS {
-        let (begin, clock) = (done(), std::time::Instant::now());
-        while clock.elapsed() < TRIAL || done() - begin < TRIAL_FILES {
-            if cx.stop.asked() || cx.pool.is_over() {
-                return;
-            }
-            std::thread::sleep(TICK);
+        let clock = Instant::now();
+        // Those that are still at their handshakes say nothing of what they bring.
+        let late = || clock.elapsed() > LONGEST_BEGIN;
+        let begun = waited(cx, || {
+            late() || cx.begun.load(Ordering::Relaxed) >= sessions
+        });
+        let (begin, clock) = (done(), Instant::now());
+        let files = TRIAL_FILES * sessions as u64;
+        let judged = waited(cx, || clock.elapsed() >= TRIAL && done() - begin >= files);
+        if !(begun && judged) {
+            return;
         }
         #[allow(clippy::cast_precision_loss, reason = "a count of files")]
         let rate = (done() - begin) as f64 / clock.elapsed().as_secs_f64();
-        if cx.pool.hungry() || rate < before * WORTH_DOUBLING {
-            cx.decided(
-                "sessions",
-                sessions as u64,
-                format!("{rate:.0} files/s, {before:.0} with half of them: no more"),
-            );
-            return;
+        if cx.pool.hungry() || rate < least {
+            let why = format!("{rate:.0} files/s, {least:.0} would be worth more: no more");
+            return cx.decided("sessions", sessions as u64, why);
         }
-        add(sessions);
-        sessions *= 2;
-        cx.decided(
-            "sessions",
-            sessions as u64,
-            format!("{rate:.0} files/s with half of them: doubled"),
-        );
-        before = rate;
+        let more = (sessions * GROWTH).min(MOST_SESSIONS);
+        #[allow(clippy::cast_precision_loss, reason = "small counts")]
+        let doublings = (more as f64 / sessions as f64).log2();
+        let why = format!("{rate:.0} files/s with {sessions}: more");
+        cx.decided("sessions", more as u64, why);
+        add(more - sessions);
+        (sessions, least) = (more, rate * WORTH_DOUBLING.powf(doublings));
     }
+}
+
+/// Waits for something; false if all was done before.
+fn waited(cx: &Context<'_>, is_there: impl Fn() -> bool) -> bool {
+    while !is_there() {
+        if cx.stop.asked() || cx.pool.is_over() {
+            return false;
+        }
+        std::thread::sleep(TICK);
+    }
+    true
 }
 
 fn work(cx: &Context<'_>) {
@@ -211,15 +229,15 @@ fn work(cx: &Context<'_>) {
         }
     };
     let local = tokio::task::LocalSet::new();
-    let exchange = Exchange::new(
-        cx.tls.clone(),
-        cx.token.clone(),
-        cx.tcp.clone(),
-        cx.stop.clone(),
-    );
+    let secrets = cx.token.iter().map(|token| (AUTHORIZATION, token.clone()));
+    let exchange = Exchange::new(cx.dialer.clone(), secrets.collect());
+    let mut begun = false;
     while let Some((task, taken)) = cx.pool.take() {
         local.block_on(&runtime, carry_out_one(cx, &exchange, task));
         drop(taken);
+        if !std::mem::replace(&mut begun, true) {
+            cx.begun.fetch_add(1, Ordering::Relaxed);
+        }
         if cx.report.deaf() {
             cx.stop.stop();
         }

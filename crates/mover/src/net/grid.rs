@@ -43,6 +43,11 @@ impl Grid {
         })
     }
 
+    /// Whether servers can be given a proxy.
+    pub(crate) fn delegates(&self) -> bool {
+        self.credential.check_delegation().is_ok()
+    }
+
     /// The security of a session with this host. With `delegates` the server gets a proxy, without which its data connections can
     /// only be open.
     ///

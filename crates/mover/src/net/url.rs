@@ -215,13 +215,26 @@ pub(crate) fn shown(text: &OsStr) -> String {
         _ => &text[end..],
     };
     debug_assert!(rest.len() + name.len() < text.len());
-    match text[begin..end].rsplit_once('@') {
-        Some((user, host)) => {
+    let authority = &text[begin..end];
+    // Where no port follows the colon it may be a password with a `/` that should have been %2F.
+    let split = authority.contains(':') && !has_port(authority);
+    match (authority.rsplit_once('@'), text[end..].rsplit_once('@')) {
+        (None, Some((_, rest))) if split => {
+            let user = authority.split(':').next().unwrap_or_default();
+            let rest = rest.split('?').next().unwrap_or_default();
+            format!("{name}://{user}@{rest}")
+        }
+        (Some((user, host)), _) => {
             let user = user.split(':').next().unwrap_or_default();
             format!("{name}://{user}@{host}{path}")
         }
-        None => format!("{}{path}", &text[..end]),
+        (None, _) => format!("{}{path}", &text[..end]),
     }
+}
+
+/// Whether a host and the number of a port are all of it.
+fn has_port(authority: &str) -> bool {
+    authority_of(Scheme::Ftp, authority.as_bytes()).is_ok() && !authority.ends_with(':')
 }
 
 /// The scheme that a text begins with, and what follows the colon. `a:b` has none: that is the name of a file.
@@ -317,9 +330,10 @@ fn authority_of(scheme: Scheme, text: &[u8]) -> Result<Url, &'static str> {
             .filter(|port| *port > 0)
             .ok_or("a port that is no number up to 65535")?,
     };
-    let odd = |letter: char| letter.is_whitespace() || letter.is_control() || letter == '%';
+    let odd =
+        |letter: char| letter.is_whitespace() || letter.is_control() || "%[]".contains(letter);
     if host.contains(odd) || (host.is_empty() && scheme != Scheme::File) {
-        return Err("no host, or one with a blank");
+        return Err("no host, or one with a blank or a bracket");
     }
     Ok(Url {
         scheme,

@@ -1,4 +1,4 @@
-//! What can be said on the command line of `venturi-engine serve`.
+//! What can be said on the command line of `venturi serve`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -14,20 +14,20 @@ const PORT: u16 = 2811;
 
 /// Serve a directory.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = HELP)]
+#[command(override_usage = USAGE, after_help = EXAMPLES, after_long_help = HELP)]
 pub struct Arguments {
     /// The directory; nothing outside of it can be reached
     pub(crate) directory: PathBuf,
     /// Address and port to listen on, such as 127.0.0.1:2811 or [::]:2811; may be repeated; port 0 takes a free one [default: port 2811 of all, if there is no --http or --https]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub(crate) listen: Vec<SocketAddr>,
-    /// Let clients write, rename and delete: those of --users, and without it anonymous ones
+    /// Let clients write, rename and delete: those of --users, --cert and tokens, and without any of these everybody
     #[arg(long)]
     pub(crate) write: bool,
     /// A file with a line `NAME:HASH` for each user, HASH as `openssl passwd -6` prints it
     #[arg(long, value_name = "FILE")]
     pub(crate) users: Option<PathBuf>,
-    /// Besides --users and --cert, let anonymous clients in, who may read
+    /// Besides --users, --cert and tokens, let anonymous clients in, who may read
     #[arg(long)]
     pub(crate) anonymous: bool,
     /// Let users send data to, and take it from, other hosts than theirs (a copy between two servers), by --users or --tokens; anonymous ones never may
@@ -42,10 +42,10 @@ pub struct Arguments {
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) public_address: Option<IpAddr>,
     /// Most sessions at once [default: 10000, or what open files allow]
-    #[arg(long, value_name = "COUNT")]
+    #[arg(long, value_name = "COUNT", value_parser = sessions)]
     pub(crate) sessions: Option<usize>,
     /// Most sessions of one address at once
-    #[arg(long, value_name = "COUNT", default_value_t = 1000)]
+    #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = sessions)]
     pub(crate) sessions_per_address: usize,
     /// Most data connections of a session
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -60,13 +60,13 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) threads: Option<u16>,
     /// Seconds that a login may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = patience())]
     pub(crate) login_time: u32,
     /// Seconds without a command after which a session ends
-    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = patience())]
     pub(crate) idle_time: u32,
     /// Seconds without a byte after which a transfer is given up
-    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = patience())]
     pub(crate) stall_time: u32,
     /// Seconds that transfers have to end after SIGTERM or Ctrl-C; the second signal ends all at once
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
@@ -112,12 +112,30 @@ pub(crate) fn seconds(count: u32) -> Duration {
     Duration::from_secs(count.into())
 }
 
+/// Without a second nobody could do anything.
+fn patience() -> clap::builder::RangedI64ValueParser<u32> {
+    clap::value_parser!(u32).range(1..)
+}
+
+fn sessions(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|&count| count > 0);
+    count.ok_or_else(|| "expected a count from 1 on, such as 1000".into())
+}
+
 fn ports(text: &str) -> Result<(u16, u16), String> {
     let both = text.split_once('-').unwrap_or((text, text));
     match (both.0.parse(), both.1.parse()) {
         (Ok(first), Ok(last)) if 0 < first && first <= last => Ok((first, last)),
         _ => Err("expected two ports from 1 to 65535 with a dash, such as 50000-50100".into()),
     }
+}
+
+/// Reads an address and a port to listen on.
+pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_| {
+        "expected an address and a port, such as 127.0.0.1:2811, or [::]:2811 for all addresses"
+            .into()
+    })
 }
 
 fn metrics(text: &str) -> Result<SocketAddr, String> {
@@ -138,6 +156,14 @@ fn memory(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "expected a size from 16MiB on, such as 256MiB".into())
 }
 
+const USAGE: &str = "venturi serve [OPTIONS] DIRECTORY";
+
+const EXAMPLES: &str =
+    "  venturi serve /data                                  everybody may read, at ftp://HOST:2811/
+  venturi serve /data --write --listen 127.0.0.1:2811  everybody on this host may read and write
+
+More: venturi serve --help";
+
 const HELP: &str = r#"Without options everybody may read and nobody write, at ftp://HOST:2811/.
 
   venturi serve /data                                          everybody may read
@@ -147,6 +173,9 @@ const HELP: &str = r#"Without options everybody may read and nobody write, at ft
   venturi serve /data --cert hostcert.pem --key hostkey.pem --grid-mapfile grid-mapfile --write
                                                                users with certificates (gsiftp) may write
   venturi serve /data --data-ports 50000-50100 --metrics 9811  behind a firewall, with counters
+  venturi serve /data --http 127.0.0.1:8080                    over HTTP and WebDAV, and nothing else
+  venturi serve /data --https [::]:8443 --tls-cert cert.pem --tls-key key.pem --tokens tokens --write
+                                                               with bearer tokens
 
 Passwords and data of ftp:// go over the network as they are.
 

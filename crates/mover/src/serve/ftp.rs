@@ -34,7 +34,7 @@ pub(super) async fn session(host: Arc<Host>, arrival: Arrival, mut phase: watch:
         match now {
             Phase::Serving => {}
             Phase::Leaving => session.leave(),
-            Phase::Cut => return,
+            Phase::Cut => return session.cut(),
         }
         tokio::select! {
             biased;

@@ -1,6 +1,7 @@
 //! What all sessions share.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -12,10 +13,10 @@ use super::http::Web;
 use super::limits::{self, Limits};
 use super::log::Log;
 use super::metrics::Metrics;
-use super::pace::Pace;
 use super::root::Root;
 use super::users::Users;
 use crate::error::Error;
+use crate::net::pace::Pace;
 
 /// A server, as its sessions see it.
 #[derive(Debug)]
@@ -32,8 +33,10 @@ pub(crate) struct Host {
     /// What only HTTP needs.
     pub(crate) web: Web,
     /// Certificates, where gsiftp is served.
-    pub(crate) grid: Option<Grid>,
+    pub(crate) grid: Option<Arc<Grid>>,
     users: Option<Users>,
+    /// Whether nobody is known by name or token, and everybody is the same.
+    open: bool,
     anonymous: bool,
 }
 
@@ -70,6 +73,10 @@ impl Host {
             .unwrap_or_else(|| "localhost".into());
         let users = arguments.users.as_deref().map(Users::read).transpose()?;
         let grid = Grid::new(&arguments.gsi)?;
+        let open = users.is_none()
+            && grid.is_none()
+            && arguments.web.tokens.is_none()
+            && arguments.web.issuers.is_none();
         let (log, thread) = Log::open(arguments, &name)?;
         let host = Self {
             web: Web::new(&arguments.web, arguments.anonymous, arguments.third_party)?,
@@ -82,7 +89,8 @@ impl Host {
             metrics: Metrics::default(),
             pace: Pace::new(),
             ports: Ports::new(arguments.data_ports),
-            anonymous: (users.is_none() && grid.is_none()) || arguments.anonymous,
+            open,
+            anonymous: open || arguments.anonymous,
             settings: Settings {
                 write: arguments.write,
                 third_party: arguments.third_party,
@@ -106,8 +114,8 @@ impl Host {
     pub(crate) fn anonymous(&self, user: &[u8]) -> Option<Rights> {
         let named = user.eq_ignore_ascii_case(b"anonymous") || user.eq_ignore_ascii_case(b"ftp");
         (named && self.anonymous).then_some(Rights {
-            // Where there are users, it is they who may.
-            write: self.settings.write && self.users.is_none() && self.grid.is_none(),
+            // Where there are users or tokens, it is they who may.
+            write: self.settings.write && self.open,
             third_party: false,
         })
     }

@@ -1,14 +1,18 @@
 //! HTTP and WebDAV from the same directory: GET with ranges, PUT, PROPFIND, MKCOL, DELETE, MOVE, COPY here and between servers (HTTP-TPC).
 //!
-//! What it leaves out: locks, properties that clients set, and what is in a token (see [`access`]).
+//! What it leaves out: locks, and properties that clients set. What is in a token counts where its issuer is believed (see [`access`]).
 //!
 //! Read [`session`] first, then [`answer`].
 
 pub(crate) mod access;
 mod answer;
 mod body;
+mod carry;
 mod change;
+mod going;
+mod issuers;
 mod known;
+mod list;
 mod read;
 pub(crate) mod session;
 mod third;
@@ -22,17 +26,19 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 
 use self::access::Tokens;
+use self::issuers::Issuers;
 use self::known::Known;
+use super::arguments::address;
 use crate::error::Error;
 
 /// What can be said of HTTP on the command line.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct HttpArguments {
     /// Address and port for HTTP and WebDAV, such as 127.0.0.1:8080; may be repeated; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     pub(crate) http: Vec<SocketAddr>,
     /// The same within TLS
-    #[arg(long, value_name = "ADDRESS:PORT", requires = "tls_cert")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, requires = "tls_cert")]
     pub(crate) https: Vec<SocketAddr>,
     /// Certificate for HTTPS, with those that lead to its authority (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_key")]
@@ -43,12 +49,16 @@ pub(crate) struct HttpArguments {
     /// A file with a bearer token a line: who has one may do what a user may, all others nothing, or, with --anonymous, read. Nothing in a token is looked at, it is compared
     #[arg(long, value_name = "FILE")]
     pub(crate) tokens: Option<PathBuf>,
+    /// A file of issuers (JSON) whose signed tokens (JWT of WLCG) are believed: who has one may do what its scopes say
+    #[arg(long, value_name = "FILE")]
+    pub(crate) issuers: Option<PathBuf>,
 }
 
 /// What all sessions of HTTP share.
 #[derive(Debug)]
 pub(crate) struct Web {
     tokens: Option<Tokens>,
+    issuers: Option<Issuers>,
     /// Whether who has none may read, where there are tokens.
     anonymous: bool,
     tls: Option<Arc<ServerConfig>>,
@@ -80,11 +90,23 @@ impl Web {
         };
         Ok(Self {
             tokens: arguments.tokens.as_deref().map(Tokens::read).transpose()?,
+            issuers: arguments
+                .issuers
+                .as_deref()
+                .map(Issuers::read)
+                .transpose()?,
             anonymous,
             tls,
             outwards,
             known: Known::default(),
         })
+    }
+}
+
+impl Web {
+    /// Whether there are tokens that let somebody in.
+    fn knows_tokens(&self) -> bool {
+        self.tokens.is_some() || self.issuers.is_some()
     }
 }
 

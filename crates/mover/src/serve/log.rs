@@ -1,12 +1,14 @@
 //! What happened, for people and programs: a line a transfer as servers of the Globus toolkit write it, and events in JSON. A thread of
-//! its own writes, so that no session waits for a disk or a pipe; what it cannot take in time is lost, and counted.
+//! its own writes, so that no session waits for a disk or a pipe; what it cannot take in time, or write, is lost, and counted.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,6 +20,8 @@ use crate::error::{Error, said};
 
 /// Lines that wait to be written.
 const WAITING: usize = 16_384;
+/// Bytes of lines that are written at a time.
+const BATCH_BYTES: usize = 64 * 1024;
 
 /// Where lines go to.
 #[derive(Debug)]
@@ -26,7 +30,7 @@ pub(crate) struct Log {
     transfers: bool,
     events: bool,
     host: String,
-    lost: AtomicU64,
+    lost: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -70,18 +74,23 @@ impl Log {
     /// # Errors
     /// If a file cannot be opened, or a thread not be started.
     pub(crate) fn open(arguments: &Arguments, host: &str) -> Result<(Self, JoinHandle<()>), Error> {
-        let file = arguments.transfer_log.as_deref().map(append).transpose()?;
+        let file = arguments
+            .transfer_log
+            .as_deref()
+            .map(Appended::open)
+            .transpose()?;
         let (sender, receiver) = sync_channel(WAITING);
         let log = Self {
             lines: sender,
             transfers: file.is_some(),
             events: arguments.json,
             host: host.to_owned(),
-            lost: AtomicU64::new(0),
+            lost: Arc::default(),
         };
+        let lost = Arc::clone(&log.lost);
         let thread = std::thread::Builder::new()
             .name("log".into())
-            .spawn(move || write(&receiver, file))
+            .spawn(move || write(&receiver, file, &lost))
             .map_err(|error| Error::System {
                 what: "cannot start a thread",
                 reason: said(&error),
@@ -105,7 +114,7 @@ impl Log {
         self.event(|| event(transfer, end));
     }
 
-    /// Lines that nobody took in time.
+    /// Lines that nobody took in time, and those that could not be written.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Relaxed)
     }
@@ -117,38 +126,85 @@ impl Log {
     }
 }
 
-fn append(path: &Path) -> Result<File, Error> {
-    let opened = File::options().append(true).create(true).open(path);
-    opened.map_err(|error| Error::Place {
-        place: path.to_owned(),
-        expected: "a log that can be written to",
-        found: said(&error),
-        advice: "name another with --transfer-log",
-    })
+/// A file for lines. Where it is moved away, as programs that keep logs short do, another is begun.
+#[derive(Debug)]
+struct Appended {
+    path: PathBuf,
+    file: File,
 }
 
-/// Writes lines until there are no more senders. A full disk or a closed pipe ends no server.
-fn write(lines: &Receiver<Line>, file: Option<File>) {
-    let mut transfers = file.map(BufWriter::new);
-    let mut events = BufWriter::new(io::stdout());
-    while let Ok(first) = lines.recv() {
-        let mut next = Ok(first);
-        // All that wait, then what is buffered goes out.
-        while let Ok(line) = next {
-            let _ = match line {
-                Line::Transfer(line) => transfers
-                    .as_mut()
-                    .map_or(Ok(()), |out| out.write_all(&line)),
-                Line::Event(line) => writeln!(events, "{line}"),
-            };
-            next = lines.try_recv();
+impl Appended {
+    fn open(path: &Path) -> Result<Self, Error> {
+        let file = append(path).map_err(|error| Error::Place {
+            place: path.to_owned(),
+            expected: "a log that can be written to",
+            found: said(&error),
+            advice: "name another with --transfer-log",
+        })?;
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+        })
+    }
+
+    fn write(&mut self, lines: &[u8]) -> io::Result<()> {
+        let identity = |facts: std::fs::Metadata| (facts.dev(), facts.ino());
+        let there = std::fs::metadata(&self.path).map(identity);
+        if there.ok() != self.file.metadata().map(identity).ok() {
+            // Where none can be begun, the lines go where those before are.
+            if let Ok(file) = append(&self.path) {
+                self.file = file;
+            }
         }
-        debug_assert!(matches!(
-            next,
-            Err(TryRecvError::Empty | TryRecvError::Disconnected)
-        ));
-        let _ = transfers.as_mut().map(Write::flush);
-        let _ = events.flush();
+        self.file.write_all(lines)
+    }
+}
+
+fn append(path: &Path) -> io::Result<File> {
+    File::options().append(true).create(true).open(path)
+}
+
+/// Lines that are written together.
+#[derive(Debug, Default)]
+struct Batch {
+    bytes: Vec<u8>,
+    lines: u64,
+}
+
+impl Batch {
+    fn add(&mut self, line: &[u8]) {
+        self.bytes.extend_from_slice(line);
+        self.lines += 1;
+    }
+
+    /// Those that could not be written count as lost. A full disk or a closed pipe ends no server.
+    fn write(&self, lost: &AtomicU64, write: impl FnOnce(&[u8]) -> io::Result<()>) {
+        if self.lines > 0 && write(&self.bytes).is_err() {
+            lost.fetch_add(self.lines, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Writes lines until there are no more senders.
+fn write(lines: &Receiver<Line>, mut file: Option<Appended>, lost: &AtomicU64) {
+    while let Ok(first) = lines.recv() {
+        let (mut transfers, mut events) = (Batch::default(), Batch::default());
+        let mut next = Some(first);
+        while let Some(line) = next {
+            match line {
+                Line::Transfer(line) => transfers.add(&line),
+                Line::Event(line) => events.add(format!("{line}\n").as_bytes()),
+            }
+            let full = transfers.bytes.len().max(events.bytes.len()) >= BATCH_BYTES;
+            next = if full { None } else { lines.try_recv().ok() };
+        }
+        transfers.write(lost, |bytes| {
+            file.as_mut().map_or(Ok(()), |file| file.write(bytes))
+        });
+        events.write(lost, |bytes| {
+            let mut out = io::stdout().lock();
+            out.write_all(bytes).and_then(|()| out.flush())
+        });
     }
 }
 

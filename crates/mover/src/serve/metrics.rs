@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinSet;
 
 use super::host::Host;
 
 /// How long somebody may take to ask and to listen.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Who is heard at once; beyond, the first of them has to be done.
+const MAX_ASKING: usize = 64;
 /// Most bytes of a question.
 const MAX_QUESTION_BYTES: usize = 8192;
 /// Pause after a connection could not be taken: there are no more open files.
@@ -93,7 +96,7 @@ impl Metrics {
             (
                 "log_lines_lost_total",
                 "counter",
-                "Lines of logs that were lost, since nobody took them in time.",
+                "Lines of logs that were lost: nobody took them in time, or they could not be written.",
                 lines_lost,
             ),
         ];
@@ -109,13 +112,21 @@ impl Metrics {
     }
 }
 
-/// Tells the counters to whoever asks, one after the other.
+/// Tells the counters to whoever asks.
 pub(crate) async fn tell(listener: TcpListener, host: Arc<Host>) {
+    let mut asking = JoinSet::new();
     loop {
+        if asking.len() >= MAX_ASKING {
+            asking.join_next().await;
+        }
+        while asking.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((socket, _)) => {
+                let host = Arc::clone(&host);
                 // Whoever is too slow, or hangs up, has had his turn.
-                let _ = tokio::time::timeout(PATIENCE, answer(socket, &host)).await;
+                asking.spawn(async move {
+                    let _ = tokio::time::timeout(PATIENCE, answer(socket, &host)).await;
+                });
             }
             Err(_) => tokio::time::sleep(PAUSE).await,
         }

@@ -14,6 +14,7 @@
 //! All but those `…_at_once` may wait for a disk: call them where that stops nobody else.
 
 pub(crate) mod listing;
+mod resolve;
 #[cfg(test)]
 mod tests;
 pub(crate) mod upload;
@@ -22,14 +23,15 @@ use std::ffi::CString;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat, Timespec, Timestamps};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat, Timespec, Timestamps,
+};
 use rustix::io::Errno;
 
 use crate::checksum::{Algorithm, Checksum};
 use crate::error::{Error, reason};
+use resolve::names;
 
-/// How often a path is resolved again that changed under the kernel's hands.
-const MAX_ATTEMPTS: u32 = 16;
 /// Bytes that a checksum reads at a time.
 const READ_BYTES: usize = 256 * 1024;
 
@@ -197,23 +199,30 @@ impl Root {
         rustix::fs::mkdirat(&parent, &name, Mode::from_raw_mode(0o777))
     }
 
-    /// Removes an empty directory.
+    /// Removes a directory in which nothing is, but what uploads have left.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Errno::NOTEMPTY`].
+    /// As [`read`](Self::read); [`Errno::NOTEMPTY`]; [`Errno::BUSY`] while something in it is being written.
     pub(crate) fn remove_directory(&self, path: &[u8]) -> Result<(), Errno> {
         let (parent, name) = self.place(path)?;
-        rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR)
+        let remove = || rustix::fs::unlinkat(&parent, &name, AtFlags::REMOVEDIR);
+        match remove() {
+            Err(Errno::NOTEMPTY) => {
+                upload::remove_all_left(&parent, &name)?;
+                remove()
+            }
+            other => other,
+        }
     }
 
-    /// Removes a file, or a link, and what an upload of it has left.
+    /// Removes a file, or a link, and what an upload of it has left, unless somebody is writing that.
     ///
     /// # Errors
     /// As [`read`](Self::read); [`Errno::ISDIR`].
     pub(crate) fn remove_file(&self, path: &[u8]) -> Result<(), Errno> {
         let (parent, name) = self.place(path)?;
         let removed = rustix::fs::unlinkat(&parent, &name, AtFlags::empty());
-        let left = rustix::fs::unlinkat(&parent, upload::part(&name), AtFlags::empty());
+        let left = upload::remove_left(&parent, &upload::part(&name));
         match removed {
             // Half of it was there, and who asked does not want it.
             Err(Errno::NOENT) => left.map_err(|_| Errno::NOENT),
@@ -221,14 +230,24 @@ impl Root {
         }
     }
 
-    /// Renames, over a file that is there.
+    /// Renames, over a file that is there if it may be replaced.
     ///
     /// # Errors
-    /// As [`read`](Self::read).
-    pub(crate) fn rename(&self, from: &[u8], to: &[u8]) -> Result<(), Errno> {
+    /// As [`read`](Self::read); [`Errno::EXIST`].
+    pub(crate) fn rename(&self, from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno> {
         let (from, old) = self.place(from)?;
         let (to, new) = self.place(to)?;
-        rustix::fs::renameat(&from, &old, &to, &new)
+        upload::rename((&from, &old), (&to, &new), replace)
+    }
+
+    /// Gives each of two the other's name.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Errno::INVAL`] or [`Errno::NOSYS`] if the file system cannot.
+    pub(crate) fn exchange(&self, one: &[u8], other: &[u8]) -> Result<(), Errno> {
+        let (one, its) = self.place(one)?;
+        let (other, others) = self.place(other)?;
+        rustix::fs::renameat_with(&one, &its, &other, &others, RenameFlags::EXCHANGE)
     }
 
     /// Sets the time of modification.
@@ -259,22 +278,23 @@ impl Root {
         rustix::fs::ftruncate(file, bytes)
     }
 
-    /// The checksum of `length` bytes of a file from `offset` on, or of all that follow.
+    /// The checksum of `length` bytes of a file from `offset` on, or of all that follow, for as long as somebody wants it.
     ///
     /// # Errors
-    /// As [`read`](Self::read); [`Errno::ISDIR`]; [`Errno::INVAL`] if there are not so many.
+    /// As [`read`](Self::read); [`Errno::ISDIR`]; [`Errno::INVAL`] if there are not so many; [`Errno::CANCELED`].
     pub(crate) fn checksum(
         &self,
         path: &[u8],
         algorithm: Algorithm,
         offset: u64,
         length: Option<u64>,
+        wanted: impl Fn() -> bool,
     ) -> Result<Vec<u8>, Errno> {
         let Opened { file, facts } = self.read(path)?;
         if !facts.is_file() {
             return Err(Errno::ISDIR);
         }
-        checksum_of(file.as_fd(), algorithm, offset, length)
+        checksum_while(wanted, file.as_fd(), algorithm, offset, length)
     }
 
     /// An open directory and the last name of a path, for something that is made, moved or removed there.
@@ -304,68 +324,21 @@ impl Root {
             Err(Errno::ROFS)
         }
     }
-
-    /// Opens what is at a path, within the root.
-    fn resolve(
-        &self,
-        names: &[CString],
-        flags: OFlags,
-        how: ResolveFlags,
-    ) -> Result<OwnedFd, Errno> {
-        let flags = flags | OFlags::CLOEXEC;
-        if !self.confines {
-            return self.walk(names, flags);
-        }
-        let path = joined(names)?;
-        // The kernel takes a mode only with a file that may be made.
-        let mode = if flags.contains(OFlags::CREATE) {
-            upload::MODE
-        } else {
-            Mode::empty()
-        };
-        let how = how | ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        for _ in 0..MAX_ATTEMPTS {
-            match rustix::fs::openat2(&self.directory, &path, flags, mode, how) {
-                // A link led out.
-                Err(Errno::XDEV) => return Err(Errno::ACCESS),
-                // Something was renamed while `..` in a link was looked up.
-                Err(Errno::AGAIN) if !how.contains(ResolveFlags::CACHED) => {}
-                other => return other,
-            }
-        }
-        Err(Errno::ACCESS)
-    }
-
-    /// The same without `openat2`: name by name, and no link is followed.
-    fn walk(&self, names: &[CString], flags: OFlags) -> Result<OwnedFd, Errno> {
-        let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let (last, before) = match names.split_last() {
-            Some((last, before)) => (last.as_c_str(), before),
-            None => (c".", names),
-        };
-        let mut directory = rustix::fs::openat(&self.directory, c".", way, Mode::empty())?;
-        for name in before {
-            directory = rustix::fs::openat(&directory, name, way, Mode::empty())?;
-        }
-        let found = rustix::fs::openat(&directory, last, flags | OFlags::NOFOLLOW, upload::MODE)
-            .map_err(|errno| {
-                if errno == Errno::LOOP {
-                    Errno::ACCESS
-                } else {
-                    errno
-                }
-            })?;
-        // With O_PATH a link is opened, not refused.
-        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
-        if kind == FileType::Symlink {
-            return Err(Errno::ACCESS);
-        }
-        Ok(found)
-    }
 }
 
 /// The checksum of part of an open file.
 pub(crate) fn checksum_of(
+    file: BorrowedFd<'_>,
+    algorithm: Algorithm,
+    offset: u64,
+    length: Option<u64>,
+) -> Result<Vec<u8>, Errno> {
+    checksum_while(|| true, file, algorithm, offset, length)
+}
+
+/// The same for as long as somebody wants it; then [`Errno::CANCELED`].
+pub(crate) fn checksum_while(
+    wanted: impl Fn() -> bool,
     file: BorrowedFd<'_>,
     algorithm: Algorithm,
     offset: u64,
@@ -376,6 +349,9 @@ pub(crate) fn checksum_of(
     let mut at = offset;
     let mut left = length.unwrap_or(u64::MAX);
     while left > 0 {
+        if !wanted() {
+            return Err(Errno::CANCELED);
+        }
         let most = usize::try_from(left).unwrap_or(READ_BYTES).min(READ_BYTES);
         match rustix::io::pread(file, &mut buffer[..most], at)? {
             0 if length.is_none() => break,
@@ -400,31 +376,6 @@ fn opened(file: OwnedFd) -> Result<Opened, Errno> {
     } else {
         Err(Errno::ACCESS)
     }
-}
-
-/// The names of a path. Those of files that are not whole stand for nothing.
-fn names(path: &[u8]) -> Result<Vec<CString>, Errno> {
-    let named = path.split(|&byte| byte == b'/');
-    let named = named.filter(|name| !name.is_empty() && *name != b".");
-    named
-        .map(|name| {
-            if name == b".." {
-                return Err(Errno::ACCESS);
-            }
-            if name.starts_with(upload::OWN.as_bytes()) {
-                return Err(Errno::NOENT);
-            }
-            CString::new(name).map_err(|_| Errno::INVAL)
-        })
-        .collect()
-}
-
-fn joined(names: &[CString]) -> Result<CString, Errno> {
-    if names.is_empty() {
-        return Ok(c".".to_owned());
-    }
-    let names: Vec<&[u8]> = names.iter().map(|name| name.to_bytes()).collect();
-    CString::new(names.join(&b'/')).map_err(|_| Errno::INVAL)
 }
 
 /// Times that leave that of access as it is.

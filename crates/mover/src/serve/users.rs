@@ -53,7 +53,7 @@ impl Users {
         Self::parse(path, &text)
     }
 
-    fn parse(path: &Path, text: &str) -> Result<Self, Error> {
+    pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, Error> {
         let mut users = HashMap::new();
         for (line, text) in (1..).zip(text.lines()) {
             let text = text.trim();

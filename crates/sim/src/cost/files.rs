@@ -49,6 +49,22 @@ impl Files {
         Self::new([(1, bytes)])
     }
 
+    /// The same with files of `large` bytes or more in pieces of `piece` bytes, each of them a file; the last piece of a file has the rest.
+    #[must_use]
+    pub fn in_pieces(&self, large: u64, piece: u64) -> Self {
+        let piece = piece.max(1);
+        Self::new(self.runs.iter().flat_map(|&(files, bytes)| {
+            if bytes < large || bytes <= piece {
+                return [(files, bytes), (0, 0)];
+            }
+            let whole = (bytes - 1) / piece;
+            [
+                (files.saturating_mul(whole), piece),
+                (files, bytes - whole * piece),
+            ]
+        }))
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {

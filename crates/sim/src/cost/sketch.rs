@@ -36,8 +36,8 @@ pub struct TransferSketch<'a> {
     pub path: DataPath,
     /// Connections that carry one file.
     pub streams: u32,
-    /// Sessions side by side, which share the files.
-    pub concurrency: u32,
+    /// Sessions side by side, which share the files; `None`: as many as the tool opens by itself.
+    pub concurrency: Option<u32>,
     /// Files whose commands are under way together in a session; `None`: what the tool does by itself.
     pub pipelining: Option<u32>,
     /// Files that a session ends after: of a job that calls a tool for so many at a time. `None`: it takes all of its share.
@@ -304,7 +304,19 @@ impl TransferSketch<'_> {
     fn sessions(&self) -> u32 {
         let each = u64::from(self.files_per_session.unwrap_or(1)).max(1);
         let most = u32::try_from(self.files.count().div_ceil(each)).unwrap_or(u32::MAX);
-        self.concurrency.min(most).max(1)
+        let asked = self.concurrency.unwrap_or_else(|| self.own_sessions());
+        asked.min(most).max(1)
+    }
+
+    /// Sessions that the tool opens by itself: as many as files or bytes are worth one, up to its most.
+    fn own_sessions(&self) -> u32 {
+        let most = self.mover.sessions.unwrap_or(1);
+        let by_files = self.files.count() / u64::from(self.mover.session_files.unwrap_or(1)).max(1);
+        let bytes = self.mover.session_bytes.map_or(f64::INFINITY, Amount::get);
+        let by_bytes = self.files.bytes() / bytes.max(1.0);
+        u32::try_from(by_files.max(by_bytes as u64))
+            .unwrap_or(u32::MAX)
+            .min(most)
     }
 
     /// Sessions in all.

@@ -60,7 +60,7 @@ fn alone<'a>(files: &'a Files, mover: &'a MoverCost, client: &'a HostCost) -> Tr
         nearer_rtt_s: 0.0,
         path: PATH,
         streams: 1,
-        concurrency: 1,
+        concurrency: Some(1),
         pipelining: None,
         files_per_session: None,
     }

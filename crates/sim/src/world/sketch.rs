@@ -123,8 +123,14 @@ impl World {
             let asked = via.as_ref().map(Via::service);
             name.as_ref().map(|name| self.service_cost(name, asked))
         });
+        let bytes = |amount: Option<Amount>| amount.map(|amount| amount.get() as u64);
+        let files = self.files(&transfer.source, amounts);
+        let files = match (bytes(mover.large_bytes), bytes(mover.piece_bytes)) {
+            (Some(large), Some(piece)) => files.in_pieces(large, piece),
+            _ => files,
+        };
         TransferSketch {
-            files: &self.files(&transfer.source, amounts),
+            files: &files,
             mover,
             source: source.as_ref(),
             destination: destination.as_ref(),
@@ -133,7 +139,7 @@ impl World {
             nearer_rtt_s: passage.nearer_rtt_s,
             path: passage.path,
             streams: whole(call, "streams").unwrap_or(1),
-            concurrency: whole(call, "concurrency").unwrap_or(1),
+            concurrency: whole(call, "concurrency"),
             pipelining: whole(call, "pipelining"),
             files_per_session: whole(call, "bundle"),
         }

@@ -62,6 +62,8 @@ fn what_is_wrong_is_told_without_the_password() {
         ("ftp://u:sec%ret@h/p", "a wrong %XX"),
         ("ftp://[::1/p", "without `]`"),
         ("ftp://[::1]x/p", "behind `]`"),
+        // Found by the fuzzer: it was shown, and passed on, as another place.
+        ("ftp://[[]:3/p", "or a bracket"),
         ("ftp://u:secret@h/%4", "incomplete %XX"),
         ("ftp://u:secret@h/%00", "zero byte"),
         ("https://h/a#b", "a `#`"),
@@ -91,6 +93,11 @@ fn no_form_of_a_url_shows_a_password_or_a_token() {
         ("ftp://h/a@b:c", "ftp://h/a@b:c"),
         ("ftp://u:a@b@h", "ftp://u@h"),
         ("gsiftp://h/p?q", "gsiftp://h/p?q"),
+        ("ftp://u:pa/ss@h/x", "ftp://u@h/x"),
+        ("ftp://u:/pass@h/x", "ftp://u@h/x"),
+        ("root://u:pa/s@s@h/x", "root://u@h/x"),
+        ("ftp://h:2811/a@b", "ftp://h:2811/a@b"),
+        ("ftp://[::1]/a@b", "ftp://[::1]/a@b"),
     ] {
         assert_eq!(shown(OsStr::new(text)), expected);
     }

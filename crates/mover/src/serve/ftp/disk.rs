@@ -1,5 +1,7 @@
 //! What a session asks of the disk: at once where that cannot wait, else by another thread.
 
+mod jobs;
+
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,13 +12,15 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use venturi_gridftp::Path;
 use venturi_gridftp::server::{Answer, Begin, Refusal, Request};
 
-use super::entry::{CHECKSUMS, algorithm, entry, hexadecimal, refusal};
+use jobs::{alone, finish, more, name, refused, sum};
+
+use super::entry::{CHECKSUMS, algorithm, entry, hexadecimal};
 use super::reading::Reading;
-use super::writing::{Filled, Writing, put};
+use super::writing::{Filled, Writing};
 use crate::serve::host::{Host, Rights};
 use crate::serve::root::listing::Listing;
 use crate::serve::root::upload::{self, Upload};
-use crate::serve::root::{Facts, Opened, checksum_of};
+use crate::serve::root::{Facts, Opened};
 
 /// Entries of a directory that are asked for at a time.
 const ENTRIES: usize = 500;
@@ -36,6 +40,8 @@ pub(super) struct Disk {
     verified: bool,
     /// What this user may do.
     rights: Rights,
+    /// There for as long as the session is: what takes long looks whether it is still wanted.
+    wanted: Arc<()>,
 }
 
 #[derive(Debug)]
@@ -76,6 +82,7 @@ impl Disk {
             ending: None,
             verified: false,
             rights,
+            wanted: Arc::default(),
         }
     }
 
@@ -159,13 +166,14 @@ impl Disk {
     }
 
     fn change(&mut self, request: Request) -> Option<Answer> {
+        let wanted = self.wanted();
         self.later(move |host| {
             let root = &host.root;
             let changed = match request {
                 Request::MakeDirectory(path) => root.make_directory(path.as_bytes()),
                 Request::RemoveDirectory(path) => root.remove_directory(path.as_bytes()),
                 Request::Delete(path) => root.remove_file(path.as_bytes()),
-                Request::Rename { from, to } => root.rename(from.as_bytes(), to.as_bytes()),
+                Request::Rename { from, to } => root.rename(from.as_bytes(), to.as_bytes(), true),
                 Request::SetModified { path, time_s } => root.set_modified(path.as_bytes(), time_s),
                 Request::SetMode { path, mode } => root.set_mode(path.as_bytes(), mode),
                 Request::Truncate { path, length } => root.truncate(path.as_bytes(), length),
@@ -176,8 +184,8 @@ impl Disk {
                     path,
                 } => {
                     let algorithm = algorithm(&name).ok_or(Errno::INVAL);
-                    let sum =
-                        algorithm.and_then(|it| root.checksum(path.as_bytes(), it, offset, length));
+                    let sum = algorithm
+                        .and_then(|it| root.checksum(path.as_bytes(), it, offset, length, wanted));
                     return sum.map_or_else(refused, |sum| Answer::Checksum(hexadecimal(&sum)));
                 }
                 _ => Err(Errno::INVAL),
@@ -311,11 +319,13 @@ impl Disk {
             Ending::Verify(name) => {
                 let known = writing.sum_of_all().filter(|_| name == CHECKSUMS[0]);
                 let upload = writing.upload();
+                let wanted = self.wanted();
                 self.verified = true;
                 match known {
                     Some(sum) => Some(Answer::Checksum(format!("{sum:08x}"))),
-                    None => self
-                        .later(move |_| sum(&upload, &name).map_or_else(refused, Answer::Checksum)),
+                    None => self.later(move |_| {
+                        sum(&upload, &name, wanted).map_or_else(refused, Answer::Checksum)
+                    }),
                 }
             }
             Ending::Finish => {
@@ -329,6 +339,12 @@ impl Disk {
                 })
             }
         }
+    }
+
+    /// Whether the session is still there.
+    fn wanted(&self) -> impl Fn() -> bool + Send + 'static {
+        let session = Arc::downgrade(&self.wanted);
+        move || session.strong_count() > 0
     }
 
     fn opened(&mut self, opened: Opened) -> Answer {
@@ -348,53 +364,4 @@ impl Disk {
         self.job = Some(spawn_blocking(work));
         None
     }
-}
-
-fn refused(errno: Errno) -> Answer {
-    Answer::Refused(refusal(errno))
-}
-
-fn name(path: &Path) -> Vec<u8> {
-    path.split().1.to_vec()
-}
-
-fn alone(host: &Host, path: &Path, writes: bool) -> Answer {
-    match host.root.stat(path.as_bytes()) {
-        Ok(facts) => Answer::Entries {
-            entries: vec![entry(name(path), &facts, writes)],
-            more: false,
-        },
-        Err(errno) => refused(errno),
-    }
-}
-
-fn more(host: &Host, mut listing: Listing, writes: bool) -> Done {
-    let mut found = Vec::new();
-    match listing.next(&host.root, ENTRIES, &mut found) {
-        Ok(more) => {
-            let entries = found
-                .into_iter()
-                .map(|it| entry(it.name, &it.facts, writes));
-            let answer = Answer::Entries {
-                entries: entries.collect(),
-                more,
-            };
-            Done::Listed(more.then_some(listing), answer)
-        }
-        Err(errno) => Done::Answer(refused(errno)),
-    }
-}
-
-fn sum(upload: &Upload, name: &str) -> Result<String, Errno> {
-    let algorithm = algorithm(name).ok_or(Errno::INVAL)?;
-    checksum_of(upload.file(), algorithm, 0, None).map(|sum| hexadecimal(&sum))
-}
-
-/// Writes what is left, and gives the file its name.
-fn finish(writing: Writing, held: &[Filled], sync: bool) -> Result<(), Errno> {
-    let upload = writing.into_upload().ok_or(Errno::IO)?;
-    for filled in held {
-        put(&upload, filled, false)?;
-    }
-    upload.commit(sync)
 }

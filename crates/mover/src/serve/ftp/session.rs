@@ -1,6 +1,8 @@
 //! One client: the protocol's session, its sockets, and what it has open.
 
-use std::io::{self, ErrorKind};
+mod data;
+
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,17 +13,13 @@ use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::Sleep;
-use venturi_gridftp::End;
 use venturi_gridftp::server::{Answer, Output, Policy, Refusal, Request, Server};
 
 use super::control::{Came, Control};
 use super::disk::Disk;
 use super::entry::CHECKSUMS;
-use super::layer::Layer;
-use super::link::{Link, Moved};
+use super::link::Link;
 use super::transfer::Transfer;
-use crate::net::sockets::Tcp;
-use crate::serve::gsi::Grid;
 use crate::serve::host::Host;
 use crate::serve::metrics;
 
@@ -35,8 +33,6 @@ const LOGINS: u32 = 3;
 const MARKERS: Duration = Duration::from_secs(5);
 /// How long a client may leave what was said untaken.
 const TAKING: Duration = Duration::from_secs(60);
-/// Connections that are taken at a door in one round.
-const MAX_ACCEPTED: usize = 64;
 
 /// One client.
 pub(super) struct Session {
@@ -79,7 +75,8 @@ impl Session {
         let settings = &host.settings;
         let policy = Policy {
             greeting: format!(
-                "{} Venturi GridFTP {}",
+                // Clients pipeline uploads where they read `GridFTP Server`.
+                "{} Venturi GridFTP Server {}",
                 host.name,
                 env!("CARGO_PKG_VERSION")
             ),
@@ -102,7 +99,7 @@ impl Session {
         Ok(Self {
             server: Server::new(
                 policy,
-                host.grid.as_ref().and_then(Grid::security),
+                host.grid.as_ref().and_then(|grid| grid.security()),
                 Duration::ZERO,
             ),
             control: Control::new(TcpStream::from_std(socket)?),
@@ -129,6 +126,11 @@ impl Session {
     /// The server goes down.
     pub(super) fn leave(&mut self) {
         self.server.leave(self.began.elapsed());
+    }
+
+    /// The server is gone now. What goes on is told as broken, and what came of a file stays for a client that goes on.
+    pub(super) fn cut(&mut self) {
+        self.lose();
     }
 
     /// Does what can be done now; ready when the client has left.
@@ -260,37 +262,6 @@ impl Session {
         }
     }
 
-    /// Sockets as the client asked for them.
-    fn tcp(&self) -> Tcp {
-        let window_bytes = self.server.buffer_bytes();
-        Tcp {
-            window_bytes: window_bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
-            congestion: None,
-        }
-    }
-
-    fn listen(&mut self) -> Answer {
-        let listener = self.host.ports.listen(self.own, &self.tcp());
-        match listener.and_then(|listener| Ok((listener.local_addr()?.port(), listener))) {
-            Ok((port, listener)) => {
-                self.listener = Some(listener);
-                let address = self.host.settings.public_address.unwrap_or(self.own);
-                Answer::Listening(SocketAddr::new(address, port))
-            }
-            Err(_) => Answer::Refused(Refusal::Internal),
-        }
-    }
-
-    fn connect(&mut self, addresses: Vec<SocketAddr>, connections: u16) {
-        for address in addresses {
-            for _ in 0..connections {
-                let tcp = self.tcp();
-                let connecting = async move { tcp.connect(address).await };
-                self.connecting.push(tokio::task::spawn_local(connecting));
-            }
-        }
-    }
-
     fn say(&mut self, cx: &mut Context<'_>) -> bool {
         match self.control.send(cx) {
             Ok(moved) => moved,
@@ -326,69 +297,6 @@ impl Session {
         true
     }
 
-    /// Takes data connections that come, and those that we opened.
-    fn open_links(&mut self, cx: &mut Context<'_>) -> bool {
-        let mut moved = false;
-        for _ in 0..MAX_ACCEPTED {
-            let Some(listener) = &self.listener else {
-                break;
-            };
-            let Poll::Ready(accepted) = listener.poll_accept(cx) else {
-                break;
-            };
-            moved = true;
-            match accepted {
-                Ok((socket, from)) => self.open_link(socket, from.ip(), End::Accepts),
-                Err(_) => {
-                    // No more open files: to try again at once would be to do nothing else.
-                    self.listener = None;
-                    let now = self.now();
-                    self.server.connect_failed(now);
-                }
-            }
-        }
-        let mut at = 0;
-        while let Some(connecting) = self.connecting.get_mut(at) {
-            let Poll::Ready(connected) = Pin::new(connecting).poll(cx) else {
-                at += 1;
-                continue;
-            };
-            drop(self.connecting.swap_remove(at));
-            moved = true;
-            match connected.unwrap_or_else(|_| Err(ErrorKind::Other.into())) {
-                Ok(socket) => {
-                    let from = socket
-                        .peer_addr()
-                        .map_or(self.peer.ip(), |address| address.ip());
-                    self.open_link(socket, from, End::Connects);
-                }
-                Err(_) => {
-                    let now = self.now();
-                    self.server.connect_failed(now);
-                    // What failed took the others with it.
-                    break;
-                }
-            }
-        }
-        moved
-    }
-
-    fn open_link(&mut self, socket: TcpStream, from: IpAddr, end: End) {
-        let number = self.next_link;
-        self.next_link += 1;
-        // Fails on a socket that is gone, which the next read tells.
-        let _ = socket.set_nodelay(true);
-        let now = self.now();
-        let Ok(layer) = self.server.data_layer(now, end) else {
-            return self.server.connect_failed(now);
-        };
-        if self.server.data_opened(now, number, from) {
-            let layer = layer.map(Layer::new);
-            self.links
-                .push(Link::new(number, from.to_canonical(), socket, layer));
-        }
-    }
-
     fn ask_disk(&mut self, cx: &mut Context<'_>) -> bool {
         if self.control.is_full() {
             // A long listing waits for its reader.
@@ -407,54 +315,6 @@ impl Session {
             }
         }
         moved
-    }
-
-    fn move_data(&mut self, cx: &mut Context<'_>) -> bool {
-        let now = self.now();
-        let mut any = false;
-        let mut at = 0;
-        while at < self.links.len() {
-            let (sent, received) = self.move_link(cx, now, at);
-            any |= sent != Moved::Nothing || received != Moved::Nothing;
-            let cleanly = match (sent, received) {
-                (Moved::Closed(cleanly), _) | (_, Moved::Closed(cleanly)) => cleanly,
-                (Moved::FileFailed, _) => {
-                    self.server.file_failed(now, Refusal::Internal);
-                    return true;
-                }
-                _ => {
-                    at += 1;
-                    continue;
-                }
-            };
-            let mut link = self.links.remove(at);
-            let held = link.take_filled(&self.host.buffers);
-            if let Some(transfer) = &mut self.transfer {
-                transfer.held.extend(held);
-            }
-            self.server.data_closed(now, link.number, cleanly);
-            drop(link);
-        }
-        any
-    }
-
-    fn move_link(&mut self, cx: &mut Context<'_>, now: Duration, at: usize) -> (Moved, Moved) {
-        let link = &mut self.links[at];
-        let (mut sent, mut received) = (0, 0);
-        let going = link.send(cx, &mut self.server, now, self.disk.reading(), &mut sent);
-        let mut coming = Moved::Nothing;
-        if !self.settling && going != Moved::FileFailed {
-            let (server, buffers) = (&mut self.server, &self.host.buffers);
-            coming = link.receive(cx, server, now, self.disk.writing(), buffers, &mut received);
-        }
-        metrics::add(&self.host.metrics.sent_bytes, sent);
-        metrics::add(&self.host.metrics.received_bytes, received);
-        if let Some(transfer) = &mut self.transfer
-            && sent + received > 0
-        {
-            transfer.moved(&self.host, link, sent + received);
-        }
-        (going, coming)
     }
 
     /// Lets time pass, and sees to it that it will.
@@ -480,28 +340,6 @@ impl Session {
         let stuck = self.control.stuck().map(|since| since + TAKING);
         let next = [due, stuck].into_iter().flatten().min();
         self.arm(cx, next)
-    }
-
-    /// Whether all that came is written.
-    fn is_settled(&mut self) -> bool {
-        let passed_on = self.links.iter().all(|link| !link.holds_any());
-        let written = self
-            .disk
-            .writing()
-            .is_none_or(|writing| writing.is_written());
-        written && (passed_on || self.disk.writing().is_none())
-    }
-
-    /// Passes on what came. True: there was any.
-    fn settle(&mut self) -> bool {
-        let Some(writing) = self.disk.writing() else {
-            return false;
-        };
-        let held = self
-            .links
-            .iter_mut()
-            .filter_map(|link| link.take_filled(&self.host.buffers));
-        held.map(|filled| writing.write(filled)).count() > 0
     }
 
     /// Has the session woken then. A later time is seen to when the earlier one has come: most are put off before.

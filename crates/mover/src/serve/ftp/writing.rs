@@ -2,15 +2,18 @@
 //! much at a time.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
 use rustix::io::Errno;
+use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::checksum::Adler32;
+use crate::net::straight::Straight;
 use crate::serve::buffers::Buffer;
 use crate::serve::host::Host;
 use crate::serve::root::upload::Upload;
@@ -48,6 +51,7 @@ pub(super) struct Writing {
     upload: Arc<Upload>,
     writes: VecDeque<JoinHandle<Result<Sums, Errno>>>,
     failed: Option<Errno>,
+    straight: Straight,
     /// Where a checksum was asked for.
     stretches: Option<Stretches>,
 }
@@ -60,6 +64,7 @@ impl Writing {
             upload: Arc::new(upload),
             writes: VecDeque::new(),
             failed: None,
+            straight: Straight::default(),
             stretches: sums.then(BTreeMap::new),
         }
     }
@@ -85,6 +90,35 @@ impl Writing {
         self.writes.push_back(tokio::task::spawn_blocking(move || {
             put(&upload, &filled, sums)
         }));
+    }
+
+    /// Whether bytes may go straight from a socket to the file now: nobody has to see them, and the disk is fast.
+    pub(super) fn is_straight(&self) -> bool {
+        self.stretches.is_none()
+            && self.failed.is_none()
+            && self.straight.is_open()
+            && self.host.pace.is_fast()
+    }
+
+    /// Takes at most so many bytes from a socket; none at its end. [`drain`](Self::drain) is next.
+    pub(super) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        socket: &TcpStream,
+        most: u64,
+    ) -> Poll<io::Result<usize>> {
+        self.straight.poll_fill(cx, socket, most)
+    }
+
+    /// Writes what was taken to this position; nothing: it is not wanted.
+    pub(super) fn drain(&mut self, offset: Option<u64>) {
+        let Some(offset) = offset else {
+            return self.straight.forget();
+        };
+        let begin = Instant::now();
+        let written = self.straight.drain(self.upload.file(), offset);
+        self.host.pace.took(begin.elapsed());
+        self.failed = self.failed.or(written.err());
     }
 
     /// Lets writes end. True: one has. The first that failed is kept.

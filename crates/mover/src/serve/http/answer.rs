@@ -1,16 +1,19 @@
 //! A request and its answer: who asks, what for, and what is said when it cannot be.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONTENT_TYPE, DATE, HeaderName, SERVER, WWW_AUTHENTICATE};
+use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, DATE, HeaderName, SERVER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use hyper::body::Incoming;
 use rustix::io::Errno;
 
+use super::access::Admitted;
 use super::body::Reply;
+use super::issuers::{Deed, Scope};
 use super::session::{Active, Connection};
-use super::{access, change, read, third, write};
+use super::{access, change, list, read, third, write};
 use crate::http::outgoing::Outgoing;
 use crate::net::url::decoded;
 use crate::serve::host::Rights;
@@ -72,6 +75,8 @@ pub(crate) struct Asked {
     pub(crate) body: Incoming,
     pub(crate) rights: Rights,
     pub(crate) user: String,
+    /// What a token allows of that; none: all.
+    pub(crate) scope: Option<Arc<Scope>>,
     pub(crate) active: Active,
     pub(crate) start: std::time::SystemTime,
 }
@@ -80,6 +85,20 @@ impl Asked {
     /// A field as text.
     pub(crate) fn field(&self, name: &HeaderName) -> Option<&str> {
         self.fields.get(name)?.to_str().ok()
+    }
+
+    /// Whether a token allows it, if there is one.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub(crate) fn may(&self, deed: Deed, path: &[u8]) -> Result<(), Refusal> {
+        match &self.scope {
+            Some(scope) if !scope.allows(deed, path) => Err(Refusal::new(
+                StatusCode::FORBIDDEN,
+                "the token has no scope for that at this path",
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Whether it is for changing something, and may.
@@ -153,21 +172,27 @@ async fn asked(
             "a path from / on is needed, with %XX for unusual bytes",
         )
     };
-    let path = head.uri.path();
-    let path = if path == "*" {
-        b"/".to_vec()
-    } else {
-        decoded(path.as_bytes()).ok_or_else(bad)?
+    let path = match head.uri.path() {
+        "*" => b"/".to_vec(),
+        path => path_of(path).ok_or_else(bad)?,
     };
-    if !path.starts_with(b"/") {
-        return Err(bad());
-    }
     let mut memory = connection.memory.borrow_mut().take().unwrap_or_default();
     let rights = access::rights(&connection.host, &mut memory, &head.headers).await;
+    let is_at_end = memory.is_at_end();
     *connection.memory.borrow_mut() = Some(memory);
-    let Some((rights, user)) = rights else {
+    let Some(Admitted {
+        rights,
+        user,
+        scope,
+    }) = rights
+    else {
         metrics::add(&connection.host.metrics.logins_refused, 1);
-        return Err(who());
+        let mut refusal = who();
+        if is_at_end {
+            let fields = &mut refusal.fields;
+            fields.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        return Err(refusal);
     };
     Ok(Asked {
         connection: Rc::clone(connection),
@@ -177,16 +202,37 @@ async fn asked(
         body,
         rights,
         user,
+        scope,
         active,
         start: std::time::SystemTime::now(),
     })
 }
 
+/// The path of a request: without `%XX`, and as it is written only once, so that paths can be compared. A slash at its end stays.
+pub(crate) fn path_of(path: &str) -> Option<Vec<u8>> {
+    let path = decoded(path.as_bytes())?;
+    let mut names = path.split(|byte| *byte == b'/');
+    // What is before the first slash.
+    names.next().filter(|first| first.is_empty())?;
+    let mut found = Vec::with_capacity(path.len());
+    for name in names.filter(|name| !name.is_empty() && *name != b".") {
+        found.push(b'/');
+        found.extend_from_slice(name);
+    }
+    if found.is_empty() || path.ends_with(b"/") {
+        found.push(b'/');
+    }
+    Some(found)
+}
+
 async fn dispatch(asked: Asked) -> Answer {
+    if let Some(deed) = deed(&asked) {
+        asked.may(deed, &asked.path)?;
+    }
     match asked.method.as_str() {
         "GET" | "HEAD" => read::get(asked).await,
         "PUT" => write::put(asked).await,
-        "PROPFIND" => read::propfind(asked).await,
+        "PROPFIND" => list::propfind(asked).await,
         "MKCOL" => change::make(asked).await,
         "DELETE" => change::delete(asked).await,
         "MOVE" => change::rename(asked).await,
@@ -201,6 +247,17 @@ async fn dispatch(asked: Asked) -> Answer {
                 .insert(ALLOW, HeaderValue::from_static(METHODS));
             Err(refusal)
         }
+    }
+}
+
+/// What a request does with the place that it is for; with its `Destination`, [`change`] sees to that.
+fn deed(asked: &Asked) -> Option<Deed> {
+    match asked.method.as_str() {
+        "COPY" if third::is_pull(asked) => Some(Deed::Create),
+        "GET" | "HEAD" | "PROPFIND" | "COPY" => Some(Deed::Read),
+        "PUT" | "MKCOL" => Some(Deed::Create),
+        "DELETE" | "MOVE" => Some(Deed::Modify),
+        _ => None,
     }
 }
 

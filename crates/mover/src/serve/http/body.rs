@@ -10,14 +10,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use http::StatusCode;
 use hyper::body::{Body, Frame, SizeHint};
 use rustix::io::{Errno, ReadWriteFlags};
 use tokio::task::JoinHandle;
 
+use super::going::Going;
 use super::session::Active;
 use super::wire::Passing;
 use crate::http::outgoing::Outgoing;
-use crate::serve::host::Host;
 use crate::serve::metrics;
 
 /// Bytes that are read of a file at a time.
@@ -49,20 +50,19 @@ pub(crate) struct FileBody {
     passed: bool,
     left: u64,
     reading: Option<JoinHandle<Result<Vec<u8>, Errno>>>,
-    host: Arc<Host>,
     active: Active,
-    /// Told when it is gone, with the bytes of the file that went out, and whether that is all.
-    told: Option<Box<dyn FnOnce(u64, bool)>>,
+    going: Going,
+    /// What the transfer comes to when all has gone.
+    status: StatusCode,
     sent: u64,
 }
 
 impl FileBody {
     pub(crate) fn new(
-        host: Arc<Host>,
+        (going, status): (Going, StatusCode),
         file: Arc<OwnedFd>,
         parts: Vec<Part>,
         (active, passing): (Active, Option<Rc<Passing>>),
-        told: Box<dyn FnOnce(u64, bool)>,
     ) -> Self {
         let length = |part: &Part| match part {
             Part::Text(text) => text.len() as u64,
@@ -75,9 +75,9 @@ impl FileBody {
             passing,
             passed: false,
             reading: None,
-            host,
             active,
-            told: Some(told),
+            going,
+            status,
             sent: 0,
         }
     }
@@ -151,7 +151,7 @@ impl FileBody {
         }
         self.left -= length;
         self.sent += length;
-        metrics::add(&self.host.metrics.sent_bytes, length);
+        metrics::add(&self.going.host.metrics.sent_bytes, length);
         self.active.beat();
         bytes
     }
@@ -184,8 +184,9 @@ fn waited(file: &OwnedFd, most: usize, at: u64) -> Result<Vec<u8>, Errno> {
 
 impl Drop for FileBody {
     fn drop(&mut self) {
-        if let Some(told) = self.told.take() {
-            told(self.sent, self.left == 0);
+        self.going.moved(self.sent);
+        if self.left == 0 {
+            self.going.ended(self.status);
         }
     }
 }

@@ -6,10 +6,14 @@ use http::header::{HOST, HeaderName};
 use http::{StatusCode, Uri};
 use rustix::io::Errno;
 
-use super::answer::{Answer, Asked, Refusal, empty, patient};
-use super::read::question;
-use super::write::within;
-use crate::net::url::decoded;
+use super::answer::{Answer, Asked, Refusal, empty, path_of, patient};
+use super::body::Reply;
+use super::issuers::Deed;
+use super::list::question;
+use super::third::CREDENTIAL;
+use super::write::{unreplaced, within};
+use crate::http::marker;
+use crate::http::outgoing::Outgoing;
 use crate::serve::root::Root;
 use crate::serve::root::upload::Begin;
 
@@ -119,12 +123,7 @@ fn destination(asked: &Asked) -> Result<Vec<u8>, Refusal> {
             "the Destination is another server",
         ));
     }
-    let path = decoded(uri.path().as_bytes()).ok_or_else(bad)?;
-    if path.starts_with(b"/") {
-        Ok(path)
-    } else {
-        Err(bad())
-    }
+    path_of(uri.path()).ok_or_else(bad)
 }
 
 /// Whether a place is this server, as the client calls it.
@@ -155,8 +154,9 @@ pub(crate) fn is_here(asked: &Asked, uri: &Uri) -> bool {
     })
 }
 
-fn may_replace(asked: &Asked) -> bool {
-    asked.field(&OVERWRITE) != Some("F")
+/// Whether what is at a path may be replaced: it is not asked for, or a token does not allow it.
+pub(super) fn may_replace(asked: &Asked, path: &[u8]) -> bool {
+    asked.field(&OVERWRITE) != Some("F") && asked.may(Deed::Modify, path).is_ok()
 }
 
 /// MOVE.
@@ -167,13 +167,19 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
         asked.path.clone(),
         destination(&asked)?,
     );
-    let may_replace = may_replace(&asked);
+    asked.may(Deed::Modify, &to)?;
+    let may_replace = may_replace(&asked, &to);
     let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
         if there && host.root.stat(&to).is_ok_and(|facts| facts.is_directory()) {
-            remove(&host.root, &to)?;
+            replace(&host.root, &from, &to)?;
+        } else {
+            let renamed = host.root.rename(&from, &to, may_replace);
+            renamed.map_err(|errno| match errno {
+                Errno::EXIST => unreplaced(errno),
+                errno => within(errno),
+            })?;
         }
-        host.root.rename(&from, &to).map_err(within)?;
         Ok(if there {
             StatusCode::NO_CONTENT
         } else {
@@ -184,23 +190,40 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
     Ok(empty(status))
 }
 
+/// Moves onto a directory, which stays if that fails.
+fn replace(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Refusal> {
+    match root.exchange(from, to) {
+        Ok(()) => remove(root, from).inspect_err(|_| {
+            // Where that fails too, the source is whole at the destination.
+            let _ = root.exchange(from, to);
+        }),
+        // The file system cannot.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            remove(root, to)?;
+            root.rename(from, to, true).map_err(within)
+        }
+        Err(errno) => Err(within(errno)),
+    }
+}
+
 /// Whether something is at the destination, which may be replaced.
 fn see(root: &Root, from: &[u8], to: &[u8], may_replace: bool) -> Result<bool, Refusal> {
     let source = root.stat(from)?;
     let there = root.stat(to).ok();
-    let inside = [from.strip_suffix(b"/").unwrap_or(from), b"/"].concat();
-    // RFC 4918, section 9.9.4: the source itself, or in it.
-    if there.is_some_and(|there| there.identity == source.identity) || to.starts_with(&inside) {
+    // RFC 4918, section 9.9.4: the source itself, or in it; or it is what the source is in, and would go before it is moved.
+    let same = there.is_some_and(|there| there.identity == source.identity);
+    let around = match &there {
+        Some(there) => root.is_in(from, there)?,
+        None => false,
+    };
+    if same || around || root.is_in(to, &source).map_err(within)? {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
-            "the Destination is the source, or in it",
+            "the Destination is the source, in it, or what it is in",
         ));
     }
     if there.is_some() && !may_replace {
-        return Err(Refusal::new(
-            StatusCode::PRECONDITION_FAILED,
-            "it is there already",
-        ));
+        return Err(unreplaced(Errno::EXIST));
     }
     Ok(there.is_some())
 }
@@ -213,12 +236,13 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         asked.path.clone(),
         destination(&asked)?,
     );
-    let (may_replace, sync) = (may_replace(&asked), host.settings.sync);
+    asked.may(Deed::Create, &to)?;
+    let (may_replace, sync) = (may_replace(&asked, &to), host.settings.sync);
     let alone = asked.field(&HeaderName::from_static("depth")) == Some("0");
     let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
         if !host.root.stat(&from)?.is_directory() {
-            file(&host.root, &from, &to, sync)?;
+            file(&host.root, &from, &to, sync, may_replace)?;
         } else {
             if there {
                 remove(&host.root, &to)?;
@@ -235,13 +259,21 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         })
     })
     .await;
-    Ok(empty(status?))
+    let mut response = empty(status?);
+    if asked.fields.contains_key(CREDENTIAL) {
+        // Asked for as one between servers, which ends with a line: `gfal-copy` waits for it.
+        *response.status_mut() = StatusCode::CREATED;
+        *response.body_mut() = Reply::Plain(Outgoing::Whole(marker::SUCCESS.into()));
+    }
+    Ok(response)
 }
 
+/// Copies what is in a directory. What cannot be copied is told when all else is there.
 fn tree(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> {
     let mut listing = root.list(from, true)?;
     let mut found = Vec::new();
     let mut count = 0;
+    let mut left_out: Option<(usize, Vec<u8>)> = None;
     loop {
         let more = listing.next(root, 1024, &mut found)?;
         for entry in found.drain(..) {
@@ -256,25 +288,34 @@ fn tree(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> 
                 [from, b"/", &entry.name].concat(),
                 [to, b"/", &entry.name].concat(),
             );
-            if entry.facts.is_directory() {
-                root.make_directory(&new).or_else(|errno| {
-                    if errno == Errno::EXIST {
-                        Ok(())
-                    } else {
-                        Err(errno)
-                    }
-                })?;
+            if entry.entered {
+                match root.make_directory(&new) {
+                    Ok(()) | Err(Errno::EXIST) => {}
+                    Err(errno) => return Err(errno.into()),
+                }
             } else if entry.facts.is_file() {
-                file(root, &old, &new, sync)?;
+                file(root, &old, &new, sync, true)?;
+            } else {
+                left_out.get_or_insert((0, entry.name)).0 += 1;
             }
         }
         if !more {
-            return Ok(());
+            break;
         }
     }
+    left_out.map_or(Ok(()), |(number, first)| Err(incomplete(number, &first)))
 }
 
-fn file(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> {
+fn incomplete(number: usize, first: &[u8]) -> Refusal {
+    let first = String::from_utf8_lossy(first);
+    let why = "a link to a directory, no file, or not readable";
+    Refusal::new(
+        StatusCode::CONFLICT,
+        format!("{number} things were not copied, such as {first}: {why}"),
+    )
+}
+
+fn file(root: &Root, from: &[u8], to: &[u8], sync: bool, replace: bool) -> Result<(), Refusal> {
     let source = root.read(from)?;
     let upload = root.upload(to, Begin::New).map_err(within)?;
     let (mut read, mut written) = (0, 0);
@@ -287,11 +328,11 @@ fn file(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> 
             Some(&mut written),
             SLICE,
         ) {
-            Ok(0) => break,
+            // It was cut meanwhile: what is there of it is not what was to be copied.
+            Ok(0) => return Err(Errno::IO.into()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    upload.commit(sync)?;
-    Ok(())
+    upload.commit(sync, replace).map_err(unreplaced)
 }

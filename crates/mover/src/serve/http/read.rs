@@ -1,37 +1,25 @@
-//! GET, HEAD and PROPFIND.
+//! GET and HEAD.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
 use http::header::{
     ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, LOCATION,
-    RANGE,
+    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
-use http_body_util::BodyExt;
-use tokio::sync::mpsc;
 
 use super::answer::{Answer, Asked, Refusal, aside, empty, patient};
 use super::body::{FileBody, Part, Reply};
+use super::going::Going;
+use super::list;
 use crate::checksum::Algorithm;
-use crate::http::dav::{self, Entry};
 use crate::http::digest;
 use crate::http::outgoing::Outgoing;
 use crate::http::range::{self, Asked as Ranges};
-use crate::net::url::encoded;
 use crate::serve::host::Host;
-use crate::serve::log::Transfer;
-use crate::serve::metrics;
-use crate::serve::root::{Facts, Opened, checksum_of};
-
-/// Entries that are listed at a time.
-const LISTED: usize = 512;
-/// Bytes of a question of PROPFIND.
-const MAX_QUESTION_BYTES: usize = 64 << 10;
-const DEPTH: HeaderName = HeaderName::from_static("depth");
+use crate::serve::root::{Facts, Opened, checksum_while};
 
 /// The tag of a version: another one after each change.
 pub(crate) fn etag(facts: &Facts) -> String {
@@ -57,7 +45,7 @@ pub(crate) async fn get(asked: Asked) -> Answer {
         }
     };
     if opened.facts.is_directory() {
-        return index(&asked).await;
+        return list::index(&asked).await;
     }
     if !opened.facts.is_file() {
         return Err(Refusal::new(StatusCode::FORBIDDEN, "no file"));
@@ -68,7 +56,7 @@ pub(crate) async fn get(asked: Asked) -> Answer {
         return Ok(response);
     }
     let digest = checksum(&asked, &host, &opened).await?;
-    let mut response = ranges(asked, host, opened);
+    let mut response = ranges(asked, opened);
     if let (Some((digest, wanted)), Ok(response)) = (digest, &mut response) {
         digest::tell(response.headers_mut(), &wanted, &digest);
     }
@@ -96,10 +84,15 @@ async fn checksum(
             let file = opened.file.try_clone().map_err(|_| {
                 Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "too many open files")
             })?;
+            // Gone with this request: nobody reads on for a client that is.
+            let wanted = Arc::new(());
+            let request = Arc::downgrade(&wanted);
             let value = patient(&asked.active, move || {
-                Ok(checksum_of(file.as_fd(), algorithm, 0, None)?)
+                let wanted = || request.strong_count() > 0;
+                Ok(checksum_while(wanted, file.as_fd(), algorithm, 0, None)?)
             })
             .await?;
+            drop(wanted);
             if let (Algorithm::Adler32, Ok(bytes)) = (algorithm, <[u8; 4]>::try_from(&value[..])) {
                 host.web.known.keep(&facts, u32::from_be_bytes(bytes));
             }
@@ -143,7 +136,7 @@ fn mark(fields: &mut HeaderMap, facts: &Facts) {
     fields.insert(ACCEPT_RANGES, HeaderValue::from_static("bytes"));
 }
 
-fn ranges(asked: Asked, host: Arc<Host>, opened: Opened) -> Answer {
+fn ranges(asked: Asked, opened: Opened) -> Answer {
     let facts = opened.facts;
     let fresh = asked.field(&IF_RANGE).is_none_or(|tag| {
         tag == etag(&facts)
@@ -191,7 +184,7 @@ fn ranges(asked: Asked, host: Arc<Host>, opened: Opened) -> Answer {
         fields.insert(CONTENT_LENGTH, HeaderValue::from(size));
         Reply::Plain(Outgoing::Empty)
     } else {
-        sent(asked, host, opened, parts, status)
+        sent(asked, opened, parts, status)
     };
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -217,215 +210,13 @@ fn multipart(ranges: &[std::ops::Range<u64>], facts: &Facts) -> (Vec<Part>, Stri
     (parts, format!("multipart/byteranges; boundary={boundary}"))
 }
 
-fn sent(
-    asked: Asked,
-    host: Arc<Host>,
-    opened: Opened,
-    parts: Vec<Part>,
-    status: StatusCode,
-) -> Reply {
-    let Asked {
-        connection,
-        path,
-        user,
-        start,
-        active,
-        ..
-    } = asked;
-    metrics::add(&host.metrics.transfers_active, 1);
-    let shared = Arc::clone(&host);
-    let passing = connection.passing.clone();
-    let told = move |bytes, whole| {
-        shared
-            .metrics
-            .transfers_active
-            .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-        metrics::add(
-            if whole {
-                &shared.metrics.transfers_done
-            } else {
-                &shared.metrics.transfers_failed
-            },
-            1,
-        );
-        shared.log.transfer(&Transfer {
-            session: connection.number,
-            peer: connection.peer,
-            user: user.as_bytes(),
-            command: "GET",
-            path: &path,
-            bytes,
-            // 499: the client went away, as nginx writes it.
-            code: if whole { status.as_u16() } else { 499 },
-            start,
-            streams: 1,
-            peers: &[connection.peer.ip()],
-            block_bytes: 0,
-            buffer_bytes: 0,
-        });
-    };
+fn sent(asked: Asked, opened: Opened, parts: Vec<Part>, status: StatusCode) -> Reply {
+    let going = Going::new(&asked, "GET");
+    let passing = asked.connection.passing.clone();
     Reply::File(FileBody::new(
-        host,
+        (going, status),
         Arc::new(opened.file),
         parts,
-        (active, passing),
-        Box::new(told),
+        (asked.active, passing),
     ))
-}
-
-/// A directory for people with a browser, and for clients that read links.
-async fn index(asked: &Asked) -> Answer {
-    if !asked.path.ends_with(b"/") {
-        let mut response = empty(StatusCode::MOVED_PERMANENTLY);
-        let place = HeaderValue::try_from(encoded(&asked.path) + "/").expect("encoded");
-        response.headers_mut().insert(LOCATION, place);
-        return Ok(response);
-    }
-    let (host, path, active) = (
-        Arc::clone(&asked.connection.host),
-        asked.path.clone(),
-        super::session::Active::new(&asked.connection.pulse),
-    );
-    let body = listed(
-        host,
-        path,
-        "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n".into(),
-        "".into(),
-        |_, name, facts| {
-            let slash = if facts.is_directory() { "/" } else { "" };
-            let shown = String::from_utf8_lossy(name);
-            // The `./` keeps a name with a colon from being a scheme.
-            format!(
-                "<a href=\"./{}{slash}\">{}{slash}</a><br>\n",
-                encoded(name),
-                quick_xml::escape::escape(&*shown)
-            )
-        },
-    );
-    let mut response = Response::new(Reply::Watched(body, active));
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("text/html; charset=utf-8"),
-    );
-    Ok(response)
-}
-
-/// A listing as it is read, between a begin and an end.
-fn listed(
-    host: Arc<Host>,
-    path: Vec<u8>,
-    begin: String,
-    end: String,
-    line: impl Fn(&[u8], &[u8], &Facts) -> String + Send + 'static,
-) -> Outgoing {
-    let (sender, blocks) = mpsc::channel(2);
-    tokio::task::spawn_blocking(move || {
-        let send =
-            |text: String| text.is_empty() || sender.blocking_send(Ok(Bytes::from(text))).is_ok();
-        let Ok(mut listing) = host.root.list(&path, false) else {
-            let _ = sender.blocking_send(Err(std::io::ErrorKind::NotFound.into()));
-            return;
-        };
-        if !send(begin) {
-            return;
-        }
-        let mut entries = Vec::new();
-        loop {
-            entries.clear();
-            match listing.next(&host.root, LISTED, &mut entries) {
-                Ok(more) => {
-                    let text = entries
-                        .iter()
-                        .map(|entry| line(&path, &entry.name, &entry.facts))
-                        .collect();
-                    if !send(text) {
-                        return;
-                    }
-                    if !more {
-                        break;
-                    }
-                }
-                Err(errno) => {
-                    let _ = sender.blocking_send(Err(errno.into()));
-                    return;
-                }
-            }
-        }
-        send(end);
-    });
-    Outgoing::Stream {
-        blocks,
-        left: None,
-        gate: None,
-    }
-}
-
-fn entry(path: Vec<u8>, facts: &Facts) -> Entry {
-    Entry {
-        path,
-        directory: facts.is_directory(),
-        size: facts.is_file().then_some(facts.bytes),
-        modified: Some(modified(facts)),
-        etag: facts.is_file().then(|| etag(facts)),
-    }
-}
-
-/// PROPFIND, with the properties that there are, whichever are asked for.
-pub(crate) async fn propfind(mut asked: Asked) -> Answer {
-    question(&mut asked).await?;
-    let depth = asked.field(&DEPTH).unwrap_or("infinity").to_owned();
-    if depth != "0" && depth != "1" {
-        // RFC 4918, section 9.1.1.
-        return Err(Refusal::new(
-            StatusCode::FORBIDDEN,
-            "Depth: 0 or 1 is needed (propfind-finite-depth)",
-        ));
-    }
-    let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
-    let shared = Arc::clone(&host);
-    let facts = aside(move || Ok(shared.root.stat(&path)?)).await?;
-    let own = dav::response(&entry(asked.path.clone(), &facts));
-    let begin = format!("{}{own}", dav::BEGIN);
-    let body = if depth == "1" && facts.is_directory() {
-        listed(
-            host,
-            asked.path,
-            begin,
-            dav::END.into(),
-            |path, name, facts| {
-                let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
-                if facts.is_file() || facts.is_directory() {
-                    dav::response(&entry([path, slash, name].concat(), facts))
-                } else {
-                    String::new()
-                }
-            },
-        )
-    } else {
-        Outgoing::Whole((begin + dav::END).into())
-    };
-    let mut response = Response::new(Reply::Watched(body, asked.active));
-    *response.status_mut() = StatusCode::MULTI_STATUS;
-    response.headers_mut().insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/xml; charset=utf-8"),
-    );
-    Ok(response)
-}
-
-/// Reads a body that does not matter, up to a bound.
-pub(crate) async fn question(asked: &mut Asked) -> Result<(), Refusal> {
-    let mut bytes = 0;
-    while let Some(frame) = asked.body.frame().await {
-        let frame =
-            frame.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body broke off"))?;
-        bytes += frame.data_ref().map_or(0, Bytes::len);
-        if bytes > MAX_QUESTION_BYTES {
-            return Err(Refusal::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "a question of at most 64 KiB is expected",
-            ));
-        }
-    }
-    Ok(())
 }

@@ -3,19 +3,20 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::answer::{Answer, Asked, Refusal, aside, empty, patient};
+use super::going::Going;
+use super::issuers::Deed;
 use super::read;
 use crate::checksum::{Adler32, Algorithm};
 use crate::http::digest;
 use crate::http::put::MTIME;
 use crate::serve::host::Host;
-use crate::serve::log::Transfer;
 use crate::serve::metrics;
 use crate::serve::root::upload::{Begin, Upload};
 
@@ -47,6 +48,9 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
     }
     let host = Arc::clone(&asked.connection.host);
     let (shared, path, fields) = (Arc::clone(&host), asked.path.clone(), asked.fields.clone());
+    let may_replace = asked.may(Deed::Modify, &asked.path);
+    // What comes into being meanwhile is not replaced either.
+    let replace = may_replace.is_ok() && asked.field(&IF_NONE_MATCH).map(str::trim) != Some("*");
     let (mut taken, is_new) = aside(move || {
         let there = shared.root.stat(&path).ok();
         if precondition(&fields, there.as_ref()) {
@@ -54,6 +58,9 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
                 StatusCode::PRECONDITION_FAILED,
                 "what is there is not what was expected",
             ));
+        }
+        if there.is_some() {
+            may_replace?;
         }
         // 409, not 404: what is missing is where it would go (RFC 4918, section 9.7.1).
         let upload = shared.root.upload(&path, Begin::New).map_err(within)?;
@@ -67,14 +74,10 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
         ))
     })
     .await?;
-    metrics::add(&host.metrics.transfers_active, 1);
-    let result = receive(&mut asked, &host, &mut taken).await;
-    host.metrics
-        .transfers_active
-        .fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
-    let received = taken.at;
+    let mut going = Going::new(&asked, "PUT");
+    let result = receive(&mut asked, &mut going, &mut taken).await;
     let result = match result {
-        Ok(()) => finish(&asked, &host, taken).await,
+        Ok(()) => finish(&asked, &host, taken, replace).await,
         Err(refusal) => Err(refusal),
     };
     let status = match &result {
@@ -82,7 +85,7 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
         Ok(_) => StatusCode::NO_CONTENT,
         Err(refusal) => refusal.status,
     };
-    note(&asked, &host, received, status);
+    going.ended(status);
     let (facts, sum) = result?;
     let mut response = empty(status);
     let answer = response.headers_mut();
@@ -114,6 +117,14 @@ pub(crate) fn within(errno: Errno) -> Refusal {
     }
 }
 
+/// What is there may not be replaced.
+pub(super) fn unreplaced(errno: Errno) -> Refusal {
+    match errno {
+        Errno::EXIST => Refusal::new(StatusCode::PRECONDITION_FAILED, "it is there already"),
+        errno => errno.into(),
+    }
+}
+
 fn precondition(fields: &http::HeaderMap, there: Option<&crate::serve::root::Facts>) -> bool {
     match there {
         Some(facts) => read::condition(fields, facts).is_some(),
@@ -121,7 +132,7 @@ fn precondition(fields: &http::HeaderMap, there: Option<&crate::serve::root::Fac
     }
 }
 
-async fn receive(asked: &mut Asked, host: &Arc<Host>, taken: &mut Taken) -> Result<(), Refusal> {
+async fn receive(asked: &mut Asked, going: &mut Going, taken: &mut Taken) -> Result<(), Refusal> {
     let told = asked
         .field(&CONTENT_LENGTH)
         .and_then(|text| text.parse::<u64>().ok());
@@ -136,7 +147,7 @@ async fn receive(asked: &mut Asked, host: &Arc<Host>, taken: &mut Taken) -> Resu
             let Ok(data) = frame.into_data() else {
                 continue;
             };
-            metrics::add(&host.metrics.received_bytes, data.len() as u64);
+            metrics::add(&going.host.metrics.received_bytes, data.len() as u64);
             if data.len() >= BLOCK_BYTES / 2 && gathered.is_empty() {
                 write(taken, data).await?;
                 continue;
@@ -146,6 +157,7 @@ async fn receive(asked: &mut Asked, host: &Arc<Host>, taken: &mut Taken) -> Resu
         if gathered.len() >= BLOCK_BYTES || (ended && !gathered.is_empty()) {
             write(taken, gathered.split().freeze()).await?;
         }
+        going.moved(taken.at);
         if ended {
             break;
         }
@@ -190,6 +202,7 @@ async fn finish(
     asked: &Asked,
     host: &Arc<Host>,
     taken: Taken,
+    replace: bool,
 ) -> Result<(crate::serve::root::Facts, Adler32), Refusal> {
     let time = asked
         .field(&MTIME)
@@ -201,7 +214,7 @@ async fn finish(
             rustix::fs::futimens(upload.file(), &at_time(seconds))?;
         }
         let facts = upload.facts()?;
-        upload.commit(sync)?;
+        upload.commit(sync, replace).map_err(unreplaced)?;
         host.web.known.keep(&facts, sum.value());
         Ok((facts, sum))
     })
@@ -219,29 +232,4 @@ fn at_time(seconds: i64) -> Timestamps {
             tv_nsec: 0,
         },
     }
-}
-
-fn note(asked: &Asked, host: &Host, bytes: u64, status: StatusCode) {
-    metrics::add(
-        if status.is_success() {
-            &host.metrics.transfers_done
-        } else {
-            &host.metrics.transfers_failed
-        },
-        1,
-    );
-    host.log.transfer(&Transfer {
-        session: asked.connection.number,
-        peer: asked.connection.peer,
-        user: asked.user.as_bytes(),
-        command: "PUT",
-        path: &asked.path,
-        bytes,
-        code: status.as_u16(),
-        start: asked.start,
-        streams: 1,
-        peers: &[asked.connection.peer.ip()],
-        block_bytes: 0,
-        buffer_bytes: 0,
-    });
 }

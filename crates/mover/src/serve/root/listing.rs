@@ -6,8 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::resolve::joined;
 use super::upload::OWN;
-use super::{Facts, READING, Root, joined};
+use super::{Facts, READING, Root};
 
 /// Deepest tree that is listed as a whole: each level holds a directory open.
 const MAX_DEPTH: usize = 256;
@@ -21,6 +22,8 @@ pub(crate) struct Listed {
     pub(crate) name: Vec<u8>,
     /// What it is; of a link that leads to something within the root, what that is.
     pub(crate) facts: Facts,
+    /// Whether what is in it follows: never behind a link, nor where it cannot be read or is too deep.
+    pub(crate) entered: bool,
 }
 
 /// A directory that is being listed. Temporary files are left out.
@@ -67,7 +70,8 @@ impl Listing {
     /// At most so many entries, which it appends. False: there are no more.
     ///
     /// # Errors
-    /// If the directory itself cannot be read; what in it cannot be read is left out.
+    /// If the directory itself cannot be read, or something in it where all below is listed. What cannot be read otherwise is
+    /// left out, or [not entered](Listed::entered).
     pub(crate) fn next(
         &mut self,
         root: &Root,
@@ -91,25 +95,25 @@ impl Listing {
                 continue;
             }
             let full_name = [&level.prefix, name.to_bytes()].concat();
-            // It may have gone meanwhile.
-            let Ok(found) = rustix::fs::statat(&level.directory, name, AtFlags::SYMLINK_NOFOLLOW)
-            else {
-                continue;
+            let found = rustix::fs::statat(&level.directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            let mut facts = match found {
+                Ok(found) => Facts::of(&found),
+                Err(errno) if self.recursive && errno != Errno::NOENT => return Err(errno),
+                // It has gone meanwhile, or is a mount that is broken.
+                Err(_) => continue,
             };
-            let mut facts = Facts::of(&found);
-            let below = facts.is_directory().then(|| enter(level, name, &full_name));
+            let enters = self.recursive && facts.is_directory();
+            let below = enters.then(|| enter(level, name, &full_name)).flatten();
             if facts.kind == FileType::Symlink {
                 facts = self.behind(root, &full_name).unwrap_or(facts);
             }
-            if let (true, Some(Some(below))) = (self.recursive, below)
-                && self.levels.len() < MAX_DEPTH
-            {
-                self.levels.push(below);
-            }
+            let below = below.filter(|_| self.levels.len() < MAX_DEPTH);
             into.push(Listed {
                 name: full_name,
                 facts,
+                entered: below.is_some(),
             });
+            self.levels.extend(below);
         }
         Ok(false)
     }

@@ -43,7 +43,7 @@ fn all(root: &Root, path: &[u8], recursive: bool) -> Vec<String> {
 fn put(root: &Root, path: &[u8], content: &[u8]) -> Result<(), Errno> {
     let upload = root.upload(path, Begin::New)?;
     upload.write(content, 0)?;
-    upload.commit(false)
+    upload.commit(false, true)
 }
 
 #[test]
@@ -80,14 +80,18 @@ fn paths_that_leave_the_root_are_refused_for_every_access() {
             refused(root.set_mode(path, 0o777));
             refused(root.set_modified(path, 0));
             refused(root.truncate(path, 0));
-            refused(root.checksum(path, Algorithm::Adler32, 0, None).map(drop));
+            refused(
+                root.checksum(path, Algorithm::Adler32, 0, None, || true)
+                    .map(drop),
+            );
             refused(root.list(path, false).map(drop));
         }
         let below: [&[u8]; 2] = [b"/out/new", b"/d/../../new"];
         for path in below {
             put(root, path, b"x").expect_err("it is outside");
             root.make_directory(path).expect_err("it is outside");
-            root.rename(b"/d/file", path).expect_err("it is outside");
+            root.rename(b"/d/file", path, true)
+                .expect_err("it is outside");
         }
         root.remove_file(b"/out/secret").expect_err("it is outside");
     });
@@ -145,7 +149,7 @@ fn who_swaps_a_directory_for_a_link_meanwhile_gets_nothing_from_outside() {
                     seen += 1;
                 }
                 if let Ok(upload) = root.upload(b"/d/new", Begin::New) {
-                    let _ = upload.commit(false);
+                    let _ = upload.commit(false, true);
                 }
             }
             over.store(true, Ordering::Relaxed);
@@ -187,7 +191,7 @@ fn what_was_kept_goes_on_and_a_hole_is_refused() {
             .upload(b"/new", Begin::Kept { bytes: 5 })
             .expect("five");
         upload.write(b"56789", 5).expect("to write");
-        upload.commit(true).expect("a disk");
+        upload.commit(true, true).expect("a disk");
         assert_eq!(fs::read(served.join("new")).expect("a file"), b"0123456789");
         let none = root.upload(b"/other", Begin::Kept { bytes: 1 }).map(drop);
         assert_eq!(none, Err(Errno::NOENT));
@@ -196,7 +200,7 @@ fn what_was_kept_goes_on_and_a_hole_is_refused() {
             .upload(b"/new", Begin::Kept { bytes: 10 })
             .expect("ten");
         upload.write(b"x", 10).expect("to write");
-        upload.commit(false).expect("nothing to rename");
+        upload.commit(false, true).expect("nothing to rename");
         assert_eq!(fs::metadata(served.join("new")).expect("a file").len(), 11);
     });
 }
@@ -227,7 +231,7 @@ fn a_root_that_is_read_only_refuses_every_change() {
         root.make_directory(b"/d"),
         root.remove_file(b"/f"),
         root.remove_directory(b"/f"),
-        root.rename(b"/f", b"/g"),
+        root.rename(b"/f", b"/g", true),
         root.set_mode(b"/f", 0),
         root.set_modified(b"/f", 0),
         root.truncate(b"/f", 0),
@@ -259,13 +263,13 @@ fn a_tree_is_listed_some_at_a_time_and_links_are_not_gone_through() {
 fn checksums_are_those_of_other_programs() {
     with_roots(|root, _| {
         put(root, b"/w", b"Wikipedia").expect("a file");
-        let adler = root.checksum(b"/w", Algorithm::Adler32, 0, None);
+        let adler = root.checksum(b"/w", Algorithm::Adler32, 0, None, || true);
         assert_eq!(adler, Ok(vec![0x11, 0xe6, 0x03, 0x98]));
-        let whole = root.checksum(b"/w", Algorithm::Adler32, 0, Some(9));
+        let whole = root.checksum(b"/w", Algorithm::Adler32, 0, Some(9), || true);
         assert_eq!(whole, adler);
-        let past = root.checksum(b"/w", Algorithm::Adler32, 0, Some(10));
+        let past = root.checksum(b"/w", Algorithm::Adler32, 0, Some(10), || true);
         assert_eq!(past, Err(Errno::INVAL));
-        let none = root.checksum(b"/w", Algorithm::Adler32, 9, None);
+        let none = root.checksum(b"/w", Algorithm::Adler32, 9, None, || true);
         assert_eq!(none, Ok(vec![0, 0, 0, 1]));
     });
 }

@@ -2,14 +2,15 @@
 //! sees the old one or the new one, never half of one.
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
-use super::{Facts, Root, names};
+use super::resolve::names;
+use super::{Facts, READING, Root};
 
 /// What the temporary names of a server begin with. Those of our client are names like any other: it stores under one, and renames.
 pub(super) const OWN: &str = ".venturi-served-";
@@ -110,21 +111,25 @@ impl Upload {
         }
     }
 
-    /// Gives it its name; on stable storage before, where `sync`.
+    /// Gives it its name, which nothing else may have unless `replace`; on stable storage before, where `sync`.
     ///
     /// # Errors
-    /// What the kernel says; it is gone then.
-    pub(crate) fn commit(mut self, sync: bool) -> Result<(), Errno> {
+    /// What the kernel says; [`Errno::EXIST`]; [`Errno::BUSY`] if its temporary name is another's. It is gone then.
+    pub(crate) fn commit(mut self, sync: bool, replace: bool) -> Result<(), Errno> {
         if sync {
             rustix::fs::fsync(&self.file)?;
         }
+        self.hand_over()?;
         let Some(aside) = &self.aside else {
             return Ok(());
         };
         let Aside {
             parent, part, name, ..
         } = aside;
-        rustix::fs::renameat(parent, part, parent, name)?;
+        if !has_name(&self.file, parent, part) {
+            return Err(Errno::BUSY);
+        }
+        rename((parent, part), (parent, name), replace)?;
         let Some(aside) = self.aside.take() else {
             return Ok(());
         };
@@ -135,6 +140,14 @@ impl Upload {
             rustix::fs::fsync(parent)?;
         }
         Ok(())
+    }
+
+    /// Hands what was written over to its file system. Those of networks say only at a close that there was no room, or that it
+    /// is gone; of a copy, since the file itself is locked until it has its name.
+    fn hand_over(&self) -> Result<(), Errno> {
+        let again = self.share()?;
+        nix::unistd::close(again.into_raw_fd())
+            .map_err(|errno| Errno::from_raw_os_error(errno as i32))
     }
 
     fn new(root: &Root, path: &[u8]) -> Result<Self, Errno> {
@@ -148,7 +161,7 @@ impl Upload {
         if there.is_some_and(|there| there.is_directory()) {
             return Err(Errno::ISDIR);
         }
-        let upload = Self::aside(parent, name, OFlags::CREATE)?;
+        let upload = Self::aside(parent, name, OFlags::RDWR | OFlags::CREATE)?;
         rustix::fs::ftruncate(&upload.file, 0)?;
         if let Some(there) = there.filter(Facts::is_file) {
             // Whoever may read the old one may read the new one.
@@ -159,7 +172,7 @@ impl Upload {
 
     fn kept(root: &Root, path: &[u8], bytes: u64) -> Result<Self, Errno> {
         let (parent, name) = root.place(path)?;
-        let upload = match Self::aside(parent, name, OFlags::empty()) {
+        let upload = match Self::aside(parent, name, OFlags::RDWR) {
             Err(Errno::NOENT) => Self::in_place(root, path, OFlags::empty())?,
             other => other?,
         };
@@ -182,33 +195,90 @@ impl Upload {
         }
     }
 
-    /// Opens the temporary file, which is nobody else's then.
-    fn aside(parent: OwnedFd, name: CString, create: OFlags) -> Result<Self, Errno> {
+    /// With the temporary file of a name.
+    fn aside(parent: OwnedFd, name: CString, how: OFlags) -> Result<Self, Errno> {
         let part = part(&name);
-        let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC | create;
-        for _ in 0..MAX_ATTEMPTS {
-            let file = rustix::fs::openat(&parent, &part, flags, MODE)?;
-            match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Err(Errno::AGAIN) => return Err(Errno::BUSY),
-                // Some network file systems have no locks; there, who writes last wins.
-                Err(Errno::NOLCK | Errno::OPNOTSUPP) => {}
-                other => other?,
-            }
-            let own = Facts::of(&rustix::fs::fstat(&file)?).identity;
-            let there = rustix::fs::statat(&parent, &part, AtFlags::SYMLINK_NOFOLLOW);
-            // Else its writer gave it its name between the two, and it is whole.
-            if there.is_ok_and(|there| Facts::of(&there).identity == own) {
-                let aside = Some(Aside {
-                    parent,
-                    part,
-                    name,
-                    kept: AtomicBool::new(false),
-                });
-                return Ok(Self { file, aside });
-            }
-        }
-        Err(Errno::BUSY)
+        let file = locked(&parent, &part, how)?;
+        let aside = Some(Aside {
+            parent,
+            part,
+            name,
+            kept: AtomicBool::new(false),
+        });
+        Ok(Self { file, aside })
     }
+}
+
+/// Removes what an upload has left: [`Errno::BUSY`] while it is being written.
+pub(super) fn remove_left(parent: &OwnedFd, part: &CStr) -> Result<(), Errno> {
+    // It is locked until it is gone.
+    let _file = locked(parent, part, READING)?;
+    rustix::fs::unlinkat(parent, part, AtFlags::empty())
+}
+
+/// Removes what uploads have left in a directory in which nothing else is; else [`Errno::NOTEMPTY`].
+pub(super) fn remove_all_left(parent: &OwnedFd, name: &CStr) -> Result<(), Errno> {
+    let flags = READING | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
+    let mut parts = Vec::new();
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        match entry.file_name() {
+            name if matches!(name.to_bytes(), b"." | b"..") => {}
+            name if name.to_bytes().starts_with(OWN.as_bytes()) => parts.push(name.to_owned()),
+            _ => return Err(Errno::NOTEMPTY),
+        }
+    }
+    parts
+        .iter()
+        .try_for_each(|part| remove_left(&directory, part))
+}
+
+/// Opens a temporary file, which is nobody else's then.
+fn locked(parent: &OwnedFd, part: &CStr, how: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
+    for _ in 0..MAX_ATTEMPTS {
+        let file = rustix::fs::openat(parent, part, flags, MODE)?;
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Err(Errno::AGAIN) => return Err(Errno::BUSY),
+            // Some network file systems have no locks; there, who writes last wins.
+            Err(Errno::NOLCK | Errno::OPNOTSUPP) => {}
+            other => other?,
+        }
+        // Else its writer gave it its name between the two, and it is whole.
+        if has_name(&file, parent, part) {
+            return Ok(file);
+        }
+    }
+    Err(Errno::BUSY)
+}
+
+/// Whether an open file still has a name. Where there are no locks, or by who is at home on this host, that may be another's
+/// by now.
+fn has_name(file: &OwnedFd, parent: &OwnedFd, name: &CStr) -> bool {
+    let own = rustix::fs::fstat(file);
+    let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
+    matches!((own, there), (Ok(own), Ok(there)) if Facts::of(&own).identity == Facts::of(&there).identity)
+}
+
+/// Renames; [`Errno::EXIST`] if something is there that may not be replaced.
+pub(super) fn rename(
+    (from, old): (&OwnedFd, &CStr),
+    (to, new): (&OwnedFd, &CStr),
+    replace: bool,
+) -> Result<(), Errno> {
+    if !replace {
+        match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
+            // The file system cannot do that at once: it is looked at as late as possible.
+            Err(Errno::INVAL | Errno::NOSYS) => {
+                if rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
+                    return Err(Errno::EXIST);
+                }
+            }
+            other => return other,
+        }
+    }
+    rustix::fs::renameat(from, old, to, new)
 }
 
 impl Drop for Upload {
@@ -217,6 +287,7 @@ impl Drop for Upload {
             .aside
             .as_ref()
             .filter(|aside| !aside.kept.load(Ordering::Relaxed))
+            .filter(|aside| has_name(&self.file, &aside.parent, &aside.part))
         {
             // Whoever cannot remove it now finds it when the same file comes again.
             let _ = rustix::fs::unlinkat(&aside.parent, &aside.part, AtFlags::empty());

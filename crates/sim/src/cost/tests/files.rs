@@ -25,7 +25,7 @@ fn call_s(
     };
     let course = TransferSketch {
         control_rtt_s: trips_s,
-        concurrency,
+        concurrency: Some(concurrency),
         ..alone(files, &mover, &HostCost::default())
     }
     .course();
@@ -72,7 +72,7 @@ proptest! {
         let mover = MoverCost { keeps_connection: Some(keeps_connection), ..MoverCost::default() };
         let client = HostCost::default();
         let path = DataPath { rtt_s: 0.05, bytes_per_s: 1e8, ..PATH };
-        let course = TransferSketch { control_rtt_s: 0.05, path, concurrency, pipelining: Some(pipelining), ..alone(&files, &mover, &client) }.course();
+        let course = TransferSketch { control_rtt_s: 0.05, path, concurrency: Some(concurrency), pipelining: Some(pipelining), ..alone(&files, &mover, &client) }.course();
         let moved: f64 = course.phases.iter().map(|it| if let Phase::Bytes { bytes, .. } = it { *bytes } else { 0.0 }).sum();
         let asked: u64 = runs.iter().map(|it| it.0 * it.1).sum();
         prop_assert_eq!(moved, asked as f64);
@@ -82,6 +82,52 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_call_that_is_not_told_opens_sessions_for_its_files_and_bytes() {
+    let mover = MoverCost {
+        sessions: Some(4),
+        session_files: Some(50),
+        session_bytes: amount(1e6),
+        file_s: amount(0.01),
+        ..MoverCost::default()
+    };
+    let client = HostCost::default();
+    // Files, their bytes, sessions: by files, by bytes, at most four, never more than files, always one.
+    for (count, bytes, asked, sessions) in [
+        (149, 0, None, 2_u32),
+        (10, 300_000, None, 3),
+        (1_000, 0, None, 4),
+        (2, 10_000_000, None, 2),
+        (1, 1, None, 1),
+        (1_000, 0, Some(1), 1),
+    ] {
+        let files = Files::new([(count, bytes)]);
+        let sketch = TransferSketch {
+            concurrency: asked,
+            ..alone(&files, &mover, &client)
+        };
+        let found = time_alone_s(&sketch.course().phases, f64::MAX);
+        let expected = 0.01 * count.div_ceil(u64::from(sessions)) as f64;
+        near(found, expected, 1e-12);
+    }
+}
+
+#[test]
+fn large_files_go_in_pieces_that_are_files() {
+    let files = Files::new([(3, 99), (2, 100), (1, 250)]);
+    assert_eq!(
+        files.in_pieces(100, 40),
+        Files::new([(3, 99), (4, 40), (2, 20), (6, 40), (1, 10)])
+    );
+    assert_eq!(files.in_pieces(100, 40).bytes(), files.bytes());
+    // One as large as a piece is one.
+    assert_eq!(
+        files.in_pieces(50, 100),
+        Files::new([(3, 99), (2, 100), (2, 100), (1, 50)])
+    );
+    assert_eq!(files.in_pieces(1_000, 1), files);
 }
 
 #[test]
@@ -103,7 +149,7 @@ fn ten_thousand_files_are_few_phases_and_so_are_more_than_there_are() {
             source: Some(&ServiceCost::default()),
             destination: Some(&ServiceCost::default()),
             control_rtt_s: 0.1,
-            concurrency,
+            concurrency: Some(concurrency),
             pipelining: Some(pipelining),
             ..alone(&files, &mover, &client)
         }

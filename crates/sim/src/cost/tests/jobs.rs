@@ -32,7 +32,7 @@ fn phases(files: &Files, mover: &MoverCost, bundle: Option<u32>, concurrency: u3
         source: Some(&server),
         destination: Some(&server),
         control_rtt_s: RTT_S,
-        concurrency,
+        concurrency: Some(concurrency),
         files_per_session: bundle,
         ..alone(files, mover, &HostCost::default())
     }

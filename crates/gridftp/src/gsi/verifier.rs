@@ -1,0 +1,205 @@
+//! Looks at the certificates of the other side of a connection in the stead of rustls, which knows no proxies.
+
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::WebPkiSupportedAlgorithms;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
+};
+
+use super::authorities::Authorities;
+use super::certificate::Certificate;
+use super::chain::{Usage, Verified, verify};
+use super::hello;
+use super::host::check_host;
+use super::name::is_same;
+use crate::Error;
+
+/// Who has to be at the other end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// This host, by name or address.
+    Host(String),
+    /// Whoever this is, or stands for.
+    Identity(String),
+    /// Anybody with a name.
+    Anybody,
+}
+
+/// Looks at the other side's certificates and keeps what it found.
+#[derive(Debug)]
+pub(super) struct Verifier {
+    authorities: Arc<Authorities>,
+    expected: Expected,
+    algorithms: WebPkiSupportedAlgorithms,
+    found: OnceLock<Verified>,
+}
+
+impl Verifier {
+    pub fn new(
+        authorities: &Arc<Authorities>,
+        expected: Expected,
+        algorithms: WebPkiSupportedAlgorithms,
+    ) -> Self {
+        Self {
+            authorities: Arc::clone(authorities),
+            expected,
+            algorithms,
+            found: OnceLock::new(),
+        }
+    }
+
+    /// The other side, once it has shown itself.
+    pub fn found(&self) -> Option<&Verified> {
+        self.found.get()
+    }
+
+    fn look(
+        &self,
+        first: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Error> {
+        let usage = match self.expected {
+            Expected::Host(_) => Usage::Host,
+            _ => Usage::Any,
+        };
+        let chain: Vec<_> = std::iter::once(first).chain(rest).cloned().collect();
+        let found = verify(&self.authorities, &chain, usage, now, &self.algorithms)?;
+        match &self.expected {
+            Expected::Anybody => {}
+            Expected::Host(host) => check_host(&found.chain[found.end_entity], host)?,
+            Expected::Identity(name) if is_same(name, &found.peer.identity) => {}
+            Expected::Identity(name) => {
+                return Err(Error::Security(format!(
+                    "expected {name} at the other end of the data connection, found {}",
+                    found.peer.identity
+                )));
+            }
+        }
+        let _ = self.found.set(found);
+        Ok(())
+    }
+
+    fn check(
+        &self,
+        first: &CertificateDer<'_>,
+        rest: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), rustls::Error> {
+        self.look(first, rest, now).map_err(|error| {
+            rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
+        })
+    }
+
+    /// By the key alone: webpki refuses the certificate of a proxy.
+    fn signed(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+        first_only: bool,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let wrong = || rustls::Error::InvalidCertificate(CertificateError::BadSignature);
+        let certificate = Certificate::parse(certificate);
+        let key = certificate.and_then(|certificate| certificate.key());
+        let key = key.map_err(|_| wrong())?;
+        let entity = webpki::RawPublicKeyEntity::try_from(&key).map_err(|_| wrong())?;
+        let offered = self.algorithms.mapping.iter();
+        let known = offered
+            .filter(|(scheme, _)| *scheme == signed.scheme)
+            .flat_map(|(_, known)| known.iter().take(if first_only { 1 } else { known.len() }));
+        for algorithm in known {
+            let fits = entity.verify_signature(*algorithm, message, signed.signature());
+            if fits.is_ok() {
+                return Ok(HandshakeSignatureValid::assertion());
+            }
+        }
+        Err(wrong())
+    }
+
+    fn signed_13(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        use SignatureScheme as S;
+        // RFC 8446 section 4.2.3: these are for certificates only.
+        if matches!(
+            signed.scheme,
+            S::RSA_PKCS1_SHA1 | S::RSA_PKCS1_SHA256 | S::RSA_PKCS1_SHA384 | S::RSA_PKCS1_SHA512
+        ) {
+            return Err(rustls::Error::InvalidCertificate(
+                CertificateError::BadSignature,
+            ));
+        }
+        self.signed(message, certificate, signed, true)
+    }
+}
+
+/// What both sides do with a signature; `$sent` are the messages of the handshake as they were sent.
+macro_rules! signatures {
+    ($sent:expr) => {
+        fn verify_tls12_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.signed(&$sent(message), certificate, signed, false)
+        }
+
+        fn verify_tls13_signature(
+            &self,
+            message: &[u8],
+            certificate: &CertificateDer<'_>,
+            signed: &DigitallySignedStruct,
+        ) -> Result<HandshakeSignatureValid, rustls::Error> {
+            self.signed_13(message, certificate, signed)
+        }
+
+        fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+            self.algorithms.supported_schemes()
+        }
+    };
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        self.check(end_entity, intermediates, now)
+            .map(|()| ServerCertVerified::assertion())
+    }
+
+    signatures!(<[u8]>::to_vec);
+}
+
+impl ClientCertVerifier for Verifier {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        // A client has one credential; a list of hundreds of authorities would only lengthen the token.
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        self.check(end_entity, intermediates, now)
+            .map(|()| ClientCertVerified::assertion())
+    }
+
+    // The server's hash of the ClientHello is of what it was before its name was hidden.
+    signatures!(hello::shown);
+}

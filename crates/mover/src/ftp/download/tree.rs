@@ -1,0 +1,288 @@
+//! A tree at a server, and its copy here: directories are asked for ahead, made when they are heard of, and get their modes and times at the
+//! end.
+
+use std::collections::{HashSet, VecDeque};
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{FileType, Mode, OFlags};
+use venturi_gridftp::{Entry, Kind, Path as There};
+
+use super::Download;
+use crate::attributes::Facts;
+use crate::error::{Failure, said};
+use crate::ftp::batch::FOLDERS_AHEAD;
+use crate::ftp::crew::Gone;
+use crate::ftp::failures;
+use crate::ftp::links;
+use crate::ftp::listing::{Asked, Heard, MOST_TRIES};
+use crate::ftp::names;
+use crate::ftp::work::Known;
+use crate::ftp::writer::times;
+use crate::journal::Journal;
+use crate::temporary::Token;
+
+/// A directory here.
+pub(super) struct Made {
+    path: PathBuf,
+    known: Known,
+}
+
+/// A tree that is being copied.
+pub(super) struct Tree {
+    journal: Journal,
+    folder: OwnedFd,
+}
+
+/// A directory whose entries are to be copied.
+struct Folder {
+    from: There,
+    to: PathBuf,
+    token: Token,
+    /// Whether nothing can be in its copy that we did not put there.
+    fresh: bool,
+    tries: u32,
+    /// Names that were heard: a listing that is asked for again tells them again.
+    seen: HashSet<Vec<u8>>,
+    /// The first directory of the tree, and the length of its path: links within it stay links.
+    root_bytes: usize,
+    /// What the server calls the directories that it is in, to know when a link leads back into one.
+    above: Vec<String>,
+}
+
+impl Download<'_> {
+    pub(super) fn tree(
+        &mut self,
+        from: There,
+        to: PathBuf,
+        token: Token,
+        known: Known,
+        unique: Option<String>,
+    ) {
+        let fresh = match self.open_tree(&to, token) {
+            Ok(fresh) => fresh,
+            Err(failure) => return self.shared.tell(&failure),
+        };
+        self.found(&to, known);
+        self.walk(Folder {
+            root_bytes: from.as_bytes().len(),
+            from,
+            to,
+            token,
+            fresh,
+            tries: 0,
+            seen: HashSet::new(),
+            above: unique.into_iter().collect(),
+        });
+    }
+
+    fn found(&mut self, folder: &Path, known: Known) {
+        self.shared.totals.count(&self.shared.totals.directories);
+        self.made.push(Made {
+            path: folder.to_owned(),
+            known,
+        });
+    }
+
+    /// Makes the copy of a tree's first directory, with a journal in it. Whether it is new.
+    fn open_tree(&mut self, to: &Path, token: Token) -> Result<bool, Failure> {
+        let order = self.shared.order;
+        if order.dry_run {
+            return Ok(!to.exists());
+        }
+        let failure = |found: String| failures::no_folder(to.to_owned(), found);
+        let fresh = make(to).map_err(|error| failure(said(&error)))?;
+        let kernel = |errno| failure(crate::error::reason(errno));
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(to, flags, Mode::empty()).map_err(kernel)?;
+        let journal = Journal::open(folder.as_fd(), token, order.sync, fresh);
+        let journal = journal.map_err(|errno| match errno {
+            rustix::io::Errno::WOULDBLOCK => Failure::found(
+                to.to_owned(),
+                "a copy that nobody works on",
+                "another copy of the same that goes on",
+                "wait for it to end",
+            ),
+            errno => kernel(errno),
+        })?;
+        self.trees.push(Tree { journal, folder });
+        Ok(fresh)
+    }
+
+    /// Through a tree: some directories are asked for ahead.
+    fn walk(&mut self, root: Folder) {
+        let mut todo = vec![root];
+        let mut asked: VecDeque<(Asked, Folder)> = VecDeque::new();
+        while !self.shared.stop.asked() {
+            while asked.len() < FOLDERS_AHEAD
+                && let Some(folder) = todo.pop()
+            {
+                asked.push_back((Asked::new(self.desk, self.lister, &folder.from), folder));
+            }
+            let Some((mut listing, mut folder)) = asked.pop_front() else {
+                return;
+            };
+            if let Err(Gone) = self.folder(&mut listing, &mut folder, &mut todo) {
+                folder.tries += 1;
+                if folder.tries >= MOST_TRIES {
+                    return self.shared.gone();
+                }
+                todo.push(folder);
+            }
+        }
+    }
+
+    fn folder(
+        &mut self,
+        listing: &mut Asked,
+        folder: &mut Folder,
+        todo: &mut Vec<Folder>,
+    ) -> Result<(), Gone> {
+        loop {
+            let heard = match listing.next(true)? {
+                Heard::Nothing => {
+                    // What is known goes to the sessions before we wait.
+                    self.batch.give();
+                    listing.next(false)?
+                }
+                other => other,
+            };
+            match heard {
+                Heard::Entry(entry) if folder.seen.insert(entry.name.clone()) => {
+                    self.entry(folder, &entry, todo);
+                }
+                Heard::Entry(_) | Heard::Nothing => {}
+                Heard::End(reply) => {
+                    if !reply.is_success() {
+                        let place = self.shared.place(&folder.from);
+                        let failure = failures::unreadable(place, reply.to_string());
+                        self.shared.tell(&failure);
+                    }
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn entry(&mut self, folder: &Folder, entry: &Entry, todo: &mut Vec<Folder>) {
+        let shared = self.shared;
+        let name = entry.safe_name();
+        let from = name.and_then(|name| Ok((name, names::below(&folder.from, name)?)));
+        let (name, from) = match from {
+            Ok(found) => found,
+            Err(error) => {
+                let place = shared.place(&folder.from);
+                return shared.tell(&failures::no_name(place, error.to_string()));
+            }
+        };
+        let to = folder.to.join(OsStr::from_bytes(name));
+        // Servers of the Globus toolkit call a link what it leads to, and tell where that is.
+        let is_link = entry.kind == Some(Kind::Link) || entry.target.is_some();
+        match &entry.kind {
+            _ if is_link && !shared.order.follow => {
+                let link = links::Fetched {
+                    root: &folder.from.as_bytes()[..folder.root_bytes],
+                    folder: &folder.from,
+                    from: &from,
+                    target: entry.target.as_deref(),
+                    to,
+                    token: folder.token,
+                };
+                links::fetch(shared, link);
+            }
+            Some(Kind::Link) => {
+                let reason = "a link of which the server does not tell what it leads to";
+                shared.left_out(&shared.place(&from), reason);
+            }
+            Some(Kind::Directory) => self.directory(folder, entry, from, to, todo),
+            Some(Kind::Other(what)) => {
+                let reason = format!("it is neither file nor directory, but `{what}`");
+                shared.left_out(&shared.place(&from), &reason);
+            }
+            _ => self.file(from, to, folder.token, Known::from(entry), folder.fresh),
+        }
+    }
+
+    fn directory(
+        &mut self,
+        folder: &Folder,
+        entry: &Entry,
+        from: There,
+        to: PathBuf,
+        todo: &mut Vec<Folder>,
+    ) {
+        let mut above = folder.above.clone();
+        if let Some(unique) = &entry.unique {
+            if above.contains(unique) {
+                let place = self.shared.place(&from);
+                return self.shared.tell(&failures::circle(place));
+            }
+            above.push(unique.clone());
+        }
+        let made = if self.shared.order.dry_run {
+            Ok(!to.exists())
+        } else {
+            make(&to)
+        };
+        match made {
+            Ok(fresh) => {
+                self.found(&to, Known::from(entry));
+                todo.push(Folder {
+                    from,
+                    to,
+                    token: folder.token,
+                    fresh,
+                    tries: 0,
+                    seen: HashSet::new(),
+                    root_bytes: folder.root_bytes,
+                    above,
+                });
+            }
+            Err(error) => self.shared.tell(&failures::no_folder(to, said(&error))),
+        }
+    }
+}
+
+impl Tree {
+    /// All of it is there.
+    pub(super) fn close(self) {
+        let _ = self.journal.close(self.folder.as_fd());
+    }
+}
+
+impl Made {
+    /// Gives a directory its mode and time, when all is in it.
+    pub(super) fn give(&self, mode: bool, time: bool) -> Result<(), Failure> {
+        let failure = |errno| Failure::kernel(self.path.clone(), "to set mode and times", errno);
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(failure)?;
+        if let Some(mode) = self.known.mode.filter(|_| mode) {
+            let mode = Mode::from_raw_mode(mode & 0o1777);
+            rustix::fs::fchmod(&folder, mode).map_err(failure)?;
+        }
+        if let Some(modify_s) = self.known.modify_s.filter(|_| time) {
+            rustix::fs::futimens(&folder, &times(modify_s)).map_err(failure)?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a directory, or finds it. Whether it is new.
+fn make(path: &Path) -> io::Result<bool> {
+    match fs::create_dir(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let there = rustix::fs::stat(path)?;
+            let facts = Facts::from(there);
+            if facts.kind != FileType::Directory {
+                return Err(io::ErrorKind::NotADirectory.into());
+            }
+            Ok(false)
+        }
+        Err(error) => Err(error),
+    }
+}

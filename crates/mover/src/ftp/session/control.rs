@@ -1,0 +1,110 @@
+//! The control connection of a session, and what the client has done.
+
+use std::io;
+use std::sync::atomic::Ordering;
+use std::task::Context;
+
+use venturi_gridftp::client::Output;
+
+use super::Session;
+use super::questions::Answer;
+use crate::ftp::link::Link;
+
+impl Session<'_> {
+    pub(super) fn write_control(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while !self.unsent.is_empty() && self.control.poll_write_ready(cx).is_ready() {
+            match self.control.try_write(&self.unsent) {
+                Ok(count) => {
+                    self.unsent.drain(..count);
+                    moved = true;
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    self.lost = Some(crate::error::said(&error));
+                    break;
+                }
+            }
+        }
+        moved
+    }
+
+    pub(super) fn read_control(&mut self, cx: &mut Context<'_>) -> bool {
+        let mut moved = false;
+        while self.control.poll_read_ready(cx).is_ready() {
+            let now = self.now();
+            let result = match self.control.try_read(&mut self.replies) {
+                Ok(0) if self.farewell.is_some() => {
+                    self.untidy = false;
+                    return false;
+                }
+                Ok(0) => self.client.handle_closed(),
+                Ok(count) => {
+                    moved = true;
+                    self.client.handle_input(now, &self.replies[..count])
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.client.handle_closed(),
+            };
+            let ended = result.is_err();
+            self.note_end(result);
+            self.see_to_outputs();
+            if ended {
+                return true;
+            }
+        }
+        if moved {
+            self.links.values_mut().for_each(Link::try_again);
+        }
+        moved
+    }
+
+    pub(super) fn see_to_outputs(&mut self) {
+        while let Some(output) = self.client.poll_output() {
+            match output {
+                Output::Send(bytes) => self.unsent.extend(bytes),
+                Output::Ready => self.ready = true,
+                Output::Listen => self.listen(),
+                Output::Connect {
+                    address,
+                    connections,
+                    transfer,
+                } => self.connect(address, connections, transfer),
+                Output::CloseData { connection } => drop(self.links.remove(&connection)),
+                Output::DropData => {
+                    self.links.clear();
+                    self.listener = None;
+                    self.arriving.clear();
+                    self.shared.troubles.fetch_add(1, Ordering::Relaxed);
+                }
+                Output::Begun { transfer } => self.begun(transfer),
+                Output::Done { transfer, .. } => self.done(transfer),
+                Output::Failed { transfer, failure } => {
+                    self.failed(transfer, &failure.reason, failure.again);
+                }
+                Output::Line { request, text } => {
+                    if let Some(asker) = self.asked.get(&request) {
+                        asker.tell(Answer::Line(text));
+                    }
+                }
+                Output::Notice { request, reply } => {
+                    if let Some(asker) = self.asked.get(&request) {
+                        asker.tell(Answer::Notice(reply));
+                    }
+                }
+                Output::Answer { request, reply } => {
+                    if let Some(item) = self.verifying.remove(&request) {
+                        self.verified(item, &reply);
+                    }
+                    if let Some(item) = self.looking.remove(&request) {
+                        self.looked(item, &reply);
+                    }
+                    if let Some(asker) = self.asked.remove(&request) {
+                        asker.end(reply);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}

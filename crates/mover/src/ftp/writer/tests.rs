@@ -1,0 +1,54 @@
+use super::*;
+use crate::ftp::work::Known;
+
+fn fetch(folder: &Path) -> Arc<Fetch> {
+    Arc::new(Fetch {
+        from: venturi_gridftp::Path::new("/a").expect("a path"),
+        to: folder.join("a"),
+        part: folder.join("part"),
+        known: Known::default(),
+    })
+}
+
+#[test]
+fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let record = folder.path().join("record");
+    let large = Large::open(fetch(folder.path()), 1 << 20, "ftp://h/a", record, false);
+    let (large, _) = large.expect("files");
+    for job in [
+        Job::Chunk(Arc::new(large), 0),
+        Job::Fetch(fetch(folder.path())),
+    ] {
+        // A writer that has not come to anything yet.
+        let (sender, waiting) = channel();
+        let mut writers = Writers {
+            tasks: vec![sender],
+            open: BTreeMap::new(),
+        };
+        let item = Item {
+            number: 7,
+            tries: 0,
+            job,
+        };
+        writers.begin(&item);
+        assert!(writers.file(7).is_none(), "{:?}", item.job);
+        assert!(matches!(waiting.try_recv(), Ok(Task::Begin(7, ..))));
+    }
+}
+
+#[test]
+fn a_file_that_another_session_gave_back_is_waited_for_and_one_of_another_copy_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let fetch = fetch(folder.path());
+    let held = create(&fetch, false).expect("a file");
+    let error = create(&fetch, false).expect_err("locked").to_string();
+    assert!(error.contains("another copy"), "{error}");
+    std::thread::scope(|scope| {
+        let again = scope.spawn(|| create(&fetch, true).map(drop));
+        std::thread::sleep(10 * GLANCE);
+        assert!(!again.is_finished());
+        drop(held);
+        assert!(again.join().expect("an end").is_ok());
+    });
+}

@@ -1,0 +1,314 @@
+//! What fuzzers ask of the parsers here, which nobody outside can call: each is a function of bytes that panics when a promise is broken.
+//!
+//! Only `venturi-fuzz` has it built, by the feature `fuzz`. What is asked of the protocol core stands there.
+
+use std::ffi::OsStr;
+use std::io::Cursor;
+use std::ops::Range;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Component, Path};
+
+use http::{HeaderMap, HeaderValue, Uri};
+
+use crate::checksum::Algorithm;
+use crate::glob;
+use crate::http::dav::{self, BEGIN, END};
+use crate::http::digest;
+use crate::http::marker::{self, Markers, Told};
+use crate::http::range::{self, Asked, MOST_RANGES};
+use crate::http::target::Target;
+use crate::http::token;
+use crate::list;
+use crate::net::url::{self, Scheme, Url};
+use crate::serve::users;
+
+/// A password that no other part of a URL has.
+const PASSWORD: &str = "\u{1f511}sesame\u{1f511}";
+
+/// A text as a URL: what is read of it is written so that it is read as the same, and a password is not shown.
+pub fn urls(bytes: &[u8]) {
+    let text = OsStr::from_bytes(bytes);
+    if let Ok(read) = Url::parse(text) {
+        assert!(!read.path.contains(&0) && (read.port > 0 || read.scheme == Scheme::File));
+        let scheme = read.scheme.name();
+        let written = format!("{scheme}://{}{}", read.authority(), read.encoded_path());
+        let again = Url::parse(OsStr::new(&written)).expect("what was written");
+        assert!(again.is_same_server(&Url {
+            user: None,
+            password: None,
+            ..read.clone()
+        }));
+        let path = if read.path.starts_with(b"/") {
+            &read.path[..]
+        } else {
+            b"/"
+        };
+        assert_eq!(again.path, path, "{written}");
+        let (target, query) = (Target::from(&read), read.query.clone());
+        assert!(
+            target.path.starts_with('/') && query.is_none_or(|query| target.path.ends_with(&query))
+        );
+    }
+    let ends = |byte: &u8| b"/?#@".contains(byte);
+    let mut parts = bytes.splitn(3, ends).map(String::from_utf8_lossy);
+    let mut part = || parts.next().unwrap_or_default().into_owned();
+    let (user, host, path) = (part(), part(), part());
+    let user = user.replace(PASSWORD, "");
+    for scheme in ["ftp", "davs", "sftp"] {
+        let secret = format!("{scheme}://{user}:{PASSWORD}@{host}/{path}");
+        let told = match Url::parse(OsStr::new(&secret)) {
+            Ok(read) => format!("{read} {read:?}"),
+            Err(error) => format!("{error} {error:?}"),
+        };
+        let shown = url::shown(OsStr::new(&secret)) + &told;
+        assert!(
+            !shown.contains("sesame") || format!("{user}{host}{path}").contains("sesame"),
+            "{shown}"
+        );
+    }
+    if !bytes.contains(&0) {
+        assert_eq!(
+            url::decoded(url::encoded(bytes).as_bytes()).as_deref(),
+            Some(bytes)
+        );
+    }
+}
+
+/// A pattern and a name: as a matcher that tries all says.
+pub fn globs(bytes: &[u8]) {
+    let (pattern, name) = halves(bytes);
+    let found = glob::matches(pattern, name);
+    assert!(glob::wild(pattern) || found == (pattern == name));
+    if !pattern.contains(&b'[') && pattern.len() < 12 && name.len() < 24 {
+        assert_eq!(found, fits(pattern, name), "{}", pattern.escape_ascii());
+    }
+}
+
+fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    match (pattern.split_first(), name.split_first()) {
+        (None, _) => name.is_empty(),
+        (Some((b'*', rest)), _) => (0..=name.len()).any(|at| fits(rest, &name[at..])),
+        (Some((b'?', rest)), Some((_, behind))) => fits(rest, behind),
+        (Some((letter, rest)), Some((first, behind))) => letter == first && fits(rest, behind),
+        (Some(_), None) => false,
+    }
+}
+
+/// Lists of names and of pairs: no name leads out of where it is looked for, and no pair lacks a side.
+pub fn lists(bytes: &[u8]) {
+    let from = Path::new("list");
+    for null in [false, true] {
+        if let Ok(names) = list::names(from, &mut Cursor::new(bytes), null) {
+            for name in names {
+                let inside =
+                    |part: Component<'_>| matches!(part, Component::Normal(_) | Component::CurDir);
+                assert!(name.file_name().is_some() && name.components().all(inside));
+            }
+        }
+        if let Ok(pairs) = list::pairs(from, &mut Cursor::new(bytes), null) {
+            let whole = |side: std::ffi::OsString| !side.into_vec().is_empty();
+            assert!(pairs.into_iter().all(|(from, to)| whole(from) && whole(to)));
+        }
+    }
+}
+
+/// The body of an answer to a third-party copy: the same however it is cut, and success only where it is said.
+pub fn markers(bytes: &[u8]) {
+    let Some((&cut, body)) = bytes.split_first() else {
+        return;
+    };
+    let (mut whole, mut pieces) = (Markers::default(), Markers::default());
+    let read = whole.take(body);
+    let cut_read: Result<Vec<_>, _> = body
+        .chunks(usize::from(cut).max(1))
+        .map(|piece| pieces.take(piece))
+        .collect();
+    assert_eq!(read.is_ok(), cut_read.is_ok());
+    if let (Ok(read), Ok(cut_read)) = (read, cut_read) {
+        assert_eq!(read, cut_read.into_iter().flatten().last());
+        let (told, again) = (whole.end(), pieces.end());
+        assert_eq!(told, again);
+        let text = String::from_utf8_lossy(body).to_ascii_lowercase();
+        assert!(told != Some(Told::Success) || text.contains("success"));
+    }
+    let reason = String::from_utf8_lossy(body);
+    let mut own = Markers::default();
+    let text = marker::marker(1, u64::from(cut), &[]) + &marker::failure(&reason);
+    if let Ok(count) = own.take(text.as_bytes()) {
+        assert_eq!(count, Some(u64::from(cut)));
+        assert!(matches!(own.end(), Some(Told::Failure(_))), "{text}");
+    }
+}
+
+/// Fields with ranges: no more is answered than the file has, and an answer's range is read as it was written.
+pub fn http_ranges(bytes: &[u8]) {
+    let (size, text) = number(bytes);
+    let text = String::from_utf8_lossy(text);
+    if let Asked::Ranges(ranges) = range::asked(Some(&text), size) {
+        assert!((1..=MOST_RANGES).contains(&ranges.len()));
+        assert!(
+            ranges
+                .iter()
+                .all(|range| range.start < range.end && range.end <= size)
+        );
+        assert!(
+            ranges
+                .iter()
+                .map(|range| range.end - range.start)
+                .sum::<u64>()
+                <= size
+        );
+        for range in &ranges {
+            let written = range::content_range(range, size);
+            assert_eq!(
+                range::answered(&written),
+                Some((Some(range.clone()), Some(size)))
+            );
+            let one: Vec<Range<u64>> = std::iter::once(range.clone()).collect();
+            assert_eq!(
+                range::asked(Some(&range::range(range)), size),
+                Asked::Ranges(one)
+            );
+        }
+    }
+    if let Some((Some(range), whole)) = range::answered(&text) {
+        assert!(range.start < range.end && whole.is_none_or(|whole| range.end <= whole));
+    }
+}
+
+/// Fields with checksums: what is told is found again, and of what is found each has its length.
+pub fn digests(bytes: &[u8]) {
+    let mut fields = HeaderMap::new();
+    let names = [
+        digest::DIGEST,
+        digest::REPR_DIGEST,
+        digest::WANT_DIGEST,
+        digest::WANT_REPR_DIGEST,
+    ];
+    for (name, line) in names
+        .into_iter()
+        .cycle()
+        .zip(bytes.split(|byte| *byte == b'\n'))
+        .take(16)
+    {
+        if let Ok(value) = HeaderValue::from_bytes(line) {
+            fields.append(name, value);
+        }
+    }
+    for (algorithm, value) in digest::found(&fields) {
+        let length = match algorithm {
+            Algorithm::Adler32 => 4,
+            Algorithm::Md5 => 16,
+            Algorithm::Sha256 => 32,
+        };
+        assert_eq!(value.len(), length);
+        let mut answer = HeaderMap::new();
+        let told = (algorithm, value);
+        digest::tell(&mut answer, &fields, &told);
+        assert!(digest::found(&answer).iter().all(|found| *found == told));
+        assert_eq!(digest::found(&answer).len(), answer.len());
+    }
+    let _ = digest::wanted(&fields);
+}
+
+/// Where an answer leads: whatever it says, the next request is one request, at a path of its own.
+pub fn locations(bytes: &[u8]) {
+    let (first, second) = halves(bytes);
+    let Ok(base) = Url::parse(OsStr::new("https://door.example:1/a/b?c")) else {
+        unreachable!("a URL as it should be");
+    };
+    let mut place = Target::from(&base);
+    for location in [first, second] {
+        if let Ok(next) = place.redirected(&String::from_utf8_lossy(location)) {
+            place = next;
+        }
+    }
+    for place in [place.child(second), place.collection(), place.clone()] {
+        assert!(place.path.starts_with('/'), "{}", place.path);
+        assert!(
+            place.path.bytes().all(|byte| byte > b' ' && byte != 0x7f),
+            "{}",
+            place.path
+        );
+        assert!(place.path.parse::<Uri>().is_ok(), "{}", place.path);
+        assert!(HeaderValue::from_str(&place.server.authority()).is_ok());
+        assert!(!place.to_string().contains('?'));
+        let _ = (place.name(), place.parent(), place.url());
+    }
+    let name: Vec<u8> = second
+        .iter()
+        .copied()
+        .filter(|byte| !b"/\0".contains(byte))
+        .collect();
+    if !name.is_empty() {
+        assert_eq!(place.child(&name).name(), name);
+    }
+}
+
+/// A listing of WebDAV: no name in it leads elsewhere, and what is written of it is read as the same.
+pub fn multistatus(bytes: &[u8]) {
+    let Ok(entries) = dav::entries(bytes) else {
+        return;
+    };
+    for entry in &entries {
+        assert!(entry.path.starts_with(b"/") && !entry.path.contains(&0));
+    }
+    for entry in entries.iter().filter(|entry| entry.modified.is_none()) {
+        let text = format!("{BEGIN}{}{END}", dav::response(entry));
+        let again = dav::entries(text.as_bytes()).expect("what was written");
+        let sound = |text: &String| text.trim() == text;
+        if entry.etag.as_ref().is_none_or(sound) {
+            assert_eq!(again, std::slice::from_ref(entry), "{text}");
+        }
+    }
+    let own = entries
+        .first()
+        .map(|entry| entry.path.clone())
+        .unwrap_or_default();
+    for (name, _) in dav::children(&own, entries).unwrap_or_default() {
+        assert!(!name.is_empty() && !name.iter().any(|byte| b"/\0".contains(byte)));
+        assert!(name != b"." && name != b"..");
+    }
+}
+
+/// A file with a token: what is taken for one is one field of a request.
+pub fn tokens(bytes: &[u8]) {
+    if let Ok(token) = token::sound(bytes, Path::new("token")) {
+        let field = [b"Bearer ", token.0.as_slice()].concat();
+        assert!(HeaderValue::from_bytes(&field).is_ok() && !token.0.contains(&b' '));
+    }
+}
+
+/// A file of users: what it says is not repeated in what is wrong with it.
+pub fn users(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let kept = text.replace("sesame", "");
+    let secret = format!("ann:sesame\n{kept}");
+    let told = users::Users::parse(Path::new("users"), &secret).expect_err("another kind of hash");
+    assert!(!told.to_string().contains("sesame"));
+    let _ = users::Users::parse(Path::new("users"), &text);
+}
+
+/// The two sides of the first zero byte.
+fn halves(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let cut = bytes.iter().position(|byte| *byte == 0);
+    match cut {
+        Some(cut) => (&bytes[..cut], &bytes[cut + 1..]),
+        None => (bytes, &[]),
+    }
+}
+
+/// A number of the first bytes, small ones too, and the rest.
+fn number(bytes: &[u8]) -> (u64, &[u8]) {
+    match bytes.split_first() {
+        None => (0, bytes),
+        Some((&small @ 0..=199, rest)) => (u64::from(small), rest),
+        Some((_, rest)) => {
+            let (word, rest) = rest.split_at(rest.len().min(8));
+            (
+                word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)),
+                rest,
+            )
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Connections to servers: opened, secured, kept for the next request.
+//!
+//! Few handshakes are under way at once in the beginning, and each that succeeds makes room for two: of hundreds that come within a millisecond
+//! a server may leave some without a word (XRootD 5.5 does, for 30 s). One that is silent is given up and made anew, with twice the patience.
+
+use std::cell::RefCell;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsConnector;
+
+use super::fault::{Fault, broken};
+use super::outgoing::Told;
+use super::target::Server;
+use super::wait::within;
+use crate::net::sockets::Tcp;
+use crate::stop::Stop;
+
+/// Handshakes that are under way at once in the beginning.
+const FIRST_HANDSHAKES: usize = 8;
+/// How long a server may be silent within a handshake, the first time: it needs two round trips and milliseconds of a processor, and the kernel
+/// repeats what was lost after 1 s and after 3 s.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(4);
+/// Handshakes for one connection; each is waited for twice as long as the one before.
+const MOST_HANDSHAKES: u32 = 4;
+/// How long a name may be looked up: resolvers ask several servers several times.
+const LOOKUP_PATIENCE: Duration = Duration::from_secs(60);
+/// How long others may be at their handshakes before ours begins: longer than all of theirs.
+const TURN_PATIENCE: Duration = Duration::from_secs(300);
+/// What a connection reads at a time at most: what is read is written before it leaves the second cache of a core.
+const READ_BYTES: usize = 128 << 10;
+
+pub(super) type Sender = SendRequest<Told>;
+
+/// How connections are opened; the threads of an order share it.
+#[derive(Debug, Clone)]
+pub(crate) struct Dialer {
+    tls: Option<Arc<ClientConfig>>,
+    tcp: Tcp,
+    pub(super) stop: Stop,
+    /// Room for handshakes.
+    room: Arc<Semaphore>,
+    /// Servers that are better asked for nothing but bytes.
+    plain: Arc<Mutex<HashSet<Server>>>,
+}
+
+/// Connections of one thread.
+#[derive(Debug)]
+pub(super) struct Connections {
+    dialer: Dialer,
+    idle: RefCell<HashMap<Server, Vec<Sender>>>,
+    addresses: RefCell<HashMap<Server, Vec<SocketAddr>>>,
+}
+
+impl Dialer {
+    pub(crate) fn new(tls: Option<Arc<ClientConfig>>, tcp: Tcp, stop: Stop) -> Self {
+        Self {
+            tls,
+            tcp,
+            stop,
+            room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
+            plain: Arc::default(),
+        }
+    }
+
+    /// Opens a connection to one of these addresses.
+    async fn dial(&self, server: &Server, addresses: &[SocketAddr]) -> Result<Sender, Fault> {
+        let mut last = Fault::Connection("a name without an address".into());
+        for attempt in 0..MOST_HANDSHAKES {
+            let patience = HANDSHAKE_PATIENCE * 2_u32.pow(attempt);
+            let mut silent = false;
+            for address in addresses {
+                match self.meet(server, *address, patience).await {
+                    Err(fault @ (Fault::Connection(_) | Fault::Silence(_))) => {
+                        silent |= matches!(fault, Fault::Silence(_));
+                        last = fault;
+                    }
+                    other => return other,
+                }
+            }
+            if !silent {
+                break;
+            }
+        }
+        Err(last)
+    }
+
+    async fn meet(
+        &self,
+        server: &Server,
+        address: SocketAddr,
+        patience: Duration,
+    ) -> Result<Sender, Fault> {
+        let room = within(&self.stop, TURN_PATIENCE, self.room.acquire()).await?;
+        let room = room.expect("it is never closed");
+        // It has a limit of its own.
+        let connected = within(&self.stop, Duration::MAX, self.tcp.connect(address)).await?;
+        let stream = connected.map_err(|error| Fault::Connection(crate::error::said(&error)))?;
+        let sender = match self.tls.as_ref().filter(|_| server.tls) {
+            None => drive(TokioIo::new(stream)).await?,
+            Some(tls) => self.secure(server, tls, stream, patience).await?,
+        };
+        room.forget();
+        self.room.add_permits(2);
+        Ok(sender)
+    }
+
+    async fn secure(
+        &self,
+        server: &Server,
+        tls: &Arc<ClientConfig>,
+        stream: TcpStream,
+        patience: Duration,
+    ) -> Result<Sender, Fault> {
+        let name = ServerName::try_from(server.host.clone());
+        let name =
+            name.map_err(|_| Fault::Tls(format!("`{}`, which is no name of a host", server.host)))?;
+        let connector = TlsConnector::from(Arc::clone(tls));
+        let secured = within(&self.stop, patience, connector.connect(name, stream)).await?;
+        let stream = secured.map_err(|error| match error.get_ref() {
+            Some(inner) if inner.is::<rustls::Error>() => Fault::Tls(inner.to_string()),
+            _ => Fault::Connection(crate::error::said(&error)),
+        })?;
+        drive(TokioIo::new(stream)).await
+    }
+}
+
+impl Connections {
+    pub(super) fn new(dialer: Dialer) -> Self {
+        Self {
+            dialer,
+            idle: RefCell::default(),
+            addresses: RefCell::default(),
+        }
+    }
+
+    /// Whether we are to stop.
+    pub(super) fn stop(&self) -> &Stop {
+        &self.dialer.stop
+    }
+
+    /// Whether a server is better asked for nothing but bytes.
+    pub(super) fn is_plain(&self, server: &Server) -> bool {
+        let plain = self.dialer.plain.lock();
+        plain
+            .unwrap_or_else(PoisonError::into_inner)
+            .contains(server)
+    }
+
+    /// Has all threads remember that.
+    pub(super) fn remember_plain(&self, server: &Server) {
+        let plain = self.dialer.plain.lock();
+        plain
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(server.clone());
+    }
+
+    /// Keeps a connection whose answer was read to its end.
+    pub(super) fn keep(&self, server: &Server, sender: Sender) {
+        let mut idle = self.idle.borrow_mut();
+        idle.entry(server.clone()).or_default().push(sender);
+    }
+
+    /// One that was kept, and is still open as far as we know.
+    pub(super) fn kept(&self, server: &Server) -> Option<Sender> {
+        let mut idle = self.idle.borrow_mut();
+        let kept = idle.get_mut(server)?;
+        while let Some(sender) = kept.pop() {
+            if sender.is_ready() {
+                return Some(sender);
+            }
+        }
+        None
+    }
+
+    /// A new one.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) async fn open(&self, server: &Server) -> Result<Sender, Fault> {
+        let addresses = self.addresses(server).await?;
+        self.dialer.dial(server, &addresses).await
+    }
+
+    async fn addresses(&self, server: &Server) -> Result<Vec<SocketAddr>, Fault> {
+        if let Some(known) = self.addresses.borrow().get(server) {
+            return Ok(known.clone());
+        }
+        let asked = tokio::net::lookup_host((server.host.as_str(), server.port));
+        let found = within(self.stop(), LOOKUP_PATIENCE, asked).await?;
+        let found: Vec<_> = found
+            .map_err(|error| Fault::Connection(format!("no address of {}: {error}", server.host)))?
+            .collect();
+        self.addresses
+            .borrow_mut()
+            .insert(server.clone(), found.clone());
+        Ok(found)
+    }
+}
+
+async fn drive<I>(io: I) -> Result<Sender, Fault>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
+{
+    // XRootD knows `Content-Length` and `Depth`, and not `content-length` and `depth`.
+    let begun = Builder::new()
+        .max_buf_size(READ_BYTES)
+        .title_case_headers(true)
+        .handshake(io)
+        .await;
+    let (sender, connection) = begun.map_err(|error| broken(&error))?;
+    // It ends with its sender; what went wrong with it, its request is told.
+    tokio::task::spawn_local(async move {
+        let _ = connection.await;
+    });
+    Ok(sender)
+}

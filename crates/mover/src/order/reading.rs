@@ -1,0 +1,266 @@
+//! An order from the words of a command line: each value checked, and what stands for another is resolved.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use super::{DataChannel, Existing, Method, Network, Order, Output, Preserve, What};
+use crate::arguments::{Arguments, DataChannelWord, ExistingWord, MethodWord, PreserveWord};
+use crate::error::Error;
+
+/// The most workers that can be asked for.
+const MOST_WORKERS: u32 = 1024;
+/// The most data connections of a session, and the most transfers ahead, that can be asked for.
+const MOST_STREAMS: u32 = 256;
+const MOST_AHEAD: u32 = 4096;
+/// The smallest and the largest block that can be asked for, bytes.
+const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
+
+impl TryFrom<Arguments> for Order {
+    type Error = Error;
+
+    fn try_from(given: Arguments) -> Result<Self, Error> {
+        let block_bytes = given.block.as_deref().map(block).transpose()?;
+        let streams = given.streams.map(u32::from);
+        counted(
+            "--concurrency",
+            given.concurrency,
+            MOST_WORKERS,
+            "1 to 1024",
+        )?;
+        counted("--streams", streams, MOST_STREAMS, "1 to 256")?;
+        counted("--pipelining", given.pipelining, MOST_AHEAD, "1 to 4096")?;
+        let network = Network {
+            streams: given.streams,
+            pipelining: given.pipelining,
+            window_bytes: given.window.as_deref().map(window).transpose()?,
+            congestion: given.congestion,
+            data_channel: given.data_channel.map(DataChannel::from),
+        };
+        let output = match (given.json, given.verbose, given.quiet) {
+            (true, ..) => Output::Json,
+            (_, true, _) => Output::Verbose,
+            (_, _, true) => Output::Quiet,
+            _ => Output::Usual,
+        };
+        let preserve = Preserve::from_words(&given.preserve);
+        Ok(Self {
+            recursive: given.recursive,
+            no_target_directory: given.no_target_directory,
+            mkpath: given.mkpath,
+            follow: given.follow,
+            preserve,
+            existing: given.existing.into(),
+            // Without its time a copy cannot be told by it.
+            checksum: given.checksum || !preserve.times,
+            verify: given.verify,
+            sync: given.sync,
+            direct: given.direct,
+            method: given.method.into(),
+            fixed: given.fixed,
+            concurrency: given.concurrency,
+            block_bytes,
+            network,
+            dry_run: given.dry_run,
+            output,
+            what: what(given.places, given.list, given.files_from, given.null)?,
+        })
+    }
+}
+
+fn what(
+    mut places: Vec<OsString>,
+    list: Option<PathBuf>,
+    names: Option<PathBuf>,
+    null: bool,
+) -> Result<What, Error> {
+    let count = places.len();
+    let refused = |option, expected| {
+        Err(Error::Order {
+            option,
+            expected,
+            found: match count {
+                1 => "one place".into(),
+                _ => format!("{count} places"),
+            },
+        })
+    };
+    if let Some(list) = list {
+        return if count == 0 {
+            Ok(What::Pairs { list, null })
+        } else {
+            refused("--list", "no places besides those in the list")
+        };
+    }
+    let (Some(destination), false) = (places.pop(), count < 2) else {
+        return refused("SRC DST", "a source and a destination; see --help");
+    };
+    match names {
+        None => Ok(What::Places {
+            sources: places,
+            destination,
+        }),
+        Some(_) if count > 2 => refused(
+            "--files-from",
+            "one source, which the names are below, and a destination",
+        ),
+        Some(list) => Ok(What::Names {
+            list,
+            null,
+            source: places.remove(0),
+            destination,
+        }),
+    }
+}
+
+fn counted(
+    option: &'static str,
+    found: Option<u32>,
+    most: u32,
+    expected: &'static str,
+) -> Result<(), Error> {
+    match found {
+        Some(found) if !(1..=most).contains(&found) => Err(Error::Order {
+            option,
+            expected,
+            found: found.to_string(),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The size of a socket's buffers.
+fn window(text: &str) -> Result<u32, Error> {
+    let size = bytes(text).filter(|size| BLOCKS.contains(size));
+    let size = size.and_then(|size| u32::try_from(size).ok());
+    size.ok_or_else(|| Error::Order {
+        option: "--window",
+        expected: "a size from 4KiB to 1GiB, such as 4MiB",
+        found: text.to_owned(),
+    })
+}
+
+/// A size with its unit, powers of 1000 or (with an `i`) of 1024; a number alone counts bytes, as plans write it.
+pub(crate) fn bytes(text: &str) -> Option<u64> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit())
+        .unwrap_or(text.len());
+    let unit = match text[digits..].trim_start() {
+        "" | "B" => 1,
+        "kB" => 1000,
+        "MB" => 1_000_000,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(unit)
+}
+
+/// The size of a block.
+pub(crate) fn block(text: &str) -> Result<u64, Error> {
+    bytes(text)
+        .filter(|size| BLOCKS.contains(size))
+        .ok_or_else(|| Error::Order {
+            option: "--block",
+            expected: "a size from 4KiB to 1GiB, such as 256KiB",
+            found: text.to_owned(),
+        })
+}
+
+impl Preserve {
+    const ALL: Self = Self {
+        mode: true,
+        times: true,
+        owner: true,
+        links: true,
+        xattr: true,
+        special: true,
+    };
+
+    fn from_words(words: &[PreserveWord]) -> Self {
+        let mut kept = Self::default();
+        for word in words {
+            match word {
+                PreserveWord::Mode => kept.mode = true,
+                PreserveWord::Times => kept.times = true,
+                PreserveWord::Owner => kept.owner = true,
+                PreserveWord::Links => kept.links = true,
+                PreserveWord::Xattr => kept.xattr = true,
+                PreserveWord::Special => kept.special = true,
+                PreserveWord::All => kept = Self::ALL,
+                PreserveWord::None => kept = Self::default(),
+            }
+        }
+        kept
+    }
+}
+
+impl From<ExistingWord> for Existing {
+    fn from(word: ExistingWord) -> Self {
+        match word {
+            ExistingWord::Update => Self::Update,
+            ExistingWord::Replace => Self::Replace,
+            ExistingWord::Keep => Self::Keep,
+        }
+    }
+}
+
+impl From<DataChannelWord> for DataChannel {
+    fn from(word: DataChannelWord) -> Self {
+        match word {
+            DataChannelWord::Open => Self::Open,
+            DataChannelWord::Authenticated => Self::Authenticated,
+            DataChannelWord::Safe => Self::Safe,
+            DataChannelWord::Private => Self::Private,
+        }
+    }
+}
+
+impl From<MethodWord> for Method {
+    fn from(word: MethodWord) -> Self {
+        match word {
+            MethodWord::Auto => Self::Auto,
+            MethodWord::Copy => Self::Copy,
+            MethodWord::Kernel => Self::Kernel,
+            MethodWord::Buffers => Self::Buffers,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_block_is_a_size_with_its_unit_or_bytes() {
+        let check = |text, expected: Option<u64>| assert_eq!(block(text).ok(), expected, "{text}");
+        check("256KiB", Some(1 << 18));
+        check("1 MiB", Some(1 << 20));
+        check("1MB", Some(1_000_000));
+        check("65536", Some(65536));
+        for refused in [
+            "1",
+            "2GiB",
+            "KiB",
+            "",
+            "1 MiB!",
+            "-1",
+            "99999999999999999999GiB",
+            "4K",
+            "ä",
+        ] {
+            check(refused, None);
+        }
+    }
+
+    #[test]
+    fn later_words_of_preserve_add_to_earlier_ones_and_none_takes_all_back() {
+        let words = |words: &[PreserveWord]| Preserve::from_words(words);
+        assert_eq!(words(&[PreserveWord::All]), Preserve::ALL);
+        assert_eq!(
+            words(&[PreserveWord::All, PreserveWord::None]),
+            Preserve::default()
+        );
+        assert!(words(&[PreserveWord::None, PreserveWord::Mode]).mode);
+    }
+}

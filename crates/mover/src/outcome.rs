@@ -1,0 +1,38 @@
+//! How a copy ends, and what is said of it.
+
+use std::sync::atomic::Ordering;
+
+use crate::report::Report;
+use crate::stop::Stop;
+use crate::totals::Totals;
+
+/// How a copy ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// All is there.
+    Done,
+    /// Some files failed.
+    Failed,
+    /// A signal came.
+    Stopped,
+}
+
+/// Tells what came of a copy.
+pub(crate) fn end(stop: &Stop, totals: &Totals, report: &Report) -> Outcome {
+    let failed = totals.failed.load(Ordering::Relaxed);
+    let (outcome, name) = match (stop.signalled(), failed) {
+        (true, _) => (Outcome::Stopped, "stopped"),
+        (_, 0) => (Outcome::Done, "done"),
+        _ => (Outcome::Failed, "failed"),
+    };
+    report.end(totals, name);
+    match outcome {
+        Outcome::Stopped => report.talk("stopped; no file is half there. Run the same command again to go on"),
+        Outcome::Failed if stop.asked() => {
+            report.talk("ended before the rest, which would fare no better; what is whole stays");
+        }
+        Outcome::Failed => report.talk(&format!("{failed} failed, the rest is there. When the cause is mended, run the same command again")),
+        Outcome::Done => {}
+    }
+    outcome
+}

@@ -1,0 +1,181 @@
+//! What is in a directory: PROPFIND, and a page for people.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONTENT_TYPE, HeaderName, LOCATION};
+use http::{HeaderValue, Response, StatusCode};
+use http_body_util::BodyExt;
+use tokio::sync::mpsc;
+
+use super::answer::{Answer, Asked, Refusal, aside, empty};
+use super::body::Reply;
+use super::read::{etag, modified};
+use crate::http::dav::{self, Entry};
+use crate::http::outgoing::{Blocks, Outgoing};
+use crate::net::url::encoded;
+use crate::serve::host::Host;
+use crate::serve::root::Facts;
+
+/// Entries that are listed at a time.
+const LISTED: usize = 512;
+/// Bytes of a question of PROPFIND.
+const MAX_QUESTION_BYTES: usize = 64 << 10;
+const DEPTH: HeaderName = HeaderName::from_static("depth");
+
+/// A directory for people with a browser, and for clients that read links.
+pub(super) async fn index(asked: &Asked) -> Answer {
+    if !asked.path.ends_with(b"/") {
+        let mut response = empty(StatusCode::MOVED_PERMANENTLY);
+        let place = HeaderValue::try_from(encoded(&asked.path) + "/").expect("encoded");
+        response.headers_mut().insert(LOCATION, place);
+        return Ok(response);
+    }
+    let (host, path, active) = (
+        Arc::clone(&asked.connection.host),
+        asked.path.clone(),
+        super::session::Active::new(&asked.connection.pulse),
+    );
+    let body = listed(
+        host,
+        path,
+        "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n".into(),
+        "".into(),
+        |_, name, facts| {
+            let slash = if facts.is_directory() { "/" } else { "" };
+            let shown = String::from_utf8_lossy(name);
+            // The `./` keeps a name with a colon from being a scheme.
+            format!(
+                "<a href=\"./{}{slash}\">{}{slash}</a><br>\n",
+                encoded(name),
+                quick_xml::escape::escape(&*shown)
+            )
+        },
+    );
+    let mut response = Response::new(Reply::Watched(body, active));
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("text/html; charset=utf-8"),
+    );
+    Ok(response)
+}
+
+/// A listing as it is read, between a begin and an end.
+fn listed(
+    host: Arc<Host>,
+    path: Vec<u8>,
+    begin: String,
+    end: String,
+    line: impl Fn(&[u8], &[u8], &Facts) -> String + Send + 'static,
+) -> Outgoing {
+    let (sender, blocks) = mpsc::channel(2);
+    tokio::task::spawn_blocking(move || {
+        let send =
+            |text: String| text.is_empty() || sender.blocking_send(Ok(Bytes::from(text))).is_ok();
+        let Ok(mut listing) = host.root.list(&path, false) else {
+            let _ = sender.blocking_send(Err(std::io::ErrorKind::NotFound.into()));
+            return;
+        };
+        if !send(begin) {
+            return;
+        }
+        let mut entries = Vec::new();
+        loop {
+            entries.clear();
+            match listing.next(&host.root, LISTED, &mut entries) {
+                Ok(more) => {
+                    let text = entries
+                        .iter()
+                        .map(|entry| line(&path, &entry.name, &entry.facts))
+                        .collect();
+                    if !send(text) {
+                        return;
+                    }
+                    if !more {
+                        break;
+                    }
+                }
+                Err(errno) => {
+                    let _ = sender.blocking_send(Err(errno.into()));
+                    return;
+                }
+            }
+        }
+        send(end);
+    });
+    Outgoing::Stream {
+        blocks: Blocks::Coming(blocks),
+        left: None,
+        gate: None,
+    }
+}
+
+fn entry(path: Vec<u8>, facts: &Facts) -> Entry {
+    Entry {
+        path,
+        directory: facts.is_directory(),
+        size: facts.is_file().then_some(facts.bytes),
+        modified: Some(modified(facts)),
+        etag: facts.is_file().then(|| etag(facts)),
+    }
+}
+
+/// PROPFIND, with the properties that there are, whichever are asked for.
+pub(crate) async fn propfind(mut asked: Asked) -> Answer {
+    question(&mut asked).await?;
+    let depth = asked.field(&DEPTH).unwrap_or("infinity").to_owned();
+    if depth != "0" && depth != "1" {
+        // RFC 4918, section 9.1.1.
+        return Err(Refusal::new(
+            StatusCode::FORBIDDEN,
+            "Depth: 0 or 1 is needed (propfind-finite-depth)",
+        ));
+    }
+    let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
+    let shared = Arc::clone(&host);
+    let facts = aside(move || Ok(shared.root.stat(&path)?)).await?;
+    let own = dav::response(&entry(asked.path.clone(), &facts));
+    let begin = format!("{}{own}", dav::BEGIN);
+    let body = if depth == "1" && facts.is_directory() {
+        listed(
+            host,
+            asked.path,
+            begin,
+            dav::END.into(),
+            |path, name, facts| {
+                let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
+                if facts.is_file() || facts.is_directory() {
+                    dav::response(&entry([path, slash, name].concat(), facts))
+                } else {
+                    String::new()
+                }
+            },
+        )
+    } else {
+        Outgoing::Whole((begin + dav::END).into())
+    };
+    let mut response = Response::new(Reply::Watched(body, asked.active));
+    *response.status_mut() = StatusCode::MULTI_STATUS;
+    response.headers_mut().insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/xml; charset=utf-8"),
+    );
+    Ok(response)
+}
+
+/// Reads a body that does not matter, up to a bound.
+pub(crate) async fn question(asked: &mut Asked) -> Result<(), Refusal> {
+    let mut bytes = 0;
+    while let Some(frame) = asked.body.frame().await {
+        let frame =
+            frame.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body broke off"))?;
+        bytes += frame.data_ref().map_or(0, Bytes::len);
+        if bytes > MAX_QUESTION_BYTES {
+            return Err(Refusal::new(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "a question of at most 64 KiB is expected",
+            ));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! What was done so far.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::json;
+
+/// What was done so far.
+#[derive(Debug, Default)]
+pub struct Totals {
+    /// Files that are there now and were not before.
+    pub files: AtomicU64,
+    /// Their sizes.
+    pub bytes: AtomicU64,
+    /// Bytes that were read and written for it, or copied by the kernel: no holes, no clones.
+    pub moved_bytes: AtomicU64,
+    /// What was there already.
+    pub kept: AtomicU64,
+    /// Directories.
+    pub directories: AtomicU64,
+    /// Symbolic links, pipes, sockets, devices.
+    pub links: AtomicU64,
+    /// Names that became hard links to a copy.
+    pub hard_links: AtomicU64,
+    /// Names of files with several that became copies of their own.
+    pub copied_apart: AtomicU64,
+    /// What cannot be copied, or was not asked for.
+    pub left_out: AtomicU64,
+    /// Errors.
+    pub failed: AtomicU64,
+}
+
+impl Totals {
+    pub(crate) fn count(&self, what: &AtomicU64) {
+        what.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn event(&self, event: &str, elapsed: Duration) -> serde_json::Value {
+        let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        let elapsed_s = elapsed.as_secs_f64();
+        #[allow(
+            clippy::cast_precision_loss,
+            reason = "a rate needs no more than 15 digits"
+        )]
+        let rate = if elapsed_s > 0.0 {
+            Some(read(&self.moved_bytes) as f64 / elapsed_s)
+        } else {
+            None
+        };
+        json!({
+            "event": event, "files": read(&self.files), "bytes": read(&self.bytes), "moved_bytes": read(&self.moved_bytes),
+            "kept": read(&self.kept), "directories": read(&self.directories), "links": read(&self.links),
+            "hard_links": read(&self.hard_links), "hard_links_copied_apart": read(&self.copied_apart),
+            "left_out": read(&self.left_out), "errors": read(&self.failed), "duration_s": elapsed_s, "rate_bytes_per_s": rate,
+        })
+    }
+}

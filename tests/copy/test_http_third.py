@@ -1,0 +1,73 @@
+"""Copies between servers that our server carries out: whom it tells what."""
+
+import os
+import urllib.request
+import zlib
+
+import pytest
+from copykit import leftovers
+from httpkit import puppet, venturi
+
+CONTENT = os.urandom(3_000_000)
+
+
+@pytest.fixture
+def ours(engine, tmp_path):
+    """Our server, which may copy between servers; its URL."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "tokens").write_text("sesame\n")
+    words = ["--write", "--third-party", "--tokens", tmp_path / "tokens"]
+    with venturi(engine, tmp_path / "root", tmp_path, *words) as url:
+        yield url
+
+
+def order(url, **fields):
+    """Have a server copy; return the last line that it says."""
+    named = {name.replace("_", "-"): value for name, value in fields.items()}
+    asked = urllib.request.Request(url, method="COPY", headers={"Authorization": "Bearer sesame", **named})
+    with urllib.request.urlopen(asked, timeout=20) as answer:
+        return answer.read().decode().strip().split("\n")[-1]
+
+
+@pytest.mark.parametrize("way", ["Source", "Destination"])
+def test_what_is_passed_on_goes_to_the_server_that_is_named_and_to_no_other(ours, tmp_path, way):
+    (tmp_path / "root" / "x").write_bytes(CONTENT)
+
+    def pool(handler, _):
+        if handler.command == "GET":
+            return handler.say(200, CONTENT)
+        handler.send_response_only(100)
+        handler.end_headers()
+        handler.rfile.read(int(handler.headers["Content-Length"]))
+        return handler.say(201)
+
+    def door(handler, _):
+        handler.close_connection = True
+        handler.say(307, Location=f"{there}/y")
+
+    secrets = {"TransferHeaderAuthorization": "Bearer theirs", "TransferHeaderCookie": "a=b", "Credential": "none"}
+    with puppet(pool) as (there, seen), puppet(door) as (here, asked):
+        assert order(f"{ours}/x", **{way: f"{here}/y"}, **secrets).startswith("success")
+    assert (asked[0][2]["Authorization"], asked[0][2]["Cookie"]) == ("Bearer theirs", "a=b")
+    assert not {"Authorization", "Cookie"} & seen[0][2].keys()
+    told = b"".join(path.read_bytes() for path in tmp_path.glob("serve-*.jsonl"))
+    assert b"theirs" not in told
+    assert b"sesame" not in told
+
+
+@pytest.mark.parametrize(
+    ("fields", "found"),
+    [
+        ({"Digest": f"adler32={zlib.adler32(CONTENT) ^ 1:08x}"}, "checksum"),
+        ({"Location": "/elsewhere"}, "redirections"),
+    ],
+)
+def test_a_pull_of_what_is_not_whole_leaves_the_old_file(ours, tmp_path, fields, found):
+    (tmp_path / "root" / "x").write_bytes(b"old")
+    status = 302 if "Location" in fields else 200
+    with puppet(lambda handler, _: handler.say(status, CONTENT, **fields)) as (url, _):
+        said = order(f"{ours}/x", Source=f"{url}/y")
+    assert said.startswith("failure")
+    assert found in said
+    assert (tmp_path / "root" / "x").read_bytes() == b"old"
+    assert leftovers(tmp_path) == []

@@ -1,0 +1,164 @@
+"""What requests do to each other, to links and to what cannot be copied: nothing that was there or is whole is lost."""
+
+import concurrent.futures
+import contextlib
+import ftplib
+import os
+import socket
+
+import pytest
+from servekit import Server, leftovers, logged_in
+from webkit import web
+
+from testkit import wait_until
+
+
+@pytest.fixture
+def server(engine, tmp_path):
+    """A server of an empty directory that everybody may write."""
+    (tmp_path / "data").mkdir()
+    with web(engine, tmp_path / "data", tmp_path, "--write") as server:
+        yield server
+
+
+@contextlib.contextmanager
+def half_put(server, path, size, **fields):
+    """Have a PUT of which one byte is missing."""
+    head = [f"PUT {path} HTTP/1.1", "Host: h", f"Content-Length: {size}", *(f"{k}: {v}" for k, v in fields.items())]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as half:
+        half.sendall("\r\n".join([*head, "", ""]).encode() + b"1" * (size - 1))
+        part = server.directory
+        wait_until(lambda: leftovers(part), "the upload to begin", 10)
+        yield half
+
+
+def status_of(half):
+    """Send the last byte and return the status."""
+    half.sendall(b"1")
+    return int(half.recv(1000).split()[1])
+
+
+def test_a_file_that_is_being_written_is_not_given_up_by_a_delete(server):
+    size = 600_000
+    with half_put(server, "/file", size) as first:
+        assert server.ask("DELETE", "/file")[0] == 404
+        with socket.create_connection(("127.0.0.1", server.port), timeout=10) as second:
+            second.sendall(b"PUT /file HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\nhalf")
+            assert int(second.recv(1000).split()[1]) == 423
+        assert status_of(first) == 201
+    assert (server.directory / "file").read_bytes() == b"1" * size
+
+
+def test_an_upload_whose_temporary_file_is_another_names_nothing_and_removes_nothing(server):
+    with half_put(server, "/file", 600_000) as half:
+        part = server.directory / leftovers(server.directory)[0]
+        part.unlink()
+        part.write_bytes(b"another's half")
+        assert status_of(half) == 423
+    assert not (server.directory / "file").exists()
+    assert part.read_bytes() == b"another's half"
+
+
+@pytest.mark.parametrize("fields", [{}, {"If-None-Match": "*"}])
+def test_what_comes_into_being_during_a_put_is_replaced_unless_that_is_refused(server, fields):
+    with half_put(server, "/file", 600_000, **fields) as half:
+        (server.directory / "file").write_bytes(b"old")
+        assert status_of(half) == (412 if fields else 201)
+    assert ((server.directory / "file").read_bytes() == b"old") == bool(fields)
+    assert leftovers(server.directory) == []
+
+
+@pytest.mark.parametrize("method", ["MOVE", "COPY"])
+def test_what_a_link_leads_into_is_not_replaced_by_what_is_in_it(server, method):
+    inner = server.directory / "a" / "b"
+    (inner / "sub").mkdir(parents=True)
+    (inner / "sub" / "file").write_bytes(b"1")
+    (server.directory / "link").symlink_to("a/b")
+    (server.directory / "deep").symlink_to("a/b/sub")
+    pairs = [("/link/sub", "/a"), ("/link/sub/file", "/a"), ("/a", "/link/new"), ("/a/b", "/deep/new")]
+    if method == "COPY":
+        pairs.append(("/deep", "/a"))
+    for source, destination in pairs:
+        assert server.ask(method, source, Destination=destination)[0] == 403, (source, destination)
+    assert sorted(path.name for path in server.directory.rglob("*")) == ["a", "b", "deep", "file", "link", "sub"]
+    assert server.ask(method, "/link/sub", Destination="/beside")[0] == 201
+    assert (server.directory / "beside" / "file").read_bytes() == b"1"
+
+
+def test_a_directory_that_is_replaced_takes_with_it_what_broken_uploads_left(server):
+    for name in ("old", "new"):
+        (server.directory / name).mkdir()
+        (server.directory / name / "file").write_bytes(name.encode())
+    (server.directory / "old" / ".venturi-served-0123456789abcdef.part").write_bytes(b"half")
+    assert server.ask("MOVE", "/new", Destination="/old")[0] == 204
+    assert [path.name for path in server.directory.iterdir()] == ["old"]
+    assert (server.directory / "old" / "file").read_bytes() == b"new"
+    (server.directory / "old" / ".venturi-served-0123456789abcdef.part").write_bytes(b"half")
+    assert server.ask("DELETE", "/old")[0] == 204
+    assert list(server.directory.iterdir()) == []
+
+
+def test_a_directory_in_which_something_is_written_is_not_replaced(server):
+    for name in ("old", "new"):
+        (server.directory / name).mkdir()
+        (server.directory / name / "kept").write_bytes(name.encode())
+    with half_put(server, "/old/file", 600_000) as half:
+        assert server.ask("MOVE", "/new", Destination="/old")[0] == 423
+        assert (server.directory / "new" / "kept").read_bytes() == b"new"
+        assert status_of(half) == 201
+    assert (server.directory / "old" / "file").stat().st_size == 600_000
+
+
+def test_a_copy_says_what_it_leaves_out(server):
+    source = server.directory / "source"
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "file").write_bytes(b"1")
+    (source / "linked").symlink_to("inner/file")
+    assert server.ask("COPY", "/source", Destination="/well")[0] == 201
+    assert (server.directory / "well" / "linked").read_bytes() == b"1"
+    (source / "folder").symlink_to("inner")
+    (source / "dangling").symlink_to("nothing")
+    os.mkfifo(source / "pipe")
+    status, _, said = server.ask("COPY", "/source", Destination="/copy")
+    assert (status, said[:27]) == (409, b"3 things were not copied, s")
+    assert (server.directory / "copy" / "inner" / "file").read_bytes() == b"1"
+    assert not (server.directory / "copy" / "folder").exists()
+
+
+@pytest.mark.parametrize("words", [["--write"], ["--write", "--anonymous"], []])
+def test_where_tokens_are_needed_ftp_is_not_open_to_all(engine, tmp_path, words):
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "file").write_bytes(b"content")
+    (tmp_path / "tokens").write_text("one\n")
+    server = Server(engine, served, tmp_path, "--http", "127.0.0.1:0", "--tokens", tmp_path / "tokens", *words)
+    try:
+        with contextlib.ExitStack() as stack:
+            if "--anonymous" in words:
+                ftp = stack.enter_context(logged_in(server))
+                assert ftp.size("file") == 7
+                with pytest.raises(ftplib.error_perm, match=r"^550"):
+                    ftp.delete("file")
+            else:
+                with pytest.raises(ftplib.error_perm, match=r"^530"):
+                    stack.enter_context(logged_in(server))
+        server.stop()
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.process.stderr.close()
+    assert (served / "file").read_bytes() == b"content"
+
+
+def test_a_file_that_is_cut_while_it_is_copied_is_not_there_in_half(server):
+    source, copy, size = server.directory / "source", server.directory / "copy", 1 << 31
+    with source.open("wb") as file:
+        file.truncate(size)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.ask, "COPY", "/source", Destination="/copy")
+        wait_until(lambda: asked.done() or leftovers(server.directory), "the copy to begin", 10)
+        os.truncate(source, 0)
+        status = asked.result(30)[0]
+    # Where the file system copies at once, it may be whole before.
+    assert (status, copy.exists()) == (500, False) or (status, copy.stat().st_size) == (201, size)
+    assert leftovers(server.directory) == []

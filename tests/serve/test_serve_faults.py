@@ -1,0 +1,186 @@
+"""What goes wrong around a server: disks that fail, logs that are moved or full, an end before a transfer's, clients that are slow."""
+
+import contextlib
+import ftplib
+import io
+import resource
+import signal
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from servekit import EOD, EOF, Server, block, content, leftovers, logged_in, passive, run, serving
+
+from testkit import needs_programs, wait_until
+
+CALLS = {"pwrite64": "EIO", "fsync": "EIO", "close": "EDQUOT", "renameat": "EIO"}
+"""What the end of an upload asks of the kernel, and the error that it gets from a disk."""
+
+
+@pytest.fixture
+def served(tmp_path):
+    """A directory with a file."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "file").write_bytes(b"content")
+    return folder
+
+
+def free_port():
+    """Return a port that nobody has now."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return free.getsockname()[1]
+
+
+@contextlib.contextmanager
+def failing(server, call, error, path):
+    """Have a call of the server to the kernel fail, where it is about this file or directory."""
+    process = server.process.pid
+    words = ["strace", "-f", "-qq", "-p", process, "-P", path, "-e", f"trace={call}", "-o", "/dev/null"]
+    words += ["-e", f"inject={call}:error={error}"]
+    with subprocess.Popen([str(word) for word in words]) as tracer:
+        try:
+            tasks = Path(f"/proc/{process}/task")
+            wait_until(
+                lambda: all("TracerPid:\t0\n" not in (task / "status").read_text() for task in tasks.iterdir()),
+                "all threads to be traced",
+                20,
+            )
+            yield
+        finally:
+            tracer.send_signal(signal.SIGINT)
+
+
+def counted(port):
+    """Return the server's counters."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+        lines = answer.read().decode().splitlines()
+    return {name: int(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
+
+
+@needs_programs("strace")
+@pytest.mark.parametrize("call", CALLS)
+def test_what_a_disk_refuses_is_told_and_the_old_file_stays(engine, served, tmp_path, call):
+    with serving(engine, served, tmp_path, "--write", "--sync") as server, logged_in(server) as ftp:
+        for command in ("TYPE I", "MODE E"):
+            ftp.sendcmd(command)
+        with passive(ftp) as data:
+            ftp.putcmd("STOR file")
+            data.sendall(block(0, 3, 0, b"new"))
+            wait_until(lambda: leftovers(served), "the upload to begin", 10)
+            what = served if call == "renameat" else served / leftovers(served)[0]
+            with failing(server, call, CALLS[call], what):
+                data.sendall(block(EOD | EOF, 0, 1))
+                while not ((line := ftp.getline())[:1] in tuple("245") and line[3:4] == " "):
+                    pass
+        assert line.startswith("45"), line
+        assert (served / "file").read_bytes() == b"content"
+        wait_until(lambda: leftovers(served) == [], "what was begun to go", 10)
+
+
+def test_what_was_on_its_way_when_the_server_ended_is_in_the_log_and_goes_on_from_its_markers(
+    engine, served, tmp_path
+):
+    whole = content("cut", 2_000_000)
+    server = Server(engine, served, tmp_path, "--write", "--drain-time", "1")
+    with server.process, logged_in(server) as ftp:
+        for command in ("TYPE I", "MODE E", "TREV RESTART 1"):
+            ftp.sendcmd(command)
+        with passive(ftp) as data:
+            ftp.putcmd("STOR cut")
+            data.sendall(block(0, 800_000, 0, whole[:800_000]))
+            while not (line := ftp.getline()).startswith("111"):
+                pass
+            assert line == "111 Range Marker 0-800000"
+            server.process.terminate()
+            assert server.process.wait(20) == 130
+    assert [(one["path"], one["code"]) for one in server.events("transfer")] == [("/cut", 426)]
+    assert len(leftovers(served)) == 1
+    with serving(engine, served, tmp_path, "--write") as server, logged_in(server) as ftp:
+        ftp.storbinary("STOR cut", io.BytesIO(whole[800_000:]), rest=800_000)
+    assert (served / "cut").read_bytes() == whole
+
+
+def test_who_reads_slowly_is_served_to_the_end(engine, served, tmp_path):
+    (served / "large").write_bytes(content("large", 1_200_000))
+    with serving(engine, served, tmp_path, "--stall-time", "1") as server, logged_in(server) as ftp:
+        ftp.sendcmd("TYPE I")
+        ftp.sendcmd("SBUF 8192")
+        host, port = ftplib.parse227(ftp.sendcmd("PASV"))
+        with socket.socket() as data:
+            data.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
+            data.connect((host, port))
+            ftp.putcmd("RETR large")
+            assert ftp.getline().startswith("150")
+            got, begin = b"", time.monotonic()
+            while piece := data.recv(16_384):
+                got += piece
+                # A pace, not a wait: 400 kB in a second, so that a block of 1 MiB takes longer than the server's patience.
+                time.sleep(max(0.0, begin + len(got) / 400_000 - time.monotonic()))
+        assert ftp.getline().startswith("226")
+    assert got == content("large", 1_200_000)
+
+
+def test_a_log_that_was_moved_away_is_begun_anew(engine, served, tmp_path):
+    log = tmp_path / "transfers.log"
+    with serving(engine, served, tmp_path, "--transfer-log", str(log)) as server, logged_in(server) as ftp:
+        for name in ("first", "second"):
+            ftp.retrbinary("RETR file", lambda _: None)
+            wait_until(lambda: log.exists() and log.read_text().count("\n") == 1, "its line", 10)
+            log.rename(tmp_path / name)
+        assert [(tmp_path / name).read_text().count("TYPE=RETR") for name in ("first", "second")] == [1, 1]
+
+
+def test_lines_that_a_full_disk_does_not_take_are_counted(engine, served, tmp_path):
+    port = free_port()
+    words = ("--transfer-log", "/dev/full", "--metrics", str(port))
+    with serving(engine, served, tmp_path, *words) as server, logged_in(server) as ftp:
+        ftp.retrbinary("RETR file", lambda _: None)
+        wait_until(lambda: counted(port)["venturi_serve_log_lines_lost_total"] == 1, "the line to be missed", 10)
+
+
+def test_who_asks_for_counters_and_says_nothing_holds_up_nobody(engine, served, tmp_path):
+    port = free_port()
+    with serving(engine, served, tmp_path, "--metrics", str(port)), contextlib.ExitStack() as stack:
+        for _ in range(20):
+            stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
+        begin = time.monotonic()
+        assert counted(port)["venturi_serve_sessions"] == 0
+        assert time.monotonic() - begin < 4, "less than the patience with one of them"
+
+
+def test_a_checksum_ends_with_whoever_asked_for_it(engine, served, tmp_path):
+    with (served / "sparse").open("wb") as sparse:
+        sparse.truncate(1 << 42)  # which takes many minutes to read
+    server = Server(engine, served, tmp_path)
+    with server.process:
+        with logged_in(server) as ftp:
+            ftp.putcmd("CKSM ADLER32 0 -1 sparse")
+        begin = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begin < 10
+
+
+def test_a_server_that_may_open_too_few_files_says_so(engine, served):
+    few = (12, 12)
+    done = run(
+        engine,
+        "serve",
+        served,
+        "--listen",
+        "127.0.0.1:0",
+        "--threads",
+        "4",
+        code=1,
+        timeout_s=10,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, few),
+    )
+    assert "Too many open files" in done.stderr
+
+
+@pytest.mark.parametrize("option", ["sessions", "sessions-per-address", "login-time", "idle-time", "stall-time"])
+def test_a_limit_that_lets_nobody_in_is_refused(engine, served, option):
+    assert f"--{option}" in run(engine, "serve", served, f"--{option}", "0", code=2).stderr
