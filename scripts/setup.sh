@@ -95,7 +95,7 @@ wanted=(
 if [ "$goal" != run ]; then
   wanted+=(
     sshd:openssh-server ssh-keygen:openssh-client hyperfine:hyperfine parallel:parallel curl:curl wget:wget tcpdump:tcpdump
-    strace:strace
+    strace:strace ping:iputils-ping
     # our mover: a file system that clones, and a peer of its bench
     mkfs.xfs:xfsprogs fpsync:fpart lftp:lftp
     :xrootd-server-plugins :xrootd-client-plugins :xrootd-client-http-plugins

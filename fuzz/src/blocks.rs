@@ -56,9 +56,11 @@ fn content(file: u64, offset: u64) -> u8 {
 pub fn blocks(bytes: &[u8]) {
     let mut draws = Draws::new(bytes);
     let count = 1 + draws.below(4) as u64;
+    let stripes = 1 + draws.below(count as usize) as u64;
+    let connections = (0..count).map(|number| (number, (number % stripes) as u16));
     let mut wires = Wires {
-        sender: Sender::new(0..count, 1 + u64::from(draws.byte())),
-        receiver: Receiver::new(draws.coin()),
+        sender: Sender::striped(connections, 1 + u64::from(draws.byte())),
+        receiver: Receiver::new(draws.coin(), stripes as u16),
         wires: vec![Vec::new(); count as usize],
         files: Vec::new(),
         present: Vec::new(),

@@ -7,7 +7,9 @@ mod promises;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use venturi_gridftp::client::{Client, Get, Job, Login, Output, Put, Settings, Source, Upload};
+use venturi_gridftp::client::{
+    Client, Get, Job, Login, Output, Purpose, Put, Settings, Source, Upload,
+};
 use venturi_gridftp::mode_e::Header;
 use venturi_gridftp::{ByteRanges, Command, Dcau, Mode, Path, Protection, Secret};
 
@@ -34,10 +36,10 @@ struct Session {
     /// What came of downloads, and was given of uploads.
     moved: BTreeMap<u64, ByteRanges>,
     /// Data connections that are open and wanted.
-    links: BTreeMap<u64, Option<u64>>,
+    links: BTreeMap<u64, Purpose>,
     next_link: u64,
     /// Connections that are still to be opened.
-    connects: VecDeque<Option<u64>>,
+    connects: VecDeque<Purpose>,
     listens: bool,
     requests: BTreeSet<u64>,
     next_request: u64,
@@ -83,6 +85,7 @@ fn settings(draws: &mut Draws, secure: bool) -> Settings {
         data: secure.then_some((Dcau::None, Protection::Clear)),
         upload: draws.one_of(&[None, Some(Upload::Eager), Some(Upload::Gated)]),
         attempts: draws.one_of(&[1, 2, 3]),
+        striped: draws.below(4) == 3,
         patience: Duration::from_secs(60),
     }
 }
@@ -237,19 +240,19 @@ impl Session {
     }
 
     fn open_data(&mut self, draws: &mut Draws) {
-        let transfer = match self.connects.pop_front() {
-            Some(transfer) => transfer,
-            None if self.listens => None,
+        let purpose = match self.connects.pop_front() {
+            Some(purpose) => purpose,
+            None if self.listens => Purpose::Stripe(0),
             None => return,
         };
         if draws.below(8) == 0 {
-            return self.client.connect_failed(self.now, transfer, "refused");
+            return self.client.connect_failed(self.now, purpose, "refused");
         }
         let number = self.next_link;
         self.next_link += 1;
         // It may be dropped at once, by an output that is not read yet.
-        self.links.insert(number, transfer);
-        if !self.client.data_opened(self.now, number, transfer) {
+        self.links.insert(number, purpose);
+        if !self.client.data_opened(self.now, number, purpose) {
             self.links.remove(&number);
         }
     }

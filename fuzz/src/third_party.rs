@@ -38,8 +38,9 @@ pub fn run(bytes: &[u8]) {
     let mode = draws.one_of(&[Mode::Extended, Mode::Stream]);
     let destination = "192.0.2.2".parse().expect("an address");
     let (depth, attempts) = (1 + draws.below(6), 1 + draws.below(3) as u32);
+    let striped = draws.below(4) == 3;
     let mut world = World {
-        copies: ThirdParty::new(all, mode, depth, attempts, destination),
+        copies: ThirdParty::new(all, mode, depth, attempts, destination, striped),
         asked: Default::default(),
         stored: BTreeSet::new(),
         named: BTreeMap::new(),
@@ -152,6 +153,14 @@ impl World {
 
 fn honest(command: &Command) -> Reply {
     match command {
+        Command::Spas(_) => {
+            let addresses = ["Striped", " 192,0,2,2,200,1", " 192,0,2,3,200,1", "End"];
+            let lines = addresses.iter().map(|line| line.as_bytes().to_vec());
+            Reply {
+                code: 229,
+                lines: lines.collect(),
+            }
+        }
         Command::Pasv => Reply::new(227, "Entering Passive Mode (192,0,2,2,200,1)"),
         Command::Size(_) => Reply::new(213, "7"),
         Command::Rnfr(_) => Reply::new(350, "Go on."),

@@ -20,7 +20,7 @@ class Server:
 
     def __init__(self, folder, port=None, options=()):
         self.folder = folder
-        self.port = port or _free_port()
+        self.port = port or free_port()
         command = ["globus-gridftp-server", "-c", "none", "-aa", "-p", str(self.port)]
         command += ["-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
         command += options
@@ -105,7 +105,7 @@ def digest(path):
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _free_port():
+def free_port():
     """Return a port below those that the kernel gives out, so that no client is connected to itself."""
     for port in range(20_000 + os.getpid() % 10_000, 32_000):
         with contextlib.suppress(OSError), socket.socket() as probe:

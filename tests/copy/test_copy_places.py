@@ -89,6 +89,22 @@ def test_urls_of_files_are_paths(engine, here):
             1,
             "--pipelining: expected a place at a server of FTP",
         ),
+        (
+            ["--pacing", "1 Gb/s", "file", "new"],
+            1,
+            "--pacing: expected this host as source and a server as destination",
+        ),
+        (
+            ["--pacing", "1 Gb/s", "ftp://127.0.0.1:1/file", "new"],
+            1,
+            "the sender who paces (`venturi serve --pacing`)",
+        ),
+        (["--pacing", "1 Gb/s", "http://127.0.0.1:1/file", "http://127.0.0.1:1/new"], 1, "found another source"),
+        (
+            ["--pacing", "1000", "file", "ftp://127.0.0.1:1/new"],
+            1,
+            "--pacing: expected a rate from 64 kb/s to 1 Tb/s",
+        ),
     ],
 )
 def test_what_cannot_be_is_told_with_what_was_expected_and_what_to_do(engine, here, words, code, told):

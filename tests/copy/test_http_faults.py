@@ -1,8 +1,10 @@
 """Servers that fail, lie, or lead elsewhere: no corruption, no hang, no secret to a stranger."""
 
+import itertools
 import os
 import signal
 import subprocess
+import threading
 import time
 import zlib
 
@@ -208,14 +210,36 @@ def body_of(handler):
     ids=["zero byte", "no directory", "no path"],
 )
 def test_a_listing_that_names_what_cannot_be_is_told(engine, tmp_path, given, found):
-    def answer(handler, count):
+    def answer(handler, _):
         body_of(handler)
-        # The first asks what it is.
-        handler.say(207, listing(("/d/", True)) if count == 1 else given)
+        handler.say(207, given)
 
     with puppet(answer) as (url, _):
         told = copy(engine, "-r", f"{url}/d", tmp_path / "d", code=3).stderr.decode()
     assert found in told
+
+
+def test_a_tree_of_many_files_is_listed_once_and_more_of_them_are_under_way_than_there_are_threads(engine, tmp_path):
+    at_once = 32
+    names = [f"/d/{number:03d}" for number in range(10 * at_once)]
+    # None is answered before so many have been asked for.
+    asked, enough = itertools.count(1), threading.Event()
+
+    def answer(handler, _):
+        if handler.command == "PROPFIND":
+            body_of(handler)
+            return handler.say(207, listing(("/d/", True), *((name, False) for name in names)))
+        if next(asked) >= at_once:
+            enough.set()
+        assert enough.wait(timeout=30)
+        return handler.say(200, handler.path.encode())
+
+    with puppet(answer) as (url, seen):
+        copy(engine, "-r", f"{url}/d", tmp_path / "d")
+    assert [method for method, *_ in seen].count("PROPFIND") == 1
+    assert {f"/d/{path.name}": path.read_text() for path in (tmp_path / "d").iterdir()} == {
+        name: name for name in names
+    }
 
 
 @pytest.mark.parametrize("status", [201, 405], ids=["called new", "there"])

@@ -5,7 +5,7 @@ import urllib.request
 import zlib
 
 import pytest
-from copykit import leftovers
+from copykit import copy, leftovers
 from httpkit import puppet, venturi
 
 CONTENT = os.urandom(3_000_000)
@@ -71,3 +71,20 @@ def test_a_pull_of_what_is_not_whole_leaves_the_old_file(ours, tmp_path, fields,
     assert found in said
     assert (tmp_path / "root" / "x").read_bytes() == b"old"
     assert leftovers(tmp_path) == []
+
+
+def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine):
+    copies = []
+
+    def answer(handler, _):
+        if handler.command == "HEAD":
+            return handler.say(200, length=5) if handler.path == "/x" else handler.say(404)
+        if handler.command == "PROPFIND":
+            handler.rfile.read(int(handler.headers["Content-Length"]))
+            return handler.say(404)
+        copies.append(handler.command)
+        return handler.say(202, b"success: Created\n" if copies[1:] else b"failure: /y: found 423 Locked\n")
+
+    with puppet(answer) as (url, _):
+        copy(engine, f"{url}/x", f"{url}/y")
+    assert copies == ["COPY", "COPY"]

@@ -20,6 +20,8 @@ def argv_of_sshd(folder: Path, port: int) -> list[str]:
     if os.geteuid() == 0:
         # Whom ssh has let in is "anonymous" to the server, which root must name.
         server += ["-anonymous-user", "nobody", "-anonymous-group", "nogroup"]
+        # Of root sshd insists on it.
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     sshftp, caller = folder / "home/.globus/sshftp", folder / "bin/ssh"
     _script(sshftp, shlex.join(server))
     _script(caller, f'/usr/bin/ssh -F {folder}/ssh_config "$@"')
@@ -51,8 +53,6 @@ def lacks(client: str) -> str:
     """Return what keeps a client from being called, if something does."""
     if not Path("/usr/sbin/sshd").exists():
         return "not installed: sshd"
-    if os.geteuid() == 0 and not Path("/run/sshd").is_dir():
-        return "no /run/sshd, which the sshd of root needs"
     return "not root, who can give globus-url-copy a script" if client != "venturi" and os.geteuid() != 0 else ""
 
 

@@ -68,7 +68,7 @@ def test_a_lab_by_hand_from_up_to_down(venturi, parent):
     assert venturi("link", "path", "delay=20ms").returncode == 0
     assert 39.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "1", "b")) < 45
     assert venturi("link", "a>b", "up=false").returncode == 0
-    assert venturi("shell", "a", "--", "ping", "-c", "1", "-W", "1", "b").returncode != 0
+    assert venturi("shell", "a", "--", "ping", "-c", "1", "-W", "1", "b").returncode in (1, 2)
     (status,) = json.loads(venturi("status", "--json").stdout)
     assert (status["links"]["a>b"]["up"], status["links"]["b>a"]["delay_s"]) == (False, 0.02)
     down = venturi("down")

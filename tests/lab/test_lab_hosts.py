@@ -163,7 +163,7 @@ def test_a_gateway_hides_private_hosts(bring_up):
     assert carry(lab, "inner", "outside", lab.machine("outside").address) == ["1000000", public]
     assert {probe.subject: probe.agrees for probe in found(lab, "rtt")}.get("inner.eth0 to outside.eth0", True)
     unreachable = lab.machine("outside").run(["ping", "-c", "1", "-W", "1", inner.address], timeout_s=5)
-    assert unreachable.returncode != 0
+    assert unreachable.returncode in (1, 2), unreachable
 
 
 @pytest.mark.alone

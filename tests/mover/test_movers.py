@@ -285,6 +285,12 @@ def test_a_download_or_a_single_file_is_started_without_a_shell():
         assert argv_of(call_with(BUILT_IN[name]), **ends)[0].startswith(name)
 
 
+def test_a_pace_is_passed_on_with_its_unit():
+    argv = argv_of(call_with(BUILT_IN["venturi"], pacing="500 Mb/s"), source="a", destination="b")
+    assert argv[argv.index("--pacing") + 1] == "62500000B/s"
+    assert "--pacing" not in argv_of(call_with(BUILT_IN["venturi"]), source="a", destination="b")
+
+
 def test_the_reference_page_is_that_of_the_table():
     page = Path(__file__).parents[2] / "docs" / "reference" / "movers.md"
     assert page.read_text() == movers_reference(), (

@@ -10,9 +10,9 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
-from webkit import run, web
+from webkit import Web, run, web
 
-from testkit import wait_until
+from testkit import throwaway_certificates, wait_until
 
 # So large that its checksum takes a minute and more; nothing of it is on a disk.
 HUGE = 60 << 30
@@ -55,6 +55,35 @@ def test_a_copy_between_servers_waits_for_one_that_is_slow_to_begin(engine, tmp_
     assert (tmp_path / "data" / "x").read_bytes() == b"abc"
 
 
+@pytest.mark.parametrize("said", ["206 Partial Content", "416 Range Not Satisfiable"])
+def test_part_of_a_file_is_not_pulled_for_the_whole(engine, tmp_path, said):
+    hashed = run("openssl", "passwd", "-6", "-salt", "saltsalt", "word").strip()
+    (tmp_path / "users").write_text(f"ann:{hashed}\n")
+    (tmp_path / "data").mkdir()
+    text = f"HTTP/1.1 {said}\r\nContent-Length: 3\r\nContent-Range: bytes 0-2/9\r\nConnection: close\r\n\r\nabc"
+    with (
+        socket.create_server(("127.0.0.1", 0)) as listener,
+        web(engine, tmp_path / "data", tmp_path, "--users", tmp_path / "users", "--write", "--third-party") as server,
+    ):
+
+        def serve():
+            with contextlib.suppress(OSError):
+                while True:
+                    link, _ = listener.accept()
+                    with link, link.makefile("rb") as stream:
+                        b"".join(iter(stream.readline, b"\r\n"))
+                        link.sendall(text.encode())
+
+        Thread(target=serve, daemon=True).start()
+        ann = "Basic " + base64.b64encode(b"ann:word").decode()
+        source = f"http://127.0.0.1:{listener.getsockname()[1]}/y"
+        told = server.ask("COPY", "/x", Source=source, Authorization=ann)[2]
+        listener.shutdown(socket.SHUT_RDWR)
+    assert b"failure" in told
+    assert said[:3].encode() in told
+    assert list((tmp_path / "data").iterdir()) == []
+
+
 def processor_s(process):
     """Return the processor time of a process, in s."""
     fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -92,3 +121,72 @@ def test_a_wrong_password_is_answered_after_a_second_and_three_end_a_connection(
         assert time.monotonic() - begin >= 3
         assert closes == [False, False, True]
         link.close()
+
+
+def test_who_has_a_byte_come_or_go_now_and_then_does_not_stay(engine, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "large").write_bytes(bytes(50_000_000))
+    with web(engine, tmp_path / "data", tmp_path, "--write", "--stall-time", "2") as server:
+        with socket.create_connection(("127.0.0.1", server.port)) as link:
+            link.sendall(b"PUT /file HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+            link.settimeout(0.1)
+            wait_until(lambda: hung_up(link, b"1"), "the server to hang up on who sends bytes one by one", 15)
+        with socket.socket() as link:
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            link.connect(("127.0.0.1", server.port))
+            link.sendall(b"GET /large HTTP/1.1\r\nHost: x\r\n\r\n")
+            wait_until(lambda: link.recv(1) and len(server.events("transfer")) == 2, "the other to be given up", 20)
+        assert [event["code"] for event in server.events("transfer")] == [499, 499]
+        with socket.create_connection(("127.0.0.1", server.port)) as link:
+            # As slow as a bad line is: it is served to the end.
+            link.sendall(b"PUT /slow HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n")
+            for _ in range(10):
+                time.sleep(0.4)
+                link.sendall(bytes(10_000))
+            assert b" 201 " in link.recv(1000)
+
+
+def hung_up(link, drip):
+    """Send a byte, and tell whether the other end has gone."""
+    try:
+        link.sendall(drip)
+        return link.recv(1) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_readers_of_long_listings_that_are_slow_hold_up_nobody(engine, tmp_path):
+    (tmp_path / "data").mkdir()
+    for number in range(20_000):
+        (tmp_path / "data" / f"{number:0200}").touch()
+    with (
+        web(engine, tmp_path / "data", tmp_path, "--write", "--threads", "1") as server,
+        contextlib.ExitStack() as stack,
+    ):
+        for _ in range(40):
+            link = stack.enter_context(socket.socket())
+            link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            link.connect(("127.0.0.1", server.port))
+            link.sendall(b"PROPFIND / HTTP/1.1\r\nHost: x\r\nDepth: 1\r\nContent-Length: 0\r\n\r\n")
+            assert link.recv(12) == b"HTTP/1.1 207"
+        assert server.ask("PUT", "/new", body=b"1")[0] == 201
+        listing = server.ask("PROPFIND", "/", Depth="1")[2]
+    assert listing.count(b"<D:href>") == 20_002
+
+
+def test_a_handshake_that_takes_its_time_keeps_no_server_from_ending(engine, tmp_path):
+    _, cert, key = throwaway_certificates(tmp_path / "pki")
+    folder = tmp_path / "data"
+    folder.mkdir()
+    words = ["--write", "--tls-cert", cert, "--tls-key", key, "--drain-time", "1"]
+    server = Web(engine, folder, tmp_path, *words)
+    port = int(server.secure_url.rpartition(":")[2])
+    with server.process, socket.create_connection(("127.0.0.1", port)), socket.create_connection(("127.0.0.1", port)):
+        # Who comes later is seen later.
+        server.ask("GET", "/")
+        begin = time.monotonic()
+        server.process.terminate()
+        assert server.process.wait(30) == 130
+        assert time.monotonic() - begin < 6

@@ -125,6 +125,26 @@ def test_a_copy_says_what_it_leaves_out(server):
     assert not (server.directory / "copy" / "folder").exists()
 
 
+def test_a_copy_onto_a_directory_is_there_as_a_whole_or_leaves_what_was(server):
+    old, new = server.directory / "old", server.directory / "new"
+    for folder in (old, new):
+        (folder / "sub").mkdir(parents=True)
+        (folder / "sub" / folder.name).write_bytes(b"1")
+    (new / "dangling").symlink_to("nothing")
+    assert server.ask("COPY", "/new", Destination="/old")[0] == 409
+    assert sorted(path.name for path in old.rglob("*")) == ["old", "sub"]
+    with half_put(server, "/old/file", 600_000) as half:
+        (new / "dangling").unlink()
+        assert server.ask("COPY", "/new", Destination="/old")[0] == 423
+        assert status_of(half) == 201
+    assert sorted(path.name for path in old.rglob("*")) == ["file", "old", "sub"]
+    assert server.ask("COPY", "/new", Destination="/old/")[0] == 204
+    assert sorted(path.name for path in old.rglob("*")) == ["new", "sub"]
+    assert server.ask("COPY", "/new", Destination="/old", Depth="0")[0] == 204
+    assert list(old.iterdir()) == []
+    assert sorted(path.name for path in server.directory.iterdir()) == ["new", "old"]
+
+
 @pytest.mark.parametrize("words", [["--write"], ["--write", "--anonymous"], []])
 def test_where_tokens_are_needed_ftp_is_not_open_to_all(engine, tmp_path, words):
     served = tmp_path / "served"

@@ -1,6 +1,7 @@
 """What the HTTP side of the server answers, and what it refuses."""
 
 import contextlib
+import os
 import socket
 import time
 import zlib
@@ -58,6 +59,23 @@ def test_a_range_of_the_same_version_is_given_and_a_checksum_told(server):
     fields = server.ask("HEAD", "/file", Want_Digest="adler32", Want_Repr_Digest="sha-256=1, adler=10")[1]
     assert fields["Digest"] == f"adler32={zlib.adler32(BYTES):08x}"
     assert fields["Repr-Digest"].startswith("adler=:")
+
+
+def test_a_change_whose_time_was_set_back_is_another_version(server):
+    path = server.directory / "changing"
+    tag = server.ask("PUT", "/changing", body=b"old")[1]["ETag"]
+    seen = server.ask("HEAD", "/changing", Want_Digest="adler32")[1]
+    assert (seen["ETag"], seen["Digest"]) == (tag, f"adler32={zlib.adler32(b'old'):08x}")
+    before = path.stat()
+    with path.open("r+b") as file:
+        file.write(b"new")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    seen = server.ask("HEAD", "/changing", Want_Digest="adler32")[1]
+    assert seen["ETag"] != tag
+    assert seen["Digest"] == f"adler32={zlib.adler32(b'new'):08x}"
+    assert server.ask("GET", "/changing", Range="bytes=1-", If_Range=tag)[0] == 200
+    path.unlink()
 
 
 def test_webdav_changes_are_made_and_wrong_ones_refused(server):

@@ -8,6 +8,8 @@ import time
 import pytest
 from webkit import web
 
+from testkit import wait_until
+
 ISSUER, AUDIENCE = "https://issuer.test/", "https://se.test"
 
 
@@ -128,6 +130,18 @@ def test_a_token_of_another_key_is_none_and_none_is_in_the_log(ask, signer, tmp_
     assert ask(token + "A", "GET", "/vo/in/file") == 401
     assert ask("", "GET", "/vo/in/file") == 401
     assert ask(token, "GET", "/vo/in/file") == 200
+    wait_until(lambda: ask.server.events("transfer"), "the line of the transfer", 10)
     told = ask.server.events("transfer")
     assert [event["user"] for event in told] == ["ann"]
     assert token.rpartition(".")[2] not in str(told)
+
+
+def test_an_issuer_that_is_named_twice_is_refused(engine, signer, tmp_path):
+    entry = json.loads(signer.issuers.read_text())[0] | {"keys": str(signer.issuers.with_name("keys.json"))}
+    (tmp_path / "issuers").write_text(json.dumps([entry, entry | {"path": "/other"}]))
+    words = ["--http", "127.0.0.1:0", "--issuers", tmp_path / "issuers"]
+    done = subprocess.run(
+        [engine, "serve", tmp_path, *words], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert done.returncode == 1
+    assert f"found `{ISSUER}` twice" in done.stderr

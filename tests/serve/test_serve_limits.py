@@ -161,6 +161,24 @@ def test_connections_for_data_that_nobody_uses_are_few_and_end_with_the_session(
         wait_until(lambda: len(hung_up(links)) == 12, "all to be closed", 10)
 
 
+def test_data_connections_of_many_sessions_leave_files_for_others_to_open(engine, served, tmp_path):
+    few = tmp_path / "few"
+    few.write_text(f'#!/bin/sh\nulimit -n 400\nexec {engine} "$@"\n')
+    few.chmod(0o755)
+    server = Server(few, served, tmp_path)
+    with server.process, contextlib.ExitStack() as stack:
+        for _ in range(8):
+            ftp = stack.enter_context(logged_in(server))
+            ftp.sendcmd("MODE E")
+            place = ftplib.parse227(ftp.sendcmd("PASV"))
+            with contextlib.suppress(ConnectionError):
+                for _ in range(60):
+                    stack.enter_context(socket.create_connection(place, 20))
+        with logged_in(server) as ftp:
+            assert ftp.size("file") == 7
+        server.process.kill()
+
+
 def hung_up(links):
     """Return those that the server has closed."""
     closed = []

@@ -65,6 +65,17 @@ def test_it_serves_all_its_ports_and_as_many_clients_as_it_is_told(lab, data):
     check_nothing_left(lab)
 
 
+def test_it_paces_what_it_sends_if_it_is_told_to(lab, data):
+    source, _ = data
+    room = lab.room("ours", "venturi-serve", places=["disk"], pacing_bytes_per_s=SIZE)
+    with lab.running(room) as doors:
+        words = ("curl", "-sS", "-o", os.devnull, "-w", "%{time_total}")
+        got = lab.run("b", *words, doors["ftp"].format(port=2811, path=source))
+        assert got.returncode == 0, got.stderr
+        assert float(got.stdout) >= 0.9
+    check_nothing_left(lab)
+
+
 def test_two_of_them_copy_between_each_other_with_certificates_and_not_for_anonymous_clients(lab, data):
     source, copy = data
     rooms = [lab.room(f"ours-{host}", "venturi-serve", host, places=["disk"], auth="gsi") for host in "ab"]

@@ -19,6 +19,7 @@
 mod channel;
 mod control;
 mod failure;
+mod flow;
 mod job;
 mod login;
 mod news;
@@ -32,7 +33,9 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use control::{Control, Heard};
-pub use job::{Direction, Failure, Get, Job, Login, Output, Put, Settings, Source, Upload};
+pub use job::{
+    Direction, Failure, Get, Job, Login, Output, Purpose, Put, Settings, Source, Upload,
+};
 use login::Login as LoginStep;
 use news::News;
 pub use third_party::{Pair, Side, ThirdParty, ThirdPartyOutput};
@@ -168,18 +171,21 @@ impl Client {
         self.transfers.prepared = Some(direction);
     }
 
-    /// Has the server use so many connections for what it sends from now on. To be said before the first transfer.
-    pub fn widen(&mut self, connections: u16) {
-        if self.settings.mode != Mode::Extended {
-            return;
+    /// Has the server use so many connections for what it sends from now on. Those that it was told of before (PORT) are as many as were said
+    /// before that, so the next transfer gets others. Whether they are not as many already.
+    pub fn widen(&mut self, connections: u16) -> bool {
+        let connections = connections.max(1);
+        if self.settings.mode != Mode::Extended || self.transfers.connections == connections {
+            return false;
         }
-        self.transfers.connections = connections.max(1);
+        self.transfers.widen(connections);
         let options = RetrieveOptions {
             parallelism: Some(connections),
             ..RetrieveOptions::default()
         };
         let command = Command::Opts(Options::Retrieve(options));
         self.control.submit(vec![(Tag::Unheard, command)]);
+        true
     }
 
     /// Adds a transfer. Those of one direction are pipelined, in order. It fails at once if the session is over.

@@ -64,6 +64,7 @@ fn log_in(ways: Ways, data: Data, open_too: bool) -> (Result<Data, String>, Vec<
         data,
         upload: None,
         attempts: 1,
+        striped: false,
         patience: Duration::from_secs(60),
     };
     let now = Duration::ZERO;

@@ -5,7 +5,7 @@ mod memory;
 use std::time::Duration;
 
 use memory::policy;
-use venturi_gridftp::client::{Client, Get, Job, Login, Output, Settings, Source};
+use venturi_gridftp::client::{Client, Get, Job, Login, Output, Purpose, Settings, Source};
 use venturi_gridftp::gsi::Credential;
 use venturi_gridftp::server::{Answer, Policy, Refusal, Request, Server};
 use venturi_gridftp::{ByteRanges, Command, Mode, Path};
@@ -164,6 +164,7 @@ impl Downloads {
             data: None,
             upload: None,
             attempts: 1,
+            striped: false,
             patience: PATIENCE,
         };
         let client = Client::new(settings, None, NOW).expect("settings");
@@ -205,7 +206,7 @@ impl Downloads {
 fn what_is_there_of_a_file_whose_size_is_not_known_does_not_count() {
     let mut talk = Downloads::of(1, ByteRanges::of(5..67));
     talk.say(&["227 Passive (192,0,2,2,200,1)", "150 Begin."]);
-    assert!(talk.client.data_opened(NOW, 1, Some(0)));
+    assert!(talk.client.data_opened(NOW, 1, Purpose::Transfer(0)));
     let delivered = talk.client.handle_data(NOW, 1, b"abc");
     assert_eq!(delivered.payload.map(|payload| payload.offset), Some(0));
     talk.client.data_closed(NOW, 1, true);
@@ -226,7 +227,10 @@ fn connections_that_bring_no_end_are_given_up_together_not_one_after_the_other()
     let mut talk = Downloads::of(4, ByteRanges::default());
     for transfer in 0..4 {
         talk.say(&["227 Passive (192,0,2,2,200,1)", "150 Begin.", "226 Done."]);
-        assert!(talk.client.data_opened(NOW, transfer, Some(transfer)));
+        assert!(
+            talk.client
+                .data_opened(NOW, transfer, Purpose::Transfer(transfer))
+        );
     }
     let due = talk.client.poll_timeout().expect("their ends are awaited");
     assert_eq!(due, PATIENCE);

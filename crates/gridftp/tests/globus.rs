@@ -21,7 +21,8 @@ use driver::relay::relay;
 use globus_server::{Server, open_to_all};
 use venturi_gridftp::address::parse_host_port;
 use venturi_gridftp::client::{
-    Get, Job, Login, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput, Upload,
+    Direction, Get, Job, Login, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput,
+    Upload,
 };
 use venturi_gridftp::mode_e::{Chunk, Sender};
 use venturi_gridftp::{ByteRanges, Collected, Entry, Mode, Path, ReplyCollector};
@@ -45,6 +46,7 @@ fn settings(mode: Mode, connections: u16, depth: usize) -> Settings {
         data: None,
         upload: None,
         attempts: 3,
+        striped: false,
         patience: Duration::from_secs(20),
     }
 }
@@ -162,6 +164,23 @@ fn files_come_back_as_they_went_in_both_modes_over_one_and_four_connections() {
             }
         }
         assert!(server.names().iter().all(|name| !name.ends_with(".part")));
+    });
+}
+
+#[test]
+fn a_file_comes_over_as_many_connections_as_are_wanted_when_it_is_asked_for() {
+    with_server(|server| {
+        let bytes = content(1, 3_000_000);
+        server.write("wide", &bytes);
+        let mut driver = Driver::connect(server.address, settings(Mode::Extended, 1, 64));
+        // They are asked for with the login, before it is known how large the file is.
+        driver.client.prepare(Direction::Receive);
+        driver.ready();
+        assert!(driver.client.widen(4) && !driver.client.widen(4));
+        let size = Some(bytes.len() as u64);
+        driver.carry_out(vec![Job::Get(get(1, server.path("wide"), size))]);
+        assert_eq!((failed(&driver), driver.connections()), (vec![], 4));
+        assert!(driver.sinks[&1] == bytes);
     });
 }
 
@@ -646,7 +665,8 @@ fn two_servers_copy_a_pipeline_of_files_and_a_missing_one_shifts_nothing() {
                         }
                     })
                     .collect();
-                let mut copies = ThirdParty::new(pairs, mode, 8, 3, destination.address.ip());
+                let mut copies =
+                    ThirdParty::new(pairs, mode, 8, 3, destination.address.ip(), false);
                 let open =
                     || [source, destination].map(|server| session(server, mode, connections, 1));
                 let mut sessions = open();

@@ -58,6 +58,7 @@ fn settings(mode: Mode, connections: u16, data: Option<(Dcau, Protection)>) -> S
         data,
         upload: None,
         attempts: 2,
+        striped: false,
         patience: Duration::from_secs(20),
     }
 }
@@ -266,7 +267,7 @@ fn two_servers_copy_over_data_connections_that_delegated_proxies_secure() {
             }
         });
         let address = destination.address.ip();
-        let mut copies = ThirdParty::new(pairs.collect(), Mode::Extended, 4, 1, address);
+        let mut copies = ThirdParty::new(pairs.collect(), Mode::Extended, 4, 1, address, false);
         let (mut done, begin) = (0, Instant::now());
         while done < 4 {
             assert!(begin.elapsed() < Duration::from_secs(30), "{done} are done");

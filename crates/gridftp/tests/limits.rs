@@ -266,6 +266,7 @@ fn settings(mode: Mode) -> Settings {
         data: None,
         upload: None,
         attempts: 3,
+        striped: false,
         patience: Duration::from_secs(60),
     }
 }

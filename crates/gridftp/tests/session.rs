@@ -27,6 +27,7 @@ fn settings(mode: Mode, connections: u16, depth: usize, upload: Upload) -> Setti
         data: None,
         upload: Some(upload),
         attempts: 3,
+        striped: false,
         patience: Duration::from_secs(120),
     }
 }

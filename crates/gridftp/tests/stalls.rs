@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use venturi_gridftp::client::{Client, Job, Login, Output, Put, Settings};
+use venturi_gridftp::client::{Client, Job, Login, Output, Purpose, Put, Settings};
 use venturi_gridftp::{ByteRanges, DataOut, Mode, Path};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -41,6 +41,7 @@ impl Talk {
             data: None,
             upload: None,
             attempts: 2,
+            striped: false,
             patience: PATIENCE,
         };
         let client = Client::new(settings, None, Duration::ZERO).expect("settings of a test");
@@ -100,7 +101,8 @@ impl Talk {
 
     /// Opens the connection of a transfer; whether it is wanted. What is to be sent on it goes to the server.
     fn open(&mut self, connection: u64, transfer: Option<u64>) -> bool {
-        let wanted = self.client.data_opened(self.now, connection, transfer);
+        let purpose = transfer.map_or(Purpose::Stripe(0), Purpose::Transfer);
+        let wanted = self.client.data_opened(self.now, connection, purpose);
         while let Some(out) = self.client.poll_data(self.now, connection)
             && out != DataOut::Close
         {}

@@ -109,7 +109,7 @@ proptest! {
             Pair { transfer: number, from: path(from), to: path(format!("/to/{number}")), temporary: path(temporary), size_bytes: None }
         }).collect();
         let mode = if extended { Mode::Extended } else { Mode::Stream };
-        let mut copies = ThirdParty::new(pairs, mode, depth, 3, "192.0.2.2".parse().expect("an address"));
+        let mut copies = ThirdParty::new(pairs, mode, depth, 3, "192.0.2.2".parse().expect("an address"), false);
         let mut turns = turns.into_iter().chain(std::iter::repeat([true, false]).flatten());
         let (mut done, mut failed) = (Vec::new(), Vec::new());
         for step in 0.. {

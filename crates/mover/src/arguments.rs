@@ -68,6 +68,9 @@ pub struct Arguments {
     /// Data connections of each session with a server
     #[arg(long, value_name = "N")]
     pub(crate) streams: Option<u16>,
+    /// Have all data nodes of a striped server move each file, each over its own data connections
+    #[arg(long)]
+    pub(crate) stripe: bool,
     /// Files that each session asks a server for ahead of their end
     #[arg(long, value_name = "N")]
     pub(crate) pipelining: Option<u32>,
@@ -77,6 +80,9 @@ pub struct Arguments {
     /// Congestion control of data connections that are opened or accepted here, such as bbr
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
+    /// What each data connection sends at most, such as '500 Mb/s'; of uploads, since it is the sender who paces
+    #[arg(long, value_name = "RATE")]
+    pub(crate) pacing: Option<String>,
     /// How data connections of gsiftp are secured; if not given `authenticated`, or `open` where a server cannot
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) data_channel: Option<DataChannelWord>,

@@ -16,6 +16,7 @@ use crate::process;
 use crate::report::Report;
 use crate::roots::{self, Root};
 use crate::stop::Stop;
+use crate::threads;
 use crate::totals::Totals;
 use crate::tune::{self, Decision, Set};
 use crate::walk::{self, Task};
@@ -27,7 +28,7 @@ use crate::walk::{self, Task};
 pub fn carry_out(order: &Order, stop: &Stop) -> Result<Outcome, Error> {
     let given = Given::read(order)?;
     let route = given.route()?;
-    order.fits(route)?;
+    order.fits(&given, route)?;
     match route {
         Route::Local => local(order, stop, &given),
         Route::Ftp => ftp::carry_out(order, stop, &given),
@@ -54,31 +55,19 @@ fn local(order: &Order, stop: &Stop, given: &Given) -> Result<Outcome, Error> {
         umask: process::umask(),
     };
     std::thread::scope(|scope| {
-        let _ticking = Ticking(&report);
-        if order.output != Output::Quiet {
-            scope.spawn(|| report.tick(&totals));
-        }
+        let _ticking = report.ticking(scope, &totals);
         for turn in turns(found) {
             // The first is on top.
             cx.pool.push(turn.into_iter().rev().map(Task::Root));
             std::thread::scope(|scope| {
-                (1..plan.workers).for_each(|_| {
-                    scope.spawn(|| work(&cx));
-                });
+                // As many as there are threads for.
+                let _ = (1..plan.workers)
+                    .try_for_each(|_| threads::start(scope, || work(&cx)).map(drop));
                 work(&cx);
             });
         }
     });
     Ok(outcome::end(stop, &totals, &report))
-}
-
-/// Has the ticking end, also by a panic.
-struct Ticking<'r>(&'r Report);
-
-impl Drop for Ticking<'_> {
-    fn drop(&mut self) {
-        self.0.stop_ticking();
-    }
 }
 
 /// Sources in turns: of those that go to one place each has its own, so that the last wins, whoever is faster.

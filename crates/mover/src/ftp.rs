@@ -44,13 +44,15 @@ use venturi_gridftp::client::Direction;
 use crate::error::Error;
 use crate::given::Given;
 use crate::net::grid::Grid;
+use crate::net::pacing;
 use crate::net::sockets::Tcp;
 use crate::net::url::{Scheme, Url};
-use crate::order::{Order, Output};
+use crate::order::Order;
 use crate::outcome::{self, Outcome};
 use crate::process;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::threads;
 use crate::totals::Totals;
 use crew::{Desk, Manner, Welcome};
 use download::Download;
@@ -119,15 +121,13 @@ fn between(
         manner(order, given, destination.clone(), None, wish),
     );
     let result = std::thread::scope(|scope| {
-        if order.output != Output::Quiet {
-            scope.spawn(|| report.tick(&totals));
-        }
+        let _ticking = report.ticking(scope, &totals);
         let open = |manner: &Manner| {
             let (desk, told) = crew::open(scope, shared, manner.clone(), true);
             let welcome = told.recv().unwrap_or(Err("the session ended".into()));
             welcome
                 .map(|welcome| (desk, welcome))
-                .map_err(|found| refused(&manner.server, found))
+                .map_err(|found| refused(order, &manner.server, found))
         };
         let result = open(&manners.0).and_then(|from| {
             let result = open(&manners.1).and_then(|to| {
@@ -150,7 +150,6 @@ fn between(
             result
         });
         shared.end();
-        report.stop_ticking();
         result
     });
     result.map(|()| outcome::end(stop, &totals, &report))
@@ -196,16 +195,15 @@ fn with_server(
     report.start(order);
     let manner = manner(order, given, shared.server.clone(), Some(direction), wish);
     let result = std::thread::scope(|scope| {
-        if order.output != Output::Quiet {
-            scope.spawn(|| report.tick(&totals));
-        }
+        let _ticking = report.ticking(scope, &totals);
         let (desk, told) = crew::open(scope, shared, manner.clone(), true);
         desk.foresee(forecast::questions(order, given, direction));
         let mut pilot = Pilot::new(scope, shared, manner.clone());
         let result = match welcomed(&told, &mut pilot) {
             Ok(welcome) => {
                 protection::tell(shared, &manner, &welcome);
-                let looking = scope.spawn(move || {
+                pacing::tell(&manner.tcp, &report);
+                let look = move || {
                     let work = match direction {
                         Direction::Receive => download,
                         Direction::Send => upload,
@@ -214,19 +212,24 @@ fn with_server(
                     shared.end();
                     desk.close();
                     result
-                });
-                while !looking.is_finished() && !stop.asked() && !shared.queue.wait(GLANCE) {
-                    pilot.tick();
+                };
+                match threads::start(scope, look.clone()) {
+                    Ok(looking) => {
+                        while !looking.is_finished() && !stop.asked() && !shared.queue.wait(GLANCE)
+                        {
+                            pilot.tick();
+                        }
+                        let ended = looking.join();
+                        ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+                    }
+                    // Then nobody decides on more sessions, for which there are no threads either.
+                    Err(_) => look(),
                 }
-                looking
-                    .join()
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
             }
             Err(_) if stop.asked() => Ok(()),
-            Err(found) => Err(refused(&shared.server, found)),
+            Err(found) => Err(refused(order, &shared.server, found)),
         };
         shared.end();
-        report.stop_ticking();
         result
     });
     result.map(|()| outcome::end(stop, &totals, &report))
@@ -247,12 +250,16 @@ fn welcomed<'o: 's, 's>(
     }
 }
 
-fn refused(server: &Url, found: String) -> Error {
+fn refused(order: &Order, server: &Url, found: String) -> Error {
     Error::Place {
         place: server.with_path(b"/".to_vec()).to_string().into(),
         expected: "a server that lets us in",
         found,
-        advice: "see host, port, user and password",
+        advice: if order.network.data_channel.is_some() {
+            "see host, port, user and password; if it is DCAU, PROT or PBSZ that is refused, leave --data-channel out, or name another"
+        } else {
+            "see host, port, user and password"
+        },
     }
 }
 
@@ -312,6 +319,7 @@ fn manner(
         mode: Mode::Extended,
         direction,
         streams: network.streams.or(order.fixed.then_some(1)),
+        striped: network.stripe,
         pipelining: network
             .pipelining
             .or(fixed_ahead)
@@ -324,6 +332,7 @@ fn manner(
         tcp: Tcp {
             window_bytes: network.window_bytes,
             congestion: network.congestion.clone(),
+            pacing_bytes_per_s: network.pacing_bytes_per_s,
         },
         data,
         secured: Arc::default(),

@@ -93,6 +93,17 @@ impl Given {
         }
     }
 
+    /// Whether all of it goes from this host to servers.
+    pub(crate) fn is_upload(&self) -> bool {
+        let there =
+            |place: &OsString| scheme_of(place).is_some_and(|scheme| scheme != Scheme::File);
+        match self {
+            Self::Places(sources, to) => there(to) && !sources.iter().any(there),
+            Self::Names(_, from, to) => there(to) && !there(from),
+            Self::Pairs(pairs) => pairs.iter().all(|(from, to)| there(to) && !there(from)),
+        }
+    }
+
     /// Who carries it out.
     ///
     /// # Errors
@@ -126,6 +137,26 @@ mod tests {
         let sources = sources.iter().map(OsString::from).collect();
         let given = Given::Places(sources, last.into());
         given.route().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_upload_is_all_from_here_to_servers() {
+        let check = |given: Given, expected| assert_eq!(given.is_upload(), expected, "{given:?}");
+        let places = |from: &[&str], to: &str| {
+            Given::Places(from.iter().map(OsString::from).collect(), to.into())
+        };
+        check(places(&["a", "file:///b"], "ftp://h/"), true);
+        check(places(&["a", "ftp://h/b"], "ftp://h/"), false);
+        check(places(&["a"], "b"), false);
+        check(places(&["a"], "file:///b"), false);
+        check(places(&["https://h/a"], "b"), false);
+        let names = |from: &str, to: &str| Given::Names(Vec::new(), from.into(), to.into());
+        check(names("a", "davs://h/"), true);
+        check(names("ftp://h/", "a"), false);
+        let up = ("a".into(), "http://h/a".into());
+        let down = ("http://h/b".into(), "b".into());
+        check(Given::Pairs(vec![up.clone()]), true);
+        check(Given::Pairs(vec![up, down]), false);
     }
 
     #[test]

@@ -11,6 +11,7 @@ pub(crate) mod exchange;
 pub(crate) mod fault;
 pub(crate) mod get;
 pub(crate) mod landing;
+mod lanes;
 pub(crate) mod list;
 pub(crate) mod marker;
 pub(crate) mod outgoing;
@@ -31,7 +32,7 @@ use std::ffi::OsString;
 
 use crate::error::Error;
 use crate::given::{Given, Place};
-use crate::order::{Order, Output};
+use crate::order::Order;
 use crate::outcome::{self, Outcome};
 use crate::report::Report;
 use crate::stop::Stop;
@@ -46,12 +47,8 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
     let (report, totals) = (Report::new(order.output), Totals::default());
     report.start(order);
     let result = std::thread::scope(|scope| {
-        if order.output != Output::Quiet {
-            scope.spawn(|| report.tick(&totals));
-        }
-        let result = work::carry_out(order, stop, &report, &totals, begins);
-        report.stop_ticking();
-        result
+        let _ticking = report.ticking(scope, &totals);
+        work::carry_out(order, stop, &report, &totals, begins)
     });
     result.map(|()| outcome::end(stop, &totals, &report))
 }

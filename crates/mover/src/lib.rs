@@ -50,6 +50,7 @@ pub mod serve;
 mod stop;
 mod temporary;
 mod thing;
+mod threads;
 mod totals;
 mod tune;
 mod walk;

@@ -4,6 +4,7 @@ pub(crate) mod buffers;
 pub(crate) mod grid;
 pub(crate) mod intake;
 pub(crate) mod pace;
+pub(crate) mod pacing;
 pub(crate) mod sockets;
 pub(crate) mod ssh;
 pub(crate) mod straight;

@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::given::Route;
+use crate::given::{Given, Route};
 
 mod reading;
 
-pub(crate) use reading::{block, bytes};
+pub(crate) use reading::{block, bytes, pacing};
 
 /// What is to be copied, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -86,12 +86,16 @@ pub enum What {
 pub struct Network {
     /// Data connections of a session.
     pub streams: Option<u16>,
+    /// Whether all data nodes of a server that has several move each file.
+    pub stripe: bool,
     /// Transfers that a session asks for ahead of their end.
     pub pipelining: Option<u32>,
     /// Socket buffers of data connections, bytes.
     pub window_bytes: Option<u32>,
     /// Congestion control of data connections.
     pub congestion: Option<String>,
+    /// What each data connection sends a second at most, bytes.
+    pub pacing_bytes_per_s: Option<u64>,
     /// How data connections of GridFTP are secured; none: authenticated, or open where a server cannot.
     pub data_channel: Option<DataChannel>,
 }
@@ -168,7 +172,7 @@ impl Order {
     ///
     /// # Errors
     /// The first option that would do nothing.
-    pub(crate) fn fits(&self, route: Route) -> Result<(), Error> {
+    pub(crate) fn fits(&self, given: &Given, route: Route) -> Result<(), Error> {
         let (preserve, network) = (self.preserve, &self.network);
         let local = route == Route::Local;
         let beyond = preserve.owner || preserve.links || preserve.xattr || preserve.special;
@@ -183,6 +187,12 @@ impl Order {
             ),
             ("--streams", network.streams.is_some(), local, server),
             (
+                "--stripe",
+                network.stripe,
+                route != Route::Ftp,
+                "a place at a server of FTP or GridFTP",
+            ),
+            (
                 "--pipelining",
                 network.pipelining.is_some(),
                 route != Route::Ftp,
@@ -190,6 +200,12 @@ impl Order {
             ),
             ("--window", network.window_bytes.is_some(), local, server),
             ("--congestion", network.congestion.is_some(), local, server),
+            (
+                "--pacing",
+                network.pacing_bytes_per_s.is_some(),
+                !given.is_upload(),
+                "this host as source and a server as destination, since it is the sender who paces (`venturi serve --pacing`)",
+            ),
             (
                 "--data-channel",
                 network.data_channel.is_some(),
@@ -203,6 +219,7 @@ impl Order {
         unfit.map_or(Ok(()), |(option, _, _, expected)| {
             let found = match route {
                 Route::Local => "places of this host alone",
+                _ if option == "--pacing" => "another source or destination",
                 Route::Ftp => "one of FTP",
                 Route::Http => "one of HTTP",
             };

@@ -68,6 +68,19 @@ impl<T> Pool<T> {
         }
     }
 
+    /// The next task, if there is one.
+    pub(crate) fn try_take(&self) -> Option<(T, Taken<'_, T>)> {
+        let mut state = self.lock();
+        let task = state.stack.pop()?;
+        state.active += 1;
+        Some((task, Taken(self)))
+    }
+
+    /// Tasks that nobody has taken.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lock().stack.len()
+    }
+
     /// Whether a worker has nothing to do.
     pub(crate) fn hungry(&self) -> bool {
         self.idle.load(Ordering::Relaxed) > 0

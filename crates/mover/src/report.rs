@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
@@ -14,6 +15,7 @@ use serde_json::json;
 use crate::error::Failure;
 use crate::order::{Order, Output, What};
 use crate::roots;
+use crate::threads;
 use crate::totals::Totals;
 use crate::tune::Decision;
 
@@ -56,6 +58,16 @@ impl<'p> Name<'p> {
             path: text,
             path_hex,
         }
+    }
+}
+
+/// Has the ticking end when it is dropped, also by a panic.
+#[derive(Debug)]
+pub(crate) struct Ticking<'r>(&'r Report);
+
+impl Drop for Ticking<'_> {
+    fn drop(&mut self) {
+        self.0.stop_ticking();
     }
 }
 
@@ -171,8 +183,19 @@ impl Report {
         let _ = writeln!(io::stderr().lock(), "{clear}venturi copy: {text}");
     }
 
-    /// Tells progress until [`Report::end`]; on a thread of its own. Returns at once where nobody wants it.
-    pub(crate) fn tick(&self, totals: &Totals) {
+    /// Tells progress for as long as what it gives is there, on a thread of its own; without one nobody is told.
+    pub(crate) fn ticking<'s>(
+        &'s self,
+        scope: &'s Scope<'s, '_>,
+        totals: &'s Totals,
+    ) -> Ticking<'s> {
+        if self.output != Output::Quiet {
+            let _ = threads::start(scope, || self.tick(totals));
+        }
+        Ticking(self)
+    }
+
+    fn tick(&self, totals: &Totals) {
         let tick = match (self.output, self.bar) {
             (Output::Json, _) => TICK_OF_EVENTS,
             (_, true) => TICK_OF_BAR,
@@ -195,8 +218,7 @@ impl Report {
         }
     }
 
-    /// Has the ticking end.
-    pub(crate) fn stop_ticking(&self) {
+    fn stop_ticking(&self) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.wake.notify_all();
     }

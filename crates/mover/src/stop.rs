@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::error::Error;
+use crate::threads;
 
 const GO: u8 = 0;
 const SIGNAL: u8 = 1;
@@ -45,7 +46,7 @@ impl Stop {
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(wait)
-            .map_err(|error| system(error.to_string()))?;
+            .map_err(|error| threads::refusal(&error))?;
         Ok(stop)
     }
 

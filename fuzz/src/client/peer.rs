@@ -247,12 +247,16 @@ fn honest(command: &Command, jobs: &BTreeMap<u64, Job>) -> String {
         }
         C::Adat(_) => "235 Done.".to_owned(),
         C::Feat => {
-            "211-Extensions\r\n PARALLEL\r\n DCAU\r\n SCKS\r\n MLST Type*;\r\n211 End.".to_owned()
+            "211-Extensions\r\n PARALLEL\r\n DCAU\r\n SPAS\r\n SPOR\r\n SCKS\r\n MLST Type*;\r\n211 End."
+                .to_owned()
         }
         C::Site(Site::Help) => "214-Known\r\n SCKS SBUF\r\n214 End.".to_owned(),
         C::Opts(Options::Other(_)) => "500 No.".to_owned(),
         C::Pasv => "227 Entering Passive Mode (192,0,2,2,23,112)".to_owned(),
         C::Epsv(_) => "229 Entering Extended Passive Mode (|||6000|)".to_owned(),
+        C::Spas(_) => {
+            "229-Striped\r\n 192,0,2,2,23,112\r\n |2|2001:db8::2|6000|\r\n229 End.".to_owned()
+        }
         C::Rest(_) | C::Rnfr(_) => "350 Go on.".to_owned(),
         C::Size(path) => format!("213 {}", size_of(path, jobs)),
         C::Mlsc(_) => "250-Contents\r\n Type=file; x\r\n250 End.".to_owned(),

@@ -1,6 +1,6 @@
 //! What a client promises its driver.
 
-use venturi_gridftp::client::{Job, Output, Source, Upload};
+use venturi_gridftp::client::{Job, Output, Purpose, Source, Upload};
 use venturi_gridftp::mode_e::Header;
 use venturi_gridftp::{ByteRanges, Command, DataOut, Delivery, Mode, Path};
 
@@ -19,17 +19,23 @@ impl Session {
             }
             Output::Connect {
                 connections,
-                transfer,
+                purpose,
                 ..
             } => {
                 let stream = self.client.mode() == Mode::Stream;
-                assert_eq!(transfer.is_some(), stream);
                 assert_eq!(
                     connections,
                     if stream { 1 } else { self.settings.connections }
                 );
-                assert!(transfer.is_none_or(|transfer| self.jobs.contains_key(&transfer)));
-                self.connects.extend((0..connections).map(|_| transfer));
+                match purpose {
+                    Purpose::Transfer(transfer) => {
+                        assert!(stream && self.jobs.contains_key(&transfer));
+                    }
+                    Purpose::Stripe(stripe) => {
+                        assert!(!stream && (stripe == 0 || self.settings.striped));
+                    }
+                }
+                self.connects.extend((0..connections).map(|_| purpose));
             }
             Output::CloseData { connection } => drop(self.links.remove(&connection)),
             Output::DropData => {
@@ -167,7 +173,7 @@ impl Session {
         let stream = self.client.mode() == Mode::Stream;
         assert_eq!(header.is_none(), stream);
         assert!(
-            !stream || self.links[&connection] == Some(transfer),
+            !stream || self.links[&connection] == Purpose::Transfer(transfer),
             "its own connection"
         );
         if let Some(header) = header {

@@ -22,6 +22,8 @@ _OPTIONS = (
     Option("pipelining", "integer", None, "Files that each session asks a server for ahead of their end; by default as it decides itself."),
     Option("window", "size", None, "Socket buffers of data connections, at both ends; by default the kernels find them.", minimum=4096),
     Option("congestion", "text", None, "Congestion control of our end of data connections, such as bbr; by default that of the system."),
+    Option("stripe", "boolean", False, "Have all data nodes of a striped server move each file; one that is not striped takes no notice."),
+    Option("pacing", "rate", None, "What each data connection of an upload sends at most; of downloads it is an option of the service.", minimum=8000),
     Option(
         "data_channel",
         "choice",
@@ -134,7 +136,13 @@ class Venturi:
             asked = options[name]
             if isinstance(asked, int) and asked > most:
                 raise OptionError(f"venturi: expected a {name} of {most} or less, found {asked}")
-        flags = {"fixed": "--fixed", "direct": "--direct", "fsync": "--sync", "verify": "--verify"}
+        flags = {
+            "stripe": "--stripe",
+            "fixed": "--fixed",
+            "direct": "--direct",
+            "fsync": "--sync",
+            "verify": "--verify",
+        }
         tool: tuple[Argument, ...] = (
             *("venturi-engine", "copy", "--json", "--no-target-directory", "--existing", "replace"),
             *("--method", "{method}"),
@@ -144,6 +152,7 @@ class Venturi:
             ("--pipelining", "{pipelining}"),
             ("--window", "{window_bytes}"),
             ("--congestion", "{congestion}"),
+            ("--pacing", "{pacing_bytes_per_s}B/s"),
             ("--data-channel", "{data_channel}"),
             ("--block", "{block_bytes}"),
         )

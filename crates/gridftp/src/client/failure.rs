@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::Tag;
 use super::channel::Channel;
 use super::job::{Direction, Failure, Job, Output};
-use super::transfers::{Active, State, Transfers, Waiting};
+use super::transfers::{Active, Link, State, Transfers, Waiting};
 use crate::{ByteRanges, Command, Mode};
 
 impl Transfers {
@@ -39,7 +39,7 @@ impl Transfers {
             .filter(|(_, active)| active.state == State::Running)
             .filter(|(_, active)| std::mem::take(&mut oldest) || active.answer.is_some())
             .map(|(&key, _)| key)
-            .filter(|key| self.links.values().any(|link| link == key))
+            .filter(|&key| self.links.values().any(|&link| link == Link::Of(key)))
             .collect();
         for &key in &stuck {
             if let Some(active) = self.active.get_mut(&key) {
@@ -115,7 +115,7 @@ impl Transfers {
 
     /// The data connection of a transfer in MODE S has no use any more.
     fn close_link(&mut self, key: u64) {
-        let found = self.links.iter().find(|(_, link)| **link == key);
+        let found = self.links.iter().find(|(_, link)| **link == Link::Of(key));
         if let Some(connection) = found.map(|(&connection, _)| connection) {
             self.links.remove(&connection);
             self.outputs.push(Output::CloseData { connection });

@@ -98,6 +98,21 @@ impl Job {
         }
     }
 
+    /// Whether it is a file, or a part of one, and no listing.
+    pub(super) fn is_file(&self) -> bool {
+        let listing = |source| matches!(source, Source::Directory | Source::Tree);
+        !matches!(self, Self::Get(get) if listing(get.source))
+    }
+
+    /// Whether all data nodes of a striped server may have a part in it. Those of the Globus toolkit say that all went well and leave bytes
+    /// out where they are to send less than a whole file, and end the session over a listing.
+    pub(super) fn is_shared(&self) -> bool {
+        match self {
+            Self::Get(get) => get.source == Source::File && get.present.is_empty(),
+            Self::Put(_) => true,
+        }
+    }
+
     /// Whether it may not share the pipeline.
     pub(super) fn is_alone(&self) -> bool {
         matches!(self, Self::Put(put) if put.temporary.is_none() && put.part.is_none())
@@ -263,6 +278,15 @@ pub enum Upload {
     Gated,
 }
 
+/// What a data connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// This transfer, in MODE S.
+    Transfer(u64),
+    /// All of them, in MODE E, at this data node of the server, from 0. Of one that the server opens, 0.
+    Stripe(u16),
+}
+
 /// What a session is to be like.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -286,6 +310,8 @@ pub struct Settings {
     pub upload: Option<Upload>,
     /// How often a transfer is tried.
     pub attempts: u32,
+    /// Whether all data nodes of a server that has several shall move each file in MODE E.
+    pub striped: bool,
     /// How long nothing may move.
     pub patience: std::time::Duration,
 }
@@ -300,14 +326,14 @@ pub enum Output {
     Ready,
     /// Listen for data connections, on the host of the control connection, and say where: `listening`.
     Listen,
-    /// Open data connections, and say of each when it is open: `data_opened`. In MODE S for this transfer.
+    /// Open data connections, and say of each when it is open: `data_opened`.
     Connect {
         /// Where to. It is what the server says, and may be another host: those of dCache are.
         address: SocketAddr,
         /// How many.
         connections: u16,
-        /// For which transfer, in MODE S.
-        transfer: Option<u64>,
+        /// What for.
+        purpose: Purpose,
     },
     /// Close this data connection, whose transfer has failed, and say nothing more of it.
     CloseData {

@@ -2,7 +2,7 @@
 
 use super::Tag;
 use super::channel::Channel;
-use super::job::{Direction, Job, Output};
+use super::job::{Direction, Job, Output, Purpose};
 use super::transfers::{Active, Part, State, Transfers};
 use crate::{ByteRanges, Command, Entry, Mode, Progress, Reply};
 
@@ -46,7 +46,7 @@ impl Transfers {
                     self.outputs.push(Output::Connect {
                         address,
                         connections: 1,
-                        transfer: Some(active.job.transfer()),
+                        purpose: Purpose::Transfer(active.job.transfer()),
                     });
                     self.addressed(key, address);
                 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::transfers::{Active, State, Transfers, Waiting};
+use super::transfers::{Active, Link, State, Transfers, Waiting};
 
 /// Where stray connections may arrive.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl Transfers {
         }
         match connection {
             _ if active.strayed || active.is_refused() || active.over.is_some() => {}
-            Ok(connection) => drop(self.links.insert(connection, key)),
+            Ok(connection) => drop(self.links.insert(connection, Link::Of(key))),
             Err(reason) => active.spoiled = Some(reason.to_owned()),
         }
         self.settle(key);

@@ -6,9 +6,9 @@
 //! After a refusal both sessions are opened anew, and everything behind it is done again.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
-use super::channel::passive_address;
+use super::channel::{active, all_addresses, all_passive, passive, passive_address};
 use crate::{Command, Mode, Path, Reply, number};
 
 /// A file to be copied.
@@ -102,6 +102,7 @@ pub struct ThirdParty {
     depth: usize,
     attempts: u32,
     destination: IpAddr,
+    striped: bool,
     queue: VecDeque<(Pair, u32)>,
     active: BTreeMap<u64, Active>,
     next_key: u64,
@@ -112,7 +113,8 @@ pub struct ThirdParty {
 }
 
 impl ThirdParty {
-    /// Copies in `mode`, which both sessions have, `depth` ahead. `destination` is the address of its control connection.
+    /// Copies in `mode`, which both sessions have, `depth` ahead. `destination` is the address of its control connection. Where it is
+    /// `striped` all data nodes of both move each file, in MODE E; both must know of SPAS and SPOR.
     #[must_use]
     pub fn new(
         pairs: Vec<Pair>,
@@ -120,6 +122,7 @@ impl ThirdParty {
         depth: usize,
         attempts: u32,
         destination: IpAddr,
+        striped: bool,
     ) -> Self {
         let mut copies = Self {
             mode,
@@ -131,6 +134,7 @@ impl ThirdParty {
             },
             attempts: attempts.max(1),
             destination,
+            striped: striped && mode == Mode::Extended,
             queue: pairs.into_iter().map(|pair| (pair, 0)).collect(),
             active: BTreeMap::new(),
             next_key: 0,
@@ -195,10 +199,18 @@ impl ThirdParty {
     fn answered(&mut self, meaning: Meaning, reply: &Reply) {
         let found = reply.is_success();
         match meaning {
-            Meaning::Passive => match passive_address(reply, self.destination) {
-                Some(address) => self.connect_source(address),
-                None => self.channel_failed(&format!("no data connections: {reply}")),
-            },
+            Meaning::Passive => {
+                let command = if self.striped {
+                    let addresses = all_addresses(reply, self.destination);
+                    (!addresses.is_empty()).then_some(Command::Spor(addresses))
+                } else {
+                    passive_address(reply, self.destination).map(active)
+                };
+                match command {
+                    Some(command) => self.request(Side::Source, Meaning::Active, command),
+                    None => self.channel_failed(&format!("no data connections: {reply}")),
+                }
+            }
             Meaning::Active if found => self.channel = Channel::Open,
             Meaning::Active => self.channel_failed(&format!("no data connections: {reply}")),
             Meaning::Retrieve(key) | Meaning::Store(key) if found => {
@@ -263,7 +275,10 @@ impl ThirdParty {
             .count();
         if self.channel == Channel::Closed && running == 0 && !self.queue.is_empty() {
             self.channel = Channel::Asked;
-            let command = super::channel::passive(self.destination);
+            let command = match self.striped {
+                true => all_passive(self.destination),
+                false => passive(self.destination),
+            };
             self.request(Side::Destination, Meaning::Passive, command);
         }
         if self.channel != Channel::Open {
@@ -292,14 +307,6 @@ impl ThirdParty {
             );
             self.request(Side::Source, Meaning::Retrieve(key), Command::Retr(from));
         }
-    }
-
-    fn connect_source(&mut self, address: SocketAddr) {
-        let command = match address {
-            SocketAddr::V4(address) => Command::Port(address),
-            SocketAddr::V6(_) => Command::Eprt(address),
-        };
-        self.request(Side::Source, Meaning::Active, command);
     }
 
     /// Commits copies in their order, as far as both sides are content.

@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use super::Tag;
-use super::channel::Channel;
+use super::channel::{Channel, Way};
 use super::control::Group;
 use super::job::{Direction, Job, Output, Settings, Upload};
 use super::strays::Strays;
@@ -125,6 +125,15 @@ impl Active {
     }
 }
 
+/// Whose a data connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Link {
+    /// A transfer's, by its key, in MODE S.
+    Of(u64),
+    /// All transfers', to this data node of the server, in MODE E.
+    Stripe(u16),
+}
+
 #[derive(Debug)]
 pub(super) struct Waiting {
     pub job: Job,
@@ -152,14 +161,21 @@ pub(super) struct Transfers {
     pub prepared: Option<Direction>,
     /// A data connection is gone: nothing more is begun on the others.
     pub broken: bool,
+    /// Others are wanted: nothing more is begun on the ones that are there.
+    pub outdated: bool,
     pub receiver: Receiver,
     pub sender: Sender,
     /// Number in the receiver → key.
     pub slots: BTreeMap<u64, u64>,
     /// Number in the sender → key.
     pub files: BTreeMap<u64, u64>,
-    /// Data connections, and in MODE S whose they are.
-    pub links: BTreeMap<u64, u64>,
+    /// Data connections.
+    pub links: BTreeMap<u64, Link>,
+    /// Whether the data nodes of the server share each file, and how many they are.
+    pub striped: bool,
+    pub stripes: u16,
+    /// Where the driver listens, until it is told to all data nodes.
+    pub listening_at: Option<SocketAddr>,
     pub strays: Strays,
     pub commands: Vec<Group<Tag>>,
     pub outputs: Vec<Output>,
@@ -184,11 +200,15 @@ impl Transfers {
             channel: Channel::Closed,
             prepared: None,
             broken: false,
-            receiver: Receiver::new(true),
+            outdated: false,
+            receiver: Receiver::new(true, 1),
             sender: Sender::new([], 1),
             slots: BTreeMap::new(),
             files: BTreeMap::new(),
             links: BTreeMap::new(),
+            striped: false,
+            stripes: 1,
+            listening_at: None,
             strays: Strays::default(),
             commands: Vec::new(),
             outputs: Vec::new(),
@@ -207,6 +227,10 @@ impl Transfers {
         self.eager = upload == Upload::Eager;
         self.exact = features.is_globus();
         self.checks = features.has("SCKS");
+        self.striped = settings.striped
+            && self.mode == Mode::Extended
+            && features.has("SPAS")
+            && features.has("SPOR");
         if self.mode == Mode::Stream && self.channel != Channel::Closed {
             self.drop_data(Channel::Closed);
         }
@@ -218,8 +242,15 @@ impl Transfers {
             && self.mode == Mode::Extended
             && self.channel == Channel::Closed
         {
-            self.open_channel(direction);
+            let striped = self.striped;
+            self.open_channel(Way { direction, striped });
         }
+    }
+
+    /// So many data connections from now on.
+    pub fn widen(&mut self, connections: u16) {
+        self.connections = connections;
+        self.outdated = self.channel != Channel::Closed;
     }
 
     pub fn len(&self) -> usize {
@@ -290,16 +321,19 @@ impl Transfers {
         if self.is_endangered(next) {
             return false;
         }
-        let direction = next.direction();
+        let way = Way {
+            direction: next.direction(),
+            striped: self.striped && next.is_shared(),
+        };
         match self.channel {
-            Channel::Open(open) if open == direction && !self.broken => true,
+            Channel::Open(open) if open == way && !self.broken && !self.outdated => true,
             Channel::Open(_) if running == 0 => {
                 self.drop_data(Channel::Closed);
-                self.open_channel(direction);
+                self.open_channel(way);
                 false
             }
             Channel::Closed => {
-                self.open_channel(direction);
+                self.open_channel(way);
                 false
             }
             _ => false,

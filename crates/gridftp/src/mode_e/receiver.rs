@@ -52,7 +52,9 @@ struct Connection {
 struct Incoming {
     ranges: ByteRanges,
     ends: u64,
-    expected_ends: Option<u64>,
+    /// Senders that told how many connections they use, and how many these are.
+    senders: u64,
+    expected_ends: u64,
 }
 
 /// All connections to one receiver, from one PORT or PASV to the next.
@@ -61,6 +63,8 @@ pub struct Receiver {
     /// Whether transfers are pipelined. A connection that sits one out could then not be told from one that is late, and
     /// bytes of a file could be taken for those of the one before: all have to take part in every transfer.
     pipelined: bool,
+    /// Senders of each file: the stripes of the server.
+    stripes: u64,
     connections: BTreeMap<u64, Connection>,
     /// Connections of this pipeline, once an end of file has told.
     fixed: Option<u64>,
@@ -72,11 +76,12 @@ pub struct Receiver {
 }
 
 impl Receiver {
-    /// A receiver without connections.
+    /// A receiver without connections, of files that so many senders send together.
     #[must_use]
-    pub fn new(pipelined: bool) -> Self {
+    pub fn new(pipelined: bool, stripes: u16) -> Self {
         Self {
             pipelined,
+            stripes: stripes.max(1).into(),
             connections: BTreeMap::new(),
             fixed: None,
             made: 0,
@@ -266,21 +271,28 @@ impl Receiver {
     }
 
     fn expect_ends(&mut self, transfer: u64, connections: u64) -> Result<(), Error> {
+        let stripes = self.stripes;
+        let incoming = self.open(transfer)?;
+        if incoming.senders == stripes {
+            return Err(Error::Order {
+                expected: "one end of file of each sender",
+                found: format!("{} in transfer {transfer}", stripes + 1),
+            });
+        }
+        incoming.senders += 1;
+        incoming.expected_ends += connections;
+        let expected = incoming.expected_ends;
+        if incoming.senders < stripes {
+            return Ok(());
+        }
         if self.pipelined {
-            let fixed = *self.fixed.get_or_insert(connections);
-            if connections != fixed || self.made > fixed {
+            let fixed = *self.fixed.get_or_insert(expected);
+            if expected != fixed || self.made > fixed {
                 return Err(Error::Order {
                     expected: "every data connection to carry every file of a pipeline",
-                    found: format!("{connections} of {} for a file", self.made),
+                    found: format!("{expected} of {} for a file", self.made),
                 });
             }
-        }
-        let incoming = self.open(transfer)?;
-        if incoming.expected_ends.replace(connections).is_some() {
-            return Err(Error::Order {
-                expected: "one end of file",
-                found: format!("a second one in transfer {transfer}"),
-            });
         }
         self.complete(transfer)
     }
@@ -292,10 +304,12 @@ impl Receiver {
 
     /// Moves a transfer to those that are whole, if it is.
     fn complete(&mut self, transfer: u64) -> Result<(), Error> {
+        let stripes = self.stripes;
         let incoming = self.open(transfer)?;
-        let Some(expected) = incoming.expected_ends.filter(|&ends| incoming.ends >= ends) else {
+        let expected = incoming.expected_ends;
+        if incoming.senders < stripes || incoming.ends < expected {
             return Ok(());
-        };
+        }
         if incoming.ends > expected {
             return Err(Error::Order {
                 expected: "as many ends of data as the end of file says",

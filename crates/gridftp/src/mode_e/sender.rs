@@ -1,6 +1,6 @@
 //! Files as blocks, over connections that take turns.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use super::header::{HEADER_BYTES, Header};
@@ -37,14 +37,24 @@ struct Outgoing {
     /// Whether more pieces may come.
     growing: bool,
     ends: usize,
+    /// Stripes that were told how many ends there are.
+    told: BTreeSet<u16>,
+}
+
+#[derive(Debug)]
+struct Connection {
+    stripe: u16,
+    /// The file that it is at.
+    file: u64,
 }
 
 /// All connections of a sender, from one PORT or PASV to the next. Every connection carries every file, if only its end.
 #[derive(Debug)]
 pub struct Sender {
     block_bytes: u64,
-    /// Connection → the file that it is at.
-    connections: BTreeMap<u64, u64>,
+    connections: BTreeMap<u64, Connection>,
+    /// Connections of each stripe.
+    stripes: BTreeMap<u16, u64>,
     /// Files that not all connections have ended.
     files: BTreeMap<u64, Outgoing>,
     admitted: u64,
@@ -54,15 +64,26 @@ impl Sender {
     /// A sender over these connections, in blocks of at most `block_bytes`.
     #[must_use]
     pub fn new(connections: impl IntoIterator<Item = u64>, block_bytes: u64) -> Self {
-        Self {
+        Self::striped(connections.into_iter().map(|one| (one, 0)), block_bytes)
+    }
+
+    /// A sender over connections to several receivers of one file, each with the number of its receiver: a stripe. Any stripe gets any
+    /// block, and each is told how many connections it has.
+    #[must_use]
+    pub fn striped(connections: impl IntoIterator<Item = (u64, u16)>, block_bytes: u64) -> Self {
+        let mut sender = Self {
             block_bytes: block_bytes.max(1),
-            connections: connections
-                .into_iter()
-                .map(|connection| (connection, 0))
-                .collect(),
+            connections: BTreeMap::new(),
+            stripes: BTreeMap::new(),
             files: BTreeMap::new(),
             admitted: 0,
+        };
+        for (connection, stripe) in connections {
+            *sender.stripes.entry(stripe).or_default() += 1;
+            let state = Connection { stripe, file: 0 };
+            sender.connections.insert(connection, state);
         }
+        sender
     }
 
     /// How many connections there are.
@@ -102,8 +123,8 @@ impl Sender {
     /// What a connection sends next; nothing while there is nothing.
     pub fn poll(&mut self, connection: u64) -> Option<Chunk> {
         let count = self.connections.len();
-        let file = self.connections.get_mut(&connection)?;
-        let number = *file;
+        let state = self.connections.get_mut(&connection)?;
+        let number = state.file;
         let outgoing = self.files.get_mut(&number)?;
         if let Some((offset, bytes)) = outgoing.next_block(self.block_bytes) {
             let header = Header {
@@ -124,10 +145,13 @@ impl Sender {
         }
         let header = Header {
             end_of_data: true,
-            end_of_file: (outgoing.ends == 0).then_some(count as u64),
+            end_of_file: outgoing
+                .told
+                .insert(state.stripe)
+                .then(|| self.stripes[&state.stripe]),
             ..Header::default()
         };
-        *file += 1;
+        state.file += 1;
         outgoing.ends += 1;
         if outgoing.ends == count {
             self.files.remove(&number);
@@ -144,6 +168,7 @@ impl Sender {
             base,
             growing,
             ends: 0,
+            told: BTreeSet::new(),
         };
         self.files.insert(self.admitted, outgoing);
         self.admitted += 1;

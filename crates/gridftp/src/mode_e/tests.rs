@@ -118,7 +118,7 @@ proptest! {
         cuts in prop::collection::vec((0_usize..5, 1_usize..80), 0..80),
     ) {
         let mut sender = Sender::new(0..count as u64, block);
-        let mut receiver = Receiver::new(pipelined);
+        let mut receiver = Receiver::new(pipelined, 1);
         for connection in 0..count as u64 {
             receiver.connect(connection).unwrap();
         }
@@ -141,7 +141,7 @@ proptest! {
         pieces in prop::collection::vec((0_u64..3, prop::collection::vec(any::<u8>(), 0..60)), 0..20),
         small in prop::collection::vec((any::<u8>(), 0_u8..4, 0_u8..4), 0..30), pipelined: bool,
     ) {
-        let mut receiver = Receiver::new(pipelined);
+        let mut receiver = Receiver::new(pipelined, 1);
         (0..3).for_each(|connection| receiver.connect(connection).unwrap());
         for _ in 0..4 {
             receiver.begin();
@@ -174,7 +174,7 @@ proptest! {
 }
 
 fn receiver(connections: u64, pipelined: bool) -> Receiver {
-    let mut receiver = Receiver::new(pipelined);
+    let mut receiver = Receiver::new(pipelined, 1);
     (0..connections).for_each(|connection| receiver.connect(connection).unwrap());
     receiver
 }

@@ -122,7 +122,7 @@ impl Server {
         self.state = State::Transferring(transfer);
         let cached = !self.data.connections.is_empty();
         if self.chosen.mode == Mode::Extended && receives && self.data.receiver.is_none() {
-            let mut receiver = Receiver::new(false);
+            let mut receiver = Receiver::new(false, 1);
             let opened = self
                 .data
                 .connections

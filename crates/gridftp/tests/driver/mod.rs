@@ -18,7 +18,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use trace::Trace;
-use venturi_gridftp::client::{Client, Job, Output, Settings};
+use venturi_gridftp::client::{Client, Job, Output, Purpose, Settings};
 use venturi_gridftp::{DataOut, DataSecurity, End, Security};
 
 /// Longest that one conversation may take.
@@ -28,7 +28,7 @@ const PIECE_BYTES: usize = 70_001;
 
 struct Link {
     socket: TcpStream,
-    transfer: Option<u64>,
+    purpose: Purpose,
     layer: Option<Box<dyn DataSecurity>>,
     unread: Vec<u8>,
     unwritten: Vec<u8>,
@@ -85,6 +85,11 @@ impl Driver {
             refused: Vec::new(),
             trace: Trace::default(),
         }
+    }
+
+    /// Data connections that are open.
+    pub fn connections(&self) -> usize {
+        self.links.len()
     }
 
     fn now(&self) -> Duration {
@@ -169,18 +174,16 @@ impl Driver {
                 Output::Connect {
                     address,
                     connections,
-                    transfer,
+                    purpose,
                 } => {
                     for _ in 0..connections {
                         match TcpStream::connect(address) {
-                            Ok(socket) => self.open(socket, transfer, End::Connects),
+                            Ok(socket) => self.open(socket, purpose, End::Connects),
                             Err(error) => {
                                 let now = self.now();
-                                let event =
-                                    format!("no way to {address} for {transfer:?}: {error}");
+                                let event = format!("no way to {address} for {purpose:?}: {error}");
                                 self.trace.note(now, &event);
-                                self.client
-                                    .connect_failed(now, transfer, &error.to_string());
+                                self.client.connect_failed(now, purpose, &error.to_string());
                             }
                         }
                     }
@@ -203,12 +206,12 @@ impl Driver {
         moved
     }
 
-    fn open(&mut self, socket: TcpStream, transfer: Option<u64>, end: End) {
+    fn open(&mut self, socket: TcpStream, purpose: Purpose, end: End) {
         socket.set_nonblocking(true).expect("a socket");
         let layer = self.client.data_layer(end, unix_s()).expect("a credential");
         let mut link = Link {
             socket,
-            transfer,
+            purpose,
             layer,
             unread: Vec::new(),
             unwritten: Vec::new(),
@@ -221,12 +224,12 @@ impl Driver {
         self.next_link += 1;
         let ends = [link.socket.local_addr(), link.socket.peer_addr()];
         self.links.insert(number, link);
-        let wanted = self.client.data_opened(now, number, transfer);
+        let wanted = self.client.data_opened(now, number, purpose);
         if !wanted {
             // A server that took it for another's waits for its end.
             self.links.remove(&number);
         }
-        let event = format!("open {number} {ends:?} for {transfer:?}, wanted: {wanted}");
+        let event = format!("open {number} {ends:?} for {purpose:?}, wanted: {wanted}");
         self.trace.note(now, &event);
     }
 
@@ -282,7 +285,7 @@ impl Driver {
             .and_then(|listener| listener.accept().ok());
         let moved = accepted.is_some();
         if let Some((socket, _)) = accepted {
-            self.open(socket, None, End::Accepts);
+            self.open(socket, Purpose::Stripe(0), End::Accepts);
         }
         moved
     }
@@ -389,7 +392,8 @@ impl Driver {
                 Err(_) => link.unwritten.clear(),
             }
         }
-        if link.closing && link.unwritten.is_empty() && link.transfer.is_some() {
+        if link.closing && link.unwritten.is_empty() && matches!(link.purpose, Purpose::Transfer(_))
+        {
             let _ = link.socket.shutdown(std::net::Shutdown::Write);
         }
         moved
@@ -410,11 +414,11 @@ impl fmt::Display for Driver {
         let last = self.heard.iter().rev().take(6).collect::<Vec<_>>();
         writeln!(f, "{last:?}; {}", self.trace)?;
         for (number, link) in &self.links {
-            let (socket, transfer) = (&link.socket, link.transfer);
+            let (socket, purpose) = (&link.socket, link.purpose);
             let [unread, unwritten] = [&link.unread, &link.unwritten].map(Vec::len);
             writeln!(
                 f,
-                "{number} {socket:?} for {transfer:?}: {unread} bytes not taken, {unwritten} not written"
+                "{number} {socket:?} for {purpose:?}: {unread} bytes not taken, {unwritten} not written"
             )?;
         }
         Ok(())

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use venturi_gridftp::client::{Client, Get, Job, Login, Output, Put, Settings, Source, Upload};
+use venturi_gridftp::client::{
+    Client, Get, Job, Login, Output, Purpose, Put, Settings, Source, Upload,
+};
 use venturi_gridftp::{ByteRanges, DataOut, Mode, Path};
 
 use super::{Fake, Misdeed, Wire, checksum};
@@ -58,6 +60,7 @@ impl World {
             data: None,
             upload: Some(case.upload),
             attempts: ATTEMPTS,
+            striped: false,
             patience: PATIENCE,
         };
         let mut world = Self {
@@ -154,17 +157,17 @@ impl World {
             Output::Connect {
                 address,
                 connections,
-                transfer,
+                purpose,
             } => {
                 for _ in 0..connections {
                     if address.ip() != "192.0.2.2".parse::<std::net::IpAddr>().expect("an address")
                     {
-                        self.client.connect_failed(self.now, transfer, "no route");
+                        self.client.connect_failed(self.now, purpose, "no route");
                         continue;
                     }
                     let port = address.port();
                     self.open(
-                        transfer,
+                        purpose,
                         Wire {
                             port,
                             ..Wire::default()
@@ -182,11 +185,11 @@ impl World {
         true
     }
 
-    fn open(&mut self, transfer: Option<u64>, wire: Wire) {
+    fn open(&mut self, purpose: Purpose, wire: Wire) {
         let number = self.next_wire;
         self.next_wire += 1;
         self.fake.wires.insert(number, wire);
-        if !self.client.data_opened(self.now, number, transfer) {
+        if !self.client.data_opened(self.now, number, purpose) {
             self.end_of(number);
         }
     }
@@ -201,7 +204,7 @@ impl World {
 
     fn connect(&mut self) -> bool {
         let count = std::mem::take(&mut self.fake.connects);
-        (0..count).for_each(|_| self.open(None, Wire::default()));
+        (0..count).for_each(|_| self.open(Purpose::Stripe(0), Wire::default()));
         count > 0
     }
 

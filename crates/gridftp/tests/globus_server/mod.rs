@@ -23,6 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// A server with its own directory; it ends with the value.
 pub struct Server {
     process: Child,
+    /// Data nodes of a striped one.
+    nodes: Vec<Child>,
     pub address: SocketAddr,
     pub directory: tempfile::TempDir,
 }
@@ -56,6 +58,28 @@ impl Server {
         })
     }
 
+    /// One whose files are moved by so many data nodes, and whose front end tells its transfers in the file `log`.
+    pub fn start_striped(nodes: usize) -> Result<Self, String> {
+        let mut own = Vec::new();
+        let mut places = Vec::new();
+        for _ in 0..nodes {
+            let (node, port) = data_node()?;
+            own.push(node);
+            places.push(format!("127.0.0.1:{port}"));
+        }
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        open_to_all(directory.path());
+        let log = directory.path().join("log");
+        let mut server = Self::start_by(|port| {
+            let mut command = command(port);
+            command.args(["-r", &places.join(","), "-Z"]).arg(&log);
+            command
+        })?;
+        server.nodes = own;
+        server.directory = directory;
+        Ok(server)
+    }
+
     fn start_by(command: impl Fn(u16) -> Command) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         open_to_all(directory.path());
@@ -70,6 +94,7 @@ impl Server {
             if greets(&mut process, address) {
                 return Ok(Self {
                     process,
+                    nodes: Vec::new(),
                     address,
                     directory,
                 });
@@ -108,6 +133,30 @@ impl Server {
         names.sort();
         names
     }
+}
+
+/// A data node, and the port where its front end finds it.
+fn data_node() -> Result<(Child, u16), String> {
+    for port in ports() {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        if TcpListener::bind(address).is_err() {
+            continue;
+        }
+        let mut node = command(port)
+            .args(["-dn", "-auth-level", "0"])
+            .spawn()
+            .map_err(|error| format!("no data node: {error}"))?;
+        let begin = Instant::now();
+        while begin.elapsed() < PATIENCE && matches!(node.try_wait(), Ok(None)) {
+            if TcpStream::connect(address).is_ok() {
+                return Ok((node, port));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = node.kill();
+        let _ = node.wait();
+    }
+    Err("no data node listens on any of the ports tried".to_owned())
 }
 
 /// Some ports below those that the kernel gives out: a client that looks for its server there is never connected to itself.
@@ -163,8 +212,10 @@ fn greets(process: &mut Child, address: SocketAddr) -> bool {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for process in std::iter::once(&mut self.process).chain(&mut self.nodes) {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
     }
 }
 

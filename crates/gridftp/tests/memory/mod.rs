@@ -205,12 +205,12 @@ impl World {
             }
             client::Output::Connect {
                 connections,
-                transfer,
+                purpose,
                 ..
             } => {
                 for _ in 0..connections {
                     self.wires.insert(self.next_wire, Wire::default());
-                    self.client.data_opened(self.now, self.next_wire, transfer);
+                    self.client.data_opened(self.now, self.next_wire, purpose);
                     let peer = "192.0.2.1".parse().expect("an address");
                     if !self.server.data_opened(self.now, self.next_wire, peer) {
                         self.end_wire(self.next_wire, true);
@@ -249,8 +249,8 @@ impl World {
                     self.wires.insert(self.next_wire, Wire::default());
                     let peer = "192.0.2.1".parse().expect("an address");
                     if self.server.data_opened(self.now, self.next_wire, peer) {
-                        let transfer = None;
-                        self.client.data_opened(self.now, self.next_wire, transfer);
+                        let purpose = client::Purpose::Stripe(0);
+                        self.client.data_opened(self.now, self.next_wire, purpose);
                     }
                     self.next_wire += 1;
                 }

@@ -12,7 +12,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use venturi_gridftp::client::{Client, Direction, Login, Settings};
 use venturi_gridftp::{Command, Dcau, Entry, Features, Mode, Path, Protection, Reply};
 
-use super::chunks::CHUNK_BYTES;
 use super::forecast::{Expected, WIDE_STREAMS, breadth};
 use super::opener::Opener;
 use super::protection::{self, Wish};
@@ -23,6 +22,7 @@ use super::writer::Writers;
 use crate::error::Failure;
 use crate::net::sockets::Tcp;
 use crate::net::url::{Scheme, Url};
+use crate::threads;
 
 /// How often a session that is lost is opened again before anything has been moved.
 const MOST_TRIES: u32 = 5;
@@ -40,6 +40,8 @@ pub(crate) struct Manner {
     pub(crate) direction: Option<Direction>,
     /// Data connections of a session; none: as the path suggests.
     pub(crate) streams: Option<u16>,
+    /// Whether all data nodes of a server move each file.
+    pub(crate) striped: bool,
     /// Transfers that are asked for ahead; none: as the path suggests.
     pub(crate) pipelining: Option<usize>,
     /// How much is to be moved.
@@ -71,6 +73,14 @@ pub(crate) struct Welcome {
     pub(crate) address: IpAddr,
 }
 
+impl Welcome {
+    /// Whether the server names its data nodes.
+    pub(crate) fn is_striped(&self) -> bool {
+        let knows = |name| self.features.has(name);
+        self.mode == Mode::Extended && knows("SPAS") && knows("SPOR")
+    }
+}
+
 /// What was decided when the control connection was open.
 #[derive(Debug, Clone, Copy)]
 struct Decided {
@@ -79,13 +89,10 @@ struct Decided {
     /// Connections of a download of large files; none: as many as of small ones.
     wide: Option<u16>,
     pipelining: usize,
-    /// Bytes that a session has at a time.
+    /// Bytes that all sessions have at a time.
     ahead_bytes: u64,
 }
 
-/// Bytes that a session has at a time, at least: two chunks of a large file, so that the next is asked for before one ends, and other
-/// sessions have the rest.
-const AHEAD_BYTES: u64 = 2 * CHUNK_BYTES;
 /// What one connection may bring at most, bytes a second: so much has to be asked for ahead.
 const FASTEST: f64 = 1.25e9;
 /// Files that a session of a server ends in a second at most.
@@ -105,7 +112,9 @@ impl Decided {
         let streams = match manner.expected.is_wide() {
             // One session has all of it.
             Some(true) if upload && manner.expected.is_one_piece() => breadth,
-            Some(true) if upload => breadth.min(WIDE_STREAMS),
+            Some(true) => breadth.min(WIDE_STREAMS),
+            // One that is small has them for nothing.
+            None if manner.expected.is_one() => breadth.min(WIDE_STREAMS),
             _ => 1,
         };
         let ahead = (round_trip.as_secs_f64() * FILES_A_SECOND) as usize;
@@ -116,7 +125,7 @@ impl Decided {
             pipelining: manner
                 .pipelining
                 .unwrap_or(ahead.clamp(PIPELINES.0, PIPELINES.1)),
-            ahead_bytes: AHEAD_BYTES.max(2 * (round_trip.as_secs_f64() * FASTEST) as u64),
+            ahead_bytes: 2 * (round_trip.as_secs_f64() * FASTEST) as u64,
         }
     }
 }
@@ -266,7 +275,14 @@ pub(crate) fn open<'s, 'o: 's>(
         foreseen: Arc::default(),
     };
     shared.sessions.fetch_add(1, Ordering::SeqCst);
-    scope.spawn(move || keep(shared, &manner, (events, inbox), &post, tell));
+    let refused = tell.clone();
+    let started = threads::start(scope, move || {
+        keep(shared, &manner, (events, inbox), &post, tell);
+    });
+    if let Err(error) = started {
+        shared.sessions.fetch_sub(1, Ordering::SeqCst);
+        let _ = refused.send(Err(threads::none(&error)));
+    }
     (desk, told)
 }
 
@@ -345,9 +361,18 @@ fn once(
     };
     let order = shared.order;
     let result = std::thread::scope(|scope| {
+        let started = Writers::start(scope, shared, manner.writers).and_then(|writers| {
+            let follow = order.follow || !order.recursive;
+            let opener = Opener::start(scope, (follow, order.verify), events.clone())?;
+            Ok((writers, opener))
+        });
+        let (writers, opener) = match started {
+            Ok(started) => started,
+            Err(error) => return (Ended::Lost(threads::none(&error)), 0),
+        };
         let workers = Workers {
-            writers: Writers::start(scope, shared, manner.writers),
-            opener: Opener::start(scope, (order.follow, order.verify), events.clone()),
+            writers,
+            opener,
             post: Arc::clone(post),
             first_link: opening << 32,
         };
@@ -477,6 +502,7 @@ fn settings(server: &Url, manner: &Manner, decided: Decided, peer: IpAddr) -> Se
         data: None,
         upload: None,
         attempts: 3,
+        striped: manner.striped,
         patience: manner.patience,
     }
 }

@@ -67,7 +67,8 @@ impl<'d> Download<'d> {
             desk,
             lister: Lister::of(&welcome.features),
             cuts_names: Shared::cuts_names(&shared.server, &welcome.features),
-            regions: welcome.features.has("ERET"),
+            // Data nodes that share a file share all of it.
+            regions: welcome.features.has("ERET") && !shared.order.network.stripe,
             batch: Batch::new(shared),
             made: Vec::new(),
             trees: Vec::new(),

@@ -89,6 +89,11 @@ impl Expected {
         Self::Files(files, Some(bytes))
     }
 
+    /// Whether it is one file.
+    pub(crate) fn is_one(self) -> bool {
+        matches!(self, Self::Files(1, _))
+    }
+
     /// Whether it is one file that goes as a whole: what one session has.
     pub(crate) fn is_one_piece(self) -> bool {
         matches!(self, Self::Files(1, Some(bytes)) if bytes < LARGE_BYTES)

@@ -15,6 +15,7 @@ use super::verify;
 use super::work::{Item, Job, Store};
 use crate::attributes::Facts;
 use crate::error::Failure;
+use crate::threads;
 
 /// A file of this size is read at once; a whole pipeline of them is some MB.
 const READ_AT_ONCE_BYTES: u64 = 64 << 10;
@@ -30,17 +31,17 @@ impl Opener {
         scope: &'s std::thread::Scope<'s, '_>,
         (follow, verify): (bool, bool),
         events: UnboundedSender<Event>,
-    ) -> Self {
+    ) -> std::io::Result<Self> {
         let (items, received) = channel::<Item>();
-        scope.spawn(move || {
+        threads::start(scope, move || {
             for item in received {
                 let opened = open(&item, follow, verify).map(Arc::new);
                 if events.send(Event::Opened(item, opened)).is_err() {
                     return;
                 }
             }
-        });
-        Self { items }
+        })?;
+        Ok(Self { items })
     }
 
     pub(crate) fn open(&self, item: Item) {

@@ -16,6 +16,9 @@ use crate::tune::Decision;
 const MOST_SESSIONS: usize = 16;
 /// Items that wait for each session, at least, when twice as many are tried.
 const WORTH_A_TRIAL: usize = 4;
+/// Intervals that the rest takes at least when twice as many are tried: a trial takes two or three, in which new connections take from the old
+/// ones what they have to give back, and sessions that are taken back leave late.
+const WORTH_INTERVALS: u32 = 8;
 /// A doubling pays if it brings so much.
 const WORTH: f64 = 1.05;
 /// A rate that grows by less from one time to the next has settled.
@@ -163,7 +166,16 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                 ),
             ),
         ];
-        for (what, value, reason) in decisions {
+        let striped = self.manner.striped.then(|| {
+            let reason = if welcome.is_striped() {
+                "as asked for"
+            } else {
+                "the server does not name its data nodes (SPAS)"
+            };
+            let value = u64::from(welcome.is_striped());
+            ("stripe", value, reason.to_owned())
+        });
+        for (what, value, reason) in decisions.into_iter().chain(striped) {
             self.shared.report.decision(&Decision {
                 what,
                 value,
@@ -210,7 +222,8 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             return self.stay(reason);
         }
         // What waits is what more sessions could do; where it is little, all is done before they have shown it.
-        if waiting < WORTH_A_TRIAL * self.sessions || rate <= 0.0 {
+        let rest_s = self.rest_s(now, rate, unit);
+        if waiting < WORTH_A_TRIAL * self.sessions || rest_s < self.trial_s() {
             return;
         }
         if self.sessions >= MOST_SESSIONS {
@@ -220,22 +233,41 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         }
         self.before = Some(rate);
         let reason = format!(
-            "{rate:.0} {unit} a second so far, and {waiting} items wait: tries twice as many"
+            "{rate:.0} {unit} a second so far, at which the rest takes {rest_s:.0} s: tries twice as many"
         );
         self.become_many(self.sessions * 2, reason);
+    }
+
+    /// How long what is left would take at this rate, as far as it is known.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a time needs no more than 15 digits"
+    )]
+    fn rest_s(&self, now: Mark, rate: f64, unit: &str) -> f64 {
+        let (waiting, taken) = self.shared.queue.depth();
+        let rest = match unit {
+            FILES => (waiting + taken) as f64,
+            _ => self.shared.queue.bytes().saturating_sub(now.bytes) as f64 / 1e6,
+        };
+        rest / rate
+    }
+
+    /// How long the rest has to take for a trial to be worth its cost.
+    fn trial_s(&self) -> f64 {
+        f64::from(WORTH_INTERVALS) * self.interval.as_secs_f64()
     }
 
     /// The closed form: small files are done at the pace of a core of the server, so that several of them take several; from afar windows open
     /// too slowly for one.
     fn begin(&mut self) {
         let round_trip = self.shared.round_trip.get().copied().unwrap_or_default();
-        let (waiting, taken) = self.shared.queue.depth();
-        let known = Expected::Files(waiting + taken, Some(self.shared.queue.bytes()));
+        let (items, bytes) = self.shared.queue.unsettled();
+        let known = Expected::Files(items, Some(bytes));
         let wanted = known.sessions(self.breadth(round_trip));
         if wanted > self.sessions {
+            self.manner.expected = known;
             let reason = format!(
-                "{} items are known, and a session with a server takes one of its cores",
-                waiting + taken
+                "{items} items are known, and a session with a server takes one of its cores"
             );
             self.become_many(wanted, reason);
         }

@@ -16,6 +16,7 @@ use super::places::{self, Root};
 use super::session::Question;
 use super::shared::Shared;
 use crate::net::url::Url;
+use crate::threads;
 use line::Line;
 use search::Search;
 
@@ -78,17 +79,24 @@ pub(crate) fn relay<'s, 'o: 's>(
     search.look(roots);
     // What is left of copies that failed.
     let leftovers = Mutex::new(Vec::new());
-    std::thread::scope(|inner| {
-        for share in shares(shared, search.found) {
-            let leftovers = &leftovers;
-            let line = Line {
-                scope,
-                shared,
-                manners,
-                ends,
-            };
-            inner.spawn(move || line.carry_out(share, leftovers));
+    let shares = shares(shared, search.found);
+    let (lines, shares) = (shares.len(), Mutex::new(shares));
+    let next = || shares.lock().map_or(None, |mut shares| shares.pop());
+    let carry_out = || {
+        let line = Line {
+            scope,
+            shared,
+            manners,
+            ends,
+        };
+        while let Some(share) = next() {
+            line.carry_out(share, &leftovers);
         }
+    };
+    std::thread::scope(|inner| {
+        // As many as there are threads for, of which this is one.
+        let _ = (1..lines).try_for_each(|_| threads::start(inner, carry_out).map(drop));
+        carry_out();
     });
     let leftovers = leftovers.into_inner().unwrap_or_default();
     let whole = shared.totals.failed.load(Ordering::Relaxed) == 0 && !shared.stop.asked();

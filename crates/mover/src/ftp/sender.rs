@@ -85,7 +85,7 @@ impl Outgoing {
     ) -> Self {
         let (tasks, received) = channel();
         let state = Arc::new(State::default());
-        let theirs = Arc::clone(&state);
+        let (theirs, refused) = (Arc::clone(&state), events.clone());
         let run = move || {
             let mut lane = Lane {
                 connection,
@@ -101,7 +101,9 @@ impl Outgoing {
             let _ = lane.run(&received).inspect_err(|fault| lane.tell(fault));
         };
         // Not in a scope: it ends soon after the connection is dropped, and nobody has to wait for it.
-        std::thread::spawn(run);
+        if std::thread::Builder::new().spawn(run).is_err() {
+            let _ = refused.send(Event::Broken { connection });
+        }
         Self { tasks, state }
     }
 

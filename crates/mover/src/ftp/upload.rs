@@ -133,6 +133,11 @@ impl<'d> Upload<'d> {
             }
         }
         let token = names::token(&root.from, &root.to);
+        if seen.is_symlink() {
+            // As in a tree.
+            self.links.push(Stored { from, to, token });
+            return Ok(());
+        }
         if !seen.is_dir() {
             return self.file(from, to, token, &seen, found);
         }
@@ -210,13 +215,14 @@ impl<'d> Upload<'d> {
     fn large(&mut self, store: Arc<Store>, found: &Found) -> Result<(), Gone> {
         let shared = self.shared;
         let mut entry = self.part_there(&store.part, found)?;
-        let (file, facts) = match opener::file(&store, shared.order.follow) {
-            Ok(found) => found,
-            Err(failure) => {
-                shared.tell(&failure);
-                return Ok(());
-            }
-        };
+        let (file, facts) =
+            match opener::file(&store, shared.order.follow || !shared.order.recursive) {
+                Ok(found) => found,
+                Err(failure) => {
+                    shared.tell(&failure);
+                    return Ok(());
+                }
+            };
         let bytes = |entry: &Entry| entry.size_bytes.unwrap_or(0);
         if entry.as_ref().map_or(0, bytes) > facts.size {
             // What is too long no chunk mends.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use venturi_gridftp::Path;
 
-use super::chunks::Large;
+use super::chunks::{LEAST_CHUNK_BYTES, Large};
 use super::parts::Parts;
 
 /// Most items that wait. Whoever looks for files waits then, too: a tree of millions needs no more memory than this.
@@ -19,6 +19,8 @@ const MOST_WAITING: usize = 20_000;
 const FEW: usize = 128;
 /// So many bytes likewise.
 const FEW_BYTES: u64 = 4 << 20;
+/// Bytes that a session may have in any case: two of the smallest chunks of a large file.
+const LEAST_AHEAD_BYTES: u64 = 2 * LEAST_CHUNK_BYTES;
 
 /// What is known of a file at a server or here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -156,7 +158,7 @@ pub(crate) struct Room {
     pub(crate) depth: usize,
     /// Bytes of what it has.
     pub(crate) held_bytes: u64,
-    /// Bytes that it may have; the item with which it has more goes as well.
+    /// Bytes that all sessions may have; the item with which they have more goes as well.
     pub(crate) ahead_bytes: u64,
     /// Sessions that there are, or will soon be.
     pub(crate) sessions: usize,
@@ -171,11 +173,24 @@ impl Room {
         most.saturating_sub(self.held)
     }
 
+    /// Bytes that it may have: its share of what the path holds, and in any case one item more than one, which is asked for before that ends.
+    /// What a slow session has more than that, nobody can take off it when the others are done.
+    fn most_bytes(self) -> u64 {
+        let mean = self.held_bytes / self.held.max(1) as u64;
+        let share = self.ahead_bytes / self.sessions.max(1) as u64;
+        share.max(LEAST_AHEAD_BYTES).max(mean + 1)
+    }
+
+    /// Whether it can take nothing, however much waits.
+    pub(crate) fn is_full(self) -> bool {
+        self.held > self.depth - self.depth.div_ceil(4) || self.held_bytes >= self.most_bytes()
+    }
+
     /// Bytes that it may take while so many wait: no more than half of its share of them, so that others
     /// have some, too, when they are few.
     fn bytes(self, waiting: u64) -> u64 {
         let share = waiting / (2 * self.sessions.max(1) as u64);
-        let most = self.ahead_bytes.min(share.max(FEW_BYTES));
+        let most = self.most_bytes().min(share.max(FEW_BYTES));
         most.saturating_sub(self.held_bytes)
     }
 }
@@ -295,6 +310,14 @@ impl Queue {
         std::mem::take(&mut state.waiting).into()
     }
 
+    /// Items that are not settled, and their bytes if they are like all that came.
+    pub(crate) fn unsettled(&self) -> (usize, u64) {
+        let state = self.lock();
+        let items = state.waiting.len() + state.taken;
+        let mean = state.bytes / self.next.load(Ordering::Relaxed).max(1);
+        (items, mean * items as u64)
+    }
+
     /// Items that wait, and those that sessions have.
     pub(crate) fn depth(&self) -> (usize, usize) {
         let state = self.lock();
@@ -333,124 +356,4 @@ fn wake(mut state: MutexGuard<'_, State>) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn fetch(size: u64) -> Job {
-        let known = Known {
-            size: Some(size),
-            ..Known::default()
-        };
-        Job::Fetch(Arc::new(Fetch {
-            from: Path::new("/a").expect("a path"),
-            to: "a".into(),
-            part: "b".into(),
-            known,
-        }))
-    }
-
-    fn take(queue: &Queue, depth: usize, bytes: u64) -> Option<Option<Vec<Item>>> {
-        let room = Room {
-            held: 0,
-            depth,
-            held_bytes: 0,
-            ahead_bytes: bytes,
-            sessions: 1,
-        };
-        let mut cx = Context::from_waker(Waker::noop());
-        match queue.poll_take(&mut cx, room) {
-            Poll::Ready(items) => Some(items),
-            Poll::Pending => None,
-        }
-    }
-
-    #[test]
-    fn a_session_takes_no_more_files_and_bytes_than_it_has_room_for() {
-        let queue = Queue::new();
-        queue.push((0..10).map(|_| fetch(100)), || false);
-        let count = |most, bytes| take(&queue, most, bytes).flatten().map(|items| items.len());
-        assert_eq!(count(3, 1_000), Some(3));
-        // The one with which it is full is taken, too: a file larger than all room must go as well.
-        assert_eq!(count(10, 101), Some(2));
-        assert_eq!(count(10, 1), Some(1));
-        assert_eq!(queue.depth(), (4, 6));
-    }
-
-    #[test]
-    fn near_the_end_no_session_has_more_than_half_of_its_share() {
-        let most = |held, sessions, unsettled| {
-            let room = Room {
-                held,
-                depth: 512,
-                held_bytes: 0,
-                ahead_bytes: u64::MAX,
-                sessions,
-            };
-            room.most(unsettled)
-        };
-        assert_eq!(most(0, 4, 10_000), 512, "there are many");
-        assert_eq!(most(100, 4, 2_000), 150, "half of a fourth is 250");
-        assert_eq!(most(0, 4, 200), FEW, "the path is to be full to the end");
-        assert_eq!(most(300, 4, 2_000), 0, "it has more than that");
-        let queue = Queue::new();
-        queue.push((0..10).map(|_| fetch(1)), || false);
-        let room = Room {
-            held: FEW,
-            depth: 512,
-            held_bytes: 10,
-            ahead_bytes: 1 << 30,
-            sessions: 4,
-        };
-        let mut cx = Context::from_waker(Waker::noop());
-        assert!(queue.poll_take(&mut cx, room).is_pending(), "others may");
-        let chunk = 32 << 20;
-        queue.push([fetch(chunk), fetch(chunk)], || false);
-        let one = Room {
-            held: 1,
-            held_bytes: chunk,
-            ..room
-        };
-        assert!(
-            queue.poll_take(&mut cx, one).is_pending(),
-            "it has one of few"
-        );
-        let none = Room {
-            held: 0,
-            held_bytes: 0,
-            ..room
-        };
-        assert!(queue.poll_take(&mut cx, none).is_ready());
-    }
-
-    #[test]
-    fn it_ends_when_all_are_settled_and_none_can_come() {
-        let queue = Queue::new();
-        queue.push([fetch(1), fetch(1)], || false);
-        let items = take(&queue, 2, 10).flatten().expect("two");
-        assert!(take(&queue, 2, 10).is_none(), "more may come");
-        queue.close();
-        assert!(take(&queue, 2, 10).is_none(), "one may come back");
-        let mut items = items.into_iter();
-        queue.give_back(items.next().expect("the first"));
-        queue.settle();
-        let again = take(&queue, 2, 10).flatten().expect("it came back");
-        assert_eq!((again.len(), again[0].tries), (1, 1));
-        assert!(!queue.wait(Duration::ZERO));
-        queue.settle();
-        assert!(queue.wait(Duration::ZERO));
-        assert!(take(&queue, 2, 10).expect("the end").is_none());
-    }
-
-    #[test]
-    fn whoever_looks_for_files_waits_while_there_are_too_many() {
-        let queue = Queue::new();
-        queue.push((0..=MOST_WAITING).map(|_| fetch(1)), || false);
-        std::thread::scope(|scope| {
-            let pushing = scope.spawn(|| queue.push([fetch(1)], || false));
-            assert!(!pushing.is_finished());
-            drop(take(&queue, 10, u64::MAX));
-            pushing.join().expect("it goes on");
-        });
-        assert_eq!(queue.depth(), (MOST_WAITING + 2 - 10, 10));
-    }
-}
+mod tests;

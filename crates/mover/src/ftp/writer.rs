@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -21,6 +22,7 @@ use super::work::{Fetch, Item, Job};
 use crate::error::Failure;
 use crate::net::buffers::Block;
 use crate::order::Existing;
+use crate::threads;
 
 /// How long a writer may have to do with other files before it lets go of one that its session has given back.
 const LETTING_GO: Duration = Duration::from_secs(2);
@@ -70,21 +72,23 @@ enum Direct {
 }
 
 impl Writers {
-    /// Starts so many. They end when this is dropped, after what they were given.
+    /// Starts so many, or as many as there are threads for. They end when this is dropped, after what they were given.
     pub(crate) fn start<'s, 'o: 's>(
         scope: &'s std::thread::Scope<'s, '_>,
         shared: &'o Shared<'o>,
         count: usize,
-    ) -> Self {
-        let start = |_| {
+    ) -> io::Result<Self> {
+        let start = || -> io::Result<Sender<Task>> {
             let (sender, tasks) = channel();
-            scope.spawn(move || Writer::new(shared).run(&tasks));
-            sender
+            threads::start(scope, move || Writer::new(shared).run(&tasks))?;
+            Ok(sender)
         };
-        Self {
-            tasks: (0..count.max(1)).map(start).collect(),
+        let mut tasks = vec![start()?];
+        tasks.extend((1..count).map_while(|_| start().ok()));
+        Ok(Self {
+            tasks,
             open: BTreeMap::new(),
-        }
+        })
     }
 
     pub(crate) fn begin(&mut self, item: &Item) {

@@ -17,6 +17,7 @@ use super::list;
 use super::put::Store;
 use super::target::Target;
 use super::third::Pass;
+use super::tree;
 use super::work::{Context, Task};
 use crate::error::Failure;
 use crate::given::Place;
@@ -128,14 +129,15 @@ async fn begin_fetch(
         })?;
     }
     let folder = Arc::new(opened(&folder)?);
-    if cx.order.recursive
-        && list::kind(exchange, &from)
-            .await
-            .map_err(|fault| fault.at(&from))?
-            == Some(true)
-    {
-        cx.pool.push([Task::FetchTree { from, folder, name }]);
-        return Ok(());
+    if cx.order.recursive {
+        let mut wanted = None;
+        let listed = list::as_written(exchange, &from, |files| {
+            wanted = Some(cx.prepare(&from.server, files));
+        });
+        if let Some(entries) = listed.await.map_err(|fault| fault.at(&from))? {
+            tree::fetch(cx, exchange, &from, &folder, &name, Some(entries)).await;
+            return Ok(());
+        }
     }
     cx.pool.push([Task::Fetch(Box::new(Fetch {
         from,
@@ -162,6 +164,14 @@ async fn begin_store(
             "name one that is there",
         )
     };
+    let order = cx.order;
+    if order.recursive && !order.follow && !crate::roots::is_contents(from) && from.is_symlink() {
+        cx.left_out(
+            from,
+            "no file or directory: HTTP has nothing else; --follow copies what it leads to",
+        );
+        return Ok(());
+    }
     let is_directory = std::fs::metadata(from).map_err(at_source)?.is_dir();
     let contents = is_directory && crate::roots::is_contents(from);
     let resolved = if contents {

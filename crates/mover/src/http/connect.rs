@@ -1,11 +1,12 @@
 //! Connections to servers: opened, secured, kept for the next request.
 //!
-//! Few handshakes are under way at once in the beginning, and each that succeeds makes room for two: of hundreds that come within a millisecond
+//! Few handshakes are under way at once in the beginning, and each that succeeds makes room for four: of hundreds that come within a millisecond
 //! a server may leave some without a word (XRootD 5.5 does, for 30 s). One that is silent is given up and made anew, with twice the patience.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,9 +24,12 @@ use super::target::Server;
 use super::wait::within;
 use crate::net::sockets::Tcp;
 use crate::stop::Stop;
+use crate::threads;
 
 /// Handshakes that are under way at once in the beginning.
 const FIRST_HANDSHAKES: usize = 8;
+/// For how many one that succeeds makes room.
+const GROWTH: usize = 4;
 /// How long a server may be silent within a handshake, the first time: it needs two round trips and milliseconds of a processor, and the kernel
 /// repeats what was lost after 1 s and after 3 s.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(4);
@@ -48,6 +52,8 @@ pub(crate) struct Dialer {
     pub(super) stop: Stop,
     /// Room for handshakes.
     room: Arc<Semaphore>,
+    /// Connections that were opened.
+    opened: Arc<AtomicUsize>,
     /// Servers that are better asked for nothing but bytes.
     plain: Arc<Mutex<HashSet<Server>>>,
 }
@@ -67,8 +73,14 @@ impl Dialer {
             tcp,
             stop,
             room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
+            opened: Arc::default(),
             plain: Arc::default(),
         }
+    }
+
+    /// Connections that were opened.
+    pub(super) fn opened(&self) -> usize {
+        self.opened.load(Ordering::Relaxed)
     }
 
     /// Opens a connection to one of these addresses.
@@ -109,7 +121,8 @@ impl Dialer {
             Some(tls) => self.secure(server, tls, stream, patience).await?,
         };
         room.forget();
-        self.room.add_permits(2);
+        self.room.add_permits(GROWTH);
+        self.opened.fetch_add(1, Ordering::Relaxed);
         Ok(sender)
     }
 
@@ -194,6 +207,7 @@ impl Connections {
         if let Some(known) = self.addresses.borrow().get(server) {
             return Ok(known.clone());
         }
+        threads::spare().map_err(|error| Fault::Connection(threads::none(&error)))?;
         let asked = tokio::net::lookup_host((server.host.as_str(), server.port));
         let found = within(self.stop(), LOOKUP_PATIENCE, asked).await?;
         let found: Vec<_> = found

@@ -17,13 +17,11 @@ use super::answer::Answer;
 use super::connect::{Connections, Dialer, Sender};
 use super::fault::{Fault, broken};
 use super::outgoing::{Outgoing, Told};
-use super::target::Target;
+use super::target::{Server, Target};
 use super::wait::{while_moving, within};
 
 /// Redirections of one request; a door leads to a pool, and that perhaps to another.
 const MOST_REDIRECTIONS: usize = 8;
-/// Attempts of one request.
-const MOST_ATTEMPTS: u32 = 4;
 /// Waiting between them begins with this and doubles.
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 /// The longest that a server may have us wait with `Retry-After`.
@@ -74,6 +72,13 @@ impl Exchange {
         })
     }
 
+    /// Opens a connection before there is a request; what is wrong with it, requests are told.
+    pub(super) async fn prepare(&self, server: &Server) {
+        if let Ok(sender) = self.connections.open(server).await {
+            self.connections.keep(server, sender);
+        }
+    }
+
     /// Asks once, unless it is known that the server does not like such requests, and remembers one that does not; none: ask it in another way.
     ///
     /// # Errors
@@ -97,12 +102,6 @@ impl Exchange {
             }
         };
         let status = answer.head.status;
-        let computes = answer
-            .field(&SERVER)
-            .is_some_and(|name| name.starts_with("XrootD"));
-        if computes {
-            self.connections.remember_plain(&place.server);
-        }
         if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE {
             return Ok(Some(answer));
         }
@@ -124,7 +123,7 @@ impl Exchange {
         also: &[StatusCode],
     ) -> Result<Answer, Fault> {
         let mut pause = FIRST_PAUSE;
-        for attempt in 1.. {
+        for attempt in 1_u32.. {
             let fault = match self.follow(place, ask).await {
                 Ok(answer)
                     if answer.head.status.is_success() || also.contains(&answer.head.status) =>
@@ -134,7 +133,8 @@ impl Exchange {
                 Ok(answer) => answer.refusal().await,
                 Err(fault) => fault,
             };
-            if attempt == MOST_ATTEMPTS || !fault.is_temporary() {
+            // Whom we found silent on a kept connection was asked on another; and there are those who begin all anew.
+            if matches!(fault, Fault::Silence(_)) || !fault.is_worth_another(attempt) {
                 return Err(fault);
             }
             let after = match &fault {
@@ -164,6 +164,10 @@ impl Exchange {
         for _ in 0..=MOST_REDIRECTIONS {
             let answer = self.once(&at, ask, at.server == place.server).await?;
             if !is_redirection(answer.head.status) {
+                let name = answer.field(&SERVER);
+                if name.is_some_and(|name| name.starts_with("XrootD")) {
+                    self.connections.remember_plain(&place.server);
+                }
                 return Ok(answer);
             }
             let location = answer
@@ -194,7 +198,7 @@ impl Exchange {
         })
     }
 
-    /// One request over one connection. One that was kept may have been closed meanwhile: then a new one is taken, once.
+    /// One request over one connection. One that was kept may have been closed or forgotten meanwhile: then a new one is taken, once.
     async fn once(
         self: &Rc<Self>,
         at: &Target,
@@ -203,7 +207,7 @@ impl Exchange {
     ) -> Result<Answer, Fault> {
         if let Some(sender) = self.connections.kept(&at.server) {
             match self.over(sender, at, ask, is_ours).await {
-                Err(Fault::Connection(_)) => {}
+                Err(Fault::Connection(_) | Fault::Silence(_)) => {}
                 other => return other,
             }
         }

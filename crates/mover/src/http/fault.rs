@@ -8,6 +8,9 @@ use http::StatusCode;
 use super::target::Target;
 use crate::error::Failure;
 
+/// Tries of one request, or at a body that breaks, each without a byte.
+const MOST_TRIES: u32 = 4;
+
 /// What went wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
@@ -52,6 +55,16 @@ impl Fault {
             }
             _ => false,
         }
+    }
+
+    /// Whether to try again what was tried so often. What is silent is tried once more: its connection may have broken unseen, and else
+    /// nobody is there; each time takes minutes.
+    pub(crate) fn is_worth_another(&self, tries: u32) -> bool {
+        let most = match self {
+            Self::Silence(_) => 2,
+            _ => MOST_TRIES,
+        };
+        self.is_temporary() && tries < most
     }
 
     /// As a failure of a place.
@@ -173,4 +186,27 @@ pub(super) fn broken(error: &hyper::Error) -> Fault {
         };
     }
     Fault::Connection(said)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_asked_once_more_and_who_is_busy_some_times() {
+        let tries = |fault: Fault| {
+            (1..9)
+                .take_while(|&tries| fault.is_worth_another(tries))
+                .count()
+        };
+        let status = |status| Fault::Status {
+            status,
+            said: String::new(),
+            after: None,
+        };
+        assert_eq!(tries(Fault::Silence(Duration::from_secs(180))), 1);
+        assert_eq!(tries(Fault::Connection("reset".into())), 3);
+        assert_eq!(tries(status(StatusCode::LOCKED)), 3);
+        assert_eq!(tries(status(StatusCode::NOT_FOUND)), 0);
+    }
 }

@@ -34,8 +34,6 @@ use crate::temporary::Token;
 
 /// Files that are known to be smaller are fetched without a range.
 const WORTH_A_RANGE: u64 = 8 << 20;
-/// Attempts at a body that breaks, each without a byte.
-pub(crate) const MOST_ATTEMPTS: u32 = 4;
 /// Waiting between them begins with this and doubles.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
@@ -74,12 +72,10 @@ async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) ->
         see_digests(exchange, &mut job).await?;
     }
     let mut pause = FIRST_PAUSE;
-    for attempt in 1.. {
+    for attempt in 1_u32.. {
         match once(cx, exchange, job).await {
             Ok(()) => return Ok(()),
-            Err((fault, _)) if attempt == MOST_ATTEMPTS || !fault.is_temporary() => {
-                return Err(fault);
-            }
+            Err((fault, _)) if !fault.is_worth_another(attempt) => return Err(fault),
             Err((_, again)) => job = again,
         }
         exchange.pause(pause).await?;

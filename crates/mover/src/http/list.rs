@@ -17,6 +17,10 @@ use super::target::Target;
 
 /// Bytes of one listing: about a quarter of a million names.
 const LARGEST_LISTING: usize = 256 << 20;
+/// Bytes that a listing has of a file: 500 (XRootD) to 1000 (Apache).
+const ENTRY_BYTES: u64 = 600;
+/// Bytes of a listing that does not say how long it is, as far as one has to guess.
+const USUAL_LISTING: u64 = 64 * ENTRY_BYTES;
 /// Directories of one path that are made.
 const DEEPEST: usize = 256;
 /// How long a server may take that is asked for a checksum that is worth little.
@@ -144,7 +148,7 @@ pub(crate) async fn head(
 /// # Errors
 /// If the server does not say.
 pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Option<bool>, Fault> {
-    match propfind(exchange, place, "0").await {
+    match propfind(exchange, place, "0", |_| ()).await {
         Ok(entries) => Ok(Some(entries.first().is_some_and(|entry| entry.directory))),
         Err(Fault::Status {
             status: StatusCode::NOT_FOUND,
@@ -160,10 +164,13 @@ pub(crate) async fn changed(
     place: &Target,
     size: u64,
 ) -> Option<SystemTime> {
-    let entries = propfind(exchange, place, "0").await.ok()?;
+    let entries = propfind(exchange, place, "0", |_| ()).await.ok()?;
     let entry = entries.first().filter(|entry| entry.size == Some(size));
     entry?.modified
 }
+
+/// What is in a collection, by name.
+pub(crate) type Listing = Vec<(Vec<u8>, Entry)>;
 
 /// What is in a collection, by name; none if it is a file.
 ///
@@ -172,8 +179,20 @@ pub(crate) async fn changed(
 pub(crate) async fn list(
     exchange: &Rc<Exchange>,
     place: &Target,
-) -> Result<Option<Vec<(Vec<u8>, Entry)>>, Fault> {
-    let entries = propfind(exchange, &place.collection(), "1").await?;
+) -> Result<Option<Listing>, Fault> {
+    as_written(exchange, &place.collection(), |_| ()).await
+}
+
+/// The same of a place that may as well be a file's; what comes is told beforehand, as a number of files that is not exact.
+///
+/// # Errors
+/// As of [`list`].
+pub(crate) async fn as_written(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    about: impl FnOnce(u64),
+) -> Result<Option<Listing>, Fault> {
+    let entries = propfind(exchange, place, "1", about).await?;
     let own = place.collection().decoded_path();
     match &entries[..] {
         [only] if !only.directory => return Ok(None),
@@ -197,6 +216,7 @@ async fn propfind(
     exchange: &Rc<Exchange>,
     place: &Target,
     depth: &'static str,
+    about: impl FnOnce(u64),
 ) -> Result<Vec<Entry>, Fault> {
     let mut fields = HeaderMap::new();
     fields.insert(DEPTH, HeaderValue::from_static(depth));
@@ -215,6 +235,7 @@ async fn propfind(
             found,
         });
     }
+    about(answer.length().unwrap_or(USUAL_LISTING) / ENTRY_BYTES);
     let text = answer.text(LARGEST_LISTING).await?;
     dav::entries(&text).map_err(|found| Fault::Answer {
         expected: "a listing of WebDAV",

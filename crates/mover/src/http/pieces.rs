@@ -13,7 +13,7 @@ use super::answer::Answer;
 use super::digest::Digest;
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
-use super::get::{FIRST_PAUSE, Fetch, MOST_ATTEMPTS, ask, compare, take, token};
+use super::get::{FIRST_PAUSE, Fetch, ask, compare, take, token};
 use super::landing::Landing;
 use super::list::{self, Facts};
 use super::range;
@@ -176,7 +176,7 @@ impl Large {
                 (attempts, pause) = (0, FIRST_PAUSE);
             }
             attempts += 1;
-            if attempts == MOST_ATTEMPTS || !fault.is_temporary() {
+            if !fault.is_worth_another(attempts) {
                 return Err(fault);
             }
             exchange.pause(pause).await?;

@@ -125,7 +125,8 @@ pub(super) fn stream(
     count: Arc<AtomicU64>,
 ) -> Outgoing {
     let (sender, blocks) = mpsc::channel(BLOCKS);
-    tokio::task::spawn_blocking(move || {
+    let refused = sender.clone();
+    let read = move || {
         let (home, spare) = plain::channel();
         for _ in 0..BLOCKS + 2 {
             let _ = home.send(vec![0; BLOCK_BYTES]);
@@ -158,7 +159,11 @@ pub(super) fn stream(
                 return;
             }
         }
-    });
+    };
+    // One of the runtime's is not asked for: where there is none to be had, that panics.
+    if let Err(error) = std::thread::Builder::new().spawn(read) {
+        let _ = refused.try_send(Err(error));
+    }
     Outgoing::Stream {
         blocks: Blocks::Coming(blocks),
         left: Some(size),

@@ -38,6 +38,8 @@ pub(crate) struct Pass {
 
 /// Bytes a second of the slowest server that copies within itself, and says nothing before it is done.
 const SLOWEST: u64 = 5_000_000;
+/// Waiting for a destination that another copy holds begins with this and doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a server may take to begin its answer to a COPY of so many bytes.
 fn patience(size: u64) -> Duration {
@@ -116,7 +118,7 @@ async fn carry(
         ];
     }
     for (active, how) in ways {
-        match copy(cx, exchange, job, active, size.unwrap_or(0), tries).await {
+        match when_free(cx, exchange, job, active, size.unwrap_or(0), tries).await {
             Ok(()) => return Ok(how),
             Err(fault) if !is_unable(&fault) => return Err(fault),
             Err(_) => {}
@@ -130,6 +132,31 @@ async fn carry(
 /// Whether a server says that it does not copy to or from others, or not for us, or does not understand how we ask.
 fn is_unable(fault: &Fault) -> bool {
     matches!(fault, Fault::Status { status, .. } if matches!(status.as_u16(), 400 | 403 | 405 | 415 | 501 | 502))
+}
+
+/// Copies as soon as the destination is free: one that was killed may not have ended there.
+async fn when_free(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    job: &Pass,
+    active: Active,
+    size: u64,
+    tries: &Cell<u32>,
+) -> Result<(), Fault> {
+    let mut pause = FIRST_PAUSE;
+    for attempt in 1_u32.. {
+        match copy(cx, exchange, job, active, size, tries).await {
+            Err(fault) if is_locked(&fault) && fault.is_worth_another(attempt) => {}
+            other => return other,
+        }
+        exchange.pause(pause).await?;
+        pause *= 2;
+    }
+    Ok(())
+}
+
+fn is_locked(fault: &Fault) -> bool {
+    matches!(fault, Fault::Status { status, .. } if *status == StatusCode::LOCKED)
 }
 
 async fn copy(
@@ -250,6 +277,11 @@ async fn followed(cx: &Context<'_>, mut answer: Answer, size: u64) -> Result<(),
                 .fetch_add(size.saturating_sub(counted), Ordering::Relaxed);
             Ok(())
         }
+        Some(Told::Failure(said)) if said.contains("423 Locked") => Err(Fault::Status {
+            status: StatusCode::LOCKED,
+            said,
+            after: None,
+        }),
         Some(Told::Failure(said)) => Err(Fault::Answer {
             expected: "that the servers copy it",
             found: said,

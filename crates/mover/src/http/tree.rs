@@ -12,7 +12,7 @@ use super::exchange::Exchange;
 use super::fault::Fault;
 use super::get::Fetch;
 use super::landing::Folder;
-use super::list::{self, Facts};
+use super::list::{self, Facts, Listing};
 use super::put::Store;
 use super::target::Target;
 use super::third::Pass;
@@ -34,13 +34,14 @@ fn entered(folder: &Folder, name: &CStr, flags: OFlags) -> Result<Folder, Errno>
     })
 }
 
-/// Makes a directory here and lists that of a server.
+/// Makes a directory here and lists that of a server, unless it is listed already.
 pub(crate) async fn fetch(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
     from: &Target,
     folder: &Folder,
     name: &CStr,
+    entries: Option<Listing>,
 ) {
     let path = folder.at(name);
     let made = match cx.order.dry_run {
@@ -63,9 +64,12 @@ pub(crate) async fn fetch(
         Err(Errno::NOENT) if cx.order.dry_run => return,
         Err(errno) => return cx.tell(&Failure::kernel(path, "a directory to copy into", errno)),
     };
-    let entries = match listed(exchange, from).await {
-        Ok(entries) => entries,
-        Err(fault) => return cx.tell(&fault.at(from)),
+    let entries = match entries {
+        Some(entries) => entries,
+        None => match listed(exchange, from).await {
+            Ok(entries) => entries,
+            Err(fault) => return cx.tell(&fault.at(from)),
+        },
     };
     cx.totals.count(&cx.totals.directories);
     let (mut folders, mut files) = (Vec::new(), Vec::new());
@@ -96,15 +100,13 @@ pub(crate) async fn fetch(
             })));
         }
     }
+    cx.expect(files.len() as u64);
     // What is pushed last is done first: files, so that directories do not pile up.
     cx.pool
         .push(folders.into_iter().chain(files.into_iter().rev()));
 }
 
-async fn listed(
-    exchange: &Rc<Exchange>,
-    place: &Target,
-) -> Result<Vec<(Vec<u8>, super::dav::Entry)>, Fault> {
+async fn listed(exchange: &Rc<Exchange>, place: &Target) -> Result<Listing, Fault> {
     if place.path.bytes().filter(|byte| *byte == b'/').count() > DEEPEST {
         return Err(Fault::Answer {
             expected: "a tree",
@@ -142,10 +144,6 @@ pub(crate) async fn store(
             ));
         }
     };
-    let there = match arrived(cx, exchange, to).await {
-        Ok(there) => there,
-        Err(fault) => return cx.tell(&fault.at(to)),
-    };
     let names = match names(&inner) {
         Ok(names) => names,
         Err(errno) => {
@@ -156,6 +154,13 @@ pub(crate) async fn store(
             ));
         }
     };
+    // Connections are opened while the directory is made.
+    let wanted = cx.prepare(&to.server, names.len() as u64);
+    let there = match arrived(cx, exchange, to).await {
+        Ok(there) => there,
+        Err(fault) => return cx.tell(&fault.at(to)),
+    };
+    drop(wanted);
     cx.totals.count(&cx.totals.directories);
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for (name, kind) in names {

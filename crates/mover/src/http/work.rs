@@ -1,33 +1,37 @@
 //! Many files over few connections: what is to be done, who does it, and how many do.
 //!
-//! A session is a thread with a runtime and connections of its own, so that a slow disk holds back its own connection and no other; what they are to do is
-//! in one pool. HTTP has one request under way on a connection, so that files in flight are connections: there are more while that pays.
+//! HTTP has one request under way on a connection, so that files in flight are connections: there are more while that pays. A thread has a runtime and
+//! connections of its own, few at first and then many, so that a slow disk holds back its own connections and no others; what all are to do is in one pool.
 
 use std::ffi::CString;
 use std::path::Path;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
+use tokio::time::timeout;
 
 use super::connect::Dialer;
 use super::exchange::Exchange;
 use super::get::{self, Fetch};
 use super::landing::Folder;
+use super::lanes::Lanes;
 use super::pieces::Large;
 use super::put::{self, Store};
-use super::target::Target;
+use super::target::{Server, Target};
 use super::third::{self, Pass};
 use super::{begin, tree};
 use crate::error::{Error, Failure};
+use crate::net::pacing;
 use crate::net::sockets::Tcp;
 use crate::order::Order;
 use crate::pool::Pool;
 use crate::report::Report;
 use crate::stop::Stop;
+use crate::threads;
 use crate::totals::Totals;
 use crate::tune::Decision;
 
@@ -35,10 +39,15 @@ use crate::tune::Decision;
 const PIECE: u64 = 64 << 20;
 /// Sessions for one large file: more do not help a path that loses little, and are unfair to others on one that does.
 const STREAMS: usize = 4;
-/// Sessions that are begun with where there are many files.
-const FIRST_SESSIONS: usize = 8;
+/// Threads where there are many files: sessions that are begun with.
+const THREADS: usize = 8;
+/// The same where each file is waited for until it is on stable storage: that holds a thread.
+const SYNCING_THREADS: usize = 32;
+/// Sessions without knowing what they bring, where so many files wait for each.
+const UNJUDGED_SESSIONS: usize = 64;
+const FILES_A_SESSION: usize = 8;
 /// The most sessions without being asked for.
-const MOST_SESSIONS: usize = 64;
+const MOST_SESSIONS: usize = 256;
 /// How many times as many come next.
 const GROWTH: usize = 4;
 /// A number of sessions is judged after so long, and so many files of each.
@@ -48,6 +57,8 @@ const TRIAL_FILES: u64 = 2;
 const LONGEST_BEGIN: Duration = Duration::from_secs(1);
 /// How often is looked whether a trial is over.
 const TICK: Duration = Duration::from_millis(5);
+/// How often a thread that could do more looks whether there is more.
+const LOOK_AROUND: Duration = Duration::from_millis(100);
 /// What twice the sessions must bring to be worth more.
 const WORTH_DOUBLING: f64 = 1.3;
 
@@ -78,6 +89,8 @@ pub(crate) enum Task {
     Pass(Box<Pass>),
     /// Pieces of a file.
     Help(Arc<Large>),
+    /// A connection for what is yet to be found, as long as that is so.
+    Prepare(Server, Weak<()>),
 }
 
 /// What all sessions share.
@@ -92,8 +105,11 @@ pub(crate) struct Context<'o> {
     pub(crate) streams: usize,
     pub(crate) token: Option<HeaderValue>,
     dialer: Dialer,
-    /// Sessions that have done something.
-    begun: AtomicUsize,
+    /// Sessions of each thread.
+    width: AtomicUsize,
+    threads: usize,
+    /// Whether there are more sessions where more files are.
+    tunes: bool,
 }
 
 /// Carries out what there is to do, to its end. Failures of single files are told.
@@ -127,7 +143,7 @@ pub(crate) fn carry_out(
         Some(count) => (count, "as asked for"),
         None if order.fixed => (1, "--fixed without --concurrency"),
         None if many => (
-            FIRST_SESSIONS,
+            if order.sync { SYNCING_THREADS } else { THREADS },
             "one file is under way on a connection; more while that pays",
         ),
         None => (STREAMS, "pieces of one file, if it has several"),
@@ -135,8 +151,11 @@ pub(crate) fn carry_out(
     let tcp = Tcp {
         window_bytes: order.network.window_bytes,
         congestion: order.network.congestion.clone(),
+        pacing_bytes_per_s: order.network.pacing_bytes_per_s,
     };
-    let cx = Context {
+    pacing::tell(&tcp, report);
+    let begun = begins.len() as u64;
+    let cx = &Context {
         order,
         stop,
         totals,
@@ -148,36 +167,44 @@ pub(crate) fn carry_out(
             .min(sessions.max(1)),
         token,
         dialer: Dialer::new(tls, tcp, stop.clone()),
-        begun: AtomicUsize::new(0),
+        width: AtomicUsize::new(1),
+        threads: sessions,
+        tunes: many && asked.is_none() && !order.fixed,
     };
     cx.decided("sessions", sessions as u64, why.into());
+    cx.expect(begun);
     std::thread::scope(|scope| {
-        let mut workers: Vec<_> = (0..sessions).map(|_| scope.spawn(|| work(&cx))).collect();
-        if many && asked.is_none() && !order.fixed {
-            tune(&cx, sessions, |count| {
-                workers.extend((0..count).map(|_| scope.spawn(|| work(&cx))))
-            });
+        let mut workers = Vec::new();
+        // As many as there are threads for.
+        let started = (0..sessions).try_for_each(|_| {
+            workers.push(threads::start(scope, || work(cx))?);
+            Ok(())
+        });
+        if started.is_ok() && cx.tunes {
+            tune(cx);
+        }
+        if let (Err(error), []) = (&started, &workers[..]) {
+            return Err(threads::refusal(error));
         }
         for worker in workers {
             if let Err(panic) = worker.join() {
                 std::panic::resume_unwind(panic);
             }
         }
-    });
-    Ok(())
+        Ok(())
+    })
 }
 
 /// Adds sessions while that pays.
-fn tune(cx: &Context<'_>, first: usize, mut add: impl FnMut(usize)) {
+fn tune(cx: &Context<'_>) {
     let done = || cx.totals.files.load(Ordering::Relaxed) + cx.totals.kept.load(Ordering::Relaxed);
-    let (mut sessions, mut least) = (first, 0.0);
+    waited(cx, || done() > 0);
+    let (mut sessions, mut least) = (cx.threads * cx.width.load(Ordering::Relaxed), 0.0);
     while sessions < MOST_SESSIONS {
         let clock = Instant::now();
         // Those that are still at their handshakes say nothing of what they bring.
         let late = || clock.elapsed() > LONGEST_BEGIN;
-        let begun = waited(cx, || {
-            late() || cx.begun.load(Ordering::Relaxed) >= sessions
-        });
+        let begun = waited(cx, || late() || cx.dialer.opened() >= sessions);
         let (begin, clock) = (done(), Instant::now());
         let files = TRIAL_FILES * sessions as u64;
         let judged = waited(cx, || clock.elapsed() >= TRIAL && done() - begin >= files);
@@ -186,17 +213,16 @@ fn tune(cx: &Context<'_>, first: usize, mut add: impl FnMut(usize)) {
         }
         #[allow(clippy::cast_precision_loss, reason = "a count of files")]
         let rate = (done() - begin) as f64 / clock.elapsed().as_secs_f64();
-        if cx.pool.hungry() || rate < least {
+        let more = (sessions * GROWTH).min(MOST_SESSIONS);
+        if rate < least || cx.pool.waiting() < more {
             let why = format!("{rate:.0} files/s, {least:.0} would be worth more: no more");
             return cx.decided("sessions", sessions as u64, why);
         }
-        let more = (sessions * GROWTH).min(MOST_SESSIONS);
         #[allow(clippy::cast_precision_loss, reason = "small counts")]
         let doublings = (more as f64 / sessions as f64).log2();
         let why = format!("{rate:.0} files/s with {sessions}: more");
-        cx.decided("sessions", more as u64, why);
-        add(more - sessions);
-        (sessions, least) = (more, rate * WORTH_DOUBLING.powf(doublings));
+        sessions = cx.widen(more, why);
+        least = rate * WORTH_DOUBLING.powf(doublings);
     }
 }
 
@@ -228,20 +254,35 @@ fn work(cx: &Context<'_>) {
             return;
         }
     };
-    let local = tokio::task::LocalSet::new();
     let secrets = cx.token.iter().map(|token| (AUTHORIZATION, token.clone()));
     let exchange = Exchange::new(cx.dialer.clone(), secrets.collect());
-    let mut begun = false;
-    while let Some((task, taken)) = cx.pool.take() {
-        local.block_on(&runtime, carry_out_one(cx, &exchange, task));
-        drop(taken);
-        if !std::mem::replace(&mut begun, true) {
-            cx.begun.fetch_add(1, Ordering::Relaxed);
+    tokio::task::LocalSet::new().block_on(&runtime, async {
+        let mut lanes = Lanes::default();
+        loop {
+            while lanes.len() < cx.width.load(Ordering::Relaxed) {
+                let next = match lanes.is_empty() {
+                    true => cx.pool.take(),
+                    false => cx.pool.try_take(),
+                };
+                let Some((task, taken)) = next else { break };
+                let exchange = &exchange;
+                lanes.add(async move {
+                    // Nothing waits for a connection that is prepared.
+                    let taken = (!matches!(task, Task::Prepare(..))).then_some(taken);
+                    carry_out_one(cx, exchange, task).await;
+                    drop(taken);
+                });
+            }
+            if lanes.is_empty() || cx.pool.is_over() {
+                return;
+            }
+            // What others find meanwhile is seen to, too.
+            let _ = timeout(LOOK_AROUND, lanes.some_ended()).await;
+            if cx.report.deaf() {
+                cx.stop.stop();
+            }
         }
-        if cx.report.deaf() {
-            cx.stop.stop();
-        }
-    }
+    });
 }
 
 async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
@@ -252,7 +293,7 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
         _ if !going_on => {}
         Task::Begin(begin) => begin::begin(cx, exchange, begin).await,
         Task::FetchTree { from, folder, name } => {
-            tree::fetch(cx, exchange, &from, &folder, &name).await
+            tree::fetch(cx, exchange, &from, &folder, &name, None).await
         }
         Task::StoreTree { folder, name, to } => {
             tree::store(cx, exchange, &folder, &name, &to).await
@@ -261,6 +302,10 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
         Task::Fetch(job) => get::fetch(cx, exchange, *job).await,
         Task::Store(job) => put::store(cx, exchange, *job).await,
         Task::Pass(job) => third::pass(cx, exchange, *job).await,
+        Task::Prepare(server, wanted) if wanted.strong_count() > 0 => {
+            exchange.prepare(&server).await;
+        }
+        Task::Prepare(..) => {}
     }
 }
 
@@ -300,6 +345,37 @@ impl Context<'_> {
             path.display()
         );
         self.decided("bytes_kept", there, reason);
+    }
+
+    /// Has as many sessions as so many files are worth without having seen what they bring; how many there are.
+    pub(crate) fn expect(&self, files: u64) -> usize {
+        let worth = usize::try_from(files).unwrap_or(usize::MAX) / FILES_A_SESSION;
+        let worth = worth.min(UNJUDGED_SESSIONS);
+        if self.tunes && worth > self.threads * self.width.load(Ordering::Relaxed) {
+            return self.widen(worth, format!("{FILES_A_SESSION} files for each, or more"));
+        }
+        worth.min(self.threads)
+    }
+
+    /// Has connections opened for so many files while it is found out what they are: until what this returns is gone.
+    pub(crate) fn prepare(&self, server: &Server, files: u64) -> Arc<()> {
+        let wanted = Arc::new(());
+        let missing = match self.order.dry_run {
+            true => 0,
+            false => self.expect(files).saturating_sub(self.dialer.opened()),
+        };
+        let more = (0..missing).map(|_| Arc::downgrade(&wanted));
+        self.pool
+            .push(more.map(|wanted| Task::Prepare(server.clone(), wanted)));
+        wanted
+    }
+
+    /// Has so many sessions, or a few more; how many.
+    fn widen(&self, sessions: usize, why: String) -> usize {
+        let width = sessions.div_ceil(self.threads);
+        self.width.store(width, Ordering::Relaxed);
+        self.decided("sessions", (width * self.threads) as u64, why);
+        width * self.threads
     }
 
     pub(crate) fn decided(&self, what: &'static str, value: u64, reason: String) {

@@ -1,4 +1,4 @@
-//! Sockets with what was asked of them: window, congestion control.
+//! Sockets with what was asked of them: window, congestion control, pacing.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -8,6 +8,8 @@ use std::time::Duration;
 use rustix::net::sockopt;
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
+use super::pacing;
+
 /// What is asked of data connections.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tcp {
@@ -15,6 +17,8 @@ pub(crate) struct Tcp {
     pub(crate) window_bytes: Option<u32>,
     /// Congestion control by its name; none: that of the system.
     pub(crate) congestion: Option<String>,
+    /// What it sends a second at most, bytes; none: as fast as it goes.
+    pub(crate) pacing_bytes_per_s: Option<u64>,
 }
 
 /// How long a host may leave a connection request without an answer.
@@ -68,6 +72,9 @@ impl Tcp {
         if let Some(name) = &self.congestion {
             sockopt::set_tcp_congestion(socket.as_fd(), name)?;
         }
+        if let Some(bytes_per_s) = self.pacing_bytes_per_s {
+            pacing::pace(&socket, bytes_per_s)?;
+        }
         Ok(socket)
     }
 }
@@ -91,6 +98,7 @@ mod tests {
             let asked = Tcp {
                 window_bytes: Some(1 << 16),
                 congestion: Some("reno".into()),
+                pacing_bytes_per_s: Some(5_000_000_000),
             };
             let listener = asked
                 .listen("127.0.0.1".parse().expect("one"))
@@ -102,6 +110,10 @@ mod tests {
             // The kernel keeps as much again for itself (socket(7)).
             let buffer = sockopt::socket_recv_buffer_size(&stream).expect("readable");
             assert_eq!(buffer, 1 << 17);
+            let (accepted, _) = listener.accept().await.expect("it comes");
+            for socket in [&stream, &accepted] {
+                assert_eq!(pacing::of(socket).expect("readable"), 5_000_000_000);
+            }
         });
     }
 

@@ -14,6 +14,9 @@ const MOST_STREAMS: u32 = 256;
 const MOST_AHEAD: u32 = 4096;
 /// The smallest and the largest block that can be asked for, bytes.
 const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
+/// The lowest and the highest rate of a connection that can be asked for, bytes a second: with less a segment takes seconds, which looks
+/// like a silence to the other end.
+const RATES: std::ops::RangeInclusive<f64> = 8e3..=1.25e11;
 
 impl TryFrom<Arguments> for Order {
     type Error = Error;
@@ -31,9 +34,11 @@ impl TryFrom<Arguments> for Order {
         counted("--pipelining", given.pipelining, MOST_AHEAD, "1 to 4096")?;
         let network = Network {
             streams: given.streams,
+            stripe: given.stripe,
             pipelining: given.pipelining,
             window_bytes: given.window.as_deref().map(window).transpose()?,
             congestion: given.congestion,
+            pacing_bytes_per_s: given.pacing.as_deref().map(pacing).transpose()?,
             data_channel: given.data_channel.map(DataChannel::from),
         };
         let output = match (given.json, given.verbose, given.quiet) {
@@ -156,6 +161,47 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
     text[..digits].parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// The rate of a connection, in bytes a second.
+pub(crate) fn pacing(text: &str) -> Result<u64, Error> {
+    let rate = rate(text).filter(|rate| RATES.contains(rate));
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "it is within its range"
+    )]
+    let whole = rate.map(|rate| rate.round() as u64);
+    whole.ok_or_else(|| Error::Order {
+        option: "--pacing",
+        expected: "a rate from 64 kb/s to 1 Tb/s, such as 500 Mb/s or 62.5 MB/s",
+        found: text.to_owned(),
+    })
+}
+
+/// A rate with its unit, as scenarios write it, in bytes a second.
+fn rate(text: &str) -> Option<f64> {
+    let digits = text
+        .find(|letter: char| !letter.is_ascii_digit() && letter != '.')
+        .unwrap_or(text.len());
+    let unit = text[digits..].trim_start().strip_suffix("/s")?;
+    let bits = || unit.strip_suffix("bit").or(unit.strip_suffix('b'));
+    let (prefix, bytes) = match unit.strip_suffix('B') {
+        Some(prefix) => (prefix, 1.0),
+        None => (bits()?, 1.0 / 8.0),
+    };
+    let factor = match prefix {
+        "" => 1.0,
+        "k" | "K" => 1e3,
+        "M" => 1e6,
+        "G" => 1e9,
+        "T" => 1e12,
+        "Ki" => 1024.0,
+        "Mi" => 1_048_576.0,
+        "Gi" => 1_073_741_824.0,
+        _ => return None,
+    };
+    Some(text[..digits].parse::<f64>().ok()? * factor * bytes)
+}
+
 /// The size of a block.
 pub(crate) fn block(text: &str) -> Result<u64, Error> {
     bytes(text)
@@ -248,6 +294,35 @@ mod tests {
             "99999999999999999999GiB",
             "4K",
             "ä",
+        ] {
+            check(refused, None);
+        }
+    }
+
+    #[test]
+    fn a_pace_is_a_rate_with_its_unit() {
+        let check = |text, expected: Option<u64>| assert_eq!(pacing(text).ok(), expected, "{text}");
+        check("500 Mb/s", Some(62_500_000));
+        check("500Mbit/s", Some(62_500_000));
+        check("62.5 MB/s", Some(62_500_000));
+        check("8000B/s", Some(8000));
+        check("100 Gb/s", Some(12_500_000_000));
+        check("1MiB/s", Some(1 << 20));
+        for refused in [
+            "",
+            "1",
+            "0b/s",
+            "500",
+            "500 Mb",
+            "63 kb/s",
+            "2 Tb/s",
+            "1 Eb/s",
+            "-1 Mb/s",
+            "1.2.3 Mb/s",
+            "Mb/s",
+            ". Mb/s",
+            "inf Mb/s",
+            "1 ä/s",
         ] {
             check(refused, None);
         }

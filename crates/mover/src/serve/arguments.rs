@@ -50,6 +50,9 @@ pub struct Arguments {
     /// Most data connections of a session
     #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) streams: u16,
+    /// What each connection sends of files at most, such as '500 Mb/s' [default: as fast as it goes]
+    #[arg(long, value_name = "RATE", value_parser = pacing)]
+    pub(crate) pacing: Option<u64>,
     /// Bytes of a block of MODE E, such as 1MiB
     #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block)]
     pub(crate) block: u64,
@@ -65,7 +68,7 @@ pub struct Arguments {
     /// Seconds without a command after which a session ends
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = patience())]
     pub(crate) idle_time: u32,
-    /// Seconds without a byte after which a transfer is given up
+    /// Seconds without a byte, or, over HTTP, with less than 16 KiB, after which a transfer is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = patience())]
     pub(crate) stall_time: u32,
     /// Seconds that transfers have to end after SIGTERM or Ctrl-C; the second signal ends all at once
@@ -148,6 +151,10 @@ fn metrics(text: &str) -> Result<SocketAddr, String> {
 
 fn block(text: &str) -> Result<u64, String> {
     order::block(text).map_err(|error: Error| error.to_string())
+}
+
+fn pacing(text: &str) -> Result<u64, String> {
+    order::pacing(text).map_err(|error: Error| error.to_string())
 }
 
 fn memory(text: &str) -> Result<u64, String> {

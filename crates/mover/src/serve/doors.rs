@@ -17,6 +17,7 @@ use super::limits::{Full, Ticket};
 use super::listen::{Arrival, Door, Phase, unready};
 use super::metrics;
 use crate::error::{Error, said};
+use crate::net::pacing;
 
 /// Connections that wait to be taken.
 const BACKLOG: i32 = 4096;
@@ -163,7 +164,14 @@ pub(super) fn open_doors(arguments: &Arguments) -> Result<Vec<(Door, TcpListener
     let ftp = arguments.addresses();
     let ftp = ftp.iter().map(|any| Ok((Door::Ftp, open_door(any)?)));
     let web = |door, addresses: &[SocketAddr]| -> Result<Vec<_>, Error> {
-        let open = |&address| Ok((door, open_door(&[address])?));
+        let open = |&address| {
+            let listener = open_door(&[address])?;
+            // What it accepts has it from there.
+            if let Some(bytes_per_s) = arguments.pacing {
+                pacing::pace(&listener, bytes_per_s).map_err(unready)?;
+            }
+            Ok((door, listener))
+        };
         addresses.iter().map(open).collect()
     };
     let mut doors = ftp.collect::<Result<Vec<_>, Error>>()?;

@@ -1,4 +1,4 @@
-//! How many sessions there are, in all and of one address.
+//! How many sessions there are, in all and of one address, and how many data connections in all.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -35,6 +35,7 @@ impl Full {
 pub(crate) struct Limits {
     sessions: usize,
     per_address: usize,
+    connections: usize,
     counted: Arc<Mutex<Counted>>,
 }
 
@@ -43,6 +44,7 @@ struct Counted {
     all: usize,
     /// Only of addresses that have any.
     of: HashMap<IpAddr, usize>,
+    connections: usize,
 }
 
 /// A session that is counted, for as long as this value is there.
@@ -52,13 +54,28 @@ pub(crate) struct Ticket {
     counted: Arc<Mutex<Counted>>,
 }
 
+/// A data connection that is counted, for as long as this value is there.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<Mutex<Counted>>);
+
 impl Limits {
-    pub(crate) fn new(sessions: usize, per_address: usize) -> Self {
+    pub(crate) fn new((sessions, connections): (usize, usize), per_address: usize) -> Self {
         Self {
             sessions,
             per_address,
+            connections,
             counted: Arc::default(),
         }
+    }
+
+    /// Counts a data connection; none if there are so many that no files would be left to open for sessions.
+    pub(crate) fn connect(&self) -> Option<Connected> {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.connections >= self.connections {
+            return None;
+        }
+        counted.connections += 1;
+        Some(Connected(Arc::clone(&self.counted)))
     }
 
     /// Counts a session.
@@ -92,6 +109,13 @@ impl Limits {
     }
 }
 
+impl Drop for Connected {
+    fn drop(&mut self) {
+        let mut counted = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        counted.connections -= 1;
+    }
+}
+
 impl Drop for Ticket {
     fn drop(&mut self) {
         let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,8 +137,9 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Raises the number of open files to what this process may have, and tells how many sessions fit: of `wanted`, or of the usual number.
-pub(crate) fn sessions(wanted: Option<usize>) -> usize {
+/// Raises the number of open files to what this process may have, and tells how many sessions fit, of `wanted` or of the usual number, and how many
+/// data connections besides.
+pub(crate) fn fitting(wanted: Option<usize>) -> (usize, usize) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(
         Resource::Nofile,
@@ -127,7 +152,9 @@ pub(crate) fn sessions(wanted: Option<usize>) -> usize {
     let fit = files.map_or(usize::MAX, |files| {
         usize::try_from(files.saturating_sub(RESERVE).max(1)).unwrap_or(usize::MAX)
     });
-    wanted.unwrap_or(SESSIONS).min(fit)
+    let sessions = wanted.unwrap_or(SESSIONS).min(fit);
+    // Each session has itself and a file; where that leaves little, connections have half of all.
+    (sessions, fit.saturating_sub(2 * sessions).max(fit / 2))
 }
 
 #[cfg(test)]
@@ -136,7 +163,7 @@ mod tests {
 
     #[test]
     fn sessions_are_counted_in_all_and_for_an_address_and_end_with_their_tickets() {
-        let limits = Limits::new(3, 2);
+        let limits = Limits::new((3, 1), 2);
         let [a, b]: [IpAddr; 2] = ["192.0.2.1", "::ffff:192.0.2.2"].map(|ip| ip.parse().unwrap());
         let first = limits.admit(a).unwrap();
         let second = limits.admit(a).unwrap();
@@ -152,7 +179,7 @@ mod tests {
 
     #[test]
     fn addresses_of_one_network_of_ipv6_count_as_one() {
-        let limits = Limits::new(9, 1);
+        let limits = Limits::new((9, 1), 1);
         let _ticket = limits.admit("2001:db8::1".parse().unwrap()).unwrap();
         let same = limits.admit("2001:db8::ffff".parse().unwrap());
         assert_eq!(same.err(), Some(Full::Address));

@@ -24,6 +24,8 @@ use crate::error::{Error, said};
 const THREADS: usize = 8;
 /// Threads that wait for disks, for each thread of sessions.
 const DISK_THREADS: usize = 16;
+/// How long what does not see that the server goes is waited for: a handshake, or what a disk is at.
+const GRACE: Duration = Duration::from_secs(1);
 /// How often the end of the last session is looked for.
 const TICK: Duration = Duration::from_millis(20);
 
@@ -89,7 +91,7 @@ pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
         let (host, watched) = (Arc::clone(&host), watched.clone());
         let runtime = runtime()?;
         handles.push(thread(format!("sessions-{number}"), move || {
-            run_sessions(&runtime, &host, receiver, &watched);
+            run_sessions(runtime, &host, receiver, watched);
         })?);
     }
     let dealer = Dealer::new(Arc::clone(&host), loops, watched);
@@ -105,7 +107,11 @@ pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
     }
     host.log.event(|| json!({"event": "end", "outcome": if ending == Ending::Drained { "drained" } else { "cut" }}));
     drop(host);
-    let _ = log.join();
+    // It ends with the last who may tell it something; a disk may hold that one up.
+    let begin = Instant::now();
+    while !log.is_finished() && begin.elapsed() < GRACE {
+        std::thread::sleep(TICK);
+    }
     Ok(ending)
 }
 
@@ -230,12 +236,12 @@ fn go_down(
 
 /// A thread's sessions, until there are no more and none can come.
 fn run_sessions(
-    runtime: &Runtime,
+    runtime: Runtime,
     host: &Arc<Host>,
     mut arrivals: UnboundedReceiver<Arrival>,
-    watched: &watch::Receiver<Phase>,
+    mut watched: watch::Receiver<Phase>,
 ) {
-    LocalSet::new().block_on(runtime, async {
+    LocalSet::new().block_on(&runtime, async {
         let mut sessions = JoinSet::new();
         loop {
             tokio::select! {
@@ -253,6 +259,15 @@ fn run_sessions(
                 Some(_) = sessions.join_next() => {}
             }
         }
-        while sessions.join_next().await.is_some() {}
+        let ended = async { while sessions.join_next().await.is_some() {} };
+        let cut = async {
+            let _ = watched.wait_for(|phase| *phase == Phase::Cut).await;
+            tokio::time::sleep(GRACE).await;
+        };
+        tokio::select! {
+            () = ended => {}
+            () = cut => {}
+        }
     });
+    runtime.shutdown_timeout(GRACE);
 }

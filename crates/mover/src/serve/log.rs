@@ -217,7 +217,9 @@ fn line(transfer: &Transfer<'_>, host: &str, end: SystemTime) -> Vec<u8> {
         stamp(transfer.start)
     )
     .into_bytes();
-    line.extend(transfer.user.iter().map(printable));
+    // A path may have blanks, as in logs of the toolkit; whose name it is, a token says, and it must not be taken for fields.
+    let joined = |byte: &u8| if *byte == b' ' { b'_' } else { printable(byte) };
+    line.extend(transfer.user.iter().map(joined));
     line.extend(b" FILE=");
     line.extend(transfer.path.iter().map(printable));
     line.extend(
@@ -291,7 +293,7 @@ mod tests {
         let transfer = Transfer {
             session: 1,
             peer: "192.0.2.1:5".parse().unwrap(),
-            user: b"anonymous",
+            user: b"ann CODE=226",
             command: "RETR",
             path: b"/a\nb c",
             bytes: 1_048_576,
@@ -306,7 +308,7 @@ mod tests {
         assert_eq!(
             String::from_utf8(found).unwrap(),
             "DATE=20161207212528.432057 HOST=h.example PROG=venturi-serve NL.EVNT=FTP_INFO START=20161207212528.292057 \
-             USER=anonymous FILE=/a?b c BUFFER=87040 BLOCK=262144 NBYTES=1048576 VOLUME=/ STREAMS=2 STRIPES=1 \
+             USER=ann_CODE=226 FILE=/a?b c BUFFER=87040 BLOCK=262144 NBYTES=1048576 VOLUME=/ STREAMS=2 STRIPES=1 \
              DEST=[192.0.2.1] TYPE=RETR CODE=226\n"
         );
     }

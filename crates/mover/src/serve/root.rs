@@ -55,6 +55,8 @@ pub(crate) struct Facts {
     pub(crate) modified_s: i64,
     /// The part of a second of that.
     pub(crate) modified_ns: u32,
+    /// When anything of it changed last, in seconds since 1970 and ns: nobody sets that back.
+    pub(crate) changed: (i64, u32),
     /// Permission bits.
     pub(crate) mode: u32,
     /// Number of the device and on it: the same for the same file under another name.
@@ -77,6 +79,10 @@ impl Facts {
             bytes: u64::try_from(found.st_size).unwrap_or(0),
             modified_s: found.st_mtime,
             modified_ns: u32::try_from(found.st_mtime_nsec).unwrap_or(0),
+            changed: (
+                found.st_ctime,
+                u32::try_from(found.st_ctime_nsec).unwrap_or(0),
+            ),
             mode: found.st_mode & 0o7777,
             identity: (found.st_dev, found.st_ino),
         }

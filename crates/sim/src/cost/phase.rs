@@ -106,6 +106,8 @@ pub enum Bound {
     Window,
     /// What the tool asks for ahead.
     Ahead,
+    /// What the sender lets each connection have.
+    Pacing,
     /// Random loss, or the kind of congestion control.
     Loss,
     /// A core of the client.

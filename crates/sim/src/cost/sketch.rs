@@ -57,6 +57,8 @@ pub struct DataPath {
     pub block_bytes: f64,
     /// Probability that a segment is lost, whatever else is on the path.
     pub loss: f64,
+    /// What its sender lets one connection have; infinite where it does not pace.
+    pub pacing_bytes_per_s: f64,
     /// How its sender reacts to loss.
     pub congestion_control: CongestionControl,
     /// The slowest link of it, empty.
@@ -145,7 +147,12 @@ impl TransferSketch<'_> {
         let (path, mover, streams) = (&self.path, self.mover, f64::from(self.streams));
         let speed = self.client.core_speed.map_or(1.0, Amount::get);
         let windows = window_rate(path.window_bytes, streams, path.rtt_s);
-        let mut bounds = vec![(windows, Bound::Window), (loss_rate, Bound::Loss)];
+        let paced = path.pacing_bytes_per_s * streams;
+        let mut bounds = vec![
+            (windows, Bound::Window),
+            (loss_rate, Bound::Loss),
+            (paced, Bound::Pacing),
+        ];
         if let Some(ahead) = mover.in_flight_bytes {
             bounds.push((window_rate(ahead.get(), 1.0, path.rtt_s), Bound::Ahead));
         }

@@ -44,6 +44,7 @@ const PATH: DataPath = DataPath {
     mss_bytes: 1448.0,
     block_bytes: 0.0,
     loss: 0.0,
+    pacing_bytes_per_s: f64::INFINITY,
     congestion_control: CongestionControl::Cubic,
     bytes_per_s: f64::INFINITY,
 };

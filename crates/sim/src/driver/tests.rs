@@ -151,6 +151,30 @@ fn what_bound_a_transfer_is_told_by_shares_of_its_time() {
 }
 
 #[test]
+fn connections_that_their_sender_paces_have_so_much_each() {
+    let paced_s = |by: &str, streams: u32| {
+        let change = |header: &mut Value| {
+            let options = match by {
+                "server" => &mut header["services"]["ftp"]["options"],
+                _ => &mut header["calls"]["get"]["options"],
+            };
+            *options = json!({"pacing_bytes_per_s": 100_000});
+            header["calls"]["get"]["options"]["streams"] = json!(streams);
+        };
+        let found = transfers(
+            plan(0.0, change, &[("b", json!([get("get", 1_000_000)]))]),
+            Assumptions::default(),
+        );
+        let took_s = found[0].record.duration_s.expect("it was released").get();
+        found[0].bound["pacing"] * took_s
+    };
+    for by in ["server", "client"] {
+        assert!((paced_s(by, 1) - 10.0).abs() < TOLERANCE, "{by}");
+        assert!((paced_s(by, 4) - 2.5).abs() < TOLERANCE, "{by}");
+    }
+}
+
+#[test]
 fn who_finds_all_sessions_of_a_server_taken_waits_in_line() {
     let costs: Costs =
         serde_json::from_value(json!({"services": {"ftp": {"sessions": 1}}})).expect("costs");

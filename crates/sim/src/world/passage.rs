@@ -118,6 +118,12 @@ impl World {
             .map_or(f64::INFINITY, |(sender, receiver)| {
                 self.window(sender, receiver)
             });
+        let of_source = |key| {
+            source
+                .and_then(|name| self.header.services.get(name))
+                .and_then(|service| service.options.get(key))
+                .and_then(Scalar::as_number)
+        };
         DataPath {
             rtt_s: found.rtt_s,
             window_bytes: option(call, "window_bytes").unwrap_or(window),
@@ -126,12 +132,11 @@ impl World {
                 .reduce(f64::min)
                 .unwrap_or(LOOPBACK_SEGMENT_BYTES),
             // A GridFTP server's, which are those of extended block mode.
-            block_bytes: source
-                .and_then(|name| self.header.services.get(name))
-                .and_then(|service| service.options.get("block_bytes"))
-                .and_then(Scalar::as_number)
-                .unwrap_or(0.0),
+            block_bytes: of_source("block_bytes").unwrap_or(0.0),
             loss: 1.0 - kept,
+            pacing_bytes_per_s: of_source("pacing_bytes_per_s")
+                .or(option(call, "pacing_bytes_per_s"))
+                .unwrap_or(f64::INFINITY),
             congestion_control: match control {
                 Some("reno") => CongestionControl::Reno,
                 Some("bbr") => CongestionControl::Bbr,

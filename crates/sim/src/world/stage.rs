@@ -165,6 +165,7 @@ pub(super) const fn name_of_bound(bound: Bound) -> &'static str {
         Bound::None => "nothing",
         Bound::Window => "window",
         Bound::Ahead => "ahead",
+        Bound::Pacing => "pacing",
         Bound::Loss => "loss",
         Bound::ClientCpu => "client_cpu",
         Bound::ServerCpu => "server_cpu",

@@ -67,6 +67,7 @@ class VenturiServe:
             256 << 20,
             "Large buffers of files that come; beyond, a connection has 4 KiB (--memory).",
         ),
+        Option("pacing", "rate", None, "What each data connection sends at most (--pacing).", minimum=8000),
         Option("sync", "boolean", False, "Have files on stable storage before they are answered (--sync)."),
     )
     default_ports = tuple(range(2811, 2827))
@@ -106,6 +107,8 @@ class VenturiServe:
         for name, option in (("connections", "--sessions"), ("threads", "--threads")):
             if options[name] is not None:
                 argv += [option, str(options[name])]
+        if options["pacing_bytes_per_s"] is not None:
+            argv += ["--pacing", f"{options['pacing_bytes_per_s']}B/s"]
         if options["sync"]:
             argv.append("--sync")
         if _secure(room.spec):

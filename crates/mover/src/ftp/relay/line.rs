@@ -147,7 +147,9 @@ impl<'s, 'o: 's> Line<'s, 'o, '_, '_> {
         let mut sessions = self.open(0)?;
         let welcome = &sessions.welcome;
         let (ahead, address) = (welcome.pipelining, welcome.address);
-        let mut copies = ThirdParty::new(pairs, self.mode(), ahead, ATTEMPTS, address);
+        let ends = [self.ends.source, self.ends.destination];
+        let striped = self.manners.0.striped && ends.iter().all(|end| end.welcome.is_striped());
+        let mut copies = ThirdParty::new(pairs, self.mode(), ahead, ATTEMPTS, address, striped);
         let (answer, answers) = channel();
         // Each turn does what is asked for, or takes an answer.
         loop {

@@ -68,8 +68,8 @@ impl Session<'_> {
                 Output::Connect {
                     address,
                     connections,
-                    transfer,
-                } => self.connect(address, connections, transfer),
+                    purpose,
+                } => self.connect(address, connections, purpose),
                 Output::CloseData { connection } => drop(self.links.remove(&connection)),
                 Output::DropData => {
                     self.links.clear();

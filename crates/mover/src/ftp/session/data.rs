@@ -10,6 +10,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
+use venturi_gridftp::client::Purpose;
 use venturi_gridftp::mode_e::HEADER_BYTES;
 use venturi_gridftp::{DataOut, End};
 
@@ -25,8 +26,8 @@ const MOST_ARRIVING: usize = 512;
 /// How long they may take for it.
 const ARRIVAL: Duration = Duration::from_secs(20);
 
-/// A connection on its way, and the transfer that it is for.
-pub(super) type Connecting = Pin<Box<dyn Future<Output = (Option<u64>, io::Result<TcpStream>)>>>;
+/// A connection on its way, and what it is for.
+pub(super) type Connecting = Pin<Box<dyn Future<Output = (Purpose, io::Result<TcpStream>)>>>;
 
 impl Session<'_> {
     pub(super) fn listen(&mut self) {
@@ -40,16 +41,16 @@ impl Session<'_> {
             }
             Err(error) => {
                 let reason = format!("no port for data connections: {error}");
-                self.client.connect_failed(now, None, &reason);
+                self.client.connect_failed(now, Purpose::Stripe(0), &reason);
             }
         }
     }
 
-    pub(super) fn connect(&mut self, to: SocketAddr, connections: u16, transfer: Option<u64>) {
+    pub(super) fn connect(&mut self, to: SocketAddr, connections: u16, purpose: Purpose) {
         for _ in 0..connections {
             let tcp = self.tcp.clone();
             self.connecting
-                .push(Box::pin(async move { (transfer, tcp.connect(to).await) }));
+                .push(Box::pin(async move { (purpose, tcp.connect(to).await) }));
         }
     }
 
@@ -64,19 +65,19 @@ impl Session<'_> {
                 Poll::Pending => true,
             });
         let moved = !opened.is_empty();
-        for (transfer, result) in opened {
+        for (purpose, result) in opened {
             match result {
                 Ok(socket) => match self.link(socket, End::Connects) {
                     // It is said at once: the server begins the handshake with the transfer.
-                    Some(link) => self.open(link, transfer),
+                    Some(link) => self.open(link, purpose),
                     None => {
                         let reason = "no data connection can be secured";
-                        self.client.connect_failed(self.now(), transfer, reason);
+                        self.client.connect_failed(self.now(), purpose, reason);
                     }
                 },
                 Err(error) => {
                     let reason = format!("no data connection: {}", crate::error::said(&error));
-                    self.client.connect_failed(self.now(), transfer, &reason);
+                    self.client.connect_failed(self.now(), purpose, &reason);
                 }
             }
         }
@@ -94,7 +95,7 @@ impl Session<'_> {
                 && let Some(link) = self.link(socket, End::Accepts)
             {
                 if link.is_ready() {
-                    self.open(link, None);
+                    self.open(link, Purpose::Stripe(0));
                 } else if self.arriving.len() < MOST_ARRIVING {
                     self.arriving.push((Instant::now(), link));
                 }
@@ -117,7 +118,7 @@ impl Session<'_> {
                 moved = true;
                 let (_, link) = self.arriving.remove(at);
                 if ready {
-                    self.open(link, None);
+                    self.open(link, Purpose::Stripe(0));
                 }
             } else {
                 at += 1;
@@ -134,10 +135,10 @@ impl Session<'_> {
             .ok()
     }
 
-    fn open(&mut self, link: Link, transfer: Option<u64>) {
+    fn open(&mut self, link: Link, purpose: Purpose) {
         let (now, number) = (self.now(), self.next_link);
         self.next_link += 1;
-        if self.client.data_opened(now, number, transfer) {
+        if self.client.data_opened(now, number, purpose) {
             self.links.insert(number, link);
         }
     }
@@ -242,9 +243,7 @@ impl Session<'_> {
         link.intake.bulk = count as u64 >= WORTH_BYTES;
         let delivered = self.client.handle_payload(now, number, count);
         if let Some(payload) = delivered.payload {
-            let begin = Instant::now();
-            let written = self.straight.drain(file, payload.offset);
-            self.pace.took(begin.elapsed());
+            let written = self.pace.of(|| self.straight.drain(file, payload.offset));
             match written {
                 Ok(()) => {
                     let moved_bytes = &self.shared.totals.moved_bytes;

@@ -34,9 +34,6 @@ impl Session<'_> {
         if retired && held == 0 {
             return self.say_goodbye();
         }
-        if retired || held > self.depth - self.depth.div_ceil(4) || self.bytes >= self.ahead_bytes {
-            return false;
-        }
         let sessions = self.shared.sessions.load(Ordering::Relaxed);
         let room = Room {
             held,
@@ -45,6 +42,9 @@ impl Session<'_> {
             ahead_bytes: self.ahead_bytes,
             sessions: sessions.max(self.soon),
         };
+        if retired || room.is_full() {
+            return false;
+        }
         match self.shared.queue.poll_take(cx, room) {
             Poll::Ready(Some(items)) => {
                 let bytes = items.iter().map(Item::bytes).sum::<u64>();
@@ -53,10 +53,16 @@ impl Session<'_> {
                 if let Some(wide) = self.wide.take()
                     && bytes / items.len() as u64 >= WIDE_BYTES
                 {
-                    let alone = sessions == 1;
+                    let whole = matches!(
+                        &items[..],
+                        [Item {
+                            job: Job::Fetch(_),
+                            ..
+                        }]
+                    );
+                    let alone = sessions == 1 && whole;
                     let wide = if alone { wide } else { wide.min(WIDE_STREAMS) };
-                    self.client.widen(wide);
-                    if asked {
+                    if self.client.widen(wide) && asked {
                         self.tell_wide(wide);
                     }
                 }

@@ -11,6 +11,7 @@ use super::layer::Layer;
 use super::writing::Segment;
 use crate::net::intake::Intake;
 use crate::serve::buffers::Buffer;
+use crate::serve::limits::Connected;
 
 /// Bytes that one connection moves before the others have their turn.
 const TURN_BYTES: u64 = 4 << 20;
@@ -20,6 +21,7 @@ const TURN_BYTES: u64 = 4 << 20;
 pub(super) struct Link {
     pub(super) number: u64,
     pub(super) peer: IpAddr,
+    _counted: Connected,
     socket: TcpStream,
     unsent: Vec<u8>,
     sent: usize,
@@ -55,7 +57,7 @@ pub(super) enum Moved {
 impl Link {
     pub(super) fn new(
         number: u64,
-        peer: IpAddr,
+        (peer, counted): (IpAddr, Connected),
         socket: TcpStream,
         mut layer: Option<Layer>,
     ) -> Self {
@@ -66,6 +68,7 @@ impl Link {
         Self {
             number,
             peer,
+            _counted: counted,
             socket,
             layer,
             unsent,

@@ -1,12 +1,11 @@
 //! A file that comes: what was read from sockets is written here as long as that waits for nothing, else by other threads, at most so
 //! much at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::Instant;
 
 use rustix::io::Errno;
 use tokio::net::TcpStream;
@@ -18,7 +17,7 @@ use crate::serve::buffers::Buffer;
 use crate::serve::host::Host;
 use crate::serve::root::upload::Upload;
 
-/// Buffers of a session that are being written.
+/// Buffers of a session that are being written, or wait for it.
 const MAX_WRITES: usize = 16;
 /// Stretches of a file whose checksums are not one yet; beyond, the file is read once more.
 const MAX_STRETCHES: usize = 4096;
@@ -49,7 +48,10 @@ type Sums = Vec<(u64, u64, Adler32)>;
 pub(super) struct Writing {
     host: Arc<Host>,
     upload: Arc<Upload>,
-    writes: VecDeque<JoinHandle<Result<Sums, Errno>>>,
+    /// What waits for the thread that writes: one at a time, for others would spin on the lock of the file.
+    waiting: Vec<Filled>,
+    /// What it writes, and of how many buffers.
+    write: Option<(usize, JoinHandle<Result<Sums, Errno>>)>,
     failed: Option<Errno>,
     straight: Straight,
     /// Where a checksum was asked for.
@@ -62,16 +64,23 @@ impl Writing {
         Self {
             host,
             upload: Arc::new(upload),
-            writes: VecDeque::new(),
+            waiting: Vec::new(),
+            write: None,
             failed: None,
             straight: Straight::default(),
             stretches: sums.then(BTreeMap::new),
         }
     }
 
-    /// Whether more may come now.
+    /// Whether more may come now. On a fast disk, what waits goes first: what comes then goes the short ways.
     pub(super) fn has_room(&self) -> bool {
-        self.writes.len() < MAX_WRITES
+        let writing = self.write.as_ref().map_or(0, |(buffers, _)| *buffers);
+        let most = if self.host.pace.is_fast() {
+            1
+        } else {
+            MAX_WRITES
+        };
+        writing + self.waiting.len() < most
     }
 
     /// Has a buffer written.
@@ -79,23 +88,38 @@ impl Writing {
         if filled.segments.is_empty() {
             return;
         }
-        let sums = self.stretches.is_some();
-        if self.writes.is_empty() && self.host.pace.is_fast() {
-            let begin = Instant::now();
-            let written = put(&self.upload, &filled, sums);
-            self.host.pace.took(begin.elapsed());
+        if self.is_written() && self.host.pace.is_fast() {
+            let sums = self.stretches.is_some();
+            let written = self.host.pace.of(|| put(&self.upload, &filled, sums));
             return self.written(written);
         }
-        let upload = Arc::clone(&self.upload);
-        self.writes.push_back(tokio::task::spawn_blocking(move || {
-            put(&upload, &filled, sums)
-        }));
+        self.waiting.push(filled);
+        self.begin_write();
+    }
+
+    /// Has a thread write what waits, unless one writes.
+    fn begin_write(&mut self) {
+        if self.write.is_some() || self.waiting.is_empty() {
+            return;
+        }
+        let (upload, sums) = (Arc::clone(&self.upload), self.stretches.is_some());
+        let count = self.waiting.len().min(MAX_WRITES / 2);
+        let filled: Vec<_> = self.waiting.drain(..count).collect();
+        let write = tokio::task::spawn_blocking(move || {
+            let mut found = Sums::new();
+            for filled in filled {
+                found.extend(put(&upload, &filled, sums)?);
+            }
+            Ok(found)
+        });
+        self.write = Some((count, write));
     }
 
     /// Whether bytes may go straight from a socket to the file now: nobody has to see them, and the disk is fast.
     pub(super) fn is_straight(&self) -> bool {
         self.stretches.is_none()
             && self.failed.is_none()
+            && self.is_written()
             && self.straight.is_open()
             && self.host.pace.is_fast()
     }
@@ -115,23 +139,23 @@ impl Writing {
         let Some(offset) = offset else {
             return self.straight.forget();
         };
-        let begin = Instant::now();
-        let written = self.straight.drain(self.upload.file(), offset);
-        self.host.pace.took(begin.elapsed());
+        let (straight, file) = (&mut self.straight, self.upload.file());
+        let written = self.host.pace.of(|| straight.drain(file, offset));
         self.failed = self.failed.or(written.err());
     }
 
     /// Lets writes end. True: one has. The first that failed is kept.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
-        while let Some(write) = self.writes.front_mut() {
+        while let Some((_, write)) = &mut self.write {
             let Poll::Ready(written) = Pin::new(write).poll(cx) else {
                 break;
             };
-            self.writes.pop_front();
+            self.write = None;
             moved = true;
             // A thread that panicked wrote nothing.
             self.written(written.unwrap_or(Err(Errno::IO)));
+            self.begin_write();
         }
         moved
     }
@@ -148,7 +172,7 @@ impl Writing {
 
     /// Whether all that came is written.
     pub(super) fn is_written(&self) -> bool {
-        self.writes.is_empty()
+        self.write.is_none()
     }
 
     /// Why not all of it could be.
@@ -234,9 +258,75 @@ pub(super) fn put(upload: &Upload, filled: &Filled, sums: bool) -> Result<Sums, 
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+    use std::time::Duration;
+
+    use clap::Parser;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::serve::arguments::Arguments;
+    use crate::serve::buffers::BUFFER_BYTES;
+    use crate::serve::root::upload::Begin;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    const LAST: u8 = MAX_WRITES as u8;
+
+    #[test]
+    fn on_a_slow_disk_buffers_are_written_in_their_order_and_no_more_come_than_may_wait() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let words = [
+            "serve".as_ref(),
+            folder.path().as_os_str(),
+            "--write".as_ref(),
+        ];
+        let (host, _log) = Host::new(&Line::parse_from(words).arguments).expect("a server");
+        let host = Arc::new(host);
+        let upload = host.root.upload(b"/file", Begin::New).expect("a file");
+        let mut writing = Writing::new(upload, false, Arc::clone(&host));
+        let builder = &mut tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.build().expect("a runtime");
+        runtime.block_on(async {
+            for round in 1..=100_u8 {
+                host.pace
+                    .of(|| std::thread::sleep(Duration::from_millis(6)));
+                for number in 1..=LAST {
+                    assert!(writing.has_room());
+                    let mut buffer = host.buffers.take();
+                    buffer.fill(round + number);
+                    // All of them to the same place: the last one stays.
+                    let segment = Segment {
+                        start: 0,
+                        bytes: BUFFER_BYTES,
+                        offset: 0,
+                    };
+                    let segments = vec![segment];
+                    writing.write(Filled { buffer, segments });
+                }
+                assert!(!writing.has_room() && !writing.is_straight());
+                while !writing.is_written() {
+                    poll_fn(|cx| {
+                        if writing.poll(cx) {
+                            Poll::Ready(())
+                        } else {
+                            Poll::Pending
+                        }
+                    })
+                    .await;
+                }
+                let mut found = vec![0; BUFFER_BYTES];
+                let read = rustix::io::pread(writing.upload().file(), &mut found, 0);
+                assert_eq!(read, Ok(BUFFER_BYTES));
+                assert!(found.iter().all(|byte| *byte == round + LAST));
+            }
+        });
+        assert_eq!(writing.failed(), None);
+    }
 
     proptest! {
         #[test]

@@ -202,8 +202,11 @@ impl Body for Reply {
         match self.get_mut() {
             Self::Plain(body) => Pin::new(body).poll_frame(context),
             Self::Watched(body, active) => {
-                active.beat();
-                Pin::new(body).poll_frame(context)
+                let frame = Pin::new(body).poll_frame(context);
+                if frame.is_ready() {
+                    active.beat();
+                }
+                frame
             }
             Self::File(body) => body
                 .poll_block(context)

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::answer::{Refusal, aside};
 use super::body::at_once;
-use super::third::Job;
+use super::third::{Job, Progress};
 use super::write::{unreplaced, within};
 use crate::checksum::Adler32;
 use crate::http::connect::Dialer;
@@ -33,18 +33,15 @@ const BLOCKS: usize = 4;
 ///
 /// # Errors
 /// What came in between, in a line for its client.
-pub(super) async fn carry_out(
-    job: &Job,
-    progress: &Rc<std::cell::Cell<u64>>,
-) -> Result<(), String> {
+pub(super) async fn carry_out(job: &Job, progress: &Rc<Progress>) -> Result<(), String> {
     if job.other.server.tls && job.host.web.outwards.is_none() {
         return Err("this server trusts no certificates (X509_CERT_DIR, SSL_CERT_FILE)".into());
     }
-    let dialer = Dialer::new(
-        job.host.web.outwards.clone(),
-        Tcp::default(),
-        Stop::default(),
-    );
+    let tcp = Tcp {
+        pacing_bytes_per_s: job.host.settings.pacing_bytes_per_s,
+        ..Tcp::default()
+    };
+    let dialer = Dialer::new(job.host.web.outwards.clone(), tcp, Stop::default());
     let exchange = Exchange::new(dialer, job.fields.clone());
     let told = |fault: Fault| {
         let failure = fault.at(&job.other);
@@ -70,11 +67,7 @@ fn refused(refusal: Refusal) -> Fault {
     }
 }
 
-async fn pull(
-    job: &Job,
-    exchange: &Rc<Exchange>,
-    progress: &std::cell::Cell<u64>,
-) -> Result<(), Fault> {
+async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result<(), Fault> {
     let (host, path, may_replace) = (Arc::clone(&job.host), job.path.clone(), job.may_replace);
     let upload = aside(move || {
         if !may_replace && host.root.stat(&path).is_ok() {
@@ -82,9 +75,16 @@ async fn pull(
         }
         host.root.upload(&path, Begin::New).map_err(within)
     });
-    let upload = upload.await.map_err(refused)?;
+    let upload = progress.of_ours(upload).await.map_err(refused)?;
     let none = HeaderMap::new();
     let mut answer = list::file(exchange, &job.other, Method::GET, none, Worth::Little).await?;
+    if answer.head.status != StatusCode::OK {
+        // 206 and 416 are of a range, and nobody asked for one.
+        return Err(Fault::Answer {
+            expected: "the whole file (200)",
+            found: answer.head.status.to_string(),
+        });
+    }
     let (told, digests) = (answer.file_length()?, Facts::of(&answer).digests);
     let (mut at, mut sum) = (0, Adler32::default());
     while let Some(bytes) = answer.bytes().await? {
@@ -95,9 +95,9 @@ async fn pull(
             put_down(&file, &bytes, place)?;
             Ok(running)
         });
-        sum = written.await.map_err(refused)?;
+        sum = progress.of_ours(written).await.map_err(refused)?;
         at += length;
-        progress.set(at);
+        progress.bytes.set(at);
         metrics::add(&job.host.metrics.received_bytes, length);
     }
     if told.is_some_and(|told| told != at) {
@@ -125,12 +125,11 @@ async fn pull(
     }
     let (host, sync) = (Arc::clone(&job.host), job.host.settings.sync);
     let kept = aside(move || {
-        let facts = upload.facts()?;
-        upload.commit(sync, may_replace).map_err(unreplaced)?;
+        let facts = upload.commit(sync, may_replace).map_err(unreplaced)?;
         host.web.known.keep(&facts, sum.value());
         Ok(())
     });
-    kept.await.map_err(refused)
+    progress.of_ours(kept).await.map_err(refused)
 }
 
 fn put_down(file: &OwnedFd, bytes: &[u8], at: u64) -> Result<(), Refusal> {
@@ -146,11 +145,7 @@ fn put_down(file: &OwnedFd, bytes: &[u8], at: u64) -> Result<(), Refusal> {
     Ok(())
 }
 
-async fn push(
-    job: &Job,
-    exchange: &Rc<Exchange>,
-    progress: &Rc<std::cell::Cell<u64>>,
-) -> Result<(), Fault> {
+async fn push(job: &Job, exchange: &Rc<Exchange>, progress: &Rc<Progress>) -> Result<(), Fault> {
     let (host, path) = (Arc::clone(&job.host), job.path.clone());
     let opened = aside(move || Ok(host.root.read(&path)?))
         .await
@@ -195,7 +190,7 @@ async fn feed(
     file: Arc<OwnedFd>,
     size: u64,
     sender: mpsc::Sender<std::io::Result<Bytes>>,
-    progress: Rc<std::cell::Cell<u64>>,
+    progress: Rc<Progress>,
     host: Arc<Host>,
 ) {
     let mut at = 0;
@@ -207,7 +202,7 @@ async fn feed(
             Some(bytes) => Ok(bytes),
             None => {
                 let file = Arc::clone(&file);
-                aside(move || {
+                let read = aside(move || {
                     let mut bytes = vec![0; most];
                     let count = rustix::io::pread(&file, &mut bytes, at)?;
                     bytes.truncate(count);
@@ -216,8 +211,8 @@ async fn feed(
                     } else {
                         Ok(bytes)
                     }
-                })
-                .await
+                });
+                progress.of_ours(read).await
             }
         };
         let Ok(bytes) = bytes else { return };
@@ -226,7 +221,7 @@ async fn feed(
             return;
         }
         at += length;
-        progress.set(at);
+        progress.bytes.set(at);
         metrics::add(&host.metrics.sent_bytes, length);
     }
 }

@@ -1,5 +1,8 @@
 //! MKCOL, DELETE, MOVE, and COPY within the server.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::Arc;
 
 use http::header::{HOST, HeaderName};
@@ -16,6 +19,7 @@ use crate::http::marker;
 use crate::http::outgoing::Outgoing;
 use crate::serve::root::Root;
 use crate::serve::root::upload::Begin;
+use crate::temporary::Token;
 
 /// RFC 4918, section 10.3.
 pub(crate) const DESTINATION: HeaderName = HeaderName::from_static("destination");
@@ -74,17 +78,18 @@ fn remove(root: &Root, path: &[u8]) -> Result<(), Refusal> {
         Err(Errno::ISDIR) => {}
         other => return Ok(other?),
     }
-    let mut listing = root.list(path, true)?;
-    let (mut found, mut folders) = (Vec::new(), Vec::new());
-    loop {
-        let more = listing.next(root, 1024, &mut found)?;
-        for entry in found.drain(..) {
-            let below = [path, b"/", &entry.name].concat();
-            // A link to a directory is a link.
-            match root.remove_file(&below) {
-                Err(Errno::ISDIR) => folders.push(below),
-                other => other?,
-            }
+    // Where something is being written nothing is removed, and then all.
+    root.at_rest(path)?;
+    each(root, path, |below, entered| match entered {
+        true => Ok(root.at_rest(below)?),
+        false => Ok(()),
+    })?;
+    let mut folders = Vec::new();
+    each(root, path, |below, _| {
+        // A link to a directory is a link.
+        match root.remove_file(below) {
+            Err(Errno::ISDIR) => folders.push(below.to_vec()),
+            other => other?,
         }
         if folders.len() > MOST_THINGS {
             return Err(Refusal::new(
@@ -92,16 +97,33 @@ fn remove(root: &Root, path: &[u8]) -> Result<(), Refusal> {
                 "too many directories for one request",
             ));
         }
-        if !more {
-            break;
-        }
-    }
+        Ok(())
+    })?;
     // What is deeper has a longer path.
     folders.sort_unstable_by_key(|path| std::cmp::Reverse(path.len()));
     for folder in folders {
         root.remove_directory(&folder)?;
     }
     Ok(root.remove_directory(path)?)
+}
+
+/// Has something done with all that is below a directory, by its path and whether it is a directory that is looked into.
+fn each(
+    root: &Root,
+    path: &[u8],
+    mut work: impl FnMut(&[u8], bool) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let mut listing = root.list(path, true)?;
+    let mut found = Vec::new();
+    loop {
+        let more = listing.next(root, 1024, &mut found)?;
+        for entry in found.drain(..) {
+            work(&[path, b"/", &entry.name].concat(), entry.entered)?;
+        }
+        if !more {
+            return Ok(());
+        }
+    }
 }
 
 /// Where a thing is to go, of this server.
@@ -243,10 +265,9 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         let there = see(&host.root, &from, &to, may_replace)?;
         if !host.root.stat(&from)?.is_directory() {
             file(&host.root, &from, &to, sync, may_replace)?;
+        } else if there {
+            copy_over(&host.root, &from, &to, alone, sync)?;
         } else {
-            if there {
-                remove(&host.root, &to)?;
-            }
             host.root.make_directory(&to).map_err(within)?;
             if !alone {
                 tree(&host.root, &from, &to, sync)?;
@@ -266,6 +287,38 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         *response.body_mut() = Reply::Plain(Outgoing::Whole(marker::SUCCESS.into()));
     }
     Ok(response)
+}
+
+/// Copies a directory onto what is there, which stays until the copy is whole, and if it cannot be.
+fn copy_over(root: &Root, from: &[u8], to: &[u8], alone: bool, sync: bool) -> Result<(), Refusal> {
+    let aside = beside(from, to);
+    root.make_directory(&aside).map_err(|errno| match errno {
+        Errno::EXIST => {
+            let shown = String::from_utf8_lossy(&aside);
+            let text = format!("such a copy goes on, or was cut off: then DELETE {shown}");
+            Refusal::new(StatusCode::LOCKED, text)
+        }
+        errno => within(errno),
+    })?;
+    let copied = if alone {
+        Ok(())
+    } else {
+        tree(root, from, &aside, sync)
+    };
+    let done = copied.and_then(|()| replace(root, &aside, to));
+    done.inspect_err(|_| {
+        // What stays is told to who asks again.
+        let _ = remove(root, &aside);
+    })
+}
+
+/// Where a copy is until it is whole: in the directory that it goes to.
+fn beside(from: &[u8], to: &[u8]) -> Vec<u8> {
+    let place = |path| Path::new(OsStr::from_bytes(path));
+    let name = Token::new(place(from), place(to)).tree();
+    let to = to.strip_suffix(b"/").unwrap_or(to);
+    let cut = to.iter().rposition(|byte| *byte == b'/');
+    [&to[..cut.map_or(0, |at| at + 1)], name.to_bytes()].concat()
 }
 
 /// Copies what is in a directory. What cannot be copied is told when all else is there.
@@ -334,5 +387,5 @@ fn file(root: &Root, from: &[u8], to: &[u8], sync: bool, replace: bool) -> Resul
             Err(errno) => return Err(errno.into()),
         }
     }
-    upload.commit(sync, replace).map_err(unreplaced)
+    upload.commit(sync, replace).map(drop).map_err(unreplaced)
 }

@@ -5,6 +5,7 @@
 //!
 //! Read [`Issuers`] first, then [`Scope`].
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ring::signature::{
@@ -133,7 +134,13 @@ impl Issuers {
                 keys,
             })
         });
-        issuers.collect::<Result<Vec<_>, _>>().map(Self)
+        let issuers = issuers.collect::<Result<Vec<_>, _>>()?;
+        let mut names = HashSet::new();
+        match issuers.iter().find(|issuer| !names.insert(&issuer.name)) {
+            // Which audiences and which path would be its?
+            Some(twice) => Err(refused(path, format!("`{}` twice", twice.name))),
+            None => Ok(Self(issuers)),
+        }
     }
 
     /// What a token allows at a time, in seconds since 1970; none if it is not believed.

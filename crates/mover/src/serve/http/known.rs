@@ -8,8 +8,8 @@ use crate::serve::root::Facts;
 /// Files whose checksum is kept; beyond that all are forgotten, and computed again when somebody asks.
 const MOST: usize = 65_536;
 
-/// A version of a file: device, inode, size, time of change.
-type Version = (u64, u64, u64, i64, u32);
+/// A version of a file: device and inode, size, time of modification, time of any change.
+type Version = ((u64, u64), u64, (i64, u32), (i64, u32));
 
 /// Adler-32 of files.
 #[derive(Debug, Default)]
@@ -17,11 +17,10 @@ pub(crate) struct Known(Mutex<HashMap<Version, u32>>);
 
 fn version(facts: &Facts) -> Version {
     (
-        facts.identity.0,
-        facts.identity.1,
+        facts.identity,
         facts.bytes,
-        facts.modified_s,
-        facts.modified_ns,
+        (facts.modified_s, facts.modified_ns),
+        facts.changed,
     )
 }
 

@@ -60,48 +60,45 @@ pub(super) async fn index(asked: &Asked) -> Answer {
     Ok(response)
 }
 
-/// A listing as it is read, between a begin and an end.
+/// A listing as it is read, between a begin and an end. A reader that is slow keeps no thread of the disks: one is asked for some entries at a time.
 fn listed(
     host: Arc<Host>,
     path: Vec<u8>,
     begin: String,
-    end: String,
-    line: impl Fn(&[u8], &[u8], &Facts) -> String + Send + 'static,
+    mut end: String,
+    line: fn(&[u8], &[u8], &Facts) -> String,
 ) -> Outgoing {
     let (sender, blocks) = mpsc::channel(2);
-    tokio::task::spawn_blocking(move || {
-        let send =
-            |text: String| text.is_empty() || sender.blocking_send(Ok(Bytes::from(text))).is_ok();
-        let Ok(mut listing) = host.root.list(&path, false) else {
-            let _ = sender.blocking_send(Err(std::io::ErrorKind::NotFound.into()));
-            return;
-        };
-        if !send(begin) {
-            return;
-        }
-        let mut entries = Vec::new();
-        loop {
-            entries.clear();
-            match listing.next(&host.root, LISTED, &mut entries) {
-                Ok(more) => {
-                    let text = entries
-                        .iter()
-                        .map(|entry| line(&path, &entry.name, &entry.facts))
-                        .collect();
-                    if !send(text) {
-                        return;
-                    }
-                    if !more {
-                        break;
-                    }
-                }
-                Err(errno) => {
-                    let _ = sender.blocking_send(Err(errno.into()));
-                    return;
-                }
+    tokio::task::spawn_local(async move {
+        let (mut text, mut listing, mut more) = (begin, None, true);
+        while more {
+            let (host, path, begun) = (Arc::clone(&host), path.clone(), listing.take());
+            let read = aside(move || {
+                let mut listing = match begun {
+                    Some(listing) => listing,
+                    None => host.root.list(&path, false)?,
+                };
+                let mut entries = Vec::new();
+                let more = listing.next(&host.root, LISTED, &mut entries)?;
+                let lines = entries.iter();
+                let lines = lines.map(|entry| line(&path, &entry.name, &entry.facts));
+                Ok((lines.collect::<String>(), listing, more))
+            });
+            let block = read.await.map(|(lines, read, goes_on)| {
+                (listing, more) = (Some(read), goes_on);
+                Bytes::from(std::mem::take(&mut text) + &lines)
+            });
+            // The head has gone: all that can be said is that it is not whole.
+            let block = block.map_err(|refusal| std::io::Error::other(refusal.text));
+            if block.is_err() {
+                more = false;
+                end.clear();
+            }
+            if sender.send(block).await.is_err() {
+                return;
             }
         }
-        send(end);
+        let _ = sender.send(Ok(end.into())).await;
     });
     Outgoing::Stream {
         blocks: Blocks::Coming(blocks),

@@ -21,11 +21,11 @@ use crate::http::range::{self, Asked as Ranges};
 use crate::serve::host::Host;
 use crate::serve::root::{Facts, Opened, checksum_while};
 
-/// The tag of a version: another one after each change.
+/// The tag of a version: another one after each change, also one whose time was set back.
 pub(crate) fn etag(facts: &Facts) -> String {
-    let (device, inode) = facts.identity;
+    let ((device, inode), (changed_s, changed_ns)) = (facts.identity, facts.changed);
     format!(
-        "\"{device:x}-{inode:x}-{:x}-{:x}.{:x}\"",
+        "\"{device:x}-{inode:x}-{:x}-{:x}.{:x}-{changed_s:x}.{changed_ns:x}\"",
         facts.bytes, facts.modified_s, facts.modified_ns
     )
 }

@@ -23,6 +23,9 @@ use crate::serve::listen::{Arrival, Phase};
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Fields of it.
 const MAX_FIELDS: usize = 100;
+/// Bytes that a transfer has to move in the time in which one that is silent is given up: 273 a second where nothing else is said. Web servers that
+/// have such a bound ask for 500 (`mod_reqtimeout`).
+const LEAST_BYTES: u64 = 16 << 10;
 /// How often a connection is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -42,6 +45,8 @@ pub(crate) struct Connection {
 #[derive(Debug)]
 pub(crate) struct Pulse {
     last: Cell<Instant>,
+    /// Bytes since then.
+    bytes: Cell<u64>,
     /// Requests that are being answered.
     active: Cell<u32>,
 }
@@ -50,6 +55,15 @@ impl Pulse {
     /// Something moved.
     pub(crate) fn beat(&self) {
         self.last.set(Instant::now());
+        self.bytes.set(0);
+    }
+
+    /// So many bytes moved. Few of them are worth nothing: who has one come in a second would stay for ever.
+    pub(crate) fn moved(&self, bytes: u64) {
+        self.bytes.set(self.bytes.get() + bytes);
+        if self.bytes.get() >= LEAST_BYTES {
+            self.beat();
+        }
     }
 }
 
@@ -100,6 +114,7 @@ pub(crate) async fn session(
     let patience = host.settings.login_time;
     let pulse = Rc::new(Pulse {
         last: Cell::new(Instant::now()),
+        bytes: Cell::new(0),
         active: Cell::new(0),
     });
     let passing = (!secure).then(Rc::<Passing>::default);

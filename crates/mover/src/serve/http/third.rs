@@ -2,6 +2,7 @@
 //!
 //! The answer is 202 at once, markers while it goes on, and a last line that says what came of it.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -61,6 +62,33 @@ pub(super) struct Job {
     pub(super) fields: HeaderMap,
     pub(super) pull: bool,
     pub(super) may_replace: bool,
+}
+
+/// How far a copy is.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    pub(super) bytes: Cell<u64>,
+    /// Whether a disk of ours is at work.
+    ours: Cell<bool>,
+}
+
+impl Progress {
+    /// Waits for a disk of ours: as long as it takes, it is not the other server that is silent.
+    pub(super) async fn of_ours<T>(&self, work: impl Future<Output = T>) -> T {
+        self.ours.set(true);
+        let done = work.await;
+        self.ours.set(false);
+        done
+    }
+
+    /// How long the other server has been silent after an interval: so long before it, when so many bytes had come.
+    fn silence(&self, before: u64, silent: Duration) -> Duration {
+        if self.bytes.get() > before || self.ours.get() {
+            Duration::ZERO
+        } else {
+            silent + INTERVAL
+        }
+    }
 }
 
 /// COPY between servers.
@@ -173,7 +201,7 @@ async fn tell(
     sender: mpsc::Sender<std::io::Result<Bytes>>,
     pulse: Rc<super::session::Pulse>,
 ) {
-    let progress = Rc::new(std::cell::Cell::new(0_u64));
+    let progress = Rc::new(Progress::default());
     let line = |text: String| sender.send(Ok(Bytes::from(text)));
     let result = {
         let mut work = std::pin::pin!(carry_out(&job, &progress));
@@ -188,16 +216,12 @@ async fn tell(
                 Ok(result) => break result,
                 Err(_) => {
                     pulse.beat();
-                    silent = if progress.get() > before {
-                        Duration::ZERO
-                    } else {
-                        silent + INTERVAL
-                    };
-                    before = progress.get();
+                    silent = progress.silence(before, silent);
+                    before = progress.bytes.get();
                     if silent > job.host.settings.stall_time.max(PATIENCE) {
                         break Err(format!("no byte came for {} s", silent.as_secs()));
                     }
-                    if line(marker::marker(now_s(), progress.get(), &[]))
+                    if line(marker::marker(now_s(), progress.bytes.get(), &[]))
                         .await
                         .is_err()
                     {
@@ -207,7 +231,7 @@ async fn tell(
             }
         }
     };
-    going.moved(progress.get());
+    going.moved(progress.bytes.get());
     going.ended(match result {
         Ok(()) => StatusCode::CREATED,
         Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
@@ -217,7 +241,7 @@ async fn tell(
     let last = match result {
         Ok(()) => format!(
             "{}{}",
-            marker::marker(now_s(), progress.get(), &[]),
+            marker::marker(now_s(), progress.bytes.get(), &[]),
             marker::SUCCESS
         ),
         Err(reason) => marker::failure(&reason.chars().take(500).collect::<String>()),
@@ -230,4 +254,20 @@ fn now_s() -> u64 {
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default()
         .as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_disk_of_ours_that_takes_its_time_is_no_silence_of_the_other_server() {
+        let progress = Progress::default();
+        let silent = progress.silence(0, PATIENCE);
+        assert_eq!(silent, PATIENCE + INTERVAL);
+        let mut work = Box::pin(progress.of_ours(std::future::pending::<()>()));
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(work.as_mut().poll(&mut context).is_pending());
+        assert_eq!(progress.silence(0, silent), Duration::ZERO);
+    }
 }

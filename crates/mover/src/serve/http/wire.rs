@@ -108,13 +108,13 @@ impl Wire {
             owed.ranges.pop_front();
         }
         owed.bytes -= sent;
-        self.pulse.beat();
+        self.pulse.moved(sent);
         Poll::Ready(Ok(usize::try_from(sent).expect("at most as asked for")))
     }
 
     fn beaten(&self, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(written, Poll::Ready(Ok(count)) if count > 0) {
-            self.pulse.beat();
+        if let Poll::Ready(Ok(count)) = written {
+            self.pulse.moved(count as u64);
         }
         written
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH};
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
@@ -16,18 +16,60 @@ use super::read;
 use crate::checksum::{Adler32, Algorithm};
 use crate::http::digest;
 use crate::http::put::MTIME;
+use crate::serve::buffers::{Buffer, Buffers};
 use crate::serve::host::Host;
 use crate::serve::metrics;
 use crate::serve::root::upload::{Begin, Upload};
-
-/// Bytes that are gathered before they are written.
-const BLOCK_BYTES: usize = 512 << 10;
 
 /// An upload and what was taken of it.
 struct Taken {
     upload: Upload,
     at: u64,
     sum: Adler32,
+}
+
+/// What came and is not written yet, in a buffer of the pool as soon as there is any.
+struct Gathered {
+    buffers: Buffers,
+    buffer: Option<Buffer>,
+    bytes: usize,
+}
+
+impl Gathered {
+    fn new(buffers: &Buffers) -> Self {
+        Self {
+            buffers: buffers.clone(),
+            buffer: None,
+            bytes: 0,
+        }
+    }
+
+    /// Takes what there is room for; gives the rest.
+    fn take<'d>(&mut self, data: &'d [u8]) -> &'d [u8] {
+        let buffer = self.buffer.get_or_insert_with(|| self.buffers.take());
+        let (now, later) = data.split_at(data.len().min(buffer.len() - self.bytes));
+        buffer[self.bytes..][..now.len()].copy_from_slice(now);
+        self.bytes += now.len();
+        later
+    }
+
+    fn is_full(&self) -> bool {
+        let buffer = self.buffer.as_ref();
+        buffer.is_some_and(|buffer| self.bytes == buffer.len())
+    }
+
+    /// Whether what has come is better written as it is: much of it, or more than there is room for where the pool is used up.
+    fn is_worth_less_than(&mut self, data: &[u8]) -> bool {
+        let buffer = self.buffer.get_or_insert_with(|| self.buffers.take());
+        self.bytes == 0 && data.len() >= buffer.len() / 2
+    }
+}
+
+impl AsRef<[u8]> for Gathered {
+    fn as_ref(&self) -> &[u8] {
+        let buffer = self.buffer.as_deref();
+        buffer.map_or(&[], |buffer| &buffer[..self.bytes])
+    }
 }
 
 /// PUT.
@@ -136,10 +178,10 @@ async fn receive(asked: &mut Asked, going: &mut Going, taken: &mut Taken) -> Res
     let told = asked
         .field(&CONTENT_LENGTH)
         .and_then(|text| text.parse::<u64>().ok());
-    let mut gathered = BytesMut::new();
+    let buffers = going.host.buffers.clone();
+    let mut gathered = Gathered::new(&buffers);
     loop {
         let frame = asked.body.frame().await;
-        asked.connection.pulse.beat();
         let ended = frame.is_none();
         if let Some(frame) = frame {
             let frame =
@@ -147,15 +189,24 @@ async fn receive(asked: &mut Asked, going: &mut Going, taken: &mut Taken) -> Res
             let Ok(data) = frame.into_data() else {
                 continue;
             };
+            asked.connection.pulse.moved(data.len() as u64);
             metrics::add(&going.host.metrics.received_bytes, data.len() as u64);
-            if data.len() >= BLOCK_BYTES / 2 && gathered.is_empty() {
+            if gathered.is_worth_less_than(&data) {
                 write(taken, data).await?;
                 continue;
             }
-            gathered.extend_from_slice(&data);
+            let mut rest = &data[..];
+            while !rest.is_empty() {
+                rest = gathered.take(rest);
+                if gathered.is_full() {
+                    let full = std::mem::replace(&mut gathered, Gathered::new(&buffers));
+                    write(taken, Bytes::from_owner(full)).await?;
+                }
+            }
         }
-        if gathered.len() >= BLOCK_BYTES || (ended && !gathered.is_empty()) {
-            write(taken, gathered.split().freeze()).await?;
+        if ended && gathered.bytes > 0 {
+            let rest = std::mem::replace(&mut gathered, Gathered::new(&buffers));
+            write(taken, Bytes::from_owner(rest)).await?;
         }
         going.moved(taken.at);
         if ended {
@@ -213,8 +264,7 @@ async fn finish(
         if let Some(seconds) = time {
             rustix::fs::futimens(upload.file(), &at_time(seconds))?;
         }
-        let facts = upload.facts()?;
-        upload.commit(sync, replace).map_err(unreplaced)?;
+        let facts = upload.commit(sync, replace).map_err(unreplaced)?;
         host.web.known.keep(&facts, sum.value());
         Ok((facts, sum))
     })

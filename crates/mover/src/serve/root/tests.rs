@@ -43,7 +43,7 @@ fn all(root: &Root, path: &[u8], recursive: bool) -> Vec<String> {
 fn put(root: &Root, path: &[u8], content: &[u8]) -> Result<(), Errno> {
     let upload = root.upload(path, Begin::New)?;
     upload.write(content, 0)?;
-    upload.commit(false, true)
+    upload.commit(false, true).map(drop)
 }
 
 #[test]

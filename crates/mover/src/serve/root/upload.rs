@@ -111,17 +111,18 @@ impl Upload {
         }
     }
 
-    /// Gives it its name, which nothing else may have unless `replace`; on stable storage before, where `sync`.
+    /// Gives it its name, which nothing else may have unless `replace`; on stable storage before, where `sync`. Gives what it is then: a name changes
+    /// the time of change.
     ///
     /// # Errors
     /// What the kernel says; [`Errno::EXIST`]; [`Errno::BUSY`] if its temporary name is another's. It is gone then.
-    pub(crate) fn commit(mut self, sync: bool, replace: bool) -> Result<(), Errno> {
+    pub(crate) fn commit(mut self, sync: bool, replace: bool) -> Result<Facts, Errno> {
         if sync {
             rustix::fs::fsync(&self.file)?;
         }
         self.hand_over()?;
         let Some(aside) = &self.aside else {
-            return Ok(());
+            return self.facts();
         };
         let Aside {
             parent, part, name, ..
@@ -131,7 +132,7 @@ impl Upload {
         }
         rename((parent, part), (parent, name), replace)?;
         let Some(aside) = self.aside.take() else {
-            return Ok(());
+            return self.facts();
         };
         if sync {
             // The name too. Opened for it alone: the other is a mere place.
@@ -139,7 +140,7 @@ impl Upload {
             let parent = rustix::fs::openat(&aside.parent, c".", flags, Mode::empty())?;
             rustix::fs::fsync(parent)?;
         }
-        Ok(())
+        self.facts()
     }
 
     /// Hands what was written over to its file system. Those of networks say only at a close that there was no room, or that it
@@ -214,6 +215,27 @@ pub(super) fn remove_left(parent: &OwnedFd, part: &CStr) -> Result<(), Errno> {
     // It is locked until it is gone.
     let _file = locked(parent, part, READING)?;
     rustix::fs::unlinkat(parent, part, AtFlags::empty())
+}
+
+impl Root {
+    /// Sees that nothing in a directory is being written; those below it are not looked into.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); [`Errno::BUSY`] if something is.
+    pub(crate) fn at_rest(&self, path: &[u8]) -> Result<(), Errno> {
+        let flags = READING | OFlags::DIRECTORY;
+        let directory = self.resolve(&names(path)?, flags, ResolveFlags::empty())?;
+        for entry in Dir::read_from(&directory)? {
+            let entry = entry?;
+            if entry.file_name().to_bytes().starts_with(OWN.as_bytes()) {
+                match locked(&directory, entry.file_name(), READING) {
+                    Ok(_) | Err(Errno::NOENT) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Removes what uploads have left in a directory in which nothing else is; else [`Errno::NOTEMPTY`].

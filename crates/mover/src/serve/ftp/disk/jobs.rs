@@ -58,5 +58,5 @@ pub(super) fn finish(writing: Writing, held: &[Filled], sync: bool) -> Result<()
     for filled in held {
         put(&upload, filled, false)?;
     }
-    upload.commit(sync, true)
+    upload.commit(sync, true).map(drop)
 }

@@ -26,6 +26,7 @@ impl Session {
         Tcp {
             window_bytes: window_bytes.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX)),
             congestion: None,
+            pacing_bytes_per_s: self.host.settings.pacing_bytes_per_s,
         }
     }
 
@@ -101,6 +102,10 @@ impl Session {
     fn open_link(&mut self, socket: TcpStream, from: IpAddr, end: End) {
         let number = self.next_link;
         self.next_link += 1;
+        let Some(counted) = self.host.limits.connect() else {
+            let now = self.now();
+            return self.server.connect_failed(now);
+        };
         // Fails on a socket that is gone, which the next read tells.
         let _ = socket.set_nodelay(true);
         let now = self.now();
@@ -109,8 +114,9 @@ impl Session {
         };
         if self.server.data_opened(now, number, from) {
             let layer = layer.map(Layer::new);
+            let from = from.to_canonical();
             self.links
-                .push(Link::new(number, from.to_canonical(), socket, layer));
+                .push(Link::new(number, (from, counted), socket, layer));
         }
     }
 

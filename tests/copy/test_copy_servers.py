@@ -1,0 +1,79 @@
+"""What befalls copies to and from our own server, of FTP and of HTTP alike: few threads, links that are named."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from copykit import copy, end_of, events, tree_of
+
+from testkit import needs_programs, wait_until
+
+
+@pytest.fixture
+def places(engine, tmp_path):
+    """Have a server of FTP and HTTP; yields a place of each kind for the same tree, and where that is."""
+    (tmp_path / "served").mkdir()
+    log = tmp_path / "serve.jsonl"
+    doors = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with log.open("wb") as out:
+        command = [engine, "serve", tmp_path / "served", *doors, "--write", "--json"]
+        process = subprocess.Popen(command, stdout=out)
+    with process:
+        wait_until(lambda: b"\n" in log.read_bytes(), "the server to listen", 20)
+        started = json.loads(log.read_text().split("\n")[0])
+        names = {"local": tmp_path / "served"}
+        names |= {
+            "ftp": f"ftp://{started['listen'][0]}",
+            "http": f"http://localhost:{started['http'][0].rpartition(':')[2]}",
+        }
+        yield names
+        process.kill()
+
+
+@needs_programs("strace")
+@pytest.mark.parametrize("upwards", [False, True], ids=["down", "up"])
+@pytest.mark.parametrize("kind", ["local", "ftp", "http"])
+def test_a_copy_for_which_there_are_few_threads_is_slower_or_says_so(engine, places, tmp_path, kind, upwards):
+    source = tmp_path / ("own" if upwards else "served") / "tree"
+    for number in range(30):
+        (source / f"{number % 3}").mkdir(parents=True, exist_ok=True)
+        (source / f"{number % 3}" / f"file {number}").write_bytes(os.urandom(number * 10_000))
+    done = 0
+    for count in range(1, 8):
+        name = f"copy {count}"
+        copied = tmp_path / ("served" if upwards else "own") / name
+        # The thread of that number, and none of those after it, is to be had, of those that a thread starts.
+        none = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=clone3:error=EAGAIN:when={count}+"]
+        ends = (source, f"{places[kind]}/copy%20{count}") if upwards else (f"{places[kind]}/tree", copied)
+        ends = (source, copied) if kind == "local" else ends
+        (tmp_path / "own").mkdir(exist_ok=True)
+        told = subprocess.run(
+            [*none, engine, "copy", "-r", *ends], capture_output=True, text=True, timeout=60, check=False
+        )
+        assert "panicked" not in told.stderr, (count, told.stderr)
+        if told.returncode == 0:
+            done += 1
+            assert tree_of(copied, times=False).keys() == tree_of(source, times=False).keys()
+        else:
+            assert told.returncode in {1, 3}, (count, told)
+            assert "ulimit -u" in told.stderr, (count, told.stderr)
+    assert done > 0
+
+
+@pytest.mark.parametrize("kind", ["ftp", "http"])
+def test_a_link_that_is_named_is_followed_unless_a_tree_is_asked_for(engine, places, tmp_path, kind):
+    own = tmp_path / "own"
+    (own / "tree").mkdir(parents=True)
+    (own / "tree" / "file").write_bytes(b"content")
+    (own / "to file").symlink_to("tree/file")
+    (own / "to tree").symlink_to("tree")
+    told = end_of(events(engine, "-r", own / "to tree", own / "to file", f"{places[kind]}/"))
+    assert (told["outcome"], told["left_out"], told["files"]) == ("done", 2, 0)
+    assert list(places["local"].iterdir()) == []
+    copy(engine, own / "to file", f"{places[kind]}/")
+    copy(engine, "-r", f"{own}/to tree/", f"{places[kind]}/contents")
+    copy(engine, "-rL", own / "to tree", f"{places[kind]}/followed")
+    assert (places["local"] / "to file").read_bytes() == b"content"
+    assert (places["local"] / "contents" / "file").read_bytes() == b"content"
+    assert (places["local"] / "followed" / "file").read_bytes() == b"content"
