@@ -11,7 +11,6 @@ pub(crate) mod exchange;
 pub(crate) mod fault;
 pub(crate) mod get;
 pub(crate) mod landing;
-mod lanes;
 pub(crate) mod list;
 pub(crate) mod marker;
 pub(crate) mod outgoing;

@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use tokio::time::timeout;
@@ -18,7 +20,6 @@ use super::connect::Dialer;
 use super::exchange::Exchange;
 use super::get::{self, Fetch};
 use super::landing::Folder;
-use super::lanes::Lanes;
 use super::pieces::Large;
 use super::put::{self, Store};
 use super::target::{Server, Target};
@@ -257,7 +258,7 @@ fn work(cx: &Context<'_>) {
     let secrets = cx.token.iter().map(|token| (AUTHORIZATION, token.clone()));
     let exchange = Exchange::new(cx.dialer.clone(), secrets.collect());
     tokio::task::LocalSet::new().block_on(&runtime, async {
-        let mut lanes = Lanes::default();
+        let mut lanes = FuturesUnordered::new();
         loop {
             while lanes.len() < cx.width.load(Ordering::Relaxed) {
                 let next = match lanes.is_empty() {
@@ -266,7 +267,7 @@ fn work(cx: &Context<'_>) {
                 };
                 let Some((task, taken)) = next else { break };
                 let exchange = &exchange;
-                lanes.add(async move {
+                lanes.push(async move {
                     // Nothing waits for a connection that is prepared.
                     let taken = (!matches!(task, Task::Prepare(..))).then_some(taken);
                     carry_out_one(cx, exchange, task).await;
@@ -277,7 +278,7 @@ fn work(cx: &Context<'_>) {
                 return;
             }
             // What others find meanwhile is seen to, too.
-            let _ = timeout(LOOK_AROUND, lanes.some_ended()).await;
+            let _ = timeout(LOOK_AROUND, lanes.next()).await;
             if cx.report.deaf() {
                 cx.stop.stop();
             }
