@@ -68,15 +68,16 @@ class FakePeer(Misdoer):
     """One of FTP.
 
     `folders` are directories besides the root; `broken` ones end their listing, after half of it, with a failure, and the session of
-    who lists a `lost` one for the first time ends there.
+    who lists a `lost` one for the first time ends there. Commands that are `refused` are each time.
     """
 
     scheme = "ftp"
 
-    def __init__(self, files, step=None, misdeed="", *, folders=(), broken=(), lost=()):
+    def __init__(self, files, step=None, misdeed="", *, folders=(), broken=(), lost=(), refused=()):
         self.folders = {"/", *folders}
         self.broken = frozenset(broken)
         self.lost = set(lost)
+        self.refused = frozenset(refused)
         super().__init__(files, step, misdeed)
 
     def _serve(self, control):
@@ -107,7 +108,7 @@ class _Session:
         with self.control.makefile("rb") as lines:
             for line in lines:
                 name, _, argument = line.decode().rstrip("\r\n").partition(" ")
-                if self.peer.step(f"do {name}") == "fail":
+                if self.peer.step(f"do {name}") == "fail" or name in self.peer.refused:
                     self.control.sendall(b"550 No.\r\n")
                     continue
                 getattr(self, f"do_{name.lower()}", self.do_noop)(argument)

@@ -26,6 +26,11 @@ http {{ access_log {folder}/access.log; client_max_body_size 0; keepalive_reques
     location / {{ dav_methods PUT DELETE MKCOL COPY MOVE; dav_ext_methods PROPFIND OPTIONS; dav_access all:rw; }} }} }}
 """
 
+NOBODY = [
+    *("setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"),
+    *("--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"),
+]
+
 XROOTD = """\
 all.export /
 oss.localroot {root}
@@ -80,8 +85,9 @@ def nginx(root, folder):
 
 @contextlib.contextmanager
 def xrootd(root, folder, pki=None, *, checksums=True):
-    """Have XRootD serve a directory over HTTP(S); yields its URL. It refuses to be root, so root has it be nobody.
+    """Have XRootD serve a directory over HTTP(S); yields its URL. It refuses to be root, so root has it be nobody, whom no mode keeps out.
 
+    The folder that pytest makes is for its user alone, and each pytest that begins sees to that: what is opened there does not stay so.
     Without TLS it does not copy between servers.
     """
     port, tls = free_port(), ""
@@ -93,16 +99,12 @@ def xrootd(root, folder, pki=None, *, checksums=True):
     (folder / "x.cfg").write_text(
         XROOTD.format(root=root, folder=folder, port=port, other_port=other_port, checksums=told, tls=tls)
     )
-    command, how = ["xrootd", "-I", "v4", "-c", folder / "x.cfg", "-l", folder / "x.log"], {"cwd": folder}
+    command = ["xrootd", "-I", "v4", "-c", folder / "x.cfg", "-l", folder / "x.log"]
     if os.geteuid() == 0:
-        how |= {"user": "nobody", "group": "nogroup", "extra_groups": []}
+        command = [*NOBODY, *command]
         for path in (root, *folder.iterdir(), folder, *Path(root).rglob("*")):
             shutil.chown(path, "nobody", "nogroup")
-        trusted = [pki[0], *pki[0].parents] if pki else []
-        for path in (folder, *folder.parents, root, *root.parents, *trusted):
-            if path.stat().st_uid == 0 and not path.stat().st_mode & 0o001:
-                path.chmod(path.stat().st_mode | 0o011)
-    with _running(command, port, folder / "out", **how) as url:
+    with _running(command, port, folder / "out", cwd=folder) as url:
         yield url.replace("http://127.0.0.1", "https://localhost") if pki else url
 
 
@@ -127,12 +129,17 @@ def venturi(engine, root, folder, *words, secure=False, env=None):
 
 
 @contextlib.contextmanager
-def puppet(answer):
-    """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests."""
+def puppet(answer, met=None):
+    """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests. Who connects is in `met`."""
     seen = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self):
+            super().setup()
+            if met is not None:
+                met.append(self.client_address)
 
         def handle_one_request(self):
             with contextlib.suppress(ConnectionError):

@@ -61,6 +61,42 @@ def test_a_copy_for_which_there_are_few_threads_is_slower_or_says_so(engine, pla
     assert done > 0
 
 
+@needs_programs("strace")
+def test_threads_that_lack_are_told(engine, places, tmp_path):
+    source = tmp_path / "own"
+    source.mkdir()
+    (source / "file").write_bytes(bytes(1_000_000))
+    # The third of the first thread would tell progress, or be the second worker; that of a session would send.
+    none = [
+        "strace",
+        "-f",
+        "-qq",
+        "-o",
+        "/dev/null",
+        "-e",
+        "inject=clone3:error=EAGAIN:when=3+",
+        engine,
+        "copy",
+        "-r",
+    ]
+    for words, code, expected in [
+        (
+            ["--json", "--concurrency", "4", source, tmp_path / "copy"],
+            0,
+            ('"what":"workers"', '"value":1', "ulimit -u"),
+        ),
+        (
+            ["-q", source, f"{places['ftp']}/copy"],
+            3,
+            ("copy/file: expected a copy there", "no thread for it", "ulimit -u"),
+        ),
+    ]:
+        told = subprocess.run([*none, *words], capture_output=True, text=True, timeout=60, check=False)
+        assert told.returncode == code, told
+        said = [line for line in (told.stdout + told.stderr).splitlines() if all(text in line for text in expected)]
+        assert len(said) == 1, told
+
+
 @pytest.mark.parametrize("kind", ["ftp", "http"])
 def test_a_link_that_is_named_is_followed_unless_a_tree_is_asked_for(engine, places, tmp_path, kind):
     own = tmp_path / "own"

@@ -112,3 +112,40 @@ def test_a_misdeed_at_any_step_ends_in_the_right_bytes_or_in_a_reason(engine, tm
             (steps[step], misdeed, fault) for (step, misdeed), fault in zip(chosen, faults, strict=True) if fault
         ]
     assert wrong == []
+
+
+def upload_of(engine, folder, peer, *words):
+    """Copy files whose modes are not the usual one to a peer; return what was said, and what the peer did."""
+    (folder / "source").mkdir(exist_ok=True)
+    for name in "abcde":
+        (folder / "source" / name).write_bytes(CONTENT)
+        (folder / "source" / name).chmod(0o600)
+    try:
+        command = [engine, "copy", "-r", "-T", *words, folder / "source", peer.url("/up")]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=50)
+    finally:
+        peer.stop()
+    assert done.returncode == 0, done
+    assert peer.files == {f"/up/{name}": CONTENT for name in "abcde"}
+    return done, peer.steps
+
+
+def test_modes_that_a_server_refuses_are_told_once_and_not_to_who_asks_for_none(engine, tmp_path):
+    done, steps = upload_of(engine, tmp_path, FakePeer({}, refused=["SITE"]))
+    assert steps.count("do SITE") >= 5
+    assert done.stderr.count("does not set its mode (550 No.)") == 1
+    done, _ = upload_of(engine, tmp_path, FakePeer({}, refused=["SITE"]), "--json")
+    assert done.stdout.count('"what":"mode"') == 1
+    for words in (["-q"], ["--preserve", "times"]):
+        assert upload_of(engine, tmp_path, FakePeer({}, refused=["SITE"]), *words)[0].stderr == ""
+    assert upload_of(engine, tmp_path, FakePeer({}))[0].stderr == ""
+
+
+def test_a_mode_is_asked_for_again_when_its_session_is_lost(engine, tmp_path):
+    words = ("--fixed", "--preserve", "mode")
+    steps = upload_of(engine, tmp_path, FakePeer({}), *words)[1]
+    asked = max(at for at, step in enumerate(steps) if step == "do SITE")
+    done, lost = upload_of(engine, tmp_path, FakePeer({}, asked + 1, "hang up"), *words)
+    assert lost[asked] == "do SITE", "the same step"
+    assert lost.count("do SITE") > steps.count("do SITE")
+    assert done.stderr == ""

@@ -74,7 +74,7 @@ def test_a_large_file_goes_to_all_nodes_and_comes_from_them(engine, source, here
         assert digest(here / "there" / "stored") == digest(source)
         assert set(stripes("STOR|ESTO")) == {3}
         (chosen,) = [event for event in told if event["event"] == "decision" and event["what"] == "stripe"]
-        assert chosen["value"] == 1
+        assert chosen["value"] == 3
         copy(engine, "--stripe", "--streams", "2", server.url("stored"), here / "back")
         assert digest(here / "back") == digest(source)
         assert stripes("RETR") == [3]

@@ -1,5 +1,6 @@
 """Servers that fail, lie, or lead elsewhere: no corruption, no hang, no secret to a stranger."""
 
+import base64
 import itertools
 import os
 import signal
@@ -49,7 +50,8 @@ def test_a_body_that_breaks_off_goes_on_where_it_was(engine, tmp_path):
         end = end_of(events(engine, f"{url}/x", tmp_path / "x"))
     assert (tmp_path / "x").read_bytes() == CONTENT
     assert end["moved_bytes"] == SIZE
-    assert (seen[1][2]["Range"], seen[1][2]["If-Range"]) == (f"bytes=3000000-{SIZE - 1}", '"1"')
+    (asked,) = [fields for _, _, fields in seen if "If-Range" in fields]
+    assert (asked["Range"], asked["If-Range"]) == (f"bytes=3000000-{SIZE - 1}", '"1"')
 
 
 def test_two_versions_of_a_file_do_not_mix(engine, tmp_path):
@@ -95,7 +97,8 @@ def test_a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not(engine
     busy = lambda handler, count: handler.say(503, b"later", Retry_After="0") if count < 3 else given(handler, b"1")  # noqa: E731
     with puppet(busy) as (url, seen):
         copy(engine, f"{url}/x", tmp_path / "x")
-    assert (len(seen), (tmp_path / "x").read_bytes()) == (3, b"1")
+    whole = [fields for _, _, fields in seen if "Range" not in fields]
+    assert (len(whole), (tmp_path / "x").read_bytes()) == (3, b"1")
     with puppet(lambda handler, _: handler.say(403, b"not yours")) as (url, seen):
         told = copy(engine, f"{url}/x", tmp_path / "y", code=3).stderr.decode()
     assert "403 Forbidden (not yours)" in told
@@ -184,12 +187,13 @@ def test_a_server_that_says_nothing_is_left_at_ctrl_c(engine, tmp_path):
         assert process.wait(timeout=3) == 130
 
 
-def listing(*entries):
-    """Return a multistatus of paths and whether each is a directory."""
+def listing(*entries, size=1, changed=None):
+    """Return a multistatus of paths and whether each is a directory; of their size, and when they were changed last."""
     kind = {True: "<D:collection/>", False: ""}
+    time_of = f"<D:getlastmodified>{changed}</D:getlastmodified>" if changed else ""
     texts = [
         f"<D:response><D:href>{path}</D:href><D:propstat><D:prop><D:resourcetype>{kind[is_directory]}</D:resourcetype>"
-        "<D:getcontentlength>1</D:getcontentlength></D:prop></D:propstat></D:response>"
+        f"<D:getcontentlength>{size}</D:getcontentlength>{time_of}</D:prop></D:propstat></D:response>"
         for path, is_directory in entries
     ]
     return f'<D:multistatus xmlns:D="DAV:">{"".join(texts)}</D:multistatus>'.encode()
@@ -387,8 +391,12 @@ def test_what_goes_through_the_client_is_sent_again_when_the_source_breaks_off(e
 
 
 @pytest.mark.parametrize("refused", [405, 500, None], ids=["405", "500", "silence"])
-def test_a_server_that_stumbles_over_a_checksum_is_asked_for_bytes_alone(engine, tmp_path, refused):
+@pytest.mark.parametrize("known", [False, True], ids=["a stranger", "known"])
+def test_a_server_that_stumbles_over_a_checksum_is_asked_for_bytes_alone(engine, tmp_path, refused, known):
     def answer(handler, _):
+        if handler.command == "PROPFIND":
+            body_of(handler)
+            return handler.say(207, listing(("/d/", True), ("/d/x", False)))
         if "Want-Digest" not in handler.headers:
             return given(handler, b"1")
         if refused is None:
@@ -396,17 +404,112 @@ def test_a_server_that_stumbles_over_a_checksum_is_asked_for_bytes_alone(engine,
         return handler.say(refused or 500)
 
     with puppet(answer) as (url, seen):
-        copy(engine, f"{url}/x", tmp_path / "x")
+        copy(engine, *(["-r", f"{url}/d/", tmp_path] if known else [f"{url}/x", tmp_path / "x"]))
     assert (tmp_path / "x").read_bytes() == b"1"
-    assert len(seen) == 2
+    # Who is silent on a connection that was kept is asked on another, too, if the time for it is not up at the same moment.
+    assert [method for method, *_ in seen].count("GET") in ((2, 3) if refused is None else (2,))
 
 
 def test_a_checksum_that_nobody_asked_for_is_of_another_file(engine, tmp_path):
-    def answer(handler, count):
-        if count == 1:
+    def answer(handler, _):
+        if "Want-Digest" in handler.headers:
             return handler.say(405)
         return handler.say(200, b"1", Digest="adler32=12345678")
 
     with puppet(answer) as (url, _):
         copy(engine, f"{url}/x", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("size", [100, SIZE], ids=["small", "large"])
+@pytest.mark.parametrize("field", ["Digest", "Repr-Digest"])
+def test_a_stranger_is_asked_for_the_checksum_in_both_ways_and_believed(engine, tmp_path, size, field):
+    wrong = zlib.adler32(CONTENT[:size]) ^ 1
+    coded = {
+        "Digest": f"adler32={wrong:08x}",
+        "Repr-Digest": f"adler=:{base64.b64encode(wrong.to_bytes(4, 'big')).decode()}:",
+    }
+
+    def answer(handler, _):
+        told = {field: coded[field]} if f"Want-{field}" in handler.headers else {}
+        return given(handler, CONTENT[:size], **told)
+
+    with puppet(answer) as (url, _):
+        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert f"{tmp_path}/x: expected bytes of adler32 {wrong:08x}, found others" in told
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("size", [100, SIZE], ids=["small", "large"])
+def test_xrootd_is_not_asked_for_a_checksum_that_it_would_compute_first(engine, tmp_path, size):
+    def answer(handler, _):
+        handler.version_string = lambda: "XrootD/v5.5.3"
+        if handler.command == "PROPFIND":
+            body_of(handler)
+            return handler.say(207, listing(("/x", False), size=size, changed="Sun, 06 Nov 1994 08:49:37 GMT"))
+        return given(handler, CONTENT[:size], tag='W/"1"')
+
+    met = []
+    with puppet(answer, met) as (url, seen):
+        copy(engine, "--concurrency", "2", f"{url}/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT[:size]
+    # One for the first answer, and 2 for the pieces: the one that is opened beforehand is used.
+    assert len(met) == (1 if size == 100 else 3)
+    assert not any("Want-Digest" in fields for _, _, fields in seen)
+
+
+@pytest.mark.parametrize("change", [1, 2, 3])
+def test_a_change_that_only_listings_tell_is_seen_whenever_it_comes(engine, tmp_path, change):
+    """What is at the server is another file from its so-manieth request on, of the same size."""
+    files = [CONTENT, CONTENT[::-1]]
+
+    def answer(handler, count):
+        handler.version_string = lambda: "XrootD/v5.5.3"
+        version = int(count > change)
+        if handler.command == "PROPFIND":
+            body_of(handler)
+            return handler.say(
+                207, listing(("/x", False), size=SIZE, changed=f"Sun, 06 Nov 1994 08:49:3{version} GMT")
+            )
+        return given(handler, files[version], tag='W/"1"')
+
+    with puppet(answer) as (url, _):
+        done = subprocess.run(
+            [engine, "copy", "--fixed", f"{url}/x", tmp_path / "x"], capture_output=True, check=False
+        )
+    if done.returncode:
+        assert b"it was replaced while it was copied" in done.stderr
+        assert list(tmp_path.iterdir()) == []
+    else:
+        assert (tmp_path / "x").read_bytes() in files
+    assert done.returncode == (0 if change == 1 else 3)
+
+
+def test_what_a_refused_copy_has_left_is_of_use_where_listings_alone_tell_versions(engine, tmp_path):
+    refused, changed = threading.Event(), "Sun, 06 Nov 1994 08:49:37 GMT"
+
+    def answer(handler, _):
+        handler.version_string = lambda: "XrootD/v5.5.3"
+        if handler.command == "PROPFIND":
+            body_of(handler)
+            return handler.say(207, listing(("/x", False), size=SIZE, changed=changed))
+        if refused.is_set() or "Range" not in handler.headers:
+            return given(handler, tag='W/"1"')
+        if handler.headers["Range"] != f"bytes=0-{SIZE - 1}":
+            refused.set()
+            return handler.say(403)
+        handler.send_response(206)
+        handler.send_header("Content-Range", f"bytes 0-{SIZE - 1}/{SIZE}")
+        handler.send_header("Content-Length", str(SIZE))
+        handler.end_headers()
+        handler.wfile.write(CONTENT[:3_000_000])
+        return hang_up(handler)
+
+    with puppet(answer) as (url, seen):
+        copy(engine, "--concurrency", "1", f"{url}/x", tmp_path / "x", code=3)
+        before = len(seen)
+        copy(engine, "--concurrency", "1", f"{url}/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+    asked = [fields["Range"] for _, _, fields in seen[before:] if "Range" in fields]
+    assert asked == [f"bytes={2 << 20}-{SIZE - 1}"]
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

@@ -3,12 +3,14 @@
 import contextlib
 import ftplib
 import io
+import json
 import resource
 import signal
 import socket
 import subprocess
 import time
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,10 +38,11 @@ def free_port():
 
 
 @contextlib.contextmanager
-def failing(server, call, error, path):
-    """Have a call of the server to the kernel fail, where it is about this file or directory."""
+def failing(server, call, error, path=None):
+    """Have a call of the server to the kernel fail, where it is about this file or directory, or always."""
     process = server.process.pid
-    words = ["strace", "-f", "-qq", "-p", process, "-P", path, "-e", f"trace={call}", "-o", "/dev/null"]
+    words = ["strace", "-f", "-qq", "-p", process, "-e", f"trace={call}", "-o", "/dev/null"]
+    words += ["-P", path] if path else []
     words += ["-e", f"inject={call}:error={error}"]
     with subprocess.Popen([str(word) for word in words]) as tracer:
         try:
@@ -184,3 +187,50 @@ def test_a_server_that_may_open_too_few_files_says_so(engine, served):
 @pytest.mark.parametrize("option", ["sessions", "sessions-per-address", "login-time", "idle-time", "stall-time"])
 def test_a_limit_that_lets_nobody_in_is_refused(engine, served, option):
     assert f"--{option}" in run(engine, "serve", served, f"--{option}", "0", code=2).stderr
+
+
+@needs_programs("strace")
+def test_a_server_without_threads_says_so_before_anybody_comes(engine, served, tmp_path):
+    ready = 0
+    for count in range(1, 14):
+        # The thread of that number, and none of those after it, is to be had, of those that a thread starts.
+        few = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=clone3:error=EAGAIN:when={count}+"]
+        words = [*few, engine, "serve", served, "--listen", "127.0.0.1:0", "--json", "--threads", "1"]
+        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            if started := process.stdout.readline():
+                ready += 1
+                port = int(json.loads(started)["listen"][0].rpartition(":")[2])
+                with contextlib.closing(ftplib.FTP()) as ftp:
+                    ftp.connect("127.0.0.1", port, timeout=20)
+                    ftp.login()
+                    assert ftp.size("file") == 7
+                process.terminate()
+            said = process.communicate(timeout=30)[1]
+        assert (process.returncode, said) == (0, "") if started else "ulimit -u" in said, (count, said)
+    assert 0 < ready < 13
+
+
+@needs_programs("strace")
+def test_where_no_more_threads_are_to_be_had_sessions_share_those_that_are(engine, served, tmp_path):
+    hashed = run("openssl", "passwd", "-6", "-salt", "saltsalt", "word").stdout.strip()
+    (tmp_path / "users").write_text(f"ann:{hashed}\n")
+    (served / "large").write_bytes(content("large", 3_000_000))
+    server = Server(engine, served, tmp_path, "--write", "--threads", "1", "--users", tmp_path / "users")
+
+    def transfer(number):
+        with logged_in(server, "ann", "word") as ftp:
+            ftp.storbinary(f"STOR {number}", io.BytesIO(content(str(number), 500_000)))
+            pieces = []
+            ftp.retrbinary("RETR large", pieces.append)
+            return b"".join(pieces) == content("large", 3_000_000)
+
+    try:
+        with failing(server, "clone3", "EAGAIN"), ThreadPoolExecutor(8) as pool:
+            assert all(pool.map(transfer, range(24)))
+            server.stop()
+    finally:
+        server.process.kill()
+        server.process.wait()
+        server.process.stderr.close()
+    for number in range(24):
+        assert (served / str(number)).read_bytes() == content(str(number), 500_000)

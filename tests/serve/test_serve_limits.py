@@ -239,6 +239,47 @@ def test_a_transfer_that_stands_still_is_given_up(engine, served, tmp_path):
         assert ftp.size("file") == 7
 
 
+def test_who_has_a_byte_come_or_go_now_and_then_does_not_keep_a_transfer(engine, served, tmp_path):
+    (served / "large").write_bytes(bytes(50_000_000))
+    options = ("--write", "--stall-time", "2")
+    with serving(engine, served, tmp_path, *options) as server, logged_in(server) as ftp:
+        ftp.sendcmd("TYPE I")
+        host, port = ftplib.parse227(ftp.sendcmd("PASV"))
+        with socket.create_connection((host, port), 20) as data:
+            ftp.putcmd("STOR drips")
+            assert ftp.getline().startswith("150")
+            wait_until(lambda: gone(data, b"1"), "the server to hang up on who sends bytes one by one", 15)
+        assert ftp.getline().startswith("426")
+        host, port = ftplib.parse227(ftp.sendcmd("PASV"))
+        with socket.socket() as data:
+            data.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            data.connect((host, port))
+            ftp.putcmd("RETR large")
+            assert ftp.getline().startswith("150")
+            ended = lambda: data.recv(1) and len(server.events("transfer")) == 2  # noqa: E731
+            wait_until(ended, "who takes bytes one by one to be given up", 20)
+        assert ftp.getline().startswith("426")
+        host, port = ftplib.parse227(ftp.sendcmd("PASV"))
+        with socket.create_connection((host, port), 20) as data:
+            # As slow as a bad line is: it is taken to the end.
+            ftp.putcmd("STOR slow")
+            for _ in range(10):
+                time.sleep(0.4)
+                data.sendall(bytes(10_000))
+        assert [ftp.getline()[:3] for _ in range(2)] == ["150", "226"]
+        assert [event["code"] for event in server.events("transfer")] == [426, 426, 226]
+
+
+def gone(link, drip):
+    """Send a byte, and tell a while later whether the other end has gone."""
+    time.sleep(0.1)
+    try:
+        link.sendall(drip)
+    except ConnectionError:
+        return True
+    return False
+
+
 def test_who_takes_no_answers_is_not_asked_for_more_and_costs_no_memory(engine, served, tmp_path):
     for number in range(2000):
         (served / f"a-name-that-makes-listings-long-{number}").touch()

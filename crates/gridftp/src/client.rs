@@ -16,6 +16,7 @@
 //! does not tell within [`Settings::patience`] ends the session, and so does a server that is silent for as long, unless
 //! it goes on when the data connections are given up.
 
+mod active;
 mod channel;
 mod control;
 mod failure;
@@ -24,6 +25,7 @@ mod job;
 mod login;
 mod news;
 mod outcome;
+mod settings;
 mod step;
 mod strays;
 mod third_party;
@@ -32,14 +34,14 @@ mod transfers;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use active::Part;
 use control::{Control, Heard};
-pub use job::{
-    Direction, Failure, Get, Job, Login, Output, Purpose, Put, Settings, Source, Upload,
-};
+pub use job::{Direction, Failure, Get, Job, Output, Purpose, Put, Source};
 use login::Login as LoginStep;
 use news::News;
+pub use settings::{Login, Settings, Upload};
 pub use third_party::{Pair, Side, ThirdParty, ThirdPartyOutput};
-use transfers::{Part, Transfers};
+use transfers::Transfers;
 
 use crate::security::{DataSecurity, DataWish, End, Peer, Security};
 use crate::{Command, Dcau, Error, Features, Mode, Options, Protection, Reply, RetrieveOptions};
@@ -297,7 +299,7 @@ impl Client {
         if let Err(error) = &result {
             self.ended = Some(error.clone());
             let outputs = self.transfers.fail_all(&error.to_string());
-            self.outputs.push_back(Output::DropData);
+            self.outputs.push_back(Output::DropData { faulty: true });
             self.outputs.extend(outputs);
         }
         result

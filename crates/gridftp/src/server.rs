@@ -185,7 +185,9 @@ impl Server {
             return;
         }
         match &mut self.state {
-            State::Transferring(transfer) if now < transfer.moved + self.policy.data_patience => {
+            State::Transferring(transfer)
+                if now < transfer.last.at() + self.policy.data_patience =>
+            {
                 self.mark(now);
             }
             State::Transferring(_) => {
@@ -209,12 +211,9 @@ impl Server {
             // How long the driver may take is its own affair.
             State::Closed | State::Asking(_) => None,
             State::Transferring(transfer) => {
-                let still = transfer.moved + self.policy.data_patience;
-                Some(
-                    transfer
-                        .next_marker()
-                        .map_or(still, |marker| marker.min(still)),
-                )
+                let still = transfer.last.at() + self.policy.data_patience;
+                let next = |last| still.min(last + self.chosen.marker_interval);
+                Some(transfer.marked.map_or(still, next))
             }
             State::Idle if self.login == Login::Done => {
                 Some(self.moved + self.policy.idle_patience)

@@ -9,6 +9,7 @@
 mod content;
 mod driver;
 mod globus_server;
+mod globus_session;
 
 use std::time::{Duration, Instant};
 
@@ -16,35 +17,21 @@ use content::content;
 use driver::Driver;
 use driver::relay::relay;
 use globus_server::Server;
+use globus_session::{opened, settings};
 use venturi_gridftp::client::{
-    Get, Job, Login, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput,
+    Get, Job, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput,
 };
 use venturi_gridftp::{ByteRanges, Mode};
 
 /// Around the blocks of both sides, none at all, and enough for all nodes.
 const SIZES: [usize; 9] = [0, 1, 99_999, 262_144, 262_145, 17, 3_000_003, 3, 5_000_000];
 
-fn settings(mode: Mode, connections: u16, depth: usize) -> Settings {
-    Settings {
-        login: Login::Anonymous,
-        server: "127.0.0.1".parse().expect("an address"),
-        mode,
-        connections,
-        depth,
-        block_bytes: 100_000,
-        buffer_bytes: None,
-        data: None,
-        upload: None,
-        attempts: 2,
-        striped: true,
-        patience: Duration::from_secs(20),
-    }
-}
-
 fn session(server: &Server, mode: Mode, connections: u16, depth: usize) -> Driver {
-    let mut driver = Driver::connect(server.address, settings(mode, connections, depth));
-    driver.ready();
-    driver
+    let settings = Settings {
+        striped: true,
+        ..settings(mode, connections, depth)
+    };
+    opened(server, settings)
 }
 
 fn all_done(driver: &Driver, count: usize) {

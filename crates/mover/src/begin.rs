@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use crate::attributes::Facts;
 use crate::bytes::{Lane, Ways};
 use crate::context::Context;
-use crate::directory::{Dir, Ending, FILLING, Tree};
+use crate::directory::{Dir, Ending, FILLING, FOLDER, Tree};
 use crate::error::{Failure, said};
 use crate::journal::Journal;
 use crate::roots::{Root, is_contents, token};
@@ -56,8 +56,7 @@ fn try_begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) -> Result<(
     }
     let parent = parent_of(&root.destination);
     if root.make_way && !cx.order.dry_run && !parent.as_os_str().is_empty() {
-        let made = fs::create_dir_all(parent);
-        made.map_err(|error| {
+        make_way(parent, cx.order.sync).map_err(|error| {
             Failure::found(
                 parent.to_owned(),
                 "a directory, or a place for one",
@@ -71,6 +70,17 @@ fn try_begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) -> Result<(
     } else {
         begin_file(cx, lane, root, followed)
     }
+}
+
+/// Makes a directory and those that it is in; if it is asked for, with their names on stable storage.
+fn make_way(path: &Path, sync: bool) -> std::io::Result<()> {
+    let ancestors = || path.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let missing = ancestors().take_while(|path| !path.exists()).count();
+    fs::create_dir_all(path)?;
+    for made in ancestors().take(if sync { missing } else { 0 }) {
+        fs::File::open(made.join(".."))?.sync_all()?;
+    }
+    Ok(())
 }
 
 /// The directory that a path is in, as messages have it; empty for the one we are in.
@@ -88,13 +98,12 @@ fn split(path: &Path, expected: &'static str) -> Result<(PathBuf, CString), Fail
 }
 
 fn open_directory(path: &Path, expected: &'static str) -> Result<OwnedFd, Failure> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = if path.as_os_str().is_empty() {
         Path::new(".")
     } else {
         path
     };
-    rustix::fs::open(opened, flags, Mode::empty()).map_err(|errno| Failure {
+    rustix::fs::open(opened, FOLDER, Mode::empty()).map_err(|errno| Failure {
         advice: if errno == Errno::NOENT {
             "make it, or say --mkpath"
         } else {
@@ -155,10 +164,9 @@ fn begin_file<'c>(
 }
 
 fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let at_source =
         |errno| Failure::kernel(root.source.clone(), "a directory that can be read", errno);
-    let source = rustix::fs::open(&root.source, flags, Mode::empty()).map_err(at_source)?;
+    let source = rustix::fs::open(&root.source, FOLDER, Mode::empty()).map_err(at_source)?;
     let facts = Facts::from(rustix::fs::fstat(&source).map_err(at_source)?);
     let token = token(&root.source, &root.destination);
     let (copy, fresh, mode) = copy_of_root(cx, root, token, facts.mode)?;
@@ -281,8 +289,7 @@ fn make_with_journal(
         Err(Errno::EXIST) => {} // a killed copy got no further
         other => other?,
     }
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let folder = rustix::fs::openat(within, &part, flags, Mode::empty())?;
+    let folder = rustix::fs::openat(within, &part, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
     drop(Journal::open(folder.as_fd(), token, cx.order.sync, true)?);
     rustix::fs::renameat(within, &part, within, name)
 }

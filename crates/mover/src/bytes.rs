@@ -335,11 +335,16 @@ fn copy_slice(pair: &Pair, extent: &Range<u64>) -> Result<usize, Errno> {
     )
 }
 
-fn write(sink: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Fault> {
+fn write(sink: &OwnedFd, bytes: &[u8], at: u64) -> Result<(), Fault> {
+    put(sink, bytes, at).map_err(Fault::Sink)
+}
+
+/// Writes all of it.
+pub(crate) fn put(sink: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
-        let written = retried(|| rustix::io::pwrite(sink, bytes, at)).map_err(Fault::Sink)?;
+        let written = retried(|| rustix::io::pwrite(sink, bytes, at))?;
         if written == 0 {
-            return Err(Fault::Sink(Errno::NOSPC));
+            return Err(Errno::NOSPC);
         }
         bytes = &bytes[written..];
         at += written as u64;
@@ -348,7 +353,7 @@ fn write(sink: &OwnedFd, mut bytes: &[u8], mut at: u64) -> Result<(), Fault> {
 }
 
 /// Reads until the buffer is full or the file ends.
-fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
+pub(crate) fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
     let mut filled = 0;
     while filled < buffer.len() {
         match retried(|| rustix::io::pread(file, &mut buffer[filled..], at + filled as u64))? {

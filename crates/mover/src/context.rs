@@ -33,16 +33,9 @@ impl Context<'_> {
         self.tell(failure);
     }
 
-    /// Tells a failure; one that no file can fare better than ends all. That we were stopped is told once, at the end.
+    /// Tells a failure.
     pub(crate) fn tell(&self, failure: &Failure) {
-        if self.stop.asked() {
-            return;
-        }
-        self.totals.count(&self.totals.failed);
-        self.report.failure(failure);
-        if failure.ends_all {
-            self.stop.give_up();
-        }
+        self.report.failure(failure, self.totals, self.stop);
     }
 
     pub(crate) fn copied(
@@ -80,15 +73,8 @@ impl Context<'_> {
 
     /// Tells that a large file goes on.
     pub(crate) fn resumed(&self, dir: &Dir, name: &CStr, there: u64, chunks: u64) {
-        let reason = format!(
-            "{}: an earlier copy was stopped after {there} of {chunks} chunks",
-            dir.path(Side::Copy, name).display()
-        );
-        self.report.decision(&Decision {
-            what: "chunks_kept",
-            value: there,
-            reason,
-        });
+        let copy = dir.path(Side::Copy, name);
+        self.report.chunks_kept(&copy, there, chunks);
     }
 
     /// Tells that a tree goes on, and by what files are told that are there.

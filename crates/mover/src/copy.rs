@@ -60,9 +60,12 @@ fn local(order: &Order, stop: &Stop, given: &Given) -> Result<Outcome, Error> {
             // The first is on top.
             cx.pool.push(turn.into_iter().rev().map(Task::Root));
             std::thread::scope(|scope| {
-                // As many as there are threads for.
-                let _ = (1..plan.workers)
-                    .try_for_each(|_| threads::start(scope, || work(&cx)).map(drop));
+                for started in 1..plan.workers {
+                    if let Err(error) = threads::start(scope, || work(&cx)) {
+                        report.decision(&threads::fewer("workers", started, &error));
+                        break;
+                    }
+                }
                 work(&cx);
             });
         }

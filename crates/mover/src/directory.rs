@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use rustix::fs::Mode;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::attributes::{self, Facts};
 use crate::bytes::Ways;
@@ -142,12 +143,33 @@ impl Dir {
     }
 
     fn finish(&self, cx: &Context<'_>) {
-        let Ending::Finish { mode } = self.ending else {
-            return;
+        let ended = match self.ending {
+            Ending::Nothing => Ok(()),
+            Ending::Finish { mode } => self.end_tree().and_then(|()| self.give(cx, mode)),
         };
-        if let Err(failure) = self.end_tree().and_then(|()| self.give(cx, mode)) {
+        if let Err(failure) = ended.and_then(|()| self.sync_name(cx)) {
             cx.fail(&self.tree, &failure);
         }
+    }
+
+    /// Has the name of what was copied, if this is its root, on stable storage as well: that is in a directory which is no copy.
+    fn sync_name(&self, cx: &Context<'_>) -> Result<(), Failure> {
+        let wanted = cx.order.sync && !cx.order.dry_run && self.parent.is_none();
+        let Some(copy) = self.copy.as_ref().filter(|_| wanted) else {
+            return Ok(());
+        };
+        let synced = match self.ending {
+            Ending::Nothing => rustix::fs::fsync(copy),
+            Ending::Finish { .. } => match rustix::fs::openat(copy, c"..", FOLDER, Mode::empty()) {
+                // One that we have made the name in can be read.
+                Err(Errno::ACCESS) => Ok(()),
+                parent => parent.and_then(rustix::fs::fsync),
+            },
+        };
+        synced.map_err(|errno| {
+            let path = self.path(Side::Copy, c"");
+            Failure::kernel(path, "to have its name on stable storage", errno)
+        })
     }
 
     /// Takes away what an unfinished tree has, if this is its root and all is there.
@@ -195,5 +217,9 @@ impl Dir {
     }
 }
 
+/// How a directory is opened.
+pub(crate) const FOLDER: OFlags = OFlags::RDONLY
+    .union(OFlags::DIRECTORY)
+    .union(OFlags::CLOEXEC);
 /// The mode of a directory that is being filled.
 pub(crate) const FILLING: Mode = Mode::RWXU;

@@ -9,6 +9,7 @@
 mod batch;
 mod chunks;
 mod crew;
+mod desk;
 mod download;
 mod failures;
 mod forecast;
@@ -23,10 +24,12 @@ mod parts;
 mod pilot;
 mod places;
 mod protection;
+mod received;
 mod relay;
 mod sender;
 mod session;
 mod shared;
+mod trips;
 mod upload;
 mod verify;
 mod ways;
@@ -54,7 +57,8 @@ use crate::report::Report;
 use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
-use crew::{Desk, Manner, Welcome};
+use crew::{Manner, Welcome};
+use desk::Desk;
 use download::Download;
 use forecast::Expected;
 use listing::Lister;
@@ -298,7 +302,7 @@ fn upload(shared: &Shared<'_>, given: &Given, desk: &Desk, welcome: &Welcome) ->
     let roots = places::resolve(shared.order, given, &Here, &there, is_unfinished)?;
     let mut upload = Upload::new(shared, desk, welcome);
     upload.look(&roots);
-    if let Err(crew::Gone) = upload.finish(shared.wait()) {
+    if let Err(desk::Gone) = upload.finish(shared.wait()) {
         shared.gone();
     }
     Ok(())

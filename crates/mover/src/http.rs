@@ -24,6 +24,7 @@ mod through;
 pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod tree;
+mod tries;
 pub(crate) mod wait;
 pub(crate) mod work;
 

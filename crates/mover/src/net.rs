@@ -8,4 +8,6 @@ pub(crate) mod pacing;
 pub(crate) mod sockets;
 pub(crate) mod ssh;
 pub(crate) mod straight;
+pub(crate) mod tcp_info;
+pub(crate) mod unsent;
 pub(crate) mod url;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use crate::attributes::Facts;
 use crate::directory::{Dir, Side};
 use crate::error::Failure;
+use crate::temporary;
 use crate::walk::Entry;
 
 /// A file under its temporary name, locked.
@@ -45,7 +46,14 @@ impl Part {
             }
             other => other,
         };
-        Self::locked(dir, entry, name, made.map_err(failure)?)
+        let file = made.map_err(failure)?;
+        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
+        let (part, file) = Self::seen(dir, entry, name, file)?;
+        // Another copy took it for a leftover between its making and its lock.
+        if locked == Err(Errno::WOULDBLOCK) || part.made.links == 0 {
+            return Err(taken(dir, entry));
+        }
+        Ok((part, file))
     }
 
     /// Opens what a copy has left under the temporary name, or makes it.
@@ -56,7 +64,7 @@ impl Part {
     ) -> Result<(Self, OwnedFd), Failure> {
         let name = dir.tree.token.part(entry.target().to_bytes());
         match Self::left(dir, entry, &name, OFlags::RDWR)? {
-            Some(file) => Self::locked(dir, entry, name, file),
+            Some(file) => Self::seen(dir, entry, name, file),
             None => Self::make(dir, entry, facts),
         }
     }
@@ -72,40 +80,27 @@ impl Part {
         let Ok(file) = rustix::fs::openat(dir.to(), name, flags, Mode::empty()) else {
             return Ok(None);
         };
-        lock(dir, entry, &file)?;
+        let locked = temporary::lock(&file, dir.to(), name);
+        locked.map_err(|_| taken(dir, entry))?;
         Ok(Some(file))
     }
 
-    fn locked(
+    fn seen(
         dir: &Dir,
         entry: &Entry,
         name: CString,
         file: OwnedFd,
     ) -> Result<(Self, OwnedFd), Failure> {
-        lock(dir, entry, &file)?;
         let made = rustix::fs::fstat(&file).map_err(|errno| {
             Failure::kernel(dir.path(Side::Copy, entry.target()), "to see it", errno)
         })?;
         let made = Facts::from(made);
-        // Another copy took it for a leftover between its making and its lock.
-        if made.links == 0 {
-            Err(taken(dir, entry))
-        } else {
-            Ok((Self { name, made }, file))
-        }
+        Ok((Self { name, made }, file))
     }
 
     pub(crate) fn discard(&self, dir: &Dir) {
         // What cannot be removed is taken over by the next copy.
         let _ = rustix::fs::unlinkat(dir.to(), &self.name, AtFlags::empty());
-    }
-}
-
-fn lock(dir: &Dir, entry: &Entry, file: &OwnedFd) -> Result<(), Failure> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => Err(taken(dir, entry)),
-        // A file system without locks: two copies of the same at the same time are not told apart there.
-        _ => Ok(()),
     }
 }
 

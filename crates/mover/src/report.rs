@@ -15,6 +15,7 @@ use serde_json::json;
 use crate::error::Failure;
 use crate::order::{Order, Output, What};
 use crate::roots;
+use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
 use crate::tune::Decision;
@@ -127,6 +128,14 @@ impl Report {
         }
     }
 
+    /// Tells what people are to know who have not asked for what was decided.
+    pub(crate) fn warning(&self, decision: &Decision) {
+        self.decision(decision);
+        if matches!(self.output, Output::Usual | Output::Json) {
+            self.talk(&decision.reason);
+        }
+    }
+
     pub(crate) fn file(&self, path: &Path, bytes: u64, outcome: &str, how: Option<&str>) {
         #[derive(Serialize)]
         struct File<'p> {
@@ -162,7 +171,25 @@ impl Report {
         }
     }
 
-    pub(crate) fn failure(&self, failure: &Failure) {
+    /// Tells that a large file goes on.
+    pub(crate) fn chunks_kept(&self, copy: &Path, there: u64, chunks: u64) {
+        let reason = format!(
+            "{}: an earlier copy was stopped after {there} of {chunks} chunks",
+            copy.display()
+        );
+        self.decision(&Decision {
+            what: "chunks_kept",
+            value: there,
+            reason,
+        });
+    }
+
+    /// Tells a failure; one that no file can fare better than ends all. That we were stopped is told once, at the end.
+    pub(crate) fn failure(&self, failure: &Failure, totals: &Totals, stop: &Stop) {
+        if stop.asked() {
+            return;
+        }
+        totals.count(&totals.failed);
         if self.output == Output::Json {
             let Name { path, path_hex } = Name::of(&failure.path);
             let Failure {
@@ -174,6 +201,9 @@ impl Report {
             self.event(&json!({"event": "error", "path": path, "path_hex": path_hex, "expected": expected, "found": found, "advice": advice}));
         }
         self.talk(&failure.to_string());
+        if failure.ends_all {
+            stop.give_up();
+        }
     }
 
     /// Says a line to people.

@@ -46,7 +46,7 @@ impl Stop {
         std::thread::Builder::new()
             .name("signals".into())
             .spawn(wait)
-            .map_err(|error| threads::refusal(&error))?;
+            .map_err(|error| threads::refusal(&error, threads::OF_COPY))?;
         Ok(stop)
     }
 

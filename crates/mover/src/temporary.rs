@@ -4,9 +4,13 @@
 //! has others.
 
 use std::ffi::CString;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use rustix::fs::{AtFlags, FlockOperation};
+use rustix::io::Errno;
+use rustix::path::Arg;
 use sha2::{Digest, Sha256};
 
 /// How all of them begin.
@@ -64,6 +68,27 @@ fn digest(parts: &[&[u8]]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().expect("8 bytes of 32"))
 }
 
+/// Locks a file under its temporary name, so that two copies of the same do not mix. On a file system without locks two at the same time are not
+/// told apart.
+///
+/// # Errors
+/// `WOULDBLOCK`: another copy has it; or it had it, and between its opening and its lock gave it its own name, under which it is whole.
+pub(crate) fn lock(file: &OwnedFd, folder: BorrowedFd<'_>, name: impl Arg) -> Result<(), Errno> {
+    let locked = rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive);
+    if locked == Err(Errno::WOULDBLOCK) || !has_name(file, folder, name) {
+        return Err(Errno::WOULDBLOCK);
+    }
+    Ok(())
+}
+
+/// Whether an open file still has a name. Where there are no locks, or by who is at home on this host, that may be another's
+/// by now.
+pub(crate) fn has_name(file: &OwnedFd, folder: BorrowedFd<'_>, name: impl Arg) -> bool {
+    let own = rustix::fs::fstat(file);
+    let there = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+    matches!((own, there), (Ok(own), Ok(there)) if (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +106,20 @@ mod tests {
         assert_ne!(ours.part(b"x"), ours.part(b"y"));
         // As long as the longest name may be.
         assert!(ours.progress(&[b'n'; 255]).as_bytes().len() < 64);
+    }
+
+    #[test]
+    fn a_file_that_got_its_name_before_it_was_locked_is_not_taken_for_a_leftover() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (part, name) = (folder.path().join("part"), folder.path().join("name"));
+        let file = OwnedFd::from(std::fs::File::create(&part).expect("a file"));
+        assert_eq!(lock(&file, rustix::fs::CWD, &part), Ok(()));
+        std::fs::rename(&part, &name).expect("a name");
+        for there in [false, true] {
+            assert_eq!(lock(&file, rustix::fs::CWD, &part), Err(Errno::WOULDBLOCK));
+            if !there {
+                std::fs::write(&part, "another").expect("a file");
+            }
+        }
     }
 }

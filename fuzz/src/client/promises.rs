@@ -38,7 +38,7 @@ impl Session {
                 self.connects.extend((0..connections).map(|_| purpose));
             }
             Output::CloseData { connection } => drop(self.links.remove(&connection)),
-            Output::DropData => {
+            Output::DropData { .. } => {
                 self.links.clear();
                 self.connects.clear();
                 self.listens = false;

@@ -143,8 +143,8 @@ impl Transfers {
         }
     }
 
-    pub fn drop_data(&mut self, then: Channel) {
-        self.outputs.push(Output::DropData);
+    pub fn drop_data(&mut self, then: Channel, faulty: bool) {
+        self.outputs.push(Output::DropData { faulty });
         self.channel = then;
         self.broken = false;
         self.outdated = false;
@@ -183,7 +183,7 @@ impl Transfers {
                 if count == 0 {
                     return self.channel_failed(&format!("no address: {reply}"));
                 }
-                self.stripes = u16::try_from(count).unwrap_or(u16::MAX);
+                self.know_nodes(count);
                 // All of them come to the one port.
                 let command = Command::Spor(vec![address; count]);
                 self.submit(vec![(Tag::Channel, command)]);
@@ -197,7 +197,9 @@ impl Transfers {
                 if addresses.is_empty() {
                     return self.channel_failed(&format!("no address: {reply}"));
                 }
-                self.stripes = u16::try_from(addresses.len()).unwrap_or(u16::MAX);
+                if way.striped {
+                    self.know_nodes(addresses.len());
+                }
                 self.channel = Channel::Connecting(way);
                 let connections = self.connections;
                 let connect = (0..)
@@ -211,6 +213,12 @@ impl Transfers {
             }
             _ => {}
         }
+    }
+
+    /// So many data nodes have their part in each file.
+    fn know_nodes(&mut self, count: usize) {
+        self.stripes = u16::try_from(count).unwrap_or(u16::MAX);
+        self.outputs.push(Output::DataNodes(self.stripes));
     }
 
     fn opened(&mut self, connection: u64, purpose: Purpose) {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::Tag;
+use super::active::{Active, State};
 use super::channel::Channel;
 use super::job::{Direction, Failure, Job, Output};
-use super::transfers::{Active, Link, State, Transfers, Waiting};
+use super::transfers::{Link, Transfers, Waiting};
 use crate::{ByteRanges, Command, Mode};
 
 impl Transfers {
@@ -17,7 +18,7 @@ impl Transfers {
             .find(|(_, active)| active.state == State::Running);
         match oldest.map(|(&key, _)| key) {
             Some(key) => self.failed(key, reason, true),
-            None => self.drop_data(Channel::Closed),
+            None => self.drop_data(Channel::Closed, true),
         }
         if self.channel != Channel::Closed && self.channel != Channel::Draining {
             self.roll_back();
@@ -174,7 +175,7 @@ impl Transfers {
             }
         }
         self.voided = Some(voided);
-        self.drop_data(Channel::Draining);
+        self.drop_data(Channel::Draining, true);
     }
 
     /// Puts what was void back in front, in its order, but for what has failed for good.
@@ -204,7 +205,7 @@ impl Transfers {
 
     /// The pipeline of the next transfers cannot be opened.
     pub fn channel_failed(&mut self, reason: &str) {
-        self.drop_data(Channel::Closed);
+        self.drop_data(Channel::Closed, true);
         if let Some(mut waiting) = self.queue.pop_front() {
             waiting.tries += 1;
             if waiting.tries < self.attempts {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use super::Client;
+use super::active::{Active, State};
 use super::channel::{Channel, Way};
 use super::job::{Direction, Get, Job};
-use super::transfers::{Active, Link, State, Transfers};
+use super::transfers::{Link, Transfers};
 use crate::mode_e::{Chunk, Payload, Receiver, Taken};
 use crate::{DataOut, Delivered, Delivery, Error, Mode};
 

@@ -2,9 +2,7 @@
 
 use std::net::SocketAddr;
 
-use crate::{
-    ByteRanges, Command, Dcau, Mode, Partial, Path, Progress, Protection, Reply, Restart, Secret,
-};
+use crate::{ByteRanges, Command, Mode, Partial, Path, Progress, Reply, Restart};
 
 /// A file, part of one, or a listing, to be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,33 +249,6 @@ impl Get {
     }
 }
 
-/// Who logs in.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Login {
-    /// Nobody in particular.
-    Anonymous,
-    /// A user of the server.
-    Password {
-        /// Name.
-        user: Vec<u8>,
-        /// Password.
-        password: Secret,
-    },
-    /// Whom the security layer showed; the server maps the name.
-    Mapped,
-    /// Nobody: the server knows, since it was started by ssh.
-    Done,
-}
-
-/// Whether bytes of an upload go out before the server says that it takes them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upload {
-    /// They do: no round trip a file.
-    Eager,
-    /// They wait: a round trip a file.
-    Gated,
-}
-
 /// What a data connection is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -285,35 +256,6 @@ pub enum Purpose {
     Transfer(u64),
     /// All of them, in MODE E, at this data node of the server, from 0. Of one that the server opens, 0.
     Stripe(u16),
-}
-
-/// What a session is to be like.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// Who logs in.
-    pub login: Login,
-    /// The server's address: where data connections go when it names none.
-    pub server: std::net::IpAddr,
-    /// MODE; a server without MODE E is spoken to in MODE S.
-    pub mode: Mode,
-    /// Data connections a file in MODE E.
-    pub connections: u16,
-    /// Transfers that are asked for ahead of their end.
-    pub depth: usize,
-    /// Bytes of a block.
-    pub block_bytes: u64,
-    /// Socket buffers of the server.
-    pub buffer_bytes: Option<u64>,
-    /// Who must be at the other end of data connections, and what protects them. Only with a security layer.
-    pub data: Option<(Dcau, Protection)>,
-    /// How uploads are sent; `None`: eagerly to servers of the Globus toolkit, whose ways are known, gated to others.
-    pub upload: Option<Upload>,
-    /// How often a transfer is tried.
-    pub attempts: u32,
-    /// Whether all data nodes of a server that has several shall move each file in MODE E.
-    pub striped: bool,
-    /// How long nothing may move.
-    pub patience: std::time::Duration,
 }
 
 /// What a driver is to do, or to know.
@@ -335,6 +277,8 @@ pub enum Output {
         /// What for.
         purpose: Purpose,
     },
+    /// So many data nodes of the server are to move each file from now on.
+    DataNodes(u16),
     /// Close this data connection, whose transfer has failed, and say nothing more of it.
     CloseData {
         /// Its number.
@@ -342,7 +286,10 @@ pub enum Output {
     },
     /// Close all data connections and the listener, and say nothing more of them. What was read and not taken, and what
     /// was to be sent, is void.
-    DropData,
+    DropData {
+        /// Something went wrong with them; else others are wanted, of another kind, and nothing was under way.
+        faulty: bool,
+    },
     /// The server has begun a transfer; again at each try, and what came of a file whose size is not known is then void.
     Begun {
         /// Which.

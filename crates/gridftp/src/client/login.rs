@@ -1,6 +1,6 @@
 //! From the greeting to a session that is ready.
 
-use super::job;
+use super::settings;
 use super::{Client, Output, Tag};
 use crate::command::{RetrieveOptions, Site};
 use crate::{Command, Dcau, Error, Mode, Options, Protection, Reply, Secret, base64};
@@ -112,7 +112,7 @@ impl Client {
     }
 
     fn user(&mut self) {
-        if self.settings.login == job::Login::Done {
+        if self.settings.login == settings::Login::Done {
             return self.ask_for_features();
         }
         let (user, password) = self.user_and_password();
@@ -129,9 +129,9 @@ impl Client {
 
     fn user_and_password(&self) -> (Vec<u8>, Secret) {
         match &self.settings.login {
-            job::Login::Password { user, password } => (user.clone(), password.clone()),
-            job::Login::Mapped => (MAPPED.0.into(), Secret(MAPPED.1.into())),
-            job::Login::Anonymous | job::Login::Done => {
+            settings::Login::Password { user, password } => (user.clone(), password.clone()),
+            settings::Login::Mapped => (MAPPED.0.into(), Secret(MAPPED.1.into())),
+            settings::Login::Anonymous | settings::Login::Done => {
                 (ANONYMOUS.0.into(), Secret(ANONYMOUS.1.into()))
             }
         }

@@ -1,9 +1,10 @@
 //! What becomes of a transfer: its replies, its end, its name.
 
 use super::Tag;
+use super::active::{Active, Part, State};
 use super::channel::Channel;
 use super::job::{Direction, Job, Output, Purpose};
-use super::transfers::{Active, Part, State, Transfers};
+use super::transfers::Transfers;
 use crate::{ByteRanges, Command, Entry, Mode, Progress, Reply};
 
 impl Transfers {

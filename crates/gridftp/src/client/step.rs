@@ -3,7 +3,8 @@
 //! cannot have shows it, and ends the session.
 
 use super::Tag;
-use super::transfers::{Part, Transfers};
+use super::active::Part;
+use super::transfers::Transfers;
 use crate::{Error, Reply};
 
 /// # Errors

@@ -9,7 +9,8 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use super::transfers::{Active, Link, State, Transfers, Waiting};
+use super::active::{Active, State};
+use super::transfers::{Link, Transfers, Waiting};
 
 /// Where stray connections may arrive.
 #[derive(Debug, Default)]

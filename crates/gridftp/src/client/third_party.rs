@@ -248,11 +248,12 @@ impl ThirdParty {
 
     fn unnamed(&mut self, key: u64, reply: &Reply) {
         if let Some(active) = self.active.remove(&key) {
-            self.outputs.push_back(ThirdPartyOutput::Failed {
-                transfer: active.pair.transfer,
-                reason: format!("no name: {reply}"),
-                again: false,
-            });
+            self.charge(
+                active.pair,
+                active.tries,
+                &format!("no name: {reply}"),
+                false,
+            );
         }
     }
 
@@ -311,19 +312,16 @@ impl ThirdParty {
 
     /// Commits copies in their order, as far as both sides are content.
     fn commit(&mut self) {
-        let mut ready = Vec::new();
-        for (&key, active) in self
+        let waiting = self
             .active
             .iter_mut()
-            .filter(|(_, active)| !active.committing)
-        {
-            if !active.read || !active.written {
-                break;
-            }
+            .filter(|(_, active)| !active.committing);
+        let ready = waiting.take_while(|(_, active)| active.read && active.written);
+        let commit = |(&key, active): (&u64, &mut Active)| {
             active.committing = true;
-            ready.push((key, active.pair.temporary.clone()));
-        }
-        for (key, temporary) in ready {
+            (key, active.pair.temporary.clone())
+        };
+        for (key, temporary) in ready.map(commit).collect::<Vec<_>>() {
             if self.mode == Mode::Stream {
                 self.channel = Channel::Closed;
             }
@@ -349,16 +347,9 @@ impl ThirdParty {
                 self.failed(key, &reason, true);
             }
             _ => {
-                self.request(
-                    Side::Destination,
-                    Meaning::RenameFrom(key),
-                    Command::Rnfr(pair.temporary),
-                );
-                self.request(
-                    Side::Destination,
-                    Meaning::RenameTo(key),
-                    Command::Rnto(pair.to),
-                );
+                let (from, to) = (Command::Rnfr(pair.temporary), Command::Rnto(pair.to));
+                self.request(Side::Destination, Meaning::RenameFrom(key), from);
+                self.request(Side::Destination, Meaning::RenameTo(key), to);
             }
         }
     }

@@ -1,129 +1,17 @@
-//! Transfers that wait, that are asked for, and that are made final: who is to blame for a failure, and what it voids.
+//! Transfers that wait, that are asked for, and that are made final.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::ops::Range;
 
 use super::Tag;
+use super::active::{Active, Part, State};
 use super::channel::{Channel, Way};
 use super::control::Group;
-use super::job::{Direction, Job, Output, Settings, Upload};
+use super::job::{Direction, Job, Output};
+use super::settings::{Settings, Upload};
 use super::strays::Strays;
 use crate::mode_e::{Receiver, Sender};
-use crate::{ByteRanges, Command, Features, Mode, Reply};
-
-/// What a command of a transfer does.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
-    /// PASV, in MODE S.
-    Passive,
-    /// REST.
-    Restart,
-    /// SCKS.
-    Check,
-    /// RETR, STOR and their like.
-    Transfer,
-    /// SIZE.
-    Size,
-    /// MLST of the name that it shall have.
-    See,
-    /// MFMT.
-    Modify,
-    /// RNFR.
-    RenameFrom,
-    /// RNTO.
-    RenameTo,
-}
-
-impl Part {
-    /// Whether it can be taken back while it is not written.
-    pub fn is_before_bytes(self) -> bool {
-        matches!(
-            self,
-            Self::Passive | Self::Restart | Self::Check | Self::Transfer
-        )
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// Its outcome counts.
-    Running,
-    /// Its answer is awaited, but does not count: it is to be done again.
-    Void,
-    /// All bytes are there; its name is not.
-    Committing { time_kept: bool },
-}
-
-/// One try of a transfer.
-#[derive(Debug)]
-pub(super) struct Active {
-    pub job: Job,
-    /// How often it was tried, this time included.
-    pub tries: u32,
-    /// Whether this try counts though it is void.
-    pub charged: bool,
-    pub state: State,
-    /// Whether the server said that it has begun.
-    pub begun: bool,
-    /// Number in the sender.
-    pub file: Option<u64>,
-    /// Number in the receiver.
-    pub slot: Option<u64>,
-    /// What came, once all of it has.
-    pub whole: Option<ByteRanges>,
-    pub answer: Option<Reply>,
-    /// Why it cannot succeed any more, whatever the server answers.
-    pub spoiled: Option<String>,
-    /// Why it has failed for good, and whether another session may succeed: that is told when its answer is there, which may not be
-    /// taken for another's.
-    pub over: Option<(String, bool)>,
-    /// Bytes that came, in MODE S.
-    pub position: u64,
-    /// Ranges to be sent, in MODE S.
-    pub pieces: VecDeque<Range<u64>>,
-    /// Whether the last byte was given to the driver, in MODE S.
-    pub closed: bool,
-    /// Where its connection goes, in MODE S.
-    pub address: Option<SocketAddr>,
-    /// Whether the driver is still to say what became of its connection, in MODE S.
-    pub connecting: bool,
-    /// Whether it may have the connection of another.
-    pub strayed: bool,
-}
-
-impl Active {
-    fn new(job: Job, tries: u32) -> Self {
-        Self {
-            job,
-            tries,
-            charged: false,
-            state: State::Running,
-            begun: false,
-            file: None,
-            slot: None,
-            whole: None,
-            answer: None,
-            spoiled: None,
-            over: None,
-            position: 0,
-            pieces: VecDeque::new(),
-            closed: false,
-            address: None,
-            connecting: false,
-            strayed: false,
-        }
-    }
-
-    /// One that only lacks its name.
-    fn there(job: Job, tries: u32) -> Self {
-        Self {
-            state: State::Committing { time_kept: false },
-            answer: Some(Reply::new(226, "all there")),
-            ..Self::new(job, tries)
-        }
-    }
-}
+use crate::{Command, Features, Mode};
 
 /// Whose a data connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -232,7 +120,7 @@ impl Transfers {
             && features.has("SPAS")
             && features.has("SPOR");
         if self.mode == Mode::Stream && self.channel != Channel::Closed {
-            self.drop_data(Channel::Closed);
+            self.drop_data(Channel::Closed, false);
         }
     }
 
@@ -328,7 +216,7 @@ impl Transfers {
         match self.channel {
             Channel::Open(open) if open == way && !self.broken && !self.outdated => true,
             Channel::Open(_) if running == 0 => {
-                self.drop_data(Channel::Closed);
+                self.drop_data(Channel::Closed, self.broken);
                 self.open_channel(way);
                 false
             }

@@ -36,8 +36,11 @@ impl Server {
     }
 
     /// Bytes went to the socket of a data connection: one who takes them slowly does not stand still.
-    pub fn data_sent(&mut self, now: Duration) {
+    pub fn data_sent(&mut self, now: Duration, bytes: u64) {
         self.touch(now);
+        if let State::Transferring(transfer) = &mut self.state {
+            transfer.last.bytes(now, bytes);
+        }
     }
 
     /// The driver could not connect.
@@ -171,7 +174,8 @@ impl Server {
             return nothing;
         };
         if consumed > 0 {
-            transfer.moved = now;
+            self.moved = now;
+            transfer.last.bytes(now, consumed as u64);
         }
         let payload = match payload {
             None => None,

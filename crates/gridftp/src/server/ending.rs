@@ -58,17 +58,21 @@ impl Server {
 
     pub(super) fn touch(&mut self, now: Duration) {
         self.moved = self.moved.max(now);
-        if let State::Transferring(transfer) = &mut self.state {
-            transfer.moved = transfer.moved.max(now);
+        // From its begin on only bytes count, whoever comes and goes.
+        if let State::Transferring(transfer) = &mut self.state
+            && !transfer.begun
+        {
+            transfer.last.touch(now);
         }
     }
 
     /// Sends the markers that are due.
     pub(super) fn mark(&mut self, now: Duration) {
+        let interval = self.chosen.marker_interval;
         if let State::Transferring(transfer) = &mut self.state
-            && transfer.next_marker().is_some_and(|due| due <= now)
+            && transfer.marked.is_some_and(|last| last + interval <= now)
         {
-            transfer.marked = transfer.marked.map(|(_, interval)| (now, interval));
+            transfer.marked = Some(now);
             self.performance(now);
             self.restart_marker();
         }
@@ -76,13 +80,10 @@ impl Server {
 
     fn markers_at_end(&mut self) {
         if let State::Transferring(Transfer {
-            marked: Some(_),
-            moved,
-            ..
+            marked: Some(_), ..
         }) = &self.state
         {
-            let moved = *moved;
-            self.performance(moved);
+            self.performance(self.moved);
             self.restart_marker();
         }
     }

@@ -33,7 +33,7 @@ pub struct Policy {
     pub login_patience: Duration,
     /// How long a session may be idle.
     pub idle_patience: Duration,
-    /// How long a transfer may stand still.
+    /// How long a transfer may stand still, or move less than counts ([`LastMoved`](crate::LastMoved)).
     pub data_patience: Duration,
     /// Time between markers.
     pub marker_interval: Duration,

@@ -16,6 +16,8 @@ impl Server {
             return;
         };
         transfer.asked = false;
+        // The time that a disk takes is not the client's.
+        transfer.last.touch(now);
         match answer {
             Answer::Entries { entries, more } => {
                 self.take_entries(&mut transfer, &entries, more);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::{Output, Server, State};
 use crate::mode_e::{Receiver, Sender};
-use crate::{ByteRanges, DataOut, Mode, Path, Reply};
+use crate::{ByteRanges, DataOut, LastMoved, Mode, Path, Reply};
 
 /// How a directory is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,9 +64,9 @@ impl Data {
 pub(super) struct Transfer {
     pub kind: Kind,
     pub begun: bool,
-    /// When bytes last moved.
-    pub moved: Duration,
-    pub marked: Option<(Duration, Duration)>,
+    pub last: LastMoved,
+    /// When a marker was sent; none: there are none.
+    pub marked: Option<Duration>,
     pub bytes: u64,
     /// What has come since the last marker.
     pub fresh: ByteRanges,
@@ -90,7 +90,7 @@ impl Transfer {
         Self {
             kind,
             begun: false,
-            moved: now,
+            last: LastMoved::new(now),
             marked: None,
             bytes: 0,
             fresh: ByteRanges::default(),
@@ -104,10 +104,6 @@ impl Transfer {
             drained: BTreeSet::new(),
             closing: false,
         }
-    }
-
-    pub fn next_marker(&self) -> Option<Duration> {
-        self.marked.map(|(last, interval)| last + interval)
     }
 
     pub fn receives(&self) -> bool {
@@ -168,7 +164,7 @@ impl Server {
             return;
         };
         transfer.begun = true;
-        transfer.moved = now;
+        transfer.last.touch(now);
         if self.chosen.mode == Mode::Stream {
             return;
         }
@@ -176,7 +172,7 @@ impl Server {
             if let Some(receiver) = &mut self.data.receiver {
                 receiver.begin();
             }
-            transfer.marked = Some((now, self.chosen.marker_interval));
+            transfer.marked = Some(now);
             return self.performance(now);
         }
         let connections = self.data.connections.iter().copied();

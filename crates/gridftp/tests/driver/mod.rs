@@ -192,7 +192,7 @@ impl Driver {
                     self.trace.note(self.now(), &format!("close {connection}"));
                     self.links.remove(&connection);
                 }
-                Output::DropData => {
+                Output::DropData { .. } => {
                     self.trace.note(self.now(), "close all");
                     self.links.clear();
                     self.listener = None;

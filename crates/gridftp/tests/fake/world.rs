@@ -176,7 +176,7 @@ impl World {
                 }
             }
             Output::CloseData { connection } => self.end_of(connection),
-            Output::DropData => {
+            Output::DropData { .. } => {
                 let all: Vec<u64> = self.fake.wires.keys().copied().collect();
                 all.into_iter().for_each(|number| self.end_of(number));
             }

@@ -222,7 +222,7 @@ impl World {
                 self.wires.remove(&connection);
                 self.server.data_closed(self.now, connection, false);
             }
-            client::Output::DropData => {
+            client::Output::DropData { .. } => {
                 for (number, _) in std::mem::take(&mut self.wires) {
                     self.server.data_closed(self.now, number, false);
                 }

@@ -6,11 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
 use super::work::Fetch;
 use crate::journal::reliance;
+use crate::temporary;
 
 /// What comes again at most for each transfer that was under way when a copy was killed, and what one session may have left to do when the others are done. A
 /// transfer of such a size costs little beside its bytes: at 10 Gb/s it takes 25 ms.
@@ -20,6 +21,8 @@ pub(crate) const LEAST_CHUNK_BYTES: u64 = 8 << 20;
 const CHUNKS: u64 = 64;
 /// A file of this size comes in chunks.
 pub(crate) const LARGE_BYTES: u64 = 4 * CHUNK_BYTES;
+/// One of several files goes to a server in chunks from this size on: of sessions some are slow, and others can do what those have left.
+pub(crate) const SHARED_BYTES: u64 = 4 * LEAST_CHUNK_BYTES;
 
 /// Bytes of the head of the record of chunks, padded: behind it is one byte a chunk.
 const HEAD_BYTES: usize = 512;
@@ -55,7 +58,7 @@ impl Large {
             &fetch.part,
             fetch.known.mode.unwrap_or(0o666) & 0o777 | 0o600,
         )?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        temporary::lock(&file, rustix::fs::CWD, &fetch.part)?;
         let there = rustix::fs::fstat(&file)?;
         let record = open(&record_path, 0o600)?;
         let chunks = usize::try_from(count(size)).map_err(|_| Errno::FBIG)?;

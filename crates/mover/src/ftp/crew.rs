@@ -1,21 +1,21 @@
-//! Sessions, each on a thread of its own: how they are opened, opened again when they are lost, and asked.
+//! Sessions, each on a thread of its own: how they are opened, and opened again when they are lost.
 
-use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use venturi_gridftp::client::{Client, Direction, Login, Settings};
-use venturi_gridftp::{Command, Dcau, Entry, Features, Mode, Path, Protection, Reply};
+use venturi_gridftp::{Dcau, Features, Mode, Protection};
 
+use super::desk::Desk;
 use super::forecast::{Expected, WIDE_STREAMS, breadth};
 use super::opener::Opener;
 use super::protection::{self, Wish};
-use super::session::{Answer, Ask, Ended, Event, Post, Question, Session, Workers};
+use super::session::{Ended, Event, Post, Session, Workers};
 use super::shared::Shared;
 use super::wire::Wire;
 use super::writer::Writers;
@@ -28,8 +28,6 @@ use crate::threads;
 const MOST_TRIES: u32 = 5;
 /// How long it rests before the first of these; twice as long before each that follows.
 const FIRST_REST: Duration = Duration::from_millis(250);
-/// How often something is asked again that a session was lost with.
-const MOST_ASKED: u32 = 3;
 
 /// How sessions are to be.
 #[derive(Debug, Clone)]
@@ -130,132 +128,6 @@ impl Decided {
     }
 }
 
-/// Asks a session.
-#[derive(Debug, Clone)]
-pub(crate) struct Desk {
-    events: UnboundedSender<Event>,
-    post: Arc<Post>,
-    foreseen: Arc<Mutex<Foreseen>>,
-}
-
-/// What was asked before anybody wanted to know, and where its answers come.
-type Foreseen = VecDeque<(Question, Receiver<(u64, Answer)>)>;
-
-impl Desk {
-    /// Asks what will be asked first, in this order: the session sends it with its login, so that nobody waits a round trip for it. What is
-    /// asked then has these answers, up to the first question that is none of them.
-    pub(crate) fn foresee(&self, questions: impl IntoIterator<Item = Question>) {
-        let asked = questions.into_iter().map(|question| {
-            let (answer, answers) = channel();
-            self.ask_for(question.clone(), 0, answer);
-            (question, answers)
-        });
-        self.foreseen().extend(asked);
-    }
-
-    fn foreseen(&self) -> std::sync::MutexGuard<'_, Foreseen> {
-        let foreseen = self.foreseen.lock();
-        foreseen.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The answers to a question that was foreseen. What stands before it will not be asked any more, except what made something: asked again,
-    /// a server says that it was there before. If it was not foreseen, nothing is any more.
-    fn take_foreseen(&self, wanted: &Question) -> Option<Receiver<(u64, Answer)>> {
-        let mut foreseen = self.foreseen();
-        let Some(at) = foreseen.iter().position(|(asked, _)| asked == wanted) else {
-            foreseen.clear();
-            return None;
-        };
-        let makes =
-            |(asked, _): &(Question, _)| matches!(asked, Question::Command(Command::Mkd(_)));
-        if foreseen.iter().take(at).any(makes) {
-            return None;
-        }
-        foreseen
-            .drain(..=at)
-            .next_back()
-            .map(|(_, answers)| answers)
-    }
-
-    /// Nothing more will be asked: the session may end when all is done.
-    pub(crate) fn close(&self) {
-        self.post.asked.store(false, Ordering::Relaxed);
-        let _ = self.events.send(Event::Leave);
-    }
-
-    /// The session is to end what it has, and take no more.
-    pub(crate) fn retire(&self) {
-        self.post.retired.store(true, Ordering::Relaxed);
-        let _ = self.events.send(Event::Leave);
-    }
-
-    /// Asks something; the answer comes later, after all that was asked before.
-    pub(crate) fn ask(&self, question: Question) -> Receiver<(u64, Answer)> {
-        if let Some(answers) = self.take_foreseen(&question) {
-            return answers;
-        }
-        let (answer, answers) = channel();
-        self.ask_for(question, 0, answer);
-        answers
-    }
-
-    /// The same, with the answers to one place and a tag on each.
-    pub(crate) fn ask_for(&self, question: Question, tag: u64, answer: Sender<(u64, Answer)>) {
-        let ask = Ask {
-            question,
-            tag,
-            answer,
-        };
-        if let Err(refused) = self.events.send(Event::Ask(ask))
-            && let Event::Ask(ask) = refused.0
-        {
-            let _ = ask.answer.send((tag, Answer::Lost));
-        }
-    }
-
-    /// Sends a command and waits for the reply.
-    ///
-    /// # Errors
-    /// If the session is lost.
-    pub(crate) fn call(&self, command: &Command) -> Result<Reply, Gone> {
-        for _ in 0..MOST_ASKED {
-            let answers = self.ask(Question::Command(command.clone()));
-            if let Some(reply) = reply_of(&answers) {
-                return Ok(reply);
-            }
-        }
-        Err(Gone)
-    }
-
-    /// What a path at the server is; none if there is nothing.
-    ///
-    /// # Errors
-    /// If the session is lost.
-    pub(crate) fn see(&self, path: &Path) -> Result<Option<Entry>, Gone> {
-        let reply = self.call(&Command::Mlst(Some(path.clone())))?;
-        Ok(entry_of(&reply))
-    }
-}
-
-/// Waits for the reply among answers; none if the session is lost.
-pub(crate) fn reply_of(answers: &Receiver<(u64, Answer)>) -> Option<Reply> {
-    answers.iter().find_map(|(_, answer)| match answer {
-        Answer::Reply(reply) => Some(Some(reply)),
-        Answer::Lost => Some(None),
-        _ => None,
-    })?
-}
-
-/// What the answer to MLST tells: the line between its first and its last.
-pub(crate) fn entry_of(reply: &Reply) -> Option<Entry> {
-    let line = reply.lines.get(1).filter(|_| reply.is_success())?;
-    Entry::parse(line.trim_ascii_start()).ok()
-}
-
-/// The session is gone, and with it all that was asked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Gone;
-
 /// Opens a session on a thread of its own, which stays for questions if it is to be `asked`. Says once whether it is ready.
 pub(crate) fn open<'s, 'o: 's>(
     scope: &'s std::thread::Scope<'s, '_>,
@@ -269,11 +141,7 @@ pub(crate) fn open<'s, 'o: 's>(
         asked: asked.into(),
         retired: false.into(),
     });
-    let desk = Desk {
-        events: events.clone(),
-        post: Arc::clone(&post),
-        foreseen: Arc::default(),
-    };
+    let desk = Desk::new(events.clone(), Arc::clone(&post));
     shared.sessions.fetch_add(1, Ordering::SeqCst);
     let refused = tell.clone();
     let started = threads::start(scope, move || {

@@ -16,7 +16,8 @@ use venturi_gridftp::{Command, Entry, Kind, Path as There, Reply};
 
 use super::batch::{Batch, ROOTS_AHEAD};
 use super::chunks::{self, LARGE_BYTES, Large};
-use super::crew::{Desk, Gone, Welcome, entry_of, reply_of};
+use super::crew::Welcome;
+use super::desk::{Desk, Gone, entry_of, reply_of};
 use super::failures;
 use super::judge::{Present, Verdict, judge};
 use super::listing::Lister;
@@ -201,7 +202,7 @@ impl<'d> Download<'d> {
                 let chunks = chunks::count(size);
                 let there = chunks - missing.len() as u64;
                 if there > 0 {
-                    shared.chunks_kept(&to, there, chunks);
+                    shared.report.chunks_kept(&to, there, chunks);
                 }
                 let large = Arc::new(large);
                 for index in missing {

@@ -21,7 +21,7 @@ use crate::order::{Existing, Order};
 const MOST_COUNTED: usize = 4_000;
 /// From this round trip on what is waited for costs more than a session that has nothing to do; and a loss halves what one connection brings for
 /// so long that several are better.
-const FAR: Duration = Duration::from_millis(2);
+pub(super) const FAR: Duration = Duration::from_millis(2);
 /// The fewest and the most connections that a path of such a length begins with.
 const BREADTHS: (u32, u32) = (4, 16);
 /// What a connection more costs a server in the time of a core: a process, a login.

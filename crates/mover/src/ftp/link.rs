@@ -13,9 +13,11 @@ use venturi_gridftp::{DataSecurity, Error};
 use super::guard::Guard;
 use super::sender::{Out, Outgoing};
 use super::session::Event;
+use crate::error::said;
 use crate::net::buffers::{Block, Buffers};
 use crate::net::intake::Intake;
 use crate::net::straight::Straight;
+use crate::net::tcp_info;
 
 /// A data connection: what came on it and is not taken, and the thread that sends on it.
 #[derive(Debug)]
@@ -152,6 +154,11 @@ impl Link {
         }
     }
 
+    /// What the kernel tells of it.
+    pub(super) fn seen(&self) -> Option<tcp_info::Seen> {
+        tcp_info::see(&self.socket)
+    }
+
     /// Whether it may be given more to send.
     pub(super) fn has_room(&self) -> bool {
         self.is_ready() && self.outgoing.as_ref().is_none_or(Outgoing::has_room)
@@ -165,8 +172,9 @@ impl Link {
                     let layer = self.take_layer();
                     self.outgoing = Some(Outgoing::start(number, socket, layer, events.clone()));
                 }
-                Err(_) => {
-                    let _ = events.send(Event::Broken { connection: number });
+                Err(error) => {
+                    let (connection, why) = (number, Some(said(&error)));
+                    let _ = events.send(Event::Broken { connection, why });
                     return;
                 }
             }

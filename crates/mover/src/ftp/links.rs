@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use venturi_gridftp::{Command, Entry, Kind, Path as There, Site};
 
-use super::crew::{Desk, Gone};
+use super::desk::{Desk, Gone};
 use super::failures;
 use super::names;
 use super::shared::Shared;

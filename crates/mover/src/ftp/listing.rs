@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 
 use venturi_gridftp::{Command, Entry, Features, Path, Reply};
 
-use super::crew::{Desk, Gone};
+use super::desk::{Desk, Gone};
 use super::session::{Answer, Question};
 
 /// How often a directory is asked for whose session is lost.

@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use venturi_gridftp::{Entry, Features};
 
 use super::chunks;
-use super::crew::{Desk, reply_of};
+use super::desk::{Desk, reply_of};
 use super::session::Question;
 use super::verify;
 use super::work::Store;

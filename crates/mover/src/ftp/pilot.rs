@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use nix::sys::resource::{UsageWho, getrusage};
 
-use super::crew::{self, Desk, Manner, Welcome};
+use super::crew::{self, Manner, Welcome};
+use super::desk::Desk;
 use super::forecast::{Expected, breadth};
 use super::shared::Shared;
 use crate::tune::Decision;
@@ -19,15 +20,16 @@ const WORTH_A_TRIAL: usize = 4;
 /// Intervals that the rest takes at least when twice as many are tried: a trial takes two or three, in which new connections take from the old
 /// ones what they have to give back, and sessions that are taken back leave late.
 const WORTH_INTERVALS: u32 = 8;
-/// A doubling pays if it brings so much.
+/// A doubling pays if it brings so much; and a rate that grows by less from one interval to the next, by itself, has settled.
 const WORTH: f64 = 1.05;
-/// A rate that grows by less from one time to the next has settled.
-const SETTLED: f64 = 1.1;
 /// What is counted of small files.
 const FILES: &str = "files";
 /// What is measured between two decisions: long enough for connections to open their windows.
 const SHORTEST: Duration = Duration::from_millis(400);
 const ROUND_TRIPS: u32 = 6;
+/// Round trips that are so many times as long, on all connections, are those of a path whose queue fills. What more sessions would bring then they would
+/// take from those that there are, who lose on top of it.
+const FULL: f64 = 1.1;
 /// Part of the processors beyond which more sessions only wait for them.
 const BUSY: f64 = 0.85;
 /// Files below this mean size are counted, those above it weighed.
@@ -119,6 +121,12 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         }
     }
 
+    /// Whether round trips are so long that a kernel's own delays do not show in them.
+    fn is_far(&self) -> bool {
+        let round_trip = self.shared.round_trip.get();
+        round_trip.is_some_and(|&round_trip| self.breadth(round_trip) > 1)
+    }
+
     fn breadth(&self, round_trip: Duration) -> u16 {
         breadth(round_trip, self.manner.server.scheme)
     }
@@ -166,16 +174,11 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                 ),
             ),
         ];
-        let striped = self.manner.striped.then(|| {
-            let reason = if welcome.is_striped() {
-                "as asked for"
-            } else {
-                "the server does not name its data nodes (SPAS)"
-            };
-            let value = u64::from(welcome.is_striped());
-            ("stripe", value, reason.to_owned())
-        });
-        for (what, value, reason) in decisions.into_iter().chain(striped) {
+        // How many data nodes there are is known when connections are opened to them.
+        let alone = self.manner.striped && !welcome.is_striped();
+        let reason = "the server does not name its data nodes (SPAS)";
+        let alone = alone.then(|| ("stripe", 0, reason.to_owned()));
+        for (what, value, reason) in decisions.into_iter().chain(alone) {
             self.shared.report.decision(&Decision {
                 what,
                 value,
@@ -188,6 +191,10 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     pub(crate) fn tick(&mut self) {
         self.see_opening();
         if self.ended || !self.opening.is_empty() || self.mark.at.elapsed() < self.interval {
+            if self.mark.at.elapsed() < self.interval / 2 {
+                // What queues are like is asked of the second half: in the first one windows still open.
+                self.shared.trips.take_stretch();
+            }
             if self.before.is_none() && !self.ended {
                 self.begin();
             }
@@ -197,6 +204,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         let (rate, unit) = rate(self.mark, now);
         let busy = busy(self.mark, now);
         self.mark = now;
+        let stretch = self.shared.trips.take_stretch();
         let (waiting, _) = self.shared.queue.depth();
         let troubles = self.shared.troubles.load(Ordering::Relaxed);
         if troubles > self.troubles {
@@ -204,7 +212,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             return self.stay("connections broke, and more of them would break more often".into());
         }
         // Windows that still open are not yet what sessions can do; of files there may be none left when they are.
-        let rises = self.last.is_none_or(|last| rate > last * SETTLED);
+        let rises = self.last.is_none_or(|last| rate > last * WORTH);
         self.last = Some(rate);
         if unit != FILES && rises {
             return;
@@ -229,6 +237,13 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         if self.sessions >= MOST_SESSIONS {
             return self.stay(format!(
                 "no more than {MOST_SESSIONS} sessions with one server"
+            ));
+        }
+        if let Some(stretch) = stretch.filter(|stretch| *stretch > FULL && unit != FILES)
+            && self.is_far()
+        {
+            return self.stay(format!(
+                "the path is full: a round trip takes {stretch:.1} times as long as an empty one"
             ));
         }
         self.before = Some(rate);
@@ -262,7 +277,11 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     fn begin(&mut self) {
         let round_trip = self.shared.round_trip.get().copied().unwrap_or_default();
         let (items, bytes) = self.shared.queue.unsettled();
-        let known = Expected::Files(items, Some(bytes));
+        let known = match self.manner.expected {
+            // All was known before; chunks of files make it no more. A session that comes late to a path that others fill is slow for long.
+            Expected::Files(_, Some(_)) => self.manner.expected,
+            _ => Expected::Files(items, Some(bytes)),
+        };
         let wanted = known.sessions(self.breadth(round_trip));
         if wanted > self.sessions {
             self.manner.expected = known;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use venturi_gridftp::{Kind, Path};
 
-use super::crew::Desk;
+use super::desk::Desk;
 use super::listing;
 use crate::error::Error;
 use crate::given::{Given, Place};

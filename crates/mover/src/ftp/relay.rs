@@ -10,7 +10,8 @@ use std::sync::atomic::Ordering;
 use venturi_gridftp::client::Pair;
 use venturi_gridftp::{Command, Path as There};
 
-use super::crew::{self, Desk, Manner, Welcome};
+use super::crew::{Manner, Welcome};
+use super::desk::{Desk, reply_of};
 use super::listing::Lister;
 use super::places::{self, Root};
 use super::session::Question;
@@ -125,10 +126,8 @@ fn tidy(desk: &Desk, commands: impl Iterator<Item = Command>) {
     for command in commands {
         asked.push_back(desk.ask(Question::Command(command)));
         if asked.len() > ASKED_AHEAD {
-            asked.pop_front().map(|answers| crew::reply_of(&answers));
+            asked.pop_front().map(|answers| reply_of(&answers));
         }
     }
-    asked
-        .iter()
-        .for_each(|answers| drop(crew::reply_of(answers)));
+    asked.iter().for_each(|answers| drop(reply_of(answers)));
 }

@@ -15,7 +15,10 @@ use tokio::sync::mpsc::UnboundedSender;
 use venturi_gridftp::DataSecurity;
 use venturi_gridftp::mode_e::HEADER_BYTES;
 
+use super::forecast::FAR;
 use super::session::Event;
+use crate::net::{tcp_info, unsent};
+use crate::threads;
 
 /// What is shorter is copied into the buffer with what is before and behind it: a call of the kernel costs as much as copying so many bytes.
 const GATHERED_BYTES: u64 = 64 << 10;
@@ -23,6 +26,9 @@ const GATHERED_BYTES: u64 = 64 << 10;
 const FULL_BYTES: usize = 256 << 10;
 /// Bytes that a sender is given ahead.
 const AHEAD_BYTES: usize = 4 << 20;
+/// The same from afar, where connections are not equally fast for long after a loss: one large block, and what the kernel needs meanwhile. What a slow
+/// one has more than that, no other can send. Near by 4 MiB were 15 % faster at 7 Gb/s.
+const FAR_AHEAD_BYTES: usize = 1 << 20;
 /// Pieces that a sender is given ahead.
 const AHEAD_PIECES: usize = 1024;
 /// How long a sender waits for the network before it sees whether it is still wanted.
@@ -70,6 +76,8 @@ pub(crate) struct Outgoing {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Bytes that it is given ahead.
+    ahead_bytes: usize,
     waiting_bytes: AtomicUsize,
     waiting_pieces: AtomicUsize,
     unwanted: AtomicBool,
@@ -84,7 +92,14 @@ impl Outgoing {
         events: UnboundedSender<Event>,
     ) -> Self {
         let (tasks, received) = channel();
-        let state = Arc::new(State::default());
+        let far = tcp_info::see(&socket).is_some_and(|seen| seen.round_trip >= FAR);
+        if far {
+            unsent::bound(&socket);
+        }
+        let state = Arc::new(State {
+            ahead_bytes: if far { FAR_AHEAD_BYTES } else { AHEAD_BYTES },
+            ..State::default()
+        });
         let (theirs, refused) = (Arc::clone(&state), events.clone());
         let run = move || {
             let mut lane = Lane {
@@ -101,15 +116,16 @@ impl Outgoing {
             let _ = lane.run(&received).inspect_err(|fault| lane.tell(fault));
         };
         // Not in a scope: it ends soon after the connection is dropped, and nobody has to wait for it.
-        if std::thread::Builder::new().spawn(run).is_err() {
-            let _ = refused.send(Event::Broken { connection });
+        if let Err(error) = std::thread::Builder::new().spawn(run) {
+            let why = Some(threads::none(&error));
+            let _ = refused.send(Event::Broken { connection, why });
         }
         Self { tasks, state }
     }
 
     /// Whether it may be given more.
     pub(crate) fn has_room(&self) -> bool {
-        self.state.waiting_bytes.load(Ordering::Relaxed) < AHEAD_BYTES
+        self.state.waiting_bytes.load(Ordering::Relaxed) < self.state.ahead_bytes
             && self.state.waiting_pieces.load(Ordering::Relaxed) < AHEAD_PIECES
     }
 
@@ -181,7 +197,7 @@ impl Lane {
                     self.flush(false)?;
                     let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Write);
                 }
-                next = if pieces < AHEAD_PIECES / 4 && bytes < AHEAD_BYTES / 4 {
+                next = if pieces < AHEAD_PIECES / 4 && bytes < self.state.ahead_bytes / 4 {
                     tasks.try_recv().ok()
                 } else {
                     None
@@ -201,7 +217,10 @@ impl Lane {
     fn tell(&self, fault: &Fault) {
         let connection = self.connection;
         let event = match fault {
-            Fault::Network => Event::Broken { connection },
+            Fault::Network => Event::Broken {
+                connection,
+                why: None,
+            },
             Fault::Source { number, found } => Event::Spoiled {
                 number: *number,
                 found: found.clone(),

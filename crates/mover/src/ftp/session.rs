@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Interval, MissedTickBehavior};
+use venturi_gridftp::Path as There;
 use venturi_gridftp::client::Client;
 
 use super::link::Link;
@@ -68,8 +69,11 @@ pub(crate) enum Event {
     Opened(Item, Result<Arc<Source>, Failure>),
     /// A connection has sent bytes of files.
     Sent { bytes: u64 },
-    /// A connection cannot send.
-    Broken { connection: u64 },
+    /// A connection cannot send; why, where it is not the network.
+    Broken {
+        connection: u64,
+        why: Option<String>,
+    },
     /// A file is not what it was.
     Spoiled { number: u64, found: String },
     /// Nothing more will be asked.
@@ -103,7 +107,7 @@ pub(crate) struct Session<'c> {
     listener: Option<TcpListener>,
     /// Connections that were accepted, since when, and are not known to be the server's.
     arriving: Vec<(Instant, Link)>,
-    /// Why the other end of a data connection was refused; told with the next transfer that fails.
+    /// Why a data connection is of no use: who is at its other end, or what lacks here; told with the next transfer that fails.
     refusal: Option<String>,
     connecting: Vec<Connecting>,
     links: BTreeMap<u64, Link>,
@@ -129,6 +133,8 @@ pub(crate) struct Session<'c> {
     verifying: BTreeMap<u64, Item>,
     /// Parts of uploads, and names, whose temporary file the server is asked for.
     looking: BTreeMap<u64, Item>,
+    /// Uploads that are whole, and get their modes.
+    modes: BTreeMap<u64, (There, u32)>,
     next_request: u64,
     /// Items to have at a time, and their bytes.
     depth: usize,
@@ -201,6 +207,7 @@ impl<'c> Session<'c> {
             listings: BTreeMap::new(),
             verifying: BTreeMap::new(),
             looking: BTreeMap::new(),
+            modes: BTreeMap::new(),
             next_request: 0,
             depth,
             ahead_bytes,
@@ -247,6 +254,10 @@ impl<'c> Session<'c> {
             self.writers.discard(item.number);
             self.shared.queue.give_back(item);
         }
+        for (path, mode) in std::mem::take(&mut self.modes).into_values() {
+            self.shared.set_later(path, mode);
+            self.shared.queue.settle();
+        }
         ended
     }
 
@@ -275,6 +286,7 @@ impl<'c> Session<'c> {
             }
             let ticked = self.tick.poll_tick(cx).is_ready();
             if ticked {
+                self.tell_trips();
                 let now = self.now();
                 let result = self.client.handle_timeout(now);
                 self.note_end(result);
@@ -324,7 +336,8 @@ impl<'c> Session<'c> {
                     let moved = &self.shared.totals.moved_bytes;
                     moved.fetch_add(bytes, Ordering::Relaxed);
                 }
-                Event::Broken { connection } => {
+                Event::Broken { connection, why } => {
+                    self.refusal = why.or_else(|| self.refusal.take());
                     self.links.remove(&connection);
                     self.client.data_closed(now, connection, false);
                 }

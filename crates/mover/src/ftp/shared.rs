@@ -1,13 +1,14 @@
 //! What all threads of a copy over FTP share: the order, the queue, and who is told of what.
 
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use venturi_gridftp::Features;
+use venturi_gridftp::{Features, Path as There, Reply};
 
 use super::failures;
+use super::trips::Trips;
 use super::work::{Item, Job, Queue};
 use crate::error::Failure;
 use crate::net::grid::Grid;
@@ -35,8 +36,16 @@ pub(crate) struct Shared<'o> {
     pub(crate) sessions: AtomicUsize,
     /// What the first control connection took to open.
     pub(crate) round_trip: OnceLock<Duration>,
+    /// How long round trips take.
+    pub(crate) trips: Trips,
     /// Whether it was told that data connections are open.
     pub(crate) warned: AtomicBool,
+    /// Files whose mode no session could set before it was lost.
+    modes: Mutex<Vec<(There, u32)>>,
+    /// Whether it was told that the server does not set modes.
+    modeless: AtomicBool,
+    /// How many data nodes were told.
+    nodes: OnceLock<u16>,
 }
 
 /// How often whoever waits for the end sees whether to stop.
@@ -62,7 +71,11 @@ impl<'o> Shared<'o> {
             troubles: AtomicU64::new(0),
             sessions: AtomicUsize::new(0),
             round_trip: OnceLock::new(),
+            trips: Trips::new(),
             warned: AtomicBool::new(false),
+            modes: Mutex::default(),
+            modeless: AtomicBool::new(false),
+            nodes: OnceLock::new(),
         }
     }
 
@@ -79,16 +92,9 @@ impl<'o> Shared<'o> {
         drop(self.queue.abandon());
     }
 
-    /// Tells a failure; one that no file can fare better than ends all.
+    /// Tells a failure.
     pub(crate) fn tell(&self, failure: &Failure) {
-        if self.stop.asked() {
-            return;
-        }
-        self.totals.count(&self.totals.failed);
-        self.report.failure(failure);
-        if failure.ends_all {
-            self.stop.give_up();
-        }
+        self.report.failure(failure, self.totals, self.stop);
     }
 
     /// The session that was asked is lost for good: what it did not tell is not known, so that not all can be there.
@@ -105,7 +111,7 @@ impl<'o> Shared<'o> {
     }
 
     /// Whether the server would understand a path; told, if not.
-    pub(crate) fn is_carried(&self, path: &venturi_gridftp::Path, cuts_names: bool) -> bool {
+    pub(crate) fn is_carried(&self, path: &There, cuts_names: bool) -> bool {
         let carried = !cuts_names || path.is_ascii();
         if !carried {
             self.tell(&failures::not_carried(self.place(path)));
@@ -113,21 +119,49 @@ impl<'o> Shared<'o> {
         carried
     }
 
-    /// Tells that a large file goes on.
-    pub(crate) fn chunks_kept(&self, copy: &Path, there: u64, chunks: u64) {
-        let reason = format!(
-            "{}: an earlier copy was stopped after {there} of {chunks} chunks",
-            copy.display()
-        );
-        self.report.decision(&Decision {
-            what: "chunks_kept",
-            value: there,
-            reason,
+    /// A file is to get its mode at the end, when another session is there.
+    pub(crate) fn set_later(&self, path: There, mode: u32) {
+        let modes = self.modes.lock();
+        modes
+            .unwrap_or_else(PoisonError::into_inner)
+            .push((path, mode));
+    }
+
+    /// What is to be set at the end.
+    pub(crate) fn modes(&self) -> Vec<(There, u32)> {
+        let modes = self.modes.lock();
+        std::mem::take(&mut *modes.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Tells, once, how many data nodes of the server move each file.
+    pub(crate) fn tell_nodes(&self, nodes: u16) {
+        if self.nodes.set(nodes).is_ok() {
+            self.report.decision(&Decision {
+                what: "stripe",
+                value: nodes.into(),
+                reason: "data nodes that the server names; all move each file, as asked for".into(),
+            });
+        }
+    }
+
+    /// Tells people, once, that the server does not set a mode.
+    pub(crate) fn see_mode(&self, path: &There, reply: &Reply) {
+        if reply.is_success() || self.modeless.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let place = self.place(path);
+        self.report.warning(&Decision {
+            what: "mode",
+            value: 0,
+            reason: format!(
+                "{}: the server does not set its mode ({reply}); who may read it there is as the server has it, and so for all that it refuses this; --preserve times asks for no modes",
+                place.display()
+            ),
         });
     }
 
     /// A path at the server, for messages: as a URL.
-    pub(crate) fn place(&self, path: &venturi_gridftp::Path) -> PathBuf {
+    pub(crate) fn place(&self, path: &There) -> PathBuf {
         let url = self.server.with_path(path.as_bytes().to_vec());
         PathBuf::from(url.to_string())
     }

@@ -10,8 +10,9 @@ use std::sync::Arc;
 use venturi_gridftp::{Command, Entry, Mode, Path as There, Site};
 
 use super::batch::{Batch, FOLDERS_AHEAD, ROOTS_AHEAD};
-use super::chunks::LARGE_BYTES;
-use super::crew::{Desk, Gone, Welcome, entry_of, reply_of};
+use super::chunks::{LARGE_BYTES, SHARED_BYTES};
+use super::crew::Welcome;
+use super::desk::{Desk, Gone, entry_of, reply_of};
 use super::failures;
 use super::judge::{Present, Verdict, judge};
 use super::links::{self, Stored};
@@ -42,6 +43,8 @@ pub(crate) struct Upload<'d> {
     cuts_names: bool,
     /// Whether the server takes parts of files.
     takes_parts: bool,
+    /// A file of this size goes in chunks.
+    large_bytes: u64,
     batch: Batch<'d>,
     made: Vec<Made>,
     /// Files that are kept, and lack their modes.
@@ -61,6 +64,7 @@ impl<'d> Upload<'d> {
             cuts_names: Shared::cuts_names(&shared.server, &welcome.features),
             // In MODE S only its size would tell whether a part is whole.
             takes_parts: welcome.mode == Mode::Extended && Parts::are_taken(&welcome.features),
+            large_bytes: SHARED_BYTES,
             batch: Batch::new(shared),
             made: Vec::new(),
             modes: Vec::new(),
@@ -77,6 +81,12 @@ impl<'d> Upload<'d> {
         {
             let place = root.to.shown();
             return self.shared.tell(&failures::not_alone(place));
+        }
+        if let [root] = roots
+            && !root.from.here().is_dir()
+        {
+            // One session has all of it.
+            self.large_bytes = LARGE_BYTES;
         }
         // Who replaces needs not know what is there; of many the server is asked ahead.
         let replaces = self.shared.order.existing == Existing::Replace;
@@ -187,7 +197,7 @@ impl<'d> Upload<'d> {
         if verdict == Verdict::Told {
             return Ok(());
         }
-        let large = self.takes_parts && seen.len() >= LARGE_BYTES;
+        let large = self.takes_parts && seen.len() >= self.large_bytes;
         let part = if large {
             let version = format!("{} {}.{}", seen.len(), seen.mtime(), seen.mtime_nsec());
             names::part_of_version(&to, token, &version)
@@ -235,7 +245,9 @@ impl<'d> Upload<'d> {
         let chunks = Parts::count(facts.size);
         if !present.is_empty() {
             let place = shared.place(&store.to);
-            shared.chunks_kept(&place, present.len() as u64, chunks);
+            shared
+                .report
+                .chunks_kept(&place, present.len() as u64, chunks);
         }
         let missing = chunks - present.len() as u64;
         let parts = Arc::new(Parts::new(store, facts, missing));
@@ -281,24 +293,34 @@ impl<'d> Upload<'d> {
         for link in &self.links {
             links::store(self.shared, self.desk, link)?;
         }
-        let files = self.modes.into_iter().map(|(path, mode)| chmod(path, mode));
+        let modes = self.modes.into_iter().chain(self.shared.modes());
+        let files = modes.map(|(path, mode)| chmod(path, mode));
         // The deepest first: what is done in one changes the time of the one that it is in, and until all have their modes a copy is not done.
         let folders = self.made.into_iter().rev();
         let folders = folders.flat_map(|made| made.commands(order.preserve, whole));
-        // Answers are not waited for one by one; what a server does not set, it does not have.
+        let (shared, desk) = (self.shared, self.desk);
+        let hear = |(answers, command): (_, Command)| {
+            let reply = desk.hear(&answers, &command)?;
+            // Times that are not set are those of the copy.
+            if let Command::Site(Site::Chmod { path, .. }) = &command {
+                shared.see_mode(path, &reply);
+            }
+            Ok(())
+        };
+        // Answers are not waited for one by one.
         let mut asked = VecDeque::new();
         for command in files.chain(folders) {
-            asked.push_back(self.desk.ask(Question::Command(command)));
+            asked.push_back((desk.ask(Question::Command(command.clone())), command));
             if asked.len() >= FOLDERS_AHEAD {
-                asked.pop_front().map(|answers| reply_of(&answers));
+                asked.pop_front().map_or(Ok(()), hear)?;
             }
         }
-        asked.iter().for_each(|answers| drop(reply_of(answers)));
-        Ok(())
+        asked.into_iter().try_for_each(hear)
     }
 }
 
-fn chmod(path: There, mode: u32) -> Command {
+/// Sets a mode at a server.
+pub(crate) fn chmod(path: There, mode: u32) -> Command {
     let mode = mode & 0o7777;
     Command::Site(Site::Chmod { mode, path })
 }

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 
 use venturi_gridftp::{Command, Features, Path, Reply};
 
-use super::crew::{Desk, Gone};
+use super::desk::{Desk, Gone};
 use crate::checksum::Adler32;
 use crate::error::Error;
 

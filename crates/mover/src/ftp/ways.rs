@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use venturi_gridftp::{Command, Path};
 
-use super::crew::{Desk, Gone};
+use super::desk::{Desk, Gone};
 use super::failures;
 use super::shared::Shared;
 

@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 
 use crate::net::sockets::Tcp;
 use crate::net::ssh::Tunnel;
+use crate::net::tcp_info;
 use crate::net::url::{Scheme, Url};
 
 /// What a round trip is taken for where it cannot be measured: that of a path through a country, on which too much asked for ahead costs
@@ -33,8 +34,11 @@ impl Wire {
             let tunnel = Tunnel::open(server, may_ask)?;
             return Ok((Self::Ssh(Box::new(tunnel)), UNKNOWN));
         }
-        let (stream, round_trip) = connect(server).await?;
+        let (stream, took) = connect(server).await?;
         let _ = stream.set_nodelay(true);
+        // The kernel knows better: where the first packet was lost it took a second more to connect.
+        let seen = tcp_info::see(&stream).and_then(|seen| seen.least_round_trip);
+        let round_trip = seen.map_or(took, |seen| seen.min(took));
         let said = |error: io::Error| crate::error::said(&error);
         let (own, peer) = (
             stream.local_addr().map_err(said)?.ip(),
@@ -56,6 +60,14 @@ impl Wire {
         match self {
             Self::Tcp { peer, .. } => *peer,
             Self::Ssh(tunnel) => tunnel.peer,
+        }
+    }
+
+    /// What the kernel tells of it; none of `ssh`.
+    pub(crate) fn seen(&self) -> Option<tcp_info::Seen> {
+        match self {
+            Self::Tcp { stream, .. } => tcp_info::see(stream),
+            Self::Ssh(_) => None,
         }
     }
 

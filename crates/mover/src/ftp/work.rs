@@ -143,8 +143,10 @@ impl State {
     }
 
     fn wake_later(&mut self, cx: &Context<'_>) {
-        if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {
-            self.wakers.push(cx.waker().clone());
+        // Not `will_wake`: a runtime's clone may have a table of functions at another address, and each turn would leave one more here.
+        let own = cx.waker();
+        if !self.wakers.iter().any(|waker| waker.data() == own.data()) {
+            self.wakers.push(own.clone());
         }
     }
 }

@@ -5,29 +5,19 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::chunks::Large;
+use super::received;
 use super::shared::Shared;
-use super::verify;
 use super::work::{Fetch, Item, Job};
 use crate::error::Failure;
 use crate::net::buffers::Block;
-use crate::order::Existing;
 use crate::threads;
-
-/// How long a writer may have to do with other files before it lets go of one that its session has given back.
-const LETTING_GO: Duration = Duration::from_secs(2);
-/// How often it is seen whether it has.
-const GLANCE: Duration = Duration::from_millis(5);
 
 /// Bytes of a block that belong to a file.
 #[derive(Debug, Clone, Copy)]
@@ -190,7 +180,7 @@ impl<'o> Writer<'o> {
             let _ = rustix::fs::ftruncate(file, 0);
         }
         let open = self.open.entry(number).or_insert_with(|| match job {
-            Job::Fetch(fetch) => match create(fetch, again) {
+            Job::Fetch(fetch) => match received::create(fetch, again) {
                 Ok(file) => Open::File(Arc::clone(fetch), Arc::new(file)),
                 Err(failure) => Open::Failed(Some(failure)),
             },
@@ -248,12 +238,12 @@ impl<'o> Writer<'o> {
         let result = match (&item.job, self.open.remove(&item.number)) {
             (_, Some(Open::Failed(failure))) => Err(failure),
             (Job::Fetch(fetch), Some(Open::File(_, file))) => {
-                let whole = compare(fetch, &file, None, checksum);
+                let whole = received::compare(fetch, &file, None, checksum);
                 whole.and_then(|()| self.finish(fetch, &file)).map_err(Some)
             }
             (Job::Chunk(large, index), Some(Open::Chunk(_))) => {
                 let range = Some(large.range(*index));
-                let whole = compare(&large.fetch, &large.file, range, checksum);
+                let whole = received::compare(&large.fetch, &large.file, range, checksum);
                 whole
                     .and_then(|()| self.finish_chunk(large, *index))
                     .map_err(Some)
@@ -276,7 +266,7 @@ impl<'o> Writer<'o> {
     }
 
     fn finish(&self, fetch: &Fetch, file: &File) -> Result<(), Failure> {
-        let size = self.name(fetch, file)?;
+        let size = received::name(fetch, file, self.shared.order)?;
         self.shared.copied(|| fetch.to.clone(), size, "ftp");
         Ok(())
     }
@@ -285,61 +275,11 @@ impl<'o> Writer<'o> {
         let failed = |errno| Failure::kernel(large.fetch.to.clone(), "a record of it", errno);
         if large.mark(index).map_err(failed)? && !large.has_failed() {
             large.forget();
-            let size = self.name(&large.fetch, &large.file)?;
+            let size = received::name(&large.fetch, &large.file, self.shared.order)?;
             self.shared
                 .copied(|| large.fetch.to.clone(), size, "ftp in chunks");
         }
         Ok(())
-    }
-
-    /// Gives a whole file its mode, its time and its name. Returns its size.
-    fn name(&self, fetch: &Fetch, file: &File) -> Result<u64, Failure> {
-        let order = self.shared.order;
-        let failed = |expected| move |errno| Failure::kernel(fetch.to.clone(), expected, errno);
-        let found = rustix::fs::fstat(file).map_err(failed("to see it"))?;
-        let size = u64::try_from(found.st_size).unwrap_or_default();
-        if let Some(mode) = fetch.known.mode.filter(|_| order.preserve.mode) {
-            // Whose file it was is another one's question: bits that lend an identity are not kept.
-            let mode = Mode::from_raw_mode(mode & 0o1777);
-            if Mode::from_raw_mode(found.st_mode & 0o7777) != mode {
-                rustix::fs::fchmod(file, mode).map_err(failed("to set the mode"))?;
-            }
-        }
-        if let Some(modify_s) = fetch.known.modify_s.filter(|_| order.preserve.times) {
-            rustix::fs::futimens(file, &times(modify_s)).map_err(failed("to set the times"))?;
-        }
-        if order.sync {
-            rustix::fs::fsync(file).map_err(failed("to have it on stable storage"))?;
-        }
-        rename(&fetch.part, &fetch.to, order.existing)
-            .map_err(failed("a name that it can have"))?;
-        Ok(size)
-    }
-}
-
-/// Sees that what is on the disk is what the server has.
-fn compare(
-    fetch: &Fetch,
-    file: &File,
-    range: Option<Range<u64>>,
-    checksum: Option<u32>,
-) -> Result<(), Failure> {
-    let Some(checksum) = checksum else {
-        return Ok(());
-    };
-    let range = range.map_or_else(|| Ok(0..file.metadata()?.len()), Ok);
-    let found = range.and_then(|range| verify::of_file(file, range));
-    let advice = "run the same command again; if it stays so, test memory and disk";
-    match found {
-        Ok(found) if found == checksum => Ok(()),
-        Ok(_) => {
-            let expected = "the bytes of the server";
-            Err(Failure::found(fetch.to.clone(), expected, "others", advice))
-        }
-        Err(error) => {
-            let (to, found) = (fetch.to.clone(), crate::error::said(&error));
-            Err(Failure::found(to, "to read it again", found, advice))
-        }
     }
 }
 
@@ -357,65 +297,6 @@ impl Job {
             }
         }
     }
-}
-
-/// The time of change of a file, and that of access as it is.
-pub(crate) fn times(modify_s: i64) -> Timestamps {
-    Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT as _,
-        },
-        last_modification: Timespec {
-            tv_sec: modify_s,
-            tv_nsec: 0,
-        },
-    }
-}
-
-/// Makes a file under its temporary name, locked, so that two copies of the same do not mix. Where it was begun before, the writer of the
-/// session that gave it back may be about to let go of it.
-fn create(fetch: &Fetch, again: bool) -> Result<File, Failure> {
-    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let failed = |errno| match errno {
-        Errno::WOULDBLOCK => Failure::found(
-            fetch.to.clone(),
-            "a file that nobody writes to",
-            "another copy of the same that is writing it",
-            "wait for it to end",
-        ),
-        errno => Failure::kernel(fetch.to.clone(), "a place that can be written to", errno),
-    };
-    let mode = Mode::from_raw_mode(fetch.known.mode.unwrap_or(0o666) & 0o777 | 0o600);
-    let file = rustix::fs::open(&fetch.part, flags, mode).map_err(failed)?;
-    // On a file system without locks two copies of the same at the same time are not told apart.
-    let begin = Instant::now();
-    while rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)
-        == Err(Errno::WOULDBLOCK)
-    {
-        if !again || begin.elapsed() > LETTING_GO {
-            return Err(failed(Errno::WOULDBLOCK));
-        }
-        std::thread::sleep(GLANCE);
-    }
-    let there = rustix::fs::fstat(&file).map_err(failed)?;
-    if there.st_size > 0 {
-        rustix::fs::ftruncate(&file, 0).map_err(failed)?;
-    }
-    Ok(file.into())
-}
-
-fn rename(from: &Path, to: &Path, existing: Existing) -> Result<(), Errno> {
-    let result = if existing == Existing::Keep {
-        let here = rustix::fs::CWD;
-        rustix::fs::renameat_with(here, from, here, to, RenameFlags::NOREPLACE)
-    } else {
-        rustix::fs::rename(from, to)
-    };
-    result.inspect_err(|_| {
-        // It cannot be of use: what it was made for is not to be had.
-        let _ = std::fs::remove_file(from);
-    })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! a server may leave some without a word (XRootD 5.5 does, for 30 s). One that is silent is given up and made anew, with twice the patience.
 
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -54,8 +54,8 @@ pub(crate) struct Dialer {
     room: Arc<Semaphore>,
     /// Connections that were opened.
     opened: Arc<AtomicUsize>,
-    /// Servers that are better asked for nothing but bytes.
-    plain: Arc<Mutex<HashSet<Server>>>,
+    /// Servers that have answered, and whether one is better asked for nothing but bytes.
+    known: Arc<Mutex<HashMap<Server, bool>>>,
 }
 
 /// Connections of one thread.
@@ -74,7 +74,7 @@ impl Dialer {
             stop,
             room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
             opened: Arc::default(),
-            plain: Arc::default(),
+            known: Arc::default(),
         }
     }
 
@@ -160,20 +160,18 @@ impl Connections {
         &self.dialer.stop
     }
 
-    /// Whether a server is better asked for nothing but bytes.
-    pub(super) fn is_plain(&self, server: &Server) -> bool {
-        let plain = self.dialer.plain.lock();
-        plain
-            .unwrap_or_else(PoisonError::into_inner)
-            .contains(server)
+    /// Whether a server is better asked for nothing but bytes; none of one that has not answered yet.
+    pub(super) fn is_plain(&self, server: &Server) -> Option<bool> {
+        let known = self.dialer.known.lock();
+        let known = known.unwrap_or_else(PoisonError::into_inner);
+        known.get(server).copied()
     }
 
-    /// Has all threads remember that.
-    pub(super) fn remember_plain(&self, server: &Server) {
-        let plain = self.dialer.plain.lock();
-        plain
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(server.clone());
+    /// Has all threads remember that; one that is like that stays so.
+    pub(super) fn remember(&self, server: &Server, plain: bool) {
+        let known = self.dialer.known.lock();
+        let mut known = known.unwrap_or_else(PoisonError::into_inner);
+        *known.entry(server.clone()).or_default() |= plain;
     }
 
     /// Keeps a connection whose answer was read to its end.

@@ -3,7 +3,9 @@
 use http::{HeaderMap, HeaderName, HeaderValue};
 use venturi_gridftp::base64;
 
+use super::fault::Fault;
 use crate::checksum::Algorithm;
+use crate::error::Failure;
 
 /// RFC 3230, section 4.3.1.
 pub(crate) const WANT_DIGEST: HeaderName = HeaderName::from_static("want-digest");
@@ -20,6 +22,11 @@ pub(crate) type Digest = (Algorithm, Vec<u8>);
 /// Asks for a checksum: Adler-32, which pieces of a file can be put together to. XRootD understands no list in the old field.
 pub(crate) fn ask(fields: &mut HeaderMap) {
     fields.insert(WANT_DIGEST, HeaderValue::from_static("adler32"));
+    ask_anew(fields);
+}
+
+/// Asks by the new field alone, which XRootD (5.5) passes over.
+pub(crate) fn ask_anew(fields: &mut HeaderMap) {
     fields.insert(
         WANT_REPR_DIGEST,
         HeaderValue::from_static("adler=10, md5=5, sha-256=3"),
@@ -57,9 +64,12 @@ pub(crate) fn found(fields: &HeaderMap) -> Vec<Digest> {
 }
 
 /// Takes checksums out of an answer that were not asked for: XRootD (5.5) repeats those of the last file that was asked for over the connection.
-pub(crate) fn forget(fields: &mut HeaderMap) {
-    fields.remove(DIGEST);
-    fields.remove(REPR_DIGEST);
+pub(crate) fn forget(fields: &mut HeaderMap, asked: &HeaderMap) {
+    for (wanted, told) in [(WANT_DIGEST, DIGEST), (WANT_REPR_DIGEST, REPR_DIGEST)] {
+        if !asked.contains_key(wanted) {
+            fields.remove(told);
+        }
+    }
 }
 
 /// The best that we know of those that a client wants; none if it wants none of them.
@@ -145,6 +155,21 @@ fn length(algorithm: Algorithm) -> usize {
         Algorithm::Adler32 => 4,
         Algorithm::Md5 => 16,
         Algorithm::Sha256 => 32,
+    }
+}
+
+/// Sees that what came is what the server has a checksum of.
+pub(crate) fn compare(told: Option<&Digest>, found: Option<Vec<u8>>) -> Result<(), Fault> {
+    match (told, found) {
+        (Some((algorithm, told)), Some(found)) if *told != found => {
+            Err(Fault::Local(Failure::found(
+                std::path::PathBuf::new(),
+                format!("bytes of {} {}", old_name(*algorithm), to_hex(told)),
+                format!("others, of {}", to_hex(&found)),
+                "run the same command again; if it stays so, the file at the server is not the one that its checksum was made of",
+            )))
+        }
+        _ => Ok(()),
     }
 }
 

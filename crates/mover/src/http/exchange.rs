@@ -18,14 +18,11 @@ use super::connect::{Connections, Dialer, Sender};
 use super::fault::{Fault, broken};
 use super::outgoing::{Outgoing, Told};
 use super::target::{Server, Target};
-use super::wait::{while_moving, within};
+use super::tries::Tries;
+use super::wait::while_moving;
 
 /// Redirections of one request; a door leads to a pool, and that perhaps to another.
 const MOST_REDIRECTIONS: usize = 8;
-/// Waiting between them begins with this and doubles.
-const FIRST_PAUSE: Duration = Duration::from_millis(200);
-/// The longest that a server may have us wait with `Retry-After`.
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// How long a server may take to begin an answer, after the last byte that we sent: it may have to compute a checksum first, or to find a file.
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a body is kept back for `100 Continue`; then it is sent (RFC 9110, section 10.1.1, leaves the time open; curl waits as long).
@@ -50,7 +47,7 @@ impl Ask<'_> {
         Self {
             method,
             fields,
-            body: &|| Outgoing::Empty,
+            body: &|| Outgoing::EMPTY,
             expects: false,
             patience: PATIENCE,
         }
@@ -74,12 +71,20 @@ impl Exchange {
 
     /// Opens a connection before there is a request; what is wrong with it, requests are told.
     pub(super) async fn prepare(&self, server: &Server) {
-        if let Ok(sender) = self.connections.open(server).await {
-            self.connections.keep(server, sender);
+        if let Ok(mut sender) = self.connections.open(server).await {
+            // It is, as soon as its task has begun.
+            if sender.ready().await.is_ok() {
+                self.connections.keep(server, sender);
+            }
         }
     }
 
-    /// Asks once, unless it is known that the server does not like such requests, and remembers one that does not; none: ask it in another way.
+    /// Whether the server of a place is better asked for nothing but bytes; none of one that has not answered yet.
+    pub(super) fn is_plain(&self, place: &Target) -> Option<bool> {
+        self.connections.is_plain(&place.server)
+    }
+
+    /// Asks once, and remembers a server that does not like such requests; none: ask it in another way.
     ///
     /// # Errors
     /// A refusal that has nothing to do with the way.
@@ -88,15 +93,12 @@ impl Exchange {
         place: &Target,
         ask: &Ask<'_>,
     ) -> Result<Option<Answer>, Fault> {
-        if self.connections.is_plain(&place.server) {
-            return Ok(None);
-        }
         let answer = match self.follow(place, ask).await {
             Ok(answer) => answer,
             Err(Fault::Stopped) => return Err(Fault::Stopped),
             Err(fault) => {
                 if matches!(fault, Fault::Silence(_)) {
-                    self.connections.remember_plain(&place.server);
+                    self.connections.remember(&place.server, true);
                 }
                 return Ok(None);
             }
@@ -122,8 +124,8 @@ impl Exchange {
         ask: &Ask<'_>,
         also: &[StatusCode],
     ) -> Result<Answer, Fault> {
-        let mut pause = FIRST_PAUSE;
-        for attempt in 1_u32.. {
+        let mut tries = Tries::default();
+        loop {
             let fault = match self.follow(place, ask).await {
                 Ok(answer)
                     if answer.head.status.is_success() || also.contains(&answer.head.status) =>
@@ -134,29 +136,11 @@ impl Exchange {
                 Err(fault) => fault,
             };
             // Whom we found silent on a kept connection was asked on another; and there are those who begin all anew.
-            if matches!(fault, Fault::Silence(_)) || !fault.is_worth_another(attempt) {
+            if matches!(fault, Fault::Silence(_)) {
                 return Err(fault);
             }
-            let after = match &fault {
-                Fault::Status {
-                    after: Some(after), ..
-                } => (*after).min(LONGEST_PAUSE),
-                _ => pause,
-            };
-            self.pause(after).await?;
-            pause *= 2;
+            tries.again(self, fault).await?;
         }
-        unreachable!("the last attempt returns")
-    }
-
-    /// Waits, unless we are to stop.
-    pub(crate) async fn pause(&self, how_long: Duration) -> Result<(), Fault> {
-        within(
-            self.connections.stop(),
-            Duration::MAX,
-            tokio::time::sleep(how_long),
-        )
-        .await
     }
 
     async fn follow(self: &Rc<Self>, place: &Target, ask: &Ask<'_>) -> Result<Answer, Fault> {
@@ -165,8 +149,9 @@ impl Exchange {
             let answer = self.once(&at, ask, at.server == place.server).await?;
             if !is_redirection(answer.head.status) {
                 let name = answer.field(&SERVER);
-                if name.is_some_and(|name| name.starts_with("XrootD")) {
-                    self.connections.remember_plain(&place.server);
+                let plain = name.is_some_and(|name| name.starts_with("XrootD"));
+                if plain || answer.head.status.is_success() {
+                    self.connections.remember(&place.server, plain);
                 }
                 return Ok(answer);
             }

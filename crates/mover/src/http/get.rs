@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::answer::Answer;
-use super::digest::{self, Digest, to_hex};
+use super::digest::compare;
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
 use super::landing::{Folder, Landing};
@@ -25,17 +25,18 @@ use super::list::{self, Facts, Worth};
 use super::pieces::pieces;
 use super::range;
 use super::target::Target;
+use super::tries::Tries;
 use super::work::Context;
 use crate::attributes;
-use crate::checksum::Checksum;
+use crate::checksum::{Algorithm, Checksum};
 use crate::error::Failure;
 use crate::order::Existing;
 use crate::temporary::Token;
 
+/// The checksum that is asked for afterwards.
+const LATE: Algorithm = Algorithm::Adler32;
 /// Files that are known to be smaller are fetched without a range.
 const WORTH_A_RANGE: u64 = 8 << 20;
-/// Waiting between them begins with this and doubles.
-pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(200);
 
 /// A file of a server that is to come here.
 #[derive(Debug)]
@@ -71,33 +72,22 @@ async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) ->
     if cx.order.verify {
         see_digests(exchange, &mut job).await?;
     }
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1_u32.. {
-        match once(cx, exchange, job).await {
-            Ok(()) => return Ok(()),
-            Err((fault, _)) if !fault.is_worth_another(attempt) => return Err(fault),
-            Err((_, again)) => job = again,
-        }
-        exchange.pause(pause).await?;
-        pause *= 2;
+    let mut tries = Tries::default();
+    while let Err((fault, again)) = once(cx, exchange, job).await {
+        tries.again(exchange, fault).await?;
+        job = again;
     }
     Ok(())
 }
 
 /// Asks for the checksum, which must be there.
 async fn see_digests(exchange: &Rc<Exchange>, job: &mut Fetch) -> Result<(), Fault> {
-    if job
-        .facts
-        .as_ref()
-        .is_none_or(|facts| facts.digests.is_empty())
-    {
+    let tells = |facts: &Facts| !facts.digests.is_empty();
+    if !job.facts.as_ref().is_some_and(tells) {
         job.facts = Some(list::head(exchange, &job.from, Worth::Waiting).await?);
     }
-    let has = job
-        .facts
-        .as_ref()
-        .is_some_and(|facts| !facts.digests.is_empty());
-    if has { Ok(()) } else { Err(no_digest()) }
+    let told = job.facts.as_ref().is_some_and(tells);
+    told.then_some(()).ok_or_else(no_digest)
 }
 
 /// One attempt; the job comes back if it failed.
@@ -106,39 +96,50 @@ async fn once(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) -> Result<(
     let first = known
         .filter(|size| *size >= WORTH_A_RANGE)
         .map(|size| 0..size.min(cx.piece_bytes));
+    let is_known = exchange.is_plain(&job.from).is_some();
     let answer = match ask(exchange, &job.from, first, None).await {
         Ok(answer) => answer,
         Err(fault) => return Err((fault, job)),
     };
-    let (facts, size, there) = match begun(&job, &answer) {
+    let (mut facts, size, there) = match begun(&job, &answer) {
         Ok(begun) => (begun.facts, begun.size, begun.there),
         Err(fault) => return Err((fault, job)),
     };
+    // Of the old field it had not been asked, and it does not compute what it is asked for.
+    let may_tell = !is_known && exchange.is_plain(&job.from) == Some(false);
+    let late = may_tell && facts.digests.is_empty() && size != Some(0);
     if let (Some(size), Some(there)) = (size.filter(|size| *size >= WORTH_A_RANGE), there) {
         if facts.identity().is_some() {
+            if late {
+                // What comes meanwhile, the kernel keeps.
+                facts.digests = list::digests(exchange, &job.from, &facts).await;
+            }
             let begin = (Some(answer), there);
             return pieces(cx, exchange, job, (facts, None), size, begin).await;
         }
-        // What was asked for before the time was is perhaps of another version.
-        if let Some(time) = list::changed(exchange, &job.from, size).await {
+        // What was asked for before the time was is perhaps of another version. Connections for what is then asked for are opened meanwhile.
+        let wanted = cx.connect(&job.from.server, cx.streams.saturating_sub(1));
+        let time = list::changed(exchange, &job.from, size).await;
+        drop(wanted);
+        if let Some(time) = time {
             drop(answer);
             return pieces(cx, exchange, job, (facts, Some(time)), size, (None, 0..0)).await;
         }
     }
-    let answer = if answer.head.status == StatusCode::PARTIAL_CONTENT {
+    let done = if answer.head.status == StatusCode::PARTIAL_CONTENT {
         // Nothing would tell whether the rest is of the same version.
-        match ask(exchange, &job.from, None, None).await {
-            Ok(answer) => answer,
-            Err(fault) => return Err((fault, job)),
-        }
+        again(cx, exchange, &job).await
     } else {
-        answer
-    };
-    let done = match begun(&job, &answer) {
-        Ok(Begun { facts, size, .. }) => whole(cx, &job, &facts, size, answer).await,
-        Err(fault) => Err(fault),
+        whole(cx, &job, &facts, size, answer, late.then_some(exchange)).await
     };
     done.map_err(|fault| (fault, job))
+}
+
+/// All of it, from an answer that nothing else is to be held against.
+async fn again(cx: &Context<'_>, exchange: &Rc<Exchange>, job: &Fetch) -> Result<(), Fault> {
+    let answer = ask(exchange, &job.from, None, None).await?;
+    let Begun { facts, size, .. } = begun(job, &answer)?;
+    whole(cx, job, &facts, size, answer, None).await
 }
 
 pub(crate) async fn ask(
@@ -151,7 +152,7 @@ pub(crate) async fn ask(
     let worth = if version.is_some() {
         Worth::Nothing
     } else {
-        Worth::Little
+        Worth::Least
     };
     let mut fields = HeaderMap::new();
     if let Some(asked) = asked {
@@ -223,13 +224,14 @@ fn begun(job: &Fetch, answer: &Answer) -> Result<Begun, Fault> {
     })
 }
 
-/// All of a file in one answer.
+/// All of a file in one answer; with whom its checksum is asked for afterwards, if that may be told.
 async fn whole(
     cx: &Context<'_>,
     job: &Fetch,
     facts: &Facts,
     size: Option<u64>,
     answer: Answer,
+    late: Option<&Rc<Exchange>>,
 ) -> Result<(), Fault> {
     let landing = Landing::open(
         &job.folder,
@@ -240,7 +242,11 @@ async fn whole(
         cx.order.sync,
     )
     .map_err(Fault::Local)?;
-    let result = fill(cx, &landing, facts, size, answer).await;
+    let filled = fill(cx, &landing, facts, size, answer, late.is_some()).await;
+    let result = match filled {
+        Ok((bytes, sum)) => judge(job, facts, late, sum).await.map(|()| bytes),
+        Err(fault) => Err(fault),
+    };
     match result {
         Ok(bytes) => {
             let path = landing.path.clone();
@@ -263,9 +269,10 @@ async fn fill(
     facts: &Facts,
     size: Option<u64>,
     mut answer: Answer,
-) -> Result<u64, Fault> {
-    let digest = facts.digests.first();
-    let mut sum = digest.map(|(algorithm, _)| Checksum::new(*algorithm));
+    late: bool,
+) -> Result<(u64, Option<Vec<u8>>), Fault> {
+    let told = facts.digests.first().map(|(algorithm, _)| *algorithm);
+    let mut sum = told.or(late.then_some(LATE)).map(Checksum::new);
     let mut at = 0;
     while let Some(bytes) = answer.bytes().await? {
         if let Some(sum) = &mut sum {
@@ -280,8 +287,21 @@ async fn fill(
             size.unwrap_or(0)
         )));
     }
-    compare(digest, sum.map(Checksum::finish))?;
-    Ok(at)
+    Ok((at, sum.map(Checksum::finish)))
+}
+
+/// Compares the checksum with what the server has told, or tells now.
+async fn judge(
+    job: &Fetch,
+    facts: &Facts,
+    late: Option<&Rc<Exchange>>,
+    sum: Option<Vec<u8>>,
+) -> Result<(), Fault> {
+    let Some(exchange) = late else {
+        return compare(facts.digests.first(), sum);
+    };
+    let told = list::digests(exchange, &job.from, facts).await;
+    compare(told.iter().find(|(algorithm, _)| *algorithm == LATE), sum)
 }
 
 pub(crate) fn take(
@@ -300,21 +320,6 @@ pub(crate) fn take(
         Err(Fault::Stopped)
     } else {
         Ok(())
-    }
-}
-
-/// Sees that what came is what the server has a checksum of.
-pub(crate) fn compare(told: Option<&Digest>, found: Option<Vec<u8>>) -> Result<(), Fault> {
-    match (told, found) {
-        (Some((algorithm, told)), Some(found)) if *told != found => {
-            Err(Fault::Local(Failure::found(
-                std::path::PathBuf::new(),
-                format!("bytes of {} {}", digest::old_name(*algorithm), to_hex(told)),
-                format!("others, of {}", to_hex(&found)),
-                "run the same command again; if it stays so, the file at the server is not the one that its checksum was made of",
-            )))
-        }
-        _ => Ok(()),
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Timespec, T
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
+use crate::bytes::{fill, put};
 use crate::error::Failure;
 use crate::journal::reliance;
 use crate::order::{Existing, Order};
@@ -125,20 +126,9 @@ impl Landing {
     /// # Errors
     /// As the kernel says.
     pub(crate) fn write(&self, bytes: &[u8], at: u64, from: u64) -> Result<(), Failure> {
-        let failure = |errno| Failure::kernel(self.path.clone(), "bytes to be written", errno);
-        let (mut rest, mut place) = (bytes, at);
-        while !rest.is_empty() {
-            match rustix::io::pwrite(&self.file, rest, place) {
-                Ok(0) => return Err(failure(Errno::NOSPC)),
-                Ok(written) => {
-                    rest = &rest[written..];
-                    place += written as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(failure(errno)),
-            }
-        }
-        self.mark(at, place, from).map_err(failure)
+        put(&self.file, bytes, at)
+            .and_then(|()| self.mark(at, at + bytes.len() as u64, from))
+            .map_err(|errno| Failure::kernel(self.path.clone(), "bytes to be written", errno))
     }
 
     fn mark(&self, at: u64, end: u64, from: u64) -> Result<(), Errno> {
@@ -210,7 +200,7 @@ impl Landing {
             let most = usize::try_from(range.end - at)
                 .unwrap_or(READ_BYTES)
                 .min(READ_BYTES);
-            match rustix::io::pread(&self.file, &mut buffer[..most], at) {
+            match fill(&self.file, &mut buffer[..most], at) {
                 Ok(0) => {
                     return Err(Failure::found(
                         self.path.clone(),
@@ -223,7 +213,6 @@ impl Landing {
                     take(&buffer[..count]);
                     at += count as u64;
                 }
-                Err(Errno::INTR) => {}
                 Err(errno) => {
                     return Err(Failure::kernel(
                         self.path.clone(),

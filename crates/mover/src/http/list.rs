@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED};
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::answer::Answer;
@@ -14,6 +14,7 @@ use super::exchange::{Ask, Exchange};
 use super::fault::Fault;
 use super::outgoing::Outgoing;
 use super::target::Target;
+use super::wait::within;
 
 /// Bytes of one listing: about a quarter of a million names.
 const LARGEST_LISTING: usize = 256 << 20;
@@ -75,6 +76,8 @@ impl Facts {
 pub(crate) enum Worth {
     /// Nothing.
     Nothing,
+    /// Nothing but a line in the head of an answer: a server that has not answered yet, and may compute it first, is asked by the new field alone.
+    Least,
     /// A line in the head of an answer, if the server has it at hand.
     Little,
     /// As long as the server takes to compute it.
@@ -106,23 +109,58 @@ pub(crate) async fn file(
     fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let mut plain = Ask::plain(method, fields);
     let mut with = Ask::plain(plain.method.clone(), plain.fields.clone());
-    digest::ask(&mut with.fields);
+    match (worth, exchange.is_plain(place)) {
+        (Worth::Least, None) => digest::ask_anew(&mut with.fields),
+        _ => digest::ask(&mut with.fields),
+    }
     match worth {
         Worth::Nothing => {}
         Worth::Waiting => plain = with,
-        Worth::Little => {
-            with.patience = MOST_FOR_LITTLE;
-            if let Some(answer) = exchange.try_once(place, &with).await? {
+        Worth::Least | Worth::Little => {
+            if let Some(answer) = at_hand(exchange, place, with).await? {
                 return Ok(answer);
             }
         }
     }
     let shorter = [StatusCode::RANGE_NOT_SATISFIABLE];
     let mut answer = exchange.ask(place, &plain, &shorter).await?;
-    if worth != Worth::Waiting {
-        digest::forget(&mut answer.head.headers);
+    digest::forget(&mut answer.head.headers, &plain.fields);
+    Ok(answer)
+}
+
+/// Asks for what has a checksum in its head; none of a server that is better asked for nothing but bytes.
+async fn at_hand(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    mut with: Ask<'_>,
+) -> Result<Option<Answer>, Fault> {
+    if exchange.is_plain(place) == Some(true) {
+        return Ok(None);
+    }
+    with.patience = MOST_FOR_LITTLE;
+    let mut answer = exchange.try_once(place, &with).await?;
+    if let Some(answer) = &mut answer {
+        digest::forget(&mut answer.head.headers, &with.fields);
     }
     Ok(answer)
+}
+
+/// The checksums of a file that is being fetched, and whose first answer did not tell them since they were not asked for by the old field: those of
+/// the same version, that the server has at hand. A byte is asked for with them: of `HEAD` some compute them.
+pub(crate) async fn digests(exchange: &Rc<Exchange>, place: &Target, of: &Facts) -> Vec<Digest> {
+    let mut fields = HeaderMap::new();
+    fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    fields.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
+    digest::ask(&mut fields);
+    let asked = at_hand(exchange, place, Ask::plain(Method::GET, fields));
+    let Ok(Ok(Some(answer))) = within(exchange.connections.stop(), MOST_FOR_LITTLE, asked).await
+    else {
+        return Vec::new();
+    };
+    let told = Facts::of(&answer);
+    answer.finish().await;
+    let same = told.identity() == of.identity();
+    if same { told.digests } else { Vec::new() }
 }
 
 /// What a server says of a file.

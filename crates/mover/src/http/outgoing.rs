@@ -14,8 +14,6 @@ use tokio::time::Instant;
 /// A body that goes out.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// Nothing.
-    Empty,
     /// These.
     Whole(Bytes),
     /// What comes through a channel.
@@ -61,6 +59,9 @@ impl Blocks {
 }
 
 impl Outgoing {
+    /// Nothing.
+    pub(crate) const EMPTY: Self = Self::Whole(Bytes::new());
+
     /// Keeps the bytes back until the gate opens or whoever can open it is gone.
     pub(crate) fn gated(self, opens: oneshot::Receiver<()>) -> Self {
         match self {
@@ -83,11 +84,8 @@ impl Body for Outgoing {
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         match &mut *self {
-            Self::Empty => Poll::Ready(None),
-            Self::Whole(_) => {
-                let Self::Whole(bytes) = std::mem::replace(&mut *self, Self::Empty) else {
-                    return Poll::Ready(None);
-                };
+            Self::Whole(bytes) => {
+                let bytes = std::mem::take(bytes);
                 Poll::Ready((!bytes.is_empty()).then_some(Ok(Frame::data(bytes))))
             }
             Self::Stream { blocks, left, gate } => {
@@ -119,16 +117,11 @@ impl Body for Outgoing {
     }
 
     fn is_end_stream(&self) -> bool {
-        match self {
-            Self::Empty => true,
-            Self::Whole(bytes) => bytes.is_empty(),
-            Self::Stream { left, .. } => *left == Some(0),
-        }
+        self.size_hint().exact() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
-            Self::Empty => SizeHint::with_exact(0),
             Self::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             Self::Stream {
                 left: Some(left), ..

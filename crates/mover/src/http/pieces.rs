@@ -8,17 +8,22 @@ use std::time::SystemTime;
 
 use http::StatusCode;
 use http::header::CONTENT_RANGE;
+use httpdate::fmt_http_date;
 
 use super::answer::Answer;
-use super::digest::Digest;
+use super::digest::{Digest, compare};
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
-use super::get::{FIRST_PAUSE, Fetch, ask, compare, take, token};
-use super::landing::Landing;
+use super::get::{Fetch, ask, take, token};
+use super::landing::{Landing, UNIT};
 use super::list::{self, Facts};
 use super::range;
+use super::tries::Tries;
 use super::work::{Context, Task};
 use crate::checksum::{Adler32, Algorithm, Checksum};
+
+/// A piece of less would have its stream wait longer for the first byte than it takes to come.
+const LEAST_PIECE: u64 = 2 << 20;
 
 /// A file whose pieces are fetched by several.
 #[derive(Debug)]
@@ -46,7 +51,7 @@ pub(crate) async fn pieces(
     size: u64,
     (answer, there): (Option<Answer>, Range<u64>),
 ) -> Result<(), (Fault, Fetch)> {
-    let identity = facts.identity();
+    let identity = facts.identity().or_else(|| time.map(fmt_http_date));
     let opened = Landing::open(
         &job.folder,
         &job.name,
@@ -64,6 +69,7 @@ pub(crate) async fn pieces(
     }
     let pieces = cut(
         &landing.missing(0..size),
+        cx.streams,
         cx.piece_bytes,
         there.end.min(cx.piece_bytes),
     );
@@ -91,19 +97,24 @@ pub(crate) async fn pieces(
     Ok(())
 }
 
-/// Cuts what is missing into pieces; none crosses the end of the first answer.
-fn cut(missing: &[Range<u64>], piece: u64, first: u64) -> Vec<Range<u64>> {
+/// Cuts what is missing into pieces; none crosses the end of the first answer. They become smaller towards the end, so that all streams end at about the
+/// same time: one that is left alone with a large piece has its share of the path, and not yet more.
+fn cut(missing: &[Range<u64>], streams: usize, most: u64, first: u64) -> Vec<Range<u64>> {
+    let mut left: u64 = missing.iter().map(|range| range.end - range.start).sum();
     let mut pieces = Vec::new();
     for range in missing {
         let mut at = range.start;
         while at < range.end {
-            let most = if at < first {
+            let share = left / (2 * streams as u64 - 1) / UNIT * UNIT;
+            let piece = share.max(LEAST_PIECE).min(most);
+            let end = if at < first {
                 first
             } else {
                 at.saturating_add(piece)
             };
-            pieces.push(at..most.min(range.end));
-            at = most.min(range.end);
+            pieces.push(at..end.min(range.end));
+            left -= end.min(range.end) - at;
+            at = end.min(range.end);
         }
     }
     pieces
@@ -143,7 +154,7 @@ impl Large {
     ) -> Result<(), Fault> {
         let wants_sum = self.adler().is_some();
         let (mut at, mut sum) = (piece.start, Adler32::default());
-        let (mut attempts, mut pause) = (0, FIRST_PAUSE);
+        let mut tries = Tries::default();
         while at < piece.end {
             let mut answer = match first.take() {
                 Some(answer) => answer,
@@ -173,14 +184,9 @@ impl Large {
                 }
             };
             if at > before {
-                (attempts, pause) = (0, FIRST_PAUSE);
+                tries = Tries::default();
             }
-            attempts += 1;
-            if !fault.is_worth_another(attempts) {
-                return Err(fault);
-            }
-            exchange.pause(pause).await?;
-            pause *= 2;
+            tries.again(exchange, fault).await?;
         }
         Ok(())
     }
@@ -305,5 +311,49 @@ impl Large {
 
     fn named(&self, fault: Fault) -> Fault {
         named(fault, &self.landing.path)
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::single_range_in_vec_init,
+    reason = "a list of one range is what is meant"
+)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_all_that_is_missing_and_become_smaller_towards_the_end() {
+        let size = |piece: &Range<u64>| piece.end - piece.start;
+        let (most, whole) = (64 << 20, 1_000_000_000);
+        for (missing, first) in [
+            (vec![0..whole], 0),
+            (vec![0..whole], most),
+            (vec![5 << 20..7 << 20, 9 << 20..whole], 0),
+        ] {
+            let pieces = cut(&missing, 4, most, first);
+            let mut joined: Vec<Range<u64>> = Vec::new();
+            for piece in &pieces {
+                assert!((1..=most).contains(&size(piece)), "{piece:?}");
+                match joined.last_mut() {
+                    Some(last) if last.end == piece.start => last.end = piece.end,
+                    _ => joined.push(piece.clone()),
+                }
+            }
+            assert_eq!(joined, missing);
+            assert!(
+                pieces
+                    .iter()
+                    .all(|piece| piece.start == 0 || piece.start >= first)
+            );
+            assert!(
+                pieces
+                    .iter()
+                    .rev()
+                    .take(4)
+                    .all(|piece| size(piece) <= LEAST_PIECE)
+            );
+        }
+        assert_eq!(cut(&[0..9 << 20], 1, most, 0), [0..9 << 20]);
     }
 }

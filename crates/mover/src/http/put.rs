@@ -11,10 +11,9 @@ use std::time::{Duration, SystemTime};
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, IF_NONE_MATCH};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
-use super::digest::{self, Digest};
+use super::digest::{self, Digest, compare};
 use super::exchange::{Ask, Exchange};
 use super::fault::{Fault, named, no_digest};
-use super::get::compare;
 use super::landing::Folder;
 use super::list::{self, Facts, Worth};
 use super::outgoing::Outgoing;

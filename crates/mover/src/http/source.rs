@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc as plain};
 
 use bytes::Bytes;
 use rustix::fs::{FileType, Mode, OFlags};
-use rustix::io::Errno;
 use tokio::sync::mpsc;
 
 use super::fault::Fault;
@@ -16,6 +15,7 @@ use super::outgoing::{Blocks, Outgoing};
 use super::put::Store;
 use super::work::Context;
 use crate::attributes;
+use crate::bytes::fill;
 use crate::checksum::{Adler32, Algorithm, Checksum};
 use crate::error::Failure;
 
@@ -82,19 +82,6 @@ pub(super) fn read(source: &Source) -> Result<Bytes, Failure> {
         filled.map_err(|errno| Failure::kernel(source.path.clone(), "bytes to be read", errno))?;
     bytes.truncate(filled);
     Ok(bytes.into())
-}
-
-fn fill(file: &OwnedFd, buffer: &mut [u8], at: u64) -> Result<usize, Errno> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match rustix::io::pread(file, &mut buffer[filled..], at + filled as u64) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(filled)
 }
 
 /// Memory that goes back to where it is filled, when nobody reads it any more.

@@ -18,6 +18,7 @@ use super::outgoing::Outgoing;
 use super::put::{is_kept, see_whole};
 use super::target::Target;
 use super::through::through;
+use super::tries::Tries;
 use super::work::Context;
 use crate::order::Existing;
 
@@ -143,16 +144,13 @@ async fn when_free(
     size: u64,
     tries: &Cell<u32>,
 ) -> Result<(), Fault> {
-    let mut pause = FIRST_PAUSE;
-    for attempt in 1_u32.. {
+    let mut locked = Tries::from(FIRST_PAUSE);
+    loop {
         match copy(cx, exchange, job, active, size, tries).await {
-            Err(fault) if is_locked(&fault) && fault.is_worth_another(attempt) => {}
+            Err(fault) if is_locked(&fault) => locked.again(exchange, fault).await?,
             other => return other,
         }
-        exchange.pause(pause).await?;
-        pause *= 2;
     }
-    Ok(())
 }
 
 fn is_locked(fault: &Fault) -> bool {
@@ -230,7 +228,7 @@ async fn copy_with(
     let method = Method::from_bytes(b"COPY").expect("letters");
     let body = || {
         tries.set(tries.get() + 1);
-        Outgoing::Empty
+        Outgoing::EMPTY
     };
     let ask = Ask {
         body: &body,

@@ -185,7 +185,7 @@ pub(crate) fn carry_out(
             tune(cx);
         }
         if let (Err(error), []) = (&started, &workers[..]) {
-            return Err(threads::refusal(error));
+            return Err(threads::refusal(error, threads::OF_COPY));
         }
         for worker in workers {
             if let Err(panic) = worker.join() {
@@ -311,16 +311,9 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
 }
 
 impl Context<'_> {
-    /// Tells a failure; one that no file can fare better than ends all. That we were stopped is told once, at the end.
+    /// Tells a failure.
     pub(crate) fn tell(&self, failure: &Failure) {
-        if self.stop.asked() {
-            return;
-        }
-        self.totals.count(&self.totals.failed);
-        self.report.failure(failure);
-        if failure.ends_all {
-            self.stop.give_up();
-        }
+        self.report.failure(failure, self.totals, self.stop);
     }
 
     pub(crate) fn copied(&self, path: &Path, bytes: u64, outcome: &str, how: Option<&str>) {
@@ -360,12 +353,17 @@ impl Context<'_> {
 
     /// Has connections opened for so many files while it is found out what they are: until what this returns is gone.
     pub(crate) fn prepare(&self, server: &Server, files: u64) -> Arc<()> {
-        let wanted = Arc::new(());
         let missing = match self.order.dry_run {
             true => 0,
             false => self.expect(files).saturating_sub(self.dialer.opened()),
         };
-        let more = (0..missing).map(|_| Arc::downgrade(&wanted));
+        self.connect(server, missing)
+    }
+
+    /// Has so many connections opened, as long as what this returns is there.
+    pub(super) fn connect(&self, server: &Server, count: usize) -> Arc<()> {
+        let wanted = Arc::new(());
+        let more = (0..count).map(|_| Arc::downgrade(&wanted));
         self.pool
             .push(more.map(|wanted| Task::Prepare(server.clone(), wanted)));
         wanted

@@ -13,9 +13,9 @@ use super::straight::WORTH_BYTES;
 /// a quarter of the buffer that the kernel begins with (`tcp_rmem`), it would hold the window down.
 const PATIENT_BYTES: u64 = 32 << 10;
 /// How often it is seen whether bytes come fast.
-const STRETCH_BYTES: u64 = 1 << 20;
+const STRETCH_BYTES: u64 = 256 << 10;
 /// Such a stretch takes less, where they do: who waits for [`PATIENT_BYTES`] then does not take the other end for one that stands still.
-const FAST: Duration = Duration::from_secs(1);
+const FAST: Duration = Duration::from_secs(2);
 
 /// What is known of what comes on a connection.
 #[derive(Debug)]

@@ -68,7 +68,7 @@ pub struct Arguments {
     /// Seconds without a command after which a session ends
     #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = patience())]
     pub(crate) idle_time: u32,
-    /// Seconds without a byte, or, over HTTP, with less than 16 KiB, after which a transfer is given up
+    /// Seconds without a byte, or with less than 16 KiB, after which a transfer is given up
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = patience())]
     pub(crate) stall_time: u32,
     /// Seconds that transfers have to end after SIGTERM or Ctrl-C; the second signal ends all at once

@@ -10,6 +10,7 @@ use venturi_gridftp::{Peer, Security};
 
 use crate::error::{Error, said};
 use crate::net::grid::{self, now_s};
+use crate::threads;
 
 /// Who maps to whichever user a grid-mapfile has for him.
 const MAPPED: &[u8] = b":globus-mapping:";
@@ -129,10 +130,7 @@ impl Grid {
         std::thread::Builder::new()
             .name("certificates".into())
             .spawn(again)
-            .map_err(|error| Error::System {
-                what: "cannot start a thread",
-                reason: said(&error),
-            })?;
+            .map_err(|error| threads::refusal(&error, threads::OF_SERVE))?;
         Ok(Some(grid))
     }
 

@@ -3,6 +3,7 @@
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -19,6 +20,7 @@ use super::host::Host;
 use super::limits::Ticket;
 use super::{ftp, http};
 use crate::error::{Error, said};
+use crate::threads;
 
 /// Most threads for sessions where nothing is said.
 const THREADS: usize = 8;
@@ -76,7 +78,7 @@ pub(crate) struct Arrival {
 /// # Errors
 /// What cannot be opened, read or listened on.
 pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
-    let signals = blocked_signals()?;
+    let signalled = signals()?;
     let (host, log) = Host::new(&arguments)?;
     let host = Arc::new(host);
     let doors = open_doors(&arguments)?;
@@ -97,10 +99,16 @@ pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
     let dealer = Dealer::new(Arc::clone(&host), loops, watched);
     let open = Open::of(&doors);
     let front = Front::open(runtime()?, dealer, doors, counters)?;
+    // Nobody is taken before it is said that clients may come, and that is said when all is there.
+    let (tell, begin) = channel::<()>();
+    handles.push(thread("doors".into(), move || {
+        let _ = begin.recv();
+        front.run();
+    })?);
     announce(&arguments, &host, &open);
-    handles.push(thread("doors".into(), move || front.run())?);
-    let _ = signals.wait();
-    let ending = go_down(&arguments, &host, &phase, signals)?;
+    drop(tell);
+    let _ = signalled.recv();
+    let ending = go_down(&arguments, &host, &phase);
     for handle in handles {
         // A thread that panicked has ended too.
         let _ = handle.join();
@@ -115,8 +123,8 @@ pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
     Ok(ending)
 }
 
-/// Blocks the signals that end a server, for this thread and all that it starts.
-fn blocked_signals() -> Result<SigSet, Error> {
+/// Tells of the first signal that ends a server; the second ends all at once. They are blocked for this thread and all that it starts.
+fn signals() -> Result<Receiver<()>, Error> {
     let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
         .into_iter()
         .collect();
@@ -124,20 +132,32 @@ fn blocked_signals() -> Result<SigSet, Error> {
         what: "cannot wait for signals",
         reason: errno.desc().to_owned(),
     })?;
-    Ok(signals)
+    let (tell, told) = channel();
+    thread("signals".into(), move || {
+        let _ = signals.wait();
+        let _ = tell.send(());
+        let _ = signals.wait();
+        std::process::exit(super::CUT.into());
+    })?;
+    Ok(told)
 }
 
 fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get().min(THREADS))
 }
 
-/// What a thread waits by, with threads for disks.
+/// What a thread waits by, with threads for disks. One of these is there from the beginning, and stays: where no more are to be had, work waits
+/// for it.
 fn runtime() -> Result<Runtime, Error> {
-    tokio::runtime::Builder::new_current_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .max_blocking_threads(DISK_THREADS)
+        .thread_keep_alive(Duration::MAX)
         .build()
-        .map_err(unready)
+        .map_err(unready)?;
+    let started = threads::first(&runtime);
+    started.map_err(|error| threads::refusal(&error, threads::OF_SERVE))?;
+    Ok(runtime)
 }
 
 pub(super) fn unready(error: std::io::Error) -> Error {
@@ -149,10 +169,7 @@ pub(super) fn unready(error: std::io::Error) -> Error {
 
 fn thread(name: String, work: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, Error> {
     let started = std::thread::Builder::new().name(name).spawn(work);
-    started.map_err(|error| Error::System {
-        what: "cannot start a thread",
-        reason: said(&error),
-    })
+    started.map_err(|error| threads::refusal(&error, threads::OF_SERVE))
 }
 
 /// Where clients may come in.
@@ -209,19 +226,10 @@ fn announce(arguments: &Arguments, host: &Host, open: &Open) {
     }
 }
 
-/// Has sessions end in their time, or, after that or a second signal, at once.
-fn go_down(
-    arguments: &Arguments,
-    host: &Host,
-    phase: &watch::Sender<Phase>,
-    signals: SigSet,
-) -> Result<Ending, Error> {
+/// Has sessions end in their time, or, after that, at once.
+fn go_down(arguments: &Arguments, host: &Host, phase: &watch::Sender<Phase>) -> Ending {
     phase.send_replace(Phase::Leaving);
     let deadline = Instant::now() + seconds(arguments.drain_time);
-    thread("second signal".into(), move || {
-        let _ = signals.wait();
-        std::process::exit(super::CUT.into());
-    })?;
     while host.limits.count() > 0 && Instant::now() < deadline {
         std::thread::sleep(TICK);
     }
@@ -231,7 +239,7 @@ fn go_down(
         Ending::Cut
     };
     phase.send_replace(Phase::Cut);
-    Ok(ending)
+    ending
 }
 
 /// A thread's sessions, until there are no more and none can come.

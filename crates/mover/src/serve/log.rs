@@ -17,6 +17,7 @@ use venturi_gridftp::write_timestamp;
 
 use super::arguments::Arguments;
 use crate::error::{Error, said};
+use crate::threads;
 
 /// Lines that wait to be written.
 const WAITING: usize = 16_384;
@@ -91,10 +92,7 @@ impl Log {
         let thread = std::thread::Builder::new()
             .name("log".into())
             .spawn(move || write(&receiver, file, &lost))
-            .map_err(|error| Error::System {
-                what: "cannot start a thread",
-                reason: said(&error),
-            })?;
+            .map_err(|error| threads::refusal(&error, threads::OF_SERVE))?;
         Ok((log, thread))
     }
 

@@ -16,13 +16,13 @@ use super::Download;
 use crate::attributes::Facts;
 use crate::error::{Failure, said};
 use crate::ftp::batch::FOLDERS_AHEAD;
-use crate::ftp::crew::Gone;
+use crate::ftp::desk::Gone;
 use crate::ftp::failures;
 use crate::ftp::links;
 use crate::ftp::listing::{Asked, Heard, MOST_TRIES};
 use crate::ftp::names;
+use crate::ftp::received::times;
 use crate::ftp::work::Known;
-use crate::ftp::writer::times;
 use crate::journal::Journal;
 use crate::temporary::Token;
 

@@ -11,7 +11,8 @@ use venturi_gridftp::{Command, Mode, Path as There};
 
 use super::{Ends, Wanted};
 use crate::error::Failure;
-use crate::ftp::crew::{self, Desk, Manner, Welcome};
+use crate::ftp::crew::{self, Manner, Welcome};
+use crate::ftp::desk::Desk;
 use crate::ftp::session::{Answer, Question};
 use crate::ftp::shared::Shared;
 use crate::ftp::verify;

@@ -8,7 +8,7 @@ use venturi_gridftp::{Command, Entry, Kind, Path as There};
 
 use super::{End, Ends, Wanted};
 use crate::ftp::batch::ROOTS_AHEAD;
-use crate::ftp::crew::{Desk, Gone, entry_of, reply_of};
+use crate::ftp::desk::{Desk, Gone, entry_of, reply_of};
 use crate::ftp::failures;
 use crate::ftp::judge::{Present, Verdict, judge};
 use crate::ftp::listing::{self, Found};

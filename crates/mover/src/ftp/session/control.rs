@@ -70,12 +70,14 @@ impl Session<'_> {
                     connections,
                     purpose,
                 } => self.connect(address, connections, purpose),
+                Output::DataNodes(nodes) => self.shared.tell_nodes(nodes),
                 Output::CloseData { connection } => drop(self.links.remove(&connection)),
-                Output::DropData => {
+                Output::DropData { faulty } => {
                     self.links.clear();
                     self.listener = None;
                     self.arriving.clear();
-                    self.shared.troubles.fetch_add(1, Ordering::Relaxed);
+                    let troubles = &self.shared.troubles;
+                    troubles.fetch_add(faulty.into(), Ordering::Relaxed);
                 }
                 Output::Begun { transfer } => self.begun(transfer),
                 Output::Done { transfer, .. } => self.done(transfer),
@@ -98,6 +100,9 @@ impl Session<'_> {
                     }
                     if let Some(item) = self.looking.remove(&request) {
                         self.looked(item, &reply);
+                    }
+                    if let Some((path, _)) = self.modes.remove(&request) {
+                        self.mode_set(&path, &reply);
                     }
                     if let Some(asker) = self.asked.remove(&request) {
                         asker.end(reply);

@@ -135,6 +135,17 @@ impl Session<'_> {
             .ok()
     }
 
+    /// Tells how long round trips take.
+    pub(super) fn tell_trips(&self) {
+        let trips = &self.shared.trips;
+        for seen in self.links.values().filter_map(Link::seen) {
+            trips.tell(&seen);
+        }
+        if let Some(seen) = self.control.seen() {
+            trips.tell_least(&seen);
+        }
+    }
+
     fn open(&mut self, link: Link, purpose: Purpose) {
         let (now, number) = (self.now(), self.next_link);
         self.next_link += 1;

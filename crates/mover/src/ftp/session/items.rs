@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use venturi_gridftp::client::{Get, Job as Transfer, Put, Source as What};
-use venturi_gridftp::{ByteRanges, Command, Reply, Site};
+use venturi_gridftp::{ByteRanges, Command, Path as There, Reply};
 
 use super::Session;
 use crate::ftp::MOST_SESSIONS_AN_ITEM;
 use crate::ftp::forecast::{WIDE_BYTES, WIDE_STREAMS};
 use crate::ftp::sender::Source;
-use crate::ftp::upload::differs;
+use crate::ftp::upload::{chmod, differs};
 use crate::ftp::verify;
 use crate::ftp::work::{Item, Job, Room, Store};
 use crate::tune::Decision;
@@ -31,7 +31,7 @@ impl Session<'_> {
         }
         let retired = self.post.retired.load(Ordering::Relaxed);
         let held = self.items.len() + self.opening + self.verifying.len() + self.looking.len();
-        if retired && held == 0 {
+        if retired && held + self.modes.len() == 0 {
             return self.say_goodbye();
         }
         let sessions = self.shared.sessions.load(Ordering::Relaxed);
@@ -211,9 +211,25 @@ impl Session<'_> {
     }
 
     fn stored(&mut self, store: &Store, size: u64, how: &str) {
-        self.keep_mode(store);
         self.shared
             .copied(|| self.shared.place(&store.to), size, how);
+        let wanted = store.known.mode.filter(|_| self.shared.order.preserve.mode);
+        match wanted.filter(|mode| differs(*mode, 0o644)) {
+            // Servers do not give it by themselves. The next file does not wait for the answer.
+            Some(mode) => self.set_mode(store.to.clone(), mode),
+            None => self.shared.queue.settle(),
+        }
+    }
+
+    fn set_mode(&mut self, path: There, mode: u32) {
+        let number = self.next_request;
+        self.next_request += 1;
+        self.modes.insert(number, (path.clone(), mode));
+        self.client.request(self.now(), number, chmod(path, mode));
+    }
+
+    pub(super) fn mode_set(&mut self, path: &There, reply: &Reply) {
+        self.shared.see_mode(path, reply);
         self.shared.queue.settle();
     }
 
@@ -293,19 +309,6 @@ impl Session<'_> {
                 let found = format!("no checksum: {reply}");
                 self.shared.failed(&item, &found, advice);
             }
-        }
-    }
-
-    /// Has a file get its mode, where servers do not give it by themselves.
-    fn keep_mode(&mut self, store: &Store) {
-        let wanted = store.known.mode.filter(|_| self.shared.order.preserve.mode);
-        if let Some(mode) = wanted.filter(|mode| differs(*mode, 0o644)) {
-            let path = store.to.clone();
-            let number = self.next_request;
-            self.next_request += 1;
-            self.untidy = true;
-            let command = Command::Site(Site::Chmod { mode, path });
-            self.client.request(self.now(), number, command);
         }
     }
 

@@ -4,7 +4,7 @@
 use venturi_gridftp::{Command, Reply};
 
 use super::Session;
-use crate::ftp::crew::entry_of;
+use crate::ftp::desk::entry_of;
 use crate::ftp::work::{Item, Job};
 
 impl Session<'_> {

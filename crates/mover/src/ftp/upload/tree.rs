@@ -14,7 +14,7 @@ use venturi_gridftp::{Command, Kind, Path as There};
 use super::{Upload, chmod, differs};
 use crate::error::{Failure, said};
 use crate::ftp::batch::FOLDERS_AHEAD;
-use crate::ftp::crew::{Gone, reply_of};
+use crate::ftp::desk::Gone;
 use crate::ftp::failures;
 use crate::ftp::links::Stored;
 use crate::ftp::listing::Found;
@@ -121,10 +121,7 @@ impl Upload<'_> {
         let Some(asked) = &folder.asked else {
             return Ok(Some(self.desk.see(&folder.to)?.is_none()));
         };
-        let reply = match reply_of(asked) {
-            Some(reply) => reply,
-            None => self.desk.call(&Command::Mkd(folder.to.clone()))?,
-        };
+        let reply = self.desk.hear(asked, &Command::Mkd(folder.to.clone()))?;
         if reply.is_success() {
             return Ok(Some(true));
         }

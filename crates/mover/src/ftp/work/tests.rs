@@ -145,3 +145,30 @@ fn whoever_looks_for_files_waits_while_there_are_too_many() {
     });
     assert_eq!(queue.depth(), (MOST_WAITING + 2 - 10, 10));
 }
+
+#[test]
+fn a_session_that_asks_again_and_again_is_remembered_once() {
+    let queue = Queue::new();
+    let room = Room {
+        held: 0,
+        depth: 1,
+        held_bytes: 0,
+        ahead_bytes: 1,
+        sessions: 1,
+    };
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let runtime = builder.build().expect("a runtime");
+    let mut turns = 0;
+    runtime.block_on(std::future::poll_fn(|cx| {
+        assert!(queue.poll_take(cx, room).is_pending());
+        turns += 1;
+        match turns {
+            1..10 => {
+                cx.waker().wake_by_ref();
+                Poll::Pending
+            }
+            _ => Poll::Ready(()),
+        }
+    }));
+    assert_eq!(queue.lock().wakers.len(), 1);
+}

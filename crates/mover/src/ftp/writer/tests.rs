@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::*;
 use crate::ftp::work::Known;
 
@@ -35,20 +37,4 @@ fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() 
         assert!(writers.file(7).is_none(), "{:?}", item.job);
         assert!(matches!(waiting.try_recv(), Ok(Task::Begin(7, ..))));
     }
-}
-
-#[test]
-fn a_file_that_another_session_gave_back_is_waited_for_and_one_of_another_copy_is_refused() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let fetch = fetch(folder.path());
-    let held = create(&fetch, false).expect("a file");
-    let error = create(&fetch, false).expect_err("locked").to_string();
-    assert!(error.contains("another copy"), "{error}");
-    std::thread::scope(|scope| {
-        let again = scope.spawn(|| create(&fetch, true).map(drop));
-        std::thread::sleep(10 * GLANCE);
-        assert!(!again.is_finished());
-        drop(held);
-        assert!(again.join().expect("an end").is_ok());
-    });
 }

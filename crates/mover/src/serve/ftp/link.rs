@@ -25,6 +25,8 @@ pub(super) struct Link {
     socket: TcpStream,
     unsent: Vec<u8>,
     sent: usize,
+    /// Bytes that the socket took since the session asked last.
+    gone: u64,
     /// Offset and number of bytes of the file that follow what is unsent.
     piece: Option<(u64, u64)>,
     closing: bool,
@@ -73,6 +75,7 @@ impl Link {
             layer,
             unsent,
             sent: 0,
+            gone: 0,
             piece: None,
             closing: false,
             input: None,
@@ -83,6 +86,11 @@ impl Link {
             // One that cannot begin has failed.
             ended: begun.err().map(|_| false),
         }
+    }
+
+    /// Bytes that the socket took since this was asked last.
+    pub(super) fn take_gone(&mut self) -> u64 {
+        std::mem::take(&mut self.gone)
     }
 
     /// Bytes of the socket's buffer that sends.

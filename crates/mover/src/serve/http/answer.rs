@@ -276,7 +276,7 @@ fn options() -> Response<Reply> {
 
 /// An answer that is its status.
 pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
-    let mut response = Response::new(Reply::Plain(Outgoing::Empty));
+    let mut response = Response::new(Reply::Plain(Outgoing::EMPTY));
     *response.status_mut() = status;
     response
 }
@@ -284,7 +284,7 @@ pub(crate) fn empty(status: StatusCode) -> Response<Reply> {
 fn told(refusal: Refusal, is_head: bool) -> Response<Reply> {
     let text = Bytes::from(refusal.text + "\n");
     let body = if is_head {
-        Outgoing::Empty
+        Outgoing::EMPTY
     } else {
         Outgoing::Whole(text)
     };

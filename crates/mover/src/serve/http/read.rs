@@ -182,7 +182,7 @@ fn ranges(asked: Asked, opened: Opened) -> Answer {
     };
     let body = if asked.method == Method::HEAD {
         fields.insert(CONTENT_LENGTH, HeaderValue::from(size));
-        Reply::Plain(Outgoing::Empty)
+        Reply::Plain(Outgoing::EMPTY)
     } else {
         sent(asked, opened, parts, status)
     };

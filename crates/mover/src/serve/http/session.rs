@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
+use venturi_gridftp::LastMoved;
 
 use super::access::Memory;
 use super::answer;
@@ -23,9 +24,6 @@ use crate::serve::listen::{Arrival, Phase};
 const MAX_HEAD_BYTES: usize = 64 << 10;
 /// Fields of it.
 const MAX_FIELDS: usize = 100;
-/// Bytes that a transfer has to move in the time in which one that is silent is given up: 273 a second where nothing else is said. Web servers that
-/// have such a bound ask for 500 (`mod_reqtimeout`).
-const LEAST_BYTES: u64 = 16 << 10;
 /// How often a connection is looked at.
 const TICK: Duration = Duration::from_secs(1);
 
@@ -44,26 +42,40 @@ pub(crate) struct Connection {
 /// When something last moved.
 #[derive(Debug)]
 pub(crate) struct Pulse {
-    last: Cell<Instant>,
-    /// Bytes since then.
-    bytes: Cell<u64>,
+    began: Instant,
+    last: Cell<LastMoved>,
     /// Requests that are being answered.
     active: Cell<u32>,
 }
 
 impl Pulse {
-    /// Something moved.
-    pub(crate) fn beat(&self) {
-        self.last.set(Instant::now());
-        self.bytes.set(0);
+    fn new() -> Self {
+        Self {
+            began: Instant::now(),
+            last: Cell::new(LastMoved::new(Duration::ZERO)),
+            active: Cell::new(0),
+        }
     }
 
-    /// So many bytes moved. Few of them are worth nothing: who has one come in a second would stay for ever.
+    /// Something moved.
+    pub(crate) fn beat(&self) {
+        self.change(LastMoved::touch);
+    }
+
+    /// So many bytes moved.
     pub(crate) fn moved(&self, bytes: u64) {
-        self.bytes.set(self.bytes.get() + bytes);
-        if self.bytes.get() >= LEAST_BYTES {
-            self.beat();
-        }
+        self.change(|last, now| last.bytes(now, bytes));
+    }
+
+    fn change(&self, change: impl FnOnce(&mut LastMoved, Duration)) {
+        let mut last = self.last.get();
+        change(&mut last, self.began.elapsed());
+        self.last.set(last);
+    }
+
+    /// How long nothing has moved, or not enough.
+    fn still(&self) -> Duration {
+        self.began.elapsed().saturating_sub(self.last.get().at())
     }
 }
 
@@ -112,11 +124,7 @@ pub(crate) async fn session(
     };
     let _ = stream.set_nodelay(true);
     let patience = host.settings.login_time;
-    let pulse = Rc::new(Pulse {
-        last: Cell::new(Instant::now()),
-        bytes: Cell::new(0),
-        active: Cell::new(0),
-    });
+    let pulse = Rc::new(Pulse::new());
     let passing = (!secure).then(Rc::<Passing>::default);
     let connection = Rc::new(Connection {
         host: Arc::clone(&host),
@@ -166,7 +174,7 @@ where
             _ = served.as_mut() => return,
             () = tokio::time::sleep(TICK) => {
                 let limit = if connection.pulse.active.get() > 0 { stall } else { idle };
-                if connection.pulse.last.get().elapsed() > limit {
+                if connection.pulse.still() > limit {
                     return;
                 }
             }

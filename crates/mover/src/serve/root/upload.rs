@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::resolve::names;
 use super::{Facts, READING, Root};
+use crate::temporary::has_name;
 
 /// What the temporary names of a server begin with. Those of our client are names like any other: it stores under one, and renames.
 pub(super) const OWN: &str = ".venturi-served-";
@@ -127,7 +128,7 @@ impl Upload {
         let Aside {
             parent, part, name, ..
         } = aside;
-        if !has_name(&self.file, parent, part) {
+        if !has_name(&self.file, parent.as_fd(), part) {
             return Err(Errno::BUSY);
         }
         rename((parent, part), (parent, name), replace)?;
@@ -268,19 +269,11 @@ fn locked(parent: &OwnedFd, part: &CStr, how: OFlags) -> Result<OwnedFd, Errno> 
             other => other?,
         }
         // Else its writer gave it its name between the two, and it is whole.
-        if has_name(&file, parent, part) {
+        if has_name(&file, parent.as_fd(), part) {
             return Ok(file);
         }
     }
     Err(Errno::BUSY)
-}
-
-/// Whether an open file still has a name. Where there are no locks, or by who is at home on this host, that may be another's
-/// by now.
-fn has_name(file: &OwnedFd, parent: &OwnedFd, name: &CStr) -> bool {
-    let own = rustix::fs::fstat(file);
-    let there = rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW);
-    matches!((own, there), (Ok(own), Ok(there)) if Facts::of(&own).identity == Facts::of(&there).identity)
 }
 
 /// Renames; [`Errno::EXIST`] if something is there that may not be replaced.
@@ -309,7 +302,7 @@ impl Drop for Upload {
             .aside
             .as_ref()
             .filter(|aside| !aside.kept.load(Ordering::Relaxed))
-            .filter(|aside| has_name(&self.file, &aside.parent, &aside.part))
+            .filter(|aside| has_name(&self.file, aside.parent.as_fd(), &aside.part))
         {
             // Whoever cannot remove it now finds it when the same file comes again.
             let _ = rustix::fs::unlinkat(&aside.parent, &aside.part, AtFlags::empty());

@@ -44,7 +44,13 @@ impl Link {
                     return Moved::Closed(false);
                 };
                 let gone = match &mut self.layer {
-                    None => file.send(cx, &self.socket, offset, left),
+                    None => {
+                        let gone = file.send(cx, &self.socket, offset, left);
+                        if let Poll::Ready(Ok(count)) = gone {
+                            self.gone += count;
+                        }
+                        gone
+                    }
                     Some(layer) => protect(cx, layer, file, &mut self.unsent, offset, left),
                 };
                 match gone {
@@ -87,6 +93,7 @@ impl Link {
             match sent {
                 Ok(count) => {
                     self.sent += count;
+                    self.gone += count as u64;
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}

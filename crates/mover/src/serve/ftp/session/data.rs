@@ -159,7 +159,7 @@ impl Session {
             coming = link.receive(cx, server, now, self.disk.writing(), buffers, &mut received);
         }
         if going == Moved::Some {
-            self.server.data_sent(now);
+            self.server.data_sent(now, link.take_gone());
         }
         metrics::add(&self.host.metrics.sent_bytes, sent);
         metrics::add(&self.host.metrics.received_bytes, received);

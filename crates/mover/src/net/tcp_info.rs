@@ -1,0 +1,104 @@
+//! What the kernel tells of a connection (`TCP_INFO`, `struct tcp_info` in `linux/tcp.h`).
+
+use std::os::fd::AsFd;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use nix::sys::socket::GetSockOpt;
+use nix::sys::utsname::uname;
+use nix::{getsockopt_impl, libc, sockopt_impl};
+
+/// Offsets in bytes.
+const LAST_SENT_MS: usize = 44;
+const LAST_RECEIVED_MS: usize = 52;
+const ROUND_TRIP_US: usize = 68;
+const RECEIVERS_ROUND_TRIP_US: usize = 92;
+const LEAST_ROUND_TRIP_US: usize = 148;
+/// So much is there from Linux 4.10 on: it grows at its end only.
+const BYTES: usize = 192;
+const SINCE: (u32, u32) = (4, 10);
+
+/// A connection at a moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Since something was sent, or came.
+    pub(crate) idle: Duration,
+    /// A round trip these days, of what we send or of what comes, whichever is more: only one of them is of a stream that flows.
+    pub(crate) round_trip: Duration,
+    /// The least of them all, where it is known.
+    pub(crate) least_round_trip: Option<Duration>,
+}
+
+/// Asks the kernel; none where it does not tell.
+pub(crate) fn see(socket: &impl AsFd) -> Option<Seen> {
+    let told = IS_TOLD.then(|| Info.get(socket).ok())??;
+    let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|index| told[at + index]));
+    let us = |at| Duration::from_micros(word(at).into());
+    // No round trip yet is 0, and for the least one the largest number.
+    let least = word(LEAST_ROUND_TRIP_US);
+    Some(Seen {
+        idle: Duration::from_millis(word(LAST_SENT_MS).min(word(LAST_RECEIVED_MS)).into()),
+        round_trip: us(ROUND_TRIP_US).max(us(RECEIVERS_ROUND_TRIP_US)),
+        least_round_trip: (1..u32::MAX)
+            .contains(&least)
+            .then(|| us(LEAST_ROUND_TRIP_US)),
+    })
+}
+
+/// Whether the kernel tells so much: of one that tells less, `nix` would panic.
+static IS_TOLD: LazyLock<bool> = LazyLock::new(|| {
+    let names = uname().ok();
+    let release = names.as_ref().and_then(|names| names.release().to_str());
+    is_told(release.unwrap_or_default())
+});
+
+fn is_told(release: &str) -> bool {
+    let mut numbers = release.split(|character: char| !character.is_ascii_digit());
+    let mut number = || numbers.next()?.parse::<u32>().ok();
+    number()
+        .zip(number())
+        .is_some_and(|version| version >= SINCE)
+}
+
+sockopt_impl!(
+    /// The beginning of it.
+    Info,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    [u8; BYTES]
+);
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::thread::sleep;
+
+    use super::*;
+
+    #[test]
+    fn the_kernels_that_tell_enough_are_known_by_their_numbers() {
+        assert!(is_told("4.10.0-rc1") && is_told("5.15.0-1") && is_told("6.1"));
+        assert!(!is_told("4.9.337") && !is_told("3.10.0-1160.el7.x86_64") && !is_told(""));
+    }
+
+    #[test]
+    fn both_ends_of_a_connection_tell_of_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let mut sender = TcpStream::connect(address).expect("a connection");
+        let (mut receiver, _) = listener.accept().expect("it comes");
+        sender.write_all(&[0; 1 << 16]).expect("room");
+        receiver.read_exact(&mut [0; 1 << 16]).expect("bytes");
+        for socket in [&sender, &receiver] {
+            let seen = see(socket).expect("told");
+            assert!(seen.idle < Duration::from_secs(1), "{seen:?}");
+            assert!(seen.least_round_trip <= Some(seen.round_trip), "{seen:?}");
+            assert!(seen.least_round_trip.is_some(), "{seen:?}");
+        }
+        sleep(Duration::from_millis(50));
+        let seen = see(&receiver).expect("told");
+        assert!(seen.idle >= Duration::from_millis(40), "{seen:?}");
+    }
+}
