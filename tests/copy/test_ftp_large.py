@@ -215,8 +215,8 @@ def test_an_upload_goes_on_by_itself_when_its_server_was_killed_and_is_back(engi
     killable.start()
     told = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
     assert process.returncode == 0
-    # What had come of the chunk that was under way goes again, and no more.
-    assert SIZE <= end_of(told)["moved_bytes"] <= SIZE + CHUNK
+    # A session has two chunks at a time, both of which may be in buffers of the kernel: no more than these go again.
+    assert SIZE <= end_of(told)["moved_bytes"] <= SIZE + 2 * CHUNK
     assert digest(here / "up") == digest(source)
     assert leftovers(here) == []
 
