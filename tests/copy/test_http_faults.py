@@ -34,17 +34,17 @@ def hang_up(handler):
     handler.connection.close()
 
 
+def break_off(handler, **fields):
+    """Answer with all as a range, and end after 3 MB of it."""
+    handler.say(206, CONTENT[:3_000_000], length=SIZE, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **fields)
+    return hang_up(handler)
+
+
 def test_a_body_that_breaks_off_goes_on_where_it_was(engine, tmp_path):
     def answer(handler, count):
         if count > 1:
             return given(handler)
-        handler.send_response(206)
-        handler.send_header("ETag", '"1"')
-        handler.send_header("Content-Range", f"bytes 0-{SIZE - 1}/{SIZE}")
-        handler.send_header("Content-Length", str(SIZE))
-        handler.end_headers()
-        handler.wfile.write(CONTENT[:3_000_000])
-        return hang_up(handler)
+        return break_off(handler, ETag='"1"')
 
     with puppet(answer) as (url, seen):
         end = end_of(events(engine, f"{url}/x", tmp_path / "x"))
@@ -58,13 +58,7 @@ def test_two_versions_of_a_file_do_not_mix(engine, tmp_path):
     def answer(handler, count):
         if count > 1:
             return handler.say(200, os.urandom(SIZE), ETag='"2"')
-        handler.send_response(206)
-        handler.send_header("ETag", '"1"')
-        handler.send_header("Content-Range", f"bytes 0-{SIZE - 1}/{SIZE}")
-        handler.send_header("Content-Length", str(SIZE))
-        handler.end_headers()
-        handler.wfile.write(CONTENT[:3_000_000])
-        return hang_up(handler)
+        return break_off(handler, ETag='"1"')
 
     with puppet(answer) as (url, _):
         told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
@@ -498,12 +492,7 @@ def test_what_a_refused_copy_has_left_is_of_use_where_listings_alone_tell_versio
         if handler.headers["Range"] != f"bytes=0-{SIZE - 1}":
             refused.set()
             return handler.say(403)
-        handler.send_response(206)
-        handler.send_header("Content-Range", f"bytes 0-{SIZE - 1}/{SIZE}")
-        handler.send_header("Content-Length", str(SIZE))
-        handler.end_headers()
-        handler.wfile.write(CONTENT[:3_000_000])
-        return hang_up(handler)
+        return break_off(handler)
 
     with puppet(answer) as (url, seen):
         copy(engine, "--concurrency", "1", f"{url}/x", tmp_path / "x", code=3)
