@@ -193,15 +193,15 @@ fn set_direct(source: &OwnedFd, sink: &OwnedFd, flags: OFlags) -> Result<(), Err
 }
 
 /// Gives the copy its size, so that what is not written is a hole.
-pub(crate) fn set_size(dir: &Dir, entry: &Entry, pair: &Pair) -> Result<(), Failure> {
+fn set_size(dir: &Dir, entry: &Entry, pair: &Pair) -> Result<(), Failure> {
     let set = rustix::fs::ftruncate(&pair.sink, pair.size);
-    set.map_err(|errno| {
-        Failure::kernel(
-            dir.path(Side::Copy, entry.target()),
-            format!("room for {} bytes", pair.size),
-            errno,
-        )
-    })
+    set.map_err(|errno| no_room(dir, entry, pair, errno))
+}
+
+/// The copy could not get its size.
+pub(crate) fn no_room(dir: &Dir, entry: &Entry, pair: &Pair, errno: Errno) -> Failure {
+    let path = dir.path(Side::Copy, entry.target());
+    Failure::kernel(path, format!("room for {} bytes", pair.size), errno)
 }
 
 /// Sees that the copy is whole, and gives it its name. Returns its size.

@@ -116,7 +116,8 @@ impl Large {
             let there = self.record.done.iter().filter(|chunk| **chunk != 0).count() as u64;
             cx.resumed(&self.dir, self.entry.target(), there, self.chunks());
         }
-        file::set_size(&self.dir, &self.entry, &self.pair)
+        let reserved = self.dir.tree.ways.reserve(&self.pair);
+        reserved.map_err(|errno| file::no_room(&self.dir, &self.entry, &self.pair, errno))
     }
 
     /// Cuts off what a killed copy has left, and nothing else: ext4 has a file that was cut to 0 written to the device when it is closed, and that

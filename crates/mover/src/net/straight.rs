@@ -124,18 +124,11 @@ fn copy(exit: &OwnedFd, file: impl AsFd, mut offset: u64, bytes: usize) -> Resul
     while left > 0 {
         let most = left.min(COPY_BYTES);
         let count = rustix::io::read(exit, &mut block[..most])?;
-        let mut rest = &block[..count];
-        while !rest.is_empty() {
-            let written = rustix::io::pwrite(&file, rest, offset)?;
-            if written == 0 {
-                return Err(Errno::IO);
-            }
-            offset += written as u64;
-            rest = &rest[written..];
-        }
         if count == 0 {
             return Err(Errno::IO);
         }
+        crate::bytes::put(&file, &block[..count], offset)?;
+        offset += count as u64;
         left -= count;
     }
     Ok(())

@@ -92,7 +92,7 @@ async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result
         let (length, place, mut running) = (bytes.len() as u64, at, sum);
         let written = aside(move || {
             running.update(&bytes);
-            put_down(&file, &bytes, place)?;
+            crate::bytes::put(&file, &bytes, place)?;
             Ok(running)
         });
         sum = progress.of_ours(written).await.map_err(refused)?;
@@ -130,19 +130,6 @@ async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result
         Ok(())
     });
     progress.of_ours(kept).await.map_err(refused)
-}
-
-fn put_down(file: &OwnedFd, bytes: &[u8], at: u64) -> Result<(), Refusal> {
-    let mut done = 0;
-    while done < bytes.len() {
-        match rustix::io::pwrite(file, &bytes[done..], at + done as u64) {
-            Ok(0) => return Err(rustix::io::Errno::NOSPC.into()),
-            Ok(count) => done += count,
-            Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
 }
 
 async fn push(job: &Job, exchange: &Rc<Exchange>, progress: &Rc<Progress>) -> Result<(), Fault> {

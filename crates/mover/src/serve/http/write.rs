@@ -229,19 +229,7 @@ async fn write(taken: &mut Taken, bytes: Bytes) -> Result<(), Refusal> {
     let length = bytes.len() as u64;
     let written = aside(move || {
         sum.update(&bytes);
-        let mut rest = &bytes[..];
-        let mut place = at;
-        while !rest.is_empty() {
-            match rustix::io::pwrite(&upload, rest, place) {
-                Ok(0) => return Err(Errno::NOSPC.into()),
-                Ok(count) => {
-                    rest = &rest[count..];
-                    place += count as u64;
-                }
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
+        crate::bytes::put(&upload, &bytes, at)?;
         Ok(sum)
     });
     taken.sum = written.await?;

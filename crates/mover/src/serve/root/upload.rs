@@ -93,16 +93,8 @@ impl Upload {
     ///
     /// # Errors
     /// What the kernel says.
-    pub(crate) fn write(&self, mut bytes: &[u8], mut offset: u64) -> Result<(), Errno> {
-        while !bytes.is_empty() {
-            let count = rustix::io::pwrite(&self.file, bytes, offset)?;
-            if count == 0 {
-                return Err(Errno::IO);
-            }
-            bytes = &bytes[count..];
-            offset += count as u64;
-        }
-        Ok(())
+    pub(crate) fn write(&self, bytes: &[u8], offset: u64) -> Result<(), Errno> {
+        crate::bytes::put(&self.file, bytes, offset)
     }
 
     /// Has it stay for [`Begin::Kept`] when it is dropped.
