@@ -8,7 +8,7 @@
 //!
 //! Left out on purpose: deltas, and deleting what the source does not have. No unsafe code.
 //!
-//! Read [`Order`] first, then `copy.rs`, `ftp.rs` and `http.rs`; of the servers, [`serve`].
+//! Read [`Order`] first, then `local.rs`, `ftp.rs` and `http.rs`; of the servers, [`serve`].
 
 #![deny(missing_docs)]
 #![forbid(unsafe_code)]
@@ -18,14 +18,11 @@ compile_error!("the mover needs Linux: copy_file_range, O_DIRECT, openat and sta
 
 mod arguments;
 mod attributes;
-mod begin;
 mod bytes;
 mod checksum;
-mod context;
 mod copy;
-mod directory;
+mod decision;
 mod error;
-mod file;
 mod ftp;
 #[cfg(feature = "fuzz")]
 pub mod fuzzed;
@@ -33,14 +30,11 @@ mod given;
 mod glob;
 mod http;
 mod journal;
-mod judge;
-mod large;
-mod links;
 mod list;
+mod local;
 mod net;
 mod order;
 mod outcome;
-mod part;
 mod place;
 mod pool;
 mod process;
@@ -49,11 +43,8 @@ mod roots;
 pub mod serve;
 mod stop;
 mod temporary;
-mod thing;
 mod threads;
 mod totals;
-mod tune;
-mod walk;
 
 pub use arguments::Arguments;
 pub use copy::carry_out;

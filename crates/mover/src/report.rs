@@ -12,13 +12,13 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde_json::json;
 
+use crate::decision::Decision;
 use crate::error::Failure;
 use crate::order::{Order, Output, What};
 use crate::roots;
 use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
-use crate::tune::Decision;
 
 const TICK_OF_BAR: Duration = Duration::from_millis(200);
 const TICK_OF_EVENTS: Duration = Duration::from_secs(1);

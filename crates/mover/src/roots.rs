@@ -2,7 +2,6 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +13,6 @@ use crate::given::Given;
 use crate::journal::Journal;
 use crate::order::Order;
 use crate::temporary::Token;
-use crate::tune::Set;
 use crate::{glob, place};
 
 /// A source and the name of its copy.
@@ -199,18 +197,6 @@ pub(crate) fn token(source: &Path, destination: &Path) -> Token {
             .collect()
     };
     Token::new(&same(source), &same(destination))
-}
-
-/// What there is to do, as far as the roots tell.
-pub(crate) fn set_of(roots: &[Root], chunk_bytes: u64) -> Set {
-    match roots {
-        [root] => match fs::metadata(&root.source) {
-            Ok(found) if found.is_dir() => Set::Many,
-            Ok(found) if found.len() >= 2 * chunk_bytes => Set::Large,
-            _ => Set::Small,
-        },
-        _ => Set::Many,
-    }
 }
 
 /// A place as it was written, for events: without a password.

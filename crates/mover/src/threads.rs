@@ -6,8 +6,8 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 
 use tokio::runtime::Runtime;
 
+use crate::decision::Decision;
 use crate::error::{Error, said};
-use crate::tune::Decision;
 
 /// Copies ask for so many by this option.
 pub(crate) const OF_COPY: &str = "--concurrency";

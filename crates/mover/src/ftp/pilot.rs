@@ -11,7 +11,7 @@ use super::crew::{self, Manner, Welcome};
 use super::desk::Desk;
 use super::forecast::{Expected, breadth};
 use super::shared::Shared;
-use crate::tune::Decision;
+use crate::decision::Decision;
 
 /// Beyond this a server takes it for an attack, and most of its cores are taken.
 const MOST_SESSIONS: usize = 16;

@@ -7,11 +7,11 @@ use venturi_gridftp::{Dcau, Protection};
 
 use super::crew::{Manner, Welcome};
 use super::shared::Shared;
+use crate::decision::Decision;
 use crate::error::Error;
 use crate::net::grid::Grid;
 use crate::net::url::{Scheme, Url};
 use crate::order::{DataChannel, Order, Output};
-use crate::tune::Decision;
 
 /// What is wanted of the data connections of a session with certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

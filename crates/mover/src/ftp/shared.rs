@@ -10,6 +10,7 @@ use venturi_gridftp::{Features, Path as There, Reply};
 use super::failures;
 use super::trips::Trips;
 use super::work::{Item, Job, Queue};
+use crate::decision::Decision;
 use crate::error::Failure;
 use crate::net::grid::Grid;
 use crate::net::url::{Scheme, Url};
@@ -17,7 +18,6 @@ use crate::order::Order;
 use crate::report::Report;
 use crate::stop::Stop;
 use crate::totals::Totals;
-use crate::tune::Decision;
 
 /// What all threads of a copy share.
 pub(crate) struct Shared<'o> {

@@ -25,6 +25,7 @@ use super::put::{self, Store};
 use super::target::{Server, Target};
 use super::third::{self, Pass};
 use super::{begin, tree};
+use crate::decision::Decision;
 use crate::error::{Error, Failure};
 use crate::net::pacing;
 use crate::net::sockets::Tcp;
@@ -34,7 +35,6 @@ use crate::report::Report;
 use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
-use crate::tune::Decision;
 
 /// What is fetched of a file at a time by one session.
 const PIECE: u64 = 64 << 20;

@@ -10,8 +10,8 @@ use nix::sys::socket::SetSockOpt;
 use nix::{getsockopt_impl, libc, setsockopt_impl, sockopt_impl};
 
 use super::sockets::Tcp;
+use crate::decision::Decision;
 use crate::report::Report;
-use crate::tune::Decision;
 
 sockopt_impl!(
     /// The kernel has it as a C `long`; older ones take 32 bits of that, up to 34 Gb/s.

@@ -9,13 +9,13 @@ use venturi_gridftp::client::{Get, Job as Transfer, Put, Source as What};
 use venturi_gridftp::{ByteRanges, Command, Path as There, Reply};
 
 use super::Session;
+use crate::decision::Decision;
 use crate::ftp::MOST_SESSIONS_AN_ITEM;
 use crate::ftp::forecast::{WIDE_BYTES, WIDE_STREAMS};
 use crate::ftp::sender::Source;
 use crate::ftp::upload::{chmod, differs};
 use crate::ftp::verify;
 use crate::ftp::work::{Item, Job, Room, Store};
-use crate::tune::Decision;
 
 impl Session<'_> {
     /// Takes items as long as there are fewer than are to be under way.

@@ -8,11 +8,11 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Side, Tree};
+use super::walk::{Entry, Task};
 use crate::attributes::Facts;
-use crate::context::Context;
-use crate::directory::{Dir, Side, Tree};
 use crate::error::Failure;
-use crate::walk::{Entry, Task};
 
 /// What is known of files with several names, by device and inode; forgotten when all names were seen.
 pub(crate) type Links = HashMap<(u64, u64), Link>;
@@ -137,7 +137,7 @@ pub(crate) fn make(
         }
         Err(errno) => return Err(failure(errno)),
     }
-    crate::file::rename(cx, dir, &part, target)?;
+    super::file::rename(cx, dir, &part, target)?;
     cx.linked(dir, target);
     Ok(true)
 }

@@ -7,17 +7,17 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Side};
+use super::judge::{Verdict, judge};
+use super::lane::{Fault, Lane, Pair};
+use super::large;
+use super::links::{self, Claim};
+use super::part::Part;
+use super::walk::Entry;
 use crate::attributes::{self, Facts};
-use crate::bytes::{Fault, Lane, Pair};
-use crate::context::Context;
-use crate::directory::{Dir, Side};
 use crate::error::Failure;
-use crate::judge::{Verdict, judge};
-use crate::large;
-use crate::links::{self, Claim};
 use crate::order::Existing;
-use crate::part::Part;
-use crate::walk::Entry;
 
 /// Copies a regular file, or has it copied (a large one, or a name of several).
 ///

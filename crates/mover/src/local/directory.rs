@@ -11,12 +11,12 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::lane::Ways;
+use super::links::Links;
 use crate::attributes::{self, Facts};
-use crate::bytes::Ways;
-use crate::context::Context;
 use crate::error::Failure;
 use crate::journal::Journal;
-use crate::links::Links;
 use crate::temporary::Token;
 
 /// What all directories of one root share.

@@ -7,14 +7,14 @@ use std::sync::Arc;
 use rustix::fs::{AtFlags, FileType, Mode};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Side};
+use super::file;
+use super::lane::Lane;
+use super::walk::{Entry, Task};
 use crate::attributes::{self, Facts};
-use crate::bytes::Lane;
-use crate::context::Context;
-use crate::directory::{Dir, Side};
 use crate::error::Failure;
-use crate::file;
 use crate::order::Existing;
-use crate::walk::{Entry, Task};
 
 /// Copies whatever has a name.
 pub(crate) fn copy<'c>(

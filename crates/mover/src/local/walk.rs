@@ -7,15 +7,15 @@ use std::sync::Arc;
 use rustix::fs::{FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Ending, FILLING, Side};
+use super::lane::Lane;
+use super::large::Large;
+use super::{begin, thing};
 use crate::attributes::Facts;
-use crate::bytes::Lane;
-use crate::context::Context;
-use crate::directory::{Dir, Ending, FILLING, Side};
 use crate::error::Failure;
 use crate::journal::NAMES_BYTES;
-use crate::large::Large;
 use crate::roots::Root;
-use crate::{begin, thing};
 
 /// Something to be done.
 #[derive(Debug)]

@@ -9,16 +9,16 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Side};
+use super::file;
+use super::lane::{Fault, Lane, Moved, Pair, data};
+use super::links;
+use super::part::Part;
+use super::walk::{Entry, Task};
 use crate::attributes::Facts;
-use crate::bytes::{Fault, Lane, Moved, Pair, data};
-use crate::context::Context;
-use crate::directory::{Dir, Side};
 use crate::error::Failure;
-use crate::file;
 use crate::journal::reliance;
-use crate::links;
-use crate::part::Part;
-use crate::walk::{Entry, Task};
 
 /// Bytes of the head of the record of chunks, padded: behind it is one byte a chunk.
 const HEAD_BYTES: usize = 512;

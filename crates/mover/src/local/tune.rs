@@ -1,6 +1,8 @@
 //! How many workers, how large a block: from the machine and the set, each with its reason.
 
+use crate::decision::Decision;
 use crate::order::Order;
+use crate::roots::Root;
 
 /// What was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,14 +26,6 @@ pub(crate) enum Set {
     Many,
 }
 
-/// One decision, to be told.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Decision {
-    pub(crate) what: &'static str,
-    pub(crate) value: u64,
-    pub(crate) reason: String,
-}
-
 /// Source, buffer and copy of a block fit into the second cache of a core. Blocks of 1 MiB took 2.5 times as long on the machine
 /// where this was measured (`bench/mover.py`), larger ones are for devices.
 const CACHED_BLOCK: u64 = 256 << 10;
@@ -47,6 +41,18 @@ const HELPERS: u64 = 2;
 /// Beyond this, workers of one host wait for the same locks of its file system.
 const MOST_WORKERS: u64 = 16;
 
+/// What there is to do, as far as the roots tell.
+pub(super) fn set_of(roots: &[Root], chunk_bytes: u64) -> Set {
+    match roots {
+        [root] => match std::fs::metadata(&root.source) {
+            Ok(found) if found.is_dir() => Set::Many,
+            Ok(found) if found.len() >= 2 * chunk_bytes => Set::Large,
+            _ => Set::Small,
+        },
+        _ => Set::Many,
+    }
+}
+
 /// Decides, for so many cores that may be used.
 pub(crate) fn decide(order: &Order, cores: u64, set: Set) -> (Plan, Vec<Decision>) {
     let (workers, why) = workers(order, cores, set);
@@ -59,7 +65,7 @@ pub(crate) fn decide(order: &Order, cores: u64, set: Set) -> (Plan, Vec<Decision
         workers: usize::try_from(workers).expect("at most 1024"),
         helpers: usize::try_from(helpers).expect("at most 1024"),
         block_bytes: usize::try_from(block).expect("at most 1 GiB"),
-        chunk_bytes: CHUNK.max(block.next_multiple_of(crate::bytes::ALIGNMENT as u64)),
+        chunk_bytes: CHUNK.max(block.next_multiple_of(super::lane::ALIGNMENT as u64)),
     };
     let told = vec![
         Decision {

@@ -3,7 +3,10 @@
 use std::ffi::CStr;
 use std::sync::atomic::Ordering;
 
-use crate::directory::{Dir, Side, Tree};
+use super::directory::{Dir, Side, Tree};
+use super::tune::Plan;
+use super::walk::Task;
+use crate::decision::Decision;
 use crate::error::Failure;
 use crate::journal::Journal;
 use crate::order::Order;
@@ -12,8 +15,6 @@ use crate::report::Report;
 use crate::roots::Root;
 use crate::stop::Stop;
 use crate::totals::Totals;
-use crate::tune::{Decision, Plan};
-use crate::walk::Task;
 
 /// What all workers share.
 pub(crate) struct Context<'o> {

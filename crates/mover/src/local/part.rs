@@ -6,11 +6,11 @@ use std::os::fd::OwnedFd;
 use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::directory::{Dir, Side};
+use super::walk::Entry;
 use crate::attributes::Facts;
-use crate::directory::{Dir, Side};
 use crate::error::Failure;
 use crate::temporary;
-use crate::walk::Entry;
 
 /// A file under its temporary name, locked.
 #[derive(Debug)]

@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Ending, FILLING, FOLDER, Tree};
+use super::lane::{Lane, Ways};
+use super::walk::{Entry, Task};
+use super::{thing, walk};
 use crate::attributes::Facts;
-use crate::bytes::{Lane, Ways};
-use crate::context::Context;
-use crate::directory::{Dir, Ending, FILLING, FOLDER, Tree};
 use crate::error::{Failure, said};
 use crate::journal::Journal;
 use crate::roots::{Root, is_contents, token};
 use crate::temporary::Token;
-use crate::walk::{Entry, Task};
-use crate::{thing, walk};
 
 /// Begins a source: a tree with its first directory, anything else at once.
 pub(crate) fn begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) {

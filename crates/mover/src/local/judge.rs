@@ -5,14 +5,14 @@ use std::os::fd::{AsFd, OwnedFd};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::context::Context;
+use super::directory::{Dir, Side};
+use super::file::blame;
+use super::lane::Lane;
+use super::walk::Entry;
 use crate::attributes::{self, Facts};
-use crate::bytes::Lane;
-use crate::context::Context;
-use crate::directory::{Dir, Side};
 use crate::error::Failure;
-use crate::file::blame;
 use crate::order::Existing;
-use crate::walk::Entry;
 
 /// What becomes of a file whose name is taken at the destination, or not.
 pub(crate) enum Verdict {
