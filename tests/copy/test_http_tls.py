@@ -1,4 +1,4 @@
-"""Servers that are silent within TLS: nobody waits for them for long."""
+"""TLS: who we are to a server, and servers that are silent, for which nobody waits for long."""
 
 import os
 import signal
@@ -8,9 +8,11 @@ import subprocess
 import threading
 import time
 
+import pytest
 from copykit import copy
 
 from testkit import throwaway_certificates
+from venturi.testbed.pki import DEFAULT_USER, Pki
 
 
 def test_a_silent_handshake_is_given_up_and_made_anew(engine, tmp_path):
@@ -49,3 +51,43 @@ def test_a_server_that_is_silent_in_its_handshake_is_left_at_ctrl_c(engine, tmp_
             silent.recv(1)
             process.send_signal(signal.SIGINT)
             assert process.wait(timeout=3) == 130
+
+
+@pytest.mark.parametrize("proxy", [True, False])
+def test_a_server_that_asks_who_we_are_is_shown_a_proxy_or_a_certificate(engine, tmp_path, proxy):
+    pki = Pki(tmp_path / "pki")
+    host, user = pki.host("localhost"), pki.user()
+    env = {**os.environ, "X509_CERT_DIR": str(pki.certificates)}
+    if proxy:
+        env |= pki.client_environment()
+    else:
+        env |= {"X509_USER_CERT": str(user.certificate), "X509_USER_KEY": str(user.key)}
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=pki.authority)
+    context.load_cert_chain(host.certificate, host.key)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS
+    shown = []
+
+    def serve(listener):
+        with context.wrap_socket(listener.accept()[0], server_side=True) as stream:
+            shown.extend(value for ((_, value),) in stream.getpeercert()["subject"])
+            while not stream.recv(65536).endswith(b"\r\n\r\n"):
+                pass
+            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread.start()
+        copy(engine, f"https://localhost:{listener.getsockname()[1]}/x", tmp_path / "x", env=env)
+        thread.join(20)
+    assert (tmp_path / "x").read_bytes() == b"1"
+    # A proxy has the name of its user, and one more.
+    assert shown.index(DEFAULT_USER) == len(shown) - (2 if proxy else 1)
+
+
+def test_a_key_of_another_certificate_is_refused_with_what_to_do(engine, tmp_path):
+    pki = Pki(tmp_path / "pki")
+    env = {**os.environ, "X509_CERT_DIR": str(pki.certificates)}
+    env |= {"X509_USER_CERT": str(pki.user().certificate), "X509_USER_KEY": str(pki.user("another").key)}
+    done = copy(engine, "https://localhost:1/x", tmp_path / "x", env=env, code=1)
+    assert b"expected a certificate and its key" in done.stderr

@@ -76,6 +76,7 @@ for _host in "ab":
     SERVERS[f"ftp-{_host}"] = ("gridftp", _host, f"disk-{_host}", "")
     SERVERS[f"gsiftp-{_host}"] = ("gridftp", _host, f"disk-{_host}", 'auth = "gsi"')
     SERVERS[f"venturi-{_host}"] = ("venturi-serve", _host, f"disk-{_host}", "")
+    SERVERS[f"webdav-{_host}"] = ("venturi-serve", _host, f"disk-{_host}", "http = true, tls = true")
     SERVERS[f"nginx-{_host}"] = ("nginx", _host, f"disk-{_host}", "")
     SERVERS[f"sshd-{_host}"] = ("sshd", _host, f"disk-{_host}", "")
     for _name, _options in XROOTD.items():
@@ -130,6 +131,7 @@ MATRICES = {
         get("globus-url-copy", "ftp-a", files=5), get("globus-url-copy", "gsiftp-a", files=5), get("globus-url-copy", "striped"),
         get("globus-url-copy", "ftp-a", destination="null"),
         get("venturi", "ftp-a", files=5), get("venturi", "venturi-a", files=5), get("globus-url-copy", "venturi-a", files=5),
+        get("venturi", "webdav-a", files=5), get("venturi", "x509-a"), get("davix", "webdav-a"), get("curl", "webdav-a"),
         get("xrdcp", "root-a", files=5), get("xrdcp", "root-a", destination="null"), get("xrdcp", "sss-a"), get("xrdcp", "krb5-a"),
         get("xrdcp", "krb5-too"), get("xrdcp", "x509-a"), get("xrdcp", "redirector"), get("xrdcp", "shared"), get("xrdcp", "proxy"),
         get("xrdcp", "cache", files=2),
@@ -142,6 +144,7 @@ MATRICES = {
     "upload": Matrix([
         put("globus-url-copy", "ftp-a", files=5), put("globus-url-copy", "gsiftp-a"), put("globus-url-copy", "striped"),
         put("venturi", "ftp-a", files=5), put("venturi", "venturi-a", files=5), put("globus-url-copy", "venturi-a", files=5),
+        put("venturi", "webdav-a", files=5), put("venturi", "x509-a"), put("davix", "webdav-a"), put("curl", "webdav-a"),
         put("xrdcp", "root-a", files=5), put("xrdcp", "sss-a"), put("xrdcp", "krb5-a"), put("xrdcp", "x509-a"),
         put("xrdcp", "redirector"), put("xrdcp", "shared"), put("xrdcp", "proxy"),
         put("curl", "nginx-a"), put("curl", "root-a"), put("curl", "x509-a"),

@@ -7,6 +7,7 @@ import pytest
 from bare import check_nothing_left, lacking
 
 from testkit import needs_programs
+from venturi.errors import BackendError
 from venturi.testbed.services.table import SERVICES
 
 pytestmark = [
@@ -47,6 +48,36 @@ def test_files_go_both_ways_and_are_told_afterwards(lab, data):
     assert all(one.peer == "10.77.0.2" for one in told)
     assert all(0 < one.end_unix_s - one.start_unix_s < 20 for one in told)
     check_nothing_left(lab)
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_over_http_files_go_both_ways_and_are_told_alike(lab, data, tls):
+    source, copy = data
+    room = lab.room(f"web{tls:d}", "venturi-serve", places=["disk"], ports=[8443], http=True, tls=tls)
+    fetched = lab.place("fetched", "b") / "fetched"
+    with lab.running(room) as doors:
+        assert set(doors) == ({"https", "davs"} if tls else {"http"})
+        url = doors["https" if tls else "http"].format
+        down = lab.run("b", "curl", "-sS", "-f", "-o", fetched, url(port=8443, path=source))
+        assert down.returncode == 0, down.stderr
+        up = lab.run("b", "curl", "-sS", "-f", "-T", fetched, url(port=8443, path=copy))
+        assert up.returncode == 0, up.stderr
+        assert copy.read_bytes() == fetched.read_bytes() == source.read_bytes()
+    told = list(SERVICES["venturi-serve"].transfers(room))
+    assert [(one.path, one.command, one.code, one.file_bytes, one.sent_bytes) for one in told] == [
+        (str(source), "GET", "200", SIZE, SIZE),
+        (str(copy), "PUT", "201", SIZE, None),
+    ]
+    check_nothing_left(lab)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"), [({"http": True, "auth": "gsi"}, "for FTP"), ({"tls": True}, "http = true")]
+)
+def test_options_that_do_not_go_together_are_refused(lab, options, expected):
+    room = lab.room("ours", "venturi-serve", places=["disk"], **options)
+    with pytest.raises(BackendError, match=expected):
+        SERVICES["venturi-serve"].configure(room)
 
 
 def test_it_serves_all_its_ports_and_as_many_clients_as_it_is_told(lab, data):

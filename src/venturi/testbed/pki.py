@@ -180,6 +180,10 @@ class Pki:
                 self.proxy(name)
         return {"X509_CERT_DIR": str(self.certificates), "X509_USER_PROXY": str(path)}
 
+    def trust(self) -> dict[str, str]:
+        """Return what clients need that know nobody else than the lab's authority, and have no certificate: of the grid, and curl."""
+        return {"X509_CERT_DIR": str(self.certificates), "CURL_CA_BUNDLE": str(self.authority)}
+
     def grid_mapfile(self, path: Path, accounts: Mapping[str, str]) -> Path:
         """Write a grid-mapfile: common name of a user → local account, which must exist. Return its path."""
         lines = (f'"{_ORGANIZATION}/CN={name}" {account}\n' for name, account in accounts.items())

@@ -10,7 +10,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use rustls::{ClientConfig, RootCertStore};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use venturi_gridftp::gsi::pem_reason;
@@ -40,14 +41,29 @@ pub(crate) fn client() -> Result<Arc<ClientConfig>, Error> {
         .with_root_certificates(trusted()?);
     let config = match credential()? {
         None => builder.with_no_client_auth(),
-        Some((path, chain, key)) => builder.with_client_auth_cert(chain, key).map_err(|error| Error::Place {
-            place: path,
-            expected: "a certificate and its key",
-            found: error.to_string(),
-            advice: "make a proxy anew (`voms-proxy-init`, `grid-proxy-init`), or unset what names it",
-        })?,
+        Some((path, chain, key)) => {
+            let own = certified(chain, key).map_err(|error| Error::Place {
+                place: path,
+                expected: "a certificate and its key",
+                found: error.to_string(),
+                advice: "make a proxy anew (`voms-proxy-init`, `grid-proxy-init`), or unset what names it",
+            })?;
+            builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(own)))
+        }
     };
     Ok(Arc::new(config))
+}
+
+/// A certificate with its key, which is compared with it where the library can: it does not know the extension that makes a proxy (RFC 3820).
+fn certified(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<CertifiedKey, rustls::Error> {
+    let own = CertifiedKey::new(chain, rustls::crypto::ring::sign::any_supported_type(&key)?);
+    match own.keys_match() {
+        Err(error @ rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => Err(error),
+        _ => Ok(own),
+    }
 }
 
 fn variable(name: &str) -> Option<OsString> {

@@ -14,8 +14,9 @@ from venturi.testbed.trace import ControlEvent, Session, parse_control, parse_tr
 
 __all__ = ["logged_control", "logged_transfers", "seen_control"]
 
-_FILES = ("APPE", "ERET", "ESTO", "RETR", "STOR")
-_SENT = ("ERET", "RETR")
+# GET and PUT: our own server over HTTP, which writes the same log.
+_FILES = ("APPE", "ERET", "ESTO", "GET", "PUT", "RETR", "STOR")
+_SENT = ("ERET", "GET", "RETR")
 # Of the server's own remarks only who logged in: its statistics stand in the transfer log.
 _WORTH_KEEPING = ("successfully authorized.",)
 

@@ -41,8 +41,9 @@ def _section(service: Service) -> str:
     for package in service.packages:
         programs.setdefault(package.package, []).append(f"`{package.program}`")
     needs = "; ".join(f"{', '.join(names)} (`{package}`)" for package, names in programs.items())
+    needs = f"Needs {needs}" if needs else "Needs no other program"
     ports = f" First port {service.default_ports[0]}." if service.default_ports else ""
-    parts = [f"## `{service.kind}`\n", f"{service.summary}\n", f"Needs {needs}.{ports} {_doors(service)}\n"]
+    parts = [f"## `{service.kind}`\n", f"{service.summary}\n", f"{needs}.{ports} {_doors(service)}\n"]
     if service.options:
         parts.append("| option | values | default | meaning |\n|---|---|---|---|")
         parts += [_row(option) for option in service.options]

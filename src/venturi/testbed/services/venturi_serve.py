@@ -1,6 +1,6 @@
-"""Our own server: ``venturi serve``, over FTP and GridFTP, for anonymous clients or with certificates.
+"""Our own server: ``venturi serve``, over FTP and GridFTP, for anonymous clients or with certificates, or over HTTP and WebDAV.
 
-It writes the transfer log of the Grid Community Toolkit's server, see :mod:`venturi.testbed.services.gridftp_witness`.
+Whatever it speaks, it writes the transfer log of the Grid Community Toolkit's server, see :mod:`venturi.testbed.services.gridftp_witness`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from venturi.backend.engine import find_engine
 from venturi.cost import MeasuredService, ServiceCost
 from venturi.mover.base import Option
 from venturi.testbed.pki import DEFAULT_USER
-from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, Use, files_only
+from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, Use, files_only, refuse_mistake
 from venturi.testbed.services.conversation import hear
 from venturi.testbed.services.gridftp_witness import logged_transfers
 from venturi.testbed.services.witness import ControlLine, ServerTransfer
@@ -44,7 +44,7 @@ class VenturiServe:
     """``venturi serve``."""
 
     kind = "venturi-serve"
-    summary = "Our own server (venturi serve): FTP and GridFTP, MODE S and E, anonymous or with certificates (GSI)."
+    summary = "Our own server (venturi serve): FTP and GridFTP, MODE S and E, anonymous or with certificates (GSI); or HTTP(S) and WebDAV."
     packages: tuple[Package, ...] = ()
     options = (
         Option(
@@ -53,6 +53,10 @@ class VenturiServe:
             "none",
             "How clients prove who they are. Only with certificates two servers copy between each other.",
             choices=("none", "gsi"),
+        ),
+        Option("http", "boolean", False, "HTTP and WebDAV in place of FTP, for everybody (--http)."),
+        Option(
+            "tls", "boolean", False, "With `http`: https:// and davs://, with a certificate of the lab (--https)."
         ),
         Option("block", "size", 1 << 20, "Bytes of a block of MODE E (--block)."),
         Option(
@@ -78,20 +82,36 @@ class VenturiServe:
         return ()
 
     def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
-        """Return ``gsiftp`` with certificates, else ``ftp``."""
-        scheme = "gsiftp" if _secure(spec) else "ftp"
-        return {scheme: f"{scheme}://{host_name}:{{port}}{{path}}"}
+        """Return ``gsiftp`` with certificates, else ``ftp``; of HTTP ``http``, within TLS ``https`` and ``davs``."""
+        if spec.options.get("http"):
+            schemes: tuple[str, ...] = ("https", "davs") if spec.options.get("tls") else ("http",)
+        else:
+            schemes = ("gsiftp",) if _secure(spec) else ("ftp",)
+        return {scheme: f"{scheme}://{host_name}:{{port}}{{path}}" for scheme in schemes}
 
     def refusal(self, spec: ServiceSpec, use: Use) -> str | None:
         """Return why it serves no devices."""
         return files_only(use)
 
     def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
-        """Return nothing: its options stand each for itself."""
+        """Return which options do not go together."""
+        if spec.options.get("http") and _secure(spec):
+            return 'expected auth = "none" with http, found "gsi": certificates of clients are for FTP'
+        if spec.options.get("tls") and not spec.options.get("http"):
+            return 'expected http with tls, found FTP; say http = true, or auth = "gsi" for certificates with FTP'
         return None
 
     def configure(self, room: Room) -> None:
-        """Make certificates and the grid-mapfile, if it asks for them; all else is said on its command line."""
+        """Make certificates and the grid-mapfile, if it asks for them; all else is said on its command line.
+
+        Raises
+        ------
+        BackendError
+            If its options do not go together.
+        """
+        refuse_mistake(self, room)
+        if room.spec.options["tls"]:
+            room.client_environment.update(room.pki.trust())
         if _secure(room.spec):
             room.pki.host(room.host_name, [room.address])
             room.pki.grid_mapfile(_mapfile(room), {DEFAULT_USER: "lab"})
@@ -101,8 +121,9 @@ class VenturiServe:
         """Start one server that listens on all ports."""
         options = room.spec.options
         argv = [os.fspath(find_engine()), "serve", "/", "--write", "--sessions-per-address", str(_CLIENTS)]
+        listen = "--listen" if not options["http"] else "--https" if options["tls"] else "--http"
         for port in room.spec.ports:
-            argv += ["--listen", f"{room.address}:{port}"]
+            argv += [listen, f"{room.address}:{port}"]
         argv += ["--block", str(options["block_bytes"]), "--memory", str(options["memory_bytes"])]
         for name, option in (("connections", "--sessions"), ("threads", "--threads")):
             if options[name] is not None:
@@ -115,16 +136,24 @@ class VenturiServe:
             host = room.pki.host(room.host_name, [room.address])
             argv += ["--cert", str(host.certificate), "--key", str(host.key), "--ca-dir", str(room.pki.certificates)]
             argv += ["--grid-mapfile", str(_mapfile(room)), "--third-party"]
+        if options["tls"]:
+            host = room.pki.host(room.host_name, [room.address])
+            argv += ["--tls-cert", str(host.certificate), "--tls-key", str(host.key)]
         argv += ["--transfer-log", str(transfer_log(room)), "--drain-time", "1"]
         return [room.machine.start(argv, log=_printed(room))]
 
     def ready(self, room: Room) -> str | None:
-        """Log in on each port; with certificates, begin to."""
-        said: list[tuple[str | None, str]] = [(None, "220")]
-        if _secure(room.spec):
-            said += [("AUTH GSSAPI", "334")]
-        else:
-            said += [("USER anonymous", "331"), ("PASS ready@lab.test", "230"), ("QUIT", "")]
+        """Log in on each port; with certificates, begin to; of HTTP ask for its options, within TLS connect."""
+        said: list[tuple[str | None, str]]
+        match room.spec.options:
+            case {"http": True, "tls": True}:
+                said = []
+            case {"http": True}:
+                said = [("OPTIONS / HTTP/1.0\r\n", "HTTP/1.")]
+            case {"auth": "gsi"}:
+                said = [(None, "220"), ("AUTH GSSAPI", "334")]
+            case _:
+                said = [(None, "220"), ("USER anonymous", "331"), ("PASS ready@lab.test", "230"), ("QUIT", "")]
         lacks = (hear(room.machine, room.address, port, said) for port in room.spec.ports)
         return next((lack for lack in lacks if lack is not None), None)
 

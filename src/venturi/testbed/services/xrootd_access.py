@@ -95,8 +95,7 @@ def hand_over(path: Path, owner: str | None) -> Path:
 
 def host_credential(room: Room) -> Credential:
     """Return the certificate of the server's host, with a key that its account may read; clients come to trust it."""
-    trusted = {"X509_CERT_DIR": str(room.pki.certificates), "CURL_CA_BUNDLE": str(room.pki.authority)}
-    room.client_environment.update(trusted)
+    room.client_environment.update(room.pki.trust())
     made: Credential = room.pki.host(room.host_name, [room.address], owner=account(room))
     return made
 
