@@ -162,6 +162,7 @@ MATRICES = {
         between("curl", "root"), between("curl", "x509"), between("curl", "nginx", other="root"),
         between("davix", "root"), between("davix", "x509"),
         between("gfal-copy", "ftp"),
+        between("venturi", "root"), between("venturi", "x509"), between("venturi", "gsiftp", files=5),
         # Through the client.
         between("xrdcp", "root"), between("xrdcp", "root", other="krb5"),
     ], "options = { certificate = true }"),
