@@ -88,6 +88,61 @@ def test_xrootd_that_tells_no_checksums_gives_files_and_what_it_has_is_kept(engi
     assert "405 Method Not Allowed" in told
 
 
+@needs_programs("xrootd", "openssl")
+@pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
+def test_what_comes_from_xrootd_has_its_time_though_only_listings_tell_it(engine, tmp_path, secure):
+    (tmp_path / "x").mkdir()
+    served = fill(tmp_path / "served")
+    for path in [*served.rglob("*%*")]:
+        path.unlink()  # its listings have other names for them
+    names = [path.relative_to(served) for path in served.rglob("*") if path.is_file()]
+    pki = throwaway_certificates(tmp_path / "pki") if secure else None
+    env = {**os.environ, "X509_CERT_DIR": str(pki[0])} if secure else dict(os.environ)
+    with xrootd(served, tmp_path / "x", pki) as url:
+        (tmp_path / "list").write_text(f"{url}/one {tmp_path}/first\n{url}/unit {tmp_path}/second\n")
+        for words, found in [
+            (["-r", f"{url}/", tmp_path / "tree"], [tmp_path / "tree" / name for name in names]),
+            ([f"{url}/one", tmp_path / "one"], [tmp_path / "one"]),
+            ([f"{url}/large", tmp_path / "large"], [tmp_path / "large"]),
+            (["--list", tmp_path / "list"], [tmp_path / "first", tmp_path / "second"]),
+        ]:
+            first, again = (end_of(events(engine, *words, env=env)) for _ in range(2))
+            assert [path.stat().st_mtime for path in found] == [1_600_000_000] * len(found)
+            assert (first["files"], again["files"], again["kept"]) == (len(found), 0, len(found))
+
+
+@needs_programs("strace")
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["/one", "new"], ["new"]),
+        (["/large", "there"], ["there/large"]),
+        (["/one", "made/"], ["made", "made/one"]),
+        (["--mkpath", "/one", "a/b/c"], ["a", "a/b", "a/b/c"]),
+        (["-r", "/deep", "new"], ["new", "new/er", "new/er/large", "new/er/one"]),
+        (["-r", "/deep", "there"], ["there/deep", "there/deep/er", "there/deep/er/one"]),
+        (["-r", "/deep/", "there"], ["there/er", "there/er/one"]),
+    ],
+)
+def test_with_sync_a_name_is_on_stable_storage_as_what_it_names_is(engine, tmp_path, monkeypatch, words, made):
+    fill(tmp_path / "served")
+    here = tmp_path / "here"
+    (here / "there").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    with venturi(engine, tmp_path / "served", tmp_path) as url:
+        at_url = [f"{url}{word}" if word.startswith("/") else word for word in words]
+        traced = ["strace", "-f", "-y", "-qq", "-o", tmp_path / "trace", "-e", "trace=fsync,mkdir,mkdirat,renameat"]
+        subprocess.run([*traced, engine, "copy", "--sync", *at_url], check=True, timeout=60)
+    calls = (tmp_path / "trace").read_text().splitlines()
+    for name in made:
+        path = here / name
+        # Under a temporary name it is nobody's.
+        signs = [f'"{made}{end}' for made in (name, path.name) for end in ('"', '/"')]
+        names = [at for at, call in enumerate(calls) if any(sign in call for sign in signs)]
+        synced = [at for at, call in enumerate(calls) if "fsync(" in call and f"<{path.parent}>" in call]
+        assert synced and max(synced) > max(names), (name, calls)
+
+
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 def test_a_tree_goes_to_our_server_and_back_with_times_and_checksums(engine, tmp_path, secure):
     (tmp_path / "served").mkdir()

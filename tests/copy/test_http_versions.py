@@ -1,11 +1,14 @@
 """What is called done is one version of the source and all of it, where a server does not say which version it gives, or how much."""
 
 import os
+import subprocess
 import time
 
 import pytest
 from copykit import copy, end_of, events
 from httpkit import puppet
+
+from testkit import needs_programs, wait_until
 
 SIZE = 9 << 20
 OLD, NEW = os.urandom(SIZE), os.urandom(SIZE)
@@ -140,3 +143,24 @@ def test_a_link_to_nothing_is_told_when_links_are_followed_to_a_server(engine, t
         words = ["-r", "-T", "-L", "--existing", "replace"]
         told = copy(engine, *words, tmp_path / "d", f"{url}/d", code=3).stderr.decode()
     assert "gone" in told
+
+
+@needs_programs("strace")
+def test_a_file_that_another_copy_names_before_ours_has_locked_it_stays_whole(engine, tmp_path):
+    def answer(handler, _):
+        asked = handler.headers.get("Range")
+        first, last = map(int, asked.removeprefix("bytes=").split("-")) if asked else (0, SIZE - 1)
+        fields = {"Content_Range": f"bytes {first}-{last}/{SIZE}"} if asked else {}
+        handler.say(206 if asked else 200, OLD[first : last + 1], ETag='"1"', Accept_Ranges="bytes", **fields)
+
+    with puppet(answer) as (url, _):
+        words = ["copy", "--existing", "replace", f"{url}/x", tmp_path / "x"]
+        # Where the other takes longer than that, ours is refused for its lock.
+        late = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=flock:delay_enter=2s"]
+        ours = subprocess.Popen([*late, engine, *words], stderr=subprocess.PIPE)
+        wait_until(lambda: any(tmp_path.glob(".venturi-*.part")), "ours to have made it", 20)
+        subprocess.run([engine, *words], check=True, timeout=60)
+        told = ours.communicate(timeout=60)[1].decode()
+    assert (ours.returncode, "another copy of the same" in told) == (3, True), told
+    assert (tmp_path / "x").read_bytes() == OLD
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]

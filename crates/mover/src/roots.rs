@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -202,4 +204,18 @@ pub(crate) fn token(source: &Path, destination: &Path) -> Token {
 /// A place as it was written, for events: without a password.
 pub(crate) fn shown(place: &OsString) -> String {
     crate::net::url::shown(place)
+}
+
+/// Makes a directory and those that it is in; if it is asked for, with their names on stable storage.
+///
+/// # Errors
+/// As the kernel says.
+pub(crate) fn make_way(path: &Path, sync: bool) -> io::Result<()> {
+    let ancestors = || path.ancestors().filter(|path| !path.as_os_str().is_empty());
+    let missing = ancestors().take_while(|path| !path.exists()).count();
+    fs::create_dir_all(path)?;
+    for made in ancestors().take(if sync { missing } else { 0 }) {
+        fs::File::open(made.join(".."))?.sync_all()?;
+    }
+    Ok(())
 }

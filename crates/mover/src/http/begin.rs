@@ -6,13 +6,10 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustix::fs::{Mode, OFlags};
-use rustix::io::Errno;
-
 use super::exchange::Exchange;
 use super::fault::Fault;
+use super::folder::Folder;
 use super::get::Fetch;
-use super::landing::Folder;
 use super::list;
 use super::put::Store;
 use super::target::Target;
@@ -114,12 +111,7 @@ async fn begin_fetch(
         )
     })?;
     if (slash || how.make_way) && !cx.order.dry_run {
-        std::fs::create_dir_all(if folder.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            &folder
-        })
-        .map_err(|error| {
+        crate::roots::make_way(&folder, cx.order.sync).map_err(|error| {
             Failure::found(
                 folder.clone(),
                 "a directory, or a place for one",
@@ -128,7 +120,7 @@ async fn begin_fetch(
             )
         })?;
     }
-    let folder = Arc::new(opened(&folder)?);
+    let folder = Arc::new(Folder::open(&folder)?);
     if cx.order.recursive {
         let mut wanted = None;
         let listed = list::as_written(exchange, &from, |files| {
@@ -136,6 +128,7 @@ async fn begin_fetch(
         });
         if let Some(entries) = listed.await.map_err(|fault| fault.at(&from))? {
             tree::fetch(cx, exchange, &from, &folder, &name, Some(entries)).await;
+            Folder::release(cx, folder);
             return Ok(());
         }
     }
@@ -203,7 +196,7 @@ async fn begin_store(
     } else {
         placed(cx, exchange, to, name.to_bytes(), how, is_directory).await?
     };
-    let folder = Arc::new(opened(resolved.parent().unwrap_or(Path::new("")))?);
+    let folder = Arc::new(Folder::open(resolved.parent().unwrap_or(Path::new("")))?);
     let task = if is_directory {
         Task::StoreTree { folder, name, to }
     } else {
@@ -285,27 +278,4 @@ async fn placed(
         _ if is_directory => Ok(to.collection()),
         _ => Ok(to),
     }
-}
-
-fn opened(path: &Path) -> Result<Folder, Failure> {
-    let path = if path.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        path
-    };
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::open(path, flags, Mode::empty()).map_err(|errno| Failure {
-        advice: if errno == Errno::NOENT {
-            "make it, or say --mkpath"
-        } else {
-            "name another"
-        },
-        ..Failure::kernel(path.to_owned(), "a directory", errno)
-    })?;
-    let shown = if path == Path::new(".") {
-        PathBuf::new()
-    } else {
-        path.to_owned()
-    };
-    Ok(Folder { fd, path: shown })
 }

@@ -44,6 +44,17 @@ const READ_BYTES: usize = 128 << 10;
 
 pub(super) type Sender = SendRequest<Told>;
 
+/// How a server that has answered is best asked for a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Manner {
+    /// With its checksum.
+    Full,
+    /// For nothing but bytes.
+    Plain,
+    /// The same, and a listing for its time: XRootD (5.5), whose answers have none.
+    Listed,
+}
+
 /// How connections are opened; the threads of an order share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
@@ -54,8 +65,8 @@ pub(crate) struct Dialer {
     room: Arc<Semaphore>,
     /// Connections that were opened.
     opened: Arc<AtomicUsize>,
-    /// Servers that have answered, and whether one is better asked for nothing but bytes.
-    known: Arc<Mutex<HashMap<Server, bool>>>,
+    /// Servers that have answered.
+    known: Arc<Mutex<HashMap<Server, Manner>>>,
 }
 
 /// Connections of one thread.
@@ -160,18 +171,19 @@ impl Connections {
         &self.dialer.stop
     }
 
-    /// Whether a server is better asked for nothing but bytes; none of one that has not answered yet.
-    pub(super) fn is_plain(&self, server: &Server) -> Option<bool> {
+    /// How a server is best asked; none of one that has not answered yet.
+    pub(super) fn manner(&self, server: &Server) -> Option<Manner> {
         let known = self.dialer.known.lock();
         let known = known.unwrap_or_else(PoisonError::into_inner);
         known.get(server).copied()
     }
 
-    /// Has all threads remember that; one that is like that stays so.
-    pub(super) fn remember(&self, server: &Server, plain: bool) {
+    /// Has all threads remember that; who is known to like less stays so.
+    pub(super) fn remember(&self, server: &Server, manner: Manner) {
         let known = self.dialer.known.lock();
         let mut known = known.unwrap_or_else(PoisonError::into_inner);
-        *known.entry(server.clone()).or_default() |= plain;
+        let before = known.entry(server.clone()).or_insert(manner);
+        *before = manner.max(*before);
     }
 
     /// Keeps a connection whose answer was read to its end.

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 
 use super::answer::Answer;
-use super::connect::{Connections, Dialer, Sender};
+use super::connect::{Connections, Dialer, Manner, Sender};
 use super::fault::{Fault, broken};
 use super::outgoing::{Outgoing, Told};
 use super::target::{Server, Target};
@@ -79,9 +79,9 @@ impl Exchange {
         }
     }
 
-    /// Whether the server of a place is better asked for nothing but bytes; none of one that has not answered yet.
-    pub(super) fn is_plain(&self, place: &Target) -> Option<bool> {
-        self.connections.is_plain(&place.server)
+    /// How the server of a place is best asked; none of one that has not answered yet.
+    pub(super) fn manner(&self, place: &Target) -> Option<Manner> {
+        self.connections.manner(&place.server)
     }
 
     /// Asks once, and remembers a server that does not like such requests; none: ask it in another way.
@@ -98,7 +98,7 @@ impl Exchange {
             Err(Fault::Stopped) => return Err(Fault::Stopped),
             Err(fault) => {
                 if matches!(fault, Fault::Silence(_)) {
-                    self.connections.remember(&place.server, true);
+                    self.connections.remember(&place.server, Manner::Plain);
                 }
                 return Ok(None);
             }
@@ -149,9 +149,10 @@ impl Exchange {
             let answer = self.once(&at, ask, at.server == place.server).await?;
             if !is_redirection(answer.head.status) {
                 let name = answer.field(&SERVER);
-                let plain = name.is_some_and(|name| name.starts_with("XrootD"));
-                if plain || answer.head.status.is_success() {
-                    self.connections.remember(&place.server, plain);
+                if name.is_some_and(|name| name.starts_with("XrootD")) {
+                    self.connections.remember(&place.server, Manner::Listed);
+                } else if answer.head.status.is_success() {
+                    self.connections.remember(&place.server, Manner::Full);
                 }
                 return Ok(answer);
             }

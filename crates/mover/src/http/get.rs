@@ -11,27 +11,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
-use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use rustix::fs::{AtFlags, FileType, Mode, OFlags};
-use rustix::io::Errno;
-
 use super::answer::Answer;
+use super::connect::Manner;
 use super::digest::compare;
 use super::exchange::Exchange;
-use super::fault::{Fault, named, no_digest};
-use super::landing::{Folder, Landing};
+use super::fault::{Fault, named};
+use super::folder::Folder;
+use super::judge::{is_there, see_digests, see_listed};
+use super::landing::Landing;
 use super::list::{self, Facts, Worth};
 use super::pieces::pieces;
 use super::range;
 use super::target::Target;
 use super::tries::Tries;
 use super::work::Context;
-use crate::attributes;
 use crate::checksum::{Algorithm, Checksum};
-use crate::error::Failure;
-use crate::order::Existing;
 use crate::temporary::Token;
+use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 /// The checksum that is asked for afterwards.
 const LATE: Algorithm = Algorithm::Adler32;
@@ -50,22 +47,36 @@ pub(crate) struct Fetch {
     pub(crate) fresh: bool,
 }
 
+impl Fetch {
+    /// Its size, as far as it is known.
+    pub(super) fn size(&self) -> Option<u64> {
+        self.facts.as_ref()?.size
+    }
+
+    /// When a listing has it that a file of this size was changed last.
+    pub(super) fn changed(&self, size: u64) -> Option<SystemTime> {
+        let listed = self.facts.as_ref().filter(|facts| facts.size == Some(size));
+        listed?.modified
+    }
+}
+
 /// Fetches a file, or has it fetched.
 pub(crate) async fn fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) {
-    let from = job.from.clone();
+    let (from, folder) = (job.from.clone(), Arc::clone(&job.folder));
     if let Err(fault) = try_fetch(cx, exchange, job).await {
         cx.tell(&fault.at(&from));
     }
+    Folder::release(cx, folder);
 }
 
 async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) -> Result<(), Fault> {
     if !job.fresh && is_there(cx, exchange, &mut job).await? {
-        let size = job.facts.and_then(|facts| facts.size).unwrap_or(0);
+        let size = job.size().unwrap_or(0);
         cx.kept(&job.folder.at(&job.name), size);
         return Ok(());
     }
     if cx.order.dry_run {
-        let size = job.facts.and_then(|facts| facts.size).unwrap_or(0);
+        let size = job.size().unwrap_or(0);
         cx.copied(&job.folder.at(&job.name), size, "would copy", None);
         return Ok(());
     }
@@ -80,23 +91,19 @@ async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) ->
     Ok(())
 }
 
-/// Asks for the checksum, which must be there.
-async fn see_digests(exchange: &Rc<Exchange>, job: &mut Fetch) -> Result<(), Fault> {
-    let tells = |facts: &Facts| !facts.digests.is_empty();
-    if !job.facts.as_ref().is_some_and(tells) {
-        job.facts = Some(list::head(exchange, &job.from, Worth::Waiting).await?);
-    }
-    let told = job.facts.as_ref().is_some_and(tells);
-    told.then_some(()).ok_or_else(no_digest)
-}
-
 /// One attempt; the job comes back if it failed.
-async fn once(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) -> Result<(), (Fault, Fetch)> {
-    let known = job.facts.as_ref().and_then(|facts| facts.size);
-    let first = known
-        .filter(|size| *size >= WORTH_A_RANGE)
-        .map(|size| 0..size.min(cx.piece_bytes));
-    let is_known = exchange.is_plain(&job.from).is_some();
+async fn once(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    mut job: Fetch,
+) -> Result<(), (Fault, Fetch)> {
+    let is_known = exchange.manner(&job.from).is_some();
+    let listed = lacks_time(cx, exchange, &job, job.size());
+    if listed {
+        see_listed(exchange, &mut job).await;
+    }
+    let known = job.size().filter(|size| *size >= WORTH_A_RANGE);
+    let first = known.map(|size| 0..size.min(cx.piece_bytes));
     let answer = match ask(exchange, &job.from, first, None).await {
         Ok(answer) => answer,
         Err(fault) => return Err((fault, job)),
@@ -106,25 +113,37 @@ async fn once(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) -> Result<(
         Err(fault) => return Err((fault, job)),
     };
     // Of the old field it had not been asked, and it does not compute what it is asked for.
-    let may_tell = !is_known && exchange.is_plain(&job.from) == Some(false);
+    let may_tell = !is_known && exchange.manner(&job.from) == Some(Manner::Full);
     let late = may_tell && facts.digests.is_empty() && size != Some(0);
+    let versions = facts.identity().is_some();
     if let (Some(size), Some(there)) = (size.filter(|size| *size >= WORTH_A_RANGE), there) {
-        if facts.identity().is_some() {
-            if late {
-                // What comes meanwhile, the kernel keeps.
-                facts.digests = list::digests(exchange, &job.from, &facts).await;
-            }
-            let begin = (Some(answer), there);
-            return pieces(cx, exchange, job, (facts, None), size, begin).await;
+        if versions && late {
+            // What comes meanwhile, the kernel keeps.
+            facts.digests = list::digests(exchange, &job.from, &facts).await;
         }
-        // What was asked for before the time was is perhaps of another version. Connections for what is then asked for are opened meanwhile.
-        let wanted = cx.connect(&job.from.server, cx.streams.saturating_sub(1));
-        let time = list::changed(exchange, &job.from, size).await;
-        drop(wanted);
-        if let Some(time) = time {
-            drop(answer);
-            return pieces(cx, exchange, job, (facts, Some(time)), size, (None, 0..0)).await;
+        if !versions && !listed {
+            // Connections for what is then asked for are opened meanwhile.
+            let wanted = cx.connect(&job.from.server, cx.streams.saturating_sub(1));
+            see_listed(exchange, &mut job).await;
+            drop(wanted);
         }
+        let time = job.changed(size).filter(|_| !versions);
+        if versions || time.is_some() {
+            let begin = if versions || listed {
+                (Some(answer), there)
+            } else {
+                // What it was asked for before is perhaps of another version.
+                drop(answer);
+                (None, 0..0)
+            };
+            return pieces(cx, exchange, job, (facts, time), size, begin).await;
+        }
+    } else if !versions && !listed && lacks_time(cx, exchange, &job, size) {
+        answer.finish().await;
+        see_listed(exchange, &mut job).await;
+        return again(cx, exchange, &job)
+            .await
+            .map_err(|fault| (fault, job));
     }
     let done = if answer.head.status == StatusCode::PARTIAL_CONTENT {
         // Nothing would tell whether the rest is of the same version.
@@ -133,6 +152,17 @@ async fn once(cx: &Context<'_>, exchange: &Rc<Exchange>, job: Fetch) -> Result<(
         whole(cx, &job, &facts, size, answer, late.then_some(exchange)).await
     };
     done.map_err(|fault| (fault, job))
+}
+
+/// Whether a listing has to tell when a file was changed last.
+fn lacks_time(cx: &Context<'_>, exchange: &Exchange, job: &Fetch, size: Option<u64>) -> bool {
+    let large = size.is_some_and(|size| size >= WORTH_A_RANGE);
+    let told = job
+        .facts
+        .as_ref()
+        .is_some_and(|facts| facts.modified.is_some());
+    let wanted = large || (cx.order.preserve.times && !told);
+    wanted && exchange.manner(&job.from) == Some(Manner::Listed)
 }
 
 /// All of it, from an answer that nothing else is to be held against.
@@ -250,8 +280,9 @@ async fn whole(
     match result {
         Ok(bytes) => {
             let path = landing.path.clone();
+            let modified = facts.modified.or_else(|| job.changed(bytes));
             landing
-                .commit(&job.folder, &job.name, facts.modified, cx.order)
+                .commit(&job.folder, &job.name, modified, cx.order)
                 .map_err(Fault::Local)?;
             cx.copied(&path, bytes, "copied", Some("http"));
             Ok(())
@@ -328,69 +359,4 @@ pub(crate) fn token(job: &Fetch) -> Token {
         std::path::Path::new(&job.from.to_string()),
         &job.folder.path,
     )
-}
-
-/// Whether the copy is there already, by the rules of the order.
-async fn is_there(
-    cx: &Context<'_>,
-    exchange: &Rc<Exchange>,
-    job: &mut Fetch,
-) -> Result<bool, Fault> {
-    let failed = |errno| {
-        Fault::Local(Failure::kernel(
-            job.folder.at(&job.name),
-            "to see what is there",
-            errno,
-        ))
-    };
-    let there = match rustix::fs::statat(&job.folder.fd, &job.name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(there) => attributes::Facts::from(there),
-        Err(Errno::NOENT) => return Ok(false),
-        Err(errno) => return Err(failed(errno)),
-    };
-    match (there.kind, cx.order.existing) {
-        (FileType::Directory, _) => {
-            let path = job.folder.at(&job.name);
-            return Err(Fault::Local(Failure::found(
-                path,
-                "a file or nothing",
-                "a directory",
-                "remove it, or name another destination",
-            )));
-        }
-        (_, Existing::Keep) => return Ok(true),
-        (FileType::RegularFile, Existing::Update) => {}
-        _ => return Ok(false),
-    }
-    if job.facts.is_none()
-        || (cx.order.checksum
-            && job
-                .facts
-                .as_ref()
-                .is_some_and(|facts| facts.digests.is_empty()))
-    {
-        let worth = Worth::of(cx.order.checksum);
-        job.facts = Some(list::head(exchange, &job.from, worth).await?);
-    }
-    let facts = job.facts.as_ref().expect("just seen");
-    if facts.size != Some(there.size) {
-        return Ok(false);
-    }
-    if cx.order.checksum {
-        let Some((algorithm, told)) = facts.digests.first() else {
-            return Ok(false);
-        };
-        let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-        let file =
-            rustix::fs::openat(&job.folder.fd, &job.name, flags, Mode::empty()).map_err(failed)?;
-        let found =
-            crate::serve::root::checksum_of(std::os::fd::AsFd::as_fd(&file), *algorithm, 0, None)
-                .map_err(failed)?;
-        return Ok(found == *told);
-    }
-    // A server tells whole seconds.
-    let seconds = facts
-        .modified
-        .and_then(|time| time.duration_since(SystemTime::UNIX_EPOCH).ok());
-    Ok(seconds.is_some_and(|time| i64::try_from(time.as_secs()) == Ok(there.modified.0)))
 }

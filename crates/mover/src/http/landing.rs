@@ -1,21 +1,21 @@
 //! A local file while it comes from elsewhere: under its temporary name, locked; with a record of what is there if it is large.
 
-use std::ffi::{CStr, CString, OsStr};
+use std::ffi::{CStr, CString};
 use std::ops::Range;
-use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
+use super::folder::Folder;
 use crate::bytes::{fill, put};
 use crate::error::Failure;
 use crate::journal::reliance;
 use crate::order::{Existing, Order};
-use crate::temporary::Token;
+use crate::temporary::{self, Token};
 
 /// Bytes that the record of a file tells apart: what is in a unit that is not whole is fetched again.
 pub(crate) const UNIT: u64 = 1 << 20;
@@ -25,20 +25,6 @@ const WORTH_A_RECORD: u64 = 8 << 20;
 const HEAD_BYTES: usize = 1024;
 /// The file that is read again, bytes at a time.
 const READ_BYTES: usize = 256 << 10;
-
-/// A directory of this host, open, and what it is called in messages.
-#[derive(Debug)]
-pub(crate) struct Folder {
-    pub(crate) fd: OwnedFd,
-    pub(crate) path: PathBuf,
-}
-
-impl Folder {
-    /// The path of something in it, for messages.
-    pub(crate) fn at(&self, name: &CStr) -> PathBuf {
-        self.path.join(OsStr::from_bytes(name.to_bytes()))
-    }
-}
 
 /// A file that comes to be.
 #[derive(Debug)]
@@ -341,30 +327,23 @@ fn fresh(folder: &Folder, part: &CStr) -> Result<OwnedFd, Errno> {
         }
         other => other,
     };
-    locked(made?)
+    locked(made?, folder, part)
 }
 
 fn taken_over(folder: &Folder, part: &CStr) -> Result<OwnedFd, Errno> {
     let flags =
         OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
-    locked(rustix::fs::openat(
-        &folder.fd,
+    let mode = Mode::from_raw_mode(0o666);
+    locked(
+        rustix::fs::openat(&folder.fd, part, flags, mode)?,
+        folder,
         part,
-        flags,
-        Mode::from_raw_mode(0o666),
-    )?)
+    )
 }
 
-fn locked(file: OwnedFd) -> Result<OwnedFd, Errno> {
-    // On a file system without locks two copies of the same at the same time are not told apart.
-    if rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
-    {
-        return Err(Errno::WOULDBLOCK);
-    }
-    // Another copy finished it, or took it for a leftover, between its opening and its lock.
-    if rustix::fs::fstat(&file)?.st_nlink == 0 {
-        return Err(Errno::WOULDBLOCK);
-    }
+/// Ours, and still under its temporary name.
+fn locked(file: OwnedFd, folder: &Folder, part: &CStr) -> Result<OwnedFd, Errno> {
+    temporary::lock(&file, folder.fd.as_fd(), part)?;
     Ok(file)
 }
 

@@ -8,6 +8,7 @@ use http::header::{ACCEPT_ENCODING, CONTENT_TYPE, ETAG, LAST_MODIFIED, RANGE};
 use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 
 use super::answer::Answer;
+use super::connect::Manner;
 use super::dav::{self, Entry};
 use super::digest::{self, Digest};
 use super::exchange::{Ask, Exchange};
@@ -109,7 +110,7 @@ pub(crate) async fn file(
     fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     let mut plain = Ask::plain(method, fields);
     let mut with = Ask::plain(plain.method.clone(), plain.fields.clone());
-    match (worth, exchange.is_plain(place)) {
+    match (worth, exchange.manner(place)) {
         (Worth::Least, None) => digest::ask_anew(&mut with.fields),
         _ => digest::ask(&mut with.fields),
     }
@@ -117,7 +118,8 @@ pub(crate) async fn file(
         Worth::Nothing => {}
         Worth::Waiting => plain = with,
         Worth::Least | Worth::Little => {
-            if let Some(answer) = at_hand(exchange, place, with).await? {
+            with.patience = MOST_FOR_LITTLE;
+            if let Some(answer) = at_hand(exchange, place, &with).await? {
                 return Ok(answer);
             }
         }
@@ -132,13 +134,12 @@ pub(crate) async fn file(
 async fn at_hand(
     exchange: &Rc<Exchange>,
     place: &Target,
-    mut with: Ask<'_>,
+    with: &Ask<'_>,
 ) -> Result<Option<Answer>, Fault> {
-    if exchange.is_plain(place) == Some(true) {
+    if exchange.manner(place) > Some(Manner::Full) {
         return Ok(None);
     }
-    with.patience = MOST_FOR_LITTLE;
-    let mut answer = exchange.try_once(place, &with).await?;
+    let mut answer = exchange.try_once(place, with).await?;
     if let Some(answer) = &mut answer {
         digest::forget(&mut answer.head.headers, &with.fields);
     }
@@ -147,20 +148,28 @@ async fn at_hand(
 
 /// The checksums of a file that is being fetched, and whose first answer did not tell them since they were not asked for by the old field: those of
 /// the same version, that the server has at hand. A byte is asked for with them: of `HEAD` some compute them.
+///
+/// All of it takes no longer than it is worth; who lets that pass is asked for bytes alone from then on.
 pub(crate) async fn digests(exchange: &Rc<Exchange>, place: &Target, of: &Facts) -> Vec<Digest> {
     let mut fields = HeaderMap::new();
     fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
     fields.insert(RANGE, HeaderValue::from_static("bytes=0-0"));
     digest::ask(&mut fields);
-    let asked = at_hand(exchange, place, Ask::plain(Method::GET, fields));
-    let Ok(Ok(Some(answer))) = within(exchange.connections.stop(), MOST_FOR_LITTLE, asked).await
-    else {
-        return Vec::new();
+    let ask = Ask::plain(Method::GET, fields);
+    let asked = async {
+        let answer = at_hand(exchange, place, &ask).await.ok()??;
+        let told = Facts::of(&answer);
+        answer.finish().await;
+        Some(told)
     };
-    let told = Facts::of(&answer);
-    answer.finish().await;
-    let same = told.identity() == of.identity();
-    if same { told.digests } else { Vec::new() }
+    match within(exchange.connections.stop(), MOST_FOR_LITTLE, asked).await {
+        Ok(Some(told)) if told.identity() == of.identity() => told.digests,
+        Err(Fault::Silence(_)) => {
+            exchange.connections.remember(&place.server, Manner::Plain);
+            Vec::new()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// What a server says of a file.
@@ -196,15 +205,21 @@ pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Opti
     }
 }
 
-/// When a file of this size was changed last, of a server whose answers do not say it; none if its listings do not, or of another size.
+/// A file as a listing has it; none if there are no listings, or of a directory.
+pub(crate) async fn entry(exchange: &Rc<Exchange>, place: &Target) -> Option<Facts> {
+    let entries = propfind(exchange, place, "0", |_| ()).await.ok()?;
+    let entry = entries.into_iter().next();
+    entry.filter(|entry| !entry.directory).map(Facts::from)
+}
+
+/// When a listing has it that a file of this size was changed last.
 pub(crate) async fn changed(
     exchange: &Rc<Exchange>,
     place: &Target,
     size: u64,
 ) -> Option<SystemTime> {
-    let entries = propfind(exchange, place, "0", |_| ()).await.ok()?;
-    let entry = entries.first().filter(|entry| entry.size == Some(size));
-    entry?.modified
+    let entry = entry(exchange, place).await;
+    entry.filter(|entry| entry.size == Some(size))?.modified
 }
 
 /// What is in a collection, by name.

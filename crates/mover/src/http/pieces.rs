@@ -14,6 +14,7 @@ use super::answer::Answer;
 use super::digest::{Digest, compare};
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
+use super::folder::Folder;
 use super::get::{Fetch, ask, take, token};
 use super::landing::{Landing, UNIT};
 use super::list::{self, Facts};
@@ -140,8 +141,10 @@ impl Large {
         }
         drop(answer);
         if let Some(last) = Arc::into_inner(self) {
+            let folder = Arc::clone(&last.job.folder);
             last.see_unchanged(cx, exchange).await;
             last.finish(cx);
+            Folder::release(cx, folder);
         }
     }
 
@@ -235,7 +238,8 @@ impl Large {
 
     fn finish(self, cx: &Context<'_>) {
         let fault = self.failed().take();
-        let (job, modified, size) = (&self.job, self.facts.modified, self.size);
+        let (job, size) = (&self.job, self.size);
+        let modified = self.facts.modified.or_else(|| job.changed(size));
         // What is there of it is of use to the next copy, if it is of that version.
         let result = match fault {
             Some(fault) => Err((fault, true)),

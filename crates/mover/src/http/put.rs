@@ -14,7 +14,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use super::digest::{self, Digest, compare};
 use super::exchange::{Ask, Exchange};
 use super::fault::{Fault, named, no_digest};
-use super::landing::Folder;
+use super::folder::Folder;
 use super::list::{self, Facts, Worth};
 use super::outgoing::Outgoing;
 use super::source::{Source, open, read, stream, sum_of};

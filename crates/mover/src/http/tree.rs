@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::exchange::Exchange;
 use super::fault::Fault;
+use super::folder::Folder;
 use super::get::Fetch;
-use super::landing::Folder;
 use super::list::{self, Facts, Listing};
 use super::put::Store;
 use super::target::Target;
@@ -24,15 +24,6 @@ use crate::temporary::PREFIX;
 
 /// Directories within each other of a server: one whose directories contain themselves does not end otherwise.
 const DEEPEST: usize = 512;
-
-fn entered(folder: &Folder, name: &CStr, flags: OFlags) -> Result<Folder, Errno> {
-    let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let fd = rustix::fs::openat(&folder.fd, name, flags, Mode::empty())?;
-    Ok(Folder {
-        fd,
-        path: folder.at(name),
-    })
-}
 
 /// Makes a directory here and lists that of a server, unless it is listed already.
 pub(crate) async fn fetch(
@@ -59,7 +50,7 @@ pub(crate) async fn fetch(
             ));
         }
     };
-    let inner = match entered(folder, name, OFlags::NOFOLLOW) {
+    let inner = match folder.enter(name, OFlags::NOFOLLOW) {
         Ok(inner) => Arc::new(inner),
         Err(Errno::NOENT) if cx.order.dry_run => return,
         Err(errno) => return cx.tell(&Failure::kernel(path, "a directory to copy into", errno)),
@@ -104,6 +95,7 @@ pub(crate) async fn fetch(
     // What is pushed last is done first: files, so that directories do not pile up.
     cx.pool
         .push(folders.into_iter().chain(files.into_iter().rev()));
+    Folder::release(cx, inner);
 }
 
 async fn listed(exchange: &Rc<Exchange>, place: &Target) -> Result<Listing, Fault> {
@@ -134,7 +126,7 @@ pub(crate) async fn store(
     } else {
         OFlags::NOFOLLOW
     };
-    let inner = match entered(folder, name, flags) {
+    let inner = match folder.enter(name, flags) {
         Ok(inner) => Arc::new(inner),
         Err(errno) => {
             return cx.tell(&Failure::kernel(

@@ -18,8 +18,8 @@ use tokio::time::timeout;
 
 use super::connect::Dialer;
 use super::exchange::Exchange;
+use super::folder::Folder;
 use super::get::{self, Fetch};
-use super::landing::Folder;
 use super::pieces::Large;
 use super::put::{self, Store};
 use super::target::{Server, Target};
@@ -294,7 +294,8 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
         _ if !going_on => {}
         Task::Begin(begin) => begin::begin(cx, exchange, begin).await,
         Task::FetchTree { from, folder, name } => {
-            tree::fetch(cx, exchange, &from, &folder, &name, None).await
+            tree::fetch(cx, exchange, &from, &folder, &name, None).await;
+            Folder::release(cx, folder);
         }
         Task::StoreTree { folder, name, to } => {
             tree::store(cx, exchange, &folder, &name, &to).await

@@ -18,7 +18,7 @@ use super::{thing, walk};
 use crate::attributes::Facts;
 use crate::error::{Failure, said};
 use crate::journal::Journal;
-use crate::roots::{Root, is_contents, token};
+use crate::roots::{Root, is_contents, make_way, token};
 use crate::temporary::Token;
 
 /// Begins a source: a tree with its first directory, anything else at once.
@@ -70,17 +70,6 @@ fn try_begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) -> Result<(
     } else {
         begin_file(cx, lane, root, followed)
     }
-}
-
-/// Makes a directory and those that it is in; if it is asked for, with their names on stable storage.
-fn make_way(path: &Path, sync: bool) -> std::io::Result<()> {
-    let ancestors = || path.ancestors().filter(|path| !path.as_os_str().is_empty());
-    let missing = ancestors().take_while(|path| !path.exists()).count();
-    fs::create_dir_all(path)?;
-    for made in ancestors().take(if sync { missing } else { 0 }) {
-        fs::File::open(made.join(".."))?.sync_all()?;
-    }
-    Ok(())
 }
 
 /// The directory that a path is in, as messages have it; empty for the one we are in.

@@ -2,11 +2,7 @@ use super::*;
 use std::path::Path;
 
 fn folder(path: &Path) -> Folder {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY;
-    Folder {
-        fd: rustix::fs::open(path, flags, Mode::empty()).expect("a directory"),
-        path: path.to_owned(),
-    }
+    Folder::open(path).expect("a directory")
 }
 
 fn open(folder: &Folder, size: u64, identity: &str) -> Result<Landing, Failure> {
