@@ -2,10 +2,13 @@
 
 import json
 import os
+import secrets
 import shutil
+import socket
 import stat
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -26,20 +29,23 @@ class Gate:
 
     Attributes
     ----------
+    folder
+        Where it lies, for who looks for tools there first.
     argv
         The words of a call.
     """
 
-    def __init__(self, folder, free):
+    def __init__(self, folder, free, program="cp"):
         folder.mkdir()
+        self.folder = folder
         self._open = folder / "open"
-        tool = folder / "cp"
+        tool, real = folder / program, shutil.which(program)
         tool.write_text(f"""#!/bin/sh
-[ -e {self._open} ] && exec cp "$1" "$2"
-[ "$1" = --version ] && exec cp --version  # which every agent asks before it begins
-n=0; while [ $n -lt {free} ]; do mkdir {folder}/$n 2>/dev/null && exec cp "$1" "$2"; n=$((n + 1)); done
+[ -e {self._open} ] && exec {real} "$@"
+[ "$1" = --version ] && exec {real} --version  # which every agent asks before it begins
+n=0; while [ $n -lt {free} ]; do mkdir {folder}/$n 2>/dev/null && exec {real} "$@"; n=$((n + 1)); done
 until [ -e {self._open} ]; do sleep 0.02; done
-exec cp "$1" "$2"
+exec {real} "$@"
 """)
         tool.chmod(stat.S_IRWXU)
         self.argv = [str(tool), "{source}", "{destination}"]
@@ -60,6 +66,16 @@ def wait_until(condition, what, most_s=60.0):
     while not condition():
         assert time.monotonic() < deadline_s, f"expected {what} within {most_s:g} s"
         time.sleep(0.005)
+
+
+def free_port():
+    """Return a port of loopback below those that the kernel gives out, which nobody else is given before a server listens there, nor while it is away."""
+    for _ in range(1000):
+        port = secrets.choice(range(15_000, 32_000))
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no free port below 32000")
 
 
 def throwaway_certificates(folder):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit import Gate, living_processes, name_of, tiny_trials, wait_until, write_plan
+from testkit import Gate, free_port, living_processes, name_of, tiny_trials, wait_until, write_plan
 from venturi.backend import HostsBackend, campaign
 from venturi.backend.engine import Engine
 from venturi.errors import BackendError
@@ -29,9 +29,7 @@ class Sshd:
         self.home.mkdir(parents=True)
         subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / "host_key"], check=True)
         shutil.copy(key.with_suffix(".pub"), folder / "authorized_keys")
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         settings = {
             "ListenAddress": "127.0.0.1", "Port": self.port, "HostKey": folder / "host_key", "PidFile": "none",
             "AuthorizedKeysFile": folder / "authorized_keys", "UsePAM": "no", "StrictModes": "no",

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import socket
 import subprocess
 import time
@@ -106,11 +107,9 @@ def digest(path):
 
 
 def free_port():
-    """Return a port below those that the kernel gives out, so that no client is connected to itself.
-
-    Processes with numbers near each other, as those of a parallel run have, look far from each other: a server that went away may be asked again.
-    """
-    for port in range(20_000 + os.getpid() * 101 % 10_000, 32_000):
+    """Return a port of loopback below those that the kernel gives out, which nobody else is given before a server listens there, nor while it is away."""
+    for _ in range(1000):
+        port = secrets.choice(range(15_000, 32_000))
         with contextlib.suppress(OSError), socket.socket() as probe:
             probe.bind(("127.0.0.1", port))
             return port

@@ -11,7 +11,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from testkit import wait_until
+from testkit import free_port, wait_until
 
 DAV_MODULE = Path("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so")
 
@@ -44,12 +44,6 @@ all.adminpath {folder}/adm
 all.pidpath {folder}/run
 {tls}
 """
-
-
-def free_port():
-    """Return a port of loopback that nobody had a moment ago."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return listener.getsockname()[1]
 
 
 def _answers(port):
@@ -131,7 +125,7 @@ def venturi(engine, root, folder, *words, secure=False, env=None):
 @contextlib.contextmanager
 def puppet(answer, met=None):
     """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests. Who connects is in `met`."""
-    seen = []
+    seen, counting = [], threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -154,8 +148,10 @@ def puppet(answer, met=None):
             self.wfile.write(body)
 
         def serve(self):
-            seen.append((self.command, self.path, dict(self.headers)))
-            answer(self, len(seen))
+            with counting:
+                seen.append((self.command, self.path, dict(self.headers)))
+                number = len(seen)
+            answer(self, number)
 
         def handle_expect_100(self):
             return True  # what is said, the function says

@@ -69,23 +69,13 @@ def make_tree(folder, *, large=LARGE, small=SMALL_FILES, wide=False):
             path.chmod(draws.choice((0o755, 0o775)))
 
 
-def free_port():
-    """Return a port of loopback below those that the kernel gives out: nobody takes it while a server is away."""
-    for _ in range(1000):
-        port = random.randrange(15_000, 32_000)
-        with contextlib.suppress(OSError), socket.socket() as probe:
-            probe.bind(("127.0.0.1", port))
-            return port
-    raise AssertionError("no free port below 32000")
-
-
 class Globus:
     """A globus-gridftp-server of a folder for anybody, which can be killed with its sessions and be there again at its port."""
 
     scheme = "ftp"
 
     def __init__(self, folder):
-        self.folder, self.port, self._server = folder, free_port(), None
+        self.folder, self.port, self._server = folder, ftpkit.free_port(), None
         self.start()
 
     def start(self):
@@ -116,7 +106,7 @@ class Ours:
     """Our own server of a folder, by FTP or HTTP, which can be killed and be there again at its port."""
 
     def __init__(self, engine, folder, door, *words):
-        self.folder, self.port, self.scheme = folder, free_port(), {"--listen": "ftp", "--http": "http"}[door]
+        self.folder, self.port, self.scheme = folder, ftpkit.free_port(), {"--listen": "ftp", "--http": "http"}[door]
         self._command = [engine, "serve", folder, door, f"127.0.0.1:{self.port}", "--write", *words]
         self._process = None
         self.start()
@@ -141,9 +131,18 @@ class Ours:
         return f"{self.scheme}://127.0.0.1:{self.port}/{path.relative_to(self.folder)}"
 
     def rest(self):
-        """See that it lives: a server that ends by itself would pass for one that was killed. It has no process but its own."""
+        """See that it lives, and wait until it has ended its sessions: a server that ends by itself would pass for one that was killed. It has no process but its own."""
         assert self._process.poll() is None, "our server ended"
+        until(lambda: not self._writes(), "the files of a client that has gone to be closed")
         return 0
+
+    def _writes(self):
+        """Return whether a file that is not whole is open."""
+        found = False
+        for descriptor in Path(f"/proc/{self._process.pid}/fd").iterdir():
+            with contextlib.suppress(OSError):  # it was closed meanwhile
+                found |= descriptor.readlink().name.startswith(".venturi-")
+        return found
 
 
 def until(what, named, most_s=PATIENCE_S):

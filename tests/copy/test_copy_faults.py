@@ -14,7 +14,12 @@ from pathlib import Path
 import pytest
 from copykit import copy, differences_by_others, end_of, events, leftovers, tree_of
 
+from testkit import needs_programs
+
 LARGE_MB = 200
+STRACE = needs_programs("strace")
+CHUNK_WRITTEN = "1700+"
+"""Writes of 64 KiB by then: those of all small files and of a chunk of the large one, of which two are still to come."""
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +41,7 @@ def source():
     shutil.rmtree(folder)
 
 
-def until(what, process, most_s=20.0):
+def until(what, process, most_s=60.0):
     """Wait until something is true, or the process ended; return whether it is true."""
     end = time.monotonic() + most_s
     while time.monotonic() < end:
@@ -58,10 +63,12 @@ def chunks_done(folder):
     return found
 
 
-def slow_copy(engine, *words):
-    """Begin a copy with one worker and small blocks."""
-    slow = ("-q", "--method", "buffers", "--block", "4KiB", "--concurrency", "1")
-    return subprocess.Popen([engine, "copy", *slow, *words], stderr=subprocess.PIPE)
+def slow_copy(engine, *words, when, delay_s=0.05):
+    """Begin a copy with one worker and small blocks, whose writes of these numbers take so long: what a test does meanwhile is in time."""
+    held = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64"]
+    held += ["-e", f"inject=pwrite64:delay_enter={delay_s * 1e6:.0f}:when={when}"]
+    slow = ("-q", "--method", "buffers", "--block", "64KiB", "--concurrency", "1")
+    return subprocess.Popen([*held, engine, "copy", *slow, *words], stderr=subprocess.PIPE)
 
 
 def names_are_of_whole_files(source, copied):
@@ -98,12 +105,13 @@ def test_killed_at_random_moments_the_same_command_goes_on_until_all_is_there(en
     assert leftovers(tmp_path) == []
 
 
+@STRACE
 def test_what_was_whole_before_the_kill_is_not_copied_again(engine, tmp_path):
     source, ours = tmp_path / "source", tmp_path / "copy"
     source.mkdir()
     for number in range(3000):
         (source / f"{number}").write_bytes(b"x" * number)
-    process = slow_copy(engine, "-r", source, ours)
+    process = slow_copy(engine, "-r", source, ours, when="200+")
     assert until(lambda: ours.is_dir() and len([*ours.iterdir()]) > 20, process)
     process.kill()
     process.communicate()
@@ -118,9 +126,10 @@ def test_what_was_whole_before_the_kill_is_not_copied_again(engine, tmp_path):
     assert leftovers(tmp_path) == []
 
 
+@STRACE
 @pytest.mark.parametrize("word", ["kill", "interrupt"])
 def test_a_large_file_goes_on_with_the_chunks_that_are_missing(engine, source, tmp_path, word):
-    process = slow_copy(engine, source / "large", tmp_path / "copy")
+    process = slow_copy(engine, source / "large", tmp_path / "copy", when=CHUNK_WRITTEN)
     assert until(lambda: chunks_done(tmp_path) >= 1, process)
     process.send_signal(signal.SIGKILL if word == "kill" else signal.SIGINT)
     said = process.communicate()[1].decode()
@@ -137,11 +146,12 @@ def test_a_large_file_goes_on_with_the_chunks_that_are_missing(engine, source, t
     assert leftovers(tmp_path) == []
 
 
+@STRACE
 def test_chunks_of_another_source_or_of_another_boot_are_not_trusted(engine, source, tmp_path):
     mine = tmp_path / "mine"
     shutil.copy2(source / "large", mine)
     for change in ("source", "boot"):
-        process = slow_copy(engine, mine, tmp_path / "copy")
+        process = slow_copy(engine, mine, tmp_path / "copy", when=CHUNK_WRITTEN)
         assert until(lambda: chunks_done(tmp_path) >= 1, process)
         process.kill()
         process.communicate()
@@ -193,8 +203,9 @@ def journal_name(engine, source, destination):
     return name
 
 
+@STRACE
 def test_interrupted_in_a_tree_nothing_half_has_a_name_and_the_same_command_goes_on(engine, source, tmp_path):
-    process = slow_copy(engine, "-r", source, tmp_path / "copy")
+    process = slow_copy(engine, "-r", source, tmp_path / "copy", when=CHUNK_WRITTEN)
     assert until(lambda: chunks_done(tmp_path) >= 1, process)
     process.send_signal(signal.SIGTERM)
     said = process.communicate()[1].decode()
@@ -205,8 +216,10 @@ def test_interrupted_in_a_tree_nothing_half_has_a_name_and_the_same_command_goes
     assert leftovers(tmp_path) == []
 
 
+@STRACE
 def test_two_copies_of_the_same_at_once_do_not_mix(engine, source, tmp_path):
-    first = slow_copy(engine, "-r", "-T", source, tmp_path / "copy")
+    # It is held for as long as the other takes to find it, and longer.
+    first = slow_copy(engine, "-r", "-T", source, tmp_path / "copy", when="1000", delay_s=3)
     assert until(lambda: (tmp_path / "copy").is_dir(), first)
     told = copy(engine, "-r", "-T", source, tmp_path / "copy", code=3).stderr.decode()
     assert "found another copy of the same that goes on; wait for it to end" in told
@@ -338,10 +351,11 @@ def test_a_file_that_becomes_a_link_meanwhile_is_never_followed(engine, tmp_path
         swapping.join()
 
 
+@STRACE
 def test_a_file_that_is_written_to_meanwhile_gets_no_name(engine, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"x" * 100_000_000)
-    process = slow_copy(engine, source, tmp_path / "copy")
+    process = slow_copy(engine, source, tmp_path / "copy", when="1000", delay_s=3)
     assert until(lambda: any(path.stat().st_size > 0 for path in tmp_path.glob(".venturi-*")), process)
     with source.open("ab") as file:
         file.write(b"more")

@@ -13,7 +13,7 @@ from copykit import every, leftovers
 from test_copy_faults import isolated
 from test_kills import memory  # noqa: F401  a fixture
 
-from testkit import needs_programs
+from testkit import free_port, needs_programs
 
 GLOBUS = needs_programs("globus-gridftp-server")
 LARGE_BYTES = 140 << 20
@@ -147,7 +147,7 @@ def test_a_full_disk_at_the_server_is_told_and_leaves_nothing_half(engine, memor
         mount -o remount,size=400m "$3/disk"
         "$1" copy -r -T "$2" "$6/copy"; cmp "$3/source/large" "$3/disk/copy/large"
         kill "$server"; wait "$server"; exit $code"""
-    port = kills.free_port()
+    port = free_port()
     words = [engine, memory / "source", memory, door, str(port), f"{scheme}://127.0.0.1:{port}"]
     done = isolated(script, *words)
     said = (memory / "said").read_text()

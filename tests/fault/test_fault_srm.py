@@ -54,11 +54,11 @@ srm = { kind = "srm", host = "b", storage = ["sink"], options = { doors = "doors
 """
 CUT = """
 [[testbed.change]]
-at = "3 s"
+at = "6 s"
 link = "b-r"
 up = false
 [[testbed.change]]
-at = "5 s"
+at = "8 s"
 link = "b-r"
 up = true
 """
@@ -154,10 +154,11 @@ def test_a_disk_that_is_full_behind_srm_fails_what_is_put_there_until_there_is_r
 
 
 def test_a_link_that_is_cut_under_srm_costs_what_was_under_way_and_no_more(carry_out):
-    run = carry_out(FETCHING.replace("repeat = 9", 'repeat = 9\ntimeout = "3 s"') + CUT, testbed=GFAL)
+    # Whoever begins when it is restored has his time, on a busy machine too.
+    run = carry_out(FETCHING.replace("repeat = 9", 'repeat = 24\ntimeout = "30 s"') + CUT, testbed=GFAL)
     changes = run.query("SELECT time_s FROM events WHERE kind = 'network-change' ORDER BY time_s")["time_s"]
     rows = rows_of(run)
-    assert len(rows) == len({row["trial"] for row in rows}) == 9
+    assert len(rows) == len({row["trial"] for row in rows}) == 24
     assert {row["outcome"] for row in rows if row["end_s"] < changes[0]} == {"ok"}
     assert {row["outcome"] for row in rows if row["start_s"] > changes[-1]} == {"ok"}
     touched = [row for row in rows if row["start_s"] < changes[-1] and row["end_s"] > changes[0]]

@@ -7,7 +7,7 @@ import tomllib
 import pytest
 from faultkit import fill, gridftp_server
 
-from testkit import needs_programs, needs_root
+from testkit import Gate, needs_programs, needs_root
 from venturi.analysis import analyse
 from venturi.backend import LabBackend
 from venturi.plan import write_plan
@@ -56,7 +56,7 @@ mover = "globus-url-copy"
 events = {2 * FILES}
 event_size = "100 kB"
 threshold = {ENOUGH / FILES}
-timeout = "1 s"
+timeout = "TIMEOUT"
 [workload.site]
 one = {{ tier = 1, share = 0.5, link = "one" }}
 two = {{ tier = 2, share = 0.5, link = "two" }}
@@ -79,10 +79,12 @@ def carry_out(tmp_path, labs, engine):
     """Return a function that carries the scenario out in a lab and opens the run."""
     opened = []
 
-    def work(more="", on_progress=None):
-        write_plan(expand(scenario_from(tomllib.loads(SCENARIO + more))), tmp_path / "plan.jsonl")
+    def work(more="", on_progress=None, timeout_s=60, search=()):
+        text = SCENARIO.replace("TIMEOUT", f"{timeout_s} s") + more
+        write_plan(expand(scenario_from(tomllib.loads(text))), tmp_path / "plan.jsonl")
         run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
+        backend = LabBackend(scratch=tmp_path / "scratch", engine=engine, search=list(map(str, search)))
+        outcome = backend.carry_out(run, on_progress=on_progress)
         assert outcome.state == "complete" and outcome.trials_done == outcome.trials_total
         opened.append(Run.open(run.path))
         return opened[-1]
@@ -92,13 +94,20 @@ def carry_out(tmp_path, labs, engine):
         run.close()
 
 
-def once_done(trials, act):
-    """Return a spectator that acts once, when so many trials are done."""
+@pytest.fixture
+def gate(tmp_path):
+    """A gate that lets two files pass."""
+    return Gate(tmp_path / "gate", 2, "globus-url-copy")
+
+
+def once_two_are_sent(gate, act):
+    """Return a spectator that acts once, when two files are sent, and lets the others go then."""
     acted = []
 
     def look(progress):
-        if progress.trials_done >= trials and not acted:
+        if progress.trials_done >= MADE + 2 and not acted:
             acted.append(act())
+            gate.open()
 
     return look
 
@@ -129,15 +138,17 @@ def check_nothing_arrives_from_then_on(run):
     assert reached_s(run) is None
 
 
-def test_when_a_server_is_killed_files_that_fail_do_not_count_and_jobs_begin_when_all_were_tried(carry_out, labs):
-    kill = once_done(MADE + 2, lambda: os.kill(gridftp_server(labs, "one"), signal.SIGKILL))
-    run = carry_out(on_progress=kill)
+def test_when_a_server_is_killed_files_that_fail_do_not_count_and_jobs_begin_when_all_were_tried(
+    carry_out, labs, gate
+):
+    kill = once_two_are_sent(gate, lambda: os.kill(gridftp_server(labs, "one"), signal.SIGKILL))
+    run = carry_out(on_progress=kill, search=[gate.folder])
     check_nothing_arrives_from_then_on(run)
     assert ("service-ended", "one") in {(found.code, found.subject) for found in run.findings()}
 
 
-def test_when_a_disk_is_full_files_that_do_not_fit_do_not_count(carry_out, labs):
-    run = carry_out(on_progress=once_done(MADE + 2, lambda: fill(labs, "one")))
+def test_when_a_disk_is_full_files_that_do_not_fit_do_not_count(carry_out, labs, gate):
+    run = carry_out(on_progress=once_two_are_sent(gate, lambda: fill(labs, "one")), search=[gate.folder])
     check_nothing_arrives_from_then_on(run)
     sizes = run.query(
         "SELECT received_bytes, asked_bytes FROM transfers WHERE outcome <> 'ok' AND factor_phase = 'replication'"
@@ -147,9 +158,9 @@ def test_when_a_disk_is_full_files_that_do_not_fit_do_not_count(carry_out, labs)
 
 def test_when_a_link_is_cut_files_are_lost_meanwhile_and_jobs_wait_for_enough_that_arrive(carry_out):
     cut = "".join(
-        f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {up}\n' for at, up in ((0.5, "false"), (3.5, "true"))
+        f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {up}\n' for at, up in ((0.5, "false"), (12.5, "true"))
     )
-    run = carry_out(cut)
+    run = carry_out(cut, timeout_s=4)
     restored_s = run.query("SELECT max(time_s) AS s FROM events WHERE kind = 'network-change'")["s"][0]
     files, jobs = files_and_jobs(run)
     lost = [row for row in files if row["outcome"] != "ok"]

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import os
 import random
+import secrets
 import shutil
 import signal
 import socket
@@ -342,9 +343,12 @@ def _moved_bytes(pid: int) -> int:
 
 
 def _free_port() -> int:
-    with socket.socket() as asked:
-        asked.bind(("127.0.0.1", 0))
-        return int(asked.getsockname()[1])
+    """Return a port of loopback below those that the kernel gives out: nobody else is given it before a server listens there."""
+    while True:
+        port = secrets.choice(range(15_000, 32_000))
+        with contextlib.suppress(OSError), socket.socket() as asked:
+            asked.bind(("127.0.0.1", port))
+            return port
 
 
 def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path) -> None:

@@ -53,20 +53,20 @@ def venturi(parent, engine, tmp_path):
 
 
 def rtt_ms(done):
-    """Return the round trip that ping printed."""
-    return float(re.search(r"time=([0-9.]+) ms", done.stdout).group(1))
+    """Return the least round trip that ping printed: a busy machine only makes them longer, but not each of them."""
+    return min(map(float, re.findall(r"time=([0-9.]+) ms", done.stdout)))
 
 
 def test_a_lab_by_hand_from_up_to_down(venturi, parent):
     up = venturi("up", "by-hand.toml")
     assert up.returncode == 0, up.stderr
     assert "10.77.0.1" in up.stdout and "venturi lab shell a" in up.stderr
-    assert 9.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "1", "b")) < 15
+    assert 9.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "10", "-i", "0.1", "b")) < 15
     assert venturi("shell", "b", "--", "sh", "-c", "exit 7").returncode == 7
     (status,) = json.loads(venturi("status", "--json").stdout)
     assert status["network_running"] and set(status["hosts"]) == {"a", "b"}
     assert venturi("link", "path", "delay=20ms").returncode == 0
-    assert 39.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "1", "b")) < 45
+    assert 39.9 < rtt_ms(venturi("shell", "a", "--", "ping", "-c", "10", "-i", "0.1", "b")) < 45
     assert venturi("link", "a>b", "up=false").returncode == 0
     assert venturi("shell", "a", "--", "ping", "-c", "1", "-W", "1", "b").returncode in (1, 2)
     (status,) = json.loads(venturi("status", "--json").stdout)

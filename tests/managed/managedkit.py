@@ -52,7 +52,7 @@ def start_worker(queue, **environment):
 def run_worker(queue, **environment):
     """Carry a queue out in a process of its own and return what it said, and its exit code."""
     worker = start_worker(queue, **environment)
-    out, err = worker.communicate(timeout=60)
+    out, err = worker.communicate(timeout=300)
     assert out, err
     return json.loads(out), worker.returncode
 

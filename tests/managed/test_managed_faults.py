@@ -72,7 +72,7 @@ def test_ctrl_c_ends_the_movers_removes_nothing_that_is_done_and_can_be_gone_on_
     worker = start_worker(queue, PATH=path)
     wait_until(lambda: status(queue).transfers.get("done", 0) >= 4, "four to be done")
     worker.send_signal(signal.SIGINT)
-    out, err = worker.communicate(timeout=60)
+    out, err = worker.communicate(timeout=300)
     (tmp_path / "go").touch()
     assert worker.returncode == 130, out + err
     assert "go on with: venturi transfer run" in err
@@ -86,7 +86,7 @@ def test_two_workers_share_a_queue_and_none_takes_what_the_other_has(tmp_path):
     queue = submitted(tmp_path, pairs, concurrency=6)
     path = tool(tmp_path / "bin", "cp", f'echo "$@" >> {tmp_path}/calls; {SLOW_CP}')
     workers = [start_worker(queue, PATH=path) for _ in range(2)]
-    assert [worker.communicate(timeout=60) and worker.returncode for worker in workers] == [0, 0]
+    assert [worker.communicate(timeout=300) and worker.returncode for worker in workers] == [0, 0]
     calls = (tmp_path / "calls").read_text().splitlines()
     assert len(calls) == len(set(calls)) == COUNT
     assert same(pairs)
@@ -156,7 +156,7 @@ def test_cancelling_stops_what_is_under_way_and_removes_its_part(tmp_path):
     worker = start_worker(queue, PATH=tool(tmp_path / "bin", "cp", stuck))
     wait_until(lambda: pairs[1][1].exists() and pairs[0][1].exists(), "two to be under way")
     assert queue.cancel(1, 5.0) == (2, 2)
-    worker.communicate(timeout=60)
+    worker.communicate(timeout=300)
     assert (worker.returncode, status(queue).transfers) == (0, {"cancelled": 4})
     assert not any(target.exists() for _, target in pairs)
 

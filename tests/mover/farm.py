@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from testkit import free_port
 from venturi.testbed.pki import Pki
 from venturi.testbed.services import listener
 
@@ -184,13 +185,6 @@ class Farm:
                 assert not _ROOT, told
                 pytest.skip(told)
             time.sleep(0.01)
-
-
-def free_port() -> int:
-    """Return a TCP port of the loopback interface that nobody has."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:

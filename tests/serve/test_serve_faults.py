@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from servekit import EOD, EOF, Server, block, content, leftovers, logged_in, passive, run, serving
 
-from testkit import needs_programs, wait_until
+from testkit import free_port, needs_programs, wait_until
 
 CALLS = {"pwrite64": "EIO", "fsync": "EIO", "close": "EDQUOT", "renameat": "EIO"}
 """What the end of an upload asks of the kernel, and the error that it gets from a disk."""
@@ -29,12 +29,6 @@ def served(tmp_path):
     folder.mkdir()
     (folder / "file").write_bytes(b"content")
     return folder
-
-
-def free_port():
-    """Return a port that nobody has now."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return free.getsockname()[1]
 
 
 @contextlib.contextmanager

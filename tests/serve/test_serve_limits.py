@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from servekit import Server, logged_in, run, serving
 
-from testkit import wait_until
+from testkit import free_port, wait_until
 
 IDLE = 10_000
 """Sessions that do nothing; what the kernel has to let one process open for them, with some to spare."""
@@ -350,8 +350,7 @@ def memory_bytes(server):
 
 
 def test_data_ports_are_those_that_the_firewall_lets_through(engine, served, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        first = free.getsockname()[1]
+    first = free_port()
     with (
         serving(
             engine, served, tmp_path, "--data-ports", f"{first}-{first}", "--public-address", "127.0.0.9"
@@ -363,8 +362,7 @@ def test_data_ports_are_those_that_the_firewall_lets_through(engine, served, tmp
 
 
 def test_counters_are_told_in_the_format_of_prometheus(engine, served, tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with serving(engine, served, tmp_path, "--metrics", str(port)) as server:
         with logged_in(server) as ftp:
             ftp.retrbinary("RETR file", lambda _: None)

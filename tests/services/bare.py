@@ -19,10 +19,11 @@ import pytest
 from testkit import wait_until
 from venturi.testbed.pki import Pki
 from venturi.testbed.services.base import ServiceSpec
+from venturi.testbed.services.calls import patient
 from venturi.testbed.services.table import SERVICES
 
 NEEDED = ("unshare", "nsenter", "setsid", "ip", "mount", "bash")
-_READY_S = 30.0
+_READY_S = 60.0
 
 # bash reaps what is orphaned; `read` returns when the test process has gone, however that ended, and all goes with it.
 _HOLD = """
@@ -326,10 +327,12 @@ def check_nothing_left(lab):
 
 def wait_until_ready(service, room, processes, limit_s=_READY_S):
     """Ask a service until it is ready; fail with what it says and its logs."""
-    deadline = time.monotonic() + limit_s
-    while (lack := service.ready(room)) is not None:
+    began_s, lack = time.monotonic(), "it was not asked yet"
+    while lack is not None:
+        with patient(time.monotonic() - began_s):
+            lack = service.ready(room)
         ended = [process.poll() for process in processes if process.poll() is not None]
-        if ended or time.monotonic() > deadline:
+        if lack is not None and (ended or time.monotonic() > began_s + limit_s):
             logs = [f"{log}: {log.read_text(errors='replace')[-2000:]}" for log in service.logs(room) if log.exists()]
             raise AssertionError(f"{room.spec.name}: {lack}; exit codes {ended}\n" + "\n".join(logs))
         time.sleep(0.02)

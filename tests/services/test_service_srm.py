@@ -236,7 +236,7 @@ import socket, subprocess, sys
 from venturi.srm.httpg import client_context
 from venturi.srm.soap import emit_request
 proxy, authorities, certificate, key = sys.argv[1:]
-link = socket.create_connection(("10.77.0.1", 8446), 5)
+link = socket.create_connection(("10.77.0.1", 8446), 60)
 tls = client_context(proxy, authorities).wrap_socket(link, server_hostname="a.lab.test")
 assert tls.version() == "TLSv1.3" and tls.recv(1) == b"\\0"
 tls.sendall(b"D")

@@ -1,6 +1,7 @@
 """The table of services: what all kinds have in common, and the page that is made from it."""
 
 import dataclasses
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from testkit import wait_until
 from venturi.errors import BackendError
 from venturi.testbed.services.base import Package, ServiceSpec
+from venturi.testbed.services.calls import complaint, patient
 from venturi.testbed.services.programs import account, require
 from venturi.testbed.services.reference import services_reference
 from venturi.testbed.services.table import SERVICES
@@ -76,3 +78,16 @@ def test_the_hosts_of_the_kit_know_each_other_and_are_apart(lab):
     wait_until(lambda: process.poll() is None, "it to run")
     process.stop()
     assert process.poll() == -15
+
+
+def test_a_client_that_asks_a_server_has_more_time_the_longer_it_was_waited_for():
+    class Slow:
+        def run(self, argv, *, timeout_s, environment):
+            raise subprocess.TimeoutExpired(argv, timeout_s)
+
+    told = []
+    for waited_s in (0.0, 3.0, 30.0):
+        with patient(waited_s):
+            told.append(complaint(Slow(), ["ask"]))
+    told.append(complaint(Slow(), ["ask"]))
+    assert told == [f"ask: no answer within {seconds} s" for seconds in (2, 2, 15, 2)]

@@ -8,13 +8,12 @@ import signal
 import socket
 import subprocess
 import tomllib
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from testkit import wait_until
+from testkit import free_port, wait_until
 from venturi.cli.root import app
 from venturi.plan import Parallel, Transfer, Trial
 from venturi.scenario import scenario_from
@@ -214,21 +213,13 @@ PartitionName=all Nodes={host} Default=YES State=UP
 """
 
 
-def free_ports(count):
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 @pytest.fixture
 def slurm(tmp_path):
     """A Slurm of one machine with its own authentication, configuration and ports; returns the variables that lead to it."""
     folder = Path("/tmp") / f"venturi-slurm-{os.getpid()}"  # the path of a socket is short
     folder.mkdir(mode=0o755)
     host = socket.gethostname().partition(".")[0]
-    known = {"host": host, "ports": free_ports(2), "user": getpass.getuser(), "folder": folder}
+    known = {"host": host, "ports": [free_port(), free_port()], "user": getpass.getuser(), "folder": folder}
     (folder / "slurm.conf").write_text(SLURM_CONF.format(**known))
     (folder / "key").write_bytes(os.urandom(128))
     (folder / "key").chmod(0o600)

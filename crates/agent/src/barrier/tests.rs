@@ -157,9 +157,15 @@ fn a_child_finds_the_world_as_a_shell_would_give_it() {
 fn what_cannot_be_executed_is_told_with_its_error_number() {
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("script");
-    std::fs::write(&script, "#!/no/such/interpreter\n").expect("a script");
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("its mode");
+    // By a process of its own: a child that another test forks meanwhile must not hold it open for writing.
+    let written = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "echo '#!/no/such/interpreter' > \"$0\" && chmod 755 \"$0\"",
+        ])
+        .arg(&script)
+        .status();
+    assert!(written.expect("a shell").success());
     let script = script.to_str().expect("a plain path");
     let capture = Capture::new().expect("memory files");
     assert_eq!(

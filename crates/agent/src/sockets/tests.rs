@@ -289,6 +289,23 @@ fn ss_tells_the_same() {
 
 #[test]
 fn on_a_machine_only_sockets_of_what_was_started_are_recorded() {
+    const ALONE: &str = "VENTURI_TEST_ALONE";
+    // In a process of its own: a child that another test forks meanwhile has this test's sockets, too, until it is another program.
+    if std::env::var_os(ALONE).is_none() {
+        let name = "sockets::tests::on_a_machine_only_sockets_of_what_was_started_are_recorded";
+        let this = std::env::current_exe().expect("it runs");
+        let alone = Command::new(this)
+            .args(["--exact", name])
+            .env(ALONE, "1")
+            .output();
+        let alone = alone.expect("it runs");
+        let told = String::from_utf8_lossy(&alone.stdout);
+        assert!(
+            alone.status.success() && told.contains("1 passed"),
+            "{told}"
+        );
+        return;
+    }
     let mut scene = Scene::start(Whose::Descendants, INTERVAL_NS);
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a socket");
     let port = listener.local_addr().expect("bound").port();

@@ -1,13 +1,12 @@
 //! A host that has nothing but the binary: a root directory with the engine, `/dev/null`, and nothing else.
 
 use std::io::Write;
-use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::testkit::{Scene, trial};
+use crate::testkit::{Scene, install, trial};
 
 #[test]
 fn an_agent_works_and_ends_where_there_is_nothing_but_the_binary() {
@@ -65,8 +64,11 @@ fn an_agent_works_and_ends_where_there_is_nothing_but_the_binary() {
 
 fn furnish(root: &Path) {
     let engine = root.join("engine");
-    std::fs::copy(env!("CARGO_BIN_EXE_venturi-engine"), &engine).expect("a copy");
-    std::fs::set_permissions(&engine, PermissionsExt::from_mode(0o755)).expect("its mode");
+    install(
+        Path::new(env!("CARGO_BIN_EXE_venturi-engine")),
+        &engine,
+        "755",
+    );
     std::fs::create_dir(root.join("dev")).expect("a directory");
     let made = Command::new("mknod")
         .arg(root.join("dev/null"))

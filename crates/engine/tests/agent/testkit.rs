@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use venturi_plan::{Hello, Outcome, Ready, Record, TransferRecord, Trial};
 
 /// No test waits longer for a record; far more than any needs on a busy host.
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The program under test.
 const ENGINE: &str = env!("CARGO_BIN_EXE_venturi-engine");
@@ -74,7 +74,7 @@ impl Scene {
 
     /// Adds a call with some keys of its own.
     pub fn call_with(mut self, name: &str, argv: &[&str], keys: Value) -> Self {
-        let mut call = json!({"mover": name, "options": {}, "argv": argv, "requires": [argv[0]], "timeout_s": 20.0,
+        let mut call = json!({"mover": name, "options": {}, "argv": argv, "requires": [argv[0]], "timeout_s": 120.0,
             "capture": true, "expect": "nothing"});
         for (key, value) in keys.as_object().expect("keys and values") {
             call[key] = value.clone();
@@ -87,10 +87,7 @@ impl Scene {
     pub fn tool(mut self, name: &str, script: &str) -> Self {
         let folder = self.scratch.path().join("bin");
         std::fs::create_dir_all(&folder).expect("a folder");
-        let path = folder.join(name);
-        std::fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-            .expect("its mode");
+        write_script(&folder.join(name), &format!("#!/bin/sh\n{script}\n"));
         self.search = vec![folder.display().to_string()];
         self
     }
@@ -394,6 +391,23 @@ impl Told {
     pub fn last(&self) -> &Record {
         self.records.last().expect("an agent says hello at least")
     }
+}
+
+/// Makes a copy of a program, by a process of its own: a child that another test forks meanwhile must not hold it open for writing.
+pub fn install(program: &Path, path: &Path, mode: &str) {
+    let installed = Command::new("install")
+        .args(["-m", mode])
+        .args([program, path])
+        .status();
+    assert!(installed.expect("install is there").success());
+}
+
+/// Writes a script, likewise.
+pub fn write_script(path: &Path, text: &str) {
+    let written = path.with_extension("text");
+    std::fs::write(&written, text).expect("a text");
+    install(&written, path, "755");
+    std::fs::remove_file(written).expect("it is there");
 }
 
 /// Members of a process group that still run; a zombie does not.

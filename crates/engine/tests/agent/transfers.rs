@@ -1,6 +1,10 @@
 //! Real tools, called by a real agent: what becomes of a transfer, and what is written down of it.
 
-use crate::testkit::{Scene, bare, group_members, transfer, trial, wait_for_number};
+use std::path::Path;
+
+use crate::testkit::{
+    Scene, bare, group_members, install, transfer, trial, wait_for_number, write_script,
+};
 use serde_json::json;
 use venturi_plan::{Bytes, Outcome, Record, Seconds, TrialOutcome};
 
@@ -262,9 +266,7 @@ fn a_tool_that_a_shell_is_to_call_is_missing_too() {
 fn a_tool_without_its_interpreter_is_missing_too() {
     let scene = Scene::new();
     let script = scene.scratch.path().join("tool");
-    std::fs::write(&script, "#!/no/such/interpreter\n").expect("a script");
-    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755))
-        .expect("its mode");
+    write_script(&script, "#!/no/such/interpreter\n");
     let path = script.display().to_string();
     let told = scene
         .call("tool", &[&path])
@@ -420,9 +422,7 @@ fn what_left_its_group_is_adopted_and_no_zombie_stays() {
 fn a_program_with_privileges_is_released_by_pipe_and_that_is_told() {
     let scene = Scene::new();
     let tool = scene.scratch.path().join("true");
-    std::fs::copy("/bin/true", &tool).expect("a copy");
-    std::fs::set_permissions(&tool, std::os::unix::fs::PermissionsExt::from_mode(0o4755))
-        .expect("its mode");
+    install(Path::new("/bin/true"), &tool, "4755");
     let tool = tool.display().to_string();
     let told = scene
         .call("mighty", &[&tool])

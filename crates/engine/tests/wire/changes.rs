@@ -57,7 +57,8 @@ fn planned_changes_are_made_at_their_times_after_go() {
     let mut network = pair(&json!({}), &json!({}));
     network["changes"] = json!([
         {"time_s": 0.2, "link": "there", "set": {"loss": {"kind": "independent", "probability": 1.0}}},
-        {"time_s": 0.5, "link": "there", "set": {"loss": null}},
+        // So much later that what is sent when the first is told of is sent before the second, also on a busy machine.
+        {"time_s": 3.2, "link": "there", "set": {"loss": null}},
     ]);
     let mut wire = Wire::new(&network, &json!({}));
     echo(&wire.b);
@@ -77,7 +78,7 @@ fn planned_changes_are_made_at_their_times_after_go() {
     assert_eq!(ended["detail"]["set"], json!({"loss": null}));
     let time_s = |event: &serde_json::Value| event["time_s"].as_f64().expect("a time");
     // The times told are those of the plan, not those at which somebody got round to it.
-    assert!((time_s(&ended) - time_s(&begun) - 0.3).abs() < 1e-6);
+    assert!((time_s(&ended) - time_s(&begun) - 3.0).abs() < 1e-6);
     assert_eq!(round_trips(&wire.a, 2, PATIENCE).len(), 2);
 }
 
@@ -96,7 +97,7 @@ fn a_plan_that_is_gone_on_with_has_what_its_past_has_left_at_once_and_the_rest_i
     ]);
     let mut wire = Wire::new(&network, &json!({}));
     echo(&wire.b);
-    wire.say(&json!({"command": "go", "elapsed_s": 199.7}));
+    wire.say(&json!({"command": "go", "elapsed_s": 197.0}));
     let left = wire.wait_for("event");
     assert_eq!(
         left["detail"]["set"],
@@ -110,7 +111,7 @@ fn a_plan_that_is_gone_on_with_has_what_its_past_has_left_at_once_and_the_rest_i
     let ended = wire.wait_for("event");
     assert_eq!(ended["detail"]["set"], json!({"loss": null}));
     let time_s = |event: &serde_json::Value| event["time_s"].as_f64().expect("a time");
-    assert!((time_s(&ended) - time_s(&left) - 0.3).abs() < 1e-6);
+    assert!((time_s(&ended) - time_s(&left) - 3.0).abs() < 1e-6);
     assert_eq!(round_trips(&wire.a, 2, PATIENCE).len(), 2);
 }
 

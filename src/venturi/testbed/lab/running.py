@@ -14,6 +14,7 @@ from typing import Any
 from venturi.errors import BackendError, VenturiError
 from venturi.testbed.lab.room import Grounds, LabRoom
 from venturi.testbed.services.base import Process, Service
+from venturi.testbed.services.calls import patient
 from venturi.testbed.services.table import SERVICES
 
 __all__ = ["LOG_LINES", "Running", "RunningService", "levels", "service_kind"]
@@ -176,7 +177,8 @@ class Running:
                 raise BackendError(
                     f"expected {one.room.spec.kind} to run, found that it ended with exit code {codes[0]}"
                 )
-            missing = one.service.ready(one.room)
+            with patient(time.monotonic() - began_s):
+                missing = one.service.ready(one.room)
             if missing is None:
                 one.ready_s = time.monotonic() - began_s
                 return

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from venturi.errors import BackendError
 from venturi.testbed.services.base import Machine
 
-__all__ = ["answer", "complaint", "must"]
+__all__ = ["answer", "answer_s", "complaint", "must", "patient"]
 
-_READY_S = 2.0
+_READY_S: ContextVar[float] = ContextVar("ready_s", default=2.0)
 _NOT_FOUND = 127
+
+
+@contextmanager
+def patient(waited_s: float) -> Iterator[None]:
+    """Let a client that asks a server take half of the time that was waited already, if that is more than 2 s.
+
+    A client that came too early may hang, and is given up soon; on a busy machine one that gets its answer takes seconds.
+    """
+    before = _READY_S.set(max(_READY_S.get(), waited_s / 2))
+    try:
+        yield
+    finally:
+        _READY_S.reset(before)
+
+
+def answer_s() -> float:
+    """Return how long a client that asks a server may take now, for those that have limits of their own."""
+    return _READY_S.get()
 
 
 def must(
@@ -56,11 +76,10 @@ def complaint(
     argv: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
-    timeout_s: float = _READY_S,
 ) -> str | None:
     """Run a client of a server; return None if it succeeded, else one line that tells why not."""
     command = " ".join(argv)
-    done = _answered(machine, argv, environment, timeout_s)
+    done = _answered(machine, argv, environment)
     if isinstance(done, str):
         return f"{command}: {done}"
     if not done.returncode:
@@ -74,16 +93,16 @@ def answer(
     argv: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
-    timeout_s: float = _READY_S,
 ) -> str | None:
     """Run a client of a server; return its standard output if it succeeded, else None."""
-    done = _answered(machine, argv, environment, timeout_s)
+    done = _answered(machine, argv, environment)
     return None if isinstance(done, str) or done.returncode else done.stdout
 
 
 def _answered(
-    machine: Machine, argv: Sequence[str], environment: Mapping[str, str] | None, timeout_s: float
+    machine: Machine, argv: Sequence[str], environment: Mapping[str, str] | None
 ) -> subprocess.CompletedProcess[str] | str:
+    timeout_s = _READY_S.get()
     try:
         return machine.run(argv, timeout_s=timeout_s, environment=environment)
     except subprocess.TimeoutExpired:

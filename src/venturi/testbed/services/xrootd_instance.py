@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 import time
@@ -23,7 +24,7 @@ from venturi.testbed.services.base import (
     refuse_mistake,
     serves_something,
 )
-from venturi.testbed.services.calls import complaint
+from venturi.testbed.services.calls import answer_s, complaint
 from venturi.testbed.services.ports import with_defaults
 from venturi.testbed.services.programs import require
 from venturi.testbed.services.witness import ControlLine, ServerTransfer
@@ -53,14 +54,6 @@ _EXPORTED = dict.fromkeys(
     ),
     "",
 )
-# A client gives up at once instead of after minutes: whoever waits for a server asks again.
-_IMPATIENT = {
-    "XRD_CONNECTIONWINDOW": "1",
-    "XRD_CONNECTIONRETRY": "1",
-    "XRD_REQUESTTIMEOUT": "2",
-    "XRD_STREAMTIMEOUT": "2",
-    "XRD_TIMEOUTRESOLUTION": "1",
-}
 
 
 class Instance:
@@ -163,7 +156,7 @@ class Instance:
         for program in self._programs(room):
             if not self._initialised(room, program):
                 return f"{program}: not initialised yet"
-        environment = room.client_environment | _IMPATIENT
+        environment = room.client_environment | _impatient()
         for door in self.doors(room.spec, room.host_name).values():
             lack = complaint(room.machine, self._question(room, door), environment=environment)
             if lack is not None:
@@ -269,3 +262,16 @@ class Instance:
 
 def _text(path: Path) -> str:
     return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+
+def _impatient() -> dict[str, str]:
+    """Return what lets a client give up at once instead of after minutes: whoever waits for a server asks again, with more patience the longer it takes."""
+    connects_s = math.ceil(answer_s() / 2)
+    answers_s = str(2 * connects_s)
+    return {
+        "XRD_CONNECTIONWINDOW": str(connects_s),
+        "XRD_CONNECTIONRETRY": "1",
+        "XRD_REQUESTTIMEOUT": answers_s,
+        "XRD_STREAMTIMEOUT": answers_s,
+        "XRD_TIMEOUTRESOLUTION": "1",
+    }
