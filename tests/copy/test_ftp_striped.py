@@ -11,7 +11,7 @@ import pytest
 from copykit import copy, end_of, events, leftovers
 from ftpkit import Server, below, contents, digest, free_port, make_tree
 
-from testkit import needs_programs
+from testkit import needs_programs, wait_until
 
 pytestmark = needs_programs("globus-gridftp-server")
 
@@ -56,9 +56,10 @@ def until_listening(node, port):
 
 
 def _stripes(log, kind):
-    """Return of each transfer that is logged how many nodes had a part in it, once its line is whole."""
-    time.sleep(0.2)
-    return [int(found) for found in re.findall(rf" STRIPES=(\d+) .*TYPE=(?:{kind}) CODE=226", log.read_text())]
+    """Return of each transfer that is logged how many nodes had a part in it, once there is a line: it comes after the client's answer."""
+    line = re.compile(rf" STRIPES=(\d+) .*TYPE=(?:{kind}) CODE=226")
+    wait_until(lambda: line.search(log.read_text()), f"a line of {kind} in the log", 20)
+    return [int(found) for found in line.findall(log.read_text())]
 
 
 @pytest.fixture

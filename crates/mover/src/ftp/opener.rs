@@ -70,7 +70,7 @@ fn open(item: &Item, follow: bool, verify: bool) -> Result<Source, Failure> {
         false => None,
     };
     let end = range.end;
-    let checksum = verify.then(|| verify::of_file(&file, range));
+    let checksum = (verify || item.may_be_there()).then(|| verify::of_file(&file, range));
     Ok(Source {
         checksum: checksum.transpose().map_err(unreadable)?,
         number: item.number,

@@ -27,9 +27,6 @@ const FILES: &str = "files";
 /// What is measured between two decisions: long enough for connections to open their windows.
 const SHORTEST: Duration = Duration::from_millis(400);
 const ROUND_TRIPS: u32 = 6;
-/// Round trips that are so many times as long, on all connections, are those of a path whose queue fills. What more sessions would bring then they would
-/// take from those that there are, who lose on top of it.
-const FULL: f64 = 1.1;
 /// Part of the processors beyond which more sessions only wait for them.
 const BUSY: f64 = 0.85;
 /// Files below this mean size are counted, those above it weighed.
@@ -193,7 +190,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         if self.ended || !self.opening.is_empty() || self.mark.at.elapsed() < self.interval {
             if self.mark.at.elapsed() < self.interval / 2 {
                 // What queues are like is asked of the second half: in the first one windows still open.
-                self.shared.trips.take_stretch();
+                self.shared.trips.take_full();
             }
             if self.before.is_none() && !self.ended {
                 self.begin();
@@ -204,7 +201,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         let (rate, unit) = rate(self.mark, now);
         let busy = busy(self.mark, now);
         self.mark = now;
-        let stretch = self.shared.trips.take_stretch();
+        let full = self.shared.trips.take_full();
         let (waiting, _) = self.shared.queue.depth();
         let troubles = self.shared.troubles.load(Ordering::Relaxed);
         if troubles > self.troubles {
@@ -239,12 +236,10 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                 "no more than {MOST_SESSIONS} sessions with one server"
             ));
         }
-        if let Some(stretch) = stretch.filter(|stretch| *stretch > FULL && unit != FILES)
-            && self.is_far()
-        {
-            return self.stay(format!(
-                "the path is full: a round trip takes {stretch:.1} times as long as an empty one"
-            ));
+        if full && unit != FILES && self.is_far() {
+            // What more sessions would bring then they would take from those that there are, who lose on top of it.
+            let reason = "the path is full: most round trips take longer than through empty queues";
+            return self.stay(reason.into());
         }
         self.before = Some(rate);
         let reason = format!(

@@ -96,7 +96,14 @@ pub(crate) fn relay<'s, 'o: 's>(
     };
     std::thread::scope(|inner| {
         // As many as there are threads for, of which this is one.
-        let _ = (1..lines).try_for_each(|_| threads::start(inner, carry_out).map(drop));
+        for started in 1..lines {
+            if let Err(error) = threads::start(inner, carry_out) {
+                shared
+                    .report
+                    .decision(&threads::fewer("pairs of sessions", started, &error));
+                break;
+            }
+        }
         carry_out();
     });
     let leftovers = leftovers.into_inner().unwrap_or_default();

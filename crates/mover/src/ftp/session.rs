@@ -131,6 +131,8 @@ pub(crate) struct Session<'c> {
     listings: BTreeMap<u64, Listing>,
     /// Downloads that are whole, whose checksum the server is asked for.
     verifying: BTreeMap<u64, Item>,
+    /// Parts of uploads that may be there, whose checksum the server is asked for.
+    doubtful: BTreeMap<u64, (Item, Arc<Source>)>,
     /// Parts of uploads, and names, whose temporary file the server is asked for.
     looking: BTreeMap<u64, Item>,
     /// Uploads that are whole, and get their modes.
@@ -206,6 +208,7 @@ impl<'c> Session<'c> {
             asked: BTreeMap::new(),
             listings: BTreeMap::new(),
             verifying: BTreeMap::new(),
+            doubtful: BTreeMap::new(),
             looking: BTreeMap::new(),
             modes: BTreeMap::new(),
             next_request: 0,
@@ -246,9 +249,11 @@ impl<'c> Session<'c> {
     pub(crate) async fn run(&mut self) -> Ended {
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
         let verified = std::mem::take(&mut self.verifying).into_values();
+        let doubtful = std::mem::take(&mut self.doubtful).into_values();
         for item in std::mem::take(&mut self.items)
             .into_values()
             .chain(verified)
+            .chain(doubtful.map(|(item, _)| item))
             .chain(std::mem::take(&mut self.looking).into_values())
         {
             self.writers.discard(item.number);
@@ -322,7 +327,7 @@ impl<'c> Session<'c> {
                 Event::Ask(ask) => self.ask(now, ask),
                 Event::Opened(item, Ok(source)) => {
                     self.opening -= 1;
-                    self.send_file(item, source);
+                    self.opened(item, source);
                 }
                 Event::Opened(item, Err(failure)) => {
                     self.opening -= 1;

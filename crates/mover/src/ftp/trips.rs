@@ -1,13 +1,19 @@
 //! How long round trips take on the data connections of a copy, and how long one takes through empty queues: what is more, data wait in a queue of
-//! the path. Where it is more on every connection, the path carries all that it can.
+//! the path. Where most take longer, the path carries all that it can.
+//!
+//! Most, and not all: over a path of 5 Gb/s and 53 ms that uploads of 8 sessions with 4 connections each had filled, the median of the round trips that
+//! were seen within 0.1 s was 1.1 to 1.6 times the least, and the shortest of them 1.02 to 1.4 times. Over paths of 2 Gb/s and 40 ms that lose a packet in
+//! 2000 or in 50, the medians within 0.4 s were 1.00 to 1.07 times the least once windows had opened, and once 1.13.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::net::tcp_info::Seen;
 
+/// So many times as long as the least are round trips through a queue that fills.
+const LONG: f64 = 1.1;
 /// In which a receiver counts round trips, by timestamps.
-const RESOLUTION_US: u64 = 1000;
+const RESOLUTION: Duration = Duration::from_millis(1);
 /// A connection on which nothing has moved for so long tells of other days.
 const MOVES: Duration = Duration::from_millis(100);
 
@@ -16,47 +22,47 @@ const MOVES: Duration = Duration::from_millis(100);
 pub(crate) struct Trips {
     /// The shortest that was ever seen, in microseconds.
     least_us: AtomicU64,
-    /// The shortest of connections that move something, since it was asked for.
-    now_us: AtomicU64,
+    /// Round trips of connections that move something, since it was asked for, and how many of them were long.
+    seen: AtomicU64,
+    long: AtomicU64,
 }
 
 impl Trips {
     pub(crate) fn new() -> Self {
         Self {
             least_us: u64::MAX.into(),
-            now_us: u64::MAX.into(),
+            seen: 0.into(),
+            long: 0.into(),
         }
     }
 
     /// What a connection that only has commands tells.
     pub(crate) fn tell_least(&self, seen: &Seen) {
-        let least = seen.least_round_trip.as_ref().map_or(u64::MAX, us);
+        let least = seen.least_round_trip.map_or(u64::MAX, us);
         self.least_us.fetch_min(least, Ordering::Relaxed);
     }
 
     /// What a data connection tells.
     pub(crate) fn tell(&self, seen: &Seen) {
         self.tell_least(seen);
-        if seen.idle < MOVES {
-            self.now_us
-                .fetch_min(us(&seen.round_trip), Ordering::Relaxed);
+        let least = self.least_us.load(Ordering::Relaxed);
+        if seen.idle >= MOVES || least == u64::MAX {
+            return;
         }
+        let least = Duration::from_micros(least);
+        let is_long = seen.round_trip > RESOLUTION + least.mul_f64(LONG);
+        self.long.fetch_add(is_long.into(), Ordering::Relaxed);
+        self.seen.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How many times as long as the least a round trip has been at least, on all connections, since this was asked for; none if nothing moved.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "times need no more than 15 digits"
-    )]
-    pub(crate) fn take_stretch(&self) -> Option<f64> {
-        let now = self.now_us.swap(u64::MAX, Ordering::Relaxed);
-        let least = self.least_us.load(Ordering::Relaxed);
-        let known = now < u64::MAX && (1..u64::MAX).contains(&least);
-        known.then(|| now.saturating_sub(RESOLUTION_US) as f64 / least as f64)
+    /// Whether most round trips since this was asked for were long. None were, if nothing moved.
+    pub(crate) fn take_full(&self) -> bool {
+        let long = self.long.swap(0, Ordering::Relaxed);
+        2 * long > self.seen.swap(0, Ordering::Relaxed)
     }
 }
 
-fn us(time: &Duration) -> u64 {
+fn us(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -73,25 +79,27 @@ mod tests {
     }
 
     #[test]
-    fn a_path_is_as_full_as_its_fastest_connection_finds_it() {
+    fn a_path_is_full_when_most_of_its_round_trips_are_long() {
         let trips = Trips::new();
-        assert_eq!(trips.take_stretch(), None);
-        trips.tell(&seen(0, 101, 0));
-        assert_eq!(trips.take_stretch(), None, "an empty path is not known");
+        let check = |told: &[Seen], expected| {
+            told.iter().for_each(|seen| trips.tell(seen));
+            assert_eq!(trips.take_full(), expected, "{told:?}");
+        };
+        check(&[], false);
+        // An empty path is not known.
+        check(&[seen(0, 101, 0)], false);
         // Opened through the queue, it does not know better; one with commands does.
-        trips.tell(&seen(0, 101, 80));
+        check(&[seen(0, 81, 80)], false);
         trips.tell_least(&seen(0, 300, 50));
-        assert_eq!(trips.take_stretch(), Some(2.0));
-        assert_eq!(trips.take_stretch(), None, "that was before");
-        trips.tell(&seen(0, 101, 80));
-        trips.tell(&seen(200, 51, 80));
-        assert_eq!(
-            trips.take_stretch(),
-            Some(2.0),
-            "nothing moves on one of them"
+        check(&[seen(0, 81, 80)], true);
+        check(&[], false);
+        // One whose round trips are short for a moment does not empty the queue; nor does one fill it.
+        check(&[seen(0, 60, 80), seen(0, 51, 80), seen(0, 57, 80)], true);
+        check(&[seen(0, 60, 80), seen(0, 51, 80), seen(0, 56, 80)], false);
+        // Nothing moves on two of them.
+        check(
+            &[seen(0, 51, 80), seen(200, 60, 80), seen(100, 60, 80)],
+            false,
         );
-        trips.tell(&seen(0, 101, 80));
-        trips.tell(&seen(0, 51, 80));
-        assert_eq!(trips.take_stretch(), Some(1.0));
     }
 }

@@ -122,6 +122,11 @@ impl Item {
             Job::Name(_) => 0,
         }
     }
+
+    /// Whether the server may have all of it: a session that was lost may have sent it, and only the answer is missing.
+    pub(crate) fn may_be_there(&self) -> bool {
+        self.tries > 0 && matches!(self.job, Job::Part(..))
+    }
 }
 
 #[derive(Debug, Default)]

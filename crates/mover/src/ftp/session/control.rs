@@ -98,6 +98,9 @@ impl Session<'_> {
                     if let Some(item) = self.verifying.remove(&request) {
                         self.verified(item, &reply);
                     }
+                    if let Some((item, source)) = self.doubtful.remove(&request) {
+                        self.answered_for(item, source, &reply);
+                    }
                     if let Some(item) = self.looking.remove(&request) {
                         self.looked(item, &reply);
                     }

@@ -30,7 +30,8 @@ impl Session<'_> {
             return over && self.say_goodbye();
         }
         let retired = self.post.retired.load(Ordering::Relaxed);
-        let held = self.items.len() + self.opening + self.verifying.len() + self.looking.len();
+        let asked_for = self.verifying.len() + self.doubtful.len() + self.looking.len();
+        let held = self.items.len() + self.opening + asked_for;
         if retired && held + self.modes.len() == 0 {
             return self.say_goodbye();
         }
@@ -135,7 +136,27 @@ impl Session<'_> {
         self.client.transfer(self.now(), Transfer::Get(get));
     }
 
-    pub(super) fn send_file(&mut self, item: Item, source: Arc<Source>) {
+    /// A file is open: it is sent, unless the server may have it.
+    pub(super) fn opened(&mut self, item: Item, source: Arc<Source>) {
+        let (Job::Part(parts, index), true) = (&item.job, item.may_be_there()) else {
+            return self.send_file(item, source);
+        };
+        let part = parts.store.part.clone();
+        let number = self.command(verify::question(part, Some(parts.range(*index))));
+        self.doubtful.insert(number, (item, source));
+    }
+
+    /// What the server says of a chunk that it may have.
+    pub(super) fn answered_for(&mut self, item: Item, source: Arc<Source>, reply: &Reply) {
+        let told = verify::told(reply);
+        if told.is_none() || told != source.checksum {
+            return self.send_file(item, source);
+        }
+        self.bytes -= item.bytes();
+        self.part_stored(item);
+    }
+
+    fn send_file(&mut self, item: Item, source: Arc<Source>) {
         let store = item.job.store().expect("what is opened is sent");
         let put = match &item.job {
             Job::Part(parts, index) => {
@@ -222,10 +243,16 @@ impl Session<'_> {
     }
 
     fn set_mode(&mut self, path: There, mode: u32) {
+        let number = self.command(chmod(path.clone(), mode));
+        self.modes.insert(number, (path, mode));
+    }
+
+    /// Gives the server a command; its answer has the number.
+    pub(super) fn command(&mut self, command: Command) -> u64 {
         let number = self.next_request;
         self.next_request += 1;
-        self.modes.insert(number, (path.clone(), mode));
-        self.client.request(self.now(), number, chmod(path, mode));
+        self.client.request(self.now(), number, command);
+        number
     }
 
     pub(super) fn mode_set(&mut self, path: &There, reply: &Reply) {
@@ -286,10 +313,8 @@ impl Session<'_> {
 
     /// Asks the server for a checksum.
     fn compare(&mut self, item: Item, command: Command) {
-        let number = self.next_request;
-        self.next_request += 1;
+        let number = self.command(command);
         self.verifying.insert(number, item);
-        self.client.request(self.now(), number, command);
     }
 
     pub(super) fn verified(&mut self, item: Item, reply: &Reply) {

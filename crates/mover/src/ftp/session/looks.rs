@@ -7,23 +7,25 @@ use super::Session;
 use crate::ftp::desk::entry_of;
 use crate::ftp::work::{Item, Job};
 
+/// What servers answer of what is not there (RFC 959, section 4.2).
+const NOT_THERE: u16 = 550;
+
 impl Session<'_> {
     /// Asks what the temporary file is.
     pub(super) fn look(&mut self, item: Item) {
         let Some(store) = item.job.store() else {
             return;
         };
-        let command = Command::Mlst(Some(store.part.clone()));
-        let number = self.next_request;
-        self.next_request += 1;
+        let number = self.command(Command::Mlst(Some(store.part.clone())));
         self.looking.insert(number, item);
-        self.client.request(self.now(), number, command);
     }
 
     pub(super) fn looked(&mut self, item: Item, reply: &Reply) {
         let entry = entry_of(reply);
+        // A chunk went into it. Of the name, whoever has given it may have been a session that was lost.
+        let gone = reply.code == NOT_THERE && matches!(item.job, Job::Part(..));
         match &item.job {
-            Job::Part(parts, _) | Job::Name(parts) if !parts.is_same(entry.as_ref()) => {
+            Job::Part(parts, _) | Job::Name(parts) if gone || !parts.is_same(entry.as_ref()) => {
                 let found = "a temporary file that another copy of the same has begun or given its name meanwhile";
                 let advice = "let one copy at a time write it, then run the same command again";
                 self.shared.failed(&item, found, advice);
