@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from copykit import copy, end_of, events, leftovers, tree_of
 
-from testkit import needs_programs
-
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
@@ -47,31 +45,6 @@ def test_a_copy_comes_to_be_where_users_of_cp_and_rsync_expect_it(engine, here, 
     copy(engine, *words)
     assert (here / made).exists()
     assert leftovers(here) == []
-
-
-@needs_programs("strace")
-@pytest.mark.parametrize(
-    ("words", "made"),
-    [
-        (["file", "new"], ["new"]),
-        (["--mkpath", "file", "a/b/c"], ["a", "a/b", "a/b/c"]),
-        (["-r", "folder", "new"], ["new", "new/inner"]),
-        (["-r", "folder", "there"], ["there/folder", "there/folder/inner"]),
-        (["-r", "folder/", "there"], ["there/inner"]),
-        (["-r", "--mkpath", "folder", "a/b/c"], ["a", "a/b", "a/b/c", "a/b/c/inner"]),
-    ],
-)
-def test_with_sync_a_name_is_on_stable_storage_as_what_it_names_is(engine, here, words, made):
-    trace = here / "trace"
-    command = ["strace", "-f", "-y", "-qq", "-o", trace, "-e", "trace=fsync,mkdir,mkdirat,renameat", engine]
-    subprocess.run([*command, "copy", "--sync", *words], check=True, timeout=60)
-    calls = trace.read_text().splitlines()
-    for name in made:
-        path = (here / name).resolve()
-        # Under a temporary name it is nobody's.
-        names = [at for at, call in enumerate(calls) if any(f'"{made}"' in call for made in (name, path.name))]
-        synced = [at for at, call in enumerate(calls) if "fsync(" in call and f"<{path.parent}>" in call]
-        assert synced and max(synced) > max(names), (name, calls)
 
 
 def test_urls_of_files_are_paths(engine, here):

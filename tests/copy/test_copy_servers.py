@@ -1,4 +1,4 @@
-"""What befalls copies to and from our own server, of FTP and of HTTP alike: few threads, links that are named."""
+"""What befalls copies to and from our own server, of FTP and of HTTP alike: few threads, links that are named, names on stable storage."""
 
 import json
 import os
@@ -113,3 +113,42 @@ def test_a_link_that_is_named_is_followed_unless_a_tree_is_asked_for(engine, pla
     assert (places["local"] / "to file").read_bytes() == b"content"
     assert (places["local"] / "contents" / "file").read_bytes() == b"content"
     assert (places["local"] / "followed" / "file").read_bytes() == b"content"
+
+
+@needs_programs("strace")
+@pytest.mark.parametrize(
+    ("words", "made"),
+    [
+        (["/one", "new"], ["new"]),
+        (["/large", "there"], ["there/large"]),
+        (["/one", "made/"], ["made", "made/one"]),
+        (["--mkpath", "/one", "a/b/c"], ["a", "a/b", "a/b/c"]),
+        (["-r", "/deep", "new"], ["new", "new/er", "new/er/large", "new/er/one"]),
+        (["-r", "/deep", "there"], ["there/deep", "there/deep/er", "there/deep/er/one"]),
+        (["-r", "--mkpath", "/deep", "a/b/c"], ["a", "a/b", "a/b/c", "a/b/c/er", "a/b/c/er/one"]),
+        (["-r", "/deep/", "there"], ["there/er", "there/er/one"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["local", "ftp", "http"])
+def test_with_sync_a_name_is_on_stable_storage_as_what_it_names_is(
+    engine, places, tmp_path, monkeypatch, kind, words, made
+):
+    for folder in (tmp_path / "served", tmp_path / "served" / "deep" / "er"):
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "one").write_bytes(b"1")
+        (folder / "large").write_bytes(os.urandom(3 << 20))
+    here = tmp_path / "here"
+    (here / "there").mkdir(parents=True)
+    monkeypatch.chdir(here)
+    from_there = [f"{places[kind]}{word}" if word.startswith("/") else word for word in words]
+    calls = "trace=fsync,mkdir,mkdirat,rename,renameat,renameat2"
+    traced = ["strace", "-f", "-y", "-qq", "-o", tmp_path / "trace", "-e", calls]
+    subprocess.run([*traced, engine, "copy", "--sync", *from_there], check=True, timeout=60)
+    calls = (tmp_path / "trace").read_text().splitlines()
+    for name in made:
+        path = here / name
+        # Under a temporary name it is nobody's.
+        signs = [f'"{made}{end}' for made in (name, path.name) for end in ('"', '/"')]
+        names = [at for at, call in enumerate(calls) if any(sign in call for sign in signs)]
+        synced = [at for at, call in enumerate(calls) if "fsync(" in call and f"<{path.parent}>" in call]
+        assert synced and max(synced) > max(names), (name, calls)

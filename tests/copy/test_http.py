@@ -111,38 +111,6 @@ def test_what_comes_from_xrootd_has_its_time_though_only_listings_tell_it(engine
             assert (first["files"], again["files"], again["kept"]) == (len(found), 0, len(found))
 
 
-@needs_programs("strace")
-@pytest.mark.parametrize(
-    ("words", "made"),
-    [
-        (["/one", "new"], ["new"]),
-        (["/large", "there"], ["there/large"]),
-        (["/one", "made/"], ["made", "made/one"]),
-        (["--mkpath", "/one", "a/b/c"], ["a", "a/b", "a/b/c"]),
-        (["-r", "/deep", "new"], ["new", "new/er", "new/er/large", "new/er/one"]),
-        (["-r", "/deep", "there"], ["there/deep", "there/deep/er", "there/deep/er/one"]),
-        (["-r", "/deep/", "there"], ["there/er", "there/er/one"]),
-    ],
-)
-def test_with_sync_a_name_is_on_stable_storage_as_what_it_names_is(engine, tmp_path, monkeypatch, words, made):
-    fill(tmp_path / "served")
-    here = tmp_path / "here"
-    (here / "there").mkdir(parents=True)
-    monkeypatch.chdir(here)
-    with venturi(engine, tmp_path / "served", tmp_path) as url:
-        at_url = [f"{url}{word}" if word.startswith("/") else word for word in words]
-        traced = ["strace", "-f", "-y", "-qq", "-o", tmp_path / "trace", "-e", "trace=fsync,mkdir,mkdirat,renameat"]
-        subprocess.run([*traced, engine, "copy", "--sync", *at_url], check=True, timeout=60)
-    calls = (tmp_path / "trace").read_text().splitlines()
-    for name in made:
-        path = here / name
-        # Under a temporary name it is nobody's.
-        signs = [f'"{made}{end}' for made in (name, path.name) for end in ('"', '/"')]
-        names = [at for at, call in enumerate(calls) if any(sign in call for sign in signs)]
-        synced = [at for at, call in enumerate(calls) if "fsync(" in call and f"<{path.parent}>" in call]
-        assert synced and max(synced) > max(names), (name, calls)
-
-
 @pytest.mark.parametrize("secure", [False, True], ids=["http", "https"])
 def test_a_tree_goes_to_our_server_and_back_with_times_and_checksums(engine, tmp_path, secure):
     (tmp_path / "served").mkdir()

@@ -1,7 +1,7 @@
 //! What is to be downloaded: sources are looked at, directories listed and made here, files judged and given to the sessions while others are
 //! still looked for.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -29,6 +29,7 @@ use super::verify;
 use super::work::{Fetch, Job, Known};
 use crate::error::{Failure, said};
 use crate::journal::Journal;
+use crate::roots::make_way;
 use crate::temporary::Token;
 use tree::{Made, Tree};
 
@@ -45,6 +46,8 @@ pub(crate) struct Download<'d> {
     /// Directories that were made or found here, in the order in which they were.
     made: Vec<Made>,
     trees: Vec<Tree>,
+    /// Directories that roots were put into.
+    around: BTreeSet<PathBuf>,
 }
 
 /// A source that the server is asked for.
@@ -73,6 +76,7 @@ impl<'d> Download<'d> {
             batch: Batch::new(shared),
             made: Vec::new(),
             trees: Vec::new(),
+            around: BTreeSet::new(),
         }
     }
 
@@ -140,12 +144,15 @@ impl<'d> Download<'d> {
         let known = Known::from(entry);
         let to = root.to.here();
         let token = names::token(&root.from, &root.to);
+        let parent = to.parent().unwrap_or(Path::new("/"));
         if root.make_way
             && !shared.order.dry_run
-            && let Some(parent) = to.parent()
-            && let Err(error) = fs::create_dir_all(parent)
+            && let Err(error) = make_way(parent, shared.order.sync)
         {
             return shared.tell(&failures::no_folder(parent.to_owned(), said(&error)));
+        }
+        if shared.order.sync {
+            self.around.insert(parent.join("."));
         }
         match entry.kind {
             Some(Kind::Directory | Kind::Current) if !shared.order.recursive => {
@@ -223,18 +230,27 @@ impl<'d> Download<'d> {
         }
     }
 
-    /// Gives directories their times and modes when all is in them, and takes the journals away if nothing has failed.
+    /// Gives directories their times and modes when all is in them, has the names in them on stable storage if that was asked for, and takes the journals away if nothing has failed.
     pub(crate) fn finish(self, whole: bool) {
         if whole {
             self.trees.into_iter().for_each(Tree::close);
         }
-        let preserve = self.shared.order.preserve;
-        if self.shared.order.dry_run || self.shared.stop.asked() {
+        let order = self.shared.order;
+        if order.dry_run || self.shared.stop.asked() {
             return;
         }
         // The deepest first: what is done in one changes the time of the one that it is in.
         for made in self.made.iter().rev() {
-            if let Err(failure) = made.give(preserve.mode, preserve.times) {
+            if let Err(failure) = made.give(order) {
+                self.shared.tell(&failure);
+            }
+        }
+        for folder in self.around {
+            let synced = fs::File::open(&folder).and_then(|folder| folder.sync_all());
+            if let Err(error) = synced {
+                let expected = "to have what is in it on stable storage by name";
+                let advice = "see what is wrong with its disk, then run the same command again";
+                let failure = Failure::found(folder, expected, said(&error), advice);
                 self.shared.tell(&failure);
             }
         }

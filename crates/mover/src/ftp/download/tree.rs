@@ -24,6 +24,7 @@ use crate::ftp::names;
 use crate::ftp::received::times;
 use crate::ftp::work::Known;
 use crate::journal::Journal;
+use crate::order::Order;
 use crate::temporary::Token;
 
 /// A directory here.
@@ -255,8 +256,9 @@ impl Tree {
 }
 
 impl Made {
-    /// Gives a directory its mode and time, when all is in it.
-    pub(super) fn give(&self, mode: bool, time: bool) -> Result<(), Failure> {
+    /// Gives a directory its mode and time, when all is in it, and has what is in it on stable storage by name, as far as it was asked for.
+    pub(super) fn give(&self, order: &Order) -> Result<(), Failure> {
+        let (mode, time) = (order.preserve.mode, order.preserve.times);
         let failure = |errno| Failure::kernel(self.path.clone(), "to set mode and times", errno);
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(failure)?;
@@ -266,6 +268,9 @@ impl Made {
         }
         if let Some(modify_s) = self.known.modify_s.filter(|_| time) {
             rustix::fs::futimens(&folder, &times(modify_s)).map_err(failure)?;
+        }
+        if order.sync {
+            rustix::fs::fsync(&folder).map_err(failure)?;
         }
         Ok(())
     }
