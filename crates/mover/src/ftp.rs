@@ -79,8 +79,6 @@ const GLANCE: Duration = Duration::from_millis(100);
 const SOON: Duration = Duration::from_millis(2);
 /// Bytes of a block that is sent: its header and its place in the queue cost nothing then.
 const BLOCK_BYTES: u64 = 1 << 20;
-/// Threads that write what a session receives: several that make files in one directory only wait for each other.
-const WRITERS: usize = 1;
 
 /// Carries out an order of which a place is at a server.
 ///
@@ -341,6 +339,5 @@ fn manner(
         data,
         secured: Arc::default(),
         patience: PATIENCE,
-        writers: WRITERS,
     }
 }

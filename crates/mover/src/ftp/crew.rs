@@ -18,7 +18,7 @@ use super::protection::{self, Wish};
 use super::session::{Ended, Event, Post, Session, Workers};
 use super::shared::Shared;
 use super::wire::Wire;
-use super::writer::Writers;
+use super::writer::Writing;
 use crate::error::Failure;
 use crate::net::sockets::Tcp;
 use crate::net::url::{Scheme, Url};
@@ -52,8 +52,6 @@ pub(crate) struct Manner {
     pub(crate) secured: Arc<OnceLock<bool>>,
     /// How long nothing may move.
     pub(crate) patience: Duration,
-    /// Threads that write what a session receives.
-    pub(crate) writers: usize,
 }
 
 /// What is known of a server when its session is ready.
@@ -229,17 +227,17 @@ fn once(
     };
     let order = shared.order;
     let result = std::thread::scope(|scope| {
-        let started = Writers::start(scope, shared, manner.writers).and_then(|writers| {
+        let started = Writing::start(scope, shared).and_then(|writing| {
             let follow = order.follow || !order.recursive;
             let opener = Opener::start(scope, (follow, order.verify), events.clone())?;
-            Ok((writers, opener))
+            Ok((writing, opener))
         });
-        let (writers, opener) = match started {
+        let (writing, opener) = match started {
             Ok(started) => started,
             Err(error) => return (Ended::Lost(threads::none(&error)), 0),
         };
         let workers = Workers {
-            writers,
+            writing,
             opener,
             post: Arc::clone(post),
             first_link: opening << 32,

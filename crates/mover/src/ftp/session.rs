@@ -28,7 +28,7 @@ use super::sender::Source;
 use super::shared::Shared;
 use super::wire::Wire;
 use super::work::Item;
-use super::writer::Writers;
+use super::writer::Writing;
 use crate::error::Failure;
 use crate::net::buffers::Buffers;
 use crate::net::pace::Pace;
@@ -118,7 +118,7 @@ pub(crate) struct Session<'c> {
     pace: Pace,
     events: &'c mut UnboundedReceiver<Event>,
     own_events: UnboundedSender<Event>,
-    writers: Writers,
+    writing: Writing,
     opener: Opener,
     /// What this session has: by the number of the transfer.
     items: BTreeMap<u64, Item>,
@@ -157,7 +157,7 @@ pub(crate) struct Session<'c> {
 
 /// What a session has to do with on this side.
 pub(crate) struct Workers {
-    pub(crate) writers: Writers,
+    pub(crate) writing: Writing,
     pub(crate) opener: Opener,
     pub(crate) post: Arc<Post>,
     /// Number of its first data connection: none has that of one of the session before.
@@ -199,7 +199,7 @@ impl<'c> Session<'c> {
             pace: Pace::new(),
             events,
             own_events,
-            writers: workers.writers,
+            writing: workers.writing,
             opener: workers.opener,
             items: BTreeMap::new(),
             sources: BTreeMap::new(),
@@ -256,7 +256,7 @@ impl<'c> Session<'c> {
             .chain(doubtful.map(|(item, _)| item))
             .chain(std::mem::take(&mut self.looking).into_values())
         {
-            self.writers.discard(item.number);
+            self.writing.discard(item.number);
             self.shared.queue.give_back(item);
         }
         for (path, mode) in std::mem::take(&mut self.modes).into_values() {

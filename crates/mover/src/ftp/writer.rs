@@ -1,6 +1,5 @@
-//! Threads that write what a session receives: the network waits for no disk, except when all memory between them is full.
-//!
-//! A file belongs to one thread, and what is to be done with it comes in order: so nothing here needs a lock.
+//! A thread that writes what a session receives: the network waits for no disk, except when all memory between them is full. What is to be done
+//! comes in order, so that nothing here needs a lock. Several threads that make files in one directory would only wait for each other.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -44,10 +43,10 @@ enum Task {
     Drop(u64),
 }
 
-/// The writers of a session.
+/// What the writer of a session is given to do.
 #[derive(Debug)]
-pub(crate) struct Writers {
-    tasks: Vec<Sender<Task>>,
+pub(crate) struct Writing {
+    tasks: Sender<Task>,
     /// Files that the session may write to by itself, too.
     open: BTreeMap<u64, Ready>,
 }
@@ -61,20 +60,17 @@ enum Direct {
     Chunk(Arc<Large>),
 }
 
-impl Writers {
-    /// Starts so many, or as many as there are threads for. They end when this is dropped, after what they were given.
+impl Writing {
+    /// Starts the writer. It ends when this is dropped, after what it was given.
+    ///
+    /// # Errors
+    /// If there is no thread for it.
     pub(crate) fn start<'s, 'o: 's>(
         scope: &'s std::thread::Scope<'s, '_>,
         shared: &'o Shared<'o>,
-        count: usize,
     ) -> io::Result<Self> {
-        let start = || -> io::Result<Sender<Task>> {
-            let (sender, tasks) = channel();
-            threads::start(scope, move || Writer::new(shared).run(&tasks))?;
-            Ok(sender)
-        };
-        let mut tasks = vec![start()?];
-        tasks.extend((1..count).map_while(|_| start().ok()));
+        let (tasks, todo) = channel();
+        threads::start(scope, move || Writer::new(shared).run(&todo))?;
         Ok(Self {
             tasks,
             open: BTreeMap::new(),
@@ -85,7 +81,7 @@ impl Writers {
         let (number, ready) = (item.number, Ready::default());
         self.open.insert(number, Arc::clone(&ready));
         let again = item.tries > 0;
-        self.give(number, Task::Begin(number, item.job.clone(), again, ready));
+        self.give(Task::Begin(number, item.job.clone(), again, ready));
     }
 
     /// The file, if it is open, for one who writes to it by himself. Nobody may have it when it is committed or discarded.
@@ -99,43 +95,29 @@ impl Writers {
     /// Some of it could not be written by him.
     pub(crate) fn spoil(&mut self, number: u64, errno: Errno) {
         self.open.remove(&number);
-        self.give(number, Task::Spoil(number, errno));
+        self.give(Task::Spoil(number, errno));
     }
 
-    /// Writes pieces of a block, each by the thread that has its file.
+    /// Writes pieces of a block.
     pub(crate) fn write(&self, block: &Arc<Block>, pieces: Vec<Piece>) {
-        if pieces.is_empty() {
-            return;
-        }
-        let mut shares: Vec<Vec<Piece>> = Vec::new();
-        shares.resize_with(self.tasks.len(), Vec::new);
-        for piece in pieces {
-            shares[self.index(piece.number)].push(piece);
-        }
-        for (tasks, share) in self.tasks.iter().zip(shares) {
-            if !share.is_empty() {
-                // A writer that is gone has panicked, which ends all.
-                let _ = tasks.send(Task::Write(Arc::clone(block), share));
-            }
+        if !pieces.is_empty() {
+            self.give(Task::Write(Arc::clone(block), pieces));
         }
     }
 
     pub(crate) fn commit(&mut self, item: Item, checksum: Option<u32>) {
         self.open.remove(&item.number);
-        self.give(item.number, Task::Commit(item, checksum));
+        self.give(Task::Commit(item, checksum));
     }
 
     pub(crate) fn discard(&mut self, number: u64) {
         self.open.remove(&number);
-        self.give(number, Task::Drop(number));
+        self.give(Task::Drop(number));
     }
 
-    fn give(&self, number: u64, task: Task) {
-        let _ = self.tasks[self.index(number)].send(task);
-    }
-
-    fn index(&self, number: u64) -> usize {
-        usize::try_from(number % self.tasks.len() as u64).unwrap_or(0)
+    fn give(&self, task: Task) {
+        // A writer that is gone has panicked, which ends all.
+        let _ = self.tasks.send(task);
     }
 }
 

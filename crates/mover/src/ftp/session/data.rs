@@ -164,7 +164,7 @@ impl Session<'_> {
         moved
     }
 
-    /// Reads a block of a connection, and has the writers write what the client says that it is.
+    /// Reads a block of a connection, and has the writer write what the client says that it is.
     fn read_link(&mut self, cx: &mut Context<'_>, number: u64) -> bool {
         let coming = self.coming_bytes(number);
         if let Some(link) = self.links.get_mut(&number) {
@@ -215,7 +215,7 @@ impl Session<'_> {
         let moved_bytes = &self.shared.totals.moved_bytes;
         moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let large = pieces.iter().any(|piece| piece.bytes as u64 >= WORTH_BYTES);
-        self.writers.write(&block, pieces);
+        self.writing.write(&block, pieces);
         let coming = self.coming_bytes(number);
         if let Some(link) = self.links.get_mut(&number) {
             link.intake.came(bytes);
@@ -236,7 +236,7 @@ impl Session<'_> {
         if !wanted || !self.straight.is_open() || !self.pace.is_fast() {
             return None;
         }
-        let file = self.writers.file(transfer)?;
+        let file = self.writing.file(transfer)?;
         let Poll::Ready(came) = link.poll_fill(cx, &mut self.straight, bytes) else {
             return Some(false);
         };
@@ -260,7 +260,7 @@ impl Session<'_> {
                     let moved_bytes = &self.shared.totals.moved_bytes;
                     moved_bytes.fetch_add(count as u64, Ordering::Relaxed);
                 }
-                Err(errno) => self.writers.spoil(transfer, errno),
+                Err(errno) => self.writing.spoil(transfer, errno),
             }
         } else {
             self.straight.forget();

@@ -206,7 +206,7 @@ impl Session<'_> {
         if let Some(item) = self.items.get(&transfer)
             && !item.job.is_upload()
         {
-            self.writers.begin(item);
+            self.writing.begin(item);
         }
     }
 
@@ -301,7 +301,7 @@ impl Session<'_> {
     /// All bytes of a download are here.
     fn arrived(&mut self, item: Item) {
         if !self.shared.order.verify {
-            return self.writers.commit(item, None);
+            return self.writing.commit(item, None);
         }
         let range = match &item.job {
             Job::Chunk(large, index) => Some(large.range(*index)),
@@ -322,14 +322,14 @@ impl Session<'_> {
         let own = self.sources.remove(&item.number);
         let advice = "leave --verify out, or run the same command again";
         match told {
-            Some(told) if !item.job.is_upload() => self.writers.commit(item, Some(told)),
+            Some(told) if !item.job.is_upload() => self.writing.commit(item, Some(told)),
             Some(told) if own.and_then(|own| own.checksum) == Some(told) => self.part_stored(item),
             Some(_) => self
                 .shared
                 .failed(&item, "other bytes at the server", advice),
             None => {
                 if !item.job.is_upload() {
-                    self.writers.discard(item.number);
+                    self.writing.discard(item.number);
                 }
                 let found = format!("no checksum: {reply}");
                 self.shared.failed(&item, &found, advice);
@@ -350,7 +350,7 @@ impl Session<'_> {
         };
         self.bytes -= item.bytes();
         if !item.job.is_upload() {
-            self.writers.discard(transfer);
+            self.writing.discard(transfer);
         }
         if again && item.tries < MOST_SESSIONS_AN_ITEM {
             return self.shared.queue.give_back(item);

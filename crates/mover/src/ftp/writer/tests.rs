@@ -24,8 +24,8 @@ fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() 
     ] {
         // A writer that has not come to anything yet.
         let (sender, waiting) = channel();
-        let mut writers = Writers {
-            tasks: vec![sender],
+        let mut writing = Writing {
+            tasks: sender,
             open: BTreeMap::new(),
         };
         let item = Item {
@@ -33,8 +33,8 @@ fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() 
             tries: 0,
             job,
         };
-        writers.begin(&item);
-        assert!(writers.file(7).is_none(), "{:?}", item.job);
+        writing.begin(&item);
+        assert!(writing.file(7).is_none(), "{:?}", item.job);
         assert!(matches!(waiting.try_recv(), Ok(Task::Begin(7, ..))));
     }
 }
