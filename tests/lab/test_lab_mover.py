@@ -10,15 +10,15 @@ from testkit import needs_root
 
 pytestmark = [needs_root, pytest.mark.alone]
 
-FILE_BYTES, FILES = 2_000_000, 80
+BYTES = 160_000_000
 
 
-def decided(bring_up, engine, folder, path):
+def decided(bring_up, engine, folder, path, file_bytes=2_000_000):
     """Return the decisions about sessions of a download over a path: how many, and why; all files must be here."""
     served = folder / "served"
     served.mkdir(mode=0o755)
-    for number in range(FILES):
-        (served / f"{number:03}").write_bytes(os.urandom(1000) * (FILE_BYTES // 1000))
+    for number in range(BYTES // file_bytes):
+        (served / f"{number:03}").write_bytes(os.urandom(1000) * (file_bytes // 1000))
     hosts = "".join(f'[host.{name}]\ncongestion_control = "cubic"\n' for name in "ab")
     lab = bring_up(
         header_of(f"""
@@ -48,8 +48,9 @@ ports = [2811]
     return [(one["value"], one["reason"]) for one in told if one["event"] == "decision" and one["what"] == "sessions"]
 
 
-def test_a_path_whose_queue_fills_gets_no_more_sessions(bring_up, engine, parent):
-    told = decided(bring_up, engine, parent.parent, 'rate = "100 Mb/s"\nrtt = "40 ms"\nqueue = "1 BDP"')
+@pytest.mark.parametrize("file_bytes", [2_000_000, 500_000], ids=["weighed", "counted"])
+def test_a_path_whose_queue_fills_gets_no_more_sessions(bring_up, engine, parent, file_bytes):
+    told = decided(bring_up, engine, parent.parent, 'rate = "100 Mb/s"\nrtt = "40 ms"\nqueue = "1 BDP"', file_bytes)
     assert "the path is full" in told[-1][1]
     assert not any("tries twice" in reason for _, reason in told)
 

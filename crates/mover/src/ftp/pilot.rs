@@ -236,7 +236,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                 "no more than {MOST_SESSIONS} sessions with one server"
             ));
         }
-        if full && unit != FILES && self.is_far() {
+        if full && self.is_far() {
             // What more sessions would bring then they would take from those that there are, who lose on top of it.
             let reason = "the path is full: most round trips take longer than through empty queues";
             return self.stay(reason.into());

@@ -11,6 +11,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
+use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
+
 use super::answer::Answer;
 use super::connect::Manner;
 use super::digest::compare;
@@ -27,8 +30,6 @@ use super::tries::Tries;
 use super::work::Context;
 use crate::checksum::{Algorithm, Checksum};
 use crate::temporary::Token;
-use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
 /// The checksum that is asked for afterwards.
 const LATE: Algorithm = Algorithm::Adler32;
