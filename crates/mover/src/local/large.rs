@@ -1,6 +1,7 @@
 //! A large file: its chunks are copied by several workers, and those that are there need not be copied again.
 
 use std::ffi::CString;
+use std::iter;
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -97,9 +98,10 @@ pub(crate) fn begin(
         large.discard();
         return Err(failure);
     }
-    let large = Arc::new(large);
-    cx.pool
-        .push((0..helpers).map(|_| Task::Help(Arc::clone(&large))));
+    // None is kept here: the last one to let it go finishes the file.
+    let helpers = usize::try_from(helpers).unwrap_or(usize::MAX);
+    let tasks = iter::repeat_n(Arc::new(large), helpers).map(Task::Help);
+    cx.pool.push(tasks);
     Ok(())
 }
 
