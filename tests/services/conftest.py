@@ -1,4 +1,9 @@
-"""The bare lab as a fixture for the tests of services."""
+"""The bare lab as a fixture for the tests of services, and what is known of the clients of others."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
 
 from bare import lab
 

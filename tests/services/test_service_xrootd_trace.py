@@ -5,12 +5,16 @@ read 8 MiB with two more streams, wrote it back, had it copied over root://, rea
 read it twice through the cache.
 """
 
+import contextlib
 import os
+import signal
+import sys
+import threading
 from datetime import UTC
 from pathlib import Path
 
 import pytest
-from bare import check_nothing_left, lacking
+from bare import check_nothing_left, lacking, wait_until_ready
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,3 +109,46 @@ def test_a_server_that_is_monitored_records_each_transfer(lab):
         (str(place / "source"), "b", 1_000_000)
     ] * 3
     assert len({access.client for access in accesses}) == 3
+
+
+@pytest.mark.skipif(lacking("xrootd") is not None, reason=str(lacking("xrootd")))
+def test_monitoring_that_comes_late_is_waited_for(lab):
+    """Its collector is held up until the service is being stopped, and longer than a busy machine would."""
+    place = lab.place("disk")
+    (place / "source").write_bytes(os.urandom(1_000_000))
+    room = lab.room("late", "xrootd", places=["disk"], monitor=True)
+    service = SERVICES["xrootd"]
+    service.configure(room)
+    processes = service.start(room)
+    assert (room.folder / "collector.ready").exists()
+    collector = collector_of(room)
+    try:
+        wait_until_ready(service, room, processes)
+        os.kill(collector, signal.SIGSTOP)
+        door = service.doors(room.spec, room.host_name)["root"]
+        done = lab.run("b", "xrdcp", "-f", "-N", door.format(path=place / "source"), "/dev/null")
+        assert done.returncode == 0, done.stderr
+    finally:
+        going_on = threading.Timer(3, go_on, (collector,))
+        going_on.start()
+        service.stop(room, processes)
+        going_on.join()
+    (file,) = service.transfers(room)
+    assert file.sent_bytes == 1_000_000
+
+
+def go_on(pid):
+    """Let a program go on, and nsenter, which stops with the one that it has started."""
+    parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    for one in (parent, pid):
+        os.kill(one, signal.SIGCONT)
+
+
+def collector_of(room):
+    """Return the PID of the program that keeps the monitoring of a service."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if words[0] == os.fsencode(sys.executable) and os.fsencode(room.folder / "collector.ready") in words:
+                return int(folder.name)
+    raise AssertionError("the collector does not run")

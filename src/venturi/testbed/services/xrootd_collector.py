@@ -1,6 +1,7 @@
 """Keeps what an XRootD server says of its work: each UDP datagram goes to a file, after its time and length.
 
-It is run as a program beside the server (``python xrootd_collector.py ADDRESS PORT FILE``) and needs nothing but Python.
+It is run as a program beside the server (``python xrootd_collector.py ADDRESS PORT FILE READY``), makes the file READY as soon as it listens, and
+needs nothing but Python.
 :mod:`venturi.testbed.xrootd_trace` reads the file.
 """
 
@@ -19,13 +20,15 @@ PREFIX = struct.Struct(">QI")
 _LARGEST = 65536
 
 
-def _collect(address: str, port: int, path: str) -> None:
+def _collect(address: str, port: int, path: str, ready: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as link, open(path, "ab", buffering=0) as file:  # noqa: PTH123
         link.bind((address, port))
+        with open(ready, "wb"):  # noqa: PTH123
+            pass
         while True:
             data = link.recv(_LARGEST)
             file.write(PREFIX.pack(time.time_ns(), len(data)) + data)
 
 
 if __name__ == "__main__":
-    _collect(sys.argv[1], int(sys.argv[2]), sys.argv[3])
+    _collect(sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4])

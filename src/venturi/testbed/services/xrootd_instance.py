@@ -6,9 +6,10 @@ import math
 import re
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
+from venturi.errors import RunError
 from venturi.mover.base import Option
 from venturi.testbed.services import xrootd_access as access
 from venturi.testbed.services import xrootd_collector
@@ -41,6 +42,9 @@ _MONITOR = Option("monitor", "boolean", False, "records of each file that is rea
 _MONITOR_ADDRESS = "127.0.0.1"
 _FLUSH_S = 1
 _CMSD_S = 5.0
+_COLLECTOR_S = 20.0
+# How long after its time the monitoring may come, on a busy machine.
+_LATE_S = 5.0
 _POLL_S = 0.01
 # Each part says that it is initialised; the last line names the whole.
 _INITIALISED = r"------ {} \S+ initialization completed"
@@ -167,6 +171,7 @@ class Instance:
         """Stop its programs, once their monitoring has been sent; all else is in its folder."""
         if room.spec.options.get("monitor"):
             time.sleep(_FLUSH_S + 0.5)
+            _wait(lambda: self._all_counted(room), processes, _LATE_S)
         for process in reversed(processes):
             process.stop()
 
@@ -236,16 +241,26 @@ class Instance:
         return ports[len(self.default_ports)] if len(ports) > len(self.default_ports) else ports[0]
 
     def _start_collector(self, room: Room) -> Process:
+        # What the server says before somebody listens is lost, and it says but once who its clients are.
+        ready = room.folder / "collector.ready"
+        ready.unlink(missing_ok=True)
         # -I -S: nothing of anybody's environment or site is loaded. The UDP port has the number of the server's TCP port.
-        where = (_MONITOR_ADDRESS, str(self._ports(room.spec)[0]), str(self.records(room)[1]))
+        where = (_MONITOR_ADDRESS, str(self._ports(room.spec)[0]), str(self.records(room)[1]), str(ready))
         argv = [sys.executable, "-I", "-S", str(Path(xrootd_collector.__file__)), *where]
-        return room.machine.start(argv, log=room.folder / "collector.out")
+        process = room.machine.start(argv, log=room.folder / "collector.out")
+        _wait(ready.exists, [process], _COLLECTOR_S)
+        return process
+
+    def _all_counted(self, room: Room) -> bool:
+        """Return whether the monitoring has the bytes of all files that were closed, as far as anybody understands it."""
+        try:
+            return all(file.sent_bytes is not None for file in accessed_files(*self.records(room)))
+        except RunError:
+            return True
 
     def _await_cmsd(self, room: Room, process: Process) -> None:
         """Wait until cmsd listens: an xrootd that does not find its cmsd looks again only after 10 s."""
-        deadline_s = time.monotonic() + _CMSD_S
-        while not self._initialised(room, "cmsd") and process.poll() is None and time.monotonic() < deadline_s:
-            time.sleep(_POLL_S)
+        _wait(lambda: self._initialised(room, "cmsd"), [process], _CMSD_S)
 
     def _initialised(self, room: Room, program: str) -> bool:
         return re.search(_INITIALISED.format(program), _text(self._log(room, program))) is not None
@@ -258,6 +273,13 @@ class Instance:
 
     def _log(self, room: Room, program: str) -> Path:
         return self._home(room) / f"{program}.log"
+
+
+def _wait(is_so: Callable[[], bool], processes: Iterable[Process], most_s: float) -> None:
+    """Wait for something that comes from processes, as long as all of them run."""
+    deadline_s = time.monotonic() + most_s
+    while not is_so() and all(process.poll() is None for process in processes) and time.monotonic() < deadline_s:
+        time.sleep(_POLL_S)
 
 
 def _text(path: Path) -> str:
