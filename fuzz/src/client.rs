@@ -150,6 +150,7 @@ impl Session {
         let job = if draws.coin() {
             Job::Get(Get {
                 transfer,
+                see: transfer % 2 == 1,
                 source: match draws.below(8) {
                     0 => Source::Directory,
                     1 => Source::Tree,

@@ -80,6 +80,16 @@ class FakePeer(Misdoer):
         self.refused = frozenset(refused)
         super().__init__(files, step, misdeed)
 
+    def facts(self, path):
+        """Return what is told of a file or folder."""
+        if path in self.folders:
+            return "Type=dir;Modify=20200101000000;"
+        return f"Type=file;Size={len(self.files[path])};Modify=20200101000000;"
+
+    def sending(self, path, offset):
+        """See that a block of a file is about to be sent; a reply that is returned ends its transfer."""
+        return ""
+
     def _serve(self, control):
         control.settimeout(_PATIENCE_S)
         session = _Session(self, control)
@@ -154,14 +164,9 @@ class _Session:
 
     def do_mlst(self, path):
         if path in self.peer.files or path in self.peer.folders or path == "":
-            self.say(f"250-status\r\n {self.facts(path or '/')} {path}\r\n250 End.")
+            self.say(f"250-status\r\n {self.peer.facts(path or '/')} {path}\r\n250 End.")
         else:
             self.say("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550 End.")
-
-    def facts(self, path):
-        if path in self.peer.folders:
-            return "Type=dir;Modify=20200101000000;"
-        return f"Type=file;Size={len(self.peer.files[path])};Modify=20200101000000;"
 
     def do_mlsc(self, path):
         below = path.rstrip("/") + "/"
@@ -173,7 +178,7 @@ class _Session:
         lost = path in self.peer.lost
         if lost or path in self.peer.broken:
             inside = inside[: len(inside) // 2]
-        lines = "".join(f" {self.facts(name)} {name[len(below) :]}\r\n" for name in inside)
+        lines = "".join(f" {self.peer.facts(name)} {name[len(below) :]}\r\n" for name in inside)
         if lost:
             self.peer.lost.discard(path)
             self.control.sendall(f"250-Contents of {path}\r\n{lines}".encode())
@@ -254,10 +259,13 @@ class _Session:
             return self.say("550 No such file.")
         self.say("150 Begin.")
         self.connect()
-        content = self.peer.files[path]
+        length = len(self.peer.files[path])
         try:
-            for offset in range(self.rest, len(content), _BLOCK_BYTES):
-                self.send(content[offset : offset + _BLOCK_BYTES], offset)
+            for offset in range(self.rest, length, _BLOCK_BYTES):
+                if answer := self.peer.sending(path, offset):
+                    self.drop()
+                    return self.say(answer)
+                self.send(self.peer.files[path][offset : min(offset + _BLOCK_BYTES, length)], offset)
             if self.extended:
                 self.data.sendall(struct.pack(">BQQ", 0x48, 0, 1))
             else:

@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -53,7 +54,8 @@ def _answers(port):
 
 
 @contextlib.contextmanager
-def _running(command, port, log, **how):
+def running(command, port, log, **how):
+    """Have a server of HTTP as it is; yields its URL."""
     with Path(log).open("wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, **how)
     try:
@@ -71,7 +73,7 @@ def nginx(root, folder):
     port = free_port()
     user = "user root;\n" if os.geteuid() == 0 else ""
     (folder / "nginx.conf").write_text(user + NGINX.format(module=DAV_MODULE, folder=folder, root=root, port=port))
-    with _running(
+    with running(
         [shutil.which("nginx") or "/usr/sbin/nginx", "-c", folder / "nginx.conf"], port, folder / "out"
     ) as url:
         yield url
@@ -98,7 +100,7 @@ def xrootd(root, folder, pki=None, *, checksums=True):
         command = [*NOBODY, *command]
         for path in (root, *folder.iterdir(), folder, *Path(root).rglob("*")):
             shutil.chown(path, "nobody", "nogroup")
-    with _running(command, port, folder / "out", cwd=folder) as url:
+    with running(command, port, folder / "out", cwd=folder) as url:
         yield url.replace("http://127.0.0.1", "https://localhost") if pki else url
 
 
@@ -123,8 +125,11 @@ def venturi(engine, root, folder, *words, secure=False, env=None):
 
 
 @contextlib.contextmanager
-def puppet(answer, met=None):
-    """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests. Who connects is in `met`."""
+def puppet(answer, met=None, tls=None):
+    """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests.
+
+    Who connects is in `met`, handshakes included. `tls` has the files of its certificate and its key.
+    """
     seen, counting = [], threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
@@ -163,10 +168,15 @@ def puppet(answer, met=None):
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
+    if tls:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(*tls)
+        server.socket = context.wrap_socket(server.socket, server_side=True)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", seen
+        place = "https://localhost" if tls else "http://127.0.0.1"
+        yield f"{place}:{server.server_port}", seen
     finally:
         server.shutdown()
         thread.join()

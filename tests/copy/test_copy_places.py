@@ -79,6 +79,11 @@ def test_urls_of_files_are_paths(engine, here):
             "--streams: expected a place at a server as source or destination, found",
         ),
         (
+            ["--method", "kernel", "ftp://127.0.0.1:1/file", "new"],
+            1,
+            "--method: expected places of this host alone, found one of FTP",
+        ),
+        (
             ["--direct", "ftp://127.0.0.1:1/file", "new"],
             1,
             "--direct: expected places of this host alone, found one of FTP",

@@ -1,8 +1,9 @@
-"""What befalls copies to and from our own server, of FTP and of HTTP alike: few threads, links that are named, names on stable storage."""
+"""What befalls copies to and from our own server, of FTP and of HTTP alike: few threads, links that are named, names on stable storage, events without room."""
 
 import json
 import os
 import subprocess
+from pathlib import Path
 
 import pytest
 from copykit import copy, end_of, events, tree_of
@@ -152,3 +153,38 @@ def test_with_sync_a_name_is_on_stable_storage_as_what_it_names_is(
         names = [at for at, call in enumerate(calls) if any(sign in call for sign in signs)]
         synced = [at for at, call in enumerate(calls) if "fsync(" in call and f"<{path.parent}>" in call]
         assert synced and max(synced) > max(names), (name, calls)
+
+
+EVENTS_LOST = "standard output: expected that events can be written there, found No space left on device"
+
+
+def copy_to_full(engine, *words):
+    """Copy with events for which there is no room, and return what was said."""
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [engine, "copy", "--json", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 3, (done.returncode, done.stderr)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"venturi copy: {EVENTS_LOST}; "), line
+
+
+@pytest.mark.parametrize("place", ["local", "ftp", "http"])
+@pytest.mark.parametrize("files", [1, 300])
+def test_events_without_room_end_a_copy_and_the_same_command_goes_on(engine, places, tmp_path, place, files):
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    for number in range(files):
+        (tree / f"{number:03}").write_bytes(b"content" * number)
+    order = ["-r", f"{tree}/", f"{places[place]}/copy"]
+    copy_to_full(engine, "--dry-run", *order)
+    assert not (places["local"] / "copy").exists()
+    copy_to_full(engine, *order)
+    told = events(engine, *order)
+    assert told[-1]["outcome"] == "done"
+    assert tree_of(tree, times=False) == tree_of(places["local"] / "copy", times=False)

@@ -132,14 +132,22 @@ def test_what_cannot_be_is_told_and_no_password_is(engine, server, here):
     (here / "file").write_bytes(b"1")
     (here / "é").write_bytes(b"1")
     (here / "folder").mkdir()
+    os.mkfifo(here / "pipe")
     closed = there.replace(str(server.port), "1")
     for words, code, told in (
         ([f"{there}/none", "x"], 3, "none: expected a file or directory, found 550"),
         ([f"{there}/folder", "x"], 3, "expected a file, found a directory; say --recursive"),
         ([f"{closed}/file", "x"], 1, "expected a server that lets us in, found no answer of 127.0.0.1:1"),
-        ([there.replace("ftp://", "ftp://somebody:secret@") + "/file", "x"], 1, "expected a server that lets us in"),
+        (
+            [there.replace("ftp://", "ftp://somebody:secret@") + "/file", "x"],
+            1,
+            "expected a server that lets us in, found the login refused: `530",
+        ),
         (["sshftp://ann:secret@h/file", "x"], 1, "expected no password"),
         (["file", f"{there}/none/x"], 3, "none/x: expected a copy there, found"),
+        (["file", f"{there}/none/x"], 3, "say --mkpath if its directory is not there"),
+        (["pipe", f"{there}/y"], 3, "pipe: expected a file or directory, found a named pipe"),
+        (["/dev/null", f"{there}/y"], 3, "/dev/null: expected a file or directory, found a device"),
         ([f"{there}/%C3%A9", "x"], 3, "expected a name that the server understands"),
         (["é", f"{there}/"], 3, "expected a name that the server understands"),
         ([f"{there}/file", "https://h/x"], 1, "by way of this host"),

@@ -123,7 +123,7 @@ def test_a_tree_goes_to_our_server_and_back_with_times_and_checksums(engine, tmp
         assert contents(tmp_path / "served" / "up" / "source") == contents(tmp_path / "source")
         if secure:
             stranger = {**env, "X509_CERT_DIR": str(throwaway_certificates(tmp_path / "other")[0])}
-            told = copy(engine, f"{url}/up/source/one", tmp_path / "x", code=3, env=stranger).stderr.decode()
+            told = copy(engine, f"{url}/up/source/one", tmp_path / "x", code=1, env=stranger).stderr.decode()
             assert "expected a server that is who it says" in told
 
 
@@ -196,6 +196,24 @@ def test_from_a_server_that_cannot_copy_to_others_bytes_are_pulled_and_to_one_pu
             told = events(engine, source, destination, env=env)
             assert [event["how"] for event in told if event["event"] == "file"] == [how]
     assert (tmp_path / "a" / "four").read_bytes() == content
+
+
+@needs_programs("nginx")
+@needs_nginx
+@pytest.mark.parametrize("existing", ["update", "replace", "keep"])
+def test_a_server_that_takes_another_port_for_its_own_is_not_believed(engine, tmp_path, existing):
+    for name in ("a", "b", "x"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "a" / "one").write_bytes(os.urandom(3_000_000))
+    (tmp_path / "a" / "two").write_text("of nginx")
+    (tmp_path / "b" / "four").write_text("old")
+    with nginx(tmp_path / "a", tmp_path / "x") as plain, venturi(engine, tmp_path / "b", tmp_path, "--write") as ours:
+        for name in ("two", "three", "four"):
+            kept = existing == "keep" and name == "four"
+            told = events(engine, "--existing", existing, f"{plain}/one", f"{ours}/{name}")
+            assert [(end["files"], end["moved_bytes"]) for end in told[-1:]] == [(0, 0) if kept else (1, 3_000_000)]
+            assert ((tmp_path / "b" / name).read_bytes() == (tmp_path / "a" / "one").read_bytes()) is not kept
+    assert {path.name: path.stat().st_size for path in (tmp_path / "a").iterdir()} == {"one": 3_000_000, "two": 8}
 
 
 @needs_programs("xrootd", "openssl")

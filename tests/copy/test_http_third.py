@@ -5,8 +5,10 @@ import urllib.request
 import zlib
 
 import pytest
-from copykit import copy, leftovers
-from httpkit import puppet, venturi
+from copykit import copy, end_of, events, leftovers
+from httpkit import puppet, running, venturi
+
+from testkit import free_port, needs_programs
 
 CONTENT = os.urandom(3_000_000)
 
@@ -88,3 +90,38 @@ def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine)
     with puppet(answer) as (url, _):
         copy(engine, f"{url}/x", f"{url}/y")
     assert copies == ["COPY", "COPY"]
+
+
+@pytest.mark.parametrize(("there", "code"), [(len(CONTENT), 0), (17, 3)], ids=["all of it", "a part"])
+@pytest.mark.parametrize(
+    "said", [b"Created", b"<html>\n<title>201 Created</title>\n</html>\n"], ids=["a word", "a page"]
+)
+def test_a_copy_within_a_server_of_webdav_is_done_if_its_status_says_so_and_its_size_agrees(
+    engine, said, there, code
+):
+    copied = []
+
+    def answer(handler, _):
+        handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        if handler.command == "COPY":
+            copied.append(1)
+            return handler.say(201, said)
+        if handler.command == "HEAD" and handler.path == "/x":
+            return handler.say(200, length=len(CONTENT))
+        return handler.say(200, length=there) if copied and handler.command == "HEAD" else handler.say(404)
+
+    with puppet(answer) as (url, _):
+        told = events(engine, f"{url}/x", f"{url}/y", code=code)
+    assert (end_of(told)["files"], len(copied)) == (1 - bool(code), 1)
+
+
+@needs_programs("rclone")
+def test_rclone_copies_within_itself(engine, tmp_path):
+    (tmp_path / "served" / "d").mkdir(parents=True)
+    (tmp_path / "served" / "d" / "x").write_bytes(CONTENT)
+    port = free_port()
+    command = ["rclone", "serve", "webdav", tmp_path / "served", "--config=", "--addr", f"127.0.0.1:{port}"]
+    with running(command, port, tmp_path / "out") as url:
+        told = events(engine, "-r", f"{url}/d", f"{url}/e")
+    assert [event["how"] for event in told if event["event"] == "file"] == ["by the server"]
+    assert (tmp_path / "served" / "e" / "x").read_bytes() == CONTENT

@@ -151,7 +151,7 @@ MATRICES = {
         put("davix", "nginx-a"), put("davix", "root-a"), put("davix", "x509-a"),
         put("gfal-copy", "gsiftp-a"), put("gfal-copy", "root-a"), put("gfal-copy", "nginx-a"),
         put("scp", "sshd-a"), put("iperf3", "iperf3"), put("nuttcp", "nuttcp"),
-    ], "options = { certificate = true }"),
+    ], 'options = { certificate = true, exit = "at once" }'),
     "third-party": Matrix([
         between("globus-url-copy", "ftp", files=5), between("globus-url-copy", "gsiftp"),
         Row("globus-url-copy", "zero", "gsiftp-a", "null", "gsiftp-b"),

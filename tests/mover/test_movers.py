@@ -19,7 +19,6 @@ from venturi.mover import (
     BUILT_IN,
     Command,
     Option,
-    OptionError,
     OutputError,
     ToolReport,
     movers,
@@ -198,16 +197,26 @@ def test_events_of_our_mover_tell_what_it_decided_and_how_bytes_went():
             BUILT_IN["venturi"].parse({"stdout": wrong})
 
 
-def test_our_mover_refuses_more_workers_than_it_has():
-    with pytest.raises(OptionError, match="expected a concurrency of 1024 or less, found 1025"):
-        call_with(BUILT_IN["venturi"], concurrency=1025)
-
-
 OPTIONS = {
     "size": Option("block", "size", 1, "", minimum=1), "time": Option("pause", "time", None, ""),
     "rate": Option("limit", "rate", None, ""), "integer": Option("streams", "integer", None, ""), "boolean": Option("verify", "boolean", None, ""),
     "choice": Option("mode", "choice", None, "", choices=("fast", "safe")),
 }  # fmt: skip
+
+
+def test_an_option_has_a_largest_value_where_its_tool_has_one():
+    check = {
+        Option("streams", "integer", None, "", maximum=4): (4, 5, "expected a whole number, 1 to 4, found 5"),
+        Option("block", "size", None, "", minimum=1000, maximum=8000):
+            ("8 kB", "8001 B", 'expected a size from "1 kB" to "8 kB", found "8001 B"'),
+        Option("limit", "rate", None, "", minimum=8000, maximum=125_000):
+            ("1 Mb/s", "2 Mb/s", 'expected a rate from "8 kB/s" to "125 kB/s", found "2 Mb/s"'),
+    }  # fmt: skip
+    for option, (most, more, told) in check.items():
+        option.parse(most)
+        with pytest.raises(UnitError) as caught:
+            option.parse(more)
+        assert str(caught.value) == told
 
 
 def test_values_of_options_become_base_units_and_keys_carry_the_unit():

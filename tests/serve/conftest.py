@@ -1,7 +1,12 @@
 """A server that everybody may read and write, shared by the tests of a file."""
 
+import sys
+from pathlib import Path
+
 import pytest
 from servekit import fill, serving
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "interop"))
 
 
 @pytest.fixture(scope="module")

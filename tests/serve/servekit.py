@@ -115,6 +115,13 @@ def run(*words, code=0, timeout_s=30, **changes):
     return done
 
 
+def somebody(folder):
+    """Return a file of users with one whose password nobody knows."""
+    users = Path(folder) / "somebody"
+    users.write_text(f"somebody:$5$saltsalt${'x' * 43}\n")
+    return users
+
+
 def leftovers(folder):
     """Return temporary files of the server."""
     return sorted(path.name for path in Path(folder).rglob(".venturi-*"))

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from servekit import somebody
 from webkit import Web, run, web
 
 from testkit import throwaway_certificates, wait_until
@@ -108,9 +109,8 @@ def test_a_checksum_is_given_up_when_its_client_hangs_up(engine, tmp_path):
 
 
 def test_a_wrong_password_is_answered_after_a_second_and_three_end_a_connection(engine, tmp_path):
-    (tmp_path / "users").write_text("")
     (tmp_path / "data").mkdir()
-    with web(engine, tmp_path / "data", tmp_path, "--users", tmp_path / "users") as server:
+    with web(engine, tmp_path / "data", tmp_path, "--users", somebody(tmp_path)) as server:
         link = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         closes, begin = [], time.monotonic()
         for guess in (b"ann:1", b"ann:2", b"ann:3"):

@@ -4,6 +4,7 @@ import contextlib
 import ftplib
 import io
 import json
+import os
 import resource
 import signal
 import socket
@@ -131,12 +132,20 @@ def test_a_log_that_was_moved_away_is_begun_anew(engine, served, tmp_path):
         assert [(tmp_path / name).read_text().count("TYPE=RETR") for name in ("first", "second")] == [1, 1]
 
 
-def test_lines_that_a_full_disk_does_not_take_are_counted(engine, served, tmp_path):
+def test_lines_that_a_full_disk_does_not_take_are_counted_and_told_once(engine, served, tmp_path):
     port = free_port()
-    words = ("--transfer-log", "/dev/full", "--metrics", str(port))
-    with serving(engine, served, tmp_path, *words) as server, logged_in(server) as ftp:
-        ftp.retrbinary("RETR file", lambda _: None)
-        wait_until(lambda: counted(port)["venturi_serve_log_lines_lost_total"] == 1, "the line to be missed", 10)
+    server = Server(engine, served, tmp_path, "--transfer-log", "/dev/full", "--metrics", str(port))
+    with server.process:
+        for _ in range(3):
+            with logged_in(server) as ftp:
+                ftp.retrbinary("RETR file", lambda _: None)
+        wait_until(lambda: counted(port)["venturi_serve_log_lines_lost_total"] == 3, "all lines to be missed", 10)
+        server.process.terminate()
+        said = server.process.communicate(timeout=30)[1]
+    assert server.process.returncode == 0
+    (line,) = said.splitlines()
+    full = "venturi serve: /dev/full: expected that lines can be written there, found No space left on device; "
+    assert line.startswith(full)
 
 
 def test_who_asks_for_counters_and_says_nothing_holds_up_nobody(engine, served, tmp_path):
@@ -228,3 +237,41 @@ def test_where_no_more_threads_are_to_be_had_sessions_share_those_that_are(engin
         server.process.stderr.close()
     for number in range(24):
         assert (served / str(number)).read_bytes() == content(str(number), 500_000)
+
+
+CHANGES = {
+    "nothing": lambda path: None,
+    "written to": lambda path: path.write_bytes(bytes(64 << 20)),
+    "cut": lambda path: path.write_bytes(b"x"),
+    "its time set back": lambda path: os.utime(path, (1_600_000_000, 1_600_000_000)),
+    "replaced": lambda path: (path.parent / "other").rename(path),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_is_changed_while_it_is_sent_is_not_said_to_be_sent(engine, served, tmp_path, change):
+    # More than the sockets between hold.
+    for name in ("file", "other"):
+        (served / name).write_bytes(b"")
+        os.truncate(served / name, 64 << 20)
+        os.utime(served / name, (1_600_000_000, 1_600_000_000))
+    (served / "small").write_bytes(b"small")
+    with serving(engine, served, tmp_path) as server, logged_in(server) as ftp:
+        ftp.voidcmd("TYPE I")
+        with passive(ftp) as data:
+            assert ftp.sendcmd("RETR file").startswith("150")
+            data.recv(1000)
+            CHANGES[change](served / "file")
+            while data.recv(1 << 20):
+                pass
+        if change == "nothing":
+            ftp.voidresp()
+        else:
+            with pytest.raises(ftplib.error_temp, match="changed while it was sent"):
+                ftp.voidresp()
+        # The next one is none of its business.
+        whole = []
+        ftp.retrbinary("RETR small", whole.append)
+        assert b"".join(whole) == b"small"
+        codes = [one["code"] for one in server.transfers(2)]
+    assert codes == [226 if change == "nothing" else 451, 226]

@@ -3,9 +3,11 @@
 import ftplib
 import os
 import socket
+import subprocess
 import time
 
 import pytest
+from interop_gfal import died_at_its_end, sha256_of
 from servekit import SIZES, content, fill, leftovers, logged_in, run, serving
 
 from testkit import needs_programs
@@ -58,10 +60,18 @@ def test_globus_url_copy_reads_and_writes_with_every_protection_of_data(grid, tm
 def test_gfal_copy_reads_and_writes(grid, tmp_path):
     server, environment = grid
     environment = {**environment, "GFAL_PYTHONBIN": "/usr/bin/python3"}
-    run("gfal-copy", "-f", f"{gsi_url(server)}/large", f"file://{tmp_path}/large", env=environment)
-    assert (tmp_path / "large").read_bytes() == content("large", SIZES["large"])
-    run("gfal-copy", "-f", "-K", "adler32", f"file://{tmp_path}/large", f"{gsi_url(server)}/gfal", env=environment)
-    assert (server.directory / "gfal").read_bytes() == content("large", SIZES["large"])
+    here, there, url = tmp_path / "large", server.directory / "gfal", gsi_url(server)
+    whole = sha256_of(server.directory / "large")
+
+    def copy(arrived, *words):
+        argv = ["gfal-copy", "-f", *words]
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        spared = died_at_its_end(argv, done.returncode, arrived, whole)
+        assert done.returncode == 0 or spared, (done.returncode, done.stdout, done.stderr)
+        assert sha256_of(arrived) == whole
+
+    copy(here, f"{url}/large", f"file://{here}")
+    copy(there, "-K", "adler32", f"file://{here}", f"{url}/gfal")
 
 
 def test_who_has_no_certificate_does_not_come_in(grid):

@@ -10,7 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from servekit import Server, logged_in, run, serving
+from servekit import Server, logged_in, run, serving, somebody
 
 from testkit import free_port, wait_until
 
@@ -125,7 +125,8 @@ def test_data_go_to_no_other_host_and_no_port_of_the_system(engine, served, tmp_
 
 
 def test_what_anonymous_clients_say_goes_to_no_third_host_where_users_may_send_it_there(engine, served, tmp_path):
-    with serving(engine, served, tmp_path, "--third-party") as server, logged_in(server) as ftp:
+    words = ("--third-party", "--anonymous", "--users", somebody(tmp_path))
+    with serving(engine, served, tmp_path, *words) as server, logged_in(server) as ftp:
         for command in ("PORT 127,0,0,2,200,10", "SPOR 127,0,0,1,200,10\r\nSPOR 127,0,0,2,200,10"):
             with pytest.raises(ftplib.error_perm, match=r"^504"):
                 ftp.sock.sendall(command.encode() + b"\r\n")
@@ -213,8 +214,7 @@ def test_lines_without_end_and_logins_that_drip_in_are_ended(engine, served, tmp
 
 
 def test_passwords_can_be_guessed_three_times(engine, served, tmp_path):
-    (tmp_path / "users").write_text("")
-    with serving(engine, served, tmp_path, "--users", tmp_path / "users") as server, talk(server) as link:
+    with serving(engine, served, tmp_path, "--users", somebody(tmp_path)) as server, talk(server) as link:
         begin = time.monotonic()
         link.sendall(b"USER a\r\nPASS b\r\n" * 5)
         said = heard(link)

@@ -215,6 +215,46 @@ def test_options_that_a_tool_cannot_be_told_are_told_with_their_place():
         sweep(options={"restart_interval": "1 s"})
 
 
+OURS = {
+    "a": {"kind": "venturi-serve", "host": "a", "storage": ["here"]},
+    "b": {"kind": "venturi-serve", "host": "b", "storage": ["there"]},
+}
+WEB = {name: {**service, "options": {"http": True}} for name, service in OURS.items()}
+
+
+@pytest.mark.parametrize(
+    ("service", "options", "workload", "problem"),
+    [
+        (OURS, {"pipelining": 4097}, {}, "options.pipelining: expected a whole number, 1 to 4096, found 4097"),
+        (OURS, {}, {"factors": {"streams": [1, 257]}}, "factors.streams[1]: expected a whole number, 1 to 256, found 257"),
+        (OURS, {"window": "2 GiB"}, {}, 'options.window: expected a size from "4 KiB" to "1 GiB", found "2 GiB"'),
+        (OURS, {"pacing": "1 Mb/s"}, {"client": "b"}, "options.pacing: expected a file of the host that it runs on, and a server to bring it to, since it is the "
+         "sender who paces (the option pacing of venturi-serve), found ftp to a file"),
+        (OURS, {}, {"client": "b", "factors": {"pacing": ["1 Mb/s"]}}, "factors.pacing: expected a file of the host"),
+        (OURS, {}, {"direction": "two ways", "factors": {"pacing": ["1 Mb/s"]}}, "factors.pacing: expected a file of the host"),
+        (OURS, {"method": "kernel"}, {}, "options.method: expected both ends on the host that it runs on, found a file to ftp"),
+        (OURS, {"direct": True}, {}, "options.direct: expected both ends on the host that it runs on, found a file to ftp"),
+        (OURS, {"streams": 4}, {"destination": "san"}, "options.streams: expected an end at a server, found a file to a file"),
+        (WEB, {"pipelining": 4}, {}, "options.pipelining: expected an end at a server of FTP or GridFTP, found a file to http"),
+        (WEB, {"stripe": True}, {}, "options.stripe: expected an end at a server of FTP or GridFTP, found a file to http"),
+        (OURS | {"b": WEB["b"]}, {}, {"client": "c"}, "destination_service: expected both ends at servers of FTP or both at servers of HTTP, found ftp to http"),
+    ],
+)  # fmt: skip
+def test_what_our_mover_would_refuse_at_each_trial_is_told_by_the_plan(service, options, workload, problem):
+    with pytest.raises(ScenarioError) as caught:
+        sweep(testbed={"service": service}, mover="venturi", options=options, **workload)
+    assert str(caught.value).startswith(f"scenario: workload.{problem}")
+
+
+def test_what_our_mover_takes_is_planned():
+    for service, options in (
+        (OURS, {"pacing": "1 Mb/s", "pipelining": 4096, "streams": 256}),
+        (WEB, {"streams": 4, "method": "auto"}),
+    ):
+        assert ends_of(sweep(testbed={"service": service}, mover="venturi", options=options))[0] == "a"
+    assert ends_of(sweep(mover="venturi", destination="san", options={"method": "kernel", "direct": True}))[0] == "a"
+
+
 SERVERS = {
     "root": {"kind": "xrootd", "host": "b", "storage": ["there"], "options": {"http": True}},
     "cache": {"kind": "xrootd-cache", "host": "c", "storage": ["there"], "options": {"origin": "root"}},

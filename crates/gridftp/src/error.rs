@@ -40,7 +40,7 @@ pub enum Error {
         found: String,
     },
     /// The peer refuses something without which the session cannot go on.
-    #[error("expected the server to accept {step}, found `{reply}`")]
+    #[error("{step} refused: `{reply}`")]
     Refused {
         /// The step of the session.
         step: &'static str,

@@ -303,7 +303,10 @@ impl Server {
 
     fn close(&mut self) {
         if !matches!(self.state, State::Closed) {
-            if matches!(self.state, State::Transferring(_)) {
+            if matches!(
+                self.state,
+                State::Transferring(_) | State::Asking(Purpose::Sent)
+            ) {
                 self.outputs.push_back(Output::CloseFile);
                 self.ended(426);
             }

@@ -66,7 +66,8 @@ fn a_transfer_whose_cached_connections_end_while_its_file_is_opened_is_refused_a
     talk.answer(Answer::Size(0));
     assert!(talk.server.data_opened(NOW, 1, policy().peer));
     while talk.server.poll_data(NOW, 1).is_some() {}
-    assert!(talk.outputs().contains("226 "));
+    talk.outputs();
+    assert!(talk.answer(Answer::Done).contains("226 "));
     talk.say("RETR /a\r\n");
     talk.server.data_closed(NOW, 1, true);
     let said = talk.answer(Answer::Size(0));
@@ -179,6 +180,7 @@ impl Downloads {
                 path: Path::new("/a").expect("a path"),
                 size_bytes: None,
                 present: present.clone(),
+                see: false,
             };
             talk.client.transfer(NOW, Job::Get(get));
         }

@@ -131,6 +131,7 @@ fn carry(driver: &mut Driver, server: &Server, label: &str) {
             path: server.path(name),
             size_bytes: Some(bytes.len() as u64),
             present: ByteRanges::default(),
+            see: false,
         })
     });
     driver.carry_out(gets.collect());

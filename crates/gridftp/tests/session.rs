@@ -53,6 +53,7 @@ fn jobs(world: &mut World, sizes: &[usize], mixed: bool, checked: bool) -> Vec<J
                 path: path(name),
                 size_bytes: Some(size as u64),
                 present: ByteRanges::default(),
+                see: number % 2 == 0,
             }));
         } else {
             world.sources.insert(number, bytes);
@@ -233,6 +234,7 @@ fn a_directory_comes_whole_over_data_connections() {
                 path: Path::root(),
                 size_bytes: None,
                 present: ByteRanges::default(),
+                see: true,
             })
         };
         world.carry_out(vec![listing(0), listing(1)]);

@@ -262,6 +262,7 @@ fn whatever_is_asked_of_a_session_that_is_over_fails_at_once() {
         path: Path::root(),
         size_bytes: None,
         present: ByteRanges::default(),
+        see: false,
     };
     talk.client.transfer(talk.now, Job::Get(get));
     talk.collect();

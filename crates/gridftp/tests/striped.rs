@@ -82,6 +82,7 @@ fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<Str
             path: server.path(&name(*number)),
             size_bytes: Some(bytes.len() as u64),
             present: ByteRanges::default(),
+            see: false,
         })
     });
     driver.carry_out(gets.collect());
@@ -135,6 +136,7 @@ fn a_directory_is_listed_between_files_and_what_is_missing_of_one_goes_on() {
             path: server.path(name),
             size_bytes: (source == Source::File).then_some(bytes.len() as u64),
             present,
+            see: false,
         })
     };
     let present = ByteRanges::of(1_000_000..3_000_000);

@@ -1,6 +1,6 @@
 //! Copies from and to servers of FTP and GridFTP, and between two of them.
 //!
-//! Some look for files ([`download`]), and give them to a queue ([`work`]); sessions take them from it, each on a thread of its own
+//! Some look for files ([`download`]), and give them to a queue ([`queue`]); sessions take them from it, each on a thread of its own
 //! ([`session`]), and the disk is never waited for there ([`writer`], [`sender`], [`opener`]). What GridFTP asks for is decided in
 //! `venturi_gridftp`, without any of this.
 //!
@@ -14,6 +14,7 @@ mod download;
 mod failures;
 mod forecast;
 mod guard;
+mod interval;
 mod judge;
 mod link;
 mod links;
@@ -24,6 +25,7 @@ mod parts;
 mod pilot;
 mod places;
 mod protection;
+mod queue;
 mod received;
 mod relay;
 mod sender;
@@ -114,7 +116,7 @@ fn between(
 ) -> Result<Outcome, Error> {
     let wish = Wish::of(order, &[&source, &destination])?;
     let grid = grid_of(&[&source, &destination])?;
-    let (report, totals) = (Report::new(order.output), Totals::default());
+    let (report, totals) = (Report::new(order.output, stop), Totals::default());
     let shared = Shared::new(order, stop, &totals, &report, source.clone(), grid);
     let shared = &shared;
     report.start(order);
@@ -191,7 +193,7 @@ fn with_server(
     process::raise_open_files();
     let wish = Wish::of(order, &[&server])?;
     let grid = grid_of(&[&server])?;
-    let (report, totals) = (Report::new(order.output), Totals::default());
+    let (report, totals) = (Report::new(order.output, stop), Totals::default());
     let shared = Shared::new(order, stop, &totals, &report, server, grid);
     let shared = &shared;
     report.start(order);

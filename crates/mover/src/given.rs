@@ -51,6 +51,14 @@ impl Place {
             _ => place::local(text).map(Self::Here),
         }
     }
+
+    /// For messages.
+    pub(crate) fn shown(&self) -> PathBuf {
+        match self {
+            Self::Here(path) => path.clone(),
+            Self::There(url) => url.to_string().into(),
+        }
+    }
 }
 
 fn scheme_of(text: &OsStr) -> Option<Scheme> {

@@ -10,7 +10,11 @@ use std::path::{Component, Path, PathBuf};
 use crate::error::Error;
 
 /// The most paths that a pattern may stand for.
-const MOST_PATHS: usize = 1_000_000;
+pub(crate) const MOST_PATHS: usize = 1_000_000;
+/// What is said of one that stands for more.
+pub(crate) const FEW_ENOUGH: &str = "a pattern that stands for 1,000,000 paths at most";
+pub(crate) const NAME_FEWER: &str =
+    "copy the directory that they are in with --recursive, or name fewer";
 
 /// Returns what a source stands for: itself, or all paths that match it, in order; none where nothing does.
 ///
@@ -19,9 +23,9 @@ const MOST_PATHS: usize = 1_000_000;
 pub(crate) fn expand(source: &Path) -> Result<Vec<PathBuf>, Error> {
     up_to(MOST_PATHS, source).ok_or_else(|| Error::Place {
         place: source.to_owned(),
-        expected: "a pattern that stands for 1,000,000 paths at most",
+        expected: FEW_ENOUGH,
         found: "one for more".into(),
-        advice: "copy the directory that they are in with --recursive, or name fewer",
+        advice: NAME_FEWER,
     })
 }
 
@@ -64,15 +68,17 @@ fn matches_in(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
         .flatten()
         .flatten()
         .map(|entry| entry.file_name().into_vec());
-    let visible = |name: &Vec<u8>| !name.starts_with(b".") || pattern.starts_with(b".");
-    let mut names: Vec<_> = names
-        .filter(|name| visible(name) && matches(pattern, name))
-        .collect();
+    let mut names: Vec<_> = names.filter(|name| fits(pattern, name)).collect();
     names.sort_unstable();
     names
         .into_iter()
         .map(|name| folder.join(OsString::from_vec(name)))
         .collect()
+}
+
+/// Whether a pattern stands for a name.
+pub(crate) fn fits(pattern: &[u8], name: &[u8]) -> bool {
+    (!name.starts_with(b".") || pattern.starts_with(b".")) && matches(pattern, name)
 }
 
 /// Whether a name matches a pattern, byte by byte. A `*` that failed is tried once more one byte later, so that time is at most

@@ -2,8 +2,10 @@
 //!
 //! Read `exchange.rs` first (one request and its answer, whatever is between; its connections: `connect.rs`), then `work.rs` (many files over few connections), `get.rs`, `put.rs`.
 
+mod ahead;
 pub(crate) mod answer;
 pub(crate) mod begin;
+mod claims;
 pub(crate) mod connect;
 pub(crate) mod dav;
 pub(crate) mod digest;
@@ -16,6 +18,7 @@ pub(crate) mod landing;
 pub(crate) mod list;
 pub(crate) mod marker;
 pub(crate) mod outgoing;
+mod pattern;
 pub(crate) mod pieces;
 pub(crate) mod put;
 pub(crate) mod range;
@@ -26,7 +29,7 @@ mod through;
 pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod tree;
-mod tries;
+pub(crate) mod tries;
 pub(crate) mod wait;
 pub(crate) mod work;
 
@@ -46,21 +49,25 @@ use crate::totals::Totals;
 /// If its places do not fit together: nothing was done then. What goes wrong with single files is told, and in the outcome.
 pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Outcome, Error> {
     let begins = begins(order, given)?;
-    let (report, totals) = (Report::new(order.output), Totals::default());
+    let (report, totals) = (Report::new(order.output, stop), Totals::default());
     report.start(order);
     let result = std::thread::scope(|scope| {
         let _ticking = report.ticking(scope, &totals);
         work::carry_out(order, stop, &report, &totals, begins)
     });
-    result.map(|()| outcome::end(stop, &totals, &report))
+    result.map(|answered| match answered {
+        true => outcome::end(stop, &totals, &report),
+        false => outcome::unreached(stop, &totals, &report),
+    })
 }
 
 fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
-    let begin = |from: Place, to: Place, exact, make_way| begin::Begin {
+    let listed = |from: Place, to: Place, make_way| begin::Begin {
         from,
         to,
-        exact,
+        listed: true,
         make_way,
+        may_be_pattern: false,
     };
     match given {
         Given::Places(sources, destination) => {
@@ -68,21 +75,22 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
             let to = Place::read(destination)?;
             let sources = sources.iter().map(read).collect::<Result<Vec<_>, _>>()?;
             let sources: Vec<Place> = sources.into_iter().flatten().collect();
-            let several = sources.len() > 1;
-            for from in sources {
-                begins.push(begin(
-                    from,
-                    to.clone(),
-                    order.no_target_directory,
-                    order.mkpath,
-                ));
+            if sources.len() > 1 {
+                let refused = |(expected, found, advice): (_, &str, _)| Error::Place {
+                    place: crate::net::url::shown(destination).into(),
+                    expected,
+                    found: found.into(),
+                    advice,
+                };
+                begin::refusal_of_several(order, &to).map_err(refused)?;
             }
-            if several && !is_for_several(order, &to) {
-                return Err(Error::Place {
-                    place: destination.to_string_lossy().into_owned().into(),
-                    expected: "a directory for several sources",
-                    found: "a name".into(),
-                    advice: "make it, or end the destination with a slash",
+            for from in sources {
+                begins.push(begin::Begin {
+                    from,
+                    to: to.clone(),
+                    listed: false,
+                    make_way: order.mkpath,
+                    may_be_pattern: true,
                 });
             }
             Ok(begins)
@@ -91,17 +99,12 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
             let (from, to) = (Place::read(source)?, Place::read(destination)?);
             Ok(names
                 .iter()
-                .map(|name| begin(below(&from, name), below(&to, name), true, true))
+                .map(|name| listed(below(&from, name), below(&to, name), true))
                 .collect())
         }
         Given::Pairs(pairs) => {
             let pair = |(from, to): &(OsString, OsString)| {
-                Ok(begin(
-                    Place::read(from)?,
-                    Place::read(to)?,
-                    true,
-                    order.mkpath,
-                ))
+                Ok(listed(Place::read(from)?, Place::read(to)?, order.mkpath))
             };
             pairs.iter().map(pair).collect()
         }
@@ -125,14 +128,6 @@ fn read(source: &OsString) -> Result<Vec<Place>, Error> {
         }
         there => Ok(vec![there]),
     }
-}
-
-fn is_for_several(order: &Order, to: &Place) -> bool {
-    let folder = match to {
-        Place::Here(path) => path.is_dir() || path.as_os_str().as_encoded_bytes().ends_with(b"/"),
-        Place::There(url) => url.path.ends_with(b"/"),
-    };
-    folder && !order.no_target_directory
 }
 
 fn below(place: &Place, name: &std::path::Path) -> Place {

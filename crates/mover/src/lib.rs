@@ -42,6 +42,7 @@ mod report;
 mod roots;
 pub mod serve;
 mod stop;
+mod talk;
 mod temporary;
 mod threads;
 mod totals;
@@ -72,9 +73,10 @@ pub fn copy(arguments: Arguments) -> ExitCode {
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
         Ok(Outcome::Failed) => FAILED.into(),
+        Ok(Outcome::Unreached) => REFUSED.into(),
         Ok(Outcome::Stopped) => STOPPED.into(),
         Err(error) => {
-            eprintln!("venturi copy: {error}");
+            talk::say("copy", error);
             REFUSED.into()
         }
     }

@@ -43,7 +43,7 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get) as u64;
     let chunk_bytes = tune::decide(order, cores, Set::Many).0.chunk_bytes;
     let (plan, decisions) = tune::decide(order, cores, tune::set_of(&found, chunk_bytes));
-    let (report, totals) = (Report::new(order.output), Totals::default());
+    let (report, totals) = (Report::new(order.output, stop), Totals::default());
     report.start(order);
     begin(order, &report, &found, &decisions);
     let cx = Context {
@@ -94,9 +94,6 @@ fn work(cx: &Context<'_>) {
     while let Some((task, taken)) = cx.pool.take() {
         walk::carry_out(cx, &mut lane, task);
         drop(taken);
-        if cx.report.deaf() {
-            cx.stop.stop();
-        }
     }
 }
 

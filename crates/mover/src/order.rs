@@ -180,6 +180,12 @@ impl Order {
         let asked = [
             ("--direct", self.direct, !local, "places of this host alone"),
             (
+                "--method",
+                matches!(self.method, Method::Kernel | Method::Buffers),
+                !local,
+                "places of this host alone",
+            ),
+            (
                 "--preserve",
                 beyond,
                 !local,

@@ -13,6 +13,8 @@ pub enum Outcome {
     Done,
     /// Some files failed.
     Failed,
+    /// No server could be reached, so that nothing was done.
+    Unreached,
     /// A signal came.
     Stopped,
 }
@@ -26,13 +28,25 @@ pub(crate) fn end(stop: &Stop, totals: &Totals, report: &Report) -> Outcome {
         _ => (Outcome::Failed, "failed"),
     };
     report.end(totals, name);
+    if outcome != Outcome::Stopped && report.tells_of_missing_events() {
+        return Outcome::Failed;
+    }
     match outcome {
         Outcome::Stopped => report.talk("stopped; no file is half there. Run the same command again to go on"),
         Outcome::Failed if stop.asked() => {
             report.talk("ended before the rest, which would fare no better; what is whole stays");
         }
         Outcome::Failed => report.talk(&format!("{failed} failed, the rest is there. When the cause is mended, run the same command again")),
-        Outcome::Done => {}
+        Outcome::Done | Outcome::Unreached => {}
     }
     outcome
+}
+
+/// The same where no server has answered: why, was told.
+pub(crate) fn unreached(stop: &Stop, totals: &Totals, report: &Report) -> Outcome {
+    if stop.signalled() {
+        return end(stop, totals, report);
+    }
+    report.end(totals, "failed");
+    Outcome::Unreached
 }

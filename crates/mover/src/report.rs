@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::decision::Decision;
-use crate::error::Failure;
+use crate::error::{Failure, said};
 use crate::order::{Order, Output, What};
 use crate::roots;
 use crate::stop::Stop;
@@ -30,8 +30,9 @@ pub(crate) struct Report {
     bar: bool,
     begin: Instant,
     out: Mutex<BufWriter<io::Stdout>>,
-    /// Nobody reads our events any more.
-    deaf: AtomicBool,
+    stop: Stop,
+    /// Why events could not be written.
+    unwritten: OnceLock<io::Error>,
     ended: Mutex<bool>,
     wake: Condvar,
 }
@@ -73,13 +74,15 @@ impl Drop for Ticking<'_> {
 }
 
 impl Report {
-    pub(crate) fn new(output: Output) -> Self {
+    /// A report of a copy that ends where its events cannot be written.
+    pub(crate) fn new(output: Output, stop: &Stop) -> Self {
         Self {
             output,
             bar: matches!(output, Output::Usual | Output::Verbose) && io::stderr().is_terminal(),
             begin: Instant::now(),
             out: Mutex::new(BufWriter::new(io::stdout())),
-            deaf: AtomicBool::new(false),
+            stop: stop.clone(),
+            unwritten: OnceLock::new(),
             ended: Mutex::new(false),
             wake: Condvar::new(),
         }
@@ -186,7 +189,8 @@ impl Report {
 
     /// Tells a failure; one that no file can fare better than ends all. That we were stopped is told once, at the end.
     pub(crate) fn failure(&self, failure: &Failure, totals: &Totals, stop: &Stop) {
-        if stop.asked() {
+        // Of several that end all, the first is told.
+        if stop.asked() || (failure.ends_all && !stop.give_up()) {
             return;
         }
         totals.count(&totals.failed);
@@ -201,9 +205,6 @@ impl Report {
             self.event(&json!({"event": "error", "path": path, "path_hex": path_hex, "expected": expected, "found": found, "advice": advice}));
         }
         self.talk(&failure.to_string());
-        if failure.ends_all {
-            stop.give_up();
-        }
     }
 
     /// Says a line to people.
@@ -265,9 +266,16 @@ impl Report {
         }
     }
 
-    /// Whether nobody reads our events any more.
-    pub(crate) fn deaf(&self) -> bool {
-        self.deaf.load(Ordering::Relaxed)
+    /// Whether events are missing that somebody waits for, which is told.
+    pub(crate) fn tells_of_missing_events(&self) -> bool {
+        let missing = self.unwritten.get().filter(|error| !is_hang_up(error));
+        if let Some(error) = missing {
+            self.talk(&format!(
+                "standard output: expected that events can be written there, found {}; make room or name another place, and run the same command again",
+                said(error)
+            ));
+        }
+        missing.is_some()
     }
 
     pub(crate) fn event(&self, event: &impl Serialize) {
@@ -275,17 +283,23 @@ impl Report {
         let written = serde_json::to_writer(&mut *out, event)
             .map_err(io::Error::from)
             .and_then(|()| out.write_all(b"\n"));
-        self.heard(&written);
+        self.heard(written);
     }
 
     fn flush(&self) {
         let flushed = self.out().flush();
-        self.heard(&flushed);
+        self.heard(flushed);
     }
 
-    fn heard(&self, result: &io::Result<()>) {
-        if result.is_err() {
-            self.deaf.store(true, Ordering::Relaxed);
+    /// Ends the copy if events cannot be written: as a signal does where whoever read them has gone, which is what some do who have seen enough.
+    fn heard(&self, result: io::Result<()>) {
+        if let Err(error) = result {
+            if is_hang_up(&error) {
+                self.stop.stop();
+            } else {
+                self.stop.give_up();
+            }
+            let _ = self.unwritten.set(error);
         }
     }
 
@@ -305,6 +319,10 @@ impl Report {
             amount(moved / seconds.max(1e-9))
         )
     }
+}
+
+fn is_hang_up(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::BrokenPipe
 }
 
 /// Bytes for people, with three digits.

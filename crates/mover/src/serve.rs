@@ -11,6 +11,7 @@
 mod arguments;
 mod buffers;
 mod doors;
+mod fits;
 mod ftp;
 mod gsi;
 mod host;
@@ -23,6 +24,8 @@ pub(crate) mod root;
 pub(crate) mod users;
 
 use std::process::ExitCode;
+
+use crate::talk;
 
 pub use arguments::Arguments;
 
@@ -39,7 +42,7 @@ pub fn serve(arguments: Arguments) -> ExitCode {
         Ok(listen::Ending::Drained) => ExitCode::SUCCESS,
         Ok(listen::Ending::Cut) => CUT.into(),
         Err(error) => {
-            eprintln!("venturi serve: {error}");
+            talk::say("serve", error);
             REFUSED.into()
         }
     }

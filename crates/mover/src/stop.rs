@@ -55,11 +55,11 @@ impl Stop {
         self.0.store(SIGNAL, Ordering::SeqCst);
     }
 
-    /// Stops because no file can fare better: the disk is full.
-    pub(crate) fn give_up(&self) {
-        let _ = self
-            .0
-            .compare_exchange(GO, HOPELESS, Ordering::SeqCst, Ordering::SeqCst);
+    /// Stops because no file can fare better: the disk is full. Whether nobody else has before.
+    pub(crate) fn give_up(&self) -> bool {
+        self.0
+            .compare_exchange(GO, HOPELESS, Ordering::SeqCst, Ordering::SeqCst)
+            .is_ok()
     }
 
     /// Whether a signal came.

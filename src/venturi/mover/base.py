@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -89,6 +89,8 @@ class Option:
         The values of a ``choice``.
     minimum
         The smallest value of an ``integer``, a ``size`` or a ``rate``.
+    maximum
+        The largest one; ``None``: whatever the engine can carry.
     """
 
     name: str
@@ -97,6 +99,7 @@ class Option:
     meaning: str
     choices: tuple[str, ...] = ()
     minimum: int = 1
+    maximum: int | None = None
 
     @property
     def key(self) -> str:
@@ -117,16 +120,16 @@ class Option:
         65536
         """
         if self.kind == "size":
-            return self._at_least(
-                parse_size(value), f'a size of at least "{format_bytes_exact(self.minimum)}"', value
-            )
+            return self._within(parse_size(value), f"a size {self._range(format_bytes_exact)}", value)
         if self.kind == "rate":
             rate = round(parse_rate_bit_per_s(value) / BITS_PER_BYTE)
-            return self._at_least(rate, f'a rate of at least "{format_bytes_exact(self.minimum)}/s"', value)
+            return self._within(
+                rate, f"a rate {self._range(lambda number: f'{format_bytes_exact(number)}/s')}", value
+            )
         if self.kind == "time":
             return parse_duration(value)
         if self.kind == "integer" and type(value) is int:
-            return self._at_least(value, f"a whole number, {self.minimum} or more", value)
+            return self._within(value, self.expected, value)
         if self.kind == "boolean" and isinstance(value, bool):
             return value
         if self.kind == "choice" and isinstance(value, str) and value in self.choices:
@@ -146,7 +149,8 @@ class Option:
             case "time":
                 return 'a time such as "10 s"'
             case "integer":
-                return f"a whole number, {self.minimum} or more"
+                most = f"{self.minimum} or more" if self.maximum is None else f"{self.minimum} to {self.maximum}"
+                return f"a whole number, {most}"
             case "text":
                 return "a text"
             case "boolean":
@@ -154,8 +158,12 @@ class Option:
             case "choice":
                 return " or ".join(f'"{choice}"' for choice in self.choices)
 
-    def _at_least(self, number: int, expected: str, value: object) -> int:
-        if not self.minimum <= number <= MAX_WHOLE:
+    def _range(self, written: Callable[[int], str]) -> str:
+        least = f'"{written(self.minimum)}"'
+        return f"of at least {least}" if self.maximum is None else f'from {least} to "{written(self.maximum)}"'
+
+    def _within(self, number: int, expected: str, value: object) -> int:
+        if not self.minimum <= number <= (MAX_WHOLE if self.maximum is None else self.maximum):
             raise UnitError(f"expected {expected}, found {shown(value)}")
         return number
 
@@ -179,6 +187,9 @@ class Mover(Protocol):
         Whether it leaves a file; otherwise its destination is ``null:``.
     (partial)
         A tool that fetches what it needs of a file, and not the whole, has ``partial = True`` besides: what it says it fetched is what was moved.
+    (refusal)
+        A tool that refuses an option between some ends has ``refusal(given, source, destination)`` besides: ``given`` are options by name, an end is the protocol of
+        its door, ``None`` for a file of the host. It returns the option, or another key of the workload, and what is wrong with it; ``None`` if nothing is.
     (costs)
         A tool whose calls were measured has ``costs`` besides, of :class:`venturi.cost.Measured`: what they cost in a simulated world.
     null_destination

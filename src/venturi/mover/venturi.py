@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from venturi.cost import FILE, LAB_BYTES, Measured, MoverCost, over
-from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
+from venturi.mover.base import Option, OutputError, ToolReport, output_text
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -17,13 +17,13 @@ from venturi.plan.header import Argument, OptionValue
 __all__ = ["Venturi"]
 
 _OPTIONS = (
-    Option("concurrency", "integer", None, "Chunks of a large file at the same time, or sessions with a server; by default as it decides itself."),
-    Option("streams", "integer", None, "Data connections of each session with a server; by default as it decides itself."),
-    Option("pipelining", "integer", None, "Files that each session asks a server for ahead of their end; by default as it decides itself."),
-    Option("window", "size", None, "Socket buffers of data connections, at both ends; by default the kernels find them.", minimum=4096),
+    Option("concurrency", "integer", None, "Chunks of a large file at the same time, or sessions with a server; by default as it decides itself.", maximum=1024),
+    Option("streams", "integer", None, "Data connections of each session with a server; by default as it decides itself.", maximum=256),
+    Option("pipelining", "integer", None, "Files that each session asks a server for ahead of their end; by default as it decides itself.", maximum=4096),
+    Option("window", "size", None, "Socket buffers of data connections, at both ends; by default the kernels find them.", minimum=4096, maximum=1 << 30),
     Option("congestion", "text", None, "Congestion control of our end of data connections, such as bbr; by default that of the system."),
     Option("stripe", "boolean", False, "Have all data nodes of a striped server move each file; one that is not striped takes no notice."),
-    Option("pacing", "rate", None, "What each data connection of an upload sends at most; of downloads it is an option of the service.", minimum=8000),
+    Option("pacing", "rate", None, "What each data connection of an upload sends at most; of downloads it is an option of the service.", minimum=8000, maximum=125_000_000_000),
     Option(
         "data_channel",
         "choice",
@@ -31,7 +31,7 @@ _OPTIONS = (
         "What gsiftp does on data channels: `open`, `authenticated`, `safe` (integrity) or `private` (encryption); by default authenticated.",
         choices=("authenticated", "open", "safe", "private"),
     ),
-    Option("block", "size", None, "Bytes of one read and write, or of a block sent to a server; by default as it decides itself.", minimum=4096),
+    Option("block", "size", None, "Bytes of one read and write, or of a block sent to a server; by default as it decides itself.", minimum=4096, maximum=1 << 30),
     Option("fixed", "boolean", False, "Decide nothing: one worker, session, connection and file at a time, and 256 KiB, where the others do not say."),
     Option(
         "method",
@@ -44,7 +44,7 @@ _OPTIONS = (
     Option("fsync", "boolean", False, "Have the copy on stable storage before it gets its name (--sync)."),
     Option("verify", "boolean", False, "Read both ends again and compare them, inside the timing."),
 )  # fmt: skip
-_MOST = {"concurrency": 1024, "streams": 256, "pipelining": 4096}
+_OF_FTP = frozenset({"ftp", "gsiftp"})
 _EXPECTED = 'events, the last with "event": "end"'
 _MEASURED = (
     "estimated by `venturi calibrate` from calls in the lab, November 2026: 1, 11, 101 and 1001 files of 1 kB over 1 Gb/s at round trips of 0.1, 20 and 50 ms, tuned and fixed, "
@@ -125,17 +125,7 @@ class Venturi:
     costs: tuple[Measured, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how the engine is called.
-
-        Raises
-        ------
-        OptionError
-            If more is asked for than it has.
-        """
-        for name, most in _MOST.items():
-            asked = options[name]
-            if isinstance(asked, int) and asked > most:
-                raise OptionError(f"venturi: expected a {name} of {most} or less, found {asked}")
+        """Return how the engine is called."""
         flags = {
             "stripe": "--stripe",
             "fixed": "--fixed",
@@ -160,6 +150,36 @@ class Venturi:
         several = shell(f'exec {filled(tool, options)} --list "$1"', "{list}")
         argv: tuple[Argument, ...] = (several, *tool, *("--", "{source}", "{destination}"))
         return Call(self.name, dict(options), argv, ("sh", *self.requires), capture=True)
+
+    def refusal(
+        self, given: Mapping[str, OptionValue], source: str | None, destination: str | None
+    ) -> tuple[str, str] | None:
+        """Return the option that the engine would refuse between these ends, and why: it would do nothing."""
+        served = {end for end in (source, destination) if end is not None}
+        found = f"{source or 'a file'} to {destination or 'a file'}"
+        if served & _OF_FTP and served - _OF_FTP:
+            return (
+                "destination_service",
+                f"expected both ends at servers of FTP or both at servers of HTTP, found {found}",
+            )
+        here, there = "both ends on the host that it runs on", "an end at a server"
+        upload = "a file of the host that it runs on, and a server to bring it to, since it is the sender who paces (the option pacing of venturi-serve)"
+        needs = {
+            **dict.fromkeys(("direct", "method"), (not served, here)),
+            **dict.fromkeys(("streams", "window", "congestion"), (bool(served), there)),
+            **dict.fromkeys(
+                ("stripe", "pipelining"), (bool(served & _OF_FTP), "an end at a server of FTP or GridFTP")
+            ),
+            "pacing": (source is None and destination is not None, upload),
+            "data_channel": (
+                served == {"gsiftp"} or (given.get("data_channel") == "open" and "gsiftp" in served),
+                "gsiftp at every server, where data connections are secured",
+            ),
+        }
+        for name, (met, expected) in needs.items():
+            if given.get(name) not in (None, False, "auto", "copy") and not met:
+                return name, f"expected {expected}, found {found}"
+        return None
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
         """Return what its last event says: sizes of what is there now, its own clock, what it decided."""

@@ -183,6 +183,8 @@ class _Cells:
             )
         asked = Asked(source.storage, destination.storage, point.client, source.service, destination.service)
         ends = self._router.ends(mover, asked)
+        if refused := self._router.refusal(mover, point.options, ends):
+            self._note(refused)
         if destination.storage == "null" and not mover.null_destination and not ends.destination_via:
             raise EndsError(
                 "destination", f'expected a storage ({mover.name} might replace /dev/null itself), found "null"'

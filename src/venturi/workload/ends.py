@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from venturi.mover import Mover
 from venturi.plan import Service
-from venturi.plan.header import BUILT_IN_PLACES
+from venturi.plan.header import BUILT_IN_PLACES, OptionValue
 from venturi.testbed.doors import on_host
 from venturi.testbed.services.base import ServiceSpec, Use
 from venturi.testbed.services.table import SERVICES
@@ -117,6 +117,18 @@ class Router:
         """Return the problem with the place of its key: a factor, or a fixed value."""
         table = ("workload", "factors") if error.key in self._factors else ("workload",)
         return path_text((*table, error.key)), str(error)
+
+    def refusal(self, mover: Mover, options: Mapping[str, OptionValue], ends: Ends) -> Problem | None:
+        """Return what a mover would refuse between these ends of the options that it is given, with its place."""
+        refusal = getattr(mover, "refusal", None)
+        doors = (via.partition("/")[2] if via else None for via in (ends.source_via, ends.destination_via))
+        found: tuple[str, str] | None = refusal(options, *doors) if refusal else None
+        if found is None:
+            return None
+        key, problem = found
+        if key in options and key not in self._factors:
+            return path_text(("workload", "options", key)), problem
+        return self.problem(EndsError(key, problem))
 
     def _find(self, mover: Mover, asked: Asked) -> Ends:
         if asked.client is not None:

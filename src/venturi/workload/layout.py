@@ -208,6 +208,8 @@ class _Cells:
             self._note(self._router.problem(error))
             return None
         self._check_ports(mover, point, ends)
+        if refused := self._router.refusal(mover, point.options, ends):
+            self._note(refused)
         if point.destination == "null" and mover.writes and not mover.null_destination and not ends.destination_via:
             self._blame(
                 "destination", f'expected a storage ({mover.name} might replace /dev/null itself), found "null"'

@@ -18,6 +18,8 @@ pub(super) enum Part {
     Check,
     /// RETR, STOR and their like.
     Transfer,
+    /// MLST behind a download.
+    Look,
     /// SIZE.
     Size,
     /// MLST of the name that it shall have.
@@ -35,7 +37,7 @@ impl Part {
     pub fn is_before_bytes(self) -> bool {
         matches!(
             self,
-            Self::Passive | Self::Restart | Self::Check | Self::Transfer
+            Self::Passive | Self::Restart | Self::Check | Self::Transfer | Self::Look
         )
     }
 }
@@ -68,6 +70,8 @@ pub(super) struct Active {
     /// What came, once all of it has.
     pub whole: Option<ByteRanges>,
     pub answer: Option<Reply>,
+    /// What the server said of the file behind it.
+    pub seen: Option<Reply>,
     /// Why it cannot succeed any more, whatever the server answers.
     pub spoiled: Option<String>,
     /// Why it has failed for good, and whether another session may succeed: that is told when its answer is there, which may not be
@@ -99,6 +103,7 @@ impl Active {
             slot: None,
             whole: None,
             answer: None,
+            seen: None,
             spoiled: None,
             over: None,
             position: 0,

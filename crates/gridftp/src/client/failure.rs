@@ -136,9 +136,32 @@ impl Transfers {
         let failure = Failure {
             reason: reason.to_owned(),
             again,
+            changed: false,
             received,
         };
         self.outputs.push(Output::Failed { transfer, failure });
+    }
+
+    /// What is read is not what it was said to be, or cannot be read: the driver is to see to that before anything of it is asked for again.
+    pub fn changed(&mut self, key: u64, reason: &str) {
+        if self.mode == Mode::Stream {
+            self.close_link(key);
+        }
+        let Some(active) = self.active.remove(&key) else {
+            return;
+        };
+        let failure = Failure {
+            reason: reason.to_owned(),
+            again: true,
+            changed: true,
+            received: ByteRanges::default(),
+        };
+        let transfer = active.job.transfer();
+        self.outputs.push(Output::Failed { transfer, failure });
+        // Even where it seems whole: it may have had the end of another.
+        if self.mode == Mode::Extended {
+            self.roll_back();
+        }
     }
 
     /// What a download has. Bytes of a pipeline over several connections count only when the file is whole: not until then
@@ -219,6 +242,7 @@ impl Transfers {
                 let failure = Failure {
                     reason: reason.to_owned(),
                     again: true,
+                    changed: false,
                     received,
                 };
                 self.outputs.push(Output::Failed { transfer, failure });
@@ -245,6 +269,7 @@ impl Transfers {
             let failure = Failure {
                 reason: reason.to_owned(),
                 again: true,
+                changed: false,
                 received,
             };
             Output::Failed {

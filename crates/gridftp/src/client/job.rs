@@ -17,6 +17,8 @@ pub struct Get {
     pub size_bytes: Option<u64>,
     /// What the driver has already. Of a region, and of a file whose size is not known, nothing counts.
     pub present: ByteRanges,
+    /// Whether the server is asked behind it what the file is by then ([`Output::Seen`]). Not of listings.
+    pub see: bool,
 }
 
 /// What is read.
@@ -302,6 +304,13 @@ pub enum Output {
         /// How far.
         progress: Progress,
     },
+    /// What the server said of a file (MLST) when it had read all that it was asked for; what follows is that the transfer is complete.
+    Seen {
+        /// Which.
+        transfer: u64,
+        /// The reply.
+        reply: Reply,
+    },
     /// A transfer is complete: all bytes are there, under the name that they shall have.
     Done {
         /// Which.
@@ -346,6 +355,9 @@ pub struct Failure {
     pub reason: String,
     /// Whether another session may succeed.
     pub again: bool,
+    /// Whether the file is not what it was said to be, or the server could not read all of it: what came of it before may not fit what
+    /// comes next.
+    pub changed: bool,
     /// What a download has got, present ranges included.
     pub received: ByteRanges,
 }

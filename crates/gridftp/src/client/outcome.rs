@@ -7,6 +7,10 @@ use super::job::{Direction, Job, Output, Purpose};
 use super::transfers::Transfers;
 use crate::{ByteRanges, Command, Entry, Mode, Progress, Reply};
 
+/// What a server answers that could not go on with a transfer for its own part (RFC 959, section 4.2.1): it cannot read the file, or has seen
+/// that it was changed.
+const GIVEN_UP: u16 = 451;
+
 impl Transfers {
     /// A preliminary reply.
     pub fn noticed(&mut self, key: u64, part: Part, reply: &Reply) {
@@ -62,6 +66,10 @@ impl Transfers {
                 active.answer = Some(reply);
                 self.settle(key);
             }
+            Part::Look => {
+                active.seen = Some(reply);
+                self.settle(key);
+            }
             Part::Size => self.sized(key, &reply),
             Part::See => self.seen(key, &reply),
             Part::Modify => {
@@ -103,6 +111,14 @@ impl Transfers {
         if let Some((reason, again)) = active.over.clone() {
             return self.failed(key, &reason, again);
         }
+        if reply.code == GIVEN_UP
+            && active.begun
+            && matches!(active.job, Job::Get(_))
+            && active.job.is_file()
+        {
+            let reason = reply.to_string();
+            return self.changed(key, &reason);
+        }
         if !reply.is_success() {
             // All that Globus servers say of a transfer whose data connections are gone.
             let plain = matches!(&reply.lines[..], [text] if text == b"Command failed");
@@ -140,6 +156,9 @@ impl Transfers {
                 let end = all.end();
                 let complete = counted && all.prefix_bytes() == end;
                 if complete && get.expected_bytes().is_none_or(|size| size == end) {
+                    if get.see && active.seen.is_none() {
+                        return;
+                    }
                     self.done(key, true);
                 } else {
                     let size = get.expected_bytes().unwrap_or(end);
@@ -147,7 +166,12 @@ impl Transfers {
                         "expected {size} bytes without a hole, found {}, the last at {end}",
                         all.total_bytes()
                     );
-                    self.failed(key, &reason, true);
+                    // Blocks end where the file does; a stream may have been cut on its way.
+                    if complete && self.mode == Mode::Extended {
+                        self.changed(key, &reason);
+                    } else {
+                        self.failed(key, &reason, true);
+                    }
                 }
             }
         }
@@ -292,6 +316,9 @@ impl Transfers {
     fn done(&mut self, key: u64, time_kept: bool) {
         if let Some(active) = self.active.remove(&key) {
             let transfer = active.job.transfer();
+            let seen = active.seen;
+            self.outputs
+                .extend(seen.map(|reply| Output::Seen { transfer, reply }));
             self.outputs.push(Output::Done {
                 transfer,
                 time_kept,

@@ -7,7 +7,7 @@ use super::Tag;
 use super::active::{Active, Part, State};
 use super::channel::{Channel, Way};
 use super::control::Group;
-use super::job::{Direction, Job, Output};
+use super::job::{Direction, Get, Job, Output};
 use super::settings::{Settings, Upload};
 use super::strays::Strays;
 use crate::mode_e::{Receiver, Sender};
@@ -264,6 +264,12 @@ impl Transfers {
             add(Part::Check, Command::Scks { algorithm, value });
         }
         add(Part::Transfer, job.command());
+        if let Job::Get(Get {
+            see: true, path, ..
+        }) = &job
+        {
+            add(Part::Look, Command::Mlst(Some(path.clone())));
+        }
         self.commands.push(group);
         let eager = self.eager && !job.is_alone() && job.direction() == Direction::Send;
         let pieces = match &job {

@@ -41,6 +41,12 @@ impl GridMap {
         Ok(Self { lines })
     }
 
+    /// Whether it has nobody.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.lines.is_empty()
+    }
+
     /// The user that somebody is who asks for none: the first of the first line with the name.
     #[must_use]
     pub fn user(&self, identity: &str) -> Option<&str> {

@@ -37,6 +37,8 @@ pub(super) enum Purpose {
     Verify(String),
     /// End one.
     Finish,
+    /// End one whose file was read.
+    Sent,
     /// What it was for has ended.
     Nothing,
 }

@@ -23,7 +23,8 @@ impl Server {
                 ..
             } => self.ask(Purpose::Verify(value), Request::Verify { algorithm }),
             Kind::Receive { check: None, .. } => self.ask(Purpose::Finish, Request::Finish),
-            Kind::Send { .. } | Kind::List(_) => {
+            Kind::Send { .. } => self.ask(Purpose::Sent, Request::Sent),
+            Kind::List(_) => {
                 self.outputs.push_back(Output::CloseFile);
                 self.ended(226);
                 self.reply(&Reply::new(226, "Transfer Complete."));

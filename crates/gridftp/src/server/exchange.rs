@@ -127,6 +127,8 @@ pub enum Request {
     },
     /// All of the written file has come: close it, and say whether it is on the disk.
     Finish,
+    /// All that was asked for of the read file was sent: say whether it is what it was when it was opened, or [`Refusal::Changed`].
+    Sent,
 }
 
 /// What becomes of what is there when a file is written.
@@ -187,6 +189,7 @@ pub enum Refusal {
     NotDirectory,
     NoSpace,
     Busy,
+    Changed,
     LoginDenied,
     Internal,
 }
@@ -203,6 +206,7 @@ impl Refusal {
             Self::NotDirectory => (550, "NOT_A_DIRECTORY", "Not a directory"),
             Self::NoSpace => (451, "NO_SPACE_LEFT", "No space left on device"),
             Self::Busy => (450, "FILE_BUSY", "File is being written"),
+            Self::Changed => (451, "FILE_CHANGED", "File was changed while it was sent"),
             Self::LoginDenied => (530, "LOGIN_DENIED", "Login incorrect"),
             Self::Internal => (451, "INTERNAL_ERROR", "Input/output error"),
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::commands::{Notation, Purpose};
 use super::transfer::{Kind, Style, Transfer};
-use super::{Answer, Begin, Refusal, Request, Server};
+use super::{Answer, Begin, Output, Refusal, Request, Server};
 use crate::{ByteRanges, Command, Mode, Partial, Reply, Restart};
 
 impl Server {
@@ -182,6 +182,17 @@ impl Server {
             (Purpose::Finish, Answer::Done) => {
                 self.ended(226);
                 self.reply(&Reply::new(226, "Transfer Complete."));
+            }
+            (Purpose::Sent, answer) => {
+                // What was sent is whole on its connections, whatever it is.
+                let reply = match answer {
+                    Answer::Done => Reply::new(226, "Transfer Complete."),
+                    Answer::Refused(refusal) => refusal.reply(),
+                    _ => Refusal::Internal.reply(),
+                };
+                self.outputs.push_back(Output::CloseFile);
+                self.ended(reply.code);
+                self.reply(&reply);
             }
             (Purpose::Verify(expected), Answer::Checksum(found)) => {
                 self.verified(&expected, &found)

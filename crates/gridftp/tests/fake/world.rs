@@ -105,6 +105,7 @@ impl World {
                 path: path(format!("/{transfer}")),
                 size_bytes: known.then_some(size as u64),
                 present: ByteRanges::default(),
+                see: false,
             })
         });
         let jobs = puts.chain(gets).collect();

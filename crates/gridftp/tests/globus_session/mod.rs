@@ -54,6 +54,7 @@ pub fn get(transfer: u64, path: Path, size_bytes: Option<u64>) -> Get {
         path,
         size_bytes,
         present: ByteRanges::default(),
+        see: false,
     }
 }
 

@@ -239,7 +239,7 @@ impl Session {
                     .open(at(&path))?;
                 self.file = Some(file);
             }
-            Request::Finish => self.file = None,
+            Request::Finish | Request::Sent => self.file = None,
             Request::Login { .. } if !self.admits() => {
                 return Ok(Answer::Refused(Refusal::LoginDenied));
             }

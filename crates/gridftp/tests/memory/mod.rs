@@ -495,7 +495,11 @@ impl World {
         };
         let disk = matches!(
             request,
-            Request::Finish | Request::Verify { .. } | Request::Write { .. } | Request::Read(_)
+            Request::Finish
+                | Request::Sent
+                | Request::Verify { .. }
+                | Request::Write { .. }
+                | Request::Read(_)
         );
         let broken = disk && matches!(self.fault, Fault::File(_)) && self.occasion(Fault::File);
         let answer = if broken {
@@ -510,7 +514,10 @@ impl World {
     fn answer(&mut self, request: Request) -> Answer {
         let in_root = |path: &Path| path.split().0 == Path::root();
         match request {
-            Request::Login { .. } | Request::SetModified { .. } | Request::Finish => Answer::Done,
+            Request::Login { .. }
+            | Request::SetModified { .. }
+            | Request::Finish
+            | Request::Sent => Answer::Done,
             Request::Listen => Answer::Listening("192.0.2.2:6000".parse().expect("an address")),
             Request::Read(path) => match self.files.get(path.as_bytes()) {
                 Some(bytes) => {

@@ -233,6 +233,7 @@ impl World {
                 self.finished.extend(self.open.take());
                 Answer::Done
             }
+            Request::Sent => Answer::Done,
             Request::Read(path) => match self.files.get(path.as_bytes()) {
                 Some(bytes) => Answer::Size(bytes.len() as u64),
                 None => Answer::Refused(Refusal::NotFound),

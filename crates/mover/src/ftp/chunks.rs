@@ -124,6 +124,11 @@ impl Large {
         self.failed.load(Ordering::Acquire)
     }
 
+    /// Where its record is.
+    pub(crate) fn record(&self) -> PathBuf {
+        self.record_path.clone()
+    }
+
     /// Takes the record away. First, so that a whole file never has one beside it.
     pub(crate) fn forget(&self) {
         let _ = std::fs::remove_file(&self.record_path);
@@ -181,6 +186,7 @@ mod tests {
                 modify_s: Some(modify_s),
                 ..Known::default()
             },
+            changes: 0,
         });
         Large::open(fetch, size, "ftp://h/a", folder.join("record"), false).expect("files")
     }

@@ -192,6 +192,7 @@ impl<'d> Download<'d> {
             to,
             part,
             known,
+            changes: 0,
         });
         match known.size {
             Some(size) if size >= LARGE_BYTES && self.regions => self.large(fetch, size, record),

@@ -1,5 +1,7 @@
 //! What is told in the same words whichever way a copy goes.
 
+use std::fs::FileType;
+use std::os::unix::fs::FileTypeExt;
 use std::path::PathBuf;
 
 use crate::error::Failure;
@@ -55,6 +57,27 @@ pub(crate) fn nothing(place: PathBuf, found: impl Into<String>) -> Failure {
         found,
         "name one that is there",
     )
+}
+
+/// What is to be done about a server that refuses a file. Of an upload it may refuse its name (RFC 959, section 4.2: 550 and 553), and most
+/// do not say whether it is for its directory; those of the Globus toolkit say 500, and what their kernel said.
+pub(crate) fn advice(may_lack_way: bool, reason: &str) -> &'static str {
+    let refused = reason.starts_with("550") || reason.starts_with("553");
+    if may_lack_way && (refused || reason.contains("No such file or directory")) {
+        return "say --mkpath if its directory is not there, or mend that at the server, then run the same command again";
+    }
+    "mend that at the server, then run the same command again"
+}
+
+/// A source is something that no server can have.
+pub(crate) fn no_file(place: PathBuf, kind: FileType) -> Failure {
+    let found = match kind {
+        _ if kind.is_fifo() => "a named pipe",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    let advice = "copy what comes out of it into a file first";
+    Failure::found(place, "a file or directory", found, advice)
 }
 
 /// A name that no command can carry.

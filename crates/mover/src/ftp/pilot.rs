@@ -3,13 +3,12 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
-use std::time::{Duration, Instant};
-
-use nix::sys::resource::{UsageWho, getrusage};
+use std::time::Duration;
 
 use super::crew::{self, Manner, Welcome};
 use super::desk::Desk;
 use super::forecast::{Expected, breadth};
+use super::interval::{Mark, Rate, WORTH, compare};
 use super::shared::Shared;
 use crate::decision::Decision;
 
@@ -20,26 +19,11 @@ const WORTH_A_TRIAL: usize = 4;
 /// Intervals that the rest takes at least when twice as many are tried: a trial takes two or three, in which new connections take from the old
 /// ones what they have to give back, and sessions that are taken back leave late.
 const WORTH_INTERVALS: u32 = 8;
-/// A doubling pays if it brings so much; and a rate that grows by less from one interval to the next, by itself, has settled.
-const WORTH: f64 = 1.05;
-/// What is counted of small files.
-const FILES: &str = "files";
 /// What is measured between two decisions: long enough for connections to open their windows.
 const SHORTEST: Duration = Duration::from_millis(400);
 const ROUND_TRIPS: u32 = 6;
 /// Part of the processors beyond which more sessions only wait for them.
 const BUSY: f64 = 0.85;
-/// Files below this mean size are counted, those above it weighed.
-const SMALL_BYTES: u64 = 1_000_000;
-
-/// What was done at a moment.
-#[derive(Debug, Clone, Copy)]
-struct Mark {
-    at: Instant,
-    files: u64,
-    bytes: u64,
-    processor: Duration,
-}
 
 /// Decides how many sessions there are.
 pub(crate) struct Pilot<'s, 'o, 'e> {
@@ -52,9 +36,9 @@ pub(crate) struct Pilot<'s, 'o, 'e> {
     /// Where the interval began that is being measured.
     mark: Mark,
     /// What the sessions before the last doubling did in a second.
-    before: Option<f64>,
+    before: Option<Rate>,
     /// What was measured last with as many sessions as there are.
-    last: Option<f64>,
+    last: Option<Rate>,
     /// The sessions of the last doubling.
     added: Vec<Desk>,
     troubles: u64,
@@ -75,7 +59,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             sessions: 1,
             interval: SHORTEST,
             opening: Vec::new(),
-            mark: mark(shared),
+            mark: Mark::now(shared),
             before: None,
             last: None,
             added: Vec::new(),
@@ -131,7 +115,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     /// The first session is ready.
     pub(crate) fn welcomed(&mut self, welcome: &Welcome) {
         self.interval = SHORTEST.max(welcome.round_trip * ROUND_TRIPS);
-        self.mark = mark(self.shared);
+        self.mark = Mark::now(self.shared);
         self.tell_manner(welcome);
     }
 
@@ -187,8 +171,13 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     /// To be called now and then.
     pub(crate) fn tick(&mut self) {
         self.see_opening();
-        if self.ended || !self.opening.is_empty() || self.mark.at.elapsed() < self.interval {
-            if self.mark.at.elapsed() < self.interval / 2 {
+        let (waiting, _) = self.shared.queue.depth();
+        if waiting == 0 && self.shared.field.has_idle() {
+            // What sessions do that have nothing to take shows nothing.
+            self.mark = Mark::now(self.shared);
+        }
+        if self.ended || !self.opening.is_empty() || self.mark.elapsed() < self.interval {
+            if self.mark.elapsed() < self.interval / 2 {
                 // What queues are like is asked of the second half: in the first one windows still open.
                 self.shared.trips.take_full();
             }
@@ -197,37 +186,42 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             }
             return;
         }
-        let now = mark(self.shared);
-        let (rate, unit) = rate(self.mark, now);
-        let busy = busy(self.mark, now);
-        self.mark = now;
-        let full = self.shared.trips.take_full();
-        let (waiting, _) = self.shared.queue.depth();
         let troubles = self.shared.troubles.load(Ordering::Relaxed);
         if troubles > self.troubles {
             self.troubles = troubles;
             return self.stay("connections broke, and more of them would break more often".into());
         }
+        let now = Mark::now(self.shared);
+        // Where nobody has finished a file the interval goes on until somebody has.
+        if let Some(rate) = now.rate(self.mark, self.shared.queue.mean_bytes()) {
+            let busy = now.busy(self.mark);
+            self.mark = now;
+            self.measured(rate, busy, waiting);
+        }
+    }
+
+    /// Decides by what was done in an interval.
+    fn measured(&mut self, rate: Rate, busy: f64, waiting: usize) {
+        let full = self.shared.trips.take_full();
         // Windows that still open are not yet what sessions can do; of files there may be none left when they are.
-        let rises = self.last.is_none_or(|last| rate > last * WORTH);
-        self.last = Some(rate);
-        if unit != FILES && rises {
+        let last = self.last.replace(rate).and_then(|last| rate.over(last));
+        if !rate.counts() && last.is_none_or(|gain| gain > WORTH) {
             return;
         }
-        if let Some(before) = self.before.filter(|before| rate < before * WORTH) {
-            self.added.drain(..).for_each(|desk| desk.retire());
-            self.sessions = self.sessions.div_ceil(2);
-            let reason = format!(
-                "twice as many brought {rate:.0} {unit} a second after {before:.0}: takes them back"
-            );
-            return self.stay(reason);
+        if let Some(before) = self.before {
+            match rate.over(before) {
+                // Files are of another kind now than they were: nobody knows what this brought.
+                None => self.before = None,
+                Some(gain) if gain < WORTH => return self.take_back(gain, rate, before),
+                Some(_) => {}
+            }
         }
         if busy > BUSY {
             let reason = format!("our processors are busy to {:.0} %", busy * 100.0);
             return self.stay(reason);
         }
         // What waits is what more sessions could do; where it is little, all is done before they have shown it.
-        let rest_s = self.rest_s(now, rate, unit);
+        let rest_s = self.rest_s(rate);
         if waiting < WORTH_A_TRIAL * self.sessions || rest_s < self.trial_s() {
             return;
         }
@@ -242,24 +236,26 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             return self.stay(reason.into());
         }
         self.before = Some(rate);
-        let reason = format!(
-            "{rate:.0} {unit} a second so far, at which the rest takes {rest_s:.0} s: tries twice as many"
-        );
+        let reason =
+            format!("{rate} so far, at which the rest takes {rest_s:.0} s: tries twice as many");
         self.become_many(self.sessions * 2, reason);
     }
 
+    /// The sessions of the last doubling bring too little.
+    fn take_back(&mut self, gain: f64, rate: Rate, before: Rate) {
+        self.added.drain(..).for_each(|desk| desk.retire());
+        let many = self.sessions;
+        self.sessions = many.div_ceil(2);
+        let compared = compare(gain, (rate, many), (before, self.sessions));
+        self.stay(format!("{compared}: takes them back"));
+    }
+
     /// How long what is left would take at this rate, as far as it is known.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a time needs no more than 15 digits"
-    )]
-    fn rest_s(&self, now: Mark, rate: f64, unit: &str) -> f64 {
+    fn rest_s(&self, rate: Rate) -> f64 {
         let (waiting, taken) = self.shared.queue.depth();
-        let rest = match unit {
-            FILES => (waiting + taken) as f64,
-            _ => self.shared.queue.bytes().saturating_sub(now.bytes) as f64 / 1e6,
-        };
-        rest / rate
+        let moved = self.shared.totals.moved_bytes.load(Ordering::Relaxed);
+        let bytes = self.shared.queue.bytes().saturating_sub(moved);
+        rate.time_s(waiting + taken, bytes)
     }
 
     /// How long the rest has to take for a trial to be worth its cost.
@@ -326,52 +322,11 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         });
         if before > 0 && self.opening.is_empty() {
             // What they do is measured from here on.
-            self.mark = mark(self.shared);
+            self.mark = Mark::now(self.shared);
         }
         if let Some(reason) = refused {
             self.sessions = self.shared.sessions.load(Ordering::SeqCst);
             self.stay(format!("the server takes no more: {reason}"));
         }
     }
-}
-
-fn mark(shared: &Shared<'_>) -> Mark {
-    let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
-    let processor = getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |usage| {
-        let time = |value: nix::sys::time::TimeVal| {
-            Duration::from_micros(
-                u64::try_from(nix::sys::time::TimeValLike::num_microseconds(&value)).unwrap_or(0),
-            )
-        };
-        time(usage.user_time()) + time(usage.system_time())
-    });
-    Mark {
-        at: Instant::now(),
-        files: read(&shared.totals.files),
-        bytes: read(&shared.totals.moved_bytes),
-        processor,
-    }
-}
-
-/// What was done in a second, and in what.
-#[allow(
-    clippy::cast_precision_loss,
-    reason = "a rate needs no more than 15 digits"
-)]
-fn rate(before: Mark, now: Mark) -> (f64, &'static str) {
-    let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
-    let (files, bytes) = (now.files - before.files, now.bytes - before.bytes);
-    if files > 0 && bytes / files < SMALL_BYTES {
-        (files as f64 / seconds, FILES)
-    } else {
-        (bytes as f64 / seconds / 1e6, "MB")
-    }
-}
-
-/// Part of all processors that we took.
-fn busy(before: Mark, now: Mark) -> f64 {
-    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let seconds = (now.at - before.at).as_secs_f64().max(1e-9);
-    let processor = (now.processor.saturating_sub(before.processor)).as_secs_f64();
-    processor / seconds / f64::from(u32::try_from(cores).unwrap_or(u32::MAX))
 }

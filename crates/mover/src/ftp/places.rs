@@ -220,11 +220,10 @@ impl Look for There<'_> {
                 let entries = listing::whole(self.desk, self.lister, &folder);
                 // What cannot be read has nothing of the pattern, as in a shell.
                 let entries = entries.map_err(|_| gone(spot))?.unwrap_or_default();
-                let visible = |found: &[u8]| !found.starts_with(b".") || name.starts_with(b".");
                 let mut names: Vec<_> = entries
                     .into_iter()
                     .map(|entry| entry.name)
-                    .filter(|found| visible(found) && glob::matches(name, found))
+                    .filter(|found| glob::fits(name, found))
                     .map(|found| [&before[..], b"/", &found[..]].concat())
                     .collect();
                 names.sort_unstable();

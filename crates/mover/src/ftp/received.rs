@@ -142,6 +142,7 @@ mod tests {
             to: folder.join("a"),
             part: folder.join("part"),
             known: Known::default(),
+            changes: 0,
         }
     }
 

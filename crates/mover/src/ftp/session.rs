@@ -3,11 +3,13 @@
 //! All of a session is on one thread, in one task that sees to each socket in turn. Nothing here waits for a disk: files are opened and written
 //! by other threads, and sent by one for each connection.
 
+mod behind;
 mod control;
 mod data;
 mod items;
 mod looks;
 mod questions;
+mod versions;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -19,8 +21,8 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
 use tokio::time::{Interval, MissedTickBehavior};
-use venturi_gridftp::Path as There;
 use venturi_gridftp::client::Client;
+use venturi_gridftp::{Path as There, Reply};
 
 use super::link::Link;
 use super::opener::Opener;
@@ -34,6 +36,8 @@ use crate::net::buffers::Buffers;
 use crate::net::pace::Pace;
 use crate::net::sockets::Tcp;
 use crate::net::straight::Straight;
+pub(crate) use behind::Field;
+use behind::Progress;
 use data::Connecting;
 pub(crate) use questions::{Answer, Ask, Question};
 use questions::{Asker, Listing};
@@ -85,6 +89,8 @@ pub(crate) enum Event {
 pub(crate) enum Ended {
     /// There is nothing left to do.
     Done,
+    /// Others move what it had.
+    Behind,
     /// We are to stop.
     Stopped,
     /// The server, or the way to it, is gone.
@@ -97,6 +103,7 @@ pub(crate) struct Session<'c> {
     client: Client,
     /// Files that this session has moved.
     pub(crate) moved: u64,
+    progress: Progress,
     tcp: Tcp,
     control: Wire,
     /// Where the server reaches us, and we it.
@@ -133,8 +140,10 @@ pub(crate) struct Session<'c> {
     verifying: BTreeMap<u64, Item>,
     /// Parts of uploads that may be there, whose checksum the server is asked for.
     doubtful: BTreeMap<u64, (Item, Arc<Source>)>,
-    /// Parts of uploads, and names, whose temporary file the server is asked for.
+    /// Parts of uploads, and names, whose temporary file the server is asked for; and downloads, of which it is asked what they are.
     looking: BTreeMap<u64, Item>,
+    /// What the server said of downloads that end with the next word of the client.
+    seen: BTreeMap<u64, Reply>,
     /// Uploads that are whole, and get their modes.
     modes: BTreeMap<u64, (There, u32)>,
     next_request: u64,
@@ -182,6 +191,7 @@ impl<'c> Session<'c> {
             shared,
             client,
             moved: 0,
+            progress: Progress::new(&shared.field),
             tcp,
             control,
             own,
@@ -210,6 +220,7 @@ impl<'c> Session<'c> {
             verifying: BTreeMap::new(),
             doubtful: BTreeMap::new(),
             looking: BTreeMap::new(),
+            seen: BTreeMap::new(),
             modes: BTreeMap::new(),
             next_request: 0,
             depth,
@@ -248,6 +259,9 @@ impl<'c> Session<'c> {
     /// Carries out what comes until there is nothing more. What was not finished goes back.
     pub(crate) async fn run(&mut self) -> Ended {
         let ended = std::future::poll_fn(|cx| self.poll(cx)).await;
+        if ended == Ended::Behind {
+            self.pass_on();
+        }
         let verified = std::mem::take(&mut self.verifying).into_values();
         let doubtful = std::mem::take(&mut self.doubtful).into_values();
         for item in std::mem::take(&mut self.items)
@@ -259,6 +273,7 @@ impl<'c> Session<'c> {
             self.writing.discard(item.number);
             self.shared.queue.give_back(item);
         }
+        self.shared.field.leave(self.progress.key);
         for (path, mode) in std::mem::take(&mut self.modes).into_values() {
             self.shared.set_later(path, mode);
             self.shared.queue.settle();
@@ -295,6 +310,9 @@ impl<'c> Session<'c> {
                 let now = self.now();
                 let result = self.client.handle_timeout(now);
                 self.note_end(result);
+                if self.is_left_behind() {
+                    return Poll::Ready(Ended::Behind);
+                }
             }
             if !moved.contains(&true) && !ticked {
                 return Poll::Pending;

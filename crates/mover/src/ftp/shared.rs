@@ -8,8 +8,10 @@ use std::time::Duration;
 use venturi_gridftp::{Features, Path as There, Reply};
 
 use super::failures;
+use super::queue::Queue;
+use super::session::Field;
 use super::trips::Trips;
-use super::work::{Item, Job, Queue};
+use super::work::{Item, Job};
 use crate::decision::Decision;
 use crate::error::Failure;
 use crate::net::grid::Grid;
@@ -38,6 +40,8 @@ pub(crate) struct Shared<'o> {
     pub(crate) round_trip: OnceLock<Duration>,
     /// How long round trips take.
     pub(crate) trips: Trips,
+    /// How sessions do.
+    pub(crate) field: Field,
     /// Whether it was told that data connections are open.
     pub(crate) warned: AtomicBool,
     /// Files whose mode no session could set before it was lost.
@@ -72,6 +76,7 @@ impl<'o> Shared<'o> {
             sessions: AtomicUsize::new(0),
             round_trip: OnceLock::new(),
             trips: Trips::new(),
+            field: Field::default(),
             warned: AtomicBool::new(false),
             modes: Mutex::default(),
             modeless: AtomicBool::new(false),
@@ -199,7 +204,7 @@ impl<'o> Shared<'o> {
         // Said once for a file, not for each of its chunks.
         let failure = item.job.fail().then(|| match &item.job {
             Job::Chunk(large, _) => (self.place(&large.fetch.from), "its bytes"),
-            Job::Fetch(fetch) => (self.place(&fetch.from), "its bytes"),
+            Job::Fetch(fetch) | Job::Again(fetch, _) => (self.place(&fetch.from), "its bytes"),
             Job::Store(store) => (self.place(&store.to), "a copy there"),
             Job::Part(parts, _) | Job::Name(parts) => (self.place(&parts.store.to), "a copy there"),
         });

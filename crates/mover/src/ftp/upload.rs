@@ -133,6 +133,10 @@ impl<'d> Upload<'d> {
                 return Ok(());
             }
         };
+        if !(seen.is_file() || seen.is_dir() || seen.is_symlink()) {
+            shared.tell(&failures::no_file(from, seen.file_type()));
+            return Ok(());
+        }
         let Some(to) = self.name(&root.to) else {
             return Ok(());
         };
@@ -148,7 +152,7 @@ impl<'d> Upload<'d> {
             self.links.push(Stored { from, to, token });
             return Ok(());
         }
-        if !seen.is_dir() {
+        if seen.is_file() {
             return self.file(from, to, token, &seen, found);
         }
         if !order.recursive {

@@ -1,26 +1,13 @@
-//! What is to be transferred, on its way from those who look for files to the sessions that move them.
+//! What is to be transferred.
 
-use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
 
 use venturi_gridftp::Path;
 
-use super::chunks::{LEAST_CHUNK_BYTES, Large};
+use super::chunks::Large;
 use super::parts::Parts;
-
-/// Most items that wait. Whoever looks for files waits then, too: a tree of millions needs no more memory than this.
-const MOST_WAITING: usize = 20_000;
-
-/// So many items a session has in any case: what a path of 50 ms holds of files of 10 KB, at its share of 1 Gb/s.
-const FEW: usize = 128;
-/// So many bytes likewise.
-const FEW_BYTES: u64 = 4 << 20;
-/// Bytes that a session may have in any case: two of the smallest chunks of a large file.
-const LEAST_AHEAD_BYTES: u64 = 2 * LEAST_CHUNK_BYTES;
 
 /// What is known of a file at a server or here.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -39,6 +26,11 @@ pub(crate) struct Item {
     pub(crate) number: u64,
     /// Sessions that have failed with it.
     pub(crate) tries: u32,
+    /// How often a server began to send it, and when it first did.
+    pub(crate) begins: u32,
+    pub(crate) since: Option<Instant>,
+    /// Whether a session that was left behind has passed it on.
+    pub(crate) passed: bool,
     pub(crate) job: Job,
 }
 
@@ -49,6 +41,8 @@ pub(crate) enum Job {
     Fetch(Arc<Fetch>),
     /// One chunk of a large file from a server.
     Chunk(Arc<Large>, u64),
+    /// A file that was changed while it came, to be asked about and to come as a new one; where it came in chunks, with these.
+    Again(Arc<Fetch>, Option<Arc<Large>>),
     /// To a server.
     Store(Arc<Store>),
     /// One chunk of a large file to a server.
@@ -68,7 +62,7 @@ impl Job {
         match self {
             Self::Store(store) => Some(store),
             Self::Part(parts, _) | Self::Name(parts) => Some(&parts.store),
-            Self::Fetch(_) | Self::Chunk(..) => None,
+            Self::Fetch(_) | Self::Chunk(..) | Self::Again(..) => None,
         }
     }
 
@@ -77,7 +71,7 @@ impl Job {
         match self {
             Self::Chunk(large, _) => large.has_failed(),
             Self::Part(parts, _) | Self::Name(parts) => parts.has_failed(),
-            Self::Fetch(_) | Self::Store(_) => false,
+            Self::Fetch(_) | Self::Store(_) | Self::Again(..) => false,
         }
     }
 
@@ -86,7 +80,7 @@ impl Job {
         match self {
             Self::Chunk(large, _) => large.fail(),
             Self::Part(parts, _) | Self::Name(parts) => parts.fail(),
-            Self::Fetch(_) | Self::Store(_) => true,
+            Self::Fetch(_) | Self::Store(_) | Self::Again(..) => true,
         }
     }
 }
@@ -99,6 +93,8 @@ pub(crate) struct Fetch {
     /// Its name while it is not whole.
     pub(crate) part: PathBuf,
     pub(crate) known: Known,
+    /// How often it was begun before, and changed while it came.
+    pub(crate) changes: u32,
 }
 
 /// A file of this host and the name of its copy at a server.
@@ -119,8 +115,13 @@ impl Item {
             Job::Chunk(large, index) => large.range(*index).end - large.range(*index).start,
             Job::Store(store) => store.known.size.unwrap_or(0),
             Job::Part(parts, index) => parts.range(*index).end - parts.range(*index).start,
-            Job::Name(_) => 0,
+            Job::Name(_) | Job::Again(..) => 0,
         }
+    }
+
+    /// Whether it was begun before: what came of it may not be closed yet.
+    pub(crate) fn is_again(&self) -> bool {
+        self.tries > 0 || self.passed
     }
 
     /// Whether the server may have all of it: a session that was lost may have sent it, and only the answer is missing.
@@ -128,239 +129,3 @@ impl Item {
         self.tries > 0 && matches!(self.job, Job::Part(..))
     }
 }
-
-#[derive(Debug, Default)]
-struct State {
-    waiting: VecDeque<Item>,
-    /// Items that sessions have.
-    taken: usize,
-    /// Bytes of all that came, and of those that wait.
-    bytes: u64,
-    waiting_bytes: u64,
-    /// Whether more may come from those who look for files.
-    open: bool,
-    wakers: Vec<Waker>,
-}
-
-impl State {
-    fn is_over(&self) -> bool {
-        !self.open && self.taken == 0 && self.waiting.is_empty()
-    }
-
-    fn wake_later(&mut self, cx: &Context<'_>) {
-        // Not `will_wake`: a runtime's clone may have a table of functions at another address, and each turn would leave one more here.
-        let own = cx.waker();
-        if !self.wakers.iter().any(|waker| waker.data() == own.data()) {
-            self.wakers.push(own.clone());
-        }
-    }
-}
-
-/// What a session can take.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Room {
-    /// Items that it has.
-    pub(crate) held: usize,
-    /// Items that it may have.
-    pub(crate) depth: usize,
-    /// Bytes of what it has.
-    pub(crate) held_bytes: u64,
-    /// Bytes that all sessions may have; the item with which they have more goes as well.
-    pub(crate) ahead_bytes: u64,
-    /// Sessions that there are, or will soon be.
-    pub(crate) sessions: usize,
-}
-
-impl Room {
-    /// Items that it may take while so many are not settled: so that sessions end together none has more than half of its share of them,
-    /// unless they are few.
-    fn most(self, unsettled: usize) -> usize {
-        let share = unsettled.div_ceil(2 * self.sessions.max(1));
-        let most = self.depth.min(share.max(FEW));
-        most.saturating_sub(self.held)
-    }
-
-    /// Bytes that it may have: its share of what the path holds, and in any case one item more than one, which is asked for before that ends.
-    /// What a slow session has more than that, nobody can take off it when the others are done.
-    fn most_bytes(self) -> u64 {
-        let mean = self.held_bytes / self.held.max(1) as u64;
-        let share = self.ahead_bytes / self.sessions.max(1) as u64;
-        share.max(LEAST_AHEAD_BYTES).max(mean + 1)
-    }
-
-    /// Whether it can take nothing, however much waits.
-    pub(crate) fn is_full(self) -> bool {
-        self.held > self.depth - self.depth.div_ceil(4) || self.held_bytes >= self.most_bytes()
-    }
-
-    /// Bytes that it may take while so many wait: no more than half of its share of them, so that others
-    /// have some, too, when they are few.
-    fn bytes(self, waiting: u64) -> u64 {
-        let share = waiting / (2 * self.sessions.max(1) as u64);
-        let most = self.most_bytes().min(share.max(FEW_BYTES));
-        most.saturating_sub(self.held_bytes)
-    }
-}
-
-/// The items of a copy. It ends when nobody can add any and all are settled.
-#[derive(Debug)]
-pub(crate) struct Queue {
-    state: Mutex<State>,
-    changed: Condvar,
-    next: AtomicU64,
-}
-
-impl Queue {
-    pub(crate) fn new() -> Self {
-        let open = State {
-            open: true,
-            ..State::default()
-        };
-        Self {
-            state: Mutex::new(open),
-            changed: Condvar::new(),
-            next: AtomicU64::new(0),
-        }
-    }
-
-    /// Adds items. Waits while there are too many, unless `stopped` says to let it be.
-    pub(crate) fn push(&self, jobs: impl IntoIterator<Item = Job>, stopped: impl Fn() -> bool) {
-        let number = || self.next.fetch_add(1, Ordering::Relaxed);
-        let item = |job| Item {
-            number: number(),
-            tries: 0,
-            job,
-        };
-        let items: Vec<Item> = jobs.into_iter().map(item).collect();
-        let mut state = self.lock();
-        while state.waiting.len() > MOST_WAITING && !stopped() {
-            state = self.rest(state, Duration::from_millis(100));
-        }
-        let bytes = items.iter().map(Item::bytes).sum::<u64>();
-        state.bytes += bytes;
-        state.waiting_bytes += bytes;
-        state.waiting.extend(items);
-        wake(state);
-    }
-
-    /// Nobody adds any more.
-    pub(crate) fn close(&self) {
-        let mut state = self.lock();
-        state.open = false;
-        wake(state);
-        self.changed.notify_all();
-    }
-
-    /// Items for a session that has room for them; none when all are settled and no more come. Each is to be settled or given back.
-    pub(crate) fn poll_take(&self, cx: &mut Context<'_>, room: Room) -> Poll<Option<Vec<Item>>> {
-        let mut state = self.lock();
-        let most = room.most(state.waiting.len() + state.taken);
-        let mut bytes = room.bytes(state.waiting_bytes);
-        if !state.waiting.is_empty() && most > 0 && bytes > 0 {
-            let mut items = Vec::new();
-            while items.len() < most
-                && bytes > 0
-                && let Some(item) = state.waiting.pop_front()
-            {
-                bytes = bytes.saturating_sub(item.bytes());
-                items.push(item);
-            }
-            state.taken += items.len();
-            state.waiting_bytes -= items.iter().map(Item::bytes).sum::<u64>();
-            drop(state);
-            self.changed.notify_all();
-            return Poll::Ready(Some(items));
-        }
-        if state.is_over() {
-            return Poll::Ready(None);
-        }
-        state.wake_later(cx);
-        Poll::Pending
-    }
-
-    /// Ready when all are settled and no more come.
-    pub(crate) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.lock();
-        if state.is_over() {
-            return Poll::Ready(());
-        }
-        state.wake_later(cx);
-        Poll::Pending
-    }
-
-    /// An item is done, or has failed for good.
-    pub(crate) fn settle(&self) {
-        let mut state = self.lock();
-        state.taken -= 1;
-        if state.is_over() {
-            wake(state);
-            self.changed.notify_all();
-        }
-    }
-
-    /// A session could not move an item; another may.
-    pub(crate) fn give_back(&self, item: Item) {
-        let mut state = self.lock();
-        state.taken -= 1;
-        state.waiting_bytes += item.bytes();
-        state.waiting.push_front(Item {
-            tries: item.tries + 1,
-            ..item
-        });
-        wake(state);
-    }
-
-    /// Takes away all that waits, for nobody is there to move it.
-    pub(crate) fn abandon(&self) -> Vec<Item> {
-        let mut state = self.lock();
-        state.waiting_bytes = 0;
-        std::mem::take(&mut state.waiting).into()
-    }
-
-    /// Items that are not settled, and their bytes if they are like all that came.
-    pub(crate) fn unsettled(&self) -> (usize, u64) {
-        let state = self.lock();
-        let items = state.waiting.len() + state.taken;
-        let mean = state.bytes / self.next.load(Ordering::Relaxed).max(1);
-        (items, mean * items as u64)
-    }
-
-    /// Items that wait, and those that sessions have.
-    pub(crate) fn depth(&self) -> (usize, usize) {
-        let state = self.lock();
-        (state.waiting.len(), state.taken)
-    }
-
-    /// Bytes of all items that were ever added.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.lock().bytes
-    }
-
-    /// Waits until all are settled, but no longer than this. Whether they are.
-    pub(crate) fn wait(&self, patience: Duration) -> bool {
-        let state = self.lock();
-        if state.is_over() {
-            return true;
-        }
-        self.rest(state, patience).is_over()
-    }
-
-    fn rest<'q>(&self, state: MutexGuard<'q, State>, patience: Duration) -> MutexGuard<'q, State> {
-        let waited = self.changed.wait_timeout(state, patience);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Wakes all that wait, with the lock given back first.
-fn wake(mut state: MutexGuard<'_, State>) {
-    let wakers = std::mem::take(&mut state.wakers);
-    drop(state);
-    wakers.into_iter().for_each(Waker::wake);
-}
-
-#[cfg(test)]
-mod tests;

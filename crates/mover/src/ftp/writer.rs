@@ -10,10 +10,10 @@ use std::sync::{Arc, OnceLock};
 
 use rustix::io::Errno;
 
-use super::chunks::Large;
+use super::chunks::{LARGE_BYTES, Large};
 use super::received;
 use super::shared::Shared;
-use super::work::{Fetch, Item, Job};
+use super::work::{Fetch, Item, Job, Known};
 use crate::error::Failure;
 use crate::net::buffers::Block;
 use crate::threads;
@@ -32,7 +32,7 @@ pub(crate) struct Piece {
 /// What a writer is to do.
 #[derive(Debug)]
 enum Task {
-    /// Whether another session has given it back, too.
+    /// Whether another session had it before, too.
     Begin(u64, Job, bool, Ready),
     Write(Arc<Block>, Vec<Piece>),
     /// Some of it could not be written by the session.
@@ -41,6 +41,8 @@ enum Task {
     Commit(Item, Option<u32>),
     /// None of its bytes count.
     Drop(u64),
+    /// It comes as a new one, of which this is known; or it does not come any more.
+    Renew(Item, Option<Known>),
 }
 
 /// What the writer of a session is given to do.
@@ -80,8 +82,12 @@ impl Writing {
     pub(crate) fn begin(&mut self, item: &Item) {
         let (number, ready) = (item.number, Ready::default());
         self.open.insert(number, Arc::clone(&ready));
-        let again = item.tries > 0;
-        self.give(Task::Begin(number, item.job.clone(), again, ready));
+        self.give(Task::Begin(
+            number,
+            item.job.clone(),
+            item.is_again(),
+            ready,
+        ));
     }
 
     /// The file, if it is open, for one who writes to it by himself. Nobody may have it when it is committed or discarded.
@@ -113,6 +119,11 @@ impl Writing {
     pub(crate) fn discard(&mut self, number: u64) {
         self.open.remove(&number);
         self.give(Task::Drop(number));
+    }
+
+    /// Has a file that was changed come as a new one.
+    pub(crate) fn renew(&self, item: Item, known: Option<Known>) {
+        self.give(Task::Renew(item, known));
     }
 
     fn give(&self, task: Task) {
@@ -149,6 +160,7 @@ impl<'o> Writer<'o> {
                 Task::Write(block, pieces) => self.write(&block, &pieces),
                 Task::Spoil(number, errno) => self.spoil(number, errno),
                 Task::Commit(item, checksum) => self.commit(&item, checksum),
+                Task::Renew(item, known) => self.renew(&item, known),
                 Task::Drop(number) => drop(self.open.remove(&number)),
             }
         }
@@ -167,8 +179,8 @@ impl<'o> Writer<'o> {
                 Err(failure) => Open::Failed(Some(failure)),
             },
             Job::Chunk(large, _) => Open::Chunk(Arc::clone(large)),
-            Job::Store(_) | Job::Part(..) | Job::Name(_) => {
-                unreachable!("what is sent is not written here")
+            Job::Store(_) | Job::Part(..) | Job::Name(_) | Job::Again(..) => {
+                unreachable!("it has no bytes that come here")
             }
         });
         // It is another one for each time that the file is begun.
@@ -247,6 +259,53 @@ impl<'o> Writer<'o> {
         self.shared.queue.settle();
     }
 
+    /// Throws away what came of a file, and has it come as a new one.
+    fn renew(&self, item: &Item, known: Option<Known>) {
+        let Job::Again(fetch, chunks) = &item.job else {
+            unreachable!("nothing else comes anew");
+        };
+        if let Some(large) = chunks {
+            // What still comes of its chunks goes into a file without a name.
+            large.forget();
+        }
+        if known.is_none() || chunks.is_some() {
+            let _ = std::fs::remove_file(&fetch.part);
+        }
+        let jobs = known.map_or(Ok(Vec::new()), |known| {
+            let fetch = Arc::new(Fetch {
+                from: fetch.from.clone(),
+                to: fetch.to.clone(),
+                part: fetch.part.clone(),
+                known,
+                changes: fetch.changes + 1,
+            });
+            self.jobs(fetch, chunks.as_deref())
+        });
+        match jobs {
+            Ok(jobs) => self.shared.queue.replace(jobs),
+            Err(errno) => {
+                let expected = "a place that can be written to";
+                let failure = Failure::kernel(fetch.to.clone(), expected, errno);
+                self.shared.tell(&failure);
+                self.shared.queue.settle();
+            }
+        }
+    }
+
+    /// What is to be moved of a file that comes as a new one.
+    fn jobs(&self, fetch: Arc<Fetch>, before: Option<&Large>) -> Result<Vec<Job>, Errno> {
+        let size = fetch.known.size.filter(|&size| size >= LARGE_BYTES);
+        let (Some(size), Some(before)) = (size, before) else {
+            return Ok(vec![Job::Fetch(fetch)]);
+        };
+        let place = self.shared.place(&fetch.from);
+        let (source, record) = (place.to_string_lossy(), before.record());
+        let (large, missing) = Large::open(fetch, size, &source, record, self.shared.order.sync)?;
+        let large = Arc::new(large);
+        let chunk = |index| Job::Chunk(Arc::clone(&large), index);
+        Ok(missing.into_iter().map(chunk).collect())
+    }
+
     fn finish(&self, fetch: &Fetch, file: &File) -> Result<(), Failure> {
         let size = received::name(fetch, file, self.shared.order)?;
         self.shared.copied(|| fetch.to.clone(), size, "ftp");
@@ -270,9 +329,9 @@ impl Job {
     ///
     /// # Panics
     /// Of an upload.
-    pub(crate) fn fetch(&self) -> &Fetch {
+    pub(crate) fn fetch(&self) -> &Arc<Fetch> {
         match self {
-            Self::Fetch(fetch) => fetch,
+            Self::Fetch(fetch) | Self::Again(fetch, _) => fetch,
             Self::Chunk(large, _) => &large.fetch,
             Self::Store(_) | Self::Part(..) | Self::Name(_) => {
                 unreachable!("an upload has no copy here")

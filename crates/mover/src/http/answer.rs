@@ -1,7 +1,7 @@
 //! An answer: its head is there, its body is yet to be read.
 
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, RETRY_AFTER, TRANSFER_ENCODING};
@@ -131,10 +131,7 @@ impl Answer {
     /// What a server says when it refuses.
     pub(crate) async fn refusal(mut self) -> Fault {
         let status = self.head.status;
-        let after = self
-            .field(&RETRY_AFTER)
-            .and_then(|text| text.parse().ok())
-            .map(Duration::from_secs);
+        let after = self.field(&RETRY_AFTER).and_then(wanted);
         let mut text = Vec::new();
         while let Ok(Some(bytes)) = self.bytes().await {
             text.extend_from_slice(&bytes[..bytes.len().min(LONGEST_REFUSAL - text.len())]);
@@ -151,6 +148,19 @@ impl Answer {
             after,
         }
     }
+}
+
+/// How long a server wants to be left alone (RFC 9110, section 10.2.3): seconds, or until a time.
+fn wanted(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(text).ok()?;
+    Some(
+        until
+            .duration_since(SystemTime::now())
+            .unwrap_or(Duration::ZERO),
+    )
 }
 
 /// The first line of a text that people can read; of HTML, nothing.

@@ -11,23 +11,29 @@ use super::fault::Fault;
 use super::folder::Folder;
 use super::get::Fetch;
 use super::list;
+use super::pattern;
 use super::put::Store;
-use super::target::Target;
+use super::target::{Server, Target};
 use super::third::Pass;
 use super::tree;
 use super::work::{Context, Task};
 use crate::error::Failure;
 use crate::given::Place;
+use crate::net::url::Url;
+use crate::order::Order;
+use crate::roots;
 
 /// A source and where it goes, as it was written.
 #[derive(Debug, Clone)]
 pub(crate) struct Begin {
     pub(crate) from: Place,
     pub(crate) to: Place,
-    /// Whether the destination is the name of the copy in any case: a pair of a list.
-    pub(crate) exact: bool,
+    /// Whether it is of a list: the destination is the name of the copy in any case.
+    pub(crate) listed: bool,
     /// Whether directories that lead to the copy are made.
     pub(crate) make_way: bool,
+    /// Whether wildcards of the source are yet to be looked at.
+    pub(crate) may_be_pattern: bool,
 }
 
 /// The same without the places.
@@ -38,22 +44,27 @@ struct How {
 }
 
 impl Begin {
-    /// Whether TLS is needed.
-    pub(crate) fn is_secure(&self) -> bool {
-        let secure =
-            |place: &Place| matches!(place, Place::There(url) if Target::from(url).server.tls);
-        secure(&self.from) || secure(&self.to)
+    /// Who is asked.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = Server> {
+        [&self.from, &self.to]
+            .into_iter()
+            .filter_map(|place| match place {
+                Place::There(url) => Some(Target::from(url).server),
+                Place::Here(_) => None,
+            })
     }
 }
 
 /// Begins a source.
 pub(crate) async fn begin(cx: &Context<'_>, exchange: &Rc<Exchange>, begin: Begin) {
-    let exact = begin.exact || cx.order.no_target_directory;
     let how = How {
-        exact,
+        exact: begin.listed || cx.order.no_target_directory,
         make_way: begin.make_way,
     };
     let result = match (begin.from, begin.to) {
+        (Place::There(from), to) if begin.may_be_pattern && pattern::wild(&from.path) => {
+            begin_matches(cx, exchange, from, to, how).await
+        }
         (Place::There(from), Place::Here(to)) => {
             begin_fetch(cx, exchange, Target::from(&from), &to, how).await
         }
@@ -75,6 +86,53 @@ pub(crate) async fn begin(cx: &Context<'_>, exchange: &Rc<Exchange>, begin: Begi
     }
 }
 
+/// Begins what a source with wildcards stands for.
+async fn begin_matches(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    source: Url,
+    to: Place,
+    how: How,
+) -> Result<(), Failure> {
+    let shown = source.to_string();
+    let found = pattern::expand(exchange, source).await?;
+    if found.len() > 1 {
+        refusal_of_several(cx.order, &to).map_err(|(expected, _, advice)| {
+            let several = format!("{} that match {shown}", found.len());
+            Failure::found(to.shown(), expected, several, advice)
+        })?;
+    }
+    cx.expect(found.len() as u64);
+    let begin = |from| {
+        Task::Begin(Begin {
+            from: Place::There(from),
+            to: to.clone(),
+            listed: false,
+            make_way: how.make_way,
+            may_be_pattern: false,
+        })
+    };
+    cx.pool.push(found.into_iter().rev().map(begin));
+    Ok(())
+}
+
+/// What keeps several sources from going to a destination: expected, found, advice.
+pub(super) fn refusal_of_several(
+    order: &Order,
+    to: &Place,
+) -> Result<(), (&'static str, &'static str, &'static str)> {
+    let (is_directory, slash) = match to {
+        Place::Here(path) => (path.is_dir(), path.as_os_str().as_bytes().ends_with(b"/")),
+        Place::There(url) => (false, url.path.ends_with(b"/")),
+    };
+    let target = roots::Target {
+        is_directory,
+        is_there: is_directory,
+        slash,
+    };
+    roots::refusal(order, target, true)
+}
+
 async fn begin_fetch(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
@@ -83,6 +141,7 @@ async fn begin_fetch(
     how: How,
 ) -> Result<(), Failure> {
     let slash = to.as_os_str().as_bytes().ends_with(b"/");
+    see_no_collection(cx, exchange, &from).await?;
     let contents = cx.order.recursive && from.decoded_path().ends_with(b"/");
     let name = from.name();
     let (folder, name) = if !how.exact && !contents && (slash || to.is_dir()) {
@@ -110,8 +169,11 @@ async fn begin_fetch(
             "write another",
         )
     })?;
+    if !how.exact && !contents {
+        cx.claim(folder.join(std::ffi::OsStr::from_bytes(name.to_bytes())))?;
+    }
     if (slash || how.make_way) && !cx.order.dry_run {
-        crate::roots::make_way(&folder, cx.order.sync).map_err(|error| {
+        roots::make_way(&folder, cx.order.sync).map_err(|error| {
             Failure::found(
                 folder.clone(),
                 "a directory, or a place for one",
@@ -122,7 +184,7 @@ async fn begin_fetch(
     }
     let folder = Arc::new(Folder::open(&folder)?);
     if cx.order.recursive {
-        let mut wanted = None;
+        let (_ahead, mut wanted) = (cx.prepare_tree(&from.server), None);
         let listed = list::as_written(exchange, &from, |files| {
             wanted = Some(cx.prepare(&from.server, files));
         });
@@ -142,6 +204,28 @@ async fn begin_fetch(
     Ok(())
 }
 
+/// Sees that what is written as a collection is none, unless collections are copied: its page is not what is in it.
+async fn see_no_collection(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    from: &Target,
+) -> Result<(), Failure> {
+    if cx.order.recursive || !from.decoded_path().ends_with(b"/") {
+        return Ok(());
+    }
+    match list::kind(exchange, from).await {
+        Ok(Some(true)) => Err(Failure::found(
+            PathBuf::from(from.to_string()),
+            "a file",
+            "a directory",
+            "say --recursive (-r) to copy what is in it",
+        )),
+        Err(fault) if fault.is_of_connection() => Err(fault.at(from)),
+        // A server without WebDAV has pages there, which are files like others.
+        _ => Ok(()),
+    }
+}
+
 async fn begin_store(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
@@ -158,7 +242,7 @@ async fn begin_store(
         )
     };
     let order = cx.order;
-    if order.recursive && !order.follow && !crate::roots::is_contents(from) && from.is_symlink() {
+    if order.recursive && !order.follow && !roots::is_contents(from) && from.is_symlink() {
         cx.left_out(
             from,
             "no file or directory: HTTP has nothing else; --follow copies what it leads to",
@@ -166,7 +250,7 @@ async fn begin_store(
         return Ok(());
     }
     let is_directory = std::fs::metadata(from).map_err(at_source)?.is_dir();
-    let contents = is_directory && crate::roots::is_contents(from);
+    let contents = is_directory && roots::is_contents(from);
     let resolved = if contents {
         std::fs::canonicalize(from).map_err(at_source)?
     } else {
@@ -220,6 +304,7 @@ async fn begin_pass(
     to: Target,
     how: How,
 ) -> Result<(), Failure> {
+    see_no_collection(cx, exchange, &from).await?;
     let is_directory = cx.order.recursive
         && list::kind(exchange, &from)
             .await
@@ -246,7 +331,7 @@ async fn begin_pass(
     Ok(())
 }
 
-/// Where a thing of that name goes: into a collection, if the destination is one or is written as one, else to the destination itself.
+/// Where a thing of that name goes, and no other of this copy.
 async fn placed(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
@@ -258,11 +343,25 @@ async fn placed(
     if how.exact {
         return Ok(to);
     }
+    let place = place_of(cx, exchange, to, name, how, is_directory).await?;
+    cx.claim(place.to_string().into())?;
+    Ok(place)
+}
+
+/// Where a thing of that name goes: into a collection, if the destination is one or is written as one, else to the destination itself.
+async fn place_of(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    to: Target,
+    name: &[u8],
+    how: How,
+    is_directory: bool,
+) -> Result<Target, Failure> {
     if to.decoded_path().ends_with(b"/") {
         if !cx.order.dry_run && to.decoded_path() != b"/" {
             // As with `cp DIR/`: it is made where it is not there. Whether the server lets us see that is another matter.
             let made = list::make(exchange, &to, how.make_way).await;
-            if let Err(fault @ (Fault::Connection(_) | Fault::Tls(_) | Fault::Silence(_))) = made {
+            if let Some(fault) = made.err().filter(Fault::is_of_connection) {
                 return Err(fault.at(&to));
             }
         }
@@ -271,9 +370,7 @@ async fn placed(
     // A file's name is taken as it stands where it is clear: asking costs a round trip, and a directory refuses to be written to.
     match list::kind(exchange, &to).await {
         Ok(Some(true)) => Ok(to.child(name)),
-        Err(fault @ (Fault::Connection(_) | Fault::Tls(_) | Fault::Silence(_))) => {
-            Err(fault.at(&to))
-        }
+        Err(fault) if fault.is_of_connection() => Err(fault.at(&to)),
         // A server without WebDAV has no directories to ask for.
         _ if is_directory => Ok(to.collection()),
         _ => Ok(to),

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -65,8 +65,21 @@ pub(crate) struct Dialer {
     room: Arc<Semaphore>,
     /// Connections that were opened.
     opened: Arc<AtomicUsize>,
+    /// Whether all is asked of one server.
+    alone: bool,
+    /// What servers have let us see.
+    seen: Arc<Seen>,
     /// Servers that have answered.
     known: Arc<Mutex<HashMap<Server, Manner>>>,
+}
+
+/// What servers have let us see.
+#[derive(Debug, Default)]
+struct Seen {
+    /// An answer, whatever it was.
+    answered: AtomicBool,
+    /// No answer, when that was given up.
+    unreached: AtomicBool,
 }
 
 /// Connections of one thread.
@@ -85,8 +98,24 @@ impl Dialer {
             stop,
             room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
             opened: Arc::default(),
+            alone: false,
+            seen: Arc::default(),
             known: Arc::default(),
         }
+    }
+
+    /// For what is asked of one server: where that does not answer, nothing else fares better.
+    pub(super) fn alone(self, alone: bool) -> Self {
+        Self { alone, ..self }
+    }
+
+    /// Whether servers were asked and none has ever answered.
+    pub(super) fn is_unreached(&self) -> bool {
+        let Seen {
+            answered,
+            unreached,
+        } = &*self.seen;
+        unreached.load(Ordering::Relaxed) && !answered.load(Ordering::Relaxed)
     }
 
     /// Connections that were opened.
@@ -169,6 +198,25 @@ impl Connections {
     /// Whether we are to stop.
     pub(super) fn stop(&self) -> &Stop {
         &self.dialer.stop
+    }
+
+    /// Notes that somebody has answered.
+    pub(super) fn answered(&self) {
+        self.dialer.seen.answered.store(true, Ordering::Relaxed);
+    }
+
+    /// What a fault is after the last try.
+    pub(super) fn judged(&self, fault: Fault) -> Fault {
+        let seen = &self.dialer.seen;
+        if !fault.is_of_connection() || seen.answered.load(Ordering::Relaxed) {
+            return fault;
+        }
+        seen.unreached.store(true, Ordering::Relaxed);
+        if self.dialer.alone {
+            Fault::Unreached(Box::new(fault))
+        } else {
+            fault
+        }
     }
 
     /// How a server is best asked; none of one that has not answered yet.

@@ -87,31 +87,25 @@ impl Exchange {
     /// Asks once, and remembers a server that does not like such requests; none: ask it in another way.
     ///
     /// # Errors
-    /// A refusal that has nothing to do with the way.
+    /// A fault that has nothing to do with the way.
     pub(super) async fn try_once(
         self: &Rc<Self>,
         place: &Target,
         ask: &Ask<'_>,
     ) -> Result<Option<Answer>, Fault> {
-        let answer = match self.follow(place, ask).await {
-            Ok(answer) => answer,
-            Err(Fault::Stopped) => return Err(Fault::Stopped),
-            Err(fault) => {
-                if matches!(fault, Fault::Silence(_)) {
-                    self.connections.remember(&place.server, Manner::Plain);
-                }
-                return Ok(None);
+        match self
+            .once(place, ask, &[StatusCode::RANGE_NOT_SATISFIABLE])
+            .await
+        {
+            Err(Fault::Silence(_)) => {
+                self.connections.remember(&place.server, Manner::Plain);
+                Ok(None)
             }
-        };
-        let status = answer.head.status;
-        if status.is_success() || status == StatusCode::RANGE_NOT_SATISFIABLE {
-            return Ok(Some(answer));
+            Err(Fault::Status { status, .. }) if matches!(status.as_u16(), 405 | 500 | 501) => {
+                Ok(None)
+            }
+            other => other.map(Some),
         }
-        let fault = answer.refusal().await;
-        if fault.is_temporary() || matches!(status.as_u16(), 405 | 501) {
-            return Ok(None);
-        }
-        Err(fault)
     }
 
     /// Asks, and asks again while it is worth it; what is no success is a fault, but for those in `also`.
@@ -124,29 +118,52 @@ impl Exchange {
         ask: &Ask<'_>,
         also: &[StatusCode],
     ) -> Result<Answer, Fault> {
-        let mut tries = Tries::default();
+        self.ask_as(&mut Tries::default(), place, ask, also).await
+    }
+
+    /// The same as one of the requests that a thing takes, whose tries are counted together.
+    ///
+    /// # Errors
+    /// The last fault.
+    pub(super) async fn ask_as(
+        self: &Rc<Self>,
+        tries: &mut Tries,
+        place: &Target,
+        ask: &Ask<'_>,
+        also: &[StatusCode],
+    ) -> Result<Answer, Fault> {
         loop {
-            let fault = match self.follow(place, ask).await {
-                Ok(answer)
-                    if answer.head.status.is_success() || also.contains(&answer.head.status) =>
-                {
-                    return Ok(answer);
-                }
-                Ok(answer) => answer.refusal().await,
-                Err(fault) => fault,
-            };
-            // Whom we found silent on a kept connection was asked on another; and there are those who begin all anew.
-            if matches!(fault, Fault::Silence(_)) {
-                return Err(fault);
+            match self.once(place, ask, also).await {
+                Ok(answer) => return Ok(answer),
+                // Whom we found silent on a kept connection was asked on another; and there are those who begin all anew.
+                Err(fault @ Fault::Silence(_)) => return Err(self.connections.judged(fault)),
+                Err(fault) => tries.again(self, fault).await?,
             }
-            tries.again(self, fault).await?;
         }
+    }
+
+    /// Asks once; what is no success is a fault, but for those in `also`.
+    ///
+    /// # Errors
+    /// The fault.
+    pub(super) async fn once(
+        self: &Rc<Self>,
+        place: &Target,
+        ask: &Ask<'_>,
+        also: &[StatusCode],
+    ) -> Result<Answer, Fault> {
+        let answer = self.follow(place, ask).await?;
+        let status = answer.head.status;
+        if status.is_success() || also.contains(&status) {
+            return Ok(answer);
+        }
+        Err(answer.refusal().await)
     }
 
     async fn follow(self: &Rc<Self>, place: &Target, ask: &Ask<'_>) -> Result<Answer, Fault> {
         let mut at = place.clone();
         for _ in 0..=MOST_REDIRECTIONS {
-            let answer = self.once(&at, ask, at.server == place.server).await?;
+            let answer = self.asked(&at, ask, at.server == place.server).await?;
             if !is_redirection(answer.head.status) {
                 let name = answer.field(&SERVER);
                 if name.is_some_and(|name| name.starts_with("XrootD")) {
@@ -185,7 +202,7 @@ impl Exchange {
     }
 
     /// One request over one connection. One that was kept may have been closed or forgotten meanwhile: then a new one is taken, once.
-    async fn once(
+    async fn asked(
         self: &Rc<Self>,
         at: &Target,
         ask: &Ask<'_>,
@@ -222,7 +239,11 @@ impl Exchange {
             }
             sent.await
         });
-        let answer = answered.await?.map_err(|error| broken(&error))?;
+        let answer = answered.await?.map_err(|error| broken(&error));
+        if !answer.as_ref().is_err_and(Fault::is_of_connection) {
+            self.connections.answered();
+        }
+        let answer = answer?;
         let (head, body) = answer.into_parts();
         Ok(Answer::new(
             (head, body),

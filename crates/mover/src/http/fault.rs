@@ -6,20 +6,22 @@ use std::time::Duration;
 use http::StatusCode;
 
 use super::target::Target;
+use super::tries::MOST_TRIES;
 use crate::error::Failure;
-
-/// Tries of one request, or at a body that breaks, each without a byte.
-const MOST_TRIES: u32 = 4;
 
 /// What went wrong with a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// No connection, or one that broke: the next may not.
     Connection(String),
+    /// What we were to send broke off.
+    Body(String),
     /// Nothing came for so long.
     Silence(Duration),
     /// The server is not who it says, or does not take us for one it knows.
     Tls(String),
+    /// No server has answered anything so far, and the only one does not, for this reason.
+    Unreached(Box<Self>),
     /// The server refuses.
     Status {
         status: StatusCode,
@@ -45,7 +47,7 @@ impl Fault {
     /// Whether the same request may fare better later.
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
-            Self::Connection(_) | Self::Silence(_) => true,
+            Self::Connection(_) | Self::Body(_) | Self::Silence(_) => true,
             Self::Status { status, .. } => {
                 // 423: a copy that was killed may not have ended there.
                 matches!(
@@ -55,6 +57,14 @@ impl Fault {
             }
             _ => false,
         }
+    }
+
+    /// Whether it is about who is asked, and not about what is asked for.
+    pub(crate) fn is_of_connection(&self) -> bool {
+        matches!(
+            self,
+            Self::Connection(_) | Self::Silence(_) | Self::Tls(_) | Self::Unreached(_)
+        )
     }
 
     /// Whether to try again what was tried so often. What is silent is tried once more: its connection may have broken unseen, and else
@@ -78,6 +88,7 @@ impl Fault {
                 found,
                 "see whether the server is up and the network lets us there, then run the same command again",
             ),
+            Self::Body(found) => Failure::found(path, "all bytes of the source", found, again),
             Self::Silence(waited) => Failure::found(
                 path,
                 "an answer",
@@ -90,6 +101,10 @@ impl Fault {
                 found,
                 "see whom you trust (X509_CERT_DIR, SSL_CERT_FILE) and who you are (X509_USER_PROXY)",
             ),
+            Self::Unreached(why) => Failure {
+                ends_all: true,
+                ..why.at(place)
+            },
             Self::Status { status, said, .. } => {
                 let said = if said.is_empty() {
                     String::new()
@@ -178,6 +193,9 @@ pub(super) fn broken(error: &hyper::Error) -> Fault {
         }
         said = format!("{said}: {inner}");
         cause = inner.source();
+    }
+    if error.is_user() {
+        return Fault::Body(said);
     }
     if error.is_parse() {
         return Fault::Answer {

@@ -77,7 +77,11 @@ async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) ->
         return Ok(());
     }
     if cx.order.dry_run {
-        let size = job.size().unwrap_or(0);
+        let size = match &job.facts {
+            Some(facts) => facts.size,
+            None => list::head(exchange, &job.from, Worth::Nothing).await?.size,
+        };
+        let size = size.unwrap_or(0);
         cx.copied(&job.folder.at(&job.name), size, "would copy", None);
         return Ok(());
     }
@@ -85,7 +89,7 @@ async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) ->
         see_digests(exchange, &mut job).await?;
     }
     let mut tries = Tries::default();
-    while let Err((fault, again)) = once(cx, exchange, job).await {
+    while let Err((fault, again)) = once(cx, exchange, &mut tries, job).await {
         tries.again(exchange, fault).await?;
         job = again;
     }
@@ -96,6 +100,7 @@ async fn try_fetch(cx: &Context<'_>, exchange: &Rc<Exchange>, mut job: Fetch) ->
 async fn once(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
+    tries: &mut Tries,
     mut job: Fetch,
 ) -> Result<(), (Fault, Fetch)> {
     let is_known = exchange.manner(&job.from).is_some();
@@ -105,7 +110,7 @@ async fn once(
     }
     let known = job.size().filter(|size| *size >= WORTH_A_RANGE);
     let first = known.map(|size| 0..size.min(cx.piece_bytes));
-    let answer = match ask(exchange, &job.from, first, None).await {
+    let answer = match ask(exchange, tries, &job.from, first, None).await {
         Ok(answer) => answer,
         Err(fault) => return Err((fault, job)),
     };
@@ -142,13 +147,13 @@ async fn once(
     } else if !versions && !listed && lacks_time(cx, exchange, &job, size) {
         answer.finish().await;
         see_listed(exchange, &mut job).await;
-        return again(cx, exchange, &job)
+        return again(cx, exchange, tries, &job)
             .await
             .map_err(|fault| (fault, job));
     }
     let done = if answer.head.status == StatusCode::PARTIAL_CONTENT {
         // Nothing would tell whether the rest is of the same version.
-        again(cx, exchange, &job).await
+        again(cx, exchange, tries, &job).await
     } else {
         whole(cx, &job, &facts, size, answer, late.then_some(exchange)).await
     };
@@ -167,14 +172,20 @@ fn lacks_time(cx: &Context<'_>, exchange: &Exchange, job: &Fetch, size: Option<u
 }
 
 /// All of it, from an answer that nothing else is to be held against.
-async fn again(cx: &Context<'_>, exchange: &Rc<Exchange>, job: &Fetch) -> Result<(), Fault> {
-    let answer = ask(exchange, &job.from, None, None).await?;
+async fn again(
+    cx: &Context<'_>,
+    exchange: &Rc<Exchange>,
+    tries: &mut Tries,
+    job: &Fetch,
+) -> Result<(), Fault> {
+    let answer = ask(exchange, tries, &job.from, None, None).await?;
     let Begun { facts, size, .. } = begun(job, &answer)?;
     whole(cx, job, &facts, size, answer, None).await
 }
 
-pub(crate) async fn ask(
+pub(super) async fn ask(
     exchange: &Rc<Exchange>,
+    tries: &mut Tries,
     from: &Target,
     asked: Option<Range<u64>>,
     version: Option<&str>,
@@ -195,7 +206,7 @@ pub(crate) async fn ask(
             fields.insert(IF_RANGE, version);
         }
     }
-    list::file(exchange, from, Method::GET, fields, worth).await
+    list::file(exchange, tries, from, Method::GET, fields, worth).await
 }
 
 /// What the first answer says.

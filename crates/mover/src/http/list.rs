@@ -15,6 +15,7 @@ use super::exchange::{Ask, Exchange};
 use super::fault::Fault;
 use super::outgoing::Outgoing;
 use super::target::Target;
+use super::tries::Tries;
 use super::wait::within;
 
 /// Bytes of one listing: about a quarter of a million names.
@@ -102,6 +103,7 @@ impl Worth {
 /// If the server does not give it.
 pub(crate) async fn file(
     exchange: &Rc<Exchange>,
+    tries: &mut Tries,
     place: &Target,
     method: Method,
     mut fields: HeaderMap,
@@ -119,13 +121,17 @@ pub(crate) async fn file(
         Worth::Waiting => plain = with,
         Worth::Least | Worth::Little => {
             with.patience = MOST_FOR_LITTLE;
-            if let Some(answer) = at_hand(exchange, place, &with).await? {
-                return Ok(answer);
+            loop {
+                match at_hand(exchange, place, &with).await {
+                    Ok(Some(answer)) => return Ok(answer),
+                    Ok(None) => break,
+                    Err(fault) => tries.again(exchange, fault).await?,
+                }
             }
         }
     }
     let shorter = [StatusCode::RANGE_NOT_SATISFIABLE];
-    let mut answer = exchange.ask(place, &plain, &shorter).await?;
+    let mut answer = exchange.ask_as(tries, place, &plain, &shorter).await?;
     digest::forget(&mut answer.head.headers, &plain.fields);
     Ok(answer)
 }
@@ -181,7 +187,8 @@ pub(crate) async fn head(
     place: &Target,
     worth: Worth,
 ) -> Result<Facts, Fault> {
-    let answer = file(exchange, place, Method::HEAD, HeaderMap::new(), worth).await?;
+    let (mut tries, fields) = (Tries::default(), HeaderMap::new());
+    let answer = file(exchange, &mut tries, place, Method::HEAD, fields, worth).await?;
     let facts = Facts {
         size: answer.length(),
         ..Facts::of(&answer)
@@ -280,16 +287,24 @@ async fn propfind(
         body: &body,
         ..Ask::plain(method, fields)
     };
-    let answer = exchange.ask(place, &ask, &[]).await?;
-    if answer.head.status != StatusCode::MULTI_STATUS {
-        let found = format!("{}, as of a server without WebDAV", answer.head.status);
-        return Err(Fault::Answer {
-            expected: "a listing (207)",
-            found,
-        });
-    }
-    about(answer.length().unwrap_or(USUAL_LISTING) / ENTRY_BYTES);
-    let text = answer.text(LARGEST_LISTING).await?;
+    let (mut tries, mut about) = (Tries::default(), Some(about));
+    let text = loop {
+        let answer = exchange.ask_as(&mut tries, place, &ask, &[]).await?;
+        if answer.head.status != StatusCode::MULTI_STATUS {
+            let found = format!("{}, as of a server without WebDAV", answer.head.status);
+            return Err(Fault::Answer {
+                expected: "a listing (207)",
+                found,
+            });
+        }
+        if let Some(about) = about.take() {
+            about(answer.length().unwrap_or(USUAL_LISTING) / ENTRY_BYTES);
+        }
+        match answer.text(LARGEST_LISTING).await {
+            Ok(text) => break text,
+            Err(fault) => tries.again(exchange, fault).await?,
+        }
+    };
     dav::entries(&text).map_err(|found| Fault::Answer {
         expected: "a listing of WebDAV",
         found,

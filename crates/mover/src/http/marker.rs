@@ -21,6 +21,8 @@ pub(crate) struct Markers {
     stripe: usize,
     /// Bytes of each stripe, by its index.
     stripes: Vec<u64>,
+    /// Whether there was any.
+    begun: bool,
     last: Option<Told>,
 }
 
@@ -47,6 +49,11 @@ impl Markers {
         Ok(told)
     }
 
+    /// Whether this is about a transfer: else it is for people to read.
+    pub(crate) fn are_there(&self) -> bool {
+        self.begun
+    }
+
     /// What came of it, when the body has ended: none if it does not say.
     pub(crate) fn end(mut self) -> Option<Told> {
         let line = std::mem::take(&mut self.line);
@@ -64,6 +71,7 @@ impl Markers {
                 .strip_prefix(':')
                 .map(str::trim)
         };
+        self.begun |= lower == "perf marker";
         if let Some(index) = value("stripe index").and_then(|text| text.parse::<usize>().ok()) {
             self.stripe = index.min(MOST_STRIPES);
         } else if let Some(bytes) =

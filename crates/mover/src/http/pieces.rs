@@ -1,30 +1,32 @@
-//! A large file: its pieces are fetched by several, those that an earlier copy has left are not, and whoever is the last finishes it.
+//! A large file: its pieces are fetched by several, those that an earlier copy has left are not, slow ones are taken over, and whoever is the last
+//! finishes it.
 
 use std::ops::Range;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
+use futures_util::future::{Either, select};
 use http::StatusCode;
 use http::header::CONTENT_RANGE;
 use httpdate::fmt_http_date;
+use tokio::time::timeout;
 
 use super::answer::Answer;
+use super::claims::{Claim, Claims, cut};
 use super::digest::{Digest, compare};
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
 use super::folder::Folder;
 use super::get::{Fetch, ask, take, token};
-use super::landing::{Landing, UNIT};
+use super::landing::Landing;
 use super::list::{self, Facts};
 use super::range;
 use super::tries::Tries;
+use super::wait::TICK;
 use super::work::{Context, Task};
 use crate::checksum::{Adler32, Algorithm, Checksum};
-
-/// A piece of less would have its stream wait longer for the first byte than it takes to come.
-const LEAST_PIECE: u64 = 2 << 20;
 
 /// A file whose pieces are fetched by several.
 #[derive(Debug)]
@@ -35,12 +37,20 @@ pub(crate) struct Large {
     time: Option<SystemTime>,
     size: u64,
     landing: Landing,
-    /// What was missing when it was begun.
-    pieces: Vec<Range<u64>>,
-    next: AtomicUsize,
-    /// Checksums of pieces by where they begin.
-    sums: Mutex<Vec<(u64, Adler32)>>,
+    /// What was missing when it was begun, and who has it.
+    claims: Claims,
+    /// Whether somebody was asked to help with what is slow.
+    asked: AtomicBool,
+    /// What has come.
+    parts: Mutex<Vec<Part>>,
     failed: Mutex<Option<Fault>>,
+}
+
+/// Bytes that have come one after the other.
+#[derive(Debug)]
+struct Part {
+    range: Range<u64>,
+    sum: Adler32,
 }
 
 /// Begins a large file, of which this is the first answer, if any, and what it has.
@@ -87,57 +97,46 @@ pub(crate) async fn pieces(
         time,
         size,
         landing,
-        pieces,
-        next: AtomicUsize::new(0),
-        sums: Mutex::default(),
+        claims: Claims::new(pieces, cx.streams),
+        asked: AtomicBool::new(false),
+        parts: Mutex::default(),
         failed: Mutex::default(),
     });
+    // Before anybody else: this one is there already.
+    let first = large.claims.next(Instant::now());
     cx.pool
         .push((0..helpers).map(|_| Task::Help(Arc::clone(&large))));
-    large.help(cx, exchange, answer.filter(|_| fits)).await;
+    large
+        .carry_on(cx, exchange, first, answer.filter(|_| fits))
+        .await;
     Ok(())
 }
 
-/// Cuts what is missing into pieces; none crosses the end of the first answer. They become smaller towards the end, so that all streams end at about the
-/// same time: one that is left alone with a large piece has its share of the path, and not yet more.
-fn cut(missing: &[Range<u64>], streams: usize, most: u64, first: u64) -> Vec<Range<u64>> {
-    let mut left: u64 = missing.iter().map(|range| range.end - range.start).sum();
-    let mut pieces = Vec::new();
-    for range in missing {
-        let mut at = range.start;
-        while at < range.end {
-            let share = left / (2 * streams as u64 - 1) / UNIT * UNIT;
-            let piece = share.max(LEAST_PIECE).min(most);
-            let end = if at < first {
-                first
-            } else {
-                at.saturating_add(piece)
-            };
-            pieces.push(at..end.min(range.end));
-            left -= end.min(range.end) - at;
-            at = end.min(range.end);
-        }
-    }
-    pieces
-}
-
 impl Large {
-    /// Fetches pieces until none is left; whoever is the last to end finishes the file.
-    pub(crate) async fn help(
+    /// Fetches pieces until none is left that is worth it.
+    pub(crate) async fn help(self: Arc<Self>, cx: &Context<'_>, exchange: &Rc<Exchange>) {
+        self.asked.store(false, Ordering::Relaxed);
+        let first = self.claims.next(Instant::now());
+        self.carry_on(cx, exchange, first, None).await;
+    }
+
+    /// Begins with this piece, of which this is the answer, if any; whoever is the last to end finishes the file.
+    async fn carry_on(
         self: Arc<Self>,
         cx: &Context<'_>,
         exchange: &Rc<Exchange>,
+        mut claim: Option<Claim>,
         mut answer: Option<Answer>,
     ) {
-        while !cx.stop.asked() && self.failed().is_none() {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            let Some(piece) = self.pieces.get(index) else {
-                break;
-            };
-            let first = if index == 0 { answer.take() } else { None };
-            if let Err(fault) = self.piece(cx, exchange, piece.clone(), first).await {
-                self.failed().get_or_insert(fault);
+        while let Some(piece) = claim {
+            if !cx.stop.asked() && self.failed().is_none() {
+                let fetched = self.piece(cx, exchange, &piece, answer.take()).await;
+                if let Err(fault) = fetched {
+                    self.failed().get_or_insert(fault);
+                }
             }
+            self.claims.end(&piece);
+            claim = self.claims.next(Instant::now());
         }
         drop(answer);
         if let Some(last) = Arc::into_inner(self) {
@@ -148,57 +147,100 @@ impl Large {
         }
     }
 
+    /// Fetches a piece, or what others leave of it; who is slow is told to those who have nothing to do.
     async fn piece(
+        self: &Arc<Self>,
+        cx: &Context<'_>,
+        exchange: &Rc<Exchange>,
+        claim: &Claim,
+        first: Option<Answer>,
+    ) -> Result<(), Fault> {
+        let mut part = Part {
+            range: claim.start..claim.start,
+            sum: Adler32::default(),
+        };
+        let fetched = {
+            let bytes = std::pin::pin!(self.bytes(cx, exchange, claim, &mut part, first));
+            let lost = std::pin::pin!(claim.lost.notified());
+            let mut either = select(bytes, lost);
+            loop {
+                match timeout(TICK, &mut either).await {
+                    Ok(Either::Left((fetched, _))) => break fetched,
+                    Ok(Either::Right(_)) => break Ok(()),
+                    Err(_) => self.call_for_help(cx),
+                }
+            }
+        };
+        let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
+        parts.push(part);
+        fetched
+    }
+
+    fn call_for_help(self: &Arc<Self>, cx: &Context<'_>) {
+        let wanted = cx.pool.hungry() && self.claims.is_slow(Instant::now());
+        if wanted && !self.asked.swap(true, Ordering::Relaxed) {
+            cx.pool.push([Task::Help(Arc::clone(self))]);
+        }
+    }
+
+    async fn bytes(
         &self,
         cx: &Context<'_>,
         exchange: &Rc<Exchange>,
-        piece: Range<u64>,
+        claim: &Claim,
+        part: &mut Part,
         mut first: Option<Answer>,
     ) -> Result<(), Fault> {
         let wants_sum = self.adler().is_some();
-        let (mut at, mut sum) = (piece.start, Adler32::default());
         let mut tries = Tries::default();
-        while at < piece.end {
+        loop {
+            let asked = self.claims.left(claim);
+            if asked.is_empty() {
+                return Ok(());
+            }
             let mut answer = match first.take() {
                 Some(answer) => answer,
-                None => self.ask(exchange, at..piece.end).await?,
+                None => self.ask(exchange, &mut tries, asked.clone()).await?,
             };
-            let before = at;
             let fault = loop {
                 match answer.bytes().await {
                     Err(fault) => break fault,
                     Ok(None) => break Fault::Connection("an answer that ends early".into()),
                     Ok(Some(bytes)) => {
-                        let left = usize::try_from(piece.end - at).unwrap_or(usize::MAX);
-                        let bytes = &bytes[..bytes.len().min(left)];
+                        let bytes = &bytes[..self.claims.take(claim, bytes.len())];
                         if wants_sum {
-                            sum.update(bytes);
+                            part.sum.update(bytes);
                         }
-                        take(cx, &self.landing, bytes, &mut at, piece.start)?;
-                        if at == piece.end {
-                            answer.finish().await;
-                            self.sums
-                                .lock()
-                                .unwrap_or_else(PoisonError::into_inner)
-                                .push((piece.start, sum));
+                        let (at, from) = (&mut part.range.end, part.range.start);
+                        take(cx, &self.landing, bytes, at, from)?;
+                        if self.claims.left(claim).is_empty() {
+                            // What others have taken over would come yet.
+                            if *at == asked.end {
+                                answer.finish().await;
+                            }
                             return Ok(());
                         }
                     }
                 }
             };
-            if at > before {
+            if part.range.end > asked.start {
                 tries = Tries::default();
             }
             tries.again(exchange, fault).await?;
         }
-        Ok(())
     }
 
     /// Asks for a range of the version that was begun, and of no other.
-    async fn ask(&self, exchange: &Rc<Exchange>, asked: Range<u64>) -> Result<Answer, Fault> {
+    async fn ask(
+        &self,
+        exchange: &Rc<Exchange>,
+        tries: &mut Tries,
+        asked: Range<u64>,
+    ) -> Result<Answer, Fault> {
         let start = asked.start;
         let answer = ask(
             exchange,
+            tries,
             &self.job.from,
             Some(asked),
             self.facts.identity().as_deref(),
@@ -286,21 +328,17 @@ impl Large {
         }
     }
 
-    /// That of all pieces in their order; what an earlier copy has left is read.
+    /// That of all parts in their order; what an earlier copy has left is read.
     fn sum(&self) -> Result<Adler32, Fault> {
-        let mut sums =
-            std::mem::take(&mut *self.sums.lock().unwrap_or_else(PoisonError::into_inner));
-        sums.sort_unstable_by_key(|(start, _)| *start);
-        let mut ends: Vec<_> = self
-            .pieces
-            .iter()
-            .map(|piece| (piece.start, piece.end))
-            .collect();
-        ends.sort_unstable();
+        let mut parts =
+            std::mem::take(&mut *self.parts.lock().unwrap_or_else(PoisonError::into_inner));
+        parts.sort_unstable_by_key(|part| (part.range.start, part.range.end));
         let (mut whole, mut at) = (Adler32::default(), 0);
-        for ((start, sum), (_, end)) in sums.into_iter().zip(ends) {
-            whole = whole.followed_by(self.left(at..start)?).followed_by(sum);
-            at = end;
+        for Part { range, sum } in parts {
+            whole = whole
+                .followed_by(self.left(at..range.start)?)
+                .followed_by(sum);
+            at = range.end;
         }
         Ok(whole.followed_by(self.left(at..self.size)?))
     }
@@ -315,49 +353,5 @@ impl Large {
 
     fn named(&self, fault: Fault) -> Fault {
         named(fault, &self.landing.path)
-    }
-}
-
-#[cfg(test)]
-#[expect(
-    clippy::single_range_in_vec_init,
-    reason = "a list of one range is what is meant"
-)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_are_all_that_is_missing_and_become_smaller_towards_the_end() {
-        let size = |piece: &Range<u64>| piece.end - piece.start;
-        let (most, whole) = (64 << 20, 1_000_000_000);
-        for (missing, first) in [
-            (vec![0..whole], 0),
-            (vec![0..whole], most),
-            (vec![5 << 20..7 << 20, 9 << 20..whole], 0),
-        ] {
-            let pieces = cut(&missing, 4, most, first);
-            let mut joined: Vec<Range<u64>> = Vec::new();
-            for piece in &pieces {
-                assert!((1..=most).contains(&size(piece)), "{piece:?}");
-                match joined.last_mut() {
-                    Some(last) if last.end == piece.start => last.end = piece.end,
-                    _ => joined.push(piece.clone()),
-                }
-            }
-            assert_eq!(joined, missing);
-            assert!(
-                pieces
-                    .iter()
-                    .all(|piece| piece.start == 0 || piece.start >= first)
-            );
-            assert!(
-                pieces
-                    .iter()
-                    .rev()
-                    .take(4)
-                    .all(|piece| size(piece) <= LEAST_PIECE)
-            );
-        }
-        assert_eq!(cut(&[0..9 << 20], 1, most, 0), [0..9 << 20]);
     }
 }

@@ -1,29 +1,24 @@
 //! From server to server (HTTP-TPC): the destination pulls; else the source pushes; else the bytes come through us.
 
+mod copy;
+
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
-use http::header::HeaderName;
-use http::{HeaderMap, HeaderValue, Method, StatusCode};
+use http::StatusCode;
 
-use super::answer::Answer;
-use super::exchange::{Ask, Exchange, PATIENCE};
+use super::exchange::Exchange;
 use super::fault::{Fault, no_digest};
 use super::list::{self, Facts, Worth};
-use super::marker::{Markers, Told};
-use super::outgoing::Outgoing;
 use super::put::{is_kept, see_whole};
 use super::target::Target;
 use super::through::through;
 use super::tries::Tries;
 use super::work::Context;
 use crate::order::Existing;
-
-const SOURCE: HeaderName = HeaderName::from_static("source");
-const DESTINATION: HeaderName = HeaderName::from_static("destination");
+use copy::{Active, Done, copy};
 
 /// A file of a server that is to come to another.
 #[derive(Debug)]
@@ -37,21 +32,19 @@ pub(crate) struct Pass {
     pub(crate) listed: bool,
 }
 
-/// Bytes a second of the slowest server that copies within itself, and says nothing before it is done.
-const SLOWEST: u64 = 5_000_000;
-/// Waiting for a destination that another copy holds begins with this and doubles.
-const FIRST_PAUSE: Duration = Duration::from_secs(1);
+impl Pass {
+    /// Where the source's server may take the destination to be: nginx passes over the port of a place on a host of its own name.
+    fn mistaken(&self) -> Option<Target> {
+        let same_name = (self.from.server.host).eq_ignore_ascii_case(&self.to.server.host);
+        (same_name && self.from.server != self.to.server).then(|| Target {
+            server: self.from.server.clone(),
+            path: self.to.path.clone(),
+        })
+    }
 
-/// How long a server may take to begin its answer to a COPY of so many bytes.
-fn patience(size: u64) -> Duration {
-    PATIENCE.saturating_add(Duration::from_secs(size / SLOWEST))
-}
-
-/// Who moves the bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Active {
-    Destination,
-    Source,
+    fn is_pushed_by(&self, active: Active) -> bool {
+        active == Active::Source && self.from.server != self.to.server
+    }
 }
 
 /// Has a file copied.
@@ -119,10 +112,29 @@ async fn carry(
         ];
     }
     for (active, how) in ways {
+        let pushes = job.is_pushed_by(active);
+        let mistaken = job.mistaken().filter(|_| pushes);
+        if let Some(place) = &mistaken
+            && !is_free(exchange, place).await
+        {
+            continue;
+        }
         match when_free(cx, exchange, job, active, size.unwrap_or(0), tries).await {
-            Ok(()) => return Ok(how),
-            Err(fault) if !is_unable(&fault) => return Err(fault),
-            Err(_) => {}
+            Ok(Done::Silently) if pushes && !has_come(exchange, job, size).await? => {
+                // It was not there before.
+                if let Some(place) = mistaken {
+                    list::remove(exchange, &place).await;
+                }
+            }
+            Ok(done) => {
+                // Those that tell are counted as they come.
+                let silent = if done == Done::Silently { size } else { None };
+                let moved = &cx.totals.moved_bytes;
+                moved.fetch_add(silent.unwrap_or(0), Ordering::Relaxed);
+                return Ok(how);
+            }
+            Err(fault) if is_unable(&fault) || (pushes && is_occupied(&fault)) => {}
+            Err(fault) => return Err(fault),
         }
     }
     through(cx, exchange, job, size, tries)
@@ -135,7 +147,27 @@ fn is_unable(fault: &Fault) -> bool {
     matches!(fault, Fault::Status { status, .. } if matches!(status.as_u16(), 400 | 403 | 405 | 415 | 501 | 502))
 }
 
-/// Copies as soon as the destination is free: one that was killed may not have ended there.
+/// Whether something was in the way of a copy that may replace nothing.
+fn is_occupied(fault: &Fault) -> bool {
+    matches!(fault, Fault::Status { status, .. } if *status == StatusCode::PRECONDITION_FAILED)
+}
+
+/// Whether what a server says to have sent is where it should be.
+async fn has_come(exchange: &Rc<Exchange>, job: &Pass, size: Option<u64>) -> Result<bool, Fault> {
+    match list::head(exchange, &job.to, Worth::Nothing).await {
+        Ok(facts) => Ok(facts.size == size),
+        Err(Fault::Status { .. }) => Ok(false),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Whether nothing is at a place, as far as its server says.
+async fn is_free(exchange: &Rc<Exchange>, place: &Target) -> bool {
+    let there = list::head(exchange, place, Worth::Nothing).await;
+    matches!(there, Err(Fault::Status { status, .. }) if status == StatusCode::NOT_FOUND)
+}
+
+/// Copies, and again where that breaks off, or when the destination is free: a copy that was killed may not have ended there.
 async fn when_free(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
@@ -143,150 +175,14 @@ async fn when_free(
     active: Active,
     size: u64,
     tries: &Cell<u32>,
-) -> Result<(), Fault> {
-    let mut locked = Tries::from(FIRST_PAUSE);
+) -> Result<Done, Fault> {
+    let failed = &mut Tries::default();
     loop {
-        match copy(cx, exchange, job, active, size, tries).await {
-            Err(fault) if is_locked(&fault) => locked.again(exchange, fault).await?,
-            other => return other,
+        match copy(cx, exchange, job, active, size, (failed, tries)).await {
+            Ok(done) => return Ok(done),
+            Err(fault @ Fault::Silence(_)) => return Err(fault),
+            Err(fault) => failed.again(exchange, fault).await?,
         }
-    }
-}
-
-fn is_locked(fault: &Fault) -> bool {
-    matches!(fault, Fault::Status { status, .. } if *status == StatusCode::LOCKED)
-}
-
-async fn copy(
-    cx: &Context<'_>,
-    exchange: &Rc<Exchange>,
-    job: &Pass,
-    active: Active,
-    size: u64,
-    tries: &Cell<u32>,
-) -> Result<(), Fault> {
-    let passed_on = |name, text: &[u8]| {
-        let token = cx.token.as_ref()?;
-        let mut value = HeaderValue::from_bytes(&[text, token.as_bytes()].concat()).ok()?;
-        value.set_sensitive(true);
-        Some((HeaderName::from_static(name), value))
-    };
-    let token = passed_on("transferheaderauthorization", b"");
-    match copy_with(cx, exchange, job, active, (size, token), tries).await {
-        // XRootD 5.5 knows the field by its capitals alone, and HTTP has none; it has an older one, which needs no more than one.
-        Err(fault) if cx.token.is_some() && is_unknown(&fault) => {
-            let token = passed_on("copy-header", b"Authorization: ");
-            copy_with(cx, exchange, job, active, (size, token), tries).await
-        }
-        other => other,
-    }
-}
-
-/// Whether the passive server did not let the active one in.
-fn is_unknown(fault: &Fault) -> bool {
-    match fault {
-        Fault::Status { said, .. } | Fault::Answer { found: said, .. } => {
-            said.contains("401") || said.contains("403")
-        }
-        _ => false,
-    }
-}
-
-async fn copy_with(
-    cx: &Context<'_>,
-    exchange: &Rc<Exchange>,
-    job: &Pass,
-    active: Active,
-    (size, token): (u64, Option<(HeaderName, HeaderValue)>),
-    tries: &Cell<u32>,
-) -> Result<(), Fault> {
-    let (at, field, other) = match active {
-        Active::Destination => (&job.to, SOURCE, &job.from),
-        Active::Source => (&job.from, DESTINATION, &job.to),
-    };
-    let mut fields = HeaderMap::new();
-    let unfit = |_| Fault::Answer {
-        expected: "a place that fits into a header field",
-        found: "other signs".into(),
-    };
-    fields.insert(field, HeaderValue::try_from(other.url()).map_err(unfit)?);
-    let overwrite = if cx.order.existing == Existing::Keep {
-        "F"
-    } else {
-        "T"
-    };
-    fields.insert("overwrite", HeaderValue::from_static(overwrite));
-    // We have no proxy to delegate: what the passive side wants to see is in the fields that are passed on.
-    fields.insert("credential", HeaderValue::from_static("none"));
-    fields.insert("x-no-delegate", HeaderValue::from_static("true"));
-    fields.insert(
-        "requirechecksumverification",
-        HeaderValue::from_static("false"),
-    );
-    fields.insert("x-number-of-streams", HeaderValue::from(cx.streams));
-    fields.extend(token);
-    let method = Method::from_bytes(b"COPY").expect("letters");
-    let body = || {
-        tries.set(tries.get() + 1);
-        Outgoing::EMPTY
-    };
-    let ask = Ask {
-        body: &body,
-        patience: patience(size),
-        ..Ask::plain(method, fields)
-    };
-    let answer = exchange.ask(at, &ask, &[]).await?;
-    match answer.head.status {
-        StatusCode::ACCEPTED => followed(cx, answer, size).await,
-        // Done at once, in silence.
-        _ if answer.length() == Some(0) || answer.head.status == StatusCode::NO_CONTENT => {
-            cx.totals.moved_bytes.fetch_add(size, Ordering::Relaxed);
-            answer.finish().await;
-            Ok(())
-        }
-        _ => followed(cx, answer, size).await,
-    }
-}
-
-/// Follows a transfer to its last line: it alone says what came of it.
-async fn followed(cx: &Context<'_>, mut answer: Answer, size: u64) -> Result<(), Fault> {
-    let (mut markers, mut counted) = (Markers::default(), 0);
-    let wrong = |found: String| Fault::Answer {
-        expected: "a transfer that is told to its end",
-        found,
-    };
-    while let Some(bytes) = answer.bytes().await? {
-        if let Some(sum) = markers.take(&bytes).map_err(wrong)? {
-            cx.totals
-                .moved_bytes
-                .fetch_add(sum.saturating_sub(counted), Ordering::Relaxed);
-            counted = counted.max(sum);
-        }
-        if cx.stop.asked() {
-            return Err(Fault::Stopped);
-        }
-    }
-    answer.finish().await;
-    match markers.end() {
-        Some(Told::Success) => {
-            // A quick one has no markers.
-            cx.totals
-                .moved_bytes
-                .fetch_add(size.saturating_sub(counted), Ordering::Relaxed);
-            Ok(())
-        }
-        Some(Told::Failure(said)) if said.contains("423 Locked") => Err(Fault::Status {
-            status: StatusCode::LOCKED,
-            said,
-            after: None,
-        }),
-        Some(Told::Failure(said)) => Err(Fault::Answer {
-            expected: "that the servers copy it",
-            found: said,
-        }),
-        _ => Err(wrong(
-            "an answer that ends without saying what came of it".into(),
-        )),
     }
 }
 
@@ -354,6 +250,3 @@ async fn is_there(
         .zip(source.modified)
         .is_some_and(|(there, source)| there >= source))
 }
-
-#[cfg(test)]
-mod tests;

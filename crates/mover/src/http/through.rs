@@ -6,17 +6,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Method};
 use tokio::sync::mpsc;
 
 use super::exchange::{Ask, Exchange};
 use super::fault::Fault;
-use super::list::{self, Worth};
+use super::list;
 use super::outgoing::{Blocks, Outgoing};
 use super::put::{SENT_AT_ONCE, counted, guard};
 use super::target::Target;
 use super::third::Pass;
+use super::tries::Tries;
 use super::wait::TICK;
 use super::work::Context;
 
@@ -67,12 +68,25 @@ pub(super) async fn through(
         expects: size.is_none_or(|size| size > SENT_AT_ONCE),
         ..Ask::plain(Method::PUT, fields)
     };
-    let sent = counted(cx, &count, exchange.ask(&job.to, &ask, &[])).await;
-    let fed = feeding.take();
-    match sent {
-        Ok(answer) => answer.finish().await,
-        Err(fault) => return Err(why(job, fault, fed).await),
-    }
+    let mut failed = Tries::default();
+    let fed = loop {
+        let sent = counted(cx, &count, exchange.once(&job.to, &ask, &[])).await;
+        let fed = feeding.take();
+        match sent {
+            Ok(answer) => {
+                answer.finish().await;
+                break fed;
+            }
+            Err(Fault::Silence(waited)) => return Err(Fault::Silence(waited)),
+            Err(fault) => match why(fed).await {
+                Some(source) => {
+                    let again = failed.again(exchange, source).await;
+                    again.map_err(|fault| Fault::Local(fault.at(&job.from)))?;
+                }
+                None => failed.again(exchange, fault).await?,
+            },
+        }
+    };
     let fault = match fed {
         // Nobody asks for the bytes of an empty file.
         None if size == Some(0) => return Ok(()),
@@ -98,13 +112,10 @@ fn early() -> Fault {
     }
 }
 
-/// Why an upload failed: for its source, if that is known by now, since what the destination says comes of it.
-async fn why(job: &Pass, fault: Fault, fed: Option<Feeding>) -> Fault {
-    let Some(fed) = fed else { return fault };
-    match tokio::time::timeout(TICK, fed).await {
-        Ok(Ok(Err(source))) => Fault::Local(source.at(&job.from)),
-        _ => fault,
-    }
+/// Why an upload failed, if its source is to blame and that is known by now: what the destination says comes of it.
+async fn why(fed: Option<Feeding>) -> Option<Fault> {
+    let fed = tokio::time::timeout(TICK, fed?).await;
+    fed.ok()?.ok()?.err()
 }
 
 /// Sends what the source has, as long as the destination takes it: whether it took all.
@@ -115,14 +126,11 @@ async fn feed(
     sender: &mpsc::Sender<std::io::Result<Bytes>>,
     count: &AtomicU64,
 ) -> Result<bool, Fault> {
-    let mut answer = list::file(
-        exchange,
-        from,
-        Method::GET,
-        HeaderMap::new(),
-        Worth::Nothing,
-    )
-    .await?;
+    let mut fields = HeaderMap::new();
+    fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    // Once: whoever is fed tries again.
+    let ask = Ask::plain(Method::GET, fields);
+    let mut answer = exchange.once(from, &ask, &[]).await?;
     let told = answer.file_length()?;
     if told.is_some() && size.is_some() && told != size {
         return Err(Fault::Changed);

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, InconsistentKeys, RootCertStore};
-use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use venturi_gridftp::gsi::pem_reason;
 
@@ -127,10 +127,18 @@ fn add_folder(store: &mut RootCertStore, folder: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
+/// Why a file of PEM could not be read.
+fn unread(error: &pem::Error) -> String {
+    match error {
+        pem::Error::Io(error) => said(error),
+        _ => pem_reason(error),
+    }
+}
+
 /// Adds what a file has; old certificates that are not understood are passed over, as OpenSSL's bundles have some.
 fn add_file(store: &mut RootCertStore, file: &Path) -> Result<(), String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(file).and_then(Iterator::collect);
-    store.add_parsable_certificates(found.map_err(|error| error.to_string())?);
+    store.add_parsable_certificates(found.map_err(|error| unread(&error))?);
     Ok(())
 }
 
@@ -140,12 +148,14 @@ type Credential = (
     PrivateKeyDer<'static>,
 );
 
+const MAKE_ONE: &str = "name others, or make a proxy (`voms-proxy-init`, `grid-proxy-init`)";
+
 fn credential() -> Result<Option<Credential>, Error> {
     if let Some(proxy) = variable("X509_USER_PROXY") {
-        return read(&PathBuf::from(&proxy), &PathBuf::from(proxy)).map(Some);
+        return read(&PathBuf::from(&proxy), &PathBuf::from(proxy), MAKE_ONE).map(Some);
     }
     if let (Some(cert), Some(key)) = (variable("X509_USER_CERT"), variable("X509_USER_KEY")) {
-        return read(&PathBuf::from(cert), &PathBuf::from(key)).map(Some);
+        return read(&PathBuf::from(cert), &PathBuf::from(key), MAKE_ONE).map(Some);
     }
     let usual = PathBuf::from(format!(
         "/tmp/x509up_u{}",
@@ -156,27 +166,33 @@ fn credential() -> Result<Option<Credential>, Error> {
         facts.is_file() && facts.uid() == rustix::process::geteuid().as_raw()
     });
     if ours {
-        read(&usual, &usual).map(Some)
+        read(&usual, &usual, MAKE_ONE).map(Some)
     } else {
         Ok(None)
     }
 }
 
 /// A chain of certificates and a key, each from its file: a proxy has both in one.
-pub(crate) fn read(certificates: &Path, key: &Path) -> Result<Credential, Error> {
+pub(crate) fn read(
+    certificates: &Path,
+    key: &Path,
+    advice: &'static str,
+) -> Result<Credential, Error> {
     let refused = |place: &Path, found: String| Error::Place {
         place: place.to_owned(),
         expected: "a certificate and its key in PEM, without a password",
         found,
-        advice: "name others, or make a proxy (`voms-proxy-init`, `grid-proxy-init`)",
+        advice,
     };
     let chain: Result<Vec<_>, _> =
         CertificateDer::pem_file_iter(certificates).and_then(Iterator::collect);
-    let chain = chain.map_err(|error| refused(certificates, pem_reason(&error)))?;
+    let chain = chain.map_err(|error| refused(certificates, unread(&error)))?;
     if chain.is_empty() {
         return Err(refused(certificates, "no certificate".into()));
     }
-    let key_found =
-        PrivateKeyDer::from_pem_file(key).map_err(|error| refused(key, pem_reason(&error)))?;
+    let key_found = PrivateKeyDer::from_pem_file(key).map_err(|error| match error {
+        pem::Error::NoItemsFound => refused(key, "no private key".into()),
+        error => refused(key, unread(&error)),
+    })?;
     Ok((certificates.to_owned(), chain, key_found))
 }

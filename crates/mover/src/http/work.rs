@@ -3,11 +3,12 @@
 //! HTTP has one request under way on a connection, so that files in flight are connections: there are more while that pays. A thread has a runtime and
 //! connections of its own, few at first and then many, so that a slow disk holds back its own connections and no others; what all are to do is in one pool.
 
+use std::collections::HashSet;
 use std::ffi::CString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt;
@@ -41,7 +42,7 @@ const PIECE: u64 = 64 << 20;
 /// Sessions for one large file: more do not help a path that loses little, and are unfair to others on one that does.
 const STREAMS: usize = 4;
 /// Threads where there are many files: sessions that are begun with.
-const THREADS: usize = 8;
+pub(super) const THREADS: usize = 8;
 /// The same where each file is waited for until it is on stable storage: that holds a thread.
 const SYNCING_THREADS: usize = 32;
 /// Sessions without knowing what they bring, where so many files wait for each.
@@ -105,15 +106,19 @@ pub(crate) struct Context<'o> {
     /// Sessions for one file.
     pub(crate) streams: usize,
     pub(crate) token: Option<HeaderValue>,
-    dialer: Dialer,
+    pub(super) dialer: Dialer,
+    /// Connections that are yet to be opened, or are being opened, before there is a request.
+    pub(super) preparing: AtomicUsize,
     /// Sessions of each thread.
     width: AtomicUsize,
-    threads: usize,
+    pub(super) threads: usize,
     /// Whether there are more sessions where more files are.
     tunes: bool,
+    /// Copies of what was named, of which each needs a name of its own.
+    claimed: Mutex<HashSet<PathBuf>>,
 }
 
-/// Carries out what there is to do, to its end. Failures of single files are told.
+/// Carries out what there is to do, to its end; whether any server has answered. Failures of single files are told.
 ///
 /// # Errors
 /// If a token or a certificate that is named cannot be used.
@@ -123,9 +128,9 @@ pub(crate) fn carry_out(
     report: &Report,
     totals: &Totals,
     begins: Vec<begin::Begin>,
-) -> Result<(), Error> {
-    let secure = begins.iter().any(begin::Begin::is_secure);
-    let tls = if secure {
+) -> Result<bool, Error> {
+    let servers: HashSet<Server> = begins.iter().flat_map(begin::Begin::servers).collect();
+    let tls = if servers.iter().any(|server| server.tls) {
         Some(super::tls::client()?)
     } else {
         None
@@ -167,10 +172,12 @@ pub(crate) fn carry_out(
             .unwrap_or(asked.unwrap_or(STREAMS))
             .min(sessions.max(1)),
         token,
-        dialer: Dialer::new(tls, tcp, stop.clone()),
+        dialer: Dialer::new(tls, tcp, stop.clone()).alone(servers.len() == 1),
+        preparing: AtomicUsize::new(0),
         width: AtomicUsize::new(1),
         threads: sessions,
         tunes: many && asked.is_none() && !order.fixed,
+        claimed: Mutex::default(),
     };
     cx.decided("sessions", sessions as u64, why.into());
     cx.expect(begun);
@@ -192,7 +199,7 @@ pub(crate) fn carry_out(
                 std::panic::resume_unwind(panic);
             }
         }
-        Ok(())
+        Ok(!cx.dialer.is_unreached())
     })
 }
 
@@ -279,9 +286,6 @@ fn work(cx: &Context<'_>) {
             }
             // What others find meanwhile is seen to, too.
             let _ = timeout(LOOK_AROUND, lanes.next()).await;
-            if cx.report.deaf() {
-                cx.stop.stop();
-            }
         }
     });
 }
@@ -290,7 +294,7 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
     let going_on = !cx.stop.asked();
     match task {
         // Whoever is the last to let it go finishes it.
-        Task::Help(large) => large.help(cx, exchange, None).await,
+        Task::Help(large) => large.help(cx, exchange).await,
         _ if !going_on => {}
         Task::Begin(begin) => begin::begin(cx, exchange, begin).await,
         Task::FetchTree { from, folder, name } => {
@@ -304,10 +308,12 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
         Task::Fetch(job) => get::fetch(cx, exchange, *job).await,
         Task::Store(job) => put::store(cx, exchange, *job).await,
         Task::Pass(job) => third::pass(cx, exchange, *job).await,
-        Task::Prepare(server, wanted) if wanted.strong_count() > 0 => {
-            exchange.prepare(&server).await;
+        Task::Prepare(server, wanted) => {
+            if wanted.strong_count() > 0 {
+                exchange.prepare(&server).await;
+            }
+            cx.preparing.fetch_sub(1, Ordering::Relaxed);
         }
-        Task::Prepare(..) => {}
     }
 }
 
@@ -315,6 +321,23 @@ impl Context<'_> {
     /// Tells a failure.
     pub(crate) fn tell(&self, failure: &Failure) {
         self.report.failure(failure, self.totals, self.stop);
+    }
+
+    /// Sees that no other source has this copy.
+    ///
+    /// # Errors
+    /// If one has.
+    pub(super) fn claim(&self, copy: PathBuf) -> Result<(), Failure> {
+        let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
+        match claimed.insert(copy.clone()) {
+            true => Ok(()),
+            false => Err(Failure::found(
+                copy,
+                "a name for each source",
+                "two of the same name",
+                "copy them one after the other, to other names",
+            )),
+        }
     }
 
     pub(crate) fn copied(&self, path: &Path, bytes: u64, outcome: &str, how: Option<&str>) {
@@ -350,24 +373,6 @@ impl Context<'_> {
             return self.widen(worth, format!("{FILES_A_SESSION} files for each, or more"));
         }
         worth.min(self.threads)
-    }
-
-    /// Has connections opened for so many files while it is found out what they are: until what this returns is gone.
-    pub(crate) fn prepare(&self, server: &Server, files: u64) -> Arc<()> {
-        let missing = match self.order.dry_run {
-            true => 0,
-            false => self.expect(files).saturating_sub(self.dialer.opened()),
-        };
-        self.connect(server, missing)
-    }
-
-    /// Has so many connections opened, as long as what this returns is there.
-    pub(super) fn connect(&self, server: &Server, count: usize) -> Arc<()> {
-        let wanted = Arc::new(());
-        let more = (0..count).map(|_| Arc::downgrade(&wanted));
-        self.pool
-            .push(more.map(|wanted| Task::Prepare(server.clone(), wanted)));
-        wanted
     }
 
     /// Has so many sessions, or a few more; how many.

@@ -11,6 +11,12 @@ use crate::order;
 
 /// Port of GridFTP.
 const PORT: u16 = 2811;
+/// Data connections of a session, where nothing is said.
+pub(super) const STREAMS: u16 = 64;
+/// Of a block of MODE E, where nothing is said.
+pub(super) const BLOCK_BYTES: u64 = 1 << 20;
+/// Of large buffers, where nothing is said.
+pub(super) const MEMORY_BYTES: u64 = 256 << 20;
 
 /// Serve a directory.
 #[derive(Debug, clap::Args)]
@@ -39,7 +45,7 @@ pub struct Arguments {
     #[arg(long, value_name = "FIRST-LAST", value_parser = ports)]
     pub(crate) data_ports: Option<(u16, u16)>,
     /// The address that clients reach data ports at, where it is not that of the control connection (NAT)
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = host)]
     pub(crate) public_address: Option<IpAddr>,
     /// Most sessions at once [default: 10000, or what open files allow]
     #[arg(long, value_name = "COUNT", value_parser = sessions)]
@@ -48,7 +54,7 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = sessions)]
     pub(crate) sessions_per_address: usize,
     /// Most data connections of a session
-    #[arg(long, value_name = "COUNT", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", default_value_t = STREAMS, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) streams: u16,
     /// What each connection sends of files at most, such as '500 Mb/s' [default: as fast as it goes]
     #[arg(long, value_name = "RATE", value_parser = pacing)]
@@ -83,11 +89,11 @@ pub struct Arguments {
     /// Events on standard output, one JSON object a line
     #[arg(long)]
     pub(crate) json: bool,
-    /// Port, or ADDRESS:PORT, for the counters (Prometheus, over HTTP); on 127.0.0.1 where no address is given
+    /// Port, or ADDRESS:PORT, for the counters (Prometheus, over HTTP); on 127.0.0.1 where no address is given; port 0 takes a free one, and tells it
     #[arg(long, value_name = "PORT", value_parser = metrics)]
     pub(crate) metrics: Option<SocketAddr>,
     /// Tell nothing but errors
-    #[arg(short, long)]
+    #[arg(short, long, conflicts_with = "json")]
     pub(crate) quiet: bool,
     /// HTTP and WebDAV.
     #[command(flatten)]
@@ -139,6 +145,11 @@ pub(crate) fn address(text: &str) -> Result<SocketAddr, String> {
         "expected an address and a port, such as 127.0.0.1:2811, or [::]:2811 for all addresses"
             .into()
     })
+}
+
+fn host(text: &str) -> Result<IpAddr, String> {
+    text.parse()
+        .map_err(|_| "expected the number of an address, such as 192.0.2.7 or 2001:db8::7".into())
 }
 
 fn metrics(text: &str) -> Result<SocketAddr, String> {

@@ -162,10 +162,12 @@ impl Dealer {
 /// The first that cannot be opened.
 pub(super) fn open_doors(arguments: &Arguments) -> Result<Vec<(Door, TcpListener)>, Error> {
     let ftp = arguments.addresses();
-    let ftp = ftp.iter().map(|any| Ok((Door::Ftp, open_door(any)?)));
-    let web = |door, addresses: &[SocketAddr]| -> Result<Vec<_>, Error> {
+    let ftp = ftp
+        .iter()
+        .map(|any| Ok((Door::Ftp, open_door(any, "name another with --listen")?)));
+    let web = |door, addresses: &[SocketAddr], advice| -> Result<Vec<_>, Error> {
         let open = |&address| {
-            let listener = open_door(&[address])?;
+            let listener = open_door(&[address], advice)?;
             // What it accepts has it from there.
             if let Some(bytes_per_s) = arguments.pacing {
                 pacing::pace(&listener, bytes_per_s).map_err(unready)?;
@@ -175,12 +177,20 @@ pub(super) fn open_doors(arguments: &Arguments) -> Result<Vec<(Door, TcpListener
         addresses.iter().map(open).collect()
     };
     let mut doors = ftp.collect::<Result<Vec<_>, Error>>()?;
-    doors.extend(web(Door::Http, &arguments.web.http)?);
-    doors.extend(web(Door::Https, &arguments.web.https)?);
+    doors.extend(web(
+        Door::Http,
+        &arguments.web.http,
+        "name another with --http",
+    )?);
+    doors.extend(web(
+        Door::Https,
+        &arguments.web.https,
+        "name another with --https",
+    )?);
     Ok(doors)
 }
 
-fn open_door(any: &[SocketAddr]) -> Result<TcpListener, Error> {
+fn open_door(any: &[SocketAddr], advice: &'static str) -> Result<TcpListener, Error> {
     let mut found = String::new();
     for address in any {
         match listen(*address) {
@@ -193,7 +203,7 @@ fn open_door(any: &[SocketAddr]) -> Result<TcpListener, Error> {
         place: address.join(" or ").into(),
         expected: "an address and port that are free and ours",
         found,
-        advice: "name another with --listen",
+        advice,
     })
 }
 

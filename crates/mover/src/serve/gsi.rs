@@ -10,7 +10,7 @@ use venturi_gridftp::{Peer, Security};
 
 use crate::error::{Error, said};
 use crate::net::grid::{self, now_s};
-use crate::threads;
+use crate::{talk, threads};
 
 /// Who maps to whichever user a grid-mapfile has for him.
 const MAPPED: &[u8] = b":globus-mapping:";
@@ -87,7 +87,7 @@ impl Files {
         let refused = |path: &Path, found: String| Error::Place {
             place: path.to_owned(),
             expected: "a file for gsiftp that can be used",
-            found,
+            found: found.trim_start_matches("security: ").to_owned(),
             advice: "see the page `Serve files` on certificates",
         };
         let facts = std::fs::metadata(key).map_err(|error| refused(key, said(&error)))?;
@@ -114,8 +114,19 @@ impl Grid {
             return Ok(None);
         };
         let read = files.read()?;
+        if read.map.is_empty() {
+            return Err(Error::Place {
+                place: files.map,
+                expected: "a line `\"/name/of/a/certificate\" user` for each user",
+                found: "no user, so that nobody could come in".into(),
+                advice: "add one; `openssl x509 -noout -subject -in usercert.pem` tells a certificate's name",
+            });
+        }
         for reason in read.authorities.left_out() {
-            eprintln!("venturi serve: {}: {reason}", files.authorities.display());
+            talk::say(
+                "serve",
+                format_args!("{}: {reason}", files.authorities.display()),
+            );
         }
         let read = Mutex::new(Arc::new(read));
         let grid = Arc::new(Self { files, read });
@@ -138,7 +149,10 @@ impl Grid {
     fn read_again(&self) {
         match self.files.read() {
             Ok(read) => *self.lock() = Arc::new(read),
-            Err(error) => eprintln!("venturi serve: {error}; what was there before counts"),
+            Err(error) => talk::say(
+                "serve",
+                format_args!("{error}; what was there before counts"),
+            ),
         }
     }
 

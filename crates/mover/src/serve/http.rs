@@ -110,8 +110,10 @@ impl Web {
     }
 }
 
+const OTHERS: &str = "name others with --tls-cert and --tls-key";
+
 fn secured(cert: &std::path::Path, key: &std::path::Path) -> Result<Arc<ServerConfig>, Error> {
-    let (path, chain, key) = crate::http::tls::read(cert, key)?;
+    let (path, chain, key) = crate::http::tls::read(cert, key, OTHERS)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -123,7 +125,7 @@ fn secured(cert: &std::path::Path, key: &std::path::Path) -> Result<Arc<ServerCo
             place: path,
             expected: "a certificate and its key",
             found: error.to_string(),
-            advice: "name others with --tls-cert and --tls-key",
+            advice: OTHERS,
         })?;
     Ok(Arc::new(config))
 }

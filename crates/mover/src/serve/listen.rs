@@ -18,9 +18,9 @@ use super::arguments::{Arguments, seconds};
 use super::doors::{Dealer, Front, open_counters, open_doors};
 use super::host::Host;
 use super::limits::Ticket;
-use super::{ftp, http};
+use super::{fits, ftp, http};
 use crate::error::{Error, said};
-use crate::threads;
+use crate::{talk, threads};
 
 /// Most threads for sessions where nothing is said.
 const THREADS: usize = 8;
@@ -78,6 +78,7 @@ pub(crate) struct Arrival {
 /// # Errors
 /// What cannot be opened, read or listened on.
 pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
+    fits::fit(&arguments)?;
     let signalled = signals()?;
     let (host, log) = Host::new(&arguments)?;
     let host = Arc::new(host);
@@ -97,7 +98,7 @@ pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
         })?);
     }
     let dealer = Dealer::new(Arc::clone(&host), loops, watched);
-    let open = Open::of(&doors);
+    let open = Open::of(&doors, counters.as_ref());
     let front = Front::open(runtime()?, dealer, doors, counters)?;
     // Nobody is taken before it is said that clients may come, and that is said when all is there.
     let (tell, begin) = channel::<()>();
@@ -177,10 +178,12 @@ struct Open {
     ftp: Vec<String>,
     http: Vec<String>,
     https: Vec<String>,
+    /// Where counters are told.
+    counters: Option<SocketAddr>,
 }
 
 impl Open {
-    fn of(doors: &[(Door, TcpListener)]) -> Self {
+    fn of(doors: &[(Door, TcpListener)], counters: Option<&TcpListener>) -> Self {
         let of = |kind| {
             let doors = doors.iter().filter(|(door, _)| *door == kind);
             let addresses = doors.filter_map(|(_, door)| door.local_addr().ok());
@@ -190,18 +193,29 @@ impl Open {
             ftp: of(Door::Ftp),
             http: of(Door::Http),
             https: of(Door::Https),
+            counters: counters.and_then(|listener| listener.local_addr().ok()),
         }
     }
 }
 
 fn announce(arguments: &Arguments, host: &Host, open: &Open) {
-    let Open { ftp, http, https } = open;
+    let Open {
+        ftp,
+        http,
+        https,
+        counters,
+    } = open;
+    let counters = counters.as_ref();
     let directory: &Path = &arguments.directory;
     host.log.event(|| {
-        json!({
+        let mut start = json!({
             "event": "start", "format": "venturi-serve", "version": 1, "listen": ftp, "http": http, "https": https,
             "directory": directory.to_string_lossy(), "write": arguments.write,
-        })
+        });
+        if let Some(address) = counters {
+            start["metrics"] = address.to_string().into();
+        }
+        start
     });
     if !arguments.quiet && !arguments.json {
         let how = if arguments.write {
@@ -218,10 +232,15 @@ fn announce(arguments: &Arguments, host: &Host, open: &Open) {
         let at: Vec<_> = at
             .map(|(addresses, name)| format!("{} ({name})", addresses.join(", ")))
             .collect();
-        eprintln!(
-            "venturi serve: {} for {how} at {}",
-            directory.display(),
-            at.join(", ")
+        let counters = counters.map(|address| format!("; counters at http://{address}/metrics"));
+        talk::say(
+            "serve",
+            format_args!(
+                "{} for {how} at {}{}",
+                directory.display(),
+                at.join(", "),
+                counters.unwrap_or_default()
+            ),
         );
     }
 }

@@ -17,7 +17,7 @@ use venturi_gridftp::write_timestamp;
 
 use super::arguments::Arguments;
 use crate::error::{Error, said};
-use crate::threads;
+use crate::{talk, threads};
 
 /// Lines that wait to be written.
 const WAITING: usize = 16_384;
@@ -162,6 +162,37 @@ fn append(path: &Path) -> io::Result<File> {
     File::options().append(true).create(true).open(path)
 }
 
+/// Where lines are written, for people.
+struct Place {
+    name: String,
+    /// It was told that it takes none.
+    refuses: bool,
+}
+
+impl Place {
+    fn named(name: String) -> Self {
+        Self {
+            name,
+            refuses: false,
+        }
+    }
+
+    fn told(&mut self, written: io::Result<()>) {
+        let refused = written.err();
+        if let (Some(error), false) = (&refused, self.refuses) {
+            let Self { name, .. } = self;
+            let found = said(error);
+            talk::say(
+                "serve",
+                format_args!(
+                    "{name}: expected that lines can be written there, found {found}; make room: until then they are lost, and counted (--metrics)"
+                ),
+            );
+        }
+        self.refuses = refused.is_some();
+    }
+}
+
 /// Lines that are written together.
 #[derive(Debug, Default)]
 struct Batch {
@@ -175,16 +206,26 @@ impl Batch {
         self.lines += 1;
     }
 
-    /// Those that could not be written count as lost. A full disk or a closed pipe ends no server.
-    fn write(&self, lost: &AtomicU64, write: impl FnOnce(&[u8]) -> io::Result<()>) {
-        if self.lines > 0 && write(&self.bytes).is_err() {
+    /// Those that could not be written count as lost, and the first are told of. A full disk or a closed pipe ends no server.
+    fn write(&self, to: &mut Place, lost: &AtomicU64, write: impl FnOnce(&[u8]) -> io::Result<()>) {
+        if self.lines == 0 {
+            return;
+        }
+        let written = write(&self.bytes);
+        if written.is_err() {
             lost.fetch_add(self.lines, Ordering::Relaxed);
         }
+        to.told(written);
     }
 }
 
 /// Writes lines until there are no more senders.
 fn write(lines: &Receiver<Line>, mut file: Option<Appended>, lost: &AtomicU64) {
+    let name = |file: &Appended| file.path.display().to_string();
+    let mut places = [
+        Place::named(file.as_ref().map_or_else(String::new, name)),
+        Place::named("standard output".into()),
+    ];
     while let Ok(first) = lines.recv() {
         let (mut transfers, mut events) = (Batch::default(), Batch::default());
         let mut next = Some(first);
@@ -196,10 +237,10 @@ fn write(lines: &Receiver<Line>, mut file: Option<Appended>, lost: &AtomicU64) {
             let full = transfers.bytes.len().max(events.bytes.len()) >= BATCH_BYTES;
             next = if full { None } else { lines.try_recv().ok() };
         }
-        transfers.write(lost, |bytes| {
+        transfers.write(&mut places[0], lost, |bytes| {
             file.as_mut().map_or(Ok(()), |file| file.write(bytes))
         });
-        events.write(lost, |bytes| {
+        events.write(&mut places[1], lost, |bytes| {
             let mut out = io::stdout().lock();
             out.write_all(bytes).and_then(|()| out.flush())
         });

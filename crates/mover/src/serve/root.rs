@@ -73,7 +73,7 @@ pub(crate) struct Opened {
 }
 
 impl Facts {
-    fn of(found: &Stat) -> Self {
+    pub(crate) fn of(found: &Stat) -> Self {
         Self {
             kind: FileType::from_raw_mode(found.st_mode),
             bytes: u64::try_from(found.st_size).unwrap_or(0),

@@ -50,7 +50,11 @@ impl Users {
             return Err(place(format!("{} bytes", facts.len())));
         }
         let text = std::fs::read_to_string(path).map_err(|error| place(said(&error)))?;
-        Self::parse(path, &text)
+        let users = Self::parse(path, &text)?;
+        if users.0.is_empty() {
+            return Err(place("no user, so that nobody could come in".into()));
+        }
+        Ok(users)
     }
 
     pub(crate) fn parse(path: &Path, text: &str) -> Result<Self, Error> {

@@ -20,6 +20,7 @@ from venturi.testbed.services.witness import ControlLine, ServerTransfer
 
 __all__ = ["VenturiServe", "transfer_log"]
 
+_BLOCK_BYTES = 1 << 20
 _MACHINE = "Intel Xeon, loopback, November 2026"
 _COSTS = (
     MeasuredService(
@@ -58,20 +59,32 @@ class VenturiServe:
         Option(
             "tls", "boolean", False, "With `http`: https:// and davs://, with a certificate of the lab (--https)."
         ),
-        Option("block", "size", 1 << 20, "Bytes of a block of MODE E (--block)."),
+        Option("block", "size", _BLOCK_BYTES, "Bytes of a block of MODE E (--block).", minimum=4096, maximum=1 << 30),
         Option(
             "connections", "integer", None, "Clients at the same time, refused beyond; not set: 10,000 (--sessions)."
         ),
         Option(
-            "threads", "integer", None, "Threads that have the sessions; not set: one a core, at most 8 (--threads)."
+            "threads",
+            "integer",
+            None,
+            "Threads that have the sessions; not set: one a core, at most 8 (--threads).",
+            maximum=64,
         ),
         Option(
             "memory",
             "size",
             256 << 20,
             "Large buffers of files that come; beyond, a connection has 4 KiB (--memory).",
+            minimum=16 << 20,
         ),
-        Option("pacing", "rate", None, "What each data connection sends at most (--pacing).", minimum=8000),
+        Option(
+            "pacing",
+            "rate",
+            None,
+            "What each data connection sends at most (--pacing).",
+            minimum=8000,
+            maximum=125_000_000_000,
+        ),
         Option("sync", "boolean", False, "Have files on stable storage before they are answered (--sync)."),
     )
     default_ports = tuple(range(2811, 2827))
@@ -99,6 +112,8 @@ class VenturiServe:
             return 'expected auth = "none" with http, found "gsi": certificates of clients are for FTP'
         if spec.options.get("tls") and not spec.options.get("http"):
             return 'expected http with tls, found FTP; say http = true, or auth = "gsi" for certificates with FTP'
+        if spec.options.get("http") and spec.options.get("block_bytes", _BLOCK_BYTES) != _BLOCK_BYTES:
+            return "expected no block with http, found one: it is that of MODE E, of FTP"
         return None
 
     def configure(self, room: Room) -> None:

@@ -80,9 +80,12 @@ impl Session<'_> {
                     troubles.fetch_add(faulty.into(), Ordering::Relaxed);
                 }
                 Output::Begun { transfer } => self.begun(transfer),
+                Output::Seen { transfer, reply } => {
+                    self.seen.insert(transfer, reply);
+                }
                 Output::Done { transfer, .. } => self.done(transfer),
                 Output::Failed { transfer, failure } => {
-                    self.failed(transfer, &failure.reason, failure.again);
+                    self.failed(transfer, &failure);
                 }
                 Output::Line { request, text } => {
                     if let Some(asker) = self.asked.get(&request) {

@@ -215,6 +215,9 @@ impl Session<'_> {
         let moved_bytes = &self.shared.totals.moved_bytes;
         moved_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         let large = pieces.iter().any(|piece| piece.bytes as u64 >= WORTH_BYTES);
+        for piece in &pieces {
+            self.progress.came(piece.number, piece.bytes as u64);
+        }
         self.writing.write(&block, pieces);
         let coming = self.coming_bytes(number);
         if let Some(link) = self.links.get_mut(&number) {
@@ -259,6 +262,7 @@ impl Session<'_> {
                 Ok(()) => {
                     let moved_bytes = &self.shared.totals.moved_bytes;
                     moved_bytes.fetch_add(count as u64, Ordering::Relaxed);
+                    self.progress.came(transfer, count as u64);
                 }
                 Err(errno) => self.writing.spoil(transfer, errno),
             }

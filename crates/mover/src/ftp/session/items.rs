@@ -5,17 +5,19 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Instant;
 
-use venturi_gridftp::client::{Get, Job as Transfer, Put, Source as What};
+use venturi_gridftp::client::{Failure, Get, Job as Transfer, Put, Source as What};
 use venturi_gridftp::{ByteRanges, Command, Path as There, Reply};
 
 use super::Session;
 use crate::decision::Decision;
 use crate::ftp::MOST_SESSIONS_AN_ITEM;
+use crate::ftp::failures;
 use crate::ftp::forecast::{WIDE_BYTES, WIDE_STREAMS};
+use crate::ftp::queue::Room;
 use crate::ftp::sender::Source;
 use crate::ftp::upload::{chmod, differs};
 use crate::ftp::verify;
-use crate::ftp::work::{Item, Job, Room, Store};
+use crate::ftp::work::{Item, Job, Store};
 
 impl Session<'_> {
     /// Takes items as long as there are fewer than are to be under way.
@@ -30,8 +32,7 @@ impl Session<'_> {
             return over && self.say_goodbye();
         }
         let retired = self.post.retired.load(Ordering::Relaxed);
-        let asked_for = self.verifying.len() + self.doubtful.len() + self.looking.len();
-        let held = self.items.len() + self.opening + asked_for;
+        let held = self.held();
         if retired && held + self.modes.len() == 0 {
             return self.say_goodbye();
         }
@@ -79,6 +80,12 @@ impl Session<'_> {
         }
     }
 
+    /// Items that it has.
+    pub(super) fn held(&self) -> usize {
+        let asked_for = self.verifying.len() + self.doubtful.len() + self.looking.len();
+        self.items.len() + self.opening + asked_for
+    }
+
     fn tell_wide(&self, wide: u16) {
         let reason = format!(
             "files of {} MB or more from afar: of several connections one loses less",
@@ -104,7 +111,7 @@ impl Session<'_> {
         }
         match &item.job {
             Job::Fetch(_) | Job::Chunk(..) => self.fetch(item),
-            Job::Name(_) => self.look(item),
+            Job::Name(_) | Job::Again(..) => self.look(item),
             Job::Store(_) | Job::Part(..) => self.open_file(item),
         }
     }
@@ -131,6 +138,7 @@ impl Session<'_> {
             path: fetch.from.clone(),
             size_bytes: fetch.known.size,
             present: ByteRanges::default(),
+            see: self.is_seen(&item),
         };
         self.items.insert(transfer, item);
         self.client.transfer(self.now(), Transfer::Get(get));
@@ -203,9 +211,11 @@ impl Session<'_> {
     }
 
     pub(super) fn begun(&mut self, transfer: u64) {
-        if let Some(item) = self.items.get(&transfer)
+        if let Some(item) = self.items.get_mut(&transfer)
             && !item.job.is_upload()
         {
+            item.begins += 1;
+            item.since.get_or_insert_with(Instant::now);
             self.writing.begin(item);
         }
     }
@@ -219,9 +229,11 @@ impl Session<'_> {
         };
         self.bytes -= item.bytes();
         self.moved += 1;
+        self.progress.ended(transfer);
         let source = self.sources.remove(&transfer);
         match &item.job {
-            Job::Fetch(_) | Job::Chunk(..) => self.arrived(item),
+            Job::Fetch(_) | Job::Chunk(..) => self.came(item),
+            Job::Again(..) => unreachable!("it is asked about, and not transferred"),
             Job::Part(..) => self.part_sent(item, source),
             Job::Store(store) => {
                 let size = source.map_or(0, |source| source.size);
@@ -299,7 +311,7 @@ impl Session<'_> {
     }
 
     /// All bytes of a download are here.
-    fn arrived(&mut self, item: Item) {
+    pub(super) fn arrived(&mut self, item: Item) {
         if !self.shared.order.verify {
             return self.writing.commit(item, None);
         }
@@ -337,10 +349,11 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn failed(&mut self, transfer: u64, reason: &str, again: bool) {
+    pub(super) fn failed(&mut self, transfer: u64, failure: &Failure) {
         self.untidy = true;
         let refusal = self.refusal.take();
-        let reason = refusal.map_or(reason.to_owned(), |why| format!("{reason}; {why}"));
+        let reason = &failure.reason;
+        let reason = refusal.map_or(reason.clone(), |why| format!("{reason}; {why}"));
         if let Some(listing) = self.listings.remove(&transfer) {
             return listing.asker.end(Reply::new(550, reason));
         }
@@ -349,13 +362,18 @@ impl Session<'_> {
             return;
         };
         self.bytes -= item.bytes();
+        self.progress.ended(transfer);
         if !item.job.is_upload() {
             self.writing.discard(transfer);
+            if failure.changed {
+                return self.changed(item, &reason);
+            }
         }
-        if again && item.tries < MOST_SESSIONS_AN_ITEM {
+        if failure.again && item.tries < MOST_SESSIONS_AN_ITEM {
             return self.shared.queue.give_back(item);
         }
-        let advice = "mend that at the server, then run the same command again";
+        let makes_way = self.shared.order.mkpath;
+        let advice = failures::advice(item.job.is_upload() && !makes_way, &reason);
         self.shared.failed(&item, &reason, advice);
         self.abandon_void(&reason);
     }

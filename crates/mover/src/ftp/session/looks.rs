@@ -13,10 +13,11 @@ const NOT_THERE: u16 = 550;
 impl Session<'_> {
     /// Asks what the temporary file is.
     pub(super) fn look(&mut self, item: Item) {
-        let Some(store) = item.job.store() else {
-            return;
+        let path = match item.job.store() {
+            Some(store) => &store.part,
+            None => &item.job.fetch().from,
         };
-        let number = self.command(Command::Mlst(Some(store.part.clone())));
+        let number = self.command(Command::Mlst(Some(path.clone())));
         self.looking.insert(number, item);
     }
 
@@ -31,6 +32,8 @@ impl Session<'_> {
                 self.shared.failed(&item, found, advice);
                 self.abandon_void(found);
             }
+            Job::Fetch(_) | Job::Chunk(..) => self.compared(item, reply),
+            Job::Again(..) => self.begun_again(item, reply),
             Job::Part(..) => self.part_counted(item),
             _ => self.open_file(item),
         }

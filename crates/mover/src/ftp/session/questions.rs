@@ -108,6 +108,7 @@ impl Session<'_> {
                     path,
                     size_bytes: None,
                     present: ByteRanges::default(),
+                    see: false,
                 };
                 self.client.transfer(now, Transfer::Get(get));
             }

@@ -9,6 +9,7 @@ fn fetch(folder: &Path) -> Arc<Fetch> {
         to: folder.join("a"),
         part: folder.join("part"),
         known: Known::default(),
+        changes: 0,
     })
 }
 
@@ -31,6 +32,9 @@ fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() 
         let item = Item {
             number: 7,
             tries: 0,
+            begins: 0,
+            since: None,
+            passed: false,
             job,
         };
         writing.begin(&item);

@@ -12,7 +12,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 use venturi_gridftp::Path;
 use venturi_gridftp::server::{Answer, Begin, Refusal, Request};
 
-use jobs::{alone, finish, more, name, refused, sum};
+use jobs::{alone, finish, more, name, refused, sent, sum};
 
 use super::entry::{CHECKSUMS, algorithm, entry, hexadecimal};
 use super::reading::Reading;
@@ -24,6 +24,8 @@ use crate::serve::root::{Facts, Opened};
 
 /// Entries of a directory that are asked for at a time.
 const ENTRIES: usize = 500;
+/// A file of this size is looked at without another thread when it was sent.
+const AT_ONCE_BYTES: u64 = 1 << 20;
 /// How long the answer to a wrong password takes.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -47,7 +49,8 @@ pub(super) struct Disk {
 #[derive(Debug)]
 enum Open {
     Nothing,
-    Reading(Reading),
+    /// A file that is sent, and what it was when it was opened.
+    Reading(Reading, Facts),
     Writing(Writing),
 }
 
@@ -89,7 +92,7 @@ impl Disk {
     /// The file that is sent.
     pub(super) fn reading(&mut self) -> Option<&mut Reading> {
         match &mut self.open {
-            Open::Reading(reading) => Some(reading),
+            Open::Reading(reading, _) => Some(reading),
             _ => None,
         }
     }
@@ -149,6 +152,7 @@ impl Disk {
                 }
                 None => Some(Answer::Refused(Refusal::Internal)),
             },
+            Request::Sent => self.sent(),
             request => self.change(request),
         }
     }
@@ -162,6 +166,29 @@ impl Disk {
         match self.host.root.stat_at_once(path.as_bytes()).transpose() {
             Some(found) => Some(answer(&path, found)),
             None => self.later(move |host| answer(&path, host.root.stat(path.as_bytes()))),
+        }
+    }
+
+    /// Whether the file that was sent is what it was. A small one was read here, and so it is looked at here.
+    fn sent(&mut self) -> Option<Answer> {
+        let Open::Reading(reading, before) = &self.open else {
+            return Some(Answer::Refused(Refusal::Internal));
+        };
+        let (file, before) = (reading.file(), *before);
+        if before.bytes <= AT_ONCE_BYTES {
+            return Some(sent(&file, &before));
+        }
+        self.later(move |_| sent(&file, &before))
+    }
+
+    /// Why the file that is sent cannot be read to its end: it may have been cut.
+    pub(super) fn unread(&self) -> Refusal {
+        match &self.open {
+            Open::Reading(reading, before) => match sent(&reading.file(), before) {
+                Answer::Refused(refusal) => refusal,
+                _ => Refusal::Internal,
+            },
+            _ => Refusal::Internal,
         }
     }
 
@@ -351,7 +378,7 @@ impl Disk {
         if !opened.facts.is_file() {
             return Answer::Refused(Refusal::IsDirectory);
         }
-        self.open = Open::Reading(Reading::new(opened.file));
+        self.open = Open::Reading(Reading::new(opened.file), opened.facts);
         Answer::Size(opened.facts.bytes)
     }
 

@@ -41,6 +41,11 @@ impl Reading {
         }
     }
 
+    /// The file itself.
+    pub(super) fn file(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.file)
+    }
+
     /// Appends a few bytes of the file, where all of them are in the page cache.
     pub(super) fn append(&mut self, into: &mut Vec<u8>, offset: u64, bytes: usize) -> bool {
         let before = into.len();

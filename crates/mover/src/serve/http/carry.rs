@@ -19,6 +19,7 @@ use crate::http::exchange::{Ask, Exchange};
 use crate::http::fault::Fault;
 use crate::http::list::{self, Facts, Worth};
 use crate::http::outgoing::{Blocks, Outgoing};
+use crate::http::tries::Tries;
 use crate::net::sockets::Tcp;
 use crate::serve::host::Host;
 use crate::serve::metrics;
@@ -77,7 +78,16 @@ async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result
     });
     let upload = progress.of_ours(upload).await.map_err(refused)?;
     let none = HeaderMap::new();
-    let mut answer = list::file(exchange, &job.other, Method::GET, none, Worth::Little).await?;
+    let tries = &mut Tries::default();
+    let asked = list::file(
+        exchange,
+        tries,
+        &job.other,
+        Method::GET,
+        none,
+        Worth::Little,
+    );
+    let mut answer = asked.await?;
     if answer.head.status != StatusCode::OK {
         // 206 and 416 are of a range, and nobody asked for one.
         return Err(Fault::Answer {

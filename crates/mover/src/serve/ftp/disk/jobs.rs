@@ -1,16 +1,18 @@
 //! What threads do for a session, and what the client is told of it.
 
+use std::os::fd::OwnedFd;
+
 use rustix::io::Errno;
 use venturi_gridftp::Path;
-use venturi_gridftp::server::Answer;
+use venturi_gridftp::server::{Answer, Refusal};
 
 use super::{Done, ENTRIES};
 use crate::serve::ftp::entry::{algorithm, entry, hexadecimal, refusal};
 use crate::serve::ftp::writing::{Filled, Writing, put};
 use crate::serve::host::Host;
-use crate::serve::root::checksum_while;
 use crate::serve::root::listing::Listing;
 use crate::serve::root::upload::Upload;
+use crate::serve::root::{Facts, checksum_while};
 
 pub(super) fn refused(errno: Errno) -> Answer {
     Answer::Refused(refusal(errno))
@@ -50,6 +52,16 @@ pub(super) fn more(host: &Host, mut listing: Listing, writes: bool) -> Done {
 pub(super) fn sum(upload: &Upload, name: &str, wanted: impl Fn() -> bool) -> Result<String, Errno> {
     let algorithm = algorithm(name).ok_or(Errno::INVAL)?;
     checksum_while(wanted, upload.file(), algorithm, 0, None).map(|sum| hexadecimal(&sum))
+}
+
+/// Whether a file that was sent is what it was when it was opened: changes of its bytes change its times, and one that loses its name to
+/// another file has another time of change, too.
+pub(super) fn sent(file: &OwnedFd, before: &Facts) -> Answer {
+    match rustix::fs::fstat(file) {
+        Ok(now) if Facts::of(&now) == *before => Answer::Done,
+        Ok(_) => Answer::Refused(Refusal::Changed),
+        Err(errno) => refused(errno),
+    }
 }
 
 /// Writes what is left, and gives the file its name.

@@ -130,7 +130,7 @@ impl Session {
             let cleanly = match (sent, received) {
                 (Moved::Closed(cleanly), _) | (_, Moved::Closed(cleanly)) => cleanly,
                 (Moved::FileFailed, _) => {
-                    self.server.file_failed(now, Refusal::Internal);
+                    self.server.file_failed(now, self.disk.unread());
                     return true;
                 }
                 _ => {

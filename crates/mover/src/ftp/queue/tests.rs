@@ -1,4 +1,9 @@
+use std::sync::Arc;
+
+use venturi_gridftp::Path;
+
 use super::*;
+use crate::ftp::work::{Fetch, Known};
 
 fn fetch(size: u64) -> Job {
     let known = Known {
@@ -10,6 +15,7 @@ fn fetch(size: u64) -> Job {
         to: "a".into(),
         part: "b".into(),
         known,
+        changes: 0,
     }))
 }
 

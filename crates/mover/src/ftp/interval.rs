@@ -1,0 +1,187 @@
+//! What is done between two moments: what decisions about sessions are based on.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::shared::Shared;
+
+/// A doubling of sessions pays if it brings so much; and a rate that grows by less from one interval to the next, by itself, has settled.
+pub(super) const WORTH: f64 = 1.05;
+/// Files below this mean size are counted, those above it weighed.
+const SMALL_BYTES: u64 = 1_000_000;
+
+/// What was done at a moment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    at: Instant,
+    files: u64,
+    bytes: u64,
+    processor: Duration,
+}
+
+/// What is done in a second.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Rate {
+    Files(f64),
+    Bytes(f64),
+}
+
+impl Mark {
+    pub(super) fn now(shared: &Shared<'_>) -> Self {
+        let read = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+        let processor = getrusage(UsageWho::RUSAGE_SELF).map_or(Duration::ZERO, |usage| {
+            let time = |value: nix::sys::time::TimeVal| {
+                Duration::from_micros(
+                    u64::try_from(nix::sys::time::TimeValLike::num_microseconds(&value))
+                        .unwrap_or(0),
+                )
+            };
+            time(usage.user_time()) + time(usage.system_time())
+        });
+        Self {
+            at: Instant::now(),
+            files: read(&shared.totals.files),
+            bytes: read(&shared.totals.moved_bytes),
+            processor,
+        }
+    }
+
+    pub(super) fn elapsed(&self) -> Duration {
+        self.at.elapsed()
+    }
+
+    /// What was done in a second from `before` to this one, where items have such a mean size. Nothing is known while no small file is done, or
+    /// nothing of large ones moves.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a rate needs no more than 15 digits"
+    )]
+    pub(super) fn rate(self, before: Self, mean_bytes: u64) -> Option<Rate> {
+        let seconds = self.seconds(before);
+        let files = self.files.saturating_sub(before.files);
+        let bytes = self.bytes.saturating_sub(before.bytes);
+        let mean = bytes.checked_div(files).unwrap_or(mean_bytes);
+        let (done, rate) = if mean < SMALL_BYTES {
+            (files, Rate::Files(files as f64 / seconds))
+        } else {
+            (bytes, Rate::Bytes(bytes as f64 / seconds))
+        };
+        (done > 0).then_some(rate)
+    }
+
+    /// Part of all processors that we took.
+    pub(super) fn busy(self, before: Self) -> f64 {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let processor = self.processor.saturating_sub(before.processor);
+        let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
+        processor.as_secs_f64() / self.seconds(before) / cores
+    }
+
+    fn seconds(self, before: Self) -> f64 {
+        (self.at - before.at).as_secs_f64().max(1e-9)
+    }
+}
+
+impl Rate {
+    /// So many times as much as another; unknown where one counts and the other weighs.
+    pub(super) fn over(self, other: Self) -> Option<f64> {
+        match (self, other) {
+            (Self::Files(own), Self::Files(other)) | (Self::Bytes(own), Self::Bytes(other)) => {
+                Some(own / other)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn counts(self) -> bool {
+        matches!(self, Self::Files(_))
+    }
+
+    /// How long so many files take, or so many bytes, in seconds.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a time needs no more than 15 digits"
+    )]
+    pub(super) fn time_s(self, files: usize, bytes: u64) -> f64 {
+        match self {
+            Self::Files(rate) => files as f64 / rate,
+            Self::Bytes(rate) => bytes as f64 / rate,
+        }
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Files(rate) => write!(out, "{rate:.0} files/s"),
+            Self::Bytes(rate) => write!(out, "{:.1} MB/s", rate / 1e6),
+        }
+    }
+}
+
+/// What sessions brought of which there were fewer before, in words.
+pub(super) fn compare(
+    gain: f64,
+    (rate, many): (Rate, usize),
+    (before, few): (Rate, usize),
+) -> String {
+    let percent = (gain - 1.0) * 100.0;
+    let (percent, what) = if percent < 0.0 {
+        (-percent, "less")
+    } else {
+        (percent, "more")
+    };
+    format!("{percent:.0} % {what}: {rate} with {many} sessions, {before} with {few}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_known_when_files_are_done_or_bytes_of_large_ones_have_moved() {
+        let before = Mark {
+            at: Instant::now(),
+            files: 10,
+            bytes: 1_000,
+            processor: Duration::ZERO,
+        };
+        let check = |files, bytes, mean_bytes, expected: Option<Rate>| {
+            let now = Mark {
+                at: before.at + Duration::from_secs(2),
+                files: before.files + files,
+                bytes: before.bytes + bytes,
+                ..before
+            };
+            assert_eq!(now.rate(before, mean_bytes), expected);
+        };
+        check(100, 1_000_000, 10_000, Some(Rate::Files(50.0)));
+        check(0, 500_000, 10_000, None);
+        check(0, 0, 10_000, None);
+        check(0, 0, 100_000_000, None);
+        check(0, 500_000, 100_000_000, Some(Rate::Bytes(250_000.0)));
+        // What was done tells more than what all are like.
+        check(2, 40_000_000, 10_000, Some(Rate::Bytes(20_000_000.0)));
+    }
+
+    #[test]
+    fn rates_are_compared_in_what_both_are_in_and_both_are_told() {
+        let (few, many) = (Rate::Bytes(40e6), Rate::Bytes(41.2e6));
+        assert_eq!(many.over(Rate::Files(3.0)), None);
+        let gain = many.over(few).expect("both weigh");
+        let told = compare(gain, (many, 8), (few, 4));
+        assert_eq!(
+            told,
+            "3 % more: 41.2 MB/s with 8 sessions, 40.0 MB/s with 4"
+        );
+        let (few, many) = (Rate::Files(400.0), Rate::Files(300.0));
+        let told = compare(many.over(few).expect("both count"), (many, 8), (few, 4));
+        assert_eq!(
+            told,
+            "25 % less: 300 files/s with 8 sessions, 400 files/s with 4"
+        );
+    }
+}
