@@ -123,6 +123,7 @@ PAIRINGS = (
     # The rig itself: two programs of others. What fails here is no fault of ours.
     *(Pairing("globus-url-copy", GLOBUS, way, _MODES, ("anonymous", *_GSI, *_SSH)) for way in (GET, PUT)),
     Pairing("globus-url-copy", GLOBUS, THIRD, _MODES[:4], ("anonymous", *_GSI, *_SSH), target=GLOBUS),
+    *(Pairing("gfal-copy", GLOBUS, way, ("S passive", "E 4"), _GSI[:2]) for way in (GET, PUT)),
     # Our client, a server of others.
     *(Pairing(OURS, GLOBUS, way, ("auto", *_MODES[:4]), ("anonymous", *_GSI, *_SSH), resumes=True) for way in (GET, PUT)),
     Pairing(OURS, GLOBUS, THIRD, ("auto", *_MODES[:4]), ("anonymous", *_GSI, *_SSH), target=GLOBUS),
@@ -130,7 +131,7 @@ PAIRINGS = (
     *(Pairing("globus-url-copy", OURS, way, _MODES, ("anonymous", "password", *_GSI)) for way in (GET, PUT)),
     *(Pairing("globus-url-copy", source, THIRD, _MODES[:4], ("password",), target=target)
       for source, target in ((OURS, OURS), (OURS, GLOBUS), (GLOBUS, OURS))),
-    *(Pairing("gfal-copy", OURS, way, ("S passive", "E 4")) for way in (GET, PUT)),
+    *(Pairing("gfal-copy", OURS, way, ("S passive", "E 4"), ("anonymous", *_GSI[:2])) for way in (GET, PUT)),
     *(Pairing(client, OURS, way, _PLAIN_FTP, ("anonymous", "password"), resumes=True)
       for client in ("curl", "ftplib") for way in (GET, PUT)),
     *(Pairing("lftp", OURS, way, ("S passive", "S active"), ("anonymous", "password"), resumes=True) for way in (GET, PUT)),

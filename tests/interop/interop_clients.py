@@ -106,6 +106,7 @@ def _globus(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
 
 def _gfal(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
     words = ["-n", cell.channel.split()[1]] if cell.channel.startswith("E") else []
+    words += ["-D", "GRIDFTP PLUGIN:DCAU=true"] if cell.security == "gsi dcau" else []
     words += ["--copy-mode", cell.channel.split()[1]] if cell.is_web and cell.way == THIRD else []
     local = f"file://{_quoted(ends.local)}" if ends.local else ""
     return ["gfal-copy", "-f", "-t", "60", *words, *ends.order(cell, local)]

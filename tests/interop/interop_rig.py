@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import random
 import secrets
@@ -21,6 +20,7 @@ from urllib.parse import quote, quote_from_bytes
 import interop_ssh
 from interop_cells import GET, GLOBUS, NAMES, OURS, THIRD, Cell
 from interop_clients import PASSWORD, TOKEN, USER, Ends, argv_of, program_of
+from interop_gfal import died_at_its_end, sha256_of
 from interop_webdav import SERVERS, Ground, account, argv_of_server
 
 from venturi.testbed.pki import DEFAULT_USER, Pki
@@ -125,7 +125,7 @@ class Rig:
         if size not in self._sources:
             path = self.folder / f"source-{size_bytes}"
             _fill(path, size_bytes)
-            self._sources[size] = path, _digest(path)
+            self._sources[size] = path, sha256_of(path)
         return self._sources[size]
 
     def lacks(self, cell: Cell) -> str:
@@ -173,9 +173,12 @@ class Rig:
                 offset = round(random.Random(cell.id).uniform(0.1, 0.5) * cell.size_bytes)
                 said = self._kill(calls[0], cell, offset, here)
                 calls = [argv_of(cell, ends, self.engine, again=True)]
-            said = said or self._call(calls[0], cell)
+            code, said = (0, said) if said else self._call(calls[0], cell)
             duration_s = time.monotonic() - began_s
-            said = said or _difference(arrived, self.source(cell.size, cell.size_bytes)[1])
+            digest = self.source(cell.size, cell.size_bytes)[1]
+            if died_at_its_end(calls[0], code, arrived, digest):
+                said = f"died of {signal.Signals(-code).name} with the copy whole"
+            said = said or _difference(arrived, digest)
             return Outcome(not said, said.replace(str(self.folder), "…"), duration_s)
         finally:
             for path in made:
@@ -208,15 +211,16 @@ class Rig:
         made.append(folder)
         return folder
 
-    def _call(self, argv: list[str], cell: Cell) -> str:
-        """Run a client; return what is wrong."""
+    def _call(self, argv: list[str], cell: Cell) -> tuple[int, str]:
+        """Run a client; return its exit code, and what is wrong."""
         try:
             done = subprocess.run(argv, env=self.environment(cell), stdin=subprocess.DEVNULL, capture_output=True,
                                   timeout=LIMIT_S, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
-            return f"did not end within {LIMIT_S:.0f} s"
+            return 1, f"did not end within {LIMIT_S:.0f} s"
         words = (done.stderr + done.stdout).decode(errors="replace").split()
-        return f"exit code {done.returncode}: {' '.join(words)[-400:]}" if done.returncode else ""
+        code = done.returncode
+        return code, f"exit code {code}: {' '.join(words)[-400:]}" if code else ""
 
     def _kill(self, argv: list[str], cell: Cell, offset: int, here: Path) -> str:
         """Run a client and kill it when it has read or written so many bytes of a file; return what is wrong."""
@@ -314,15 +318,10 @@ def _fill(path: Path, size_bytes: int) -> None:
     path.chmod(0o644)
 
 
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _difference(arrived: Path, digest: str) -> str:
     if not arrived.is_file():
         return f"expected the file {arrived.name!r}, found {[path.name for path in arrived.parent.iterdir()]}"
-    found = _digest(arrived)
+    found = sha256_of(arrived)
     return "" if found == digest else f"expected SHA-256 {digest}, found {found} of {arrived.stat().st_size} B"
 
 
