@@ -32,6 +32,10 @@ def moved(lab):
     listed.write_text("".join(f"{there}{name} {here}{name}\n" for name in names))
     captured, said = lab.folder / "captured.pcap", lab.folder / "tcpdump.out"
     source = lab.room("source", "gridftp")
+    # A file takes this link 8 ms: a server that is as fast as memory has answered before a client that is held up sends more.
+    slow = ["tc", "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", "10mbit", "burst", "8kb", "latency", "1s"]
+    shaped = lab.machines["a"].run(slow, timeout_s=30)
+    assert shaped.returncode == 0, shaped.stderr
     with lab.running(source), lab.running(lab.room("sink", "gridftp", "b")):
         # Its buffer holds as many packets as 16 MiB have room for, each as long as -s allows.
         size = ["--immediate-mode", "-U", "-B", "16384", "-s", "4096"]
