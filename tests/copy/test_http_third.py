@@ -75,6 +75,22 @@ def test_a_pull_of_what_is_not_whole_leaves_the_old_file(ours, tmp_path, fields,
     assert leftovers(tmp_path) == []
 
 
+@pytest.mark.parametrize(("name", "asked"), [("XrootD/v5.5.4", [False]), ("another", [False, True])])
+def test_a_pull_asks_xrootd_for_no_checksum_and_others_when_their_bytes_are_there(ours, tmp_path, name, asked):
+    """XRootD 5.5 ends itself over one of some hundred GETs that want a checksum by the old field."""
+
+    def answer(handler, _):
+        handler.version_string = lambda: name
+        wrong = {"Digest": "adler32=00000001"} if "Want-Digest" in handler.headers else {}
+        handler.say(200, CONTENT, **wrong)
+
+    with puppet(answer) as (url, seen):
+        said = order(f"{ours}/x", Source=f"{url}/y")
+    assert ["Want-Digest" in fields for _, _, fields in seen] == asked
+    assert said.startswith("success") == (asked == [False])
+    assert (tmp_path / "root" / "x").exists() == (asked == [False])
+
+
 def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine):
     copies = []
 

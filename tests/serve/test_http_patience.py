@@ -30,7 +30,7 @@ def slow_source():
                 link, _ = listener.accept()
                 with link, link.makefile("rb") as stream:
                     head = b"".join(iter(stream.readline, b"\r\n"))
-                    if b"want-digest" not in head.lower():
+                    if b"digest" not in head.lower():
                         time.sleep(10.5)
                         link.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nabc")
                     else:

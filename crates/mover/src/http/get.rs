@@ -194,7 +194,7 @@ pub(super) async fn ask(
     let worth = if version.is_some() {
         Worth::Nothing
     } else {
-        Worth::Least
+        Worth::Little
     };
     let mut fields = HeaderMap::new();
     if let Some(asked) = asked {

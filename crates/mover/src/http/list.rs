@@ -78,9 +78,8 @@ impl Facts {
 pub(crate) enum Worth {
     /// Nothing.
     Nothing,
-    /// Nothing but a line in the head of an answer: a server that has not answered yet, and may compute it first, is asked by the new field alone.
-    Least,
-    /// A line in the head of an answer, if the server has it at hand.
+    /// A line in the head of an answer, if the server has it at hand. One that has not answered yet, and may compute it first, is asked by the new
+    /// field alone: what it does not tell then, [`digests`] asks for.
     Little,
     /// As long as the server takes to compute it.
     Waiting,
@@ -96,8 +95,9 @@ impl Worth {
 /// Asks for a file, its bytes as they are.
 ///
 /// XRootD (5.5) computes a checksum that it is asked for before it sends the first byte, some at a time, and refuses a file whose checksum it cannot
-/// tell: with 405 where it may compute none, with 500 where a name is in the way. So it is asked only where that is worth waiting for, and a server
-/// that turns out to be like that, for nothing more than bytes.
+/// tell: with 405 where it may compute none, with 500 where a name is in the way. One of some hundred such requests ends it: it goes on with a
+/// connection that it has given back (a SIGSEGV, also by curl). So it is asked only where that is worth waiting for, and a server that turns out
+/// to be like that, for nothing more than bytes.
 ///
 /// # Errors
 /// If the server does not give it.
@@ -113,13 +113,13 @@ pub(crate) async fn file(
     let mut plain = Ask::plain(method, fields);
     let mut with = Ask::plain(plain.method.clone(), plain.fields.clone());
     match (worth, exchange.manner(place)) {
-        (Worth::Least, None) => digest::ask_anew(&mut with.fields),
+        (Worth::Little, None) => digest::ask_anew(&mut with.fields),
         _ => digest::ask(&mut with.fields),
     }
     match worth {
         Worth::Nothing => {}
         Worth::Waiting => plain = with,
-        Worth::Least | Worth::Little => {
+        Worth::Little => {
             with.patience = MOST_FOR_LITTLE;
             loop {
                 match at_hand(exchange, place, &with).await {

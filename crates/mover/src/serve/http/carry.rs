@@ -95,7 +95,7 @@ async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result
             found: answer.head.status.to_string(),
         });
     }
-    let (told, digests) = (answer.file_length()?, Facts::of(&answer).digests);
+    let (told, facts) = (answer.file_length()?, Facts::of(&answer));
     let (mut at, mut sum) = (0, Adler32::default());
     while let Some(bytes) = answer.bytes().await? {
         let file = upload.share().map_err(|errno| refused(errno.into()))?;
@@ -116,6 +116,13 @@ async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result
             told.unwrap_or(0)
         )));
     }
+    answer.finish().await;
+    let late = facts.digests.is_empty() && at > 0;
+    let digests = if late {
+        list::digests(exchange, &job.other, &facts).await
+    } else {
+        facts.digests
+    };
     if let Some(adler) = digests
         .iter()
         .find(|(algorithm, _)| *algorithm == crate::checksum::Algorithm::Adler32)
