@@ -482,6 +482,28 @@ def test_xrootd_is_not_asked_for_a_checksum_that_it_would_compute_first(engine, 
     assert not any("Want-Digest" in fields for _, _, fields in seen)
 
 
+def test_a_checksum_that_xrootd_forgets_to_tell_is_asked_for_again(engine, tmp_path):
+    over, forgotten = threading.Event(), itertools.count()
+
+    def answer(handler, _):
+        handler.version_string = lambda: "XrootD/v5.5.3"
+        if handler.command == "PROPFIND":
+            body_of(handler)
+            return handler.say(207, listing(("/d/", True), ("/d/x", False), size=1))
+        if handler.command == "HEAD" and next(forgotten) == 0:
+            return over.wait(timeout=60)
+        return given(handler, b"1", Digest=f"adler32={zlib.adler32(b'1'):08x}")
+
+    began = time.monotonic()
+    with puppet(answer) as (url, seen):
+        copy(engine, "-r", "--verify", f"{url}/d/", tmp_path)
+        over.set()
+    # It is on a connection that was kept, and is waited for as long as a small file's checksum may take.
+    assert 9 < time.monotonic() - began < 30
+    assert (tmp_path / "x").read_bytes() == b"1"
+    assert [method for method, *_ in seen].count("HEAD") == 2
+
+
 @pytest.mark.parametrize("change", [1, 2, 3])
 def test_a_change_that_only_listings_tell_is_seen_whenever_it_comes(engine, tmp_path, change):
     """What is at the server is another file from its so-manieth request on, of the same size."""

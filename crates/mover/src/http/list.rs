@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::connect::Manner;
 use super::dav::{self, Entry};
 use super::digest::{self, Digest};
-use super::exchange::{Ask, Exchange};
+use super::exchange::{Ask, Exchange, PATIENCE};
 use super::fault::Fault;
 use super::outgoing::Outgoing;
 use super::target::Target;
@@ -28,6 +28,9 @@ const USUAL_LISTING: u64 = 64 * ENTRY_BYTES;
 const DEEPEST: usize = 256;
 /// How long a server may take that is asked for a checksum that is worth little.
 const MOST_FOR_LITTLE: Duration = Duration::from_secs(5);
+/// How long XRootD (5.5) is waited for first: it leaves one of some hundred requests for a checksum without an answer. What it computes for longer, it
+/// goes on with, and has at hand when it is asked again.
+const MOST_FOR_FORGOTTEN: Duration = Duration::from_secs(10);
 /// RFC 4918, section 10.2.
 const DEPTH: HeaderName = HeaderName::from_static("depth");
 
@@ -110,6 +113,7 @@ pub(crate) async fn file(
     worth: Worth,
 ) -> Result<Answer, Fault> {
     fields.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+    let shorter = [StatusCode::RANGE_NOT_SATISFIABLE];
     let mut plain = Ask::plain(method, fields);
     let mut with = Ask::plain(plain.method.clone(), plain.fields.clone());
     match (worth, exchange.manner(place)) {
@@ -118,7 +122,16 @@ pub(crate) async fn file(
     }
     match worth {
         Worth::Nothing => {}
-        Worth::Waiting => plain = with,
+        Worth::Waiting => {
+            if exchange.manner(place) == Some(Manner::Listed) {
+                with.patience = MOST_FOR_FORGOTTEN;
+                match exchange.ask_as(tries, place, &with, &shorter).await {
+                    Err(Fault::Silence(_)) => with.patience = PATIENCE,
+                    other => return other,
+                }
+            }
+            plain = with;
+        }
         Worth::Little => {
             with.patience = MOST_FOR_LITTLE;
             loop {
@@ -130,7 +143,6 @@ pub(crate) async fn file(
             }
         }
     }
-    let shorter = [StatusCode::RANGE_NOT_SATISFIABLE];
     let mut answer = exchange.ask_as(tries, place, &plain, &shorter).await?;
     digest::forget(&mut answer.head.headers, &plain.fields);
     Ok(answer)
