@@ -28,7 +28,7 @@ from venturi.testbed.lab.paths import in_flight_bytes
 from venturi.testbed.lab.probes import Probe
 from venturi.testbed.lab.registry import PARENT_VARIABLE, Entry, new_entry
 from venturi.testbed.lab.room import Grounds
-from venturi.testbed.lab.running import Running, RunningService
+from venturi.testbed.lab.running import Running, RunningService, how_ended
 from venturi.testbed.lab.sweep import remove_remains, sweep
 from venturi.testbed.lab.trying import tell, try_all
 from venturi.testbed.lab.versions import package_versions
@@ -437,7 +437,6 @@ class Lab:
                 )
 
     def _service_ended(self, one: RunningService, code: int, said: str) -> None:
-        how = f"signal {-code}" if code < 0 else f"exit code {code}"
         host = one.room.spec.host
         detail = {
             "service": one.name,
@@ -449,7 +448,7 @@ class Lab:
             host,
             "service-ended",
             one.name,
-            f"a process of {one.room.spec.kind} ended at {self._journal.now_s():.3f} s with {how}",
+            f"a process of {one.room.spec.kind} ended at {self._journal.now_s():.3f} s with {how_ended(code)}",
             "transfers that needed it have failed; its last words are in the event, its logs in the run's folder lab/",
         )
 

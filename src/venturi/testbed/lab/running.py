@@ -17,7 +17,7 @@ from venturi.testbed.services.base import Process, Service
 from venturi.testbed.services.calls import patient
 from venturi.testbed.services.table import SERVICES
 
-__all__ = ["LOG_LINES", "Running", "RunningService", "levels", "service_kind"]
+__all__ = ["LOG_LINES", "Running", "RunningService", "how_ended", "levels", "service_kind"]
 
 READY_TIMEOUT_S = 60.0
 LOG_LINES = 10
@@ -44,6 +44,17 @@ class RunningService:
         with suppress(Exception):  # a service that has not come far may not know its logs
             logs += self.service.logs(self.room)
         return "\n".join(f"--- {path}\n{tail}" for path in dict.fromkeys(logs) if (tail := _tail(path)))
+
+
+def how_ended(code: int) -> str:
+    """Return what an exit code means; one below 0 is a signal.
+
+    Examples
+    --------
+    >>> how_ended(1), how_ended(-11)
+    ('exit code 1', 'signal 11')
+    """
+    return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def service_kind(name: str, kind: str) -> Service:
@@ -175,7 +186,7 @@ class Running:
             codes = [code for process in one.processes if (code := process.poll()) is not None]
             if codes:
                 raise BackendError(
-                    f"expected {one.room.spec.kind} to run, found that it ended with exit code {codes[0]}"
+                    f"expected {one.room.spec.kind} to run, found that it ended with {how_ended(codes[0])}"
                 )
             with patient(time.monotonic() - began_s):
                 missing = one.service.ready(one.room)
