@@ -1,10 +1,14 @@
 """Servers that nobody reaches, and places that are written as directories: one sentence, and nothing was done."""
 
+import os
+import signal
+import subprocess
+
 import pytest
 from copykit import copy, end_of, events
 from httpkit import DAV_MODULE, nginx, puppet
 
-from testkit import free_port, needs_programs
+from testkit import free_port, needs_programs, wait_until
 
 WAYS = {
     "file": ["{url}/x", "{folder}/x"],
@@ -72,6 +76,29 @@ def test_a_server_that_goes_away_has_been_reached(engine, tmp_path):
 
     with puppet(answer) as (url, _):
         copy(engine, f"{url}/x", tmp_path / "x", code=3)
+
+
+@needs_programs("nginx")
+@pytest.mark.skipif(not DAV_MODULE.exists(), reason="not installed: libnginx-mod-http-dav-ext")
+def test_a_server_that_ends_meanwhile_is_said_once_and_not_for_each_file(engine, tmp_path):
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "0").write_bytes(bytes(100_000))
+    for number in range(1, 4_000):
+        (served / f"{number}").hardlink_to(served / "0")
+    with nginx(served, tmp_path) as url:
+        words = [engine, "copy", "-r", f"{url}/", tmp_path / "copied"]
+        with subprocess.Popen(words, stderr=subprocess.PIPE) as copying:
+            wait_until(lambda: any((tmp_path / "copied").glob("[0-9]*")), "a file to come", 20)
+            os.kill(int((tmp_path / "pid").read_text()), signal.SIGTERM)
+            said = copying.communicate(timeout=60)[1].decode()
+    assert copying.returncode == 3, said
+    assert said.count("\n") == 2, said
+    assert "found Connection refused" in said
+    assert "ended before the rest" in said
+    whole = [path.stat().st_size for path in (tmp_path / "copied").glob("[0-9]*")]
+    assert 0 < len(whole) < 4_000
+    assert set(whole) == {100_000}
 
 
 @needs_programs("nginx")

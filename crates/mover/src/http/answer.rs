@@ -10,7 +10,7 @@ use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use tokio::time::timeout;
 
-use super::connect::Sender;
+use super::connect::{Sender, UnderWay};
 use super::exchange::Exchange;
 use super::fault::{Fault, broken};
 use super::target::Target;
@@ -28,6 +28,7 @@ pub(crate) struct Answer {
     pub(crate) from: Target,
     body: Incoming,
     sender: Sender,
+    _under_way: UnderWay,
     home: Rc<Exchange>,
 }
 
@@ -35,7 +36,7 @@ impl Answer {
     pub(super) fn new(
         (head, body): (response::Parts, Incoming),
         from: Target,
-        sender: Sender,
+        (sender, under_way): (Sender, UnderWay),
         home: Rc<Exchange>,
     ) -> Self {
         Self {
@@ -43,6 +44,7 @@ impl Answer {
             from,
             body,
             sender,
+            _under_way: under_way,
             home,
         }
     }

@@ -63,8 +63,6 @@ pub(crate) struct Dialer {
     pub(super) stop: Stop,
     /// Room for handshakes.
     room: Arc<Semaphore>,
-    /// Connections that were opened.
-    opened: Arc<AtomicUsize>,
     /// Whether all is asked of one server.
     alone: bool,
     /// What servers have let us see.
@@ -76,10 +74,24 @@ pub(crate) struct Dialer {
 /// What servers have let us see.
 #[derive(Debug, Default)]
 struct Seen {
-    /// An answer, whatever it was.
-    answered: AtomicBool,
+    /// Connections that were opened.
+    opened: AtomicUsize,
+    /// Answers, whatever they were.
+    answers: AtomicUsize,
+    /// Requests on open connections whose answers were not read to their ends.
+    under_way: AtomicUsize,
     /// No answer, when that was given up.
     unreached: AtomicBool,
+}
+
+/// A request that is under way, until it is dropped.
+#[derive(Debug)]
+pub(super) struct UnderWay(Arc<Seen>);
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// Connections of one thread.
@@ -97,7 +109,6 @@ impl Dialer {
             tcp,
             stop,
             room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
-            opened: Arc::default(),
             alone: false,
             seen: Arc::default(),
             known: Arc::default(),
@@ -111,16 +122,13 @@ impl Dialer {
 
     /// Whether servers were asked and none has ever answered.
     pub(super) fn is_unreached(&self) -> bool {
-        let Seen {
-            answered,
-            unreached,
-        } = &*self.seen;
-        unreached.load(Ordering::Relaxed) && !answered.load(Ordering::Relaxed)
+        self.seen.unreached.load(Ordering::Relaxed)
+            && self.seen.answers.load(Ordering::Relaxed) == 0
     }
 
     /// Connections that were opened.
     pub(super) fn opened(&self) -> usize {
-        self.opened.load(Ordering::Relaxed)
+        self.seen.opened.load(Ordering::Relaxed)
     }
 
     /// Opens a connection to one of these addresses.
@@ -162,7 +170,7 @@ impl Dialer {
         };
         room.forget();
         self.room.add_permits(GROWTH);
-        self.opened.fetch_add(1, Ordering::Relaxed);
+        self.seen.opened.fetch_add(1, Ordering::Relaxed);
         Ok(sender)
     }
 
@@ -202,13 +210,27 @@ impl Connections {
 
     /// Notes that somebody has answered.
     pub(super) fn answered(&self) {
-        self.dialer.seen.answered.store(true, Ordering::Relaxed);
+        self.dialer.seen.answers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What a fault is after the last try.
-    pub(super) fn judged(&self, fault: Fault) -> Fault {
+    /// Notes that a request is under way, until what this returns is dropped.
+    pub(super) fn under_way(&self) -> UnderWay {
+        self.dialer.seen.under_way.fetch_add(1, Ordering::Relaxed);
+        UnderWay(Arc::clone(&self.dialer.seen))
+    }
+
+    /// Signs of life so far, of any server: connections that were opened, and answers.
+    pub(super) fn signs(&self) -> usize {
         let seen = &self.dialer.seen;
-        if !fault.is_of_connection() || seen.answered.load(Ordering::Relaxed) {
+        seen.opened.load(Ordering::Relaxed) + seen.answers.load(Ordering::Relaxed)
+    }
+
+    /// What a fault is after the last try; `signs` were there a good while ago.
+    pub(super) fn judged(&self, fault: Fault, signs: Option<usize>) -> Fault {
+        let seen = &self.dialer.seen;
+        let never = seen.answers.load(Ordering::Relaxed) == 0;
+        let gone = signs == Some(self.signs()) && seen.under_way.load(Ordering::Relaxed) == 0;
+        if !fault.is_of_connection() || !(never || gone) {
             return fault;
         }
         seen.unreached.store(true, Ordering::Relaxed);

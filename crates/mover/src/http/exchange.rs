@@ -136,7 +136,7 @@ impl Exchange {
             match self.once(place, ask, also).await {
                 Ok(answer) => return Ok(answer),
                 // Whom we found silent on a kept connection was asked on another; and there are those who begin all anew.
-                Err(fault @ Fault::Silence(_)) => return Err(self.connections.judged(fault)),
+                Err(fault @ Fault::Silence(_)) => return Err(self.connections.judged(fault, None)),
                 Err(fault) => tries.again(self, fault).await?,
             }
         }
@@ -228,6 +228,7 @@ impl Exchange {
         let moved = Rc::new(Cell::new(Instant::now()));
         let (request, opener) = self.request(at, ask, is_ours, &moved)?;
         // The gate opens by a 100, by its absence, and never when the answer is there before.
+        let under_way = self.connections.under_way();
         let sent = sender.send_request(request);
         let answered = while_moving(self.connections.stop(), ask.patience, &moved, async {
             let mut sent = std::pin::pin!(sent);
@@ -248,7 +249,7 @@ impl Exchange {
         Ok(Answer::new(
             (head, body),
             at.clone(),
-            sender,
+            (sender, under_way),
             Rc::clone(self),
         ))
     }

@@ -20,7 +20,7 @@ pub(crate) enum Fault {
     Silence(Duration),
     /// The server is not who it says, or does not take us for one it knows.
     Tls(String),
-    /// No server has answered anything so far, and the only one does not, for this reason.
+    /// The only server does not answer, for this reason: nothing has ever been heard of it, or not for as long as we try.
     Unreached(Box<Self>),
     /// The server refuses.
     Status {

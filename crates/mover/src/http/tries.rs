@@ -19,6 +19,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(crate) struct Tries {
     failed: u32,
+    /// Signs of life that there were at the second: with the first, others may have been under way yet.
+    signs: Option<usize>,
 }
 
 impl Tries {
@@ -29,7 +31,10 @@ impl Tries {
     pub(super) async fn again(&mut self, exchange: &Exchange, fault: Fault) -> Result<(), Fault> {
         self.failed += 1;
         if !fault.is_worth_another(self.failed) {
-            return Err(exchange.connections.judged(fault));
+            return Err(exchange.connections.judged(fault, self.signs));
+        }
+        if self.failed == 2 {
+            self.signs = Some(exchange.connections.signs());
         }
         let asleep = tokio::time::sleep(pause(self.failed, &fault));
         within(exchange.connections.stop(), Duration::MAX, asleep).await
