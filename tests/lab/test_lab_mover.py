@@ -13,11 +13,12 @@ pytestmark = [needs_root, pytest.mark.alone]
 BYTES = 160_000_000
 
 
-def decided(bring_up, engine, folder, path, file_bytes=2_000_000):
-    """Return the decisions about sessions of a download over a path: how many, and why; all files must be here."""
+def brought(bring_up, engine, folder, path, files, service):
+    """Return what a download over a path tells: its events; all files must be here."""
+    (port, option), words, url = service
     served = folder / "served"
     served.mkdir(mode=0o755)
-    for number in range(BYTES // file_bytes):
+    for number, file_bytes in enumerate(files):
         (served / f"{number:03}").write_bytes(os.urandom(1000) * (file_bytes // 1000))
     hosts = "".join(f'[host.{name}]\ncongestion_control = "cubic"\n' for name in "ab")
     lab = bring_up(
@@ -29,33 +30,62 @@ between = ["a", "b"]
 [storage.files]
 host = "b"
 path = "{served}"
-[service.gridftp]
-kind = "gridftp"
+[service.server]
 host = "b"
 storage = ["files"]
-ports = [2811]
+ports = {port}
+{option}
 """),
         probe=False,
     )
     sink = folder / "sink"
-    url = f"ftp://b.lab.test:2811{served}/"
-    words = [str(engine), "copy", "--json", "-r", url, str(sink)]
-    done = lab.machine("a").run(words, timeout_s=120, environment=lab.client_environment)
+    sink.mkdir()
+    call = [str(engine), "copy", "--json", *words, f"{url}{served}/{'' if words else '000'}", f"{sink}/"]
+    done = lab.machine("a").run(call, timeout_s=120, environment=lab.client_environment)
     assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-1000:]
     for path in served.iterdir():
         assert (sink / path.name).read_bytes() == path.read_bytes()
-    told = map(json.loads, done.stdout.splitlines())
-    return [(one["value"], one["reason"]) for one in told if one["event"] == "decision" and one["what"] == "sessions"]
+    return list(map(json.loads, done.stdout.splitlines()))
 
 
-@pytest.mark.parametrize("file_bytes", [2_000_000, 500_000], ids=["weighed", "counted"])
+def decided(told, what):
+    """Return the decisions about something: how many, and why."""
+    return [(one["value"], one["reason"]) for one in told if one["event"] == "decision" and one["what"] == what]
+
+
+GRIDFTP = ("[2811]", 'kind = "gridftp"'), ["-r"], "ftp://b.lab.test:2811"
+HTTPS = ("[1094, 8443]", 'kind = "xrootd"\noptions = { http = true, tls = true }'), [], "https://b.lab.test:8443"
+
+
+@pytest.mark.parametrize("file_bytes", [2_000_000, 500_000, 50_000], ids=["wide", "weighed", "counted"])
 def test_a_path_whose_queue_fills_gets_no_more_sessions(bring_up, engine, parent, file_bytes):
-    told = decided(bring_up, engine, parent.parent, 'rate = "100 Mb/s"\nrtt = "40 ms"\nqueue = "1 BDP"', file_bytes)
+    files = [file_bytes] * (BYTES // file_bytes)
+    path = 'rate = "100 Mb/s"\nrtt = "40 ms"\nqueue = "1 BDP"'
+    told = decided(brought(bring_up, engine, parent.parent, path, files, GRIDFTP), "sessions")
     assert "the path is full" in told[-1][1]
-    assert not any("tries twice" in reason for _, reason in told)
+    assert not any("tries twice" in reason or "packets are lost" in reason for _, reason in told)
+
+
+LOSSY = 'rate = "2 Gb/s"\nrtt = "40 ms"\nqueue = "1 BDP"\nloss = 0.005'
 
 
 def test_a_path_that_loses_and_has_room_gets_more_sessions(bring_up, engine, parent):
-    told = decided(bring_up, engine, parent.parent, 'rate = "2 Gb/s"\nrtt = "40 ms"\nqueue = "1 BDP"\nloss = 0.02')
-    assert any("tries twice" in reason for _, reason in told), told
+    files = [2_000_000] * (BYTES // 2_000_000)
+    told = decided(brought(bring_up, engine, parent.parent, LOSSY, files, GRIDFTP), "sessions")
+    assert any("packets are lost" in reason for _, reason in told), told
+    assert told[-1][0] > told[0][0]
     assert not any("the path is full" in reason for _, reason in told)
+
+
+def test_one_large_file_by_https_has_more_connections_where_packets_are_lost(bring_up, engine, parent):
+    ((streams, reason),) = decided(brought(bring_up, engine, parent.parent, LOSSY, [80_000_000], HTTPS), "streams")
+    assert streams == 4
+    assert "packets are lost" in reason
+
+
+def test_one_large_file_by_https_has_one_connection_where_that_fills_the_path(bring_up, engine, parent):
+    path = 'rate = "100 Mb/s"\nrtt = "40 ms"\nqueue = "1 BDP"'
+    told = brought(bring_up, engine, parent.parent, path, [60_000_000], HTTPS)
+    ((streams, reason),) = decided(told, "streams")
+    assert streams == 1
+    assert "the path is full" in reason

@@ -31,7 +31,6 @@ mod relay;
 mod sender;
 mod session;
 mod shared;
-mod trips;
 mod upload;
 mod verify;
 mod ways;

@@ -9,5 +9,6 @@ pub(crate) mod sockets;
 pub(crate) mod ssh;
 pub(crate) mod straight;
 pub(crate) mod tcp_info;
+pub(crate) mod trips;
 pub(crate) mod unsent;
 pub(crate) mod url;

@@ -12,7 +12,7 @@ use venturi_gridftp::client::{Client, Direction, Login, Settings};
 use venturi_gridftp::{Dcau, Features, Mode, Protection};
 
 use super::desk::Desk;
-use super::forecast::{Expected, WIDE_STREAMS, breadth};
+use super::forecast::{Expected, breadth, wide_streams};
 use super::opener::Opener;
 use super::protection::{self, Wish};
 use super::session::{Ended, Event, Post, Session, Workers};
@@ -108,9 +108,9 @@ impl Decided {
         let streams = match manner.expected.is_wide() {
             // One session has all of it.
             Some(true) if upload && manner.expected.is_one_piece() => breadth,
-            Some(true) => breadth.min(WIDE_STREAMS),
+            Some(true) => breadth.min(wide_streams(manner.expected.sessions(breadth))),
             // One that is small has them for nothing.
-            None if manner.expected.is_one() => breadth.min(WIDE_STREAMS),
+            None if manner.expected.is_one() => breadth.min(wide_streams(1)),
             _ => 1,
         };
         let ahead = (round_trip.as_secs_f64() * FILES_A_SECOND) as usize;

@@ -38,8 +38,16 @@ const FILES_A_FAR_SESSION: usize = 50;
 const BYTES_A_FAR_SESSION: u64 = 12_500_000;
 /// From this mean size on a file comes over several connections of a session, from afar. A smaller one has a block or two, and ends on all.
 pub(crate) const WIDE_BYTES: u64 = 1_000_000;
-/// Connections of each of several sessions for such files.
-pub(crate) const WIDE_STREAMS: u16 = 4;
+/// Connections of each of several sessions for such files, at most.
+const WIDE_STREAMS: u16 = 4;
+
+/// Connections of each of so many sessions for files of which several connections share one. All together no more than a path begins with in any case: what
+/// kernels give each as a window, 32 fill the queue of a path of 7 Gb/s and 60 ms with, and lose so much then that 16 are twice as fast.
+pub(crate) fn wide_streams(sessions: usize) -> u16 {
+    let most = u16::try_from(BREADTHS.1).expect("a few");
+    let each = most / u16::try_from(sessions.max(1)).unwrap_or(u16::MAX);
+    each.clamp(1, WIDE_STREAMS)
+}
 
 /// Connections to begin with over such a round trip: 1 if it is short. A connection doubles what it brings once a round trip, so that twice as many
 /// spare one; and they cost the server time.

@@ -10,8 +10,8 @@ use super::shared::Shared;
 
 /// A doubling of sessions pays if it brings so much; and a rate that grows by less from one interval to the next, by itself, has settled.
 pub(super) const WORTH: f64 = 1.05;
-/// Files below this mean size are counted, those above it weighed.
-const SMALL_BYTES: u64 = 1_000_000;
+/// Files below this mean size are counted, those above it weighed: one costs a server as much as 20 kB, and of larger ones few are done while all move.
+const SMALL_BYTES: u64 = 100_000;
 
 /// What was done at a moment.
 #[derive(Debug, Clone, Copy)]
@@ -20,6 +20,14 @@ pub(super) struct Mark {
     files: u64,
     bytes: u64,
     processor: Duration,
+    host: Ticks,
+}
+
+/// Time of all processors of this host, in the kernel's ticks; zeros where it does not tell.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ticks {
+    busy: u64,
+    all: u64,
 }
 
 /// What is done in a second.
@@ -46,6 +54,7 @@ impl Mark {
             files: read(&shared.totals.files),
             bytes: read(&shared.totals.moved_bytes),
             processor,
+            host: Ticks::now(),
         }
     }
 
@@ -72,16 +81,44 @@ impl Mark {
         (done > 0).then_some(rate)
     }
 
-    /// Part of all processors that we took.
+    /// Part of all processors that was taken: of this host by anybody, or of those that we may use by us, whichever is more.
     pub(super) fn busy(self, before: Self) -> f64 {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let processor = self.processor.saturating_sub(before.processor);
         let cores = f64::from(u32::try_from(cores).unwrap_or(u32::MAX));
-        processor.as_secs_f64() / self.seconds(before) / cores
+        let own = processor.as_secs_f64() / self.seconds(before) / cores;
+        own.max(self.host.part_busy(before.host))
     }
 
     fn seconds(self, before: Self) -> f64 {
         (self.at - before.at).as_secs_f64().max(1e-9)
+    }
+}
+
+impl Ticks {
+    /// What `/proc/stat` says (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+    fn now() -> Self {
+        Self::of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+    }
+
+    fn of(told: &str) -> Self {
+        let all = told.split_ascii_whitespace().skip(1).take(8);
+        let all: Vec<u64> = all.map_while(|count| count.parse().ok()).collect();
+        let idle: u64 = all.iter().skip(3).take(2).sum();
+        let all = all.iter().sum();
+        Self {
+            busy: all - idle,
+            all,
+        }
+    }
+
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a part needs no more than 15 digits"
+    )]
+    fn part_busy(self, before: Self) -> f64 {
+        let all = self.all.saturating_sub(before.all).max(1);
+        self.busy.saturating_sub(before.busy) as f64 / all as f64
     }
 }
 
@@ -148,6 +185,7 @@ mod tests {
             files: 10,
             bytes: 1_000,
             processor: Duration::ZERO,
+            host: Ticks::default(),
         };
         let check = |files, bytes, mean_bytes, expected: Option<Rate>| {
             let now = Mark {
@@ -165,6 +203,17 @@ mod tests {
         check(0, 500_000, 100_000_000, Some(Rate::Bytes(250_000.0)));
         // What was done tells more than what all are like.
         check(2, 40_000_000, 10_000, Some(Rate::Bytes(20_000_000.0)));
+    }
+
+    #[test]
+    fn processors_are_busy_with_whatever_is_not_idle_or_waiting_for_a_disk() {
+        let before = Ticks::of("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 2 3\n");
+        let after = Ticks::of("cpu  150 10 60 820 60 5 5 0 7 0\n");
+        let part = after.part_busy(before);
+        assert!((part - 80.0 / 110.0).abs() < 1e-9, "{part}");
+        let known = Ticks::now().all > 0;
+        assert_eq!(known, std::path::Path::new("/proc/stat").exists());
+        assert!(Ticks::of("").part_busy(Ticks::of("")) < 1e-9);
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub(crate) struct Link {
     pub(super) intake: Intake,
     cover: Cover,
     outgoing: Option<Outgoing>,
+    /// Packets that had been lost when it was asked last.
+    lost: u32,
 }
 
 /// What is between a socket and the session.
@@ -72,6 +74,7 @@ impl Link {
             intake: Intake::new(),
             cover,
             outgoing: None,
+            lost: 0,
         })
     }
 
@@ -154,9 +157,11 @@ impl Link {
         }
     }
 
-    /// What the kernel tells of it.
-    pub(super) fn seen(&self) -> Option<tcp_info::Seen> {
-        tcp_info::see(&self.socket)
+    /// What the kernel tells of it, and whether packets were lost since that was asked last.
+    pub(super) fn seen(&mut self) -> Option<(tcp_info::Seen, bool)> {
+        let seen = tcp_info::see(&self.socket)?;
+        let before = std::mem::replace(&mut self.lost, seen.lost);
+        Some((seen, seen.lost != before))
     }
 
     /// Whether it may be given more to send.

@@ -11,6 +11,7 @@ use super::forecast::{Expected, breadth};
 use super::interval::{Mark, Rate, WORTH, compare};
 use super::shared::Shared;
 use crate::decision::Decision;
+use crate::net::trips::WORTH_LOSSES;
 
 /// Beyond this a server takes it for an attack, and most of its cores are taken.
 const MOST_SESSIONS: usize = 16;
@@ -176,6 +177,9 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             // What sessions do that have nothing to take shows nothing.
             self.mark = Mark::now(self.shared);
         }
+        if !self.ended && self.opening.is_empty() {
+            self.see_losses(waiting);
+        }
         if self.ended || !self.opening.is_empty() || self.mark.elapsed() < self.interval {
             if self.mark.elapsed() < self.interval / 2 {
                 // What queues are like is asked of the second half: in the first one windows still open.
@@ -217,7 +221,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             }
         }
         if busy > BUSY {
-            let reason = format!("our processors are busy to {:.0} %", busy * 100.0);
+            let reason = format!("processors are busy to {:.0} %", busy * 100.0);
             return self.stay(reason);
         }
         // What waits is what more sessions could do; where it is little, all is done before they have shown it.
@@ -283,6 +287,24 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
         }
     }
 
+    /// Where packets are lost and queues are empty, a connection brings what losses leave of its window, whatever the path carries: each one more
+    /// brings as much, and that need not be tried.
+    fn see_losses(&mut self, waiting: usize) {
+        let trips = &self.shared.trips;
+        let losses = trips.losses();
+        let enough = waiting >= WORTH_A_TRIAL * self.sessions && self.sessions < MOST_SESSIONS;
+        if losses < WORTH_LOSSES || !enough || !self.is_far() || trips.is_full() {
+            return;
+        }
+        if Mark::now(self.shared).busy(self.mark) < BUSY {
+            let reason = format!(
+                "packets are lost, {losses} times so far, though queues are empty: of more connections each brings as much"
+            );
+            self.before = None;
+            self.become_many(self.sessions * 2, reason);
+        }
+    }
+
     fn stay(&mut self, reason: String) {
         self.ended = true;
         self.tell(reason);
@@ -290,6 +312,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
 
     fn become_many(&mut self, wanted: usize, reason: String) {
         self.last = None;
+        self.shared.trips.forget_losses();
         self.added.clear();
         for _ in self.sessions..wanted {
             let (desk, told) = crew::open(self.scope, self.shared, self.manner.clone(), false);

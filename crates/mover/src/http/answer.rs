@@ -15,6 +15,7 @@ use super::exchange::Exchange;
 use super::fault::{Fault, broken};
 use super::target::Target;
 use super::wait::{TICK, within};
+use crate::net::tcp_info;
 
 /// How long a server may be silent within a body.
 const SILENCE: Duration = Duration::from_secs(60);
@@ -66,6 +67,11 @@ impl Answer {
                 }
             }
         }
+    }
+
+    /// What the kernel tells of its connection, and whether packets were lost since that was asked last.
+    pub(super) fn seen(&mut self) -> Option<(tcp_info::Seen, bool)> {
+        self.sender.seen()
     }
 
     /// The whole body, if it is not longer than so many bytes.

@@ -19,19 +19,29 @@ const SLOW: f64 = 2.0;
 /// What is left is halved; of less than this, all is taken over.
 const WORTH_HALVING: u64 = UNIT / 2;
 
+/// Where all that are there bring as much, a part of less is left to who has it.
+const WORTH_SHARING: u64 = 4 * UNIT;
+/// What another connection has to bring for one more to be tried: as many times as much as all did without it.
+const WORTH: f64 = 1.05;
 /// A piece of less would have its stream wait longer for the first byte than it takes to come.
 const LEAST_PIECE: u64 = 2 << 20;
 
 /// What is missing of a file.
 #[derive(Debug)]
 pub(super) struct Claims {
-    /// Connections for it at a time, at most.
-    most: usize,
     state: Mutex<State>,
 }
 
 #[derive(Debug)]
 struct State {
+    /// Connections for it at a time, at most.
+    most: usize,
+    /// So many are enough, unless one brings nothing at all.
+    enough: usize,
+    /// Whether each one more brings as much as those that there are.
+    shared: bool,
+    /// How many there were with the last that was added, and what those before it brought in a second.
+    tried: Option<(usize, f64)>,
     free: VecDeque<Range<u64>>,
     held: BTreeMap<u64, Held>,
     next: u64,
@@ -61,8 +71,11 @@ pub(super) struct Claim {
 impl Claims {
     pub(super) fn new(pieces: Vec<Range<u64>>, most: usize) -> Self {
         Self {
-            most,
             state: Mutex::new(State {
+                most,
+                enough: most,
+                shared: false,
+                tried: None,
                 free: pieces.into(),
                 held: BTreeMap::new(),
                 next: 0,
@@ -75,7 +88,7 @@ impl Claims {
         let mut state = self.lock();
         let (left, patience) = match state.free.pop_front() {
             Some(piece) => (piece, PATIENCE),
-            None if state.held.len() < self.most => state.take_over(now)?,
+            None if state.may_grow() => state.take_over(now)?,
             None => return None,
         };
         let (id, start, lost) = (state.next, left.start, Arc::new(Notify::new()));
@@ -94,7 +107,25 @@ impl Claims {
     /// Whether something is slow that another could take over.
     pub(super) fn is_slow(&self, now: Instant) -> bool {
         let mut state = self.lock();
-        state.held.len() < self.most && state.slowest(now).is_some()
+        state.slowest(now).is_some() && state.may_grow()
+    }
+
+    /// Those that are at it are enough; how many, if that is new.
+    pub(super) fn settle(&self) -> Option<usize> {
+        let mut state = self.lock();
+        let count = state.held.len().max(1);
+        let before = std::mem::replace(&mut state.enough, count);
+        (before != count).then_some(count)
+    }
+
+    /// Each one more brings as much as those that there are. Whether that is new.
+    pub(super) fn share(&self) -> bool {
+        !std::mem::replace(&mut self.lock().shared, true)
+    }
+
+    /// Whether each one more brings as much.
+    pub(super) fn is_shared(&self) -> bool {
+        self.lock().shared
     }
 
     /// What is left of a piece.
@@ -130,6 +161,8 @@ impl State {
     /// The later half of what is left of the slowest piece, or all of it.
     fn take_over(&mut self, now: Instant) -> Option<(Range<u64>, Duration)> {
         let id = self.slowest(now)?;
+        let rates = self.held.values().filter_map(|held| held.rate);
+        self.tried = Some((self.held.len() + 1, rates.sum()));
         let held = self.held.get_mut(&id).expect("just found");
         let Range { start, end } = held.left;
         if end - start < WORTH_HALVING {
@@ -145,7 +178,40 @@ impl State {
         Some((held.left.end..end, held.patience))
     }
 
+    /// Whether there may be one more: as long as there are fewer than were tried before, and if the last one that was tried has brought something.
+    fn may_grow(&mut self) -> bool {
+        let count = self.held.len();
+        let stands = self.held.values().any(|held| held.rate == Some(0.0));
+        if count >= self.most || self.shared {
+            return count < self.most;
+        }
+        if count >= self.enough && !stands {
+            return false;
+        }
+        let Some((tried, before)) = self.tried.filter(|(tried, _)| count >= *tried) else {
+            return true;
+        };
+        let rates: Option<f64> = self.held.values().map(|held| held.rate).sum();
+        match rates {
+            // Some have just begun.
+            None => false,
+            Some(rate) if rate < WORTH * before && !stands => {
+                self.enough = tried;
+                false
+            }
+            Some(_) => true,
+        }
+    }
+
+    /// That of which others should have a part.
     fn slowest(&mut self, now: Instant) -> Option<u64> {
+        if self.shared {
+            let left = |held: &Held| held.left.end - held.left.start;
+            let largest = self.held.iter().max_by_key(|(_, held)| left(held));
+            if let Some((id, _)) = largest.filter(|(_, held)| left(held) >= WORTH_SHARING) {
+                return Some(*id);
+            }
+        }
         let slow = self.held.iter_mut().filter_map(|(id, held)| {
             let needs = held.needs_s(now)?;
             (needs > SLOW * held.patience.as_secs_f64()).then_some((*id, needs))
@@ -199,6 +265,16 @@ pub(super) fn cut(
         }
     }
     pieces
+}
+
+/// What is missing, in pieces as large as can be; none crosses the end of the first answer.
+pub(super) fn split(missing: &[Range<u64>], first: u64) -> Vec<Range<u64>> {
+    let halves = |range: &Range<u64>| {
+        let middle = first.clamp(range.start, range.end);
+        [range.start..middle, middle..range.end]
+    };
+    let pieces = missing.iter().flat_map(halves);
+    pieces.filter(|piece| !piece.is_empty()).collect()
 }
 
 #[cfg(test)]
@@ -267,6 +343,64 @@ mod tests {
         claims.take(&piece, 1);
         assert!(claims.is_slow(begin + 2 * SECOND));
         assert!(Claims::new(vec![], 2).next(begin).is_none());
+    }
+
+    #[test]
+    fn one_more_is_tried_as_long_as_the_last_one_has_brought_something() {
+        let check = |gain: f64, grows: bool| {
+            let begin = Instant::now();
+            let claims = Claims::new(vec![0..1 << 40], 4);
+            let first = claims.next(begin).expect("a piece");
+            claims.take(&first, 100 << 20);
+            let second = claims
+                .next(begin + SECOND)
+                .expect("all of it has long to go");
+            assert!(!claims.is_slow(begin + SECOND), "the second has just begun");
+            #[allow(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a part of 100 MiB"
+            )]
+            let each = (gain * f64::from(50 << 20)) as usize;
+            claims.take(&first, each);
+            claims.take(&second, each);
+            assert_eq!(claims.is_slow(begin + 2 * SECOND), grows, "{gain}");
+            // In place of one that ends another may come in any case.
+            claims.take(&first, 1);
+            claims.end(&second);
+            assert!(claims.is_slow(begin + 3 * SECOND), "{gain}");
+            assert_eq!((claims.settle(), claims.settle()), (Some(1), None));
+            claims.take(&first, 1);
+            assert!(!claims.is_slow(begin + 4 * SECOND), "one is enough now");
+            assert!(claims.is_slow(begin + 5 * SECOND), "and brings nothing");
+        };
+        check(1.0, false);
+        check(1.04, false);
+        check(1.1, true);
+    }
+
+    #[test]
+    fn where_each_one_more_brings_as_much_all_are_at_it_at_once_with_halves_of_what_is_left() {
+        let begin = Instant::now();
+        let claims = Claims::new(vec![0..32 * UNIT], 4);
+        let first = claims.next(begin).expect("a piece");
+        assert!(claims.next(begin).is_none());
+        assert!(claims.share() && !claims.share());
+        let parts: Vec<_> = (0..3).map(|_| claims.next(begin)).collect();
+        let left = |claim: &Claim| claims.left(claim);
+        let parts: Vec<_> = parts.iter().flatten().map(left).collect();
+        assert_eq!(parts[0], 16 * UNIT..32 * UNIT - 8 * UNIT);
+        assert_eq!(claims.left(&first), 0..8 * UNIT);
+        assert_eq!(parts.len(), 3);
+        assert!(claims.next(begin).is_none(), "four are at it");
+    }
+
+    #[test]
+    fn what_is_missing_stays_whole_but_for_what_the_first_answer_brings() {
+        assert_eq!(split(&[0..9], 9), [0..9]);
+        assert_eq!(split(&[0..9], 4), [0..4, 4..9]);
+        assert_eq!(split(&[2..4, 6..9], 4), [2..4, 6..9]);
+        assert_eq!(split(&[], 4), []);
     }
 
     #[test]

@@ -6,10 +6,13 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use http::{Request, Response};
+use hyper::body::Incoming;
 use hyper::client::conn::http1::{Builder, SendRequest};
 use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
@@ -23,6 +26,8 @@ use super::outgoing::Told;
 use super::target::Server;
 use super::wait::within;
 use crate::net::sockets::Tcp;
+use crate::net::tcp_info;
+use crate::net::trips::is_long;
 use crate::stop::Stop;
 use crate::threads;
 
@@ -42,7 +47,40 @@ const TURN_PATIENCE: Duration = Duration::from_secs(300);
 /// What a connection reads at a time at most: what is read is written before it leaves the second cache of a core.
 const READ_BYTES: usize = 128 << 10;
 
-pub(super) type Sender = SendRequest<Told>;
+/// A connection that requests go over.
+#[derive(Debug)]
+pub(super) struct Sender {
+    requests: SendRequest<Told>,
+    /// Its socket, which is its own as well: none where no more files can be open.
+    socket: Option<OwnedFd>,
+    /// Packets that had been lost when it was asked last.
+    lost: u32,
+}
+
+impl Sender {
+    pub(super) fn send_request(
+        &mut self,
+        request: Request<Told>,
+    ) -> impl Future<Output = hyper::Result<Response<Incoming>>> + use<> {
+        self.requests.send_request(request)
+    }
+
+    /// Waits until it takes another request.
+    pub(super) async fn ready(&mut self) -> hyper::Result<()> {
+        self.requests.ready().await
+    }
+
+    fn is_ready(&self) -> bool {
+        self.requests.is_ready()
+    }
+
+    /// What the kernel tells of it, and whether packets were lost since that was asked last.
+    pub(super) fn seen(&mut self) -> Option<(tcp_info::Seen, bool)> {
+        let seen = tcp_info::see(self.socket.as_ref()?)?;
+        let before = std::mem::replace(&mut self.lost, seen.lost);
+        Some((seen, seen.lost != before))
+    }
+}
 
 /// How a server that has answered is best asked for a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -82,6 +120,16 @@ struct Seen {
     under_way: AtomicUsize,
     /// No answer, when that was given up.
     unreached: AtomicBool,
+    /// What the kernels took to open a connection, as ours tells it: the least of any server, and the last one.
+    trips: Mutex<HashMap<Server, (Duration, Duration)>>,
+}
+
+impl Seen {
+    fn opened_in(&self, server: &Server, trip: Duration) {
+        let mut trips = self.trips.lock().unwrap_or_else(PoisonError::into_inner);
+        let (least, last) = trips.entry(server.clone()).or_insert((trip, trip));
+        (*least, *last) = (trip.min(*least), trip);
+    }
 }
 
 /// A request that is under way, until it is dropped.
@@ -164,14 +212,22 @@ impl Dialer {
         // It has a limit of its own.
         let connected = within(&self.stop, Duration::MAX, self.tcp.connect(address)).await?;
         let stream = connected.map_err(|error| Fault::Connection(crate::error::said(&error)))?;
-        let sender = match self.tls.as_ref().filter(|_| server.tls) {
+        if let Some(trip) = tcp_info::see(&stream).and_then(|seen| seen.least_round_trip) {
+            self.seen.opened_in(server, trip);
+        }
+        let socket = stream.as_fd().try_clone_to_owned().ok();
+        let requests = match self.tls.as_ref().filter(|_| server.tls) {
             None => drive(TokioIo::new(stream)).await?,
             Some(tls) => self.secure(server, tls, stream, patience).await?,
         };
         room.forget();
         self.room.add_permits(GROWTH);
         self.seen.opened.fetch_add(1, Ordering::Relaxed);
-        Ok(sender)
+        Ok(Sender {
+            requests,
+            socket,
+            lost: 0,
+        })
     }
 
     async fn secure(
@@ -180,7 +236,7 @@ impl Dialer {
         tls: &Arc<ClientConfig>,
         stream: TcpStream,
         patience: Duration,
-    ) -> Result<Sender, Fault> {
+    ) -> Result<SendRequest<Told>, Fault> {
         let name = ServerName::try_from(server.host.clone());
         let name =
             name.map_err(|_| Fault::Tls(format!("`{}`, which is no name of a host", server.host)))?;
@@ -223,6 +279,14 @@ impl Connections {
     pub(super) fn signs(&self) -> usize {
         let seen = &self.dialer.seen;
         seen.opened.load(Ordering::Relaxed) + seen.answers.load(Ordering::Relaxed)
+    }
+
+    /// Whether the last connection to a server was opened through a queue that fills: by kernels, however busy the server is.
+    pub(super) fn is_full(&self, server: &Server) -> bool {
+        let trips = &self.dialer.seen.trips;
+        let trips = trips.lock().unwrap_or_else(PoisonError::into_inner);
+        let trip = trips.get(server);
+        trip.is_some_and(|(least, last)| is_long(*last, *least))
     }
 
     /// What a fault is after the last try; `signs` were there a good while ago.
@@ -300,7 +364,7 @@ impl Connections {
     }
 }
 
-async fn drive<I>(io: I) -> Result<Sender, Fault>
+async fn drive<I>(io: I) -> Result<SendRequest<Told>, Fault>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
 {

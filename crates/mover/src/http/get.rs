@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
 
+use futures_util::future::{Either, select};
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 
@@ -23,7 +24,7 @@ use super::folder::Folder;
 use super::judge::{is_there, see_digests, see_listed};
 use super::landing::Landing;
 use super::list::{self, Facts, Worth};
-use super::pieces::pieces;
+use super::pieces::{PIECE, pieces};
 use super::range;
 use super::target::Target;
 use super::tries::Tries;
@@ -109,9 +110,15 @@ async fn once(
         see_listed(exchange, &mut job).await;
     }
     let known = job.size().filter(|size| *size >= WORTH_A_RANGE);
-    let first = known.map(|size| 0..size.min(cx.piece_bytes));
-    let answer = match ask(exchange, tries, &job.from, first, None).await {
-        Ok(answer) => answer,
+    let first = known.map(|size| 0..size.min(cx.streams.map_or(u64::MAX, |_| PIECE)));
+    let asked = if cx.is_one && !is_known && job.facts.is_none() && job.from.server.tls {
+        ask_and_list(exchange, tries, &job.from).await
+    } else {
+        let asked = ask(exchange, tries, &job.from, first, None).await;
+        asked.map(|answer| (answer, None))
+    };
+    let (answer, meanwhile) = match asked {
+        Ok(asked) => asked,
         Err(fault) => return Err((fault, job)),
     };
     let (mut facts, size, there) = match begun(&job, &answer) {
@@ -129,8 +136,9 @@ async fn once(
         }
         if !versions && !listed {
             // Connections for what is then asked for are opened meanwhile.
-            let wanted = cx.connect(&job.from.server, cx.streams.saturating_sub(1));
-            see_listed(exchange, &mut job).await;
+            let more = cx.streams.map_or(0, |streams| streams.saturating_sub(1));
+            let wanted = cx.connect(&job.from.server, more);
+            see_listed_now(exchange, &mut job, meanwhile).await;
             drop(wanted);
         }
         let time = job.changed(size).filter(|_| !versions);
@@ -146,7 +154,7 @@ async fn once(
         }
     } else if !versions && !listed && lacks_time(cx, exchange, &job, size) {
         answer.finish().await;
-        see_listed(exchange, &mut job).await;
+        see_listed_now(exchange, &mut job, meanwhile).await;
         return again(cx, exchange, tries, &job)
             .await
             .map_err(|fault| (fault, job));
@@ -158,6 +166,36 @@ async fn once(
         whole(cx, &job, &facts, size, answer, late.then_some(exchange)).await
     };
     done.map_err(|fault| (fault, job))
+}
+
+/// Asks for a file, and meanwhile for its entry in a listing, which is waited for if nothing else will tell when it was changed last: over TLS a
+/// connection of its own is three round trips that do not come one after the other.
+async fn ask_and_list(
+    exchange: &Rc<Exchange>,
+    tries: &mut Tries,
+    from: &Target,
+) -> Result<(Answer, Option<Facts>), Fault> {
+    let asked = std::pin::pin!(ask(exchange, tries, from, None, None));
+    let listed = std::pin::pin!(list::entry(exchange, from));
+    match select(asked, listed).await {
+        Either::Left((asked, listed)) => {
+            let answer = asked?;
+            let listed = match exchange.manner(from) {
+                Some(Manner::Listed) => listed.await,
+                _ => None,
+            };
+            Ok((answer, listed))
+        }
+        Either::Right((listed, asked)) => Ok((asked.await?, listed)),
+    }
+}
+
+/// Has a listing say what a file is: the one that was asked for meanwhile, or one of now.
+async fn see_listed_now(exchange: &Rc<Exchange>, job: &mut Fetch, meanwhile: Option<Facts>) {
+    match meanwhile {
+        Some(facts) => job.facts = Some(facts),
+        None => see_listed(exchange, job).await,
+    }
 }
 
 /// Whether a listing has to tell when a file was changed last.

@@ -14,7 +14,7 @@ use httpdate::fmt_http_date;
 use tokio::time::timeout;
 
 use super::answer::Answer;
-use super::claims::{Claim, Claims, cut};
+use super::claims::{Claim, Claims, cut, split};
 use super::digest::{Digest, compare};
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
@@ -27,6 +27,13 @@ use super::tries::Tries;
 use super::wait::TICK;
 use super::work::{Context, Task};
 use crate::checksum::{Adler32, Algorithm, Checksum};
+use crate::net::trips::{Trips, WORTH_LOSSES};
+
+/// What is fetched of a file at a time by each of several connections that were asked for.
+pub(super) const PIECE: u64 = 64 << 20;
+/// Connections for one large file: more do not help a path that loses little, and are unfair to others on one that does. It begins with one, which on
+/// a path that is nobody else's fills it; each request more leaves the path empty for a round trip.
+pub(super) const STREAMS: usize = 4;
 
 /// A file whose pieces are fetched by several.
 #[derive(Debug)]
@@ -39,6 +46,8 @@ pub(crate) struct Large {
     landing: Landing,
     /// What was missing when it was begun, and who has it.
     claims: Claims,
+    /// What the connections tell.
+    trips: Trips,
     /// Whether somebody was asked to help with what is slow.
     asked: AtomicBool,
     /// What has come.
@@ -78,16 +87,12 @@ pub(crate) async fn pieces(
     if landing.there() > 0 {
         cx.resumed(&landing.path, landing.there(), size);
     }
-    let pieces = cut(
-        &landing.missing(0..size),
-        cx.streams,
-        cx.piece_bytes,
-        there.end.min(cx.piece_bytes),
-    );
-    let helpers = pieces
-        .len()
-        .saturating_sub(1)
-        .min(cx.streams.saturating_sub(1));
+    let missing = landing.missing(0..size);
+    let (pieces, most) = match cx.streams {
+        Some(streams) => (cut(&missing, streams, PIECE, there.end.min(PIECE)), streams),
+        None => (split(&missing, there.end), STREAMS),
+    };
+    let helpers = cx.streams.unwrap_or(1).min(pieces.len()).saturating_sub(1);
     let fits = pieces
         .first()
         .is_some_and(|first| first.start == 0 && first.end <= there.end);
@@ -97,7 +102,8 @@ pub(crate) async fn pieces(
         time,
         size,
         landing,
-        claims: Claims::new(pieces, cx.streams),
+        claims: Claims::new(pieces, most),
+        trips: Trips::new(),
         asked: AtomicBool::new(false),
         parts: Mutex::default(),
         failed: Mutex::default(),
@@ -116,8 +122,23 @@ impl Large {
     /// Fetches pieces until none is left that is worth it.
     pub(crate) async fn help(self: Arc<Self>, cx: &Context<'_>, exchange: &Rc<Exchange>) {
         self.asked.store(false, Ordering::Relaxed);
+        let tries = cx.streams.is_none() && !self.claims.is_shared();
+        if tries
+            && self.is_full(exchange).await
+            && let Some(count) = self.claims.settle()
+        {
+            let reason = "the path is full: a connection more takes longer to open than through empty queues";
+            cx.decided("streams", count as u64, reason.into());
+        }
         let first = self.claims.next(Instant::now());
         self.carry_on(cx, exchange, first, None).await;
+    }
+
+    /// Whether the path carries all that it can: as a connection shows that is opened for it, through what the others have it queue.
+    async fn is_full(&self, exchange: &Rc<Exchange>) -> bool {
+        let server = &self.job.from.server;
+        exchange.prepare(server).await;
+        exchange.connections.is_full(server)
     }
 
     /// Begins with this piece, of which this is the answer, if any; whoever is the last to end finishes the file.
@@ -177,6 +198,15 @@ impl Large {
     }
 
     fn call_for_help(self: &Arc<Self>, cx: &Context<'_>) {
+        let losses = self.trips.losses();
+        if cx.streams.is_none() && losses >= WORTH_LOSSES && self.claims.share() {
+            let reason = format!(
+                "packets are lost, {losses} times so far, though queues are empty: of more connections each brings as much"
+            );
+            cx.decided("streams", STREAMS as u64, reason);
+            let helpers = (1..STREAMS).map(|_| Task::Help(Arc::clone(self)));
+            return cx.pool.push(helpers);
+        }
         let wanted = cx.pool.hungry() && self.claims.is_slow(Instant::now());
         if wanted && !self.asked.swap(true, Ordering::Relaxed) {
             cx.pool.push([Task::Help(Arc::clone(self))]);
@@ -193,6 +223,7 @@ impl Large {
     ) -> Result<(), Fault> {
         let wants_sum = self.adler().is_some();
         let mut tries = Tries::default();
+        let mut looked = Instant::now();
         loop {
             let asked = self.claims.left(claim);
             if asked.is_empty() {
@@ -213,6 +244,12 @@ impl Large {
                         }
                         let (at, from) = (&mut part.range.end, part.range.start);
                         take(cx, &self.landing, bytes, at, from)?;
+                        if looked.elapsed() >= TICK {
+                            looked = Instant::now();
+                            if let Some((seen, loses)) = answer.seen() {
+                                self.trips.tell(&seen, loses);
+                            }
+                        }
                         if self.claims.left(claim).is_empty() {
                             // What others have taken over would come yet.
                             if *at == asked.end {

@@ -21,7 +21,7 @@ use super::connect::Dialer;
 use super::exchange::Exchange;
 use super::folder::Folder;
 use super::get::{self, Fetch};
-use super::pieces::Large;
+use super::pieces::{Large, STREAMS};
 use super::put::{self, Store};
 use super::target::{Server, Target};
 use super::third::{self, Pass};
@@ -32,15 +32,12 @@ use crate::net::pacing;
 use crate::net::sockets::Tcp;
 use crate::order::Order;
 use crate::pool::Pool;
+use crate::process;
 use crate::report::Report;
 use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
 
-/// What is fetched of a file at a time by one session.
-const PIECE: u64 = 64 << 20;
-/// Sessions for one large file: more do not help a path that loses little, and are unfair to others on one that does.
-const STREAMS: usize = 4;
 /// Threads where there are many files: sessions that are begun with.
 pub(super) const THREADS: usize = 8;
 /// The same where each file is waited for until it is on stable storage: that holds a thread.
@@ -102,9 +99,8 @@ pub(crate) struct Context<'o> {
     pub(crate) totals: &'o Totals,
     pub(crate) report: &'o Report,
     pub(crate) pool: Pool<Task>,
-    pub(crate) piece_bytes: u64,
-    /// Sessions for one file.
-    pub(crate) streams: usize,
+    /// Connections for one file, where they were asked for.
+    pub(super) streams: Option<usize>,
     pub(crate) token: Option<HeaderValue>,
     pub(super) dialer: Dialer,
     /// Connections that are yet to be opened, or are being opened, before there is a request.
@@ -112,6 +108,8 @@ pub(crate) struct Context<'o> {
     /// Sessions of each thread.
     width: AtomicUsize,
     pub(super) threads: usize,
+    /// Whether a single file is copied.
+    pub(super) is_one: bool,
     /// Whether there are more sessions where more files are.
     tunes: bool,
     /// Copies of what was named, of which each needs a name of its own.
@@ -129,6 +127,7 @@ pub(crate) fn carry_out(
     totals: &Totals,
     begins: Vec<begin::Begin>,
 ) -> Result<bool, Error> {
+    process::raise_open_files();
     let servers: HashSet<Server> = begins.iter().flat_map(begin::Begin::servers).collect();
     let tls = if servers.iter().any(|server| server.tls) {
         Some(super::tls::client()?)
@@ -152,7 +151,10 @@ pub(crate) fn carry_out(
             if order.sync { SYNCING_THREADS } else { THREADS },
             "one file is under way on a connection; more while that pays",
         ),
-        None => (STREAMS, "pieces of one file, if it has several"),
+        None => (
+            STREAMS,
+            "one file: one connection, and more if it is slow and they bring more",
+        ),
     };
     let tcp = Tcp {
         window_bytes: order.network.window_bytes,
@@ -167,15 +169,16 @@ pub(crate) fn carry_out(
         totals,
         report,
         pool: Pool::new(begins.into_iter().rev().map(Task::Begin).collect()),
-        piece_bytes: PIECE,
         streams: streams
-            .unwrap_or(asked.unwrap_or(STREAMS))
-            .min(sessions.max(1)),
+            .or(asked)
+            .or(order.fixed.then_some(1))
+            .map(|streams| streams.min(sessions.max(1))),
         token,
         dialer: Dialer::new(tls, tcp, stop.clone()).alone(servers.len() == 1),
         preparing: AtomicUsize::new(0),
         width: AtomicUsize::new(1),
         threads: sessions,
+        is_one: !many,
         tunes: many && asked.is_none() && !order.fixed,
         claimed: Mutex::default(),
     };

@@ -13,10 +13,15 @@ const LAST_SENT_MS: usize = 44;
 const LAST_RECEIVED_MS: usize = 52;
 const ROUND_TRIP_US: usize = 68;
 const RECEIVERS_ROUND_TRIP_US: usize = 92;
+const SENT_AGAIN: usize = 100;
 const LEAST_ROUND_TRIP_US: usize = 148;
+const OUT_OF_ORDER: usize = 224;
 /// So much is there from Linux 4.10 on: it grows at its end only.
 const BYTES: usize = 192;
 const SINCE: (u32, u32) = (4, 10);
+/// And so much from 5.4 on.
+const ALL_BYTES: usize = 228;
+const SINCE_ALL: (u32, u32) = (5, 4);
 
 /// A connection at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,11 +32,20 @@ pub(crate) struct Seen {
     pub(crate) round_trip: Duration,
     /// The least of them all, where it is known.
     pub(crate) least_round_trip: Option<Duration>,
+    /// Packets so far that were sent again, or, as far as the kernel tells it, came after a later one: what losses leave at either end.
+    pub(crate) lost: u32,
 }
 
 /// Asks the kernel; none where it does not tell.
 pub(crate) fn see(socket: &impl AsFd) -> Option<Seen> {
-    let told = IS_TOLD.then(|| Info.get(socket).ok())??;
+    let mut told = [0; ALL_BYTES];
+    if *RELEASE >= SINCE_ALL {
+        told = AllInfo.get(socket).ok()?;
+    } else if *RELEASE >= SINCE {
+        told[..BYTES].copy_from_slice(&Info.get(socket).ok()?);
+    } else {
+        return None;
+    }
     let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|index| told[at + index]));
     let us = |at| Duration::from_micros(word(at).into());
     // No round trip yet is 0, and for the least one the largest number.
@@ -42,22 +56,22 @@ pub(crate) fn see(socket: &impl AsFd) -> Option<Seen> {
         least_round_trip: (1..u32::MAX)
             .contains(&least)
             .then(|| us(LEAST_ROUND_TRIP_US)),
+        lost: word(SENT_AGAIN).wrapping_add(word(OUT_OF_ORDER)),
     })
 }
 
-/// Whether the kernel tells so much: of one that tells less, `nix` would panic.
-static IS_TOLD: LazyLock<bool> = LazyLock::new(|| {
+/// Of what a kernel tells: of one that tells less, `nix` would panic.
+static RELEASE: LazyLock<(u32, u32)> = LazyLock::new(|| {
     let names = uname().ok();
     let release = names.as_ref().and_then(|names| names.release().to_str());
-    is_told(release.unwrap_or_default())
+    numbers(release.unwrap_or_default())
 });
 
-fn is_told(release: &str) -> bool {
+/// The first two numbers of a release; zeros where there are none.
+fn numbers(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|character: char| !character.is_ascii_digit());
-    let mut number = || numbers.next()?.parse::<u32>().ok();
-    number()
-        .zip(number())
-        .is_some_and(|version| version >= SINCE)
+    let mut number = || numbers.next()?.parse().ok();
+    number().zip(number()).unwrap_or_default()
 }
 
 sockopt_impl!(
@@ -67,6 +81,15 @@ sockopt_impl!(
     libc::IPPROTO_TCP,
     libc::TCP_INFO,
     [u8; BYTES]
+);
+
+sockopt_impl!(
+    /// More of it.
+    AllInfo,
+    GetOnly,
+    libc::IPPROTO_TCP,
+    libc::TCP_INFO,
+    [u8; ALL_BYTES]
 );
 
 #[cfg(test)]
@@ -79,8 +102,12 @@ mod tests {
 
     #[test]
     fn the_kernels_that_tell_enough_are_known_by_their_numbers() {
-        assert!(is_told("4.10.0-rc1") && is_told("5.15.0-1") && is_told("6.1"));
-        assert!(!is_told("4.9.337") && !is_told("3.10.0-1160.el7.x86_64") && !is_told(""));
+        for told in ["4.10.0-rc1", "5.15.0-1", "6.1"] {
+            assert!(numbers(told) >= SINCE, "{told}");
+        }
+        for told in ["4.9.337", "3.10.0-1160.el7.x86_64", ""] {
+            assert!(numbers(told) < SINCE, "{told}");
+        }
     }
 
     #[test]
@@ -96,6 +123,7 @@ mod tests {
             assert!(seen.idle < Duration::from_secs(1), "{seen:?}");
             assert!(seen.least_round_trip <= Some(seen.round_trip), "{seen:?}");
             assert!(seen.least_round_trip.is_some(), "{seen:?}");
+            assert_eq!(seen.lost, 0, "{seen:?}");
         }
         sleep(Duration::from_millis(50));
         let seen = see(&receiver).expect("told");

@@ -135,11 +135,11 @@ impl Session<'_> {
             .ok()
     }
 
-    /// Tells how long round trips take.
-    pub(super) fn tell_trips(&self) {
+    /// Tells how long round trips take, and what is lost.
+    pub(super) fn tell_trips(&mut self) {
         let trips = &self.shared.trips;
-        for seen in self.links.values().filter_map(Link::seen) {
-            trips.tell(&seen);
+        for (seen, loses) in self.links.values_mut().filter_map(Link::seen) {
+            trips.tell(&seen, loses);
         }
         if let Some(seen) = self.control.seen() {
             trips.tell_least(&seen);

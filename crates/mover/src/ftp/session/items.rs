@@ -12,7 +12,7 @@ use super::Session;
 use crate::decision::Decision;
 use crate::ftp::MOST_SESSIONS_AN_ITEM;
 use crate::ftp::failures;
-use crate::ftp::forecast::{WIDE_BYTES, WIDE_STREAMS};
+use crate::ftp::forecast::{WIDE_BYTES, wide_streams};
 use crate::ftp::queue::Room;
 use crate::ftp::sender::Source;
 use crate::ftp::upload::{chmod, differs};
@@ -63,7 +63,11 @@ impl Session<'_> {
                         }]
                     );
                     let alone = sessions == 1 && whole;
-                    let wide = if alone { wide } else { wide.min(WIDE_STREAMS) };
+                    let wide = if alone {
+                        wide
+                    } else {
+                        wide.min(wide_streams(room.sessions))
+                    };
                     if self.client.widen(wide) && asked {
                         self.tell_wide(wide);
                     }

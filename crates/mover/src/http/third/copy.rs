@@ -15,6 +15,7 @@ use crate::http::fault::Fault;
 use crate::http::list::{self, Worth};
 use crate::http::marker::{Markers, Told};
 use crate::http::outgoing::Outgoing;
+use crate::http::pieces::STREAMS;
 use crate::http::target::Target;
 use crate::http::tries::Tries;
 use crate::http::work::Context;
@@ -112,7 +113,10 @@ async fn copy_with(
         "requirechecksumverification",
         HeaderValue::from_static("false"),
     );
-    fields.insert("x-number-of-streams", HeaderValue::from(cx.streams));
+    fields.insert(
+        "x-number-of-streams",
+        HeaderValue::from(cx.streams.unwrap_or(STREAMS)),
+    );
     fields.extend(token);
     let method = Method::from_bytes(b"COPY").expect("letters");
     let body = || {

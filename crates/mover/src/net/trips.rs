@@ -14,6 +14,8 @@ use crate::net::tcp_info::Seen;
 const LONG: f64 = 1.1;
 /// In which a receiver counts round trips, by timestamps.
 const RESOLUTION: Duration = Duration::from_millis(1);
+/// So often connections have lost something before it is taken for what the path does to all of them: one packet may only have been overtaken.
+pub(crate) const WORTH_LOSSES: u64 = 3;
 /// A connection on which nothing has moved for so long tells of other days.
 const MOVES: Duration = Duration::from_millis(100);
 
@@ -25,6 +27,8 @@ pub(crate) struct Trips {
     /// Round trips of connections that move something, since it was asked for, and how many of them were long.
     seen: AtomicU64,
     long: AtomicU64,
+    /// How often a connection had lost something while its round trips were short.
+    losses: AtomicU64,
 }
 
 impl Trips {
@@ -33,6 +37,7 @@ impl Trips {
             least_us: u64::MAX.into(),
             seen: 0.into(),
             long: 0.into(),
+            losses: 0.into(),
         }
     }
 
@@ -42,24 +47,48 @@ impl Trips {
         self.least_us.fetch_min(least, Ordering::Relaxed);
     }
 
-    /// What a data connection tells.
-    pub(crate) fn tell(&self, seen: &Seen) {
+    /// What a data connection tells, and whether it has lost something since it told last.
+    pub(crate) fn tell(&self, seen: &Seen, loses: bool) {
         self.tell_least(seen);
         let least = self.least_us.load(Ordering::Relaxed);
         if seen.idle >= MOVES || least == u64::MAX {
             return;
         }
         let least = Duration::from_micros(least);
-        let is_long = seen.round_trip > RESOLUTION + least.mul_f64(LONG);
+        let is_long = is_long(seen.round_trip, least);
         self.long.fetch_add(is_long.into(), Ordering::Relaxed);
         self.seen.fetch_add(1, Ordering::Relaxed);
+        let count = u64::from(loses && !is_long);
+        self.losses.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Whether most round trips since this was asked for were long. None were, if nothing moved.
-    pub(crate) fn take_full(&self) -> bool {
-        let long = self.long.swap(0, Ordering::Relaxed);
-        2 * long > self.seen.swap(0, Ordering::Relaxed)
+    /// How often something was lost that did not find a queue full: windows are then what losses leave of them.
+    pub(crate) fn losses(&self) -> u64 {
+        self.losses.load(Ordering::Relaxed)
     }
+
+    /// Counts them anew.
+    pub(crate) fn forget_losses(&self) {
+        self.losses.store(0, Ordering::Relaxed);
+    }
+
+    /// Whether most round trips since [`Self::take_full`] were long. None were, if nothing moved.
+    pub(crate) fn is_full(&self) -> bool {
+        2 * self.long.load(Ordering::Relaxed) > self.seen.load(Ordering::Relaxed)
+    }
+
+    /// The same; what comes from now on is counted anew.
+    pub(crate) fn take_full(&self) -> bool {
+        let is_full = self.is_full();
+        self.long.store(0, Ordering::Relaxed);
+        self.seen.store(0, Ordering::Relaxed);
+        is_full
+    }
+}
+
+/// Whether a round trip takes so much longer than one through empty queues that a queue fills.
+pub(crate) fn is_long(round_trip: Duration, least: Duration) -> bool {
+    round_trip > RESOLUTION + least.mul_f64(LONG)
 }
 
 fn us(time: Duration) -> u64 {
@@ -75,6 +104,7 @@ mod tests {
             idle: Duration::from_millis(idle_ms),
             round_trip: Duration::from_millis(now_ms),
             least_round_trip: (least_ms > 0).then(|| Duration::from_millis(least_ms)),
+            lost: 0,
         }
     }
 
@@ -82,7 +112,8 @@ mod tests {
     fn a_path_is_full_when_most_of_its_round_trips_are_long() {
         let trips = Trips::new();
         let check = |told: &[Seen], expected| {
-            told.iter().for_each(|seen| trips.tell(seen));
+            told.iter().for_each(|seen| trips.tell(seen, false));
+            assert_eq!(trips.is_full(), expected, "{told:?}");
             assert_eq!(trips.take_full(), expected, "{told:?}");
         };
         check(&[], false);
@@ -101,5 +132,18 @@ mod tests {
             &[seen(0, 51, 80), seen(200, 60, 80), seen(100, 60, 80)],
             false,
         );
+    }
+
+    #[test]
+    fn what_is_lost_in_a_full_queue_is_the_path_s_way_to_say_so_and_what_is_lost_else_is_counted() {
+        let trips = Trips::new();
+        trips.tell_least(&seen(0, 300, 50));
+        trips.tell(&seen(0, 80, 80), true);
+        assert_eq!(trips.losses(), 0);
+        trips.tell(&seen(0, 51, 80), true);
+        trips.tell(&seen(0, 51, 80), false);
+        assert_eq!(trips.losses(), 1);
+        trips.forget_losses();
+        assert_eq!(trips.losses(), 0);
     }
 }
