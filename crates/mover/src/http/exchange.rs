@@ -69,14 +69,17 @@ impl Exchange {
         })
     }
 
-    /// Opens a connection before there is a request; what is wrong with it, requests are told.
-    pub(super) async fn prepare(&self, server: &Server) {
-        if let Ok(mut sender) = self.connections.open(server).await {
-            // It is, as soon as its task has begun.
-            if sender.ready().await.is_ok() {
-                self.connections.keep(server, sender);
-            }
+    /// Opens a connection before there is a request, and whether there is one; what is wrong with it, requests are told.
+    pub(super) async fn prepare(&self, server: &Server) -> bool {
+        let Ok(mut sender) = self.connections.open(server).await else {
+            return false;
+        };
+        // It is, as soon as its task has begun.
+        let ready = sender.ready().await.is_ok();
+        if ready {
+            self.connections.keep(server, sender);
         }
+        ready
     }
 
     /// How the server of a place is best asked; none of one that has not answered yet.

@@ -121,24 +121,27 @@ pub(crate) async fn pieces(
 impl Large {
     /// Fetches pieces until none is left that is worth it.
     pub(crate) async fn help(self: Arc<Self>, cx: &Context<'_>, exchange: &Rc<Exchange>) {
-        self.asked.store(false, Ordering::Relaxed);
-        let tries = cx.streams.is_none() && !self.claims.is_shared();
-        if tries
-            && self.is_full(exchange).await
+        if cx.streams.is_none()
+            && let Some(reason) = self.refusal(exchange).await
             && let Some(count) = self.claims.settle()
         {
-            let reason = "the path is full: a connection more takes longer to open than through empty queues";
             cx.decided("streams", count as u64, reason.into());
         }
+        self.asked.store(false, Ordering::Relaxed);
         let first = self.claims.next(Instant::now());
         self.carry_on(cx, exchange, first, None).await;
     }
 
-    /// Whether the path carries all that it can: as a connection shows that is opened for it, through what the others have it queue.
-    async fn is_full(&self, exchange: &Rc<Exchange>) -> bool {
+    /// Why one more connection is not worth it, as it shows when it is opened: through what the others have queue.
+    async fn refusal(&self, exchange: &Rc<Exchange>) -> Option<&'static str> {
         let server = &self.job.from.server;
-        exchange.prepare(server).await;
-        exchange.connections.is_full(server)
+        if !exchange.prepare(server).await {
+            return Some("no more connections to the server are to be had");
+        }
+        let is_full = !self.claims.is_shared() && exchange.connections.is_full(server);
+        is_full.then_some(
+            "the path is full: a connection more takes longer to open than through empty queues",
+        )
     }
 
     /// Begins with this piece, of which this is the answer, if any; whoever is the last to end finishes the file.
