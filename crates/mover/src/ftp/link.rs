@@ -30,8 +30,7 @@ pub(crate) struct Link {
     pub(super) intake: Intake,
     cover: Cover,
     outgoing: Option<Outgoing>,
-    /// Packets that had been lost when it was asked last.
-    lost: u32,
+    watch: tcp_info::Watch,
 }
 
 /// What is between a socket and the session.
@@ -74,7 +73,7 @@ impl Link {
             intake: Intake::new(),
             cover,
             outgoing: None,
-            lost: 0,
+            watch: tcp_info::Watch::default(),
         })
     }
 
@@ -159,9 +158,7 @@ impl Link {
 
     /// What the kernel tells of it, and whether packets were lost since that was asked last.
     pub(super) fn seen(&mut self) -> Option<(tcp_info::Seen, bool)> {
-        let seen = tcp_info::see(&self.socket)?;
-        let before = std::mem::replace(&mut self.lost, seen.lost);
-        Some((seen, seen.lost != before))
+        self.watch.see(&self.socket)
     }
 
     /// Whether it may be given more to send.

@@ -11,7 +11,6 @@ use super::forecast::{Expected, breadth};
 use super::interval::{Mark, Rate, WORTH, compare};
 use super::shared::Shared;
 use crate::decision::Decision;
-use crate::net::trips::WORTH_LOSSES;
 
 /// Beyond this a server takes it for an attack, and most of its cores are taken.
 const MOST_SESSIONS: usize = 16;
@@ -291,15 +290,13 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     /// brings as much, and that need not be tried.
     fn see_losses(&mut self, waiting: usize) {
         let trips = &self.shared.trips;
-        let losses = trips.losses();
         let enough = waiting >= WORTH_A_TRIAL * self.sessions && self.sessions < MOST_SESSIONS;
-        if losses < WORTH_LOSSES || !enough || !self.is_far() || trips.is_full() {
-            return;
-        }
-        if Mark::now(self.shared).busy(self.mark) < BUSY {
-            let reason = format!(
-                "packets are lost, {losses} times so far, though queues are empty: of more connections each brings as much"
-            );
+        if enough
+            && self.is_far()
+            && !trips.is_full()
+            && let Some(reason) = trips.losses()
+            && Mark::now(self.shared).busy(self.mark) < BUSY
+        {
             self.before = None;
             self.become_many(self.sessions * 2, reason);
         }

@@ -53,8 +53,7 @@ pub(super) struct Sender {
     requests: SendRequest<Told>,
     /// Its socket, which is its own as well: none where no more files can be open.
     socket: Option<OwnedFd>,
-    /// Packets that had been lost when it was asked last.
-    lost: u32,
+    watch: tcp_info::Watch,
 }
 
 impl Sender {
@@ -76,9 +75,7 @@ impl Sender {
 
     /// What the kernel tells of it, and whether packets were lost since that was asked last.
     pub(super) fn seen(&mut self) -> Option<(tcp_info::Seen, bool)> {
-        let seen = tcp_info::see(self.socket.as_ref()?)?;
-        let before = std::mem::replace(&mut self.lost, seen.lost);
-        Some((seen, seen.lost != before))
+        self.watch.see(self.socket.as_ref()?)
     }
 }
 
@@ -120,7 +117,7 @@ struct Seen {
     under_way: AtomicUsize,
     /// No answer, when that was given up.
     unreached: AtomicBool,
-    /// What the kernels took to open a connection, as ours tells it: the least of any server, and the last one.
+    /// What the kernels took to open a connection to each server, as ours tells it: the least, and the last one.
     trips: Mutex<HashMap<Server, (Duration, Duration)>>,
 }
 
@@ -226,7 +223,7 @@ impl Dialer {
         Ok(Sender {
             requests,
             socket,
-            lost: 0,
+            watch: tcp_info::Watch::default(),
         })
     }
 

@@ -27,7 +27,7 @@ use super::tries::Tries;
 use super::wait::TICK;
 use super::work::{Context, Task};
 use crate::checksum::{Adler32, Algorithm, Checksum};
-use crate::net::trips::{Trips, WORTH_LOSSES};
+use crate::net::trips::Trips;
 
 /// What is fetched of a file at a time by each of several connections that were asked for.
 pub(super) const PIECE: u64 = 64 << 20;
@@ -201,11 +201,10 @@ impl Large {
     }
 
     fn call_for_help(self: &Arc<Self>, cx: &Context<'_>) {
-        let losses = self.trips.losses();
-        if cx.streams.is_none() && losses >= WORTH_LOSSES && self.claims.share() {
-            let reason = format!(
-                "packets are lost, {losses} times so far, though queues are empty: of more connections each brings as much"
-            );
+        if cx.streams.is_none()
+            && let Some(reason) = self.trips.losses()
+            && self.claims.share()
+        {
             cx.decided("streams", STREAMS as u64, reason);
             let helpers = (1..STREAMS).map(|_| Task::Help(Arc::clone(self)));
             return cx.pool.push(helpers);

@@ -60,6 +60,22 @@ pub(crate) fn see(socket: &impl AsFd) -> Option<Seen> {
     })
 }
 
+/// Looks at a connection again and again, and sees what it loses between.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    /// Packets that had been lost when it was looked at last.
+    lost: u32,
+}
+
+impl Watch {
+    /// Asks the kernel, and whether packets were lost since that was asked last.
+    pub(crate) fn see(&mut self, socket: &impl AsFd) -> Option<(Seen, bool)> {
+        let seen = see(socket)?;
+        let before = std::mem::replace(&mut self.lost, seen.lost);
+        Some((seen, seen.lost != before))
+    }
+}
+
 /// Of what a kernel tells: of one that tells less, `nix` would panic.
 static RELEASE: LazyLock<(u32, u32)> = LazyLock::new(|| {
     let names = uname().ok();

@@ -15,7 +15,7 @@ const LONG: f64 = 1.1;
 /// In which a receiver counts round trips, by timestamps.
 const RESOLUTION: Duration = Duration::from_millis(1);
 /// So often connections have lost something before it is taken for what the path does to all of them: one packet may only have been overtaken.
-pub(crate) const WORTH_LOSSES: u64 = 3;
+const WORTH_LOSSES: u64 = 3;
 /// A connection on which nothing has moved for so long tells of other days.
 const MOVES: Duration = Duration::from_millis(100);
 
@@ -62,9 +62,15 @@ impl Trips {
         self.losses.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// How often something was lost that did not find a queue full: windows are then what losses leave of them.
-    pub(crate) fn losses(&self) -> u64 {
-        self.losses.load(Ordering::Relaxed)
+    /// Why more connections bring as much each as those that there are, in words: packets were lost that did not find a queue full, so that windows
+    /// are what losses leave of them. None where that is not so, or not known.
+    pub(crate) fn losses(&self) -> Option<String> {
+        let losses = self.losses.load(Ordering::Relaxed);
+        (losses >= WORTH_LOSSES).then(|| {
+            format!(
+                "packets are lost, {losses} times so far, though queues are empty: of more connections each brings as much"
+            )
+        })
     }
 
     /// Counts them anew.
@@ -138,12 +144,19 @@ mod tests {
     fn what_is_lost_in_a_full_queue_is_the_path_s_way_to_say_so_and_what_is_lost_else_is_counted() {
         let trips = Trips::new();
         trips.tell_least(&seen(0, 300, 50));
-        trips.tell(&seen(0, 80, 80), true);
-        assert_eq!(trips.losses(), 0);
-        trips.tell(&seen(0, 51, 80), true);
-        trips.tell(&seen(0, 51, 80), false);
-        assert_eq!(trips.losses(), 1);
+        for _ in 0..WORTH_LOSSES {
+            assert_eq!(trips.losses(), None);
+            trips.tell(&seen(0, 80, 80), true);
+            trips.tell(&seen(0, 51, 80), false);
+            assert_eq!(trips.losses(), None);
+            trips.tell(&seen(0, 51, 80), true);
+        }
+        let told = trips.losses().expect("enough were");
+        assert!(
+            told.contains(&format!("lost, {WORTH_LOSSES} times")),
+            "{told}"
+        );
         trips.forget_losses();
-        assert_eq!(trips.losses(), 0);
+        assert_eq!(trips.losses(), None);
     }
 }
