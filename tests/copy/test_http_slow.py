@@ -3,7 +3,9 @@
 import base64
 import itertools
 import os
+import socket
 import threading
+import time
 import zlib
 
 import pytest
@@ -119,3 +121,19 @@ def test_a_file_that_is_replaced_while_a_slow_piece_is_taken_over_does_not_mix(e
             gone.set()
     assert "it was replaced while it was copied" in told
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_connection_more_that_is_not_to_be_had_leaves_the_file_to_the_one_that_there_is(engine, tmp_path):
+    def answer(handler, _):
+        handler.server.socket.shutdown(socket.SHUT_RDWR)
+        begin(handler, 0, SIZE - 1)
+        for at in range(0, SIZE, 1 << 20):
+            send(handler, at, min(at + (1 << 20), SIZE) - 1)
+            time.sleep(0.2)  # the rate of a server that is slow with every byte
+
+    with puppet(answer) as (url, seen):
+        told = events(engine, f"{url}/x", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+    assert len(seen) == 1
+    (decided,) = [event for event in told if event["event"] == "decision" and event["what"] == "streams"]
+    assert (decided["value"], decided["reason"]) == (1, "no more connections to the server are to be had")
