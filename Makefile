@@ -1,6 +1,8 @@
 # Everything a developer or a first visitor types. `make help` lists it.
 .PHONY: help setup demo test test-rust test-python fuzz lint bench docs reference clean
 VENV := .venv/bin
+# Tests wait, for timers and for each other's servers: one more than there are processors, and four at most, for labs share the rest.
+WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:/usr/lib/rust-web/bin:$(PATH)
 
 help: ## this list
@@ -21,7 +23,7 @@ test-rust:
 	cargo test --quiet --workspace
 
 test-python:
-	$(VENV)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not alone"
+	$(VENV)/python -m pytest -n $(WORKERS) --dist worksteal -m "not alone"
 	$(VENV)/python -m pytest -m alone
 
 fuzz: ## the fuzz targets of the protocol core and the mover, SECONDS each (60)

@@ -115,6 +115,14 @@ def test_help_names_every_command(venturi):
         assert venturi(command, "--help").returncode == 0
 
 
+def test_help_waits_for_no_import_that_only_analyses_need():
+    timed = [sys.executable, "-X", "importtime", *VENTURI[1:], "--help"]
+    told = subprocess.run(timed, check=True, capture_output=True, text=True).stderr
+    imported = {line.rpartition("|")[2].strip() for line in told.splitlines()}
+    assert "numpy" in imported
+    assert not {"scipy", "matplotlib"} & imported
+
+
 @pytest.mark.parametrize(
     "words",
     [[], ["run"], ["plan"], ["report"], ["compare"], ["fit"], ["study"], ["study", "run"], ["doctor"], ["schema"]],

@@ -19,11 +19,20 @@ from venturi.stats import (
     ratio_interval,
     student_interval,
 )
+from venturi.stats.quantiles import normal_reach, student_reach
 
 
 def coverage(interval_of, draw, truth, samples=400, seed=11):
     rng = np.random.default_rng(seed)
     return np.mean([interval_of(draw(rng), rng).contains(truth) for _ in range(samples)])
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.9999])
+def test_reaches_are_quantiles_of_both_tails(level):
+    assert normal_reach(level) == pytest.approx(stats.norm.interval(level)[1], rel=1e-12)
+    for freedom in (0.7, 1, 3.5, 1e6):
+        assert student_reach(level, freedom) == pytest.approx(stats.t.interval(level, freedom)[1], rel=1e-12)
+    assert np.isnan(student_reach(level, 0))
 
 
 def test_student_covers_the_mean_of_five_normal_values():

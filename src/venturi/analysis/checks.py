@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from venturi.analysis.accounts import block_bytes, disagreeing, tells_what_it_moved
 from venturi.analysis.points import MIXED_SIZES
@@ -19,6 +18,7 @@ from venturi.analysis.result_lab import ByteAccount, Testbed
 from venturi.analysis.servers import server_counts, server_notices
 from venturi.analysis.words import plural
 from venturi.run import Run
+from venturi.stats.quantiles import student_reach
 from venturi.units import format_bytes, format_duration
 
 __all__ = ["CHECKS", "Evidence", "conservation", "failures", "notices", "trend"]
@@ -199,7 +199,7 @@ def trend(trials: Trials, points: Sequence[Point], level: float) -> Trend | None
     slope = float(x @ (values - values.mean()) / (x @ x))
     residual = values - values.mean() - slope * x
     error = float(np.sqrt(residual @ residual / max(n - 2, 1) / (x @ x)))
-    reach = float(stats.t.ppf((1 + level) / 2, max(n - 2, 1))) * error
+    reach = student_reach(level, max(n - 2, 1)) * error
 
     def ratio(change: float) -> float:
         change = min(max(change, -1.9), 1.9)

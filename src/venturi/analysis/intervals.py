@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from scipy import stats
 
 from venturi.analysis.result import FloatArray
 from venturi.stats import FEW_TRIALS, Interval, bca_interval
+from venturi.stats.quantiles import student_reach
 
 __all__ = ["FEWEST_TRIALS", "LARGEST_BOOTSTRAP", "trial_interval"]
 
@@ -36,7 +36,7 @@ def trial_interval(values: FloatArray, *, level: float, rng: np.random.Generator
         return bca_interval(sample, rng=rng, level=level, resamples=RESAMPLES)
     mean = float(sample.mean())
     error = float(sample.std(ddof=1)) / math.sqrt(n)
-    reach = float(stats.t.ppf((1 + level) / 2, n - 1)) * error
+    reach = student_reach(level, n - 1) * error
     if mean <= 0 or n > LARGEST_BOOTSTRAP:
         return Interval(mean, mean - reach, mean + reach, level, "Student t", n)
     factor = math.exp(min(reach / mean, 700.0))

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from venturi.calibration.estimate import LEAST_EFFECT, LEVEL, METHOD, Estimate, Flags, Floats, estimate
 from venturi.calibration.naive import naive_s
@@ -177,7 +177,7 @@ def floor(points: Sequence[Point]) -> Errors:
     """
     if not points:
         return Errors(0, None, None)
-    deviates = norm.ppf((np.arange(_DEVIATES) + 0.5) / _DEVIATES)
+    deviates = ndtri((np.arange(_DEVIATES) + 0.5) / _DEVIATES)
     off = np.abs(np.expm1(np.outer([point.error for point in points], deviates)))
     return Errors(len(points), float(np.median(off)), float(np.quantile(off, 0.9)))
 

@@ -24,7 +24,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import optimize
+
+from venturi.stats.quantiles import student_reach
 
 __all__ = ["LEVEL", "METHOD", "Estimate", "estimate"]
 
@@ -92,7 +94,7 @@ class Estimate:
     @property
     def quantile(self) -> float:
         """Half the width of an interval in standard errors."""
-        return float(stats.t.ppf((1 + LEVEL) / 2, self.freedom))
+        return student_reach(LEVEL, self.freedom)
 
 
 def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, priors: Floats) -> Estimate:

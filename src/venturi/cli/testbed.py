@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from venturi.cli.outcome import talk, writing
-from venturi.report.toml import as_toml
 from venturi.testbed.wlcg import Purpose, wlcg
 
 __all__ = ["app"]
@@ -41,6 +40,8 @@ def wlcg_(
 
     Example: `venturi testbed wlcg --sites 200 --seed 1 -o testbed.toml`
     """
+    from venturi.report.toml import as_toml  # scipy and matplotlib: seconds that other commands need not wait for
+
     text = f"# venturi testbed wlcg --sites {sites} --seed {seed}{f' --for {for_}' if for_ else ''}\n\n{as_toml(wlcg(sites, seed, for_))}\n"
     if output is None:
         sys.stdout.write(text)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from venturi.errors import FitError, RangeError
 from venturi.model._search import DEFAULT_SEARCH, Search, cloud, search
 from venturi.model.curve import Curve, pack
 from venturi.model.family import Array, Family
 from venturi.model.goodness import Goodness, judge
+from venturi.stats.quantiles import normal_reach, student_reach
 
 __all__ = ["Fit", "Prediction", "Refusal", "fit", "fit_many"]
 
@@ -158,8 +158,8 @@ def quantile(level: float, freedom: int, absolute: bool) -> float:
     if not 0 < level < 1:
         raise FitError(f"expected a level between 0 and 1, found {level:g}")
     if absolute:
-        return float(stats.norm.ppf((1 + level) / 2))
-    return float(stats.t.ppf((1 + level) / 2, freedom)) if freedom > 0 else float("nan")
+        return normal_reach(level)
+    return student_reach(level, freedom)
 
 
 def fit(

@@ -25,11 +25,12 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from venturi.errors import SampleError
 from venturi.stats._arrays import FloatArray, IntArray, as_level, as_sample, is_constant
 from venturi.stats.interval import Interval, Statistic
+from venturi.stats.quantiles import student_reach
 
 __all__ = ["SHORTEST_SERIES", "block_length", "stationary_bootstrap_interval"]
 
@@ -155,7 +156,7 @@ def stationary_bootstrap_interval(
         raise SampleError(f"mean_block_length: expected 1 to half of {values.size} values, found {block:g}")
     freedom = max(values.size / block - 1, 1.0)
     lost = min(max(correlation / block, 0.0), _MOST_VARIANCE_LOST)
-    tail = float(stats.norm.sf(stats.t.ppf((1 + as_level(level)) / 2, freedom) / math.sqrt(1 - lost)))
+    tail = float(special.ndtr(-student_reach(as_level(level), freedom) / math.sqrt(1 - lost)))
     drawn = _resampled_statistic(values, statistic, block, resamples, rng)
     low, high = map(float, np.quantile(drawn, (tail, 1 - tail)))
     return Interval(estimate, low, high, level, f"stationary bootstrap, mean block {block:.1f}", values.size)

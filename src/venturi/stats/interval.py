@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from venturi.errors import SampleError
 from venturi.stats._arrays import FloatArray, as_level, as_sample, is_constant
+from venturi.stats.quantiles import student_reach
 
 __all__ = ["FEW_TRIALS", "MANY_VALUES", "Interval", "bca_interval", "mean_interval", "student_interval"]
 
@@ -119,7 +119,7 @@ def student_interval(sample: npt.ArrayLike, *, level: float = 0.95) -> Interval:
     """
     values = as_sample(sample, "sample", minimum=2)
     mean = float(values.mean())
-    quantile = float(stats.t.ppf((1 + as_level(level)) / 2, values.size - 1))
+    quantile = student_reach(as_level(level), values.size - 1)
     half = quantile * float(values.std(ddof=1)) / math.sqrt(values.size)
     return Interval(mean, mean - half, mean + half, level, "Student t", values.size)
 
@@ -173,6 +173,8 @@ def bootstrap(
     """Return scipy's BCa interval of a statistic of one or more samples, or the percentile one where BCa fails."""
     if resamples < 1:
         raise SampleError(f"resamples: expected at least 1, found {resamples}")
+    from scipy import stats  # a second, that few need
+
     # scipy warns of a degenerate BCa and returns NaN; the NaN is looked at below, so the warning adds nothing.
     with np.errstate(invalid="ignore", divide="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)

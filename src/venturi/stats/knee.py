@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from scipy import special
 
 from venturi.errors import SampleError
 from venturi.stats._arrays import FloatArray, as_level
@@ -94,8 +94,8 @@ def two_segment_knee(
     best = _refined(loads, rates, weight, knees, squares)
     coefficients, bent = _fit(loads, rates, weight, best)
     bent = max(bent, floor)
-    p_value = float(stats.f.sf((line - bent) / 2 / (bent / freedom), 2, freedom))
-    limit = bent * (1 + stats.f.ppf(as_level(level), 1, freedom) / freedom)
+    p_value = float(special.fdtrc(2, freedom, (line - bent) / 2 / (bent / freedom)))
+    limit = bent * (1 + special.fdtri(1, freedom, as_level(level)) / freedom)
     inside = np.append(knees[squares <= limit], best)
     before, after = float(coefficients[1]), float(coefficients[1] + coefficients[2])
     found = p_value < 1 - level and abs(after) < abs(before)

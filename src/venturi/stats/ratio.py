@@ -12,11 +12,11 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from venturi.errors import SampleError
 from venturi.stats._arrays import FloatArray, as_level, as_positive, is_constant
 from venturi.stats.interval import FEW_TRIALS, MANY_VALUES, RESAMPLES, Interval, bootstrap
+from venturi.stats.quantiles import student_reach
 
 __all__ = ["Comparison", "Verdict", "compare", "ratio_interval"]
 
@@ -79,7 +79,7 @@ def _log_ratio_interval(above: FloatArray, below: FloatArray, n: int, paired: bo
         error = math.sqrt(sum(parts))
         spread = parts[0] ** 2 / (above.size - 1) + parts[1] ** 2 / (below.size - 1)
         freedom = sum(parts) ** 2 / spread if spread else float(n - 2)
-    reach = math.exp(float(stats.t.ppf((1 + level) / 2, freedom)) * error)
+    reach = math.exp(student_reach(level, freedom) * error)
     method = "paired Student t of the log ratio" if paired else "Welch t of the log ratio"
     return Interval(ratio, ratio / reach, ratio * reach, level, method, n)
 

@@ -11,10 +11,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from venturi.errors import SampleError
 from venturi.stats._arrays import FloatArray, as_level
+from venturi.stats.quantiles import normal_reach
 from venturi.stats.step import load_curve
 
 __all__ = ["Saturation", "saturation_point"]
@@ -96,7 +96,7 @@ def saturation_point(
     at = _first(surplus >= 0)
     low = high = None
     if errors is not None:
-        reach = stats.norm.ppf((1 + as_level(level)) / 2) * np.hypot(errors, (1 - tolerance) * errors[best])
+        reach = normal_reach(as_level(level)) * np.hypot(errors, (1 - tolerance) * errors[best])
         reach[best] = 0.0  # The best rate is within any fraction of itself, however uncertain it is.
         low, high = float(loads[_first(surplus + reach >= 0)]), float(loads[_first(surplus - reach >= 0)])
     outcome: Literal["reached", "below range", "not reached"] = "reached"

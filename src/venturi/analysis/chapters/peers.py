@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from venturi.analysis.chapter import Band, Chapter, Column, Figure, Panel, Scalar, Series, Table
 from venturi.analysis.quantity import quantity_text
@@ -276,7 +276,7 @@ def _goodness(chosen: Sequence[int], expected: Sequence[float]) -> _Goodness | N
         return None
     statistic = sum((seen - value) ** 2 / value for seen, value in cells)
     freedom = len(cells) - 1
-    return _Goodness(statistic, freedom, float(chi2.sf(statistic, freedom)))
+    return _Goodness(statistic, freedom, float(chdtrc(freedom, statistic)))
 
 
 def _service_table(

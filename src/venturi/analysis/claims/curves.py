@@ -18,12 +18,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from venturi.analysis.claims.facts import Facts, Verdict
 from venturi.analysis.published import restricted
 from venturi.analysis.result import Claim, Curve
 from venturi.analysis.words import describe, plural
+from venturi.stats.quantiles import normal_reach
 from venturi.units import format_bytes
 
 __all__ = ["CHECKS", "judge"]
@@ -166,7 +166,7 @@ def _monotone(sign: int) -> Check:
         change = float(y[-1] / y[0] - 1)
         if error is None:
             return Say("cannot tell", change)
-        z = float(stats.norm.ppf((1 + level) / 2))
+        z = normal_reach(level)
         whole = sign * (y[-1] - y[0])
         if whole < -z * math.hypot(error[0], error[-1]) or (
             abs(change) < SMALL_CHANGE and abs(whole) <= z * math.hypot(error[0], error[-1])
@@ -176,7 +176,7 @@ def _monotone(sign: int) -> Check:
             return Say("cannot tell", change)
         steps = sign * np.diff(y)
         # Each step is one of many tests: Bonferroni keeps the chance of one false alarm in all of them at 1 − level.
-        limit = float(stats.norm.ppf(1 - (1 - level) / 2 / len(steps)))
+        limit = normal_reach(1 - (1 - level) / len(steps))
         wrong = np.where(steps < -limit * np.hypot(error[1:], error[:-1]), -steps, 0.0).max()
         # One step the wrong way by less than a tenth of the whole is a wrinkle, not a refutation.
         return Say("agrees" if wrong < 0.1 * whole else "disagrees", change)
@@ -191,9 +191,7 @@ def _flat(curve: Curve, limits: Limits) -> Say:
     change = float(np.ptp(y) / y.mean())
     if error is None:
         return Say("cannot tell", change)
-    reach = float(stats.norm.ppf((1 + limits.level) / 2)) * float(
-        np.hypot(error[np.argmax(y)], error[np.argmin(y)]) / y.mean()
-    )
+    reach = normal_reach(limits.level) * float(np.hypot(error[np.argmax(y)], error[np.argmin(y)]) / y.mean())
     if change + reach <= within:
         return Say("agrees", change)
     return Say("disagrees" if change - reach > within else "cannot tell", change)
@@ -222,7 +220,7 @@ def _most_below(sign: int) -> Check:
         inside = np.flatnonzero(np.array(curve.x) <= limits.limit * (1 + 1e-9))
         if error is None or len(inside) == 0 or inside[-1] in (0, len(y) - 1):
             return Say("cannot tell", None)
-        z, whole = float(stats.norm.ppf((1 + limits.level) / 2)), y[-1] - y[0]
+        z, whole = normal_reach(limits.level), y[-1] - y[0]
         if whole <= z * math.hypot(error[0], error[-1]):
             return Say("cannot tell", None)
         at = inside[-1]
@@ -249,7 +247,7 @@ def _saturates(curve: Curve, limits: Limits) -> Say:
     if error is None:
         return Say("cannot tell", least)
     wanted = float(limits.row.get("share", 0.90)) * limits.link_bytes_per_s
-    z = float(stats.norm.ppf((1 + limits.level) / 2))
+    z = normal_reach(limits.level)
     if (y - z * error >= wanted).all():
         return Say("agrees", least)
     return Say("disagrees" if (y + z * error < wanted).any() else "cannot tell", least)
