@@ -1,6 +1,8 @@
 # Everything a developer or a first visitor types. `make help` lists it.
 .PHONY: help setup demo test test-rust test-python fuzz lint bench docs reference clean
 VENV := .venv/bin
+# Hundreds of tests start a command, which compiles all of the package where it may not keep what it has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests wait, for timers and for each other's servers: one more than there are processors, and four at most, for labs share the rest.
 WORKERS := $(shell n=$$(nproc); echo $$((n < 4 ? n + 1 : 4)))
 export PATH := $(CURDIR)/.venv/bin:$(HOME)/.cargo/bin:/usr/lib/rust-web/bin:$(PATH)

@@ -70,3 +70,44 @@ def test_a_call_that_decides_nothing_waits_for_each_file() -> None:
     # What is asked for is above what it would decide.
     asked = durations([("down", "small", "far", False)], pipelining=1, concurrency=1)
     assert asked["down", "small", "far", False] == pytest.approx(1000 * 0.05, rel=0.2)
+
+
+HTTPS_S = {
+    ("down", 1, "20 ms"): 0.098, ("down", 11, "20 ms"): 0.164, ("down", 101, "20 ms"): 0.376,
+    ("down", 1, "50 ms"): 0.216, ("down", 11, "50 ms"): 0.371, ("down", 101, "50 ms"): 0.887,
+    ("up", 1, "20 ms"): 0.076, ("up", 11, "20 ms"): 0.101, ("up", 101, "20 ms"): 0.228,
+    ("up", 1, "50 ms"): 0.164, ("up", 11, "50 ms"): 0.219, ("up", 101, "50 ms"): 0.529,
+}  # fmt: skip
+"""Direction, files of 1 kB and round trip: medians of four calls over 1 Gb/s, from and to XRootD by HTTPS, as the lab calls the mover, November 2026."""
+
+
+@pytest.mark.parametrize("rtt", ["20 ms", "50 ms"])
+def test_calls_by_https_take_in_virtual_time_what_they_took_in_the_lab(rtt: str) -> None:
+    rows = [row for row in HTTPS_S if row[2] == rtt]
+    hosts = {"down": ("far", "far", "client", "none"), "up": ("client", "none", "far", "far")}
+    names = ("source", "source_service", "destination", "destination_service")
+    factors: dict[str, list[object]] = {name: [hosts[way][at] for way, *_ in rows] for at, name in enumerate(names)}
+    factors["set"] = [f"{files}" for _, files, _ in rows]
+    bed = {
+        "host": {name: {} for name in ("client", "far")},
+        "link": {"path": {"between": ["client", "far"], "rate": "1 Gb/s", "rtt": rtt}},
+        "storage": {name: {"host": name, "path": "data"} for name in ("client", "far")},
+        "service": {
+            "far": {
+                "kind": "venturi-serve",
+                "host": "far",
+                "storage": ["far"],
+                "options": {"http": True, "tls": True},
+            }
+        },
+        "cost": {"machine_cores": 2},
+    }
+    sets = {f"{files}": {"sizes": ["1 kB"], "files": files} for _, files, _ in rows}
+    workload = {"kind": "dataset", "mover": "venturi", "client": "client", "cache": "warm", "order": "given",
+                "sets": sets, "factors": factors, "sweep": {"zip": [list(factors)]}}  # fmt: skip
+    with venturi.simulate({"venturi": 1, "name": "https", "testbed": bed, "workload": workload}) as run:
+        told_s = list(run.query("SELECT duration_s FROM transfers ORDER BY trial")["duration_s"])
+        findings = list(run.query("SELECT code FROM findings")["code"])
+    assert "cost-unknown" not in findings
+    off = {row: told / HTTPS_S[row] - 1 for row, told in zip(rows, told_s, strict=True)}
+    assert max(map(abs, off.values())) <= 0.25, off

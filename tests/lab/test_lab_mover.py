@@ -79,7 +79,7 @@ def test_a_path_that_loses_and_has_room_gets_more_sessions(bring_up, engine, par
 
 def test_one_large_file_by_https_has_more_connections_where_packets_are_lost(bring_up, engine, parent):
     ((streams, reason),) = decided(
-        brought(bring_up, engine, parent.parent, LOSSY + "0.005", [80_000_000], HTTPS), "streams"
+        brought(bring_up, engine, parent.parent, LOSSY + "0.005", [40_000_000], HTTPS), "streams"
     )
     assert streams == 4
     assert "packets are lost" in reason

@@ -8,8 +8,6 @@ use nix::sys::resource::{UsageWho, getrusage};
 
 use super::shared::Shared;
 
-/// A doubling of sessions pays if it brings so much; and a rate that grows by less from one interval to the next, by itself, has settled.
-pub(super) const WORTH: f64 = 1.05;
 /// Files below this mean size are counted, those above it weighed: one costs a server as much as 20 kB, and of larger ones few are done while all move.
 const SMALL_BYTES: u64 = 100_000;
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::crew::{self, Manner, Welcome};
 use super::desk::Desk;
 use super::forecast::{Expected, breadth};
-use super::interval::{Mark, Rate, WORTH, compare};
+use super::interval::{Mark, Rate, compare};
 use super::shared::Shared;
-use crate::decision::Decision;
+use crate::decision::{Decision, WORTH};
 
 /// Beyond this a server takes it for an attack, and most of its cores are taken.
 const MOST_SESSIONS: usize = 16;
@@ -206,7 +206,8 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     /// Decides by what was done in an interval.
     fn measured(&mut self, rate: Rate, busy: f64, waiting: usize) {
         let full = self.shared.trips.take_full();
-        // Windows that still open are not yet what sessions can do; of files there may be none left when they are.
+        // Windows that still open are not yet what sessions can do: a rate has settled when it grows by less than would be worth it. Of files
+        // there may be none left then.
         let last = self.last.replace(rate).and_then(|last| rate.over(last));
         if !rate.counts() && last.is_none_or(|gain| gain > WORTH) {
             return;

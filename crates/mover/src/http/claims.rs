@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 use super::landing::UNIT;
+use crate::decision::WORTH;
 
 /// How long a piece is watched before it is called slow. Each time that another has to begin with all that is left of it, twice as long: a server
 /// may be slow to begin, whoever asks.
@@ -21,8 +22,6 @@ const WORTH_HALVING: u64 = UNIT / 2;
 
 /// Where all that are there bring as much, a part of less is left to who has it.
 const WORTH_SHARING: u64 = 4 * UNIT;
-/// What another connection has to bring for one more to be tried: as many times as much as all did without it.
-const WORTH: f64 = 1.05;
 /// A piece of less would have its stream wait longer for the first byte than it takes to come.
 const LEAST_PIECE: u64 = 2 << 20;
 
