@@ -171,20 +171,23 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
     /// To be called now and then.
     pub(crate) fn tick(&mut self) {
         self.see_opening();
+        if self.ended {
+            return;
+        }
         let (waiting, _) = self.shared.queue.depth();
         if waiting == 0 && self.shared.field.has_idle() {
             // What sessions do that have nothing to take shows nothing.
             self.mark = Mark::now(self.shared);
         }
-        if !self.ended && self.opening.is_empty() {
+        if self.opening.is_empty() {
             self.see_losses(waiting);
         }
-        if self.ended || !self.opening.is_empty() || self.mark.elapsed() < self.interval {
+        if !self.opening.is_empty() || self.mark.elapsed() < self.interval {
             if self.mark.elapsed() < self.interval / 2 {
                 // What queues are like is asked of the second half: in the first one windows still open.
                 self.shared.trips.take_full();
             }
-            if self.before.is_none() && !self.ended {
+            if self.before.is_none() {
                 self.begin();
             }
             return;
