@@ -5,7 +5,6 @@ import itertools
 import os
 import socket
 import threading
-import time
 import zlib
 
 import pytest
@@ -18,6 +17,8 @@ CONTENT = os.urandom(SIZE)
 ADLER = f"adler=:{base64.b64encode(zlib.adler32(CONTENT).to_bytes(4, 'big')).decode()}:"
 PART = 1000
 DRIP_S = 0.1
+SO_MAX_PACING_RATE = 47
+SLOW_BYTES_PER_S = 4_000_000
 
 
 def asked_of(handler):
@@ -126,10 +127,9 @@ def test_a_file_that_is_replaced_while_a_slow_piece_is_taken_over_does_not_mix(e
 def test_a_connection_more_that_is_not_to_be_had_leaves_the_file_to_the_one_that_there_is(engine, tmp_path):
     def answer(handler, _):
         handler.server.socket.shutdown(socket.SHUT_RDWR)
+        handler.connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, SLOW_BYTES_PER_S)
         begin(handler, 0, SIZE - 1)
-        for at in range(0, SIZE, 1 << 20):
-            send(handler, at, min(at + (1 << 20), SIZE) - 1)
-            time.sleep(0.2)  # the rate of a server that is slow with every byte
+        send(handler, 0, SIZE - 1)
 
     with puppet(answer) as (url, seen):
         told = events(engine, f"{url}/x", tmp_path / "x")
