@@ -158,7 +158,7 @@ if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/ve
   [ -n "$(find "${inputs[@]}" crates -newer "$stamp" -type f -print -quit)" ]; then
   extra=
   [ "$goal" = run ] || extra="[$goal,root,dask]"
-  say "building the engine and installing Venturi into .venv (about a minute the first time)"
+  say "building the engine and installing Venturi into .venv (4 minutes on two processors the first time)"
   started=$(mktemp .venv/.setup-XXXXXX)
   log=.venv/setup.log
   .venv/bin/python -m pip install --quiet --constraint requirements.lock --editable ".$extra" >"$log" 2>&1 ||
