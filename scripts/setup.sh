@@ -121,7 +121,6 @@ if [ ${#plugins[@]} -gt 0 ]; then # in one question: each takes 10 ms
   # shellcheck disable=SC2207 # names of packages, one a word
   missing+=($(comm -23 <(printf '%s\n' "${plugins[@]}" | sort) <(installed)))
 fi
-[ ${#missing[@]} -eq 0 ] || apt_install "${missing[@]}" || say "going on without them: venturi doctor tells what that costs"
 
 # ---- a compiler for the engine
 rust_version() { cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9.]*\).*/\1/p'; }
@@ -151,6 +150,22 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2
     fail "$python cannot make a virtual environment. Install its venv module (Debian: python3-venv) and run this again"
 fi
 
+# ---- the packages that are missing, while the engine is built; whatever ends us, they are not left half installed
+programs=
+if [ ${#missing[@]} -gt 0 ]; then
+  (
+    trap let_daemons_up EXIT
+    apt_install "${missing[@]}" || say "going on without them: venturi doctor tells what that costs"
+  ) &
+  programs=$!
+fi
+finish() {
+  [ -z "$programs" ] || ! kill -0 "$programs" 2>/dev/null || say "waiting for apt-get to end"
+  [ -z "$programs" ] || wait "$programs" || true
+  let_daemons_up
+}
+trap finish EXIT
+
 # ---- Venturi itself; done again only when something that it is made of has changed
 stamp=.venv/.venturi-$goal
 inputs=(pyproject.toml requirements.lock Cargo.toml Cargo.lock .cargo/config.toml scripts/setup.sh packaging)
@@ -175,4 +190,5 @@ if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/ve
   fi
   mv "$started" "$stamp"
 fi
+[ -z "$programs" ] || wait "$programs"
 say "ready: .venv/bin/venturi"

@@ -72,42 +72,65 @@ def test_a_call_that_decides_nothing_waits_for_each_file() -> None:
     assert asked["down", "small", "far", False] == pytest.approx(1000 * 0.05, rel=0.2)
 
 
-HTTPS_S = {
-    ("down", 1, "20 ms"): 0.098, ("down", 11, "20 ms"): 0.164, ("down", 101, "20 ms"): 0.376,
-    ("down", 1, "50 ms"): 0.216, ("down", 11, "50 ms"): 0.371, ("down", 101, "50 ms"): 0.887,
-    ("up", 1, "20 ms"): 0.076, ("up", 11, "20 ms"): 0.101, ("up", 101, "20 ms"): 0.228,
-    ("up", 1, "50 ms"): 0.164, ("up", 11, "50 ms"): 0.219, ("up", 101, "50 ms"): 0.529,
+OF_WEB_S = {
+    "https": {
+        ("down", 1, "1 kB", "20 ms"): 0.098, ("down", 11, "1 kB", "20 ms"): 0.164, ("down", 101, "1 kB", "20 ms"): 0.376,
+        ("down", 1, "1 kB", "50 ms"): 0.216, ("down", 11, "1 kB", "50 ms"): 0.371, ("down", 101, "1 kB", "50 ms"): 0.887,
+        ("up", 1, "1 kB", "20 ms"): 0.076, ("up", 11, "1 kB", "20 ms"): 0.101, ("up", 101, "1 kB", "20 ms"): 0.228,
+        ("up", 1, "1 kB", "50 ms"): 0.164, ("up", 11, "1 kB", "50 ms"): 0.219, ("up", 101, "1 kB", "50 ms"): 0.529,
+        ("down", 1000, "100 kB", "20 ms"): 1.98, ("up", 1000, "100 kB", "20 ms"): 1.84,
+    },
+    "http": {
+        ("down", 1, "1 kB", "20 ms"): 0.066, ("down", 11, "1 kB", "20 ms"): 0.093, ("down", 101, "1 kB", "20 ms"): 0.212,
+        ("down", 1, "1 kB", "50 ms"): 0.158, ("down", 11, "1 kB", "50 ms"): 0.223, ("down", 101, "1 kB", "50 ms"): 0.540,
+        ("up", 1, "1 kB", "20 ms"): 0.049, ("up", 11, "1 kB", "20 ms"): 0.076, ("up", 101, "1 kB", "20 ms"): 0.209,
+        ("up", 1, "1 kB", "50 ms"): 0.108, ("up", 11, "1 kB", "50 ms"): 0.172, ("up", 101, "1 kB", "50 ms"): 0.473,
+        ("down", 1000, "100 kB", "20 ms"): 1.30, ("up", 1000, "100 kB", "20 ms"): 1.57,
+        ("down", 1000, "100 kB", "50 ms"): 2.21, ("up", 1000, "100 kB", "50 ms"): 2.19,
+    },
 }  # fmt: skip
-"""Direction, files of 1 kB and round trip: medians of four calls over 1 Gb/s, from and to XRootD by HTTPS, as the lab calls the mover, November 2026."""
+"""Direction, files, their size and round trip: medians of three or four calls over 1 Gb/s, as the lab calls the mover, November 2026; by HTTPS from and
+to XRootD, by HTTP from and to our own server. The costs by HTTPS are made from the sets of 1 kB; those by HTTP from other servers, and none from
+1,000 files."""
 
 
-@pytest.mark.parametrize("rtt", ["20 ms", "50 ms"])
-def test_calls_by_https_take_in_virtual_time_what_they_took_in_the_lab(rtt: str) -> None:
-    rows = [row for row in HTTPS_S if row[2] == rtt]
-    hosts = {"down": ("far", "far", "client", "none"), "up": ("client", "none", "far", "far")}
-    names = ("source", "source_service", "destination", "destination_service")
-    factors: dict[str, list[object]] = {name: [hosts[way][at] for way, *_ in rows] for at, name in enumerate(names)}
-    factors["set"] = [f"{files}" for _, files, _ in rows]
+@pytest.mark.parametrize("scheme", OF_WEB_S)
+def test_calls_by_http_take_in_virtual_time_what_they_took_in_the_lab(scheme: str) -> None:
+    measured_s = OF_WEB_S[scheme]
+    off = {row: told_s / measured_s[row] - 1 for row, told_s in by_web(scheme, list(measured_s)).items()}
+    sizes = sorted(map(abs, off.values()))
+    assert sizes[len(sizes) // 2] <= 0.15, off
+    assert sizes[-1] <= 0.25, off
+
+
+def by_web(scheme: str, rows: list[tuple[str, int, str, str]]) -> dict[tuple[str, int, str, str], float]:
+    """Return what calls take: direction, files, their size, round trip."""
+    hosts = {rtt: f"at-{rtt.replace(' ', '-')}" for *_, rtt in rows}
+    link = {"client": {"between": ["client", "core"], "rate": "10 Gb/s", "rtt": "0.01 ms"}}
+    link |= {host: {"between": [host, "core"], "rate": "1 Gb/s", "rtt": rtt} for rtt, host in hosts.items()}
+    options = {"http": True, "tls": scheme == "https"}
     bed = {
-        "host": {name: {} for name in ("client", "far")},
-        "link": {"path": {"between": ["client", "far"], "rate": "1 Gb/s", "rtt": rtt}},
-        "storage": {name: {"host": name, "path": "data"} for name in ("client", "far")},
+        "router": {"core": {}},
+        "host": {name: {} for name in ("client", *hosts.values())},
+        "link": link,
+        "storage": {name: {"host": name, "path": "data"} for name in ("client", *hosts.values())},
         "service": {
-            "far": {
-                "kind": "venturi-serve",
-                "host": "far",
-                "storage": ["far"],
-                "options": {"http": True, "tls": True},
-            }
+            host: {"kind": "venturi-serve", "host": host, "storage": [host], "options": options}
+            for host in hosts.values()
         },
         "cost": {"machine_cores": 2},
     }
-    sets = {f"{files}": {"sizes": ["1 kB"], "files": files} for _, files, _ in rows}
+    ends = {"down": ("{0}", "{0}", "client", "none"), "up": ("client", "none", "{0}", "{0}")}
+    names = ("source", "source_service", "destination", "destination_service")
+    factors: dict[str, list[object]] = {
+        name: [ends[way][at].format(hosts[rtt]) for way, _, _, rtt in rows] for at, name in enumerate(names)
+    }
+    factors["set"] = [f"of-{files}" for _, files, *_ in rows]
+    sets = {f"of-{files}": {"sizes": [size], "files": files} for _, files, size, _ in rows}
     workload = {"kind": "dataset", "mover": "venturi", "client": "client", "cache": "warm", "order": "given",
                 "sets": sets, "factors": factors, "sweep": {"zip": [list(factors)]}}  # fmt: skip
-    with venturi.simulate({"venturi": 1, "name": "https", "testbed": bed, "workload": workload}) as run:
+    with venturi.simulate({"venturi": 1, "name": "web", "testbed": bed, "workload": workload}) as run:
         told_s = list(run.query("SELECT duration_s FROM transfers ORDER BY trial")["duration_s"])
         findings = list(run.query("SELECT code FROM findings")["code"])
     assert "cost-unknown" not in findings
-    off = {row: told / HTTPS_S[row] - 1 for row, told in zip(rows, told_s, strict=True)}
-    assert max(map(abs, off.values())) <= 0.25, off
+    return dict(zip(rows, told_s, strict=True))

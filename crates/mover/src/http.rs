@@ -6,6 +6,7 @@ mod ahead;
 pub(crate) mod answer;
 pub(crate) mod begin;
 mod claims;
+mod collections;
 pub(crate) mod connect;
 pub(crate) mod dav;
 pub(crate) mod digest;

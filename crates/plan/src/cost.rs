@@ -134,6 +134,8 @@ pub struct MoverCost {
     pub session_files: Option<u32>,
     /// Bytes for each of these, where there are fewer files than that; null: only files count.
     pub session_bytes: Option<Amount>,
+    /// Sessions, but no more than files, that it opens also where less is worth one; null: one.
+    pub sessions_least: Option<u32>,
     /// The smallest file that goes in pieces, each of them as a file of its own; null: none does.
     pub large_bytes: Option<Amount>,
     /// Bytes of such a piece.

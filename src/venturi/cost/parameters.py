@@ -38,6 +38,8 @@ class MoverCost:
         Files whose commands are under way together in a session.
     sessions, session_files, session_bytes
         Sessions side by side of a call that is not told how many, and files, or bytes, for each: of less it opens fewer; ``None``: one.
+    sessions_least
+        Sessions, but no more than files, that it opens also where less is worth one; ``None``: one.
     large_bytes, piece_bytes
         The smallest file that goes in pieces, each as a file of its own, and their size; ``None``: none does.
     in_flight_bytes
@@ -76,6 +78,7 @@ class MoverCost:
     sessions: int | None = None
     session_files: int | None = None
     session_bytes: float | None = None
+    sessions_least: int | None = None
     large_bytes: float | None = None
     piece_bytes: float | None = None
     in_flight_bytes: float | None = None

@@ -458,6 +458,7 @@ _UNLIKE_AMOUNTS = {
     "resumes": FLAG,
     "sessions": WHOLE,
     "session_files": WHOLE,
+    "sessions_least": WHOLE,
     "keeps_connection": FLAG,
     "rtt_exponent": NUMBER,
 }

@@ -87,6 +87,10 @@ class MoverTable(Part):
     session_size: Size | None = Field(
         None, description="Bytes for each of these, where there are fewer files; if not given, only files count."
     )
+    sessions_least: Many | None = Field(
+        None,
+        description="Sessions, no more than files, that it opens also where less is worth one; if not given, one.",
+    )
     large: Size | None = Field(
         None, description="The smallest file that goes in pieces, each as a file of its own; if not given, none does."
     )

@@ -53,12 +53,30 @@ impl Begin {
                 Place::Here(_) => None,
             })
     }
+
+    /// The collection of a server that the copy comes to be in, as far as that can be seen from how its place is written.
+    pub(super) fn collection(&self, order: &Order) -> Option<Target> {
+        let Place::There(to) = &self.to else {
+            return None;
+        };
+        let to = Target::from(to);
+        if self.is_exact(order) {
+            return to.parent();
+        }
+        let into = to.decoded_path().ends_with(b"/");
+        into.then(|| to.collection())
+    }
+
+    /// Whether the destination is the name of the copy in any case.
+    fn is_exact(&self, order: &Order) -> bool {
+        self.listed || order.no_target_directory
+    }
 }
 
 /// Begins a source.
 pub(crate) async fn begin(cx: &Context<'_>, exchange: &Rc<Exchange>, begin: Begin) {
     let how = How {
-        exact: begin.listed || cx.order.no_target_directory,
+        exact: begin.is_exact(cx.order),
         make_way: begin.make_way,
     };
     let result = match (begin.from, begin.to) {
@@ -284,12 +302,13 @@ async fn begin_store(
     let task = if is_directory {
         Task::StoreTree { folder, name, to }
     } else {
+        let there = cx.collections.there(order, exchange, &to).await;
         Task::Store(Box::new(Store {
             folder,
             name,
             to,
-            there: None,
-            listed: false,
+            listed: there.is_some(),
+            there: there.flatten(),
             make_way: how.make_way,
         }))
     };
@@ -319,12 +338,13 @@ async fn begin_pass(
     let task = if is_directory {
         Task::PassTree { from, to }
     } else {
+        let there = cx.collections.there(cx.order, exchange, &to).await;
         Task::Pass(Box::new(Pass {
             from,
             facts: None,
             to,
-            there: None,
-            listed: false,
+            listed: there.is_some(),
+            there: there.flatten(),
         }))
     };
     cx.pool.push([task]);
@@ -360,7 +380,7 @@ async fn place_of(
     if to.decoded_path().ends_with(b"/") {
         if !cx.order.dry_run && to.decoded_path() != b"/" {
             // As with `cp DIR/`: it is made where it is not there. Whether the server lets us see that is another matter.
-            let made = list::make(exchange, &to, how.make_way).await;
+            let made = cx.collections.make(exchange, &to, how.make_way).await;
             if let Some(fault) = made.err().filter(Fault::is_of_connection) {
                 return Err(fault.at(&to));
             }

@@ -1,5 +1,6 @@
 //! What is there at a server, and directories that are made there.
 
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -21,9 +22,9 @@ use super::wait::within;
 /// Bytes of one listing: about a quarter of a million names.
 const LARGEST_LISTING: usize = 256 << 20;
 /// Bytes that a listing has of a file: 500 (XRootD) to 1000 (Apache).
-const ENTRY_BYTES: u64 = 600;
+const ENTRY_BYTES: usize = 600;
 /// Bytes of a listing that does not say how long it is, as far as one has to guess.
-const USUAL_LISTING: u64 = 64 * ENTRY_BYTES;
+const USUAL_LISTING: u64 = 64 * ENTRY_BYTES as u64;
 /// Directories of one path that are made.
 const DEEPEST: usize = 256;
 /// How long a server may take that is asked for a checksum that is worth little.
@@ -214,7 +215,7 @@ pub(crate) async fn head(
 /// # Errors
 /// If the server does not say.
 pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Option<bool>, Fault> {
-    match propfind(exchange, place, "0", |_| ()).await {
+    match propfind(exchange, place, "0", LARGEST_LISTING, |_| ()).await {
         Ok(entries) => Ok(Some(entries.first().is_some_and(|entry| entry.directory))),
         Err(Fault::Status {
             status: StatusCode::NOT_FOUND,
@@ -226,7 +227,9 @@ pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Opti
 
 /// A file as a listing has it; none if there are no listings, or of a directory.
 pub(crate) async fn entry(exchange: &Rc<Exchange>, place: &Target) -> Option<Facts> {
-    let entries = propfind(exchange, place, "0", |_| ()).await.ok()?;
+    let entries = propfind(exchange, place, "0", LARGEST_LISTING, |_| ())
+        .await
+        .ok()?;
     let entry = entries.into_iter().next();
     entry.filter(|entry| !entry.directory).map(Facts::from)
 }
@@ -244,6 +247,9 @@ pub(crate) async fn changed(
 /// What is in a collection, by name.
 pub(crate) type Listing = Vec<(Vec<u8>, Entry)>;
 
+/// What is in a collection, to be looked up.
+pub(crate) type Names = HashMap<Vec<u8>, Facts>;
+
 /// What is in a collection, by name; none if it is a file.
 ///
 /// # Errors
@@ -255,6 +261,32 @@ pub(crate) async fn list(
     as_written(exchange, &place.collection(), |_| ()).await
 }
 
+/// The same by name, if it has not many more than so many names.
+///
+/// # Errors
+/// As of [`list`], of a file or of more names, too.
+pub(crate) async fn names(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    most: usize,
+) -> Result<Names, Fault> {
+    let most_bytes = (most + 1).saturating_mul(ENTRY_BYTES);
+    match listed(exchange, place, most_bytes.min(LARGEST_LISTING), |_| ()).await {
+        Ok(Some(listing)) => Ok(by_name(listing)),
+        Ok(None) => Err(Fault::Answer {
+            expected: "a directory",
+            found: "a file".into(),
+        }),
+        Err(fault) => Err(fault),
+    }
+}
+
+/// A listing by name.
+pub(crate) fn by_name(listing: Listing) -> Names {
+    let facts = |(name, entry)| (name, Facts::from(entry));
+    listing.into_iter().map(facts).collect()
+}
+
 /// The same of a place that may as well be a file's; what comes is told beforehand, as a number of files that is not exact.
 ///
 /// # Errors
@@ -264,7 +296,16 @@ pub(crate) async fn as_written(
     place: &Target,
     about: impl FnOnce(u64),
 ) -> Result<Option<Listing>, Fault> {
-    let entries = propfind(exchange, place, "1", about).await?;
+    listed(exchange, place, LARGEST_LISTING, about).await
+}
+
+async fn listed(
+    exchange: &Rc<Exchange>,
+    place: &Target,
+    most_bytes: usize,
+    about: impl FnOnce(u64),
+) -> Result<Option<Listing>, Fault> {
+    let entries = propfind(exchange, place, "1", most_bytes, about).await?;
     let own = place.collection().decoded_path();
     match &entries[..] {
         [only] if !only.directory => return Ok(None),
@@ -288,6 +329,7 @@ async fn propfind(
     exchange: &Rc<Exchange>,
     place: &Target,
     depth: &'static str,
+    most_bytes: usize,
     about: impl FnOnce(u64),
 ) -> Result<Vec<Entry>, Fault> {
     let mut fields = HeaderMap::new();
@@ -310,9 +352,9 @@ async fn propfind(
             });
         }
         if let Some(about) = about.take() {
-            about(answer.length().unwrap_or(USUAL_LISTING) / ENTRY_BYTES);
+            about(answer.length().unwrap_or(USUAL_LISTING) / ENTRY_BYTES as u64);
         }
-        match answer.text(LARGEST_LISTING).await {
+        match answer.text(most_bytes).await {
             Ok(text) => break text,
             Err(fault) => tries.again(exchange, fault).await?,
         }

@@ -16,7 +16,7 @@ pub(crate) struct Server {
 }
 
 /// A place on a server. It is shown without its query, which may hold a token.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) server: Server,
     /// Encoded, from `/` on, with the query.

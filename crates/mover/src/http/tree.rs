@@ -1,6 +1,5 @@
 //! Trees: directories of either side, what is in them, and what becomes of it.
 
-use std::collections::HashMap;
 use std::ffi::{CStr, CString};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use super::exchange::Exchange;
 use super::fault::Fault;
 use super::folder::Folder;
 use super::get::Fetch;
-use super::list::{self, Facts, Listing};
+use super::list::{self, Facts, Listing, Names};
 use super::put::Store;
 use super::target::Target;
 use super::third::Pass;
@@ -203,21 +202,16 @@ async fn arrived(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
     to: &Target,
-) -> Result<Option<HashMap<Vec<u8>, Facts>>, Fault> {
+) -> Result<Option<Names>, Fault> {
     if !cx.order.dry_run {
         list::make(exchange, to, cx.order.mkpath).await?;
     }
     // Whether it was there is not believed: a server may call new what was not.
     if cx.order.existing == Existing::Replace {
-        return Ok(Some(HashMap::new()));
+        return Ok(Some(Names::new()));
     }
     match list::list(exchange, to).await {
-        Ok(Some(entries)) => {
-            let facts = entries
-                .into_iter()
-                .map(|(name, entry)| (name, Facts::from(entry)));
-            Ok(Some(facts.collect()))
-        }
+        Ok(Some(listing)) => Ok(Some(list::by_name(listing))),
         Ok(None) => Err(Fault::Answer {
             expected: "a directory, or a place for one",
             found: "a file".into(),
@@ -225,7 +219,7 @@ async fn arrived(
         Err(Fault::Status {
             status: http::StatusCode::NOT_FOUND,
             ..
-        }) if cx.order.dry_run => Ok(Some(HashMap::new())),
+        }) if cx.order.dry_run => Ok(Some(Names::new())),
         Err(Fault::Status {
             status: http::StatusCode::METHOD_NOT_ALLOWED | http::StatusCode::NOT_IMPLEMENTED,
             ..

@@ -17,6 +17,7 @@ use http::HeaderValue;
 use http::header::AUTHORIZATION;
 use tokio::time::timeout;
 
+use super::collections::Collections;
 use super::connect::Dialer;
 use super::exchange::Exchange;
 use super::folder::Folder;
@@ -99,6 +100,7 @@ pub(crate) struct Context<'o> {
     pub(crate) totals: &'o Totals,
     pub(crate) report: &'o Report,
     pub(crate) pool: Pool<Task>,
+    pub(super) collections: Collections,
     /// Connections for one file, where they were asked for.
     pub(super) streams: Option<usize>,
     pub(crate) token: Option<HeaderValue>,
@@ -168,6 +170,7 @@ pub(crate) fn carry_out(
         stop,
         totals,
         report,
+        collections: Collections::of(order, &begins),
         pool: Pool::new(begins.into_iter().rev().map(Task::Begin).collect()),
         streams: streams
             .or(asked)

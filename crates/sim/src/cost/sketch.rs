@@ -315,14 +315,16 @@ impl TransferSketch<'_> {
         asked.min(most).max(1)
     }
 
-    /// Sessions that the tool opens by itself: as many as files or bytes are worth one, up to its most.
+    /// Sessions that the tool opens by itself: as many as files or bytes are worth one, between its least and its most.
     fn own_sessions(&self) -> u32 {
         let most = self.mover.sessions.unwrap_or(1);
+        let least = self.mover.sessions_least.unwrap_or(1);
         let by_files = self.files.count() / u64::from(self.mover.session_files.unwrap_or(1)).max(1);
         let bytes = self.mover.session_bytes.map_or(f64::INFINITY, Amount::get);
         let by_bytes = self.files.bytes() / bytes.max(1.0);
         u32::try_from(by_files.max(by_bytes as u64))
             .unwrap_or(u32::MAX)
+            .max(least)
             .min(most)
     }
 

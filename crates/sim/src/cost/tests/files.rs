@@ -94,15 +94,23 @@ fn a_call_that_is_not_told_opens_sessions_for_its_files_and_bytes() {
         ..MoverCost::default()
     };
     let client = HostCost::default();
-    // Files, their bytes, sessions: by files, by bytes, at most four, never more than files, always one.
-    for (count, bytes, asked, sessions) in [
-        (149, 0, None, 2_u32),
-        (10, 300_000, None, 3),
-        (1_000, 0, None, 4),
-        (2, 10_000_000, None, 2),
-        (1, 1, None, 1),
-        (1_000, 0, Some(1), 1),
+    // Files, their bytes, the least, sessions: by files, by bytes, at most four, never more than files, always one, at least three.
+    for (count, bytes, least, asked, sessions) in [
+        (149, 0, None, None, 2_u32),
+        (10, 300_000, None, None, 3),
+        (1_000, 0, None, None, 4),
+        (2, 10_000_000, None, None, 2),
+        (1, 1, None, None, 1),
+        (1_000, 0, None, Some(1), 1),
+        (10, 0, Some(3), None, 3),
+        (2, 0, Some(3), None, 2),
+        (1_000, 0, Some(3), None, 4),
+        (10, 0, Some(3), Some(1), 1),
     ] {
+        let mover = MoverCost {
+            sessions_least: least,
+            ..mover.clone()
+        };
         let files = Files::new([(count, bytes)]);
         let sketch = TransferSketch {
             concurrency: asked,

@@ -1,0 +1,96 @@
+"""Several files that go to one collection of a server: it is made once and listed once, and none of them is asked for by itself, where that is less."""
+
+from collections import Counter
+
+import pytest
+from copykit import end_of, events
+from httpkit import nginx, puppet
+from test_http_faults import body_of, listing
+
+FILES = 40
+LATER = "Sat, 06 Nov 2094 08:49:37 GMT"
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """Files of one byte."""
+    found = [tmp_path / f"{number:02d}" for number in range(FILES)]
+    for path in found:
+        path.write_bytes(b"1")
+    return found
+
+
+def pairs(sources, url, place):
+    """Write a list of where each goes."""
+    place.write_text("".join(f"{path} {url}/d/{path.name}\n" for path in sources))
+    return place
+
+
+def methods(seen):
+    """Count what was asked."""
+    return Counter(method for method, *_ in seen)
+
+
+@pytest.mark.parametrize("existing", ["keep", "update"])
+def test_what_the_files_of_a_list_would_replace_is_seen_in_one_listing(engine, tmp_path, sources, existing):
+    there = [f"/d/{path.name}" for path in sources[::4]]
+
+    def answer(handler, _):
+        body_of(handler)
+        if handler.command == "PROPFIND":
+            return handler.say(207, listing(("/d/", True), *((path, False) for path in there), changed=LATER))
+        return handler.say(201)
+
+    with puppet(answer) as (url, seen):
+        words = ["--existing", existing, "--list", pairs(sources, url, tmp_path / "list")]
+        end = end_of(events(engine, *words))
+    assert (end["files"], end["kept"]) == (FILES - len(there), len(there))
+    assert methods(seen) == {"PROPFIND": 1, "PUT": FILES - len(there)}
+    assert not {path for method, path, _ in seen if method == "PUT"} & set(there)
+
+
+# Of a longer listing no more is read than of one that would be worth it.
+@pytest.mark.parametrize("answered", ["without WebDAV", "other names by the thousand"])
+def test_each_file_of_a_list_is_asked_for_where_a_listing_is_no_help(engine, tmp_path, sources, answered):
+    many = listing(("/d/", True), *((f"/d/other-{number}", False) for number in range(5000)))
+
+    def answer(handler, _):
+        body_of(handler)
+        if handler.command == "PROPFIND":
+            return handler.say(405) if answered == "without WebDAV" else handler.say(207, many)
+        if handler.command == "HEAD" and handler.path == "/d/07":
+            return handler.say(200, length=1, Last_Modified=LATER)
+        return handler.say(404 if handler.command == "HEAD" else 201)
+
+    with puppet(answer) as (url, seen):
+        end = end_of(events(engine, "--list", pairs(sources, url, tmp_path / "list")))
+    assert (end["files"], end["kept"]) == (FILES - 1, 1)
+    assert methods(seen) == {"PROPFIND": 1, "HEAD": FILES, "PUT": FILES - 1}
+
+
+@pytest.mark.parametrize(("existing", "asked"), [("update", 0), ("keep", FILES)])
+def test_that_a_collection_is_missing_is_not_believed_where_files_are_to_be_kept(
+    engine, tmp_path, sources, existing, asked
+):
+    def answer(handler, _):
+        body_of(handler)
+        return handler.say(201 if handler.command == "PUT" else 404)
+
+    with puppet(answer) as (url, seen):
+        words = ["--existing", existing, "--list", pairs(sources, url, tmp_path / "list")]
+        end = end_of(events(engine, *words))
+    assert end["files"] == FILES
+    assert (methods(seen)["HEAD"], methods(seen)["PUT"]) == (asked, FILES)
+
+
+def test_the_collection_that_several_files_are_named_for_is_made_and_listed_once(engine, tmp_path, sources):
+    root, folder = tmp_path / "root", tmp_path / "nginx"
+    root.mkdir()
+    folder.mkdir()
+    with nginx(root, folder) as url:
+        first = end_of(events(engine, *sources, f"{url}/d/"))
+        again = end_of(events(engine, *sources, f"{url}/d/"))
+    assert (first["files"], first["kept"], again["files"], again["kept"]) == (FILES, 0, 0, FILES)
+    assert [path.name for path in sorted((root / "d").iterdir())] == [path.name for path in sources]
+    asked = Counter(line.split('"')[1].split()[0] for line in (folder / "access.log").read_text().splitlines())
+    assert asked == {"MKCOL": 2, "PROPFIND": 2, "PUT": FILES}
