@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from malformed import CASES, document
 
@@ -82,6 +82,7 @@ _VALUES = st.recursive(
 )
 
 
+@example({"venturi": 2**63})
 @given(st.dictionaries(st.sampled_from(_PLACES), _VALUES, min_size=1, max_size=2))
 @settings(deadline=None, max_examples=400)
 def test_no_value_in_any_place_makes_loading_fail_otherwise_or_speak_jargon(edits):

@@ -70,9 +70,14 @@ def _describe(details: ErrorDetails, where: Where, model: type[BaseModel], docum
     if kind == "extra_forbidden":
         keys = list(_fields(_type_at(model, where[:-1], document)))
         return f"expected one of the keys {', '.join(keys)}, found {where[-1]}{suggestion(str(where[-1]), keys)}"
+    if where == ("venturi",) and kind in ("literal_error", "int_parsing_size"):
+        newer = isinstance(details["input"], int) and details["input"] > 1
+        return (
+            f"expected 1, found {found}{': this file is written for a newer Venturi; use that one' if newer else ''}"
+        )
+    if kind == "int_parsing_size":
+        return f"expected a whole number of 64 bits, found {found}"
     if kind == "literal_error":
-        if where == ("venturi",) and isinstance(details["input"], int) and details["input"] > 1:
-            return f"expected 1, found {found}: this file is written for a newer Venturi; use that one"
         expected = str(context["expected"]).replace("'", '"')
         return f"expected {expected}, found {found}"
     if kind == "union_tag_invalid":
