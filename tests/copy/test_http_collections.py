@@ -31,8 +31,7 @@ def methods(seen):
     return Counter(method for method, *_ in seen)
 
 
-@pytest.mark.parametrize("existing", ["keep", "update"])
-def test_what_the_files_of_a_list_would_replace_is_seen_in_one_listing(engine, tmp_path, sources, existing):
+def test_what_the_files_of_a_list_would_replace_is_seen_in_one_listing(engine, tmp_path, sources):
     there = [f"/d/{path.name}" for path in sources[::4]]
 
     def answer(handler, _):
@@ -42,8 +41,7 @@ def test_what_the_files_of_a_list_would_replace_is_seen_in_one_listing(engine, t
         return handler.say(201)
 
     with puppet(answer) as (url, seen):
-        words = ["--existing", existing, "--list", pairs(sources, url, tmp_path / "list")]
-        end = end_of(events(engine, *words))
+        end = end_of(events(engine, "--list", pairs(sources, url, tmp_path / "list")))
     assert (end["files"], end["kept"]) == (FILES - len(there), len(there))
     assert methods(seen) == {"PROPFIND": 1, "PUT": FILES - len(there)}
     assert not {path for method, path, _ in seen if method == "PUT"} & set(there)
@@ -68,19 +66,29 @@ def test_each_file_of_a_list_is_asked_for_where_a_listing_is_no_help(engine, tmp
     assert methods(seen) == {"PROPFIND": 1, "HEAD": FILES, "PUT": FILES - 1}
 
 
-@pytest.mark.parametrize(("existing", "asked"), [("update", 0), ("keep", FILES)])
-def test_that_a_collection_is_missing_is_not_believed_where_files_are_to_be_kept(
-    engine, tmp_path, sources, existing, asked
-):
+def test_of_a_collection_that_is_missing_no_file_is_asked_for(engine, tmp_path, sources):
     def answer(handler, _):
         body_of(handler)
         return handler.say(201 if handler.command == "PUT" else 404)
 
     with puppet(answer) as (url, seen):
-        words = ["--existing", existing, "--list", pairs(sources, url, tmp_path / "list")]
-        end = end_of(events(engine, *words))
+        end = end_of(events(engine, "--list", pairs(sources, url, tmp_path / "list")))
     assert end["files"] == FILES
-    assert (methods(seen)["HEAD"], methods(seen)["PUT"]) == (asked, FILES)
+    assert methods(seen) == {"PROPFIND": 1, "PUT": FILES}
+
+
+def test_no_listing_is_believed_where_what_is_there_is_to_be_kept(engine, tmp_path, sources):
+    """That of one server of a cluster lacks what the others have."""
+
+    def answer(handler, _):
+        body_of(handler)
+        return handler.say(200, length=1) if handler.command == "HEAD" else handler.say(207, listing(("/d/", True)))
+
+    with puppet(answer) as (url, seen):
+        words = ["--existing", "keep", "--list", pairs(sources, url, tmp_path / "list")]
+        end = end_of(events(engine, *words))
+    assert (end["files"], end["kept"]) == (0, FILES)
+    assert methods(seen)["PUT"] == 0
 
 
 def test_the_collection_that_several_files_are_named_for_is_made_and_listed_once(engine, tmp_path, sources):

@@ -80,11 +80,16 @@ def test_a_server_that_asks_who_we_are_is_shown_a_proxy_or_a_certificate(engine,
     shown = []
 
     def serve(listener):
-        with context.wrap_socket(listener.accept()[0], server_side=True) as stream:
-            shown.extend(value for ((_, value),) in stream.getpeercert()["subject"])
-            while not stream.recv(65536).endswith(b"\r\n\r\n"):
-                pass
-            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+        # A handshake that takes 4 s, as on a machine with other work it may, is made anew on another connection.
+        while not shown and listener.fileno() >= 0:
+            with (
+                contextlib.suppress(OSError),
+                context.wrap_socket(listener.accept()[0], server_side=True) as stream,
+            ):
+                shown.extend(value for ((_, value),) in stream.getpeercert()["subject"])
+                while not stream.recv(65536).endswith(b"\r\n\r\n"):
+                    pass
+                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         thread = threading.Thread(target=serve, args=(listener,), daemon=True)

@@ -62,13 +62,16 @@ impl Collections {
     }
 
     /// What is at the place of a copy, if anything; none if the server has to be asked.
+    ///
+    /// A listing may lack what is there: that of a server of a cluster what others have, and 404 is also the answer of one without WebDAV. So it is
+    /// believed only where that costs an upload, and not where what is there is to be kept.
     pub(super) async fn there(
         &self,
         order: &Order,
         exchange: &Rc<Exchange>,
         copy: &Target,
     ) -> Option<Option<Facts>> {
-        if order.existing == Existing::Replace {
+        if order.existing != Existing::Update {
             return None;
         }
         let place = copy.parent()?;
@@ -78,10 +81,10 @@ impl Collections {
             async move {
                 match list::names(exchange, &place, most).await {
                     Ok(names) => Some(names),
-                    // A server without WebDAV may say that, too: what is to be kept is asked for.
-                    Err(fault) if is_missing(&fault) && order.existing == Existing::Update => {
-                        Some(Names::new())
-                    }
+                    Err(Fault::Status {
+                        status: StatusCode::NOT_FOUND,
+                        ..
+                    }) => Some(Names::new()),
                     Err(_) => None,
                 }
             }
@@ -96,8 +99,4 @@ impl Collections {
         };
         Some(names.as_ref()?.get(&copy.name()).cloned())
     }
-}
-
-fn is_missing(fault: &Fault) -> bool {
-    matches!(fault, Fault::Status { status, .. } if *status == StatusCode::NOT_FOUND)
 }
