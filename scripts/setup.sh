@@ -159,12 +159,16 @@ if [ ${#missing[@]} -gt 0 ]; then
   ) &
   programs=$!
 fi
-finish() {
-  [ -z "$programs" ] || ! kill -0 "$programs" 2>/dev/null || say "waiting for apt-get to end"
-  [ -z "$programs" ] || wait "$programs" || true
+settle() {
+  local installing=$programs
+  programs=
+  if [ -n "$installing" ]; then
+    ! kill -0 "$installing" 2>/dev/null || say "waiting for apt-get to end"
+    wait "$installing" || say "apt-get was ended before it was done: run this again"
+  fi
   let_daemons_up
 }
-trap finish EXIT
+trap settle EXIT
 
 # ---- Venturi itself; done again only when something that it is made of has changed
 stamp=.venv/.venturi-$goal
@@ -173,7 +177,7 @@ if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/ve
   [ -n "$(find "${inputs[@]}" crates -newer "$stamp" -type f -print -quit)" ]; then
   extra=
   [ "$goal" = run ] || extra="[$goal,root,dask]"
-  say "building the engine and installing Venturi into .venv (4 minutes on two processors the first time)"
+  say "building the engine and installing Venturi into .venv (4 to 6 minutes on two processors the first time)"
   started=$(mktemp .venv/.setup-XXXXXX)
   log=.venv/setup.log
   .venv/bin/python -m pip install --quiet --constraint requirements.lock --editable ".$extra" >"$log" 2>&1 ||
@@ -190,5 +194,5 @@ if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/ve
   fi
   mv "$started" "$stamp"
 fi
-[ -z "$programs" ] || wait "$programs"
+settle
 say "ready: .venv/bin/venturi"

@@ -91,6 +91,28 @@ def test_no_listing_is_believed_where_what_is_there_is_to_be_kept(engine, tmp_pa
     assert methods(seen)["PUT"] == 0
 
 
+def test_where_files_go_from_server_to_server_is_seen_in_one_listing(engine, tmp_path):
+    names = [f"{number:02d}" for number in range(FILES)]
+    there = names[::4]
+
+    def answer(handler, _):
+        body_of(handler)
+        if handler.command == "PROPFIND":
+            entries = (("/d/", True), *((f"/d/{name}", False) for name in there))
+            return handler.say(207, listing(*entries, changed=LATER))
+        if handler.command == "HEAD":
+            return handler.say(200, length=1, Last_Modified="Sun, 06 Nov 1994 08:49:37 GMT")
+        return handler.say(201)
+
+    with puppet(answer) as (url, seen):
+        (tmp_path / "list").write_text("".join(f"{url}/s/{name} {url}/d/{name}\n" for name in names))
+        end = end_of(events(engine, "--list", tmp_path / "list"))
+    assert (end["files"], end["kept"]) == (FILES - len(there), len(there))
+    assert methods(seen)["PROPFIND"] == 1
+    assert methods(seen)["COPY"] == FILES - len(there)
+    assert not [path for method, path, _ in seen if method == "HEAD" and path.startswith("/d/")]
+
+
 def test_the_collection_that_several_files_are_named_for_is_made_and_listed_once(engine, tmp_path, sources):
     root, folder = tmp_path / "root", tmp_path / "nginx"
     root.mkdir()

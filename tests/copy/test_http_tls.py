@@ -79,26 +79,30 @@ def test_a_server_that_asks_who_we_are_is_shown_a_proxy_or_a_certificate(engine,
     context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS
     shown = []
 
+    def answer(connection):
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
+            shown.append([value for ((_, value),) in stream.getpeercert()["subject"]])
+            while not stream.recv(65536).endswith(b"\r\n\r\n"):
+                pass
+            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+
     def serve(listener):
-        # A handshake that takes 4 s, as on a machine with other work it may, is made anew on another connection.
-        while not shown and listener.fileno() >= 0:
-            with (
-                contextlib.suppress(OSError),
-                context.wrap_socket(listener.accept()[0], server_side=True) as stream,
-            ):
-                shown.extend(value for ((_, value),) in stream.getpeercert()["subject"])
-                while not stream.recv(65536).endswith(b"\r\n\r\n"):
-                    pass
-                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+        # A listing is asked for beside the file, on a connection that may come first.
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
+        thread = threading.Thread(target=serve, args=(listener,))
         thread.start()
-        copy(engine, f"https://localhost:{listener.getsockname()[1]}/x", tmp_path / "x", env=env)
-        thread.join(20)
+        try:
+            copy(engine, f"https://localhost:{listener.getsockname()[1]}/x", tmp_path / "x", env=env)
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(20)
     assert (tmp_path / "x").read_bytes() == b"1"
     # A proxy has the name of its user, and one more.
-    assert shown.index(DEFAULT_USER) == len(shown) - (2 if proxy else 1)
+    assert {names.index(DEFAULT_USER) - len(names) for names in shown} == {-2 if proxy else -1}
 
 
 def test_a_key_of_another_certificate_is_refused_with_what_to_do(engine, tmp_path):

@@ -21,10 +21,7 @@ from uuid import uuid4
 import pytest
 
 from testkit import living_processes
-from venturi import report
-from venturi.analysis import AnalyseOptions, analyse
 from venturi.plan import read_header, trials
-from venturi.run import Run
 from venturi.scenario import load_scenario
 from venturi.study import experiments, studies, study
 from venturi.testbed.lab import registered
@@ -124,7 +121,7 @@ def test_a_study_is_carried_out_and_told_by_one_command(name, place):
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
     (run,) = (place / "runs").glob("*/run.json")
     check_that_all_was_recorded_once(run.parent)
-    check_that_all_is_told(run.parent, name, place / "tables")
+    check_that_all_is_told(run.parent, name, venturi(place, "report", str(run.parent), "--json", "--csv", "tables"))
 
 
 def check_that_it_names(missing, name, done):
@@ -153,17 +150,17 @@ def check_that_all_was_recorded_once(run):
     assert all(whole) and done == Counter(trial for own in whole for trial in own)
 
 
-def check_that_all_is_told(run, name, tables):
+def check_that_all_is_told(run, name, report):
     """The page and the tables are there, every claim of the study has a verdict, and no transfer failed."""
+    assert report.returncode == 0, report.stderr[-3000:]
     page = (run / "report.html").read_text(encoding="utf-8")
     assert f"Study {name}" in page
-    analysis = analyse(Run.open(run), AnalyseOptions())
-    verdicts = {claim["id"]: claim["verdict"] for claim in json.loads(report.json(analysis))["claims"]}
-    assert list(verdicts) == [claim["id"] for claim in study(name).published.claims]
-    assert set(verdicts.values()) <= {"agrees", "disagrees", "cannot tell", "not tested"}
-    written = report.csv(analysis, tables)
-    assert written
-    assert tables / "claims.csv" in written or not verdicts
-    for path in written:
-        with path.open(encoding="utf-8", newline="") as rows:
-            assert list(csv.DictReader(rows)), path
+    told = json.loads(report.stdout)
+    assert [claim["id"] for claim in told["claims"]] == [claim["id"] for claim in study(name).published.claims]
+    assert {claim["verdict"] for claim in told["claims"]} <= {"agrees", "disagrees", "cannot tell", "not tested"}
+    tables = {path.name for path in (run.parent.parent / "tables").glob("*.csv")}
+    assert "claims.csv" in tables or not told["claims"]
+    for table in tables:
+        with (run.parent.parent / "tables" / table).open(encoding="utf-8", newline="") as rows:
+            assert list(csv.DictReader(rows)), table
+    assert tables
