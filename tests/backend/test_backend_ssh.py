@@ -11,7 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from testkit import Gate, free_port, living_processes, name_of, tiny_trials, wait_until, write_plan
+from testkit import (
+    Gate,
+    free_port,
+    living_processes,
+    make_room_for_sshd,
+    name_of,
+    tiny_trials,
+    wait_until,
+    write_plan,
+)
 from venturi.backend import HostsBackend, campaign
 from venturi.backend.engine import Engine
 from venturi.errors import BackendError
@@ -40,8 +49,7 @@ class Sshd:
         self.process = None
 
     def start(self):
-        if os.geteuid() == 0:
-            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # sshd insists on it when it runs as root
+        make_room_for_sshd()
         log = (self.folder / "log").open("ab")
         command = [SSHD, "-D", "-e", "-f", self.folder / "sshd_config"]
         self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

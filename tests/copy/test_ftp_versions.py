@@ -75,14 +75,28 @@ def while_it_comes(engine, server, source, reached, *words):
         process.told, process.said = process.communicate(timeout=PATIENCE_S)
 
 
+def seen(folder, pattern, look):
+    """Return what `look` finds of each file of that name, but of those that go meanwhile."""
+    found = []
+    for path in folder.glob(pattern):
+        with contextlib.suppress(FileNotFoundError):
+            found.append(look(path))
+    return found
+
+
 def chunks_of(folder):
     """Return how many chunks the record of a copy has."""
-    return sum(path.read_bytes()[512:].count(b"1") for path in folder.glob(".venturi-*.progress"))
+    return sum(seen(folder, ".venturi-*.progress", lambda path: path.read_bytes()[512:].count(b"1")))
 
 
 def bytes_of(folder):
     """Return how long the temporary file of a copy is."""
-    return sum(path.stat().st_size for path in folder.glob(".venturi-*.part"))
+    return sum(seen(folder, ".venturi-*.part", lambda path: path.stat().st_size))
+
+
+def versions_of(folder):
+    """Return which temporary files of a copy there are."""
+    return set(seen(folder, ".venturi-*.part", lambda path: path.stat().st_ino))
 
 
 def again(process):
@@ -142,19 +156,13 @@ def test_a_file_that_does_not_stay_gets_no_name(engine, peer, here, gone):
     source = source_of(here, LARGE)
     with while_it_comes(engine, peer, source, lambda: chunks_of(here) >= 2) as process:
         write(source, 2, LARGE)
-        first = {path.stat().st_ino for path in here.glob(".venturi-*.part")}
+        first = versions_of(here)
         if gone:
             source.unlink()
         process.send_signal(signal.SIGCONT)
         if not gone:
             # The second version has chunks of its own.
-            wait_until(
-                lambda: (
-                    chunks_of(here) >= 2 and {path.stat().st_ino for path in here.glob(".venturi-*.part")} != first
-                ),
-                "the new one to come",
-                PATIENCE_S,
-            )
+            wait_until(lambda: chunks_of(here) >= 2 and versions_of(here) != first, "the new one to come", PATIENCE_S)
             process.send_signal(signal.SIGSTOP)
             write(source, 3, LARGE + 1)
     assert process.returncode == 3, process.said

@@ -52,6 +52,35 @@ def test_a_silent_handshake_is_given_up_and_made_anew(engine, tmp_path):
     assert took_s < 15
 
 
+def test_a_file_does_not_wait_for_the_connection_of_its_listing(engine, tmp_path):
+    """Of a server that serves one connection at a time, until it is closed, and met first the one for the entry in a listing."""
+    trust, cert, key = throwaway_certificates(tmp_path / "pki")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    listing_is_closed, in_time = threading.Event(), []
+
+    def answer(connection):
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
+            if stream.recv(65536).startswith(b"GET"):
+                in_time.append(listing_is_closed.wait(10))
+                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+            else:
+                stream.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+                stream.recv(1)
+                listing_is_closed.set()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"https://localhost:{listener.getsockname()[1]}/x"
+        process = subprocess.Popen(
+            [engine, "copy", url, tmp_path / "x"], env={**os.environ, "X509_CERT_DIR": str(trust)}
+        )
+        for thread in [threading.Thread(target=answer, args=(listener.accept()[0],)) for _ in range(2)]:
+            thread.start()
+        assert process.wait(20) == 0
+    assert in_time == [True]
+    assert (tmp_path / "x").read_bytes() == b"1"
+
+
 def test_a_server_that_is_silent_in_its_handshake_is_left_at_ctrl_c(engine, tmp_path):
     trust, _, _ = throwaway_certificates(tmp_path / "pki")
     env = {**os.environ, "X509_CERT_DIR": str(trust)}

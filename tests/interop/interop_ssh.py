@@ -7,6 +7,8 @@ import shlex
 import subprocess
 from pathlib import Path
 
+from testkit import make_room_for_sshd
+
 _GLOBUS_SCRIPT = "/usr/share/globus/gridftp-ssh"
 """Where globus-url-copy has the script that calls ssh, in Debian; besides it looks only in the home that the system knows."""
 
@@ -20,8 +22,7 @@ def argv_of_sshd(folder: Path, port: int) -> list[str]:
     if os.geteuid() == 0:
         # Whom ssh has let in is "anonymous" to the server, which root must name.
         server += ["-anonymous-user", "nobody", "-anonymous-group", "nogroup"]
-        # Of root sshd insists on it.
-        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+    make_room_for_sshd()
     sshftp, caller = folder / "home/.globus/sshftp", folder / "bin/ssh"
     _script(sshftp, shlex.join(server))
     _script(caller, f'/usr/bin/ssh -F {folder}/ssh_config "$@"')

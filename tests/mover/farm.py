@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from testkit import free_port
+from testkit import free_port, make_room_for_sshd
 from venturi.testbed.pki import Pki
 from venturi.testbed.services import listener
 
@@ -33,7 +33,6 @@ class Farm:
         self.data.mkdir()
         self.data.chmod(0o777)
         self._processes: list[subprocess.Popen[bytes]] = []
-        self._made: list[Path] = []
 
     def close(self) -> None:
         """End all servers and remove the folder."""
@@ -45,8 +44,6 @@ class Farm:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        for made in self._made:
-            made.rmdir()
         shutil.rmtree(self.folder)
 
     def url(self, protocol: str, path: Path | str) -> str:
@@ -114,10 +111,7 @@ class Farm:
         folder.mkdir()
         for key in ("host", "user"):
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
-        separation = Path("/run/sshd")  # sshd as root insists on this empty folder
-        if _ROOT and not separation.exists():
-            separation.mkdir(mode=0o755)
-            self._made.append(separation)
+        make_room_for_sshd()
         (folder / "sshd_config").write_text(
             f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\n"
             "PidFile none\nUsePAM no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"

@@ -335,6 +335,11 @@ impl Connections {
         None
     }
 
+    /// Closes those that are kept.
+    pub(super) fn close_kept(&self, server: &Server) {
+        self.idle.borrow_mut().remove(server);
+    }
+
     /// A new one.
     ///
     /// # Errors
