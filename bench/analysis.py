@@ -28,7 +28,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from figures import Bounds, print_facts
+from figures import Bounds, carry_out, print_facts
 
 LIMIT_S = 15.0
 LIMIT_BYTES = 2e9
@@ -144,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -29,6 +29,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from figures import carry_out
+
 from venturi.plan import read_header, trials
 from venturi.run import Run
 from venturi.study import studies
@@ -205,4 +207,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

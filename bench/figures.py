@@ -8,9 +8,11 @@ from __future__ import annotations
 import os
 import platform
 import random
+import signal
 import statistics
 import subprocess
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -138,3 +140,13 @@ def interleaved(names: Sequence[str], rounds: int) -> Iterator[str]:
     order = random.Random(1)
     for _ in range(rounds):
         yield from order.sample(names, len(names))
+
+
+def carry_out(main: Callable[[], None]) -> None:
+    """Run a bench as a command: whoever ends it, what it has mounted and started goes, and there is no traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        main()
+    except KeyboardInterrupt:
+        print("stopped: what is above was measured", file=sys.stderr)
+        sys.exit(130)

@@ -21,7 +21,7 @@ import warnings
 
 import numpy as np
 import scipy
-from figures import Bounds, print_facts
+from figures import Bounds, carry_out, print_facts
 from scipy.optimize import curve_fit
 
 from venturi.model import EXHAUSTIVE_SEARCH, FAMILIES, Curve, Family, Fit, fit_many, profile, rank, rank_many
@@ -192,4 +192,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 import harness_probe
-from figures import interleaved, print_facts, with_quartiles
+from figures import carry_out, interleaved, print_facts, with_quartiles
 
 from venturi.backend import find_engine
 
@@ -231,4 +231,4 @@ def _facts(engine: Path, scratch: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -26,7 +26,7 @@ from pathlib import Path
 
 import mover_network
 import mover_tuning
-from figures import Bounds, interleaved, print_facts, version, with_quartiles
+from figures import Bounds, carry_out, interleaved, print_facts, version, with_quartiles
 
 from venturi.backend import find_engine
 
@@ -247,4 +247,4 @@ def _facts(engine: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -18,7 +18,6 @@ Of each tool's first round the copy is compared with its source byte by byte. Fi
 from __future__ import annotations
 
 import argparse
-import signal
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -383,8 +382,6 @@ def main(words: Sequence[str] | None = None) -> None:
         "--quick", action="store_true", help="few files, one round trip, one rate: three to four minutes"
     )
     given = parser.parse_args(words)
-    # What is mounted and what runs in labs goes, whoever ends the bench.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     size = QUICK if given.quick else WHOLE
     bench = Bench((given.engine or find_engine()).absolute(), size, given.quick)
     if given.rounds:
@@ -405,7 +402,3 @@ PARTS: dict[str, Callable[[Bench, Path], None]] = {
     "cpu": cpu,
     "https": https,
 }
-
-
-if __name__ == "__main__":
-    main()

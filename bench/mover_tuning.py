@@ -17,7 +17,6 @@ from __future__ import annotations
 import argparse
 import math
 import random
-import signal
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -228,8 +227,6 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=6, help="of the paths (default 6)")
     parser.add_argument("--quick", action="store_true", help="four paths, few settings: four minutes")
     given = parser.parse_args(words)
-    # What is mounted and what runs in labs goes, whoever ends the bench.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     engine = (given.engine or find_engine()).absolute()
     print_facts(version(engine, "--version"))
     wanted = given.paths or (QUICK_PATHS if given.quick else range(1, PATHS + 1))
@@ -245,7 +242,3 @@ def main(words: Sequence[str] | None = None) -> None:
     print(
         f"  {within} of {len(ratios)} paths within 5 %; geometric mean {statistics.geometric_mean(ratios):.3f}, worst {min(ratios):.3f}"
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -35,6 +35,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from figures import carry_out
 from services_labs import HOSTS, LABS, ServiceLab
 
 SIZE_BYTES = 2_000_000
@@ -335,4 +336,4 @@ def tried(name: str, given: argparse.Namespace) -> Found:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

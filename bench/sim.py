@@ -33,7 +33,7 @@ from typing import Any
 
 import sim_python
 import sim_workloads as workloads
-from figures import Bounds, print_facts, row, version, with_extremes
+from figures import Bounds, carry_out, print_facts, row, version, with_extremes
 
 from venturi.backend import find_engine
 
@@ -357,4 +357,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -31,7 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from figures import Bounds, interleaved, print_facts, row, version, with_extremes
+from figures import Bounds, carry_out, interleaved, print_facts, row, version, with_extremes
 from wire_lab import (
     VETH,
     Flow,
@@ -260,4 +260,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    carry_out(main)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import runpy
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -51,3 +52,13 @@ def test_every_bench_says_how_it_is_used(bench):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("usage: ")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_bench_that_is_ended_says_so_in_a_line(number):
+    words = [sys.executable, BENCH / "fits.py"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline()
+        process.send_signal(number)
+        assert process.stderr.read() == "stopped: what is above was measured\n"
+    assert process.returncode == 130
