@@ -48,12 +48,12 @@ NO_LINK = "one host, no link"
 class Trying:
     """A study with a fault in it."""
 
-    def __init__(self, study: str, fault: str, cut_s: float) -> None:
+    def __init__(self, study: str, fault: str, cut_s: float, base: Path) -> None:
         self.study, self.fault, self.cut_s = study, fault, cut_s
         self.hit = "nothing"
-        self._base = Path(tempfile.mkdtemp(prefix="venturi-faults-"))
-        self._base.chmod(0o755)
-        (self._base / "labs").mkdir()
+        self._base = base
+        self._process: subprocess.Popen[str] | None = None
+        (self._base / "labs").mkdir(parents=True)
         self._environment = os.environ | {
             "VENTURI_LAB": str(self._base / "labs"),
             "VENTURI_SCRATCH": str(self._base / "scratch"),
@@ -62,7 +62,7 @@ class Trying:
     def line(self) -> str:
         """Carry it out and return its line of the table."""
         began_s = time.monotonic()
-        process = subprocess.Popen(
+        process = self._process = subprocess.Popen(
             [VENTURI, "study", "run", self.study, "--quick", "--quiet"], cwd=self._base, env=self._environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
@@ -73,7 +73,7 @@ class Trying:
                 out, _ = said.result(TIMEOUT_S)
                 problems = [*self._problems(process.returncode), *self._left()]
             except Exception as error:  # told in the table; the others go on
-                process.send_signal(signal.SIGINT)
+                self.end()
                 out, _ = said.result(TIMEOUT_S)
                 problems = [f"{type(error).__name__}: {error}; it said: {out.strip()[-300:]}"]
         failed, after = self._counts()
@@ -81,6 +81,11 @@ class Trying:
         shutil.rmtree(self._base, ignore_errors=True)
         took_s = time.monotonic() - began_s
         return f"{self.study:24} {self.fault:7} {self.hit:28} {failed:34} {after:6} {took_s:6.0f} s  {verdict}"
+
+    def end(self) -> None:
+        """Have the study put away what it has begun, as at Ctrl-C; whoever waits for it goes on then."""
+        if self._process is not None:
+            self._process.terminate()
 
     def _harm(self, process: subprocess.Popen[str]) -> None:
         run = self._wait(process, self._run)
@@ -200,10 +205,21 @@ def main() -> None:
     if os.geteuid() != 0:
         sys.exit("expected to be root: labs of a plain user have no control groups to look for")
     print(f"{'study':24} {'fault':7} {'hit':28} {'transfers':34} {'in all':6} {'took':>8}  verdict")
-    with ThreadPoolExecutor(given.at_once) as pool:
-        asked = [(study, fault) for study in given.only for fault in given.fault]
-        for line in pool.map(lambda one: Trying(one[0], one[1], given.cut).line(), asked):
-            print(line, flush=True)
+    with (
+        tempfile.TemporaryDirectory(prefix="venturi-faults-", ignore_cleanup_errors=True) as folder,
+        ThreadPoolExecutor(given.at_once) as pool,
+    ):
+        Path(folder).chmod(0o755)
+        wanted = [(study, fault) for study in given.only for fault in given.fault]
+        asked = [Trying(*one, given.cut, Path(folder, str(number))) for number, one in enumerate(wanted)]
+        try:
+            for line in pool.map(Trying.line, asked):
+                print(line, flush=True)
+        except KeyboardInterrupt:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for one in asked:
+                one.end()
+            raise
 
 
 if __name__ == "__main__":

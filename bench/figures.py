@@ -1,4 +1,4 @@
-"""What the benches share: the facts of the machine, medians with their spread, and bounds with their verdicts.
+"""What the benches share: the facts of the machine, medians with their spread, bounds with their verdicts, and how a bench ends.
 
 It leaves out what is measured and how: each bench does that itself. Read `Bounds` first.
 """

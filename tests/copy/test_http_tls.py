@@ -16,36 +16,48 @@ from testkit import throwaway_certificates
 from venturi.testbed.pki import DEFAULT_USER, Pki
 
 
+@contextlib.contextmanager
+def served(context, answer, silent=None):
+    """Give the URL of a file of a server of ours, which answers each connection in a thread of its own, but the first two, where they are to be kept.
+
+    Of a single file it is asked for the file, and for its entry in a listing, at once.
+    """
+
+    def secured(connection):
+        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
+            answer(stream)
+
+    def serve(listener):
+        with contextlib.suppress(OSError):
+            if silent is not None:
+                silent.extend(listener.accept()[0] for _ in range(2))
+            while True:
+                threading.Thread(target=secured, args=(listener.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve, args=(listener,))
+        thread.start()
+        try:
+            yield f"https://localhost:{listener.getsockname()[1]}/x"
+        finally:
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join(20)
+
+
 def test_a_silent_handshake_is_given_up_and_made_anew(engine, tmp_path):
     trust, cert, key = throwaway_certificates(tmp_path / "pki")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     silent = []
 
-    def answer(connection):
-        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
-            asked = b""
-            while not asked.endswith(b"\r\n\r\n"):
-                asked += stream.recv(65536)
-            status = b"200 OK" if asked.startswith(b"GET") else b"405 Method Not Allowed"
-            stream.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 1\r\nConnection: close\r\n\r\n1")
+    def answer(stream):
+        status = b"200 OK" if stream.recv(65536).startswith(b"GET") else b"405 Method Not Allowed"
+        stream.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 1\r\nConnection: close\r\n\r\n1")
 
-    def serve(listener):
-        # Of a single file it is asked for the file and for its entry in a listing at once.
-        silent.extend(listener.accept()[0] for _ in range(2))
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],)).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
-        thread.start()
-        url = f"https://localhost:{listener.getsockname()[1]}/x"
+    with served(context, answer, silent) as url:
         began_s = time.monotonic()
         copy(engine, url, tmp_path / "x", env={**os.environ, "X509_CERT_DIR": str(trust)})
         took_s = time.monotonic() - began_s
-        listener.shutdown(socket.SHUT_RDWR)
-        thread.join()
     for connection in silent:
         connection.close()
     assert (tmp_path / "x").read_bytes() == b"1"
@@ -59,25 +71,19 @@ def test_a_file_does_not_wait_for_the_connection_of_its_listing(engine, tmp_path
     context.load_cert_chain(cert, key)
     listing_is_closed, in_time = threading.Event(), []
 
-    def answer(connection):
-        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
-            if stream.recv(65536).startswith(b"GET"):
-                in_time.append(listing_is_closed.wait(10))
-                stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
-            else:
-                stream.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
-                stream.recv(1)
-                listing_is_closed.set()
+    def answer(stream):
+        if stream.recv(65536).startswith(b"GET"):
+            in_time.append(listing_is_closed.wait(10))
+            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+        else:
+            stream.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
+            stream.recv(1)
+            listing_is_closed.set()
 
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        url = f"https://localhost:{listener.getsockname()[1]}/x"
-        process = subprocess.Popen(
-            [engine, "copy", url, tmp_path / "x"], env={**os.environ, "X509_CERT_DIR": str(trust)}
-        )
-        for thread in [threading.Thread(target=answer, args=(listener.accept()[0],)) for _ in range(2)]:
-            thread.start()
-        assert process.wait(20) == 0
-    assert in_time == [True]
+    with served(context, answer) as url:
+        copy(engine, url, tmp_path / "x", env={**os.environ, "X509_CERT_DIR": str(trust)})
+    # It is asked for its checksum afterwards.
+    assert in_time and all(in_time)
     assert (tmp_path / "x").read_bytes() == b"1"
 
 
@@ -108,27 +114,13 @@ def test_a_server_that_asks_who_we_are_is_shown_a_proxy_or_a_certificate(engine,
     context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS
     shown = []
 
-    def answer(connection):
-        with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
-            shown.append([value for ((_, value),) in stream.getpeercert()["subject"]])
-            while not stream.recv(65536).endswith(b"\r\n\r\n"):
-                pass
-            stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
+    def answer(stream):
+        shown.append([value for ((_, value),) in stream.getpeercert()["subject"]])
+        stream.recv(65536)
+        stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
 
-    def serve(listener):
-        # A listing is asked for beside the file, on a connection that may come first.
-        with contextlib.suppress(OSError):
-            while True:
-                threading.Thread(target=answer, args=(listener.accept()[0],), daemon=True).start()
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,))
-        thread.start()
-        try:
-            copy(engine, f"https://localhost:{listener.getsockname()[1]}/x", tmp_path / "x", env=env)
-        finally:
-            listener.shutdown(socket.SHUT_RDWR)
-            thread.join(20)
+    with served(context, answer) as url:
+        copy(engine, url, tmp_path / "x", env=env)
     assert (tmp_path / "x").read_bytes() == b"1"
     # A proxy has the name of its user, and one more.
     assert {names.index(DEFAULT_USER) - len(names) for names in shown} == {-2 if proxy else -1}
