@@ -32,6 +32,16 @@ def heard(link, most_s=20.0):
     return b"".join(iter(lambda: link.recv(65536), b""))
 
 
+def heard_until(link, wanted):
+    """Return what comes until this is in it."""
+    said = b""
+    while wanted not in said:
+        more = link.recv(1000)
+        assert more, f"expected {wanted!r}, found the end behind {said!r}"
+        said += more
+    return said
+
+
 @pytest.fixture
 def served(tmp_path):
     """A directory with a file and links that lead out, beside a secret."""
@@ -205,10 +215,7 @@ def test_lines_without_end_and_logins_that_drip_in_are_ended(engine, served, tmp
             assert 1.5 < time.monotonic() - begin < 10, "bytes do not put off the end of a login"
         with talk(server) as link:
             link.sendall(b"USER " + b"x" * 100_000 + b"\r\nNOOP\r\n")
-            said = b""
-            while b"200" not in said:
-                said += link.recv(1000)
-            assert said.startswith(b"500")
+            assert heard_until(link, b"200").startswith(b"500")
         with logged_in(server) as ftp:
             assert ftp.getline().startswith("421"), "nothing is said for too long"
 
@@ -324,9 +331,7 @@ def test_idle_sessions_cost_little_memory_and_a_fixed_number_of_threads(engine, 
                 for link in links:
                     link.sendall(b"USER anonymous\r\nPASS x\r\n")
                 for link in links:
-                    said = b""
-                    while b"230" not in said:
-                        said += link.recv(1000)
+                    heard_until(link, b"230")
                 assert memory_bytes(server) - before < IDLE * 10_000
                 assert threads_of(server) == threads
                 with logged_in(server) as ftp:
