@@ -40,8 +40,9 @@ use region::Region;
 /// How much more than its capacity a resource may carry before it counts as full: sums of rates are rounded.
 const FULL: f64 = 1.0 + 1e-13;
 
-/// What is left of a sum when it was so many times larger is rounding in part, and made anew.
-const MOSTLY_GONE: f64 = 1.0 / 1024.0;
+/// What is left of a sum when it was so many times larger is rounding in part, and made anew: before the rounding of a few such sums counts
+/// beside [`FULL`].
+const MOSTLY_GONE: f64 = 1.0 / 64.0;
 
 /// What was done, to be held against the number of events.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -309,7 +310,7 @@ impl Partial {
         (cap, bound)
     }
 
-    /// Whether each shared resource counts the places of classes that follow its clock.
+    /// Whether each shared resource counts the places of classes that follow its clock, and all that it limits do.
     #[cfg(test)]
     pub fn assert_counts(&self) {
         for (resource, link) in (0..).zip(&self.links).filter(|(_, link)| link.is_shared()) {
@@ -318,6 +319,13 @@ impl Partial {
             assert_eq!(
                 found, link.bound as usize,
                 "followers of resource {resource}"
+            );
+        }
+        for (class, lane) in self.lanes.iter().enumerate() {
+            let limit = self.links.get(lane.bound as usize);
+            assert!(
+                lane.clock != OWN || !limit.is_some_and(Link::is_shared),
+                "class {class} is limited by a resource whose clock it does not follow"
             );
         }
     }

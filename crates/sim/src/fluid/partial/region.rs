@@ -274,10 +274,11 @@ impl Partial {
         for filling in &region.fill.now {
             let link = &mut self.links[filling.resource as usize];
             (link.given, link.weight, link.bound) = (filling.given, filling.weight, filling.bound);
-            link.heaviest = 0.0;
+            // What was summed is what its rounding is of, until it is summed anew.
+            link.heaviest = filling.summed;
             (link.least_cap, link.most_capped) = (f64::NEG_INFINITY, f64::INFINITY);
             if link.bound == 0 {
-                (link.weight, link.clock, link.joins) = (0.0, 0.0, 0);
+                (link.weight, link.heaviest, link.clock, link.joins) = (0.0, 0.0, 0.0, 0);
             }
         }
     }

@@ -55,7 +55,8 @@ impl Partial {
             if solved > 0 {
                 self.withdraw(network, class);
                 for &resource in self.way(network, class) {
-                    self.links[resource as usize].users -= solved;
+                    let users = self.links[resource as usize].users - solved;
+                    self.count(network, resource, users);
                     self.pressed.push(resource);
                 }
                 self.lanes[class as usize].solved = 0;
@@ -114,12 +115,9 @@ impl Partial {
         };
         self.withdraw(network, class);
         for &resource in self.way(network, class) {
-            let link = &mut self.links[resource as usize];
-            link.users = link.users + after - before;
-            link.pressed |= after > before;
-            if link.varies {
-                link.capacity = network.resources[resource as usize].capacity(link.users);
-            }
+            let users = self.links[resource as usize].users + after - before;
+            self.count(network, resource, users);
+            self.links[resource as usize].pressed |= after > before;
         }
         self.lanes[class as usize].solved = after;
         if before == 0 && after > 0 {
@@ -128,6 +126,15 @@ impl Partial {
             self.quit(network, flows, class);
         }
         Some(change)
+    }
+
+    /// A resource has so many flows from now on, and may give something else to them.
+    fn count(&mut self, network: &Network, resource: u32, users: u32) {
+        let link = &mut self.links[resource as usize];
+        link.users = users;
+        if link.varies {
+            link.capacity = network.resources[resource as usize].capacity(users);
+        }
     }
 
     /// Take a class off its clock, and what it has out of the sums of the resources on its way.
@@ -159,13 +166,15 @@ impl Partial {
                 link.forget(self.now);
                 let other = link.on[0].0;
                 let full = self.lanes[other as usize].bound == resource;
-                // A class that the resource itself has limited so far will not stay as it is, whatever fits beside it.
-                let flow = if full {
-                    f64::INFINITY
+                // A class that the resource itself has limited so far will not stay as it is, whatever fits beside it: it is filled with the
+                // resource, of whose level it is.
+                let (flow, level) = if full {
+                    (f64::INFINITY, self.level_of(other))
                 } else {
-                    self.flow_of(other)
+                    (self.flow_of(other), f64::INFINITY)
                 };
-                self.links[resource as usize].given = flow;
+                let link = &mut self.links[resource as usize];
+                (link.given, link.level) = (flow, level);
                 if full && self.links[resource as usize].varies {
                     self.loosen(other);
                 }

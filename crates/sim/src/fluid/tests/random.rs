@@ -330,14 +330,29 @@ fn moved(seed: u64) -> Vec<(u64, f64)> {
 
 #[test]
 fn a_heavy_class_that_stops_leaves_the_others_their_weights() {
-    // Seeds at which its rounding once stood for theirs, one of whose classes names a resource twice, and one with a rate of an ulp.
+    // Seeds at which its rounding once stood for theirs: one with a class that names a resource twice, one with a rate of an ulp, one where
+    // the filling of a region had been rounded before.
     for seed in [
         3_525_721_387_809_609_833,
         7_121_296_193_207_809_098,
         1_411_678_784_119_022_933,
         3_569_265_563_474_792_667,
         10_221_866_148_172_281_640,
+        4_646_883_557_104_870_131,
+        4_601_310_484_904_247_236,
     ] {
+        walk(seed, Shape::Steep);
+    }
+}
+
+#[test]
+fn a_class_that_a_resource_has_limited_alone_follows_it_when_one_of_hardly_any_weight_comes() {
+    walk(4_605_895_935_458_626_233, Shape::Steep);
+}
+
+#[test]
+fn a_resource_gives_what_it_gives_to_so_many_though_a_class_goes_when_it_can_be_limited_by_more() {
+    for seed in [4_602_399_388_205_033_610, 4_604_629_583_987_439_181] {
         walk(seed, Shape::Steep);
     }
 }
