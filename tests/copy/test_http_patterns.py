@@ -90,6 +90,16 @@ def test_one_that_matches_may_have_another_name(engine, tmp_path, url):
     assert (tmp_path / "named").read_text() == "run1/b.txt"
 
 
+def test_several_for_a_url_without_a_slash_are_told_what_is_wrong_with_it(engine, tmp_path, url):
+    """The server is not asked what is there: that it is a directory does not help."""
+    here = [tmp_path / "served" / name for name in ("run1/a.root", "run1/b.txt")]
+    told = copy(engine, *here, f"{url}/run2", code=1).stderr.decode()
+    assert (
+        "/run2: expected a directory for several sources, found a URL without a slash at its end; end it with a slash"
+        in told
+    )
+
+
 def test_nothing_that_matches_is_told(engine, tmp_path, url):
     for pattern in ("none*", "none*/a.root", "run*/none", "missing/*"):
         told = copy(engine, f"{url}/{pattern}", tmp_path, code=3).stderr.decode()

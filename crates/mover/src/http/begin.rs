@@ -148,7 +148,15 @@ pub(super) fn refusal_of_several(
         is_there: is_directory,
         slash,
     };
-    roots::refusal(order, target, true)
+    roots::refusal(order, target, true).map_err(|refused| match (refused, to) {
+        // Nobody has asked the server what is there.
+        ((expected, "none", _), Place::There(_)) => (
+            expected,
+            "a URL without a slash at its end",
+            "end it with a slash",
+        ),
+        (refused, _) => refused,
+    })
 }
 
 async fn begin_fetch(
