@@ -17,11 +17,12 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
+from venturi.backend import find_engine
+
+sys.path.append(str(Path(__file__).parents[1]))  # what all tests share; pytest finds it by itself
 from interop_cells import NAMES, SIZES, Cell, cells
 from interop_defects import DEFECTS, defect_of
 from interop_rig import Outcome, Rig
-
-from venturi.backend import find_engine
 
 _VERSIONS = {
     "globus-url-copy": "globus-gass-copy-progs",

@@ -1,5 +1,9 @@
 """The interoperability matrix, its short form: our client and our server with the programs that people use. The whole: `python tests/interop/matrix.py`."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from interop_cells import GLOBUS, NAMES, OURS, PAIRINGS, SIZES, THIRD, cells
 from interop_defects import DEFECTS, defect_of
@@ -25,6 +29,15 @@ def test_a_file_arrives_as_it_was_sent_or_the_defect_that_is_stated_shows(rig, c
         assert outcome.identical, outcome.said
     else:
         assert defect.shown_by(outcome), (defect.says, outcome)
+
+
+def test_the_whole_matrix_is_a_command_of_its_own(tmp_path):
+    """From any folder, and without what pytest brings."""
+    matrix = Path(__file__).with_name("matrix.py")
+    told = subprocess.run(
+        [sys.executable, matrix, "--help"], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert "--write" in told.stdout
 
 
 def test_the_table_has_every_client_server_mode_count_of_streams_size_name_and_a_kill():
