@@ -274,7 +274,7 @@ def test_who_has_a_byte_come_or_go_now_and_then_does_not_keep_a_transfer(engine,
                 time.sleep(0.4)
                 data.sendall(bytes(10_000))
         assert [ftp.getline()[:3] for _ in range(2)] == ["150", "226"]
-        assert [event["code"] for event in server.events("transfer")] == [426, 426, 226]
+        assert [event["code"] for event in server.transfers(3)] == [426, 426, 226]
 
 
 def gone(link, drip):

@@ -60,7 +60,7 @@ def test_a_session_that_is_open_ends_with_its_server(lab):
         ]
         client = lab.machines["b"].start(argv, log=said)
         wait_until(lambda: "here" in said.read_text(), "the session to say something")
-        assert "tail" in lab.processes().values()
+        wait_until(lambda: "tail" in lab.processes().values(), "the session to become what it was told to")
     wait_until(
         lambda: set(lab.processes().values()) <= {"ssh"}, "server and session to end, whatever the client does"
     )

@@ -25,7 +25,8 @@ pub(super) struct Link {
     /// Classes on it that have flows, with the number of the place in their way.
     pub on: Vec<(u32, u32)>,
     pub capacity: f64,
-    /// Rate / weight of the classes that it limits; infinite if it limits none. Of a resource with one class, that class's own clock tells.
+    /// Rate / weight of the classes that it limits; infinite if it limits none. Of a resource with one class, that class's own clock tells; when
+    /// another comes it is the level of the one, if that was limited by it, until both are filled.
     pub level: f64,
     /// Bytes/s of the classes on it that something else limits.
     pub given: f64,
