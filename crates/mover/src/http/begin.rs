@@ -139,24 +139,29 @@ pub(super) fn refusal_of_several(
     order: &Order,
     to: &Place,
 ) -> Result<(), (&'static str, &'static str, &'static str)> {
-    let (is_directory, slash) = match to {
-        Place::Here(path) => (path.is_dir(), path.as_os_str().as_bytes().ends_with(b"/")),
-        Place::There(url) => (false, url.path.ends_with(b"/")),
+    let slash = match to {
+        Place::Here(path) => path.as_os_str().as_bytes().ends_with(b"/"),
+        Place::There(url) => url.path.ends_with(b"/"),
+    };
+    let is_directory = match to {
+        Place::Here(path) => path.is_dir(),
+        // Nobody asks the server what is there.
+        Place::There(_) if slash || order.no_target_directory => false,
+        Place::There(_) => {
+            let found = "a URL without a slash at its end";
+            return Err((
+                "a directory for several sources",
+                found,
+                "end it with a slash",
+            ));
+        }
     };
     let target = roots::Target {
         is_directory,
         is_there: is_directory,
         slash,
     };
-    roots::refusal(order, target, true).map_err(|refused| match (refused, to) {
-        // Nobody has asked the server what is there.
-        ((expected, "none", _), Place::There(_)) => (
-            expected,
-            "a URL without a slash at its end",
-            "end it with a slash",
-        ),
-        (refused, _) => refused,
-    })
+    roots::refusal(order, target, true)
 }
 
 async fn begin_fetch(
