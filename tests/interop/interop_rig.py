@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -265,6 +266,7 @@ class Rig:
                 return Server(kind, port, folder / "root", process, scheme)
             if process.poll() != -signal.SIGSEGV:
                 break
+            sys.stderr.write(f"{kind} on port {port} ended by SIGSEGV before it listened: started anew\n")
         process.kill()
         process.wait()
         said = (folder / "log").read_text(errors="replace")[-500:]
