@@ -4,7 +4,8 @@
 //! ([`session`]), and the disk is never waited for there ([`writer`], [`sender`], [`opener`]). What GridFTP asks for is decided in
 //! `venturi_gridftp`, without any of this.
 //!
-//! Read [`session`] first.
+//! No module here needs one that needs it: what is copied is in [`files`] and [`work`], what threads tell a session in [`messages`], how sessions are to
+//! be in [`manner`]. Read [`session`] first.
 
 mod batch;
 mod chunks;
@@ -12,6 +13,8 @@ mod crew;
 mod desk;
 mod download;
 mod failures;
+mod field;
+mod files;
 mod forecast;
 mod guard;
 mod interval;
@@ -19,6 +22,8 @@ mod judge;
 mod link;
 mod links;
 mod listing;
+mod manner;
+mod messages;
 mod names;
 mod opener;
 mod parts;
@@ -58,14 +63,14 @@ use crate::report::Report;
 use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
-use crew::{Manner, Welcome};
 use desk::Desk;
 use download::Download;
 use forecast::Expected;
 use listing::Lister;
+use manner::Wish;
+use manner::{Manner, Welcome};
 use pilot::Pilot;
 use places::{Here, Spot, There};
-use protection::Wish;
 use relay::{End, Ends};
 use shared::Shared;
 use upload::Upload;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 
-use super::work::Fetch;
+use super::files::Fetch;
 use crate::journal::reliance;
 use crate::temporary;
 
@@ -174,14 +174,14 @@ fn head(source: &str, size: u64, modify_s: Option<i64>, sync: bool) -> [u8; HEAD
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ftp::work::Known;
+    use crate::ftp::files::Known;
 
     fn open(folder: &std::path::Path, size: u64, modify_s: i64) -> (Large, Vec<u64>) {
         let fetch = Arc::new(Fetch {
             from: venturi_gridftp::Path::new("/a").expect("a path"),
             to: folder.join("a"),
             part: folder.join("part"),
-            known: crate::ftp::work::Known {
+            known: crate::ftp::files::Known {
                 size: Some(size),
                 modify_s: Some(modify_s),
                 ..Known::default()

@@ -1,26 +1,26 @@
 //! Sessions, each on a thread of its own: how they are opened, and opened again when they are lost.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use venturi_gridftp::client::{Client, Direction, Login, Settings};
-use venturi_gridftp::{Dcau, Features, Mode, Protection};
 
 use super::desk::Desk;
-use super::forecast::{Expected, breadth, wide_streams};
+use super::forecast::{breadth, wide_streams};
+use super::manner::{Manner, Welcome};
+use super::messages::{Event, Post};
 use super::opener::Opener;
-use super::protection::{self, Wish};
-use super::session::{Ended, Event, Post, Session, Workers};
+use super::protection;
+use super::session::{Ended, Session, Workers};
 use super::shared::Shared;
 use super::wire::Wire;
 use super::writer::Writing;
 use crate::error::Failure;
-use crate::net::sockets::Tcp;
 use crate::net::url::{Scheme, Url};
 use crate::threads;
 
@@ -28,54 +28,6 @@ use crate::threads;
 const MOST_TRIES: u32 = 5;
 /// How long it rests before the first of these; twice as long before each that follows.
 const FIRST_REST: Duration = Duration::from_millis(250);
-
-/// How sessions are to be.
-#[derive(Debug, Clone)]
-pub(crate) struct Manner {
-    pub(crate) server: Url,
-    pub(crate) mode: Mode,
-    /// Which way its data connections are opened before anything is to go over them; none: not before.
-    pub(crate) direction: Option<Direction>,
-    /// Data connections of a session; none: as the path suggests.
-    pub(crate) streams: Option<u16>,
-    /// Whether all data nodes of a server move each file.
-    pub(crate) striped: bool,
-    /// Transfers that are asked for ahead; none: as the path suggests.
-    pub(crate) pipelining: Option<usize>,
-    /// How much is to be moved.
-    pub(crate) expected: Expected,
-    pub(crate) block_bytes: u64,
-    pub(crate) tcp: Tcp,
-    /// How data connections are secured, where there are certificates.
-    pub(crate) data: Wish,
-    /// Whether those of the first session that was ready are: what all others hold to.
-    pub(crate) secured: Arc<OnceLock<bool>>,
-    /// How long nothing may move.
-    pub(crate) patience: Duration,
-}
-
-/// What is known of a server when its session is ready.
-#[derive(Debug, Clone)]
-pub(crate) struct Welcome {
-    pub(crate) features: Features,
-    pub(crate) mode: Mode,
-    /// How data connections are secured; none: they are open.
-    pub(crate) data: Option<(Dcau, Protection)>,
-    /// What the control connection took to open.
-    pub(crate) round_trip: Duration,
-    pub(crate) streams: u16,
-    pub(crate) pipelining: usize,
-    /// The address of its control connection.
-    pub(crate) address: IpAddr,
-}
-
-impl Welcome {
-    /// Whether the server names its data nodes.
-    pub(crate) fn is_striped(&self) -> bool {
-        let knows = |name| self.features.has(name);
-        self.mode == Mode::Extended && knows("SPAS") && knows("SPOR")
-    }
-}
 
 /// What was decided when the control connection was open.
 #[derive(Debug, Clone, Copy)]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc::UnboundedSender;
 use venturi_gridftp::{Command, Entry, Path, Reply};
 
-use super::session::{Answer, Ask, Event, Post, Question};
+use super::messages::{Answer, Ask, Event, Post, Question};
 
 /// How often something is asked again that a session was lost with.
 const MOST_ASKED: u32 = 3;

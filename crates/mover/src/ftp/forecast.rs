@@ -9,9 +9,9 @@ use venturi_gridftp::Command;
 use venturi_gridftp::client::Direction;
 
 use super::chunks::LARGE_BYTES;
+use super::messages::Question;
 use super::names::journal;
 use super::places::Spot;
-use super::session::Question;
 use crate::given::Given;
 use crate::glob;
 use crate::net::url::Scheme;

@@ -7,11 +7,23 @@ use std::task::{Context, Poll, ready};
 use tokio::net::TcpStream;
 use venturi_gridftp::{DataSecurity, Error};
 
-use super::link::Read;
 use crate::net::buffers::{Block, Buffers};
 
 /// Part of a record that may have been read before.
 const MOST_BEGUN_BYTES: usize = 32 << 10;
+
+/// What came of reading.
+#[derive(Debug)]
+pub(super) enum Read {
+    /// Bytes.
+    Block(Arc<Block>),
+    /// There is no guard any more, and these bytes came behind it.
+    Bare(Option<Arc<Block>>),
+    /// The connection has ended.
+    Ended { cleanly: bool },
+    /// The guard refuses what is at the other end.
+    Refused(String),
+}
 
 /// Between the socket of a data connection and a session.
 pub(super) struct Guard {

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use venturi_gridftp::{Entry, Kind as EntryKind};
 
 use super::failures;
+use super::files::Known;
 use super::shared::Shared;
-use super::work::Known;
 use crate::order::Existing;
 
 /// What is under the name of a copy.

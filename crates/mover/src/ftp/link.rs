@@ -10,9 +10,9 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc::UnboundedSender;
 use venturi_gridftp::{DataSecurity, Error};
 
-use super::guard::Guard;
+use super::guard::{Guard, Read};
+use super::messages::Event;
 use super::sender::{Out, Outgoing};
-use super::session::Event;
 use crate::error::said;
 use crate::net::buffers::{Block, Buffers};
 use crate::net::intake::Intake;
@@ -41,19 +41,6 @@ enum Cover {
     Guard(Box<Guard>),
     /// The sender has it. Nobody on this side can read any more, and nothing is to be said to one who sends.
     Given,
-}
-
-/// What came of reading.
-#[derive(Debug)]
-pub(super) enum Read {
-    /// Bytes.
-    Block(Arc<Block>),
-    /// There is no guard any more, and these bytes came behind it.
-    Bare(Option<Arc<Block>>),
-    /// The connection has ended.
-    Ended { cleanly: bool },
-    /// The guard refuses what is at the other end.
-    Refused(String),
 }
 
 impl Link {

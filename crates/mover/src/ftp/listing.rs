@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use venturi_gridftp::{Command, Entry, Features, Path, Reply};
 
 use super::desk::{Desk, Gone};
-use super::session::{Answer, Question};
+use super::messages::{Answer, Question};
 
 /// How often a directory is asked for whose session is lost.
 pub(crate) const MOST_TRIES: u32 = 4;

@@ -9,10 +9,11 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::sender::Source;
-use super::session::Event;
+use super::files::Source;
+use super::files::Store;
+use super::messages::Event;
 use super::verify;
-use super::work::{Item, Job, Store};
+use super::work::{Item, Job};
 use crate::attributes::Facts;
 use crate::error::Failure;
 use crate::threads;

@@ -5,8 +5,6 @@
 //! it may have lost. So each chunk is compared, by the checksum that the server computes (CKSM), with that of the source; and the temporary name
 //! follows from size and time of the source, so that nothing of another version is ever taken.
 
-use std::collections::{BTreeSet, VecDeque};
-use std::fs::File;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,15 +12,8 @@ use std::sync::{Arc, OnceLock};
 use venturi_gridftp::{Entry, Features};
 
 use super::chunks;
-use super::desk::{Desk, reply_of};
-use super::session::Question;
-use super::verify;
-use super::work::Store;
+use super::files::Store;
 use crate::attributes::Facts;
-use crate::stop::Stop;
-
-/// Checksums that the server is asked for ahead of those that are computed here.
-const ASKED_AHEAD: usize = 4;
 
 /// A large file that is on its way to a server.
 #[derive(Debug)]
@@ -93,42 +84,12 @@ impl Parts {
     }
 }
 
-/// Chunks of a source that a temporary file of so many bytes at the server has, each compared.
-pub(crate) fn present(
-    desk: &Desk,
-    stop: &Stop,
-    store: &Store,
-    (source, size): (&File, u64),
-    there: u64,
-) -> BTreeSet<u64> {
-    let ranges = (0..Parts::count(size)).map(|index| (index, chunks::range(index, size)));
-    // Of one that reaches beyond its end the server would tell the checksum of what there is.
-    let mut ranges = ranges.take_while(|(_, range)| range.end <= there);
-    let (mut asked, mut present) = (VecDeque::new(), BTreeSet::new());
-    // Each turn asks for a chunk's checksum or compares one.
-    while !stop.asked() {
-        while asked.len() < ASKED_AHEAD
-            && let Some((index, range)) = ranges.next()
-        {
-            let question = verify::question(store.part.clone(), Some(range.clone()));
-            asked.push_back((index, range, desk.ask(Question::Command(question))));
-        }
-        let Some((index, range, answers)) = asked.pop_front() else {
-            break;
-        };
-        let told = reply_of(&answers).as_ref().and_then(verify::told);
-        let own = || verify::of_file(source, range).ok();
-        if told.is_some() && told == own() {
-            present.insert(index);
-        }
-    }
-    present
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
-    use crate::ftp::work::Known;
+    use crate::ftp::files::Known;
 
     #[test]
     fn the_last_chunk_that_comes_makes_a_file_whole_and_one_failure_is_told() {

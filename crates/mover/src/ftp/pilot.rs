@@ -5,10 +5,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
-use super::crew::{self, Manner, Welcome};
+use super::crew;
 use super::desk::Desk;
 use super::forecast::{Expected, breadth};
 use super::interval::{Mark, Rate, compare};
+use super::manner::{Manner, Welcome};
 use super::shared::Shared;
 use crate::decision::{Decision, WORTH};
 

@@ -5,57 +5,11 @@ use std::sync::atomic::Ordering;
 
 use venturi_gridftp::{Dcau, Protection};
 
-use super::crew::{Manner, Welcome};
+use super::manner::{Manner, Welcome, Wish};
 use super::shared::Shared;
 use crate::decision::Decision;
-use crate::error::Error;
-use crate::net::grid::Grid;
 use crate::net::url::{Scheme, Url};
-use crate::order::{DataChannel, Order, Output};
-
-/// What is wanted of the data connections of a session with certificates.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// Authenticated, as GridFTP has it; open where the server, or the user's proxy, is not made for it.
-    Usual,
-    /// This, or no session.
-    Only(DataChannel),
-}
-
-impl Wish {
-    /// What an order wants, with these servers.
-    ///
-    /// # Errors
-    /// If it asks for what one of them cannot have, or cannot do without.
-    pub(crate) fn of(order: &Order, servers: &[&Url]) -> Result<Self, Error> {
-        let asked = order.network.data_channel;
-        let bare = |server: &&&Url| server.scheme != Scheme::Gsiftp;
-        let Some(plain) = servers.iter().find(bare) else {
-            return Ok(asked.map_or(Self::Usual, Self::Only));
-        };
-        let needless = asked == Some(DataChannel::Open) && servers.iter().all(|one| bare(&one));
-        if needless || !matches!(asked, None | Some(DataChannel::Open)) {
-            return Err(Error::Order {
-                option: "--data-channel",
-                expected: "gsiftp at every server, since data connections are secured with certificates",
-                found: plain.with_path(b"/".to_vec()).to_string(),
-            });
-        }
-        Ok(Self::Only(DataChannel::Open))
-    }
-
-    /// What a client asks for with this credential; none: open data connections.
-    pub(crate) fn data(self, grid: &Grid) -> Option<(Dcau, Protection)> {
-        let protection = match self {
-            Self::Only(DataChannel::Open) => return None,
-            Self::Usual if !grid.delegates() => return None,
-            Self::Usual | Self::Only(DataChannel::Authenticated) => Protection::Clear,
-            Self::Only(DataChannel::Safe) => Protection::Safe,
-            Self::Only(DataChannel::Private) => Protection::Private,
-        };
-        Some((Dcau::User, protection))
-    }
-}
+use crate::order::{DataChannel, Output};
 
 /// Whether a session may have open data connections that nobody asked for: not where another one with the server has better ones.
 pub(crate) fn may_be_open(manner: &Manner) -> bool {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use rustix::fs::{Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
+use super::files::Fetch;
 use super::verify;
-use super::work::Fetch;
 use crate::error::Failure;
 use crate::order::{Existing, Order};
 use crate::temporary;
@@ -134,7 +134,7 @@ fn rename(from: &Path, to: &Path, existing: Existing) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ftp::work::Known;
+    use crate::ftp::files::Known;
 
     fn fetch(folder: &Path) -> Fetch {
         Fetch {

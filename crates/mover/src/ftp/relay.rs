@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering;
 use venturi_gridftp::client::Pair;
 use venturi_gridftp::{Command, Path as There};
 
-use super::crew::{Manner, Welcome};
 use super::desk::{Desk, reply_of};
 use super::listing::Lister;
+use super::manner::{Manner, Welcome};
+use super::messages::Question;
 use super::places::{self, Root};
-use super::session::Question;
 use super::shared::Shared;
 use crate::net::url::Url;
 use crate::threads;

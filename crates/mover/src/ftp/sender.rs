@@ -1,7 +1,6 @@
 //! A thread for each data connection that sends: small files are gathered into large writes, large ones go from the page cache by
 //! `sendfile`, behind a header that waits for them (`MSG_MORE`).
 
-use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -15,8 +14,9 @@ use tokio::sync::mpsc::UnboundedSender;
 use venturi_gridftp::DataSecurity;
 use venturi_gridftp::mode_e::HEADER_BYTES;
 
+use super::files::Source;
 use super::forecast::FAR;
-use super::session::Event;
+use super::messages::Event;
 use crate::net::{tcp_info, unsent};
 use crate::threads;
 
@@ -36,22 +36,6 @@ const GLANCE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
-
-/// A file of this host that is being sent.
-#[derive(Debug)]
-pub(crate) struct Source {
-    pub(crate) number: u64,
-    pub(crate) file: File,
-    pub(crate) size: u64,
-    /// Where that ends of it which is sent.
-    pub(crate) end: u64,
-    /// What it was when it was opened.
-    pub(crate) facts: crate::attributes::Facts,
-    /// Its Adler-32, where the server is to compare it.
-    pub(crate) checksum: Option<u32>,
-    /// All of it, where that is little.
-    pub(crate) content: Option<Vec<u8>>,
-}
 
 /// What a connection is to send.
 #[derive(Debug)]

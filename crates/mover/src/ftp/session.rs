@@ -14,7 +14,7 @@ mod versions;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -24,22 +24,20 @@ use tokio::time::{Interval, MissedTickBehavior};
 use venturi_gridftp::client::Client;
 use venturi_gridftp::{Path as There, Reply};
 
+use super::field::Progress;
+use super::files::Source;
 use super::link::Link;
+use super::messages::{Event, Post};
 use super::opener::Opener;
-use super::sender::Source;
 use super::shared::Shared;
 use super::wire::Wire;
 use super::work::Item;
 use super::writer::Writing;
-use crate::error::Failure;
 use crate::net::buffers::Buffers;
 use crate::net::pace::Pace;
 use crate::net::sockets::Tcp;
 use crate::net::straight::Straight;
-pub(crate) use behind::Field;
-use behind::Progress;
 use data::Connecting;
-pub(crate) use questions::{Answer, Ask, Question};
 use questions::{Asker, Listing};
 
 /// Read at once from a data connection; a block stays in a core's cache until it is written.
@@ -54,35 +52,6 @@ const TICK: Duration = Duration::from_millis(100);
 const MOST_TURNS: u32 = 64;
 /// How long an ending session waits for what it has tidied up at the server.
 const FAREWELL: Duration = Duration::from_secs(5);
-
-/// How long a session stays.
-#[derive(Debug)]
-pub(crate) struct Post {
-    /// Questions may come when all items are settled.
-    pub(crate) asked: AtomicBool,
-    /// It takes no more items.
-    pub(crate) retired: AtomicBool,
-}
-
-/// What other threads tell a session.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// A command is to be sent.
-    Ask(Ask),
-    /// A file to be sent is open, or cannot be.
-    Opened(Item, Result<Arc<Source>, Failure>),
-    /// A connection has sent bytes of files.
-    Sent { bytes: u64 },
-    /// A connection cannot send; why, where it is not the network.
-    Broken {
-        connection: u64,
-        why: Option<String>,
-    },
-    /// A file is not what it was.
-    Spoiled { number: u64, found: String },
-    /// Nothing more will be asked.
-    Leave,
-}
 
 /// How a session has ended.
 #[derive(Debug, PartialEq, Eq)]

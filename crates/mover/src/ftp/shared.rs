@@ -8,8 +8,8 @@ use std::time::Duration;
 use venturi_gridftp::{Features, Path as There, Reply};
 
 use super::failures;
+use super::field::Field;
 use super::queue::Queue;
-use super::session::Field;
 use super::work::{Item, Job};
 use crate::decision::Decision;
 use crate::error::Failure;

@@ -11,21 +11,22 @@ use venturi_gridftp::{Command, Entry, Mode, Path as There, Site};
 
 use super::batch::{Batch, FOLDERS_AHEAD, ROOTS_AHEAD};
 use super::chunks::{LARGE_BYTES, SHARED_BYTES};
-use super::crew::Welcome;
 use super::desk::{Desk, Gone, entry_of, reply_of};
 use super::failures;
+use super::files::{Known, Store};
 use super::judge::{Present, Verdict, judge};
 use super::links::{self, Stored};
 use super::listing::{Found, Lister};
+use super::manner::Welcome;
+use super::messages::Question;
 use super::names;
 use super::opener;
-use super::parts::{self, Parts};
+use super::parts::Parts;
 use super::places::{Root, Spot};
-use super::session::Question;
 use super::shared::Shared;
 use super::verify;
 use super::ways::Ways;
-use super::work::{Job, Known, Store};
+use super::work::Job;
 use crate::error::said;
 use crate::order::Existing;
 use crate::temporary::Token;
@@ -245,7 +246,7 @@ impl<'d> Upload<'d> {
         }
         let there = entry.as_ref().map_or(0, bytes);
         let source = (&file, facts.size);
-        let present = parts::present(self.desk, shared.stop, &store, source, there);
+        let present = verify::present(self.desk, shared.stop, &store, source, there);
         let chunks = Parts::count(facts.size);
         if !present.is_empty() {
             let place = shared.place(&store.to);

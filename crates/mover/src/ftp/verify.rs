@@ -1,5 +1,6 @@
 //! Whether two files at both ends have the same bytes, by what the server computes (CKSM, SCKS) and what we do.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -7,10 +8,16 @@ use std::os::unix::fs::FileExt;
 
 use venturi_gridftp::{Command, Features, Path, Reply};
 
-use super::desk::{Desk, Gone};
+use super::chunks;
+use super::desk::{Desk, Gone, reply_of};
+use super::files::Store;
+use super::messages::Question;
 use crate::checksum::Adler32;
 use crate::error::Error;
+use crate::stop::Stop;
 
+/// Checksums that the server is asked for ahead of those that are computed here.
+const ASKED_AHEAD: usize = 4;
 /// What storage of grids keeps of its files, and the cheapest that servers offer.
 pub(crate) const ALGORITHM: &str = "ADLER32";
 /// Read at once.
@@ -97,6 +104,38 @@ pub(crate) fn is_same_at(
     let first = told(&source.call(&question(from.clone(), None))?);
     let second = told(&destination.call(&question(to.clone(), None))?);
     Ok(first.zip(second).map(|(first, second)| first == second))
+}
+
+/// Chunks of a source that a temporary file of so many bytes at the server has, each compared.
+pub(crate) fn present(
+    desk: &Desk,
+    stop: &Stop,
+    store: &Store,
+    (source, size): (&File, u64),
+    there: u64,
+) -> BTreeSet<u64> {
+    let ranges = (0..chunks::count(size)).map(|index| (index, chunks::range(index, size)));
+    // Of one that reaches beyond its end the server would tell the checksum of what there is.
+    let mut ranges = ranges.take_while(|(_, range)| range.end <= there);
+    let (mut asked, mut present) = (VecDeque::new(), BTreeSet::new());
+    // Each turn asks for a chunk's checksum or compares one.
+    while !stop.asked() {
+        while asked.len() < ASKED_AHEAD
+            && let Some((index, range)) = ranges.next()
+        {
+            let command = question(store.part.clone(), Some(range.clone()));
+            asked.push_back((index, range, desk.ask(Question::Command(command))));
+        }
+        let Some((index, range, answers)) = asked.pop_front() else {
+            break;
+        };
+        let told = reply_of(&answers).as_ref().and_then(told);
+        let own = || of_file(source, range).ok();
+        if told.is_some() && told == own() {
+            present.insert(index);
+        }
+    }
+    present
 }
 
 #[cfg(test)]

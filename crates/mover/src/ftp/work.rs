@@ -1,23 +1,11 @@
 //! What is to be transferred.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
-use venturi_gridftp::Path;
-
 use super::chunks::Large;
+use super::files::{Fetch, Store};
 use super::parts::Parts;
-
-/// What is known of a file at a server or here.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Known {
-    pub(crate) size: Option<u64>,
-    /// When it was modified, in seconds since 1970.
-    pub(crate) modify_s: Option<i64>,
-    /// Permission bits.
-    pub(crate) mode: Option<u32>,
-}
 
 /// A file, or a chunk of one, to be moved.
 #[derive(Debug)]
@@ -83,28 +71,6 @@ impl Job {
             Self::Fetch(_) | Self::Store(_) | Self::Again(..) => true,
         }
     }
-}
-
-/// A file of a server and the name of its copy here.
-#[derive(Debug)]
-pub(crate) struct Fetch {
-    pub(crate) from: Path,
-    pub(crate) to: PathBuf,
-    /// Its name while it is not whole.
-    pub(crate) part: PathBuf,
-    pub(crate) known: Known,
-    /// How often it was begun before, and changed while it came.
-    pub(crate) changes: u32,
-}
-
-/// A file of this host and the name of its copy at a server.
-#[derive(Debug)]
-pub(crate) struct Store {
-    pub(crate) from: PathBuf,
-    pub(crate) to: Path,
-    /// Its name while it is not whole.
-    pub(crate) part: Path,
-    pub(crate) known: Known,
 }
 
 impl Item {

@@ -11,9 +11,10 @@ use std::sync::{Arc, OnceLock};
 use rustix::io::Errno;
 
 use super::chunks::{LARGE_BYTES, Large};
+use super::files::{Fetch, Known};
 use super::received;
 use super::shared::Shared;
-use super::work::{Fetch, Item, Job, Known};
+use super::work::{Item, Job};
 use crate::error::Failure;
 use crate::net::buffers::Block;
 use crate::threads;

@@ -3,7 +3,7 @@ use std::sync::Arc;
 use venturi_gridftp::Path;
 
 use super::*;
-use crate::ftp::work::{Fetch, Known};
+use crate::ftp::files::{Fetch, Known};
 
 fn fetch(size: u64) -> Job {
     let known = Known {

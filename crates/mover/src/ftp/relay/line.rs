@@ -11,9 +11,10 @@ use venturi_gridftp::{Command, Mode, Path as There};
 
 use super::{Ends, Wanted};
 use crate::error::Failure;
-use crate::ftp::crew::{self, Manner, Welcome};
+use crate::ftp::crew;
 use crate::ftp::desk::Desk;
-use crate::ftp::session::{Answer, Question};
+use crate::ftp::manner::{Manner, Welcome};
+use crate::ftp::messages::{Answer, Question};
 use crate::ftp::shared::Shared;
 use crate::ftp::verify;
 

@@ -10,15 +10,15 @@ use super::{End, Ends, Wanted};
 use crate::ftp::batch::ROOTS_AHEAD;
 use crate::ftp::desk::{Desk, Gone, entry_of, reply_of};
 use crate::ftp::failures;
+use crate::ftp::files::Known;
 use crate::ftp::judge::{Present, Verdict, judge};
 use crate::ftp::listing::{self, Found};
+use crate::ftp::messages::{Answer, Question};
 use crate::ftp::names;
 use crate::ftp::places::{Root, Spot};
-use crate::ftp::session::{Answer, Question};
 use crate::ftp::shared::Shared;
 use crate::ftp::verify;
 use crate::ftp::ways::Ways;
-use crate::ftp::work::Known;
 use crate::order::Existing;
 use crate::temporary::Token;
 

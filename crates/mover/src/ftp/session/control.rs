@@ -7,8 +7,8 @@ use std::task::Context;
 use venturi_gridftp::client::Output;
 
 use super::Session;
-use super::questions::Answer;
 use crate::ftp::link::Link;
+use crate::ftp::messages::Answer;
 
 impl Session<'_> {
     pub(super) fn write_control(&mut self, cx: &mut Context<'_>) -> bool {

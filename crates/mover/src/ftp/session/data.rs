@@ -15,7 +15,8 @@ use venturi_gridftp::mode_e::HEADER_BYTES;
 use venturi_gridftp::{DataOut, End};
 
 use super::Session;
-use crate::ftp::link::{Link, Read};
+use crate::ftp::guard::Read;
+use crate::ftp::link::Link;
 use crate::ftp::sender::Out;
 use crate::ftp::writer::Piece;
 use crate::net::grid::now_s;

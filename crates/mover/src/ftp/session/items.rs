@@ -12,12 +12,13 @@ use super::Session;
 use crate::decision::Decision;
 use crate::ftp::MOST_SESSIONS_AN_ITEM;
 use crate::ftp::failures;
+use crate::ftp::files::Source;
+use crate::ftp::files::Store;
 use crate::ftp::forecast::{WIDE_BYTES, wide_streams};
 use crate::ftp::queue::Room;
-use crate::ftp::sender::Source;
 use crate::ftp::upload::{chmod, differs};
 use crate::ftp::verify;
-use crate::ftp::work::{Item, Job, Store};
+use crate::ftp::work::{Item, Job};
 
 impl Session<'_> {
     /// Takes items as long as there are fewer than are to be under way.

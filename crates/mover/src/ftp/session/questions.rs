@@ -4,43 +4,15 @@ use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use venturi_gridftp::client::{Get, Job as Transfer, Source as What};
-use venturi_gridftp::{ByteRanges, Command, Path, Reply};
+use venturi_gridftp::{ByteRanges, Reply};
 
 use super::Session;
+use crate::ftp::messages::{Answer, Ask, Question};
 
 /// Most bytes of a listing that comes over a data connection.
 const MOST_LISTING_BYTES: usize = 256 << 20;
 /// In the numbers of transfers that are listings.
 const LISTING: u64 = 1 << 63;
-
-/// What is asked of a server besides transfers, and where it is answered.
-#[derive(Debug)]
-pub(crate) struct Ask {
-    pub(crate) question: Question,
-    /// What the answers carry, so that whoever asks much can tell them apart.
-    pub(crate) tag: u64,
-    pub(crate) answer: Sender<(u64, Answer)>,
-}
-
-/// What is asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Question {
-    Command(Command),
-    /// What is in a directory, over a data connection (MLSD).
-    Listing(Path),
-}
-
-/// What a server answered.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    /// A line of a listing; the reply follows.
-    Line(Vec<u8>),
-    /// The server is at it; the reply follows.
-    Notice(Reply),
-    Reply(Reply),
-    /// The session is lost.
-    Lost,
-}
 
 /// A listing that comes over a data connection.
 #[derive(Debug)]

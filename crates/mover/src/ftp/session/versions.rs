@@ -10,7 +10,8 @@ use super::Session;
 use crate::decision::Decision;
 use crate::ftp::chunks::LEAST_CHUNK_BYTES;
 use crate::ftp::desk::entry_of;
-use crate::ftp::work::{Item, Job, Known};
+use crate::ftp::files::Known;
+use crate::ftp::work::{Item, Job};
 
 /// How often a file that changes while it comes is begun anew.
 const MOST_CHANGES: u32 = 1;

@@ -18,8 +18,8 @@ use crate::ftp::desk::Gone;
 use crate::ftp::failures;
 use crate::ftp::links::Stored;
 use crate::ftp::listing::Found;
+use crate::ftp::messages::{Answer, Question};
 use crate::ftp::names;
-use crate::ftp::session::{Answer, Question};
 use crate::order::{Existing, Preserve};
 use crate::temporary::Token;
 

@@ -1,7 +1,7 @@
 use std::path::Path;
 
 use super::*;
-use crate::ftp::work::Known;
+use crate::ftp::files::Known;
 
 fn fetch(folder: &Path) -> Arc<Fetch> {
     Arc::new(Fetch {
