@@ -5,7 +5,7 @@
 //! `venturi_gridftp`, without any of this.
 //!
 //! No module here needs one that needs it: what is copied is in [`files`] and [`work`], what threads tell a session in [`messages`], how sessions are to
-//! be in [`manner`]. Read [`session`] first.
+//! be in [`mod@manner`]. Read [`session`] first.
 
 mod batch;
 mod chunks;
