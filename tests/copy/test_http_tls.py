@@ -87,6 +87,33 @@ def test_a_file_does_not_wait_for_the_connection_of_its_listing(engine, tmp_path
     assert (tmp_path / "x").read_bytes() == b"1"
 
 
+def test_an_upload_does_not_wait_for_the_connection_that_is_kept_for_its_bytes(engine, tmp_path):
+    """Of a server that serves one connection at a time, until it is closed, and met that one first."""
+    trust, cert, key = throwaway_certificates(tmp_path / "pki")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    (tmp_path / "x").write_bytes(b"1")
+    spare_is_closed, in_time, asked = threading.Event(), [], []
+
+    def answer(stream):
+        try:
+            request = stream.recv(65536)
+        except OSError:
+            request = b""
+        if not request:
+            spare_is_closed.set()
+            return
+        asked.append(request.split()[0])
+        if request.startswith(b"PROPFIND"):
+            in_time.append(spare_is_closed.wait(10))
+        status = b"201 Created" if request.startswith(b"PUT") else b"404 Not Found"
+        stream.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+
+    with served(context, answer) as url:
+        copy(engine, tmp_path / "x", url, env={**os.environ, "X509_CERT_DIR": str(trust)})
+    assert (in_time, asked) == ([True], [b"PROPFIND", b"PUT"])
+
+
 def test_a_server_that_is_silent_in_its_handshake_is_left_at_ctrl_c(engine, tmp_path):
     trust, _, _ = throwaway_certificates(tmp_path / "pki")
     env = {**os.environ, "X509_CERT_DIR": str(trust)}

@@ -10,7 +10,7 @@ use super::exchange::Exchange;
 use super::fault::Fault;
 use super::folder::Folder;
 use super::get::Fetch;
-use super::list;
+use super::list::{self, Facts};
 use super::pattern;
 use super::put::Store;
 use super::target::{Server, Target};
@@ -306,20 +306,21 @@ async fn begin_store(
             "say --recursive to copy directories",
         ));
     }
-    let to = if contents {
-        to
+    let place = if contents {
+        Placed::unseen(to)
     } else {
         placed(cx, exchange, to, name.to_bytes(), how, is_directory).await?
     };
     let folder = Arc::new(Folder::open(resolved.parent().unwrap_or(Path::new("")))?);
     let task = if is_directory {
+        let to = place.to;
         Task::StoreTree { folder, name, to }
     } else {
-        let there = cx.collections.there(order, exchange, &to).await;
+        let there = place.there(cx, exchange).await;
         Task::Store(Box::new(Store {
             folder,
             name,
-            to,
+            to: place.to,
             listed: there.is_some(),
             there: there.flatten(),
             make_way: how.make_way,
@@ -343,25 +344,47 @@ async fn begin_pass(
             .map_err(|fault| fault.at(&from))?
             == Some(true);
     let contents = is_directory && from.decoded_path().ends_with(b"/");
-    let to = if contents {
-        to
+    let place = if contents {
+        Placed::unseen(to)
     } else {
         placed(cx, exchange, to, &from.name(), how, is_directory).await?
     };
     let task = if is_directory {
+        let to = place.to;
         Task::PassTree { from, to }
     } else {
-        let there = cx.collections.there(cx.order, exchange, &to).await;
+        let there = place.there(cx, exchange).await;
         Task::Pass(Box::new(Pass {
             from,
             facts: None,
-            to,
+            to: place.to,
             listed: there.is_some(),
             there: there.flatten(),
         }))
     };
     cx.pool.push([task]);
     Ok(())
+}
+
+/// Where a thing goes.
+struct Placed {
+    to: Target,
+    /// What a listing has there, if anything; none if it was not asked for, or is not believed.
+    there: Option<Option<Facts>>,
+}
+
+impl Placed {
+    fn unseen(to: Target) -> Self {
+        Self { to, there: None }
+    }
+
+    /// What is there, if anything; none if the server has to be asked.
+    async fn there(&self, cx: &Context<'_>, exchange: &Rc<Exchange>) -> Option<Option<Facts>> {
+        match &self.there {
+            Some(there) => Some(there.clone()),
+            None => cx.collections.there(cx.order, exchange, &self.to).await,
+        }
+    }
 }
 
 /// Where a thing of that name goes, and no other of this copy.
@@ -372,12 +395,17 @@ async fn placed(
     name: &[u8],
     how: How,
     is_directory: bool,
-) -> Result<Target, Failure> {
+) -> Result<Placed, Failure> {
     if how.exact {
-        return Ok(to);
+        return Ok(Placed::unseen(to));
     }
-    let place = place_of(cx, exchange, to, name, how, is_directory).await?;
-    cx.claim(place.to_string().into())?;
+    let server = to.server.clone();
+    let asked = place_of(cx, exchange, to, name, how, is_directory);
+    let place = match cx.is_one {
+        true => exchange.with_spare(&server, asked).await?,
+        false => asked.await?,
+    };
+    cx.claim(place.to.to_string().into())?;
     Ok(place)
 }
 
@@ -389,23 +417,37 @@ async fn place_of(
     name: &[u8],
     how: How,
     is_directory: bool,
-) -> Result<Target, Failure> {
+) -> Result<Placed, Failure> {
+    let believed = list::is_believed(cx.order);
     if to.decoded_path().ends_with(b"/") {
-        if !cx.order.dry_run && to.decoded_path() != b"/" {
-            // As with `cp DIR/`: it is made where it is not there. Whether the server lets us see that is another matter.
-            let made = cx.collections.make(exchange, &to, how.make_way).await;
-            if let Some(fault) = made.err().filter(Fault::is_of_connection) {
-                return Err(fault.at(&to));
-            }
+        let place = to.child(name);
+        if cx.order.dry_run || to.decoded_path() == b"/" {
+            return Ok(Placed::unseen(place));
         }
-        return Ok(to.child(name));
+        // As with `cp DIR/`: it is made where it is not there. Whether the server lets us see that is another matter.
+        let made = cx.collections.make(exchange, &to, how.make_way);
+        // Of several a listing of all is asked for.
+        let (made, there) = if cx.is_one && believed {
+            let (made, seen) = tokio::join!(made, list::seen(exchange, &place));
+            (made, seen.ok().map(|seen| seen.map(Facts::from)))
+        } else {
+            (made.await, None)
+        };
+        if let Some(fault) = made.err().filter(Fault::is_of_connection) {
+            return Err(fault.at(&to));
+        }
+        return Ok(Placed { to: place, there });
     }
     // A file's name is taken as it stands where it is clear: asking costs a round trip, and a directory refuses to be written to.
-    match list::kind(exchange, &to).await {
-        Ok(Some(true)) => Ok(to.child(name)),
+    match list::seen(exchange, &to).await {
+        Ok(Some(entry)) if entry.directory => Ok(Placed::unseen(to.child(name))),
         Err(fault) if fault.is_of_connection() => Err(fault.at(&to)),
         // A server without WebDAV has no directories to ask for.
-        _ if is_directory => Ok(to.collection()),
-        _ => Ok(to),
+        _ if is_directory => Ok(Placed::unseen(to.collection())),
+        Ok(seen) if believed => Ok(Placed {
+            to,
+            there: Some(seen.map(Facts::from)),
+        }),
+        _ => Ok(Placed::unseen(to)),
     }
 }

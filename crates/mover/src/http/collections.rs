@@ -14,7 +14,7 @@ use super::exchange::Exchange;
 use super::fault::Fault;
 use super::list::{self, Facts, Names};
 use super::target::Target;
-use crate::order::{Existing, Order};
+use crate::order::Order;
 
 /// Names of a listing for each file that is to come: where there are more, it is less to ask for the files.
 const NAMES_A_FILE: usize = 16;
@@ -62,16 +62,13 @@ impl Collections {
     }
 
     /// What is at the place of a copy, if anything; none if the server has to be asked.
-    ///
-    /// A listing may lack what is there: that of a server of a cluster what others have, and 404 is also the answer of one without WebDAV. So it is
-    /// believed only where that costs an upload, and not where what is there is to be kept.
     pub(super) async fn there(
         &self,
         order: &Order,
         exchange: &Rc<Exchange>,
         copy: &Target,
     ) -> Option<Option<Facts>> {
-        if order.existing != Existing::Update {
+        if !list::is_believed(order) {
             return None;
         }
         let place = copy.parent()?;

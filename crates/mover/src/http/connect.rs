@@ -335,6 +335,13 @@ impl Connections {
         None
     }
 
+    /// Whether one is.
+    pub(super) fn has_kept(&self, server: &Server) -> bool {
+        let idle = self.idle.borrow();
+        let mut kept = idle.get(server).into_iter().flatten();
+        kept.any(Sender::is_ready)
+    }
+
     /// Closes those that are kept.
     pub(super) fn close_kept(&self, server: &Server) {
         self.idle.borrow_mut().remove(server);

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::{Either, select};
 use http::header::{EXPECT, HOST, LOCATION, SERVER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::sync::oneshot;
@@ -27,6 +28,8 @@ const MOST_REDIRECTIONS: usize = 8;
 pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 /// How long a body is kept back for `100 Continue`; then it is sent (RFC 9110, section 10.1.1, leaves the time open; curl waits as long).
 const WAIT_FOR_CONTINUE: Duration = Duration::from_secs(1);
+/// How long an answer may take beside a kept connection before that is suspected of keeping it waiting.
+const PATIENCE_BESIDE: Duration = Duration::from_secs(1);
 const AGENT: &str = concat!("venturi/", env!("CARGO_PKG_VERSION"));
 
 /// What is asked of a server.
@@ -80,6 +83,45 @@ impl Exchange {
             self.connections.keep(server, sender);
         }
         ready
+    }
+
+    /// Asks what a server may refuse, and opens another connection meanwhile for what is asked then: there are servers that close one with each
+    /// refusal (XRootD 5.5), and over TLS a new one takes two round trips.
+    pub(super) async fn with_spare<T>(&self, server: &Server, asked: impl Future<Output = T>) -> T {
+        let may_close = self
+            .connections
+            .manner(server)
+            .is_none_or(|manner| manner == Manner::Listed);
+        if !server.tls || !may_close {
+            return asked.await;
+        }
+        let asked = std::pin::pin!(asked);
+        let spare = std::pin::pin!(async {
+            // What is asked has taken its own by now.
+            if !self.connections.has_kept(server) {
+                self.prepare(server).await;
+            }
+        });
+        match select(asked, spare).await {
+            Either::Left((answer, _)) => answer,
+            Either::Right(((), asked)) => self.beside(server, asked).await,
+        }
+    }
+
+    /// Waits for an answer while another connection is kept, which is closed when that takes long: there are servers that serve one connection at a
+    /// time, until it is closed.
+    pub(super) async fn beside<T>(
+        &self,
+        server: &Server,
+        mut asked: impl Future<Output = T> + Unpin,
+    ) -> T {
+        match timeout(PATIENCE_BESIDE, &mut asked).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                self.connections.close_kept(server);
+                asked.await
+            }
+        }
     }
 
     /// How the server of a place is best asked; none of one that has not answered yet.

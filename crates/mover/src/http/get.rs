@@ -9,12 +9,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::{Either, select};
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
-use tokio::time::timeout;
 
 use super::answer::Answer;
 use super::connect::Manner;
@@ -37,8 +36,6 @@ use crate::temporary::Token;
 const LATE: Algorithm = Algorithm::Adler32;
 /// Files that are known to be smaller are fetched without a range.
 const WORTH_A_RANGE: u64 = 8 << 20;
-/// How long after its entry in a listing the answer for a file may come before the connection of that is suspected of keeping it waiting.
-const PATIENCE_BESIDE: Duration = Duration::from_secs(1);
 
 /// A file of a server that is to come here.
 #[derive(Debug)]
@@ -189,14 +186,7 @@ async fn ask_and_list(
             };
             Ok((answer, listed))
         }
-        Either::Right((listed, mut asked)) => match timeout(PATIENCE_BESIDE, &mut asked).await {
-            Ok(answer) => Ok((answer?, listed)),
-            Err(_) => {
-                // There are servers that serve one connection at a time, until it is closed.
-                exchange.connections.close_kept(&from.server);
-                Ok((asked.await?, listed))
-            }
-        },
+        Either::Right((listed, asked)) => Ok((exchange.beside(&from.server, asked).await?, listed)),
     }
 }
 

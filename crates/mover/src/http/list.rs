@@ -18,6 +18,7 @@ use super::outgoing::Outgoing;
 use super::target::Target;
 use super::tries::Tries;
 use super::wait::within;
+use crate::order::{Existing, Order};
 
 /// Bytes of one listing: about a quarter of a million names.
 const LARGEST_LISTING: usize = 256 << 20;
@@ -215,8 +216,23 @@ pub(crate) async fn head(
 /// # Errors
 /// If the server does not say.
 pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Option<bool>, Fault> {
+    let seen = seen(exchange, place).await?;
+    Ok(seen.map(|entry| entry.directory))
+}
+
+/// The same with what a listing has of it.
+///
+/// # Errors
+/// If the server does not say.
+pub(crate) async fn seen(exchange: &Rc<Exchange>, place: &Target) -> Result<Option<Entry>, Fault> {
     match propfind(exchange, place, "0", LARGEST_LISTING, |_| ()).await {
-        Ok(entries) => Ok(Some(entries.first().is_some_and(|entry| entry.directory))),
+        Ok(entries) => match entries.into_iter().next() {
+            None => Err(Fault::Answer {
+                expected: "a listing with what is there",
+                found: "nothing".into(),
+            }),
+            entry => Ok(entry),
+        },
         Err(Fault::Status {
             status: StatusCode::NOT_FOUND,
             ..
@@ -227,11 +243,14 @@ pub(crate) async fn kind(exchange: &Rc<Exchange>, place: &Target) -> Result<Opti
 
 /// A file as a listing has it; none if there are no listings, or of a directory.
 pub(crate) async fn entry(exchange: &Rc<Exchange>, place: &Target) -> Option<Facts> {
-    let entries = propfind(exchange, place, "0", LARGEST_LISTING, |_| ())
-        .await
-        .ok()?;
-    let entry = entries.into_iter().next();
-    entry.filter(|entry| !entry.directory).map(Facts::from)
+    let entry = seen(exchange, place).await.ok()??;
+    (!entry.directory).then(|| Facts::from(entry))
+}
+
+/// Whether a listing is believed about what is at the place of a copy. It may lack what is there: that of a server of a cluster what others have, and
+/// 404 is also the answer of one without WebDAV. So it is where that costs an upload, and not where what is there is to be kept.
+pub(crate) fn is_believed(order: &Order) -> bool {
+    order.existing == Existing::Update
 }
 
 /// When a listing has it that a file of this size was changed last.

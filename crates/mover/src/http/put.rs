@@ -275,7 +275,11 @@ async fn is_there(
     let there = if job.listed {
         job.there.clone()
     } else {
-        seen(exchange, &job.to).await?
+        let asked = seen(exchange, &job.to);
+        match cx.is_one {
+            true => exchange.with_spare(&job.to.server, asked).await?,
+            false => asked.await?,
+        }
     };
     let Some(mut there) = there else {
         return Ok(false);
