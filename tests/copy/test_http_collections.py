@@ -91,6 +91,28 @@ def test_no_listing_is_believed_where_what_is_there_is_to_be_kept(engine, tmp_pa
     assert methods(seen)["PUT"] == 0
 
 
+def test_no_listing_of_a_tree_is_believed_that_lacks_what_is_to_be_kept(engine, tmp_path, sources):
+    """Of these the server of a cluster that is asked for the listing has some, and others have the rest."""
+    names = [path.name for path in sources]
+    (tmp_path / "tree").mkdir()
+    for path in sources:
+        path.rename(tmp_path / "tree" / path.name)
+
+    def answer(handler, _):
+        body_of(handler)
+        if handler.command == "PROPFIND":
+            return handler.say(207, listing(("/up/", True), *((f"/up/{name}", False) for name in names[::2])))
+        if handler.command == "HEAD":
+            return handler.say(200, length=1) if handler.path[4:] in names[1::4] else handler.say(404)
+        return handler.say(201)
+
+    with puppet(answer) as (url, seen):
+        end = end_of(events(engine, "-r", "--existing", "keep", f"{tmp_path / 'tree'}/.", f"{url}/up"))
+    assert (end["files"], end["kept"]) == (FILES // 4, FILES * 3 // 4)
+    assert methods(seen) == {"MKCOL": 1, "PROPFIND": 1, "HEAD": FILES // 2, "PUT": FILES // 4}
+    assert {path[4:] for method, path, _ in seen if method == "PUT"} == set(names[3::4])
+
+
 def test_where_files_go_from_server_to_server_is_seen_in_one_listing(engine, tmp_path):
     names = [f"{number:02d}" for number in range(FILES)]
     there = names[::4]

@@ -321,8 +321,7 @@ async fn begin_store(
             folder,
             name,
             to: place.to,
-            listed: there.is_some(),
-            there: there.flatten(),
+            there,
             make_way: how.make_way,
         }))
     };
@@ -358,8 +357,7 @@ async fn begin_pass(
             from,
             facts: None,
             to: place.to,
-            listed: there.is_some(),
-            there: there.flatten(),
+            there,
         }))
     };
     cx.pool.push([task]);
@@ -418,7 +416,6 @@ async fn place_of(
     how: How,
     is_directory: bool,
 ) -> Result<Placed, Failure> {
-    let believed = list::is_believed(cx.order);
     if to.decoded_path().ends_with(b"/") {
         let place = to.child(name);
         if cx.order.dry_run || to.decoded_path() == b"/" {
@@ -427,7 +424,7 @@ async fn place_of(
         // As with `cp DIR/`: it is made where it is not there. Whether the server lets us see that is another matter.
         let made = cx.collections.make(exchange, &to, how.make_way);
         // Of several a listing of all is asked for.
-        let (made, there) = if cx.is_one && believed {
+        let (made, there) = if cx.is_one && list::is_believed(cx.order) {
             let (made, seen) = tokio::join!(made, list::seen(exchange, &place));
             (made, seen.ok().map(|seen| seen.map(Facts::from)))
         } else {
@@ -444,10 +441,10 @@ async fn place_of(
         Err(fault) if fault.is_of_connection() => Err(fault.at(&to)),
         // A server without WebDAV has no directories to ask for.
         _ if is_directory => Ok(Placed::unseen(to.collection())),
-        Ok(seen) if believed => Ok(Placed {
+        Ok(seen) => Ok(Placed {
             to,
-            there: Some(seen.map(Facts::from)),
+            there: list::believed(cx.order, seen.map(Facts::from)),
         }),
-        _ => Ok(Placed::unseen(to)),
+        Err(_) => Ok(Placed::unseen(to)),
     }
 }

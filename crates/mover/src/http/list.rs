@@ -247,7 +247,17 @@ pub(crate) async fn entry(exchange: &Rc<Exchange>, place: &Target) -> Option<Fac
     (!entry.directory).then(|| Facts::from(entry))
 }
 
-/// Whether a listing is believed about what is at the place of a copy. It may lack what is there: that of a server of a cluster what others have, and
+/// What is at the place of a copy of this name, if anything, in a collection that was listed; none if the server has to be asked.
+pub(crate) fn there(order: &Order, names: Option<&Names>, name: &[u8]) -> Option<Option<Facts>> {
+    believed(order, names?.get(name).cloned())
+}
+
+/// The same of what a listing has of it.
+pub(crate) fn believed(order: &Order, found: Option<Facts>) -> Option<Option<Facts>> {
+    (found.is_some() || is_believed(order)).then_some(found)
+}
+
+/// Whether a listing is believed that lacks what would be at the place of a copy. It may lack what is there: that of a server of a cluster what others have, and
 /// 404 is also the answer of one without WebDAV. So it is where that costs an upload, and not where what is there is to be kept.
 pub(crate) fn is_believed(order: &Order) -> bool {
     order.existing == Existing::Update

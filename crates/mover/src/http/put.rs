@@ -38,10 +38,8 @@ pub(crate) struct Store {
     pub(crate) folder: Arc<Folder>,
     pub(crate) name: CString,
     pub(crate) to: Target,
-    /// What is there, as a listing has it.
-    pub(crate) there: Option<Facts>,
-    /// Whether `there` is the truth; else the server is asked.
-    pub(crate) listed: bool,
+    /// What is there, if anything, as a listing has it; none if the server has to be asked.
+    pub(crate) there: Option<Option<Facts>>,
     /// Whether directories that lead to it are made.
     pub(crate) make_way: bool,
 }
@@ -272,14 +270,11 @@ async fn is_there(
     if cx.order.existing == Existing::Replace {
         return Ok(false);
     }
-    let there = if job.listed {
-        job.there.clone()
-    } else {
-        let asked = seen(exchange, &job.to);
-        match cx.is_one {
-            true => exchange.with_spare(&job.to.server, asked).await?,
-            false => asked.await?,
-        }
+    let asked = seen(exchange, &job.to);
+    let there = match &job.there {
+        Some(there) => there.clone(),
+        None if cx.is_one => exchange.with_spare(&job.to.server, asked).await?,
+        None => asked.await?,
     };
     let Some(mut there) = there else {
         return Ok(false);

@@ -26,10 +26,8 @@ pub(crate) struct Pass {
     pub(crate) from: Target,
     pub(crate) facts: Option<Facts>,
     pub(crate) to: Target,
-    /// What is there, as a listing has it.
-    pub(crate) there: Option<Facts>,
-    /// Whether `there` is the truth; else the server is asked.
-    pub(crate) listed: bool,
+    /// What is there, if anything, as a listing has it; none if the server has to be asked.
+    pub(crate) there: Option<Option<Facts>>,
 }
 
 impl Pass {
@@ -223,17 +221,16 @@ async fn is_there(
     if cx.order.existing == Existing::Replace {
         return Ok(false);
     }
-    let there = if job.listed && !cx.order.checksum {
-        job.there.clone()
-    } else {
-        match list::head(exchange, &job.to, Worth::of(cx.order.checksum)).await {
+    let there = match &job.there {
+        Some(there) if !cx.order.checksum => there.clone(),
+        _ => match list::head(exchange, &job.to, Worth::of(cx.order.checksum)).await {
             Ok(facts) => Some(facts),
             Err(Fault::Status {
                 status: StatusCode::NOT_FOUND | StatusCode::CONFLICT,
                 ..
             }) => None,
             Err(fault) => return Err(fault),
-        }
+        },
     };
     let Some(there) = there else { return Ok(false) };
     if cx.order.existing == Existing::Keep {

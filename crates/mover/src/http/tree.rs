@@ -174,16 +174,12 @@ pub(crate) async fn store(
                 to: to.collection(),
             }),
             FileType::RegularFile => {
-                let listed = there.is_some();
-                let there = there
-                    .as_ref()
-                    .and_then(|there| there.get(name.to_bytes()).cloned());
+                let there = list::there(cx.order, there.as_ref(), name.to_bytes());
                 files.push(Task::Store(Box::new(Store {
                     folder: Arc::clone(&inner),
                     name,
                     to,
                     there,
-                    listed,
                     make_way: false,
                 })));
             }
@@ -248,14 +244,12 @@ pub(crate) async fn pass(cx: &Context<'_>, exchange: &Rc<Exchange>, from: &Targe
                 to: to.collection(),
             });
         } else {
-            let listed = there.is_some();
-            let there = there.as_ref().and_then(|there| there.get(&name).cloned());
+            let there = list::there(cx.order, there.as_ref(), &name);
             files.push(Task::Pass(Box::new(Pass {
                 from,
                 facts: Some(entry.into()),
                 to,
                 there,
-                listed,
             })));
         }
     }
