@@ -76,6 +76,8 @@ struct Chosen {
 /// A server's side of a session.
 pub struct Server {
     policy: Policy,
+    /// Whether anybody may write, and have third parties, as the policy has it.
+    granted: (bool, bool),
     lines: LineBuffer,
     state: State,
     login: Login,
@@ -113,6 +115,7 @@ impl Server {
                 dcau: Dcau::None,
                 protection: Protection::Clear,
             },
+            granted: (policy.writes, policy.third_party),
             policy,
             lines: LineBuffer::default(),
             state: State::Idle,

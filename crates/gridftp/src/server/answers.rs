@@ -78,8 +78,9 @@ impl Server {
                     third_party,
                 },
             ) => {
-                self.policy.writes &= writes;
-                self.policy.third_party &= third_party;
+                // Somebody else may have logged in before.
+                (self.policy.writes, self.policy.third_party) =
+                    (self.granted.0 && writes, self.granted.1 && third_party);
                 self.login = Login::Done;
                 self.ok(230, "User logged in.");
             }
@@ -103,6 +104,13 @@ impl Server {
                     ..
                 }),
             ) => self.ok(213, &size.to_string()),
+            (
+                Purpose::Size,
+                Answer::Entry(Entry {
+                    kind: Some(crate::Kind::Directory),
+                    ..
+                }),
+            ) => self.reply(&Refusal::IsDirectory.reply()),
             (
                 Purpose::Modified,
                 Answer::Entry(Entry {

@@ -16,7 +16,8 @@ impl Server {
         let wanted = (self.data.listens || self.data.awaited > 0)
             && (own || self.policy.third_party || self.data.awaited > 0)
             && self.data.connections.len() < usize::from(self.policy.connections);
-        if !wanted || (self.chosen.mode == Mode::Stream && !self.data.connections.is_empty()) {
+        let taken = self.data.ended || !self.data.connections.is_empty();
+        if !wanted || (self.chosen.mode == Mode::Stream && taken) {
             return false;
         }
         if let Some(receiver) = &mut self.data.receiver
@@ -64,7 +65,11 @@ impl Server {
         };
         let State::Transferring(transfer) = &self.state else {
             if self.data.connections.is_empty() {
-                self.drop_data();
+                if self.chosen.mode == Mode::Stream && cleanly {
+                    self.data.ended = true;
+                } else {
+                    self.drop_data();
+                }
             }
             return;
         };

@@ -136,9 +136,14 @@ pub enum Request {
 pub enum Begin {
     /// It is replaced (STOR).
     New,
-    /// It goes on: the client holds that all bytes before this one, or some of them, are there (REST, STOR).
+    /// It goes on: the client holds that all bytes before this one are there (REST, STOR), as SIZE may have told it.
     Restart {
-        /// Position behind the last of them; more than 0.
+        /// Its position; more than 0.
+        bytes: u64,
+    },
+    /// It goes on: the client holds that some bytes before this one are there, as markers have told it (REST with ranges, STOR).
+    Marked {
+        /// Its position; more than 0.
         bytes: u64,
     },
     /// It stays, and part of it is written (ESTO).
@@ -190,6 +195,7 @@ pub enum Refusal {
     NoSpace,
     Busy,
     Changed,
+    NoPort,
     LoginDenied,
     Internal,
 }
@@ -207,6 +213,7 @@ impl Refusal {
             Self::NoSpace => (451, "NO_SPACE_LEFT", "No space left on device"),
             Self::Busy => (450, "FILE_BUSY", "File is being written"),
             Self::Changed => (451, "FILE_CHANGED", "File was changed while it was sent"),
+            Self::NoPort => (425, "NO_DATA_PORT", "No port for data connections is free"),
             Self::LoginDenied => (530, "LOGIN_DENIED", "Login incorrect"),
             Self::Internal => (451, "INTERNAL_ERROR", "Input/output error"),
         };

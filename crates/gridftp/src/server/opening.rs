@@ -148,19 +148,31 @@ impl Server {
 
     /// The driver has opened what is transferred, or finished it.
     pub(super) fn transfer_answered(&mut self, now: Duration, purpose: Purpose, answer: Answer) {
+        // It was for this one, whatever it is (RFC 959, section 4.1.3).
+        let restart = match purpose {
+            Purpose::Open(_) => self.chosen.restart.take(),
+            _ => None,
+        };
         match (purpose, answer) {
             (Purpose::Open(Kind::Send { region }), Answer::Size(size)) => {
                 let mut transfer = Transfer::new(Kind::Send { region }, now);
-                let ranges = self.ranges_to_send(region, size, &mut transfer);
-                transfer.pieces = ranges.iter().collect();
-                self.start(now, transfer);
+                match ranges_to_send(region, size, restart, &mut transfer) {
+                    Some(ranges) => {
+                        transfer.pieces = ranges.iter().collect();
+                        self.start(now, transfer);
+                    }
+                    None => {
+                        self.outputs.push_back(Output::CloseFile);
+                        self.reply(&Reply::new(554, "REST is beyond the end of the file."));
+                    }
+                }
             }
             (Purpose::Open(Kind::Receive { path, check, .. }), Answer::Size(base)) => {
                 self.start(now, Transfer::new(Kind::Receive { path, base, check }, now));
             }
             (Purpose::Open(kind @ Kind::Receive { .. }), Answer::Done) => {
                 let mut transfer = Transfer::new(kind, now);
-                if let Some(Restart::Offset(offset)) = self.chosen.restart.take() {
+                if let Some(Restart::Offset(offset)) = restart {
                     transfer.position = offset;
                 }
                 self.start(now, transfer);
@@ -171,8 +183,6 @@ impl Server {
                 self.start(now, transfer);
             }
             (Purpose::Open(kind), answer) => {
-                // It was for this one.
-                self.chosen.restart = None;
                 let refusal = match answer {
                     Answer::Refused(refusal) => refusal,
                     _ => Refusal::Internal,
@@ -220,23 +230,25 @@ impl Server {
         // What follows on the data connections cannot be trusted to be the next file.
         self.fail(&Reply::block(550, lines.map(String::into_bytes).to_vec()));
     }
+}
 
-    /// What of a file is to be sent. Blocks of a region count from its start.
-    fn ranges_to_send(
-        &mut self,
-        region: Option<(u64, u64)>,
-        size: u64,
-        transfer: &mut Transfer,
-    ) -> ByteRanges {
-        let (start, length) = region.unwrap_or((0, size));
-        let end = start.saturating_add(length).min(size);
-        transfer.position = start;
-        match self.chosen.restart.take() {
-            None => ByteRanges::of(start..end),
-            Some(Restart::Offset(offset)) => ByteRanges::of(start.saturating_add(offset)..end),
-            Some(Restart::Ranges(present)) if region.is_none() => present.missing(size),
-            Some(Restart::Ranges(_)) => ByteRanges::of(start..end),
+/// What of a file is to be sent; none if it ends before. Blocks of a region count from its start.
+fn ranges_to_send(
+    region: Option<(u64, u64)>,
+    size: u64,
+    restart: Option<Restart>,
+    transfer: &mut Transfer,
+) -> Option<ByteRanges> {
+    let (start, length) = region.unwrap_or((0, size));
+    let end = start.saturating_add(length).min(size);
+    transfer.position = start;
+    match restart {
+        Some(Restart::Offset(offset)) if offset > 0 => {
+            let start = start.saturating_add(offset);
+            (start <= end).then(|| ByteRanges::of(start..end))
         }
+        Some(Restart::Ranges(present)) if region.is_none() => Some(present.missing(size)),
+        _ => Some(ByteRanges::of(start..end)),
     }
 }
 
@@ -246,7 +258,7 @@ fn begins(command: &Command, restart: Option<&Restart>) -> Begin {
         (Command::Esto { .. }, _) => Begin::Region,
         (Command::Appe(_), _) => Begin::Append,
         (_, Some(&Restart::Offset(bytes))) if bytes > 0 => Begin::Restart { bytes },
-        (_, Some(Restart::Ranges(present))) if !present.is_empty() => Begin::Restart {
+        (_, Some(Restart::Ranges(present))) if !present.is_empty() => Begin::Marked {
             bytes: present.iter().map(|range| range.end).max().unwrap_or(0),
         },
         _ => Begin::New,

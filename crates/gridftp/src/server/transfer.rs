@@ -16,7 +16,7 @@ pub(super) enum Style {
     Facts,
     /// LIST.
     Long,
-    /// NLST.
+    /// NLST, with names alone as a server of the Globus toolkit tells them: gfal2 wants no directory before them.
     Names,
 }
 
@@ -45,6 +45,8 @@ pub(super) struct Data {
     pub awaited: usize,
     pub sender: Option<Sender>,
     pub receiver: Option<Receiver>,
+    /// The one of MODE S has ended before its transfer was asked for, without a byte: all of an empty file.
+    pub ended: bool,
     /// Whether a transfer has begun on these connections.
     pub used: bool,
     /// Bytes came before they were asked for.
@@ -126,7 +128,11 @@ impl Server {
                 .try_for_each(|&connection| receiver.connect(connection));
             self.data.receiver = opened.is_ok().then_some(receiver);
         }
-        if cached || self.data.listens {
+        if self.data.ended && receives {
+            self.begin(now, 150);
+            return self.complete();
+        }
+        if cached || self.data.listens && !self.data.ended {
             let code = if cached && self.data.used { 125 } else { 150 };
             return self.begin(now, code);
         }

@@ -14,6 +14,7 @@ const LAST_RECEIVED_MS: usize = 52;
 const ROUND_TRIP_US: usize = 68;
 const RECEIVERS_ROUND_TRIP_US: usize = 92;
 const SENT_AGAIN: usize = 100;
+const ACKNOWLEDGED: usize = 120;
 const LEAST_ROUND_TRIP_US: usize = 148;
 const OUT_OF_ORDER: usize = 224;
 /// So much is there from Linux 4.10 on: it grows at its end only.
@@ -34,6 +35,8 @@ pub(crate) struct Seen {
     pub(crate) least_round_trip: Option<Duration>,
     /// Packets so far that were sent again, or, as far as the kernel tells it, came after a later one: what losses leave at either end.
     pub(crate) lost: u32,
+    /// Bytes so far that have come to the other end.
+    pub(crate) acknowledged: u64,
 }
 
 /// Asks the kernel; none where it does not tell.
@@ -57,6 +60,7 @@ pub(crate) fn see(socket: &impl AsFd) -> Option<Seen> {
             .contains(&least)
             .then(|| us(LEAST_ROUND_TRIP_US)),
         lost: word(SENT_AGAIN).wrapping_add(word(OUT_OF_ORDER)),
+        acknowledged: u64::from_ne_bytes(std::array::from_fn(|index| told[ACKNOWLEDGED + index])),
     })
 }
 
@@ -73,6 +77,18 @@ impl Watch {
         let seen = see(socket)?;
         let before = std::mem::replace(&mut self.lost, seen.lost);
         Some((seen, seen.lost != before))
+    }
+}
+
+/// Bytes of a connection that come to the other end: of one that reads slowly a kernel may take none for minutes, having taken megabytes before.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledged(u64);
+
+impl Acknowledged {
+    /// So many since this was asked last; none where the kernel does not tell.
+    pub(crate) fn more(&mut self, socket: &impl AsFd) -> u64 {
+        let now = see(socket).map_or(self.0, |seen| seen.acknowledged);
+        now - std::mem::replace(&mut self.0, now)
     }
 }
 

@@ -111,6 +111,7 @@ mod tests {
             round_trip: Duration::from_millis(now_ms),
             least_round_trip: (least_ms > 0).then(|| Duration::from_millis(least_ms)),
             lost: 0,
+            acknowledged: 0,
         }
     }
 

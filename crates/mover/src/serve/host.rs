@@ -5,12 +5,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tokio::sync::Semaphore;
+
 use super::arguments::{Arguments, seconds};
 use super::buffers::Buffers;
 use super::ftp::ports::Ports;
 use super::gsi::Grid;
 use super::http::Web;
 use super::limits::{self, Limits};
+use super::listen::DISK_THREADS;
 use super::log::Log;
 use super::metrics::Metrics;
 use super::root::Root;
@@ -27,6 +30,8 @@ pub(crate) struct Host {
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) pace: Pace,
+    /// Room for what may keep a thread that waits for disks for as long as a disk likes: a checksum, a copy, the end of a tree.
+    pub(crate) slow: Semaphore,
     pub(crate) log: Log,
     pub(crate) ports: Ports,
     pub(crate) settings: Settings,
@@ -89,6 +94,7 @@ impl Host {
             ),
             metrics: Metrics::default(),
             pace: Pace::new(),
+            slow: Semaphore::new(DISK_THREADS / 2),
             ports: Ports::new(arguments.data_ports),
             open,
             anonymous: open || arguments.anonymous,

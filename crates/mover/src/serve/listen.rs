@@ -25,7 +25,7 @@ use crate::{talk, threads};
 /// Most threads for sessions where nothing is said.
 const THREADS: usize = 8;
 /// Threads that wait for disks, for each thread of sessions.
-const DISK_THREADS: usize = 16;
+pub(super) const DISK_THREADS: usize = 16;
 /// How long what does not see that the server goes is waited for: a handshake, or what a disk is at.
 const GRACE: Duration = Duration::from_secs(1);
 /// How often the end of the last session is looked for.

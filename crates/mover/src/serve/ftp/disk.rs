@@ -105,14 +105,17 @@ impl Disk {
         }
     }
 
-    /// Closes the file. What has come of it stays for a client that goes on, where it can be relied on.
-    pub(super) fn close(&mut self, any_bytes: bool) {
-        if let Open::Writing(writing) = &self.open
+    /// Closes the file. What has come of it stays for a client that goes on, where it can be relied on; with what was not passed on, without which it
+    /// might have a hole.
+    pub(super) fn close(&mut self, any_bytes: bool, held: Vec<Filled>) {
+        if let Open::Writing(writing) = &mut self.open
             && any_bytes
-            && writing.failed().is_none()
             && !self.verified
         {
-            writing.upload().keep();
+            held.into_iter().for_each(|filled| writing.write(filled));
+            if writing.failed().is_none() {
+                writing.upload().keep();
+            }
         }
         self.open = Open::Nothing;
         self.ending = None;
@@ -193,8 +196,9 @@ impl Disk {
     }
 
     fn change(&mut self, request: Request) -> Option<Answer> {
+        let slow = matches!(request, Request::Checksum { .. });
         let wanted = self.wanted();
-        self.later(move |host| {
+        let work = move |host: &Host| {
             let root = &host.root;
             let changed = match request {
                 Request::MakeDirectory(path) => root.make_directory(path.as_bytes()),
@@ -218,7 +222,12 @@ impl Disk {
                 _ => Err(Errno::INVAL),
             };
             changed.map_or_else(refused, |()| Answer::Done)
-        })
+        };
+        if slow {
+            self.in_turn(work)
+        } else {
+            self.later(work)
+        }
     }
 
     /// Lets somebody in, or not. `known`: as whom his certificate stands for him.
@@ -262,8 +271,10 @@ impl Disk {
         let host = Arc::clone(&self.host);
         let how = match begin {
             Begin::New => upload::Begin::New,
-            Begin::Restart { bytes } => upload::Begin::Kept { bytes },
-            Begin::Region | Begin::Append => upload::Begin::InPlace,
+            Begin::Restart { bytes } => upload::Begin::Behind { bytes },
+            Begin::Marked { bytes } => upload::Begin::Kept { bytes },
+            Begin::Region => upload::Begin::InPlace,
+            Begin::Append => upload::Begin::AtEnd,
         };
         // The cheapest is taken as bytes come by; for others the file is read once more.
         let sums = checksum.as_deref() == Some(CHECKSUMS[0]) && begin == Begin::New;
@@ -350,7 +361,7 @@ impl Disk {
                 self.verified = true;
                 match known {
                     Some(sum) => Some(Answer::Checksum(format!("{sum:08x}"))),
-                    None => self.later(move |_| {
+                    None => self.in_turn(move |_| {
                         sum(&upload, &name, wanted).map_or_else(refused, Answer::Checksum)
                     }),
                 }
@@ -385,6 +396,19 @@ impl Disk {
     fn later(&mut self, work: impl FnOnce(&Host) -> Answer + Send + 'static) -> Option<Answer> {
         let host = Arc::clone(&self.host);
         self.start(move || Done::Answer(work(&host)))
+    }
+
+    /// The same when there is room for what may take long.
+    fn in_turn(&mut self, work: impl FnOnce(&Host) -> Answer + Send + 'static) -> Option<Answer> {
+        let host = Arc::clone(&self.host);
+        self.job = Some(tokio::task::spawn_local(async move {
+            let _room = host.slow.acquire().await;
+            let shared = Arc::clone(&host);
+            let done = spawn_blocking(move || work(&shared)).await;
+            // Else the thread panicked.
+            Done::Answer(done.unwrap_or(Answer::Refused(Refusal::Internal)))
+        }));
+        None
     }
 
     fn start(&mut self, work: impl FnOnce() -> Done + Send + 'static) -> Option<Answer> {

@@ -56,6 +56,7 @@ pub(super) fn refusal(errno: Errno) -> Refusal {
         Errno::NOTDIR => Refusal::NotDirectory,
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Refusal::NoSpace,
         Errno::BUSY => Refusal::Busy,
+        Errno::STALE => Refusal::Changed,
         Errno::ACCESS
         | Errno::PERM
         | Errno::ROFS

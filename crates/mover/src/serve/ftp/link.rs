@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use super::layer::Layer;
 use super::writing::Segment;
 use crate::net::intake::Intake;
+use crate::net::tcp_info::Acknowledged;
 use crate::serve::buffers::Buffer;
 use crate::serve::limits::Connected;
 
@@ -27,6 +28,7 @@ pub(super) struct Link {
     sent: usize,
     /// Bytes that the socket took since the session asked last.
     gone: u64,
+    acknowledged: Acknowledged,
     /// Offset and number of bytes of the file that follow what is unsent.
     piece: Option<(u64, u64)>,
     closing: bool,
@@ -76,6 +78,7 @@ impl Link {
             unsent,
             sent: 0,
             gone: 0,
+            acknowledged: Acknowledged::default(),
             piece: None,
             closing: false,
             input: None,
@@ -91,6 +94,11 @@ impl Link {
     /// Bytes that the socket took since this was asked last.
     pub(super) fn take_gone(&mut self) -> u64 {
         std::mem::take(&mut self.gone)
+    }
+
+    /// Bytes that have come to the other end since this was asked last.
+    pub(super) fn acknowledged(&mut self) -> u64 {
+        self.acknowledged.more(&self.socket)
     }
 
     /// Bytes of the socket's buffer that sends.

@@ -31,6 +31,8 @@ const QUEUED_BYTES: usize = 64 * 1024;
 const LOGINS: u32 = 3;
 /// Time between markers where a client says nothing of it (as servers of the Globus toolkit have it).
 const MARKERS: Duration = Duration::from_secs(5);
+/// How often within the time that nothing may move it is seen what has come to the client.
+const LOOKS: u32 = 8;
 /// How long a client may leave what was said untaken.
 const TAKING: Duration = Duration::from_secs(60);
 
@@ -53,6 +55,8 @@ pub(super) struct Session {
     user: Vec<u8>,
     timer: Pin<Box<Sleep>>,
     armed: Option<Instant>,
+    /// When it was seen last what has come to the client.
+    looked: Instant,
     /// No more is read until what has come is written: a marker may tell only of what is.
     settling: bool,
     closing: bool,
@@ -117,6 +121,7 @@ impl Session {
             user: Vec::new(),
             timer: Box::pin(tokio::time::sleep(Duration::ZERO)),
             armed: None,
+            looked: Instant::now(),
             settling: false,
             closing: false,
             over: false,
@@ -176,9 +181,10 @@ impl Session {
                     self.connecting.drain(..).for_each(|it| it.abort());
                 }
                 Output::CloseFile => {
-                    self.links.iter_mut().for_each(Link::forget);
                     let any = self.transfer.as_ref().is_some_and(|it| it.bytes > 0);
-                    self.disk.close(any);
+                    let held = self.held();
+                    self.disk.close(any, held);
+                    self.links.iter_mut().for_each(Link::forget);
                 }
                 Output::Ended { command, code } => self.ended(command, code),
                 Output::Close => self.closing = true,
@@ -209,13 +215,7 @@ impl Session {
                 self.disk.login(self.user.clone(), password.0, known)
             }
             Request::Finish | Request::Verify { .. } => {
-                let buffers = &self.host.buffers;
-                let held = self
-                    .links
-                    .iter_mut()
-                    .filter_map(|link| link.take_filled(buffers));
-                let mut held: Vec<_> = held.collect();
-                held.extend(self.transfer.iter_mut().flat_map(|it| it.held.drain(..)));
+                let held = self.held();
                 self.disk.end(request, held);
                 None
             }
@@ -327,6 +327,7 @@ impl Session {
         {
             return self.lose();
         }
+        let look = self.look(now);
         let due = self.server.poll_timeout().map(|due| self.began + due);
         self.settling = due.is_some_and(|due| now >= due) && !self.is_settled();
         if due.is_some_and(|due| now >= due) {
@@ -338,8 +339,24 @@ impl Session {
             return self.settle();
         }
         let stuck = self.control.stuck().map(|since| since + TAKING);
-        let next = [due, stuck].into_iter().flatten().min();
+        let next = [due, stuck, look].into_iter().flatten().min();
         self.arm(cx, next)
+    }
+
+    /// Sees what has come to a client who reads slowly; gives when to look again.
+    fn look(&mut self, now: Instant) -> Option<Instant> {
+        if self.links.is_empty() || !self.server.is_transferring() {
+            return None;
+        }
+        let pause = self.host.settings.stall_time / LOOKS;
+        if now >= self.looked + pause {
+            self.looked = now;
+            let bytes = self.links.iter_mut().map(Link::acknowledged).sum();
+            if bytes > 0 {
+                self.server.data_sent(now.duration_since(self.began), bytes);
+            }
+        }
+        Some(self.looked + pause)
     }
 
     /// Has the session woken then. A later time is seen to when the earlier one has come: most are put off before.

@@ -16,7 +16,8 @@ use venturi_gridftp::LastMoved;
 
 use super::access::Memory;
 use super::answer;
-use super::wire::{Passing, Wire};
+use super::wire::{Passing, Shared, Wire};
+use crate::net::tcp_info::Acknowledged;
 use crate::serve::host::Host;
 use crate::serve::listen::{Arrival, Phase};
 
@@ -123,6 +124,7 @@ pub(crate) async fn session(
         return;
     };
     let _ = stream.set_nodelay(true);
+    let stream = Shared::new(stream);
     let patience = host.settings.login_time;
     let pulse = Rc::new(Pulse::new());
     let passing = (!secure).then(Rc::<Passing>::default);
@@ -136,18 +138,22 @@ pub(crate) async fn session(
         passing: passing.clone(),
     });
     if let Some(passing) = passing {
-        return serve(connection, Wire::new(stream, passing, pulse), watched).await;
+        let wire = Wire::new(stream.clone(), passing, pulse);
+        return serve(connection, wire, &stream, watched).await;
     }
     let Some(tls) = &host.web.tls else { return };
-    if let Ok(Ok(stream)) =
-        tokio::time::timeout(patience, TlsAcceptor::from(Arc::clone(tls)).accept(stream)).await
-    {
-        serve(connection, TokioIo::new(stream), watched).await;
+    let accepted = TlsAcceptor::from(Arc::clone(tls)).accept(stream.clone());
+    if let Ok(Ok(secured)) = tokio::time::timeout(patience, accepted).await {
+        serve(connection, TokioIo::new(secured), &stream, watched).await;
     }
 }
 
-async fn serve<I>(connection: Rc<Connection>, io: I, mut watched: watch::Receiver<Phase>)
-where
+async fn serve<I>(
+    connection: Rc<Connection>,
+    io: I,
+    socket: &Shared,
+    mut watched: watch::Receiver<Phase>,
+) where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + 'static,
 {
     let settings = &connection.host.settings;
@@ -167,13 +173,18 @@ where
         // As scripts look for them.
         .title_case_headers(true)
         .half_close(false);
+    let mut acknowledged = Acknowledged::default();
     let mut served = std::pin::pin!(builder.serve_connection(io, service));
     loop {
         tokio::select! {
             // What was wrong with a connection, its client knows best.
             _ = served.as_mut() => return,
             () = tokio::time::sleep(TICK) => {
-                let limit = if connection.pulse.active.get() > 0 { stall } else { idle };
+                let is_active = connection.pulse.active.get() > 0;
+                if is_active {
+                    connection.pulse.moved(acknowledged.more(socket.socket()));
+                }
+                let limit = if is_active { stall } else { idle };
                 if connection.pulse.still() > limit {
                     return;
                 }

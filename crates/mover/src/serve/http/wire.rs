@@ -16,6 +16,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::rt::TokioIo;
+use rustix::net::{Shutdown, shutdown};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
 use super::session::Pulse;
@@ -73,15 +75,88 @@ impl Passing {
     }
 }
 
+/// A socket that who waits for its client can look at meanwhile.
+#[derive(Debug, Clone)]
+pub(super) struct Shared(Rc<TcpStream>);
+
+impl Shared {
+    pub(super) fn new(socket: TcpStream) -> Self {
+        Self(Rc::new(socket))
+    }
+
+    pub(super) fn socket(&self) -> &TcpStream {
+        &self.0
+    }
+}
+
+/// Tries as soon as that is worth it, until it is not put off.
+fn when<T>(
+    mut ready: impl FnMut() -> Poll<io::Result<()>>,
+    mut work: impl FnMut() -> io::Result<T>,
+) -> Poll<io::Result<T>> {
+    loop {
+        ready!(ready())?;
+        match work() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            done => return Poll::Ready(done),
+        }
+    }
+}
+
+impl AsyncRead for Shared {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = || self.0.try_read_buf(buffer).map(drop);
+        when(|| self.0.poll_read_ready(context), read)
+    }
+}
+
+impl AsyncWrite for Shared {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        when(
+            || self.0.poll_write_ready(context),
+            || self.0.try_write(bytes),
+        )
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let write = || self.0.try_write_vectored(slices);
+        when(|| self.0.poll_write_ready(context), write)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(shutdown(&*self.0, Shutdown::Write)?))
+    }
+}
+
 /// A socket that knows what stands for files.
 pub(super) struct Wire {
-    socket: TokioIo<TcpStream>,
+    socket: TokioIo<Shared>,
     passing: Rc<Passing>,
     pulse: Rc<Pulse>,
 }
 
 impl Wire {
-    pub(super) fn new(socket: TcpStream, passing: Rc<Passing>, pulse: Rc<Pulse>) -> Self {
+    pub(super) fn new(socket: Shared, passing: Rc<Passing>, pulse: Rc<Pulse>) -> Self {
         Self {
             socket: TokioIo::new(socket),
             passing,
@@ -97,11 +172,12 @@ impl Wire {
             )));
         };
         let most = range.left.min(most as u64);
-        let sent = ready!(
-            range
-                .reading
-                .send(context, self.socket.inner(), range.at, most)
-        )?;
+        let sent = ready!(range.reading.send(
+            context,
+            self.socket.inner().socket(),
+            range.at,
+            most
+        ))?;
         range.at += sent;
         range.left -= sent;
         if range.left == 0 {

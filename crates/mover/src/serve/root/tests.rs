@@ -220,6 +220,34 @@ fn what_was_kept_goes_on_and_a_hole_is_refused() {
 }
 
 #[test]
+fn from_the_size_of_a_file_it_goes_on_itself_and_from_marks_what_was_kept() {
+    with_roots(|root, served| {
+        put(root, b"/f", b"old!").expect("a file");
+        let left = || {
+            let upload = root.upload(b"/f", Begin::New).expect("a file");
+            upload.write(b"012345", 0).expect("to write");
+            upload.keep();
+        };
+        left();
+        let upload = root.upload(b"/f", Begin::Behind { bytes: 4 });
+        let upload = upload.expect("the file itself");
+        let busy = root.upload(b"/f", Begin::AtEnd).map(drop);
+        assert_eq!(busy, Err(Errno::BUSY), "it is somebody's");
+        upload.write(b"+", 4).expect("to write");
+        upload.commit(false, true).expect("nothing to rename");
+        assert_eq!(fs::read(served.join("f")).expect("a file"), b"old!+");
+        let upload = root.upload(b"/f", Begin::Kept { bytes: 5 });
+        let upload = upload.expect("what was kept");
+        assert_eq!(upload.facts().expect("its facts").bytes, 5, "it is cut");
+        upload.commit(false, true).expect("to be named");
+        assert_eq!(fs::read(served.join("f")).expect("a file"), b"01234");
+        let upload = root.upload(b"/f", Begin::AtEnd).expect("the file itself");
+        root.remove_file(b"/f").expect("nobody's name");
+        assert_eq!(upload.commit(false, true), Err(Errno::STALE));
+    });
+}
+
+#[test]
 fn the_new_file_may_be_read_by_whom_the_old_one_might() {
     with_roots(|root, served| {
         let file = served.join("d/file");

@@ -20,19 +20,29 @@ pub(super) const MODE: Mode = Mode::from_raw_mode(0o666);
 /// How often a temporary file is opened again that somebody else has just finished.
 const MAX_ATTEMPTS: u32 = 16;
 
+const EXCLUSIVE: FlockOperation = FlockOperation::NonBlockingLockExclusive;
+const SHARED: FlockOperation = FlockOperation::NonBlockingLockShared;
+
 /// How writing begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Begin {
     /// With nothing: it replaces what is there when it is committed. [`Errno::BUSY`] while somebody else writes it.
     New,
-    /// With what an upload has left that was [kept](Upload::keep), of which the first bytes up to here must be there; or, where
-    /// none was, with the file itself. [`Errno::NOENT`] if neither has so many: a hole would be taken for zeros.
+    /// With the first bytes up to here of what an upload has left that was [kept](Upload::keep); or, where that has not so many, with the file
+    /// itself. [`Errno::NOENT`] if neither has: a hole would be taken for zeros.
     Kept {
+        /// Position behind the last byte that is counted on.
+        bytes: u64,
+    },
+    /// With the file itself, if it has exactly these bytes: whoever has asked for its size counts on it. Else as [`Kept`](Self::Kept).
+    Behind {
         /// Position behind the last byte that is counted on.
         bytes: u64,
     },
     /// In the file itself, made where there is none: several may write parts of it at once.
     InPlace,
+    /// At the end of the file itself, made where there is none. [`Errno::BUSY`] while somebody else writes to it.
+    AtEnd,
 }
 
 /// A file that is being written.
@@ -63,8 +73,12 @@ impl Upload {
     pub(super) fn begin(root: &Root, path: &[u8], begin: Begin) -> Result<Self, Errno> {
         match begin {
             Begin::New => Self::new(root, path),
-            Begin::InPlace => Self::in_place(root, path, OFlags::CREATE),
-            Begin::Kept { bytes } => Self::kept(root, path, bytes),
+            Begin::InPlace => Self::in_place(root, path, OFlags::CREATE, SHARED),
+            Begin::AtEnd => Self::in_place(root, path, OFlags::CREATE, EXCLUSIVE),
+            Begin::Behind { bytes } if is_whole(root, path, bytes) => {
+                Self::itself(root, path, bytes)
+            }
+            Begin::Kept { bytes } | Begin::Behind { bytes } => Self::kept(root, path, bytes),
         }
     }
 
@@ -108,14 +122,18 @@ impl Upload {
     /// the time of change.
     ///
     /// # Errors
-    /// What the kernel says; [`Errno::EXIST`]; [`Errno::BUSY`] if its temporary name is another's. It is gone then.
+    /// What the kernel says; [`Errno::EXIST`]; [`Errno::BUSY`] if its temporary name is another's, [`Errno::STALE`] if it was written in place and has
+    /// no name any more: it was removed or replaced meanwhile. It is gone then.
     pub(crate) fn commit(mut self, sync: bool, replace: bool) -> Result<Facts, Errno> {
         if sync {
             rustix::fs::fsync(&self.file)?;
         }
         self.hand_over()?;
         let Some(aside) = &self.aside else {
-            return self.facts();
+            return match rustix::fs::fstat(&self.file)? {
+                found if found.st_nlink == 0 => Err(Errno::STALE),
+                found => Ok(Facts::of(&found)),
+            };
         };
         let Aside {
             parent, part, name, ..
@@ -167,26 +185,42 @@ impl Upload {
     fn kept(root: &Root, path: &[u8], bytes: u64) -> Result<Self, Errno> {
         let (parent, name) = root.place(path)?;
         let upload = match Self::aside(parent, name, OFlags::RDWR) {
-            Err(Errno::NOENT) => Self::in_place(root, path, OFlags::empty())?,
+            Err(Errno::NOENT) => return Self::itself(root, path, bytes),
             other => other?,
         };
         if upload.facts()?.bytes < bytes {
             upload.keep();
-            return Err(Errno::NOENT);
+            return Self::itself(root, path, bytes);
         }
+        // What is behind came with another upload.
+        rustix::fs::ftruncate(&upload.file, bytes)?;
         Ok(upload)
     }
 
-    fn in_place(root: &Root, path: &[u8], create: OFlags) -> Result<Self, Errno> {
+    /// With a file that has at least these bytes.
+    fn itself(root: &Root, path: &[u8], bytes: u64) -> Result<Self, Errno> {
+        let upload = Self::in_place(root, path, OFlags::empty(), EXCLUSIVE)?;
+        match upload.facts()?.bytes >= bytes {
+            true => Ok(upload),
+            false => Err(Errno::NOENT),
+        }
+    }
+
+    fn in_place(
+        root: &Root,
+        path: &[u8],
+        create: OFlags,
+        lock: FlockOperation,
+    ) -> Result<Self, Errno> {
         root.changes()?;
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | create;
         let file = root.resolve(&names(path)?, flags, ResolveFlags::empty())?;
         let upload = Self { file, aside: None };
-        if upload.facts()?.is_file() {
-            Ok(upload)
-        } else {
-            Err(Errno::ACCESS)
+        if !upload.facts()?.is_file() {
+            return Err(Errno::ACCESS);
         }
+        flock(&upload.file, lock)?;
+        Ok(upload)
     }
 
     /// With the temporary file of a name.
@@ -201,6 +235,12 @@ impl Upload {
         });
         Ok(Self { file, aside })
     }
+}
+
+/// Whether a file has exactly these bytes.
+fn is_whole(root: &Root, path: &[u8], bytes: u64) -> bool {
+    let there = root.stat(path);
+    there.is_ok_and(|there| there.is_file() && there.bytes == bytes)
 }
 
 /// Removes what an upload has left: [`Errno::BUSY`] while it is being written.
@@ -254,18 +294,23 @@ fn locked(parent: &OwnedFd, part: &CStr, how: OFlags) -> Result<OwnedFd, Errno> 
     let flags = OFlags::NOFOLLOW | OFlags::CLOEXEC | how;
     for _ in 0..MAX_ATTEMPTS {
         let file = rustix::fs::openat(parent, part, flags, MODE)?;
-        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::AGAIN) => return Err(Errno::BUSY),
-            // Some network file systems have no locks; there, who writes last wins.
-            Err(Errno::NOLCK | Errno::OPNOTSUPP) => {}
-            other => other?,
-        }
+        flock(&file, EXCLUSIVE)?;
         // Else its writer gave it its name between the two, and it is whole.
         if has_name(&file, parent.as_fd(), part) {
             return Ok(file);
         }
     }
     Err(Errno::BUSY)
+}
+
+/// Locks a file; [`Errno::BUSY`] while somebody else has it.
+fn flock(file: &OwnedFd, how: FlockOperation) -> Result<(), Errno> {
+    match rustix::fs::flock(file, how) {
+        Err(Errno::AGAIN) => Err(Errno::BUSY),
+        // Some network file systems have no locks; there, who writes last wins.
+        Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(()),
+        other => other,
+    }
 }
 
 /// Renames; [`Errno::EXIST`] if something is there that may not be replaced.

@@ -14,6 +14,7 @@ use super::Session;
 use crate::net::sockets::Tcp;
 use crate::serve::ftp::layer::Layer;
 use crate::serve::ftp::link::{Link, Moved};
+use crate::serve::ftp::writing::Filled;
 use crate::serve::metrics;
 
 /// Connections that are taken at a door in one round.
@@ -38,7 +39,7 @@ impl Session {
                 let address = self.host.settings.public_address.unwrap_or(self.own);
                 Answer::Listening(SocketAddr::new(address, port))
             }
-            Err(_) => Answer::Refused(Refusal::Internal),
+            Err(_) => Answer::Refused(Refusal::NoPort),
         }
     }
 
@@ -169,6 +170,15 @@ impl Session {
             transfer.moved(&self.host, link, sent + received);
         }
         (going, coming)
+    }
+
+    /// What came of a file and is not passed on yet.
+    pub(super) fn held(&mut self) -> Vec<Filled> {
+        let buffers = &self.host.buffers;
+        let links = self.links.iter_mut();
+        let mut held: Vec<_> = links.filter_map(|link| link.take_filled(buffers)).collect();
+        held.extend(self.transfer.iter_mut().flat_map(|it| it.held.drain(..)));
+        held
     }
 
     /// Whether all that came is written.
