@@ -112,9 +112,8 @@ def test_an_empty_file_may_have_come_before_it_is_asked_for(writable):
 
 def test_a_directory_has_no_size(writable):
     (writable.directory / "folder").mkdir()
-    with logged_in(writable) as ftp:
-        with pytest.raises(ftplib.error_perm, match=r"(?s)^550.*Is a directory"):
-            ftp.size("folder")
+    with logged_in(writable) as ftp, pytest.raises(ftplib.error_perm, match=r"(?s)^550.*Is a directory"):
+        ftp.size("folder")
 
 
 def test_what_is_appended_is_in_the_file_or_the_client_is_told(writable):
