@@ -9,6 +9,7 @@ mod answer;
 mod body;
 mod carry;
 mod change;
+mod conditions;
 mod going;
 mod issuers;
 mod known;

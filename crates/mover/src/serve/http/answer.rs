@@ -4,8 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{ALLOW, CONNECTION, CONTENT_TYPE, DATE, HeaderName, SERVER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::header::{
+    ALLOW, CONNECTION, CONTENT_TYPE, DATE, HOST, HeaderName, SERVER, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use rustix::io::Errno;
 
@@ -225,6 +227,34 @@ pub(crate) fn path_of(path: &str) -> Option<Vec<u8>> {
     Some(found)
 }
 
+/// Whether a place is this server, as the client calls it.
+pub(crate) fn is_here(asked: &Asked, uri: &Uri) -> bool {
+    let Some(authority) = uri.authority() else {
+        return true;
+    };
+    let port = |uri: &Uri| {
+        uri.port_u16()
+            .unwrap_or(if uri.scheme_str() == Some("https") {
+                443
+            } else {
+                80
+            })
+    };
+    let ours = asked.field(&HOST).and_then(|host| {
+        let scheme = if asked.connection.secure {
+            "https"
+        } else {
+            "http"
+        };
+        format!("{scheme}://{host}/").parse::<Uri>().ok()
+    });
+    ours.is_some_and(|ours| {
+        ours.host()
+            .is_some_and(|host| host.eq_ignore_ascii_case(authority.host()))
+            && port(&ours) == port(uri)
+    })
+}
+
 async fn dispatch(asked: Asked) -> Answer {
     if let Some(deed) = deed(&asked) {
         asked.may(deed, &asked.path)?;
@@ -236,7 +266,7 @@ async fn dispatch(asked: Asked) -> Answer {
         "MKCOL" => change::make(asked).await,
         "DELETE" => change::delete(asked).await,
         "MOVE" => change::rename(asked).await,
-        "COPY" if third::is_remote(&asked) => third::copy(asked),
+        "COPY" if third::is_remote(&asked) => third::copy(asked).await,
         "COPY" => change::copy(asked).await,
         "OPTIONS" => Ok(options()),
         _ => {

@@ -5,12 +5,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use http::header::{HOST, HeaderName};
+use http::header::HeaderName;
 use http::{StatusCode, Uri};
 use rustix::io::Errno;
 
-use super::answer::{Answer, Asked, Refusal, empty, path_of, patient};
+use super::answer::{Answer, Asked, Refusal, empty, is_here, path_of, patient};
 use super::body::Reply;
+use super::conditions::Conditions;
 use super::issuers::Deed;
 use super::list::question;
 use super::third::CREDENTIAL;
@@ -18,7 +19,7 @@ use super::write::{unreplaced, within};
 use crate::http::marker;
 use crate::http::outgoing::Outgoing;
 use crate::serve::root::Root;
-use crate::serve::root::upload::Begin;
+use crate::serve::root::upload::{Begin, Upload};
 use crate::temporary::Token;
 
 /// RFC 4918, section 10.3.
@@ -45,8 +46,12 @@ pub(crate) async fn make(mut asked: Asked) -> Answer {
             "a directory is made without a body",
         ));
     }
+    let conditions = Conditions::of(&asked)?;
     let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
     patient(&asked.active, move || {
+        if host.root.stat(&path).is_err() {
+            conditions.hold(&host.root)?;
+        }
         match host.root.make_directory(&path) {
             Ok(()) => Ok(()),
             Err(Errno::EXIST) => Err(Refusal::new(
@@ -68,8 +73,13 @@ pub(crate) async fn make(mut asked: Asked) -> Answer {
 /// DELETE.
 pub(crate) async fn delete(asked: Asked) -> Answer {
     asked.may_write()?;
+    let conditions = Conditions::of(&asked)?;
     let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
-    patient(&asked.active, move || remove(&host.root, &path)).await?;
+    patient(&asked.active, move || {
+        conditions.hold_of_source(&host.root)?;
+        remove(&host.root, &path)
+    })
+    .await?;
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
@@ -148,34 +158,6 @@ fn destination(asked: &Asked) -> Result<Vec<u8>, Refusal> {
     path_of(uri.path()).ok_or_else(bad)
 }
 
-/// Whether a place is this server, as the client calls it.
-pub(crate) fn is_here(asked: &Asked, uri: &Uri) -> bool {
-    let Some(authority) = uri.authority() else {
-        return true;
-    };
-    let port = |uri: &Uri| {
-        uri.port_u16()
-            .unwrap_or(if uri.scheme_str() == Some("https") {
-                443
-            } else {
-                80
-            })
-    };
-    let ours = asked.field(&HOST).and_then(|host| {
-        let scheme = if asked.connection.secure {
-            "https"
-        } else {
-            "http"
-        };
-        format!("{scheme}://{host}/").parse::<Uri>().ok()
-    });
-    ours.is_some_and(|ours| {
-        ours.host()
-            .is_some_and(|host| host.eq_ignore_ascii_case(authority.host()))
-            && port(&ours) == port(uri)
-    })
-}
-
 /// Whether what is at a path may be replaced: it is not asked for, or a token does not allow it.
 pub(super) fn may_replace(asked: &Asked, path: &[u8]) -> bool {
     asked.field(&OVERWRITE) != Some("F") && asked.may(Deed::Modify, path).is_ok()
@@ -190,9 +172,10 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
         destination(&asked)?,
     );
     asked.may(Deed::Modify, &to)?;
-    let may_replace = may_replace(&asked, &to);
+    let (conditions, may_replace) = (Conditions::of(&asked)?, may_replace(&asked, &to));
     let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
+        conditions.hold(&host.root)?;
         if there && host.root.stat(&to).is_ok_and(|facts| facts.is_directory()) {
             replace(&host.root, &from, &to)?;
         } else {
@@ -261,12 +244,22 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
     asked.may(Deed::Create, &to)?;
     let (may_replace, sync) = (may_replace(&asked, &to), host.settings.sync);
     let alone = asked.field(&HeaderName::from_static("depth")) == Some("0");
+    let conditions = Conditions::of(&asked)?;
     let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
+        // Before it begins, and once more before anything is replaced.
+        let hold = || conditions.hold(&host.root);
+        hold()?;
         if !host.root.stat(&from)?.is_directory() {
-            file(&host.root, &from, &to, sync, may_replace)?;
+            let upload = copied(&host.root, &from, &to)?;
+            hold()?;
+            put_in_place(upload, sync, may_replace)?;
         } else if there {
-            copy_over(&host.root, &from, &to, alone, sync)?;
+            let aside = copy_aside(&host.root, &from, &to, alone, sync)?;
+            let done = hold().and_then(|()| replace(&host.root, &aside, &to));
+            done.inspect_err(|_| {
+                let _ = remove(&host.root, &aside);
+            })?;
         } else {
             host.root.make_directory(&to).map_err(within)?;
             if !alone {
@@ -289,8 +282,14 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
     Ok(response)
 }
 
-/// Copies a directory onto what is there, which stays until the copy is whole, and if it cannot be.
-fn copy_over(root: &Root, from: &[u8], to: &[u8], alone: bool, sync: bool) -> Result<(), Refusal> {
+/// Copies a directory beside what is there, which it is to replace when it is whole: what is there stays if it cannot be.
+fn copy_aside(
+    root: &Root,
+    from: &[u8],
+    to: &[u8],
+    alone: bool,
+    sync: bool,
+) -> Result<Vec<u8>, Refusal> {
     let aside = beside(from, to);
     root.make_directory(&aside).map_err(|errno| match errno {
         Errno::EXIST => {
@@ -300,16 +299,12 @@ fn copy_over(root: &Root, from: &[u8], to: &[u8], alone: bool, sync: bool) -> Re
         }
         errno => within(errno),
     })?;
-    let copied = if alone {
-        Ok(())
-    } else {
-        tree(root, from, &aside, sync)
-    };
-    let done = copied.and_then(|()| replace(root, &aside, to));
-    done.inspect_err(|_| {
+    if !alone && let Err(refusal) = tree(root, from, &aside, sync) {
         // What stays is told to who asks again.
         let _ = remove(root, &aside);
-    })
+        return Err(refusal);
+    }
+    Ok(aside)
 }
 
 /// Where a copy is until it is whole: in the directory that it goes to.
@@ -347,7 +342,7 @@ fn tree(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> 
                     Err(errno) => return Err(errno.into()),
                 }
             } else if entry.facts.is_file() {
-                file(root, &old, &new, sync, true)?;
+                put_in_place(copied(root, &old, &new)?, sync, true)?;
             } else {
                 left_out.get_or_insert((0, entry.name)).0 += 1;
             }
@@ -368,7 +363,8 @@ fn incomplete(number: usize, first: &[u8]) -> Refusal {
     )
 }
 
-fn file(root: &Root, from: &[u8], to: &[u8], sync: bool, replace: bool) -> Result<(), Refusal> {
+/// A copy of a file, which has no name yet.
+fn copied(root: &Root, from: &[u8], to: &[u8]) -> Result<Upload, Refusal> {
     let source = root.read(from)?;
     let upload = root.upload(to, Begin::New).map_err(within)?;
     let (mut read, mut written) = (0, 0);
@@ -387,5 +383,9 @@ fn file(root: &Root, from: &[u8], to: &[u8], sync: bool, replace: bool) -> Resul
             Err(errno) => return Err(errno.into()),
         }
     }
+    Ok(upload)
+}
+
+fn put_in_place(upload: Upload, sync: bool, replace: bool) -> Result<(), Refusal> {
     upload.commit(sync, replace).map(drop).map_err(unreplaced)
 }

@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 
 use super::answer::{Answer, Asked, Refusal, aside, empty};
 use super::body::Reply;
-use super::read::{etag, modified};
+use super::conditions::{etag, modified};
 use crate::http::dav::{self, Entry};
 use crate::http::outgoing::{Blocks, Outgoing};
 use crate::net::url::encoded;

@@ -2,16 +2,16 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
 
 use http::header::{
-    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, HeaderName, IF_MATCH,
-    IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE, LAST_MODIFIED, RANGE,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_RANGE, LAST_MODIFIED,
+    RANGE,
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
 use super::answer::{Answer, Asked, Refusal, aside, empty, patient};
 use super::body::{FileBody, Part, Reply};
+use super::conditions::{etag, modified, of_reading};
 use super::going::Going;
 use super::list;
 use crate::checksum::Algorithm;
@@ -20,19 +20,6 @@ use crate::http::outgoing::Outgoing;
 use crate::http::range::{self, Asked as Ranges};
 use crate::serve::host::Host;
 use crate::serve::root::{Facts, Opened, checksum_while};
-
-/// The tag of a version: another one after each change, also one whose time was set back.
-pub(crate) fn etag(facts: &Facts) -> String {
-    let ((device, inode), (changed_s, changed_ns)) = (facts.identity, facts.changed);
-    format!(
-        "\"{device:x}-{inode:x}-{:x}-{:x}.{:x}-{changed_s:x}.{changed_ns:x}\"",
-        facts.bytes, facts.modified_s, facts.modified_ns
-    )
-}
-
-pub(crate) fn modified(facts: &Facts) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(facts.modified_s).unwrap_or(0))
-}
 
 /// GET and HEAD.
 pub(crate) async fn get(asked: Asked) -> Answer {
@@ -50,7 +37,7 @@ pub(crate) async fn get(asked: Asked) -> Answer {
     if !opened.facts.is_file() {
         return Err(Refusal::new(StatusCode::FORBIDDEN, "no file"));
     }
-    if let Some(status) = condition(&asked.fields, &opened.facts) {
+    if let Some(status) = of_reading(&asked.fields, &opened.facts) {
         let mut response = empty(status);
         mark(response.headers_mut(), &opened.facts);
         return Ok(response);
@@ -101,29 +88,6 @@ async fn checksum(
         None => return Ok(None),
     };
     Ok(Some(((algorithm, value), asked.fields.clone())))
-}
-
-/// What conditions say (RFC 9110, section 13.2.2): none, go on.
-pub(crate) fn condition(fields: &HeaderMap, facts: &Facts) -> Option<StatusCode> {
-    let text = |name: &HeaderName| fields.get(name).and_then(|value| value.to_str().ok());
-    let has =
-        |list: &str| list.trim() == "*" || list.split(',').any(|tag| tag.trim() == etag(facts));
-    let date = |name: &HeaderName| text(name).and_then(|text| httpdate::parse_http_date(text).ok());
-    if let Some(list) = text(&IF_MATCH) {
-        if !has(list) {
-            return Some(StatusCode::PRECONDITION_FAILED);
-        }
-    } else if date(&IF_UNMODIFIED_SINCE).is_some_and(|since| modified(facts) > since) {
-        return Some(StatusCode::PRECONDITION_FAILED);
-    }
-    if let Some(list) = text(&IF_NONE_MATCH) {
-        if has(&list.replace("W/", "")) {
-            return Some(StatusCode::NOT_MODIFIED);
-        }
-    } else if date(&IF_MODIFIED_SINCE).is_some_and(|since| modified(facts) <= since) {
-        return Some(StatusCode::NOT_MODIFIED);
-    }
-    None
 }
 
 fn mark(fields: &mut HeaderMap, facts: &Facts) {

@@ -12,10 +12,11 @@ use http::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode, Uri};
 use tokio::sync::mpsc;
 
-use super::answer::{Answer, Asked, Refusal};
+use super::answer::{Answer, Asked, Refusal, is_here, patient};
 use super::body::Reply;
 use super::carry::carry_out;
-use super::change::{DESTINATION, OVERWRITE, is_here, may_replace};
+use super::change::{DESTINATION, OVERWRITE, may_replace};
+use super::conditions::Conditions;
 use super::going::Going;
 use crate::http::marker;
 use crate::http::outgoing::{Blocks, Outgoing};
@@ -92,7 +93,7 @@ impl Progress {
 }
 
 /// COPY between servers.
-pub(crate) fn copy(asked: Asked) -> Answer {
+pub(crate) async fn copy(asked: Asked) -> Answer {
     if !asked.rights.third_party {
         return Err(Refusal::new(
             StatusCode::FORBIDDEN,
@@ -129,6 +130,13 @@ pub(crate) fn copy(asked: Asked) -> Answer {
             "a place of http: or https: is needed",
         )
     })?;
+    let conditions = Arc::new(Conditions::of(&asked)?);
+    let (host, held) = (Arc::clone(&asked.connection.host), Arc::clone(&conditions));
+    patient(&asked.active, move || match pull {
+        true => held.hold(&host.root),
+        false => held.hold_of_source(&host.root),
+    })
+    .await?;
     let job = Job {
         host: Arc::clone(&asked.connection.host),
         path: asked.path.clone(),
@@ -136,7 +144,7 @@ pub(crate) fn copy(asked: Asked) -> Answer {
         fields: passed_on(&asked.fields)?,
         pull,
         may_replace: if pull {
-            may_replace(&asked, &asked.path)
+            may_replace(&asked, &asked.path) && !conditions.only_new()
         } else {
             asked.field(&OVERWRITE) != Some("F")
         },

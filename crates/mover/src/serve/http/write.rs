@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG, IF_NONE_MATCH};
+use http::header::{CONTENT_LENGTH, CONTENT_RANGE, ETAG};
 use http::{HeaderValue, StatusCode};
 use http_body_util::BodyExt;
 use rustix::fs::{Timespec, Timestamps};
 use rustix::io::Errno;
 
 use super::answer::{Answer, Asked, Refusal, aside, empty, patient};
+use super::conditions::{Conditions, etag};
 use super::going::Going;
 use super::issuers::Deed;
-use super::read;
 use crate::checksum::{Adler32, Algorithm};
 use crate::http::digest;
 use crate::http::put::MTIME;
@@ -88,19 +88,15 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
             "a directory is made by MKCOL",
         ));
     }
+    let conditions = Conditions::of(&asked)?;
     let host = Arc::clone(&asked.connection.host);
-    let (shared, path, fields) = (Arc::clone(&host), asked.path.clone(), asked.fields.clone());
+    let (shared, path) = (Arc::clone(&host), asked.path.clone());
     let may_replace = asked.may(Deed::Modify, &asked.path);
     // What comes into being meanwhile is not replaced either.
-    let replace = may_replace.is_ok() && asked.field(&IF_NONE_MATCH).map(str::trim) != Some("*");
+    let replace = may_replace.is_ok() && !conditions.only_new();
     let (mut taken, is_new) = aside(move || {
         let there = shared.root.stat(&path).ok();
-        if precondition(&fields, there.as_ref()) {
-            return Err(Refusal::new(
-                StatusCode::PRECONDITION_FAILED,
-                "what is there is not what was expected",
-            ));
-        }
+        conditions.hold(&shared.root)?;
         if there.is_some() {
             may_replace?;
         }
@@ -131,10 +127,7 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
     let (facts, sum) = result?;
     let mut response = empty(status);
     let answer = response.headers_mut();
-    answer.insert(
-        ETAG,
-        HeaderValue::try_from(read::etag(&facts)).expect("digits"),
-    );
+    answer.insert(ETAG, HeaderValue::try_from(etag(&facts)).expect("digits"));
     if digest::wanted(&asked.fields).is_some() {
         digest::tell(
             answer,
@@ -164,13 +157,6 @@ pub(super) fn unreplaced(errno: Errno) -> Refusal {
     match errno {
         Errno::EXIST => Refusal::new(StatusCode::PRECONDITION_FAILED, "it is there already"),
         errno => errno.into(),
-    }
-}
-
-fn precondition(fields: &http::HeaderMap, there: Option<&crate::serve::root::Facts>) -> bool {
-    match there {
-        Some(facts) => read::condition(fields, facts).is_some(),
-        None => fields.contains_key(http::header::IF_MATCH),
     }
 }
 
