@@ -1,5 +1,7 @@
 """Conditions of requests that change something: those of RFC 9110, and `If` of WebDAV. Where one is not true, nothing is changed."""
 
+import socket
+
 import pytest
 from webkit import web
 
@@ -134,3 +136,36 @@ def test_conditions_of_a_copy_between_servers_are_of_what_is_here(engine, server
         here = own.ask("HEAD", "/file", Authorization="Bearer word")[1]["ETag"]
         assert ask(Source=f"{server.url}/second", If_Match=here) == (202, True)
         assert (tmp_path / "own" / "file").read_bytes() == b"second"
+
+
+def put(server, *lines):
+    """Put one byte with these lines in the head, whatever their bytes, and return the status."""
+    head = [b"PUT /file HTTP/1.1", b"Host: h", b"Content-Length: 1", b"Connection: close", *lines, b"", b"1"]
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+        link.sendall(b"\r\n".join(head))
+        return int(link.recv(1000).split()[1])
+
+
+@pytest.mark.parametrize(("name", "if_own", "if_other"), [(b"If-Match", 204, 412), (b"If-None-Match", 412, 204)])
+def test_all_lines_and_bytes_of_lists_of_tags_count(server, name, if_own, if_other):
+    def line(text):
+        return name + b": " + text.replace(b"own", tag(server).encode())
+
+    assert put(server, line(b'"a"'), line(b"own")) == if_own
+    assert put(server, line(b'"\xe9", own')) == if_own
+    assert put(server, line(b'"a"'), line(b"*")) == if_own
+    assert put(server, line(b'"\xe9"')) == if_other
+    assert put(server, line(b'"a"'), line(b'"b"')) == if_other
+
+
+def test_only_reading_looks_at_whether_something_was_changed_since(server):
+    assert put(server, b"If-Modified-Since: " + FUTURE.encode()) == 204
+    assert server.ask("GET", "/file", If_Modified_Since=FUTURE)[0] == 304
+
+
+def test_a_range_of_another_version_is_not_given_whatever_its_tag_is_made_of(server):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+        link.sendall(
+            b'GET /file HTTP/1.1\r\nHost: h\r\nRange: bytes=0-1\r\nIf-Range: "\xe9"\r\nConnection: close\r\n\r\n'
+        )
+        assert link.recv(1000).split()[1] == b"200"

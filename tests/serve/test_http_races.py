@@ -68,6 +68,36 @@ def test_what_comes_into_being_during_a_put_is_replaced_unless_that_is_refused(s
     assert leftovers(server.directory) == []
 
 
+@pytest.mark.parametrize(("method", "path"), [("MOVE", "/other"), ("DELETE", "/file"), ("PUT", "/file")])
+@pytest.mark.parametrize("field", ["If-Match", "If"])
+def test_what_is_not_the_same_any_more_when_a_put_ends_is_not_replaced(server, method, path, field):
+    for name in ("file", "other"):
+        (server.directory / name).write_bytes(name.encode())
+    tag = server.ask("HEAD", "/file")[1]["ETag"]
+    with half_put(server, "/file", 600_000, **{field: f"([{tag}])" if field == "If" else tag}) as half:
+        if method == "PUT":
+            # Not by a request: the place is being written to.
+            (server.directory / "file").write_bytes(b"other")
+        else:
+            assert server.ask(method, path, Destination="/file")[0] == 204
+        assert status_of(half) == 412
+    assert {path.name for path in server.directory.iterdir()} == {
+        "MOVE": {"file"}, "DELETE": {"other"}, "PUT": {"file", "other"}
+    }[method]  # fmt: skip
+    assert method == "DELETE" or (server.directory / "file").read_bytes() == b"other"
+
+
+@pytest.mark.parametrize("words", [[], ["--sync"]])
+def test_what_is_the_same_when_a_put_ends_is_replaced(engine, tmp_path, words):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "file").write_bytes(b"old")
+    with web(engine, tmp_path / "data", tmp_path, "--write", *words) as server:
+        tag = server.ask("HEAD", "/file")[1]["ETag"]
+        with half_put(server, "/file", 600_000, **{"If-Match": tag}) as half:
+            assert status_of(half) == 204
+    assert (tmp_path / "data" / "file").read_bytes() == b"1" * 600_000
+
+
 @pytest.mark.parametrize("method", ["MOVE", "COPY"])
 def test_what_a_link_leads_into_is_not_replaced_by_what_is_in_it(server, method):
     inner = server.directory / "a" / "b"

@@ -140,8 +140,10 @@ async fn pull(job: &Job, exchange: &Rc<Exchange>, progress: &Progress) -> Result
             });
         }
     }
-    let (host, sync) = (Arc::clone(&job.host), job.host.settings.sync);
+    let (host, conditions) = (Arc::clone(&job.host), Arc::clone(&job.conditions));
     let kept = aside(move || {
+        conditions.hold(&host.root)?;
+        let sync = host.settings.sync;
         let facts = upload.commit(sync, may_replace).map_err(unreplaced)?;
         host.web.known.keep(&facts, sum.value());
         Ok(())

@@ -63,6 +63,7 @@ pub(super) struct Job {
     pub(super) fields: HeaderMap,
     pub(super) pull: bool,
     pub(super) may_replace: bool,
+    pub(super) conditions: Arc<Conditions>,
 }
 
 /// How far a copy is.
@@ -148,6 +149,7 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         } else {
             asked.field(&OVERWRITE) != Some("F")
         },
+        conditions,
     };
     let going = Going::new(&asked, if pull { "PULL" } else { "PUSH" });
     let (sender, blocks) = mpsc::channel(LINES);

@@ -88,15 +88,19 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
             "a directory is made by MKCOL",
         ));
     }
-    let conditions = Conditions::of(&asked)?;
+    let conditions = Arc::new(Conditions::of(&asked)?);
     let host = Arc::clone(&asked.connection.host);
-    let (shared, path) = (Arc::clone(&host), asked.path.clone());
+    let (shared, path, held) = (
+        Arc::clone(&host),
+        asked.path.clone(),
+        Arc::clone(&conditions),
+    );
     let may_replace = asked.may(Deed::Modify, &asked.path);
     // What comes into being meanwhile is not replaced either.
     let replace = may_replace.is_ok() && !conditions.only_new();
     let (mut taken, is_new) = aside(move || {
         let there = shared.root.stat(&path).ok();
-        conditions.hold(&shared.root)?;
+        held.hold(&shared.root)?;
         if there.is_some() {
             may_replace?;
         }
@@ -115,7 +119,7 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
     let mut going = Going::new(&asked, "PUT");
     let result = receive(&mut asked, &mut going, &mut taken).await;
     let result = match result {
-        Ok(()) => finish(&asked, &host, taken, replace).await,
+        Ok(()) => finish(&asked, &host, taken, (conditions, replace)).await,
         Err(refusal) => Err(refusal),
     };
     let status = match &result {
@@ -227,7 +231,7 @@ async fn finish(
     asked: &Asked,
     host: &Arc<Host>,
     taken: Taken,
-    replace: bool,
+    (conditions, replace): (Arc<Conditions>, bool),
 ) -> Result<(crate::serve::root::Facts, Adler32), Refusal> {
     let time = asked
         .field(&MTIME)
@@ -238,6 +242,11 @@ async fn finish(
         if let Some(seconds) = time {
             rustix::fs::futimens(upload.file(), &at_time(seconds))?;
         }
+        if sync {
+            // It takes long: what is there is looked at behind it.
+            rustix::fs::fsync(upload.file())?;
+        }
+        conditions.hold(&host.root)?;
         let facts = upload.commit(sync, replace).map_err(unreplaced)?;
         host.web.known.keep(&facts, sum.value());
         Ok((facts, sum))
