@@ -3,6 +3,7 @@
 import contextlib
 import os
 import socket
+import tempfile
 import time
 import zlib
 
@@ -196,3 +197,30 @@ def test_an_upload_that_stalls_ends_and_is_counted_and_told(engine, tmp_path):
         wait_until(lambda: server.events("transfer"), "the transfer to be told", 10)
         told = server.events("transfer")[0]
         assert (told["command"], told["path"], told["code"]) == ("PUT", "/file", 499)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [
+    (253402300799, "Fri, 31 Dec 9999 23:59:59 GMT"), (253402300800, "Fri, 31 Dec 9999 23:59:59 GMT"),
+    (1 << 62, "Fri, 31 Dec 9999 23:59:59 GMT"), (0, "Thu, 01 Jan 1970 00:00:00 GMT"), (-1, "Thu, 01 Jan 1970 00:00:00 GMT"),
+])  # fmt: skip
+def test_a_time_that_no_date_of_http_has_is_told_as_the_nearest(engine, tmp_path, seconds, told):
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, web(engine, folder, tmp_path, "--write") as server:
+        fields = server.ask("PUT", "/file", body=b"1", X_OC_Mtime=str(seconds))[1]
+        (server.directory / "next").write_bytes(b"2")
+        assert fields["X-OC-Mtime"] == "accepted"
+        assert (server.directory / "file").stat().st_mtime == seconds
+        status, fields, body = server.ask("GET", "/file")
+        assert (status, fields["Last-Modified"], body) == (200, told, b"1")
+        assert server.ask("GET", "/file", If_Modified_Since=told)[0] == 304
+        status, _, body = server.ask("PROPFIND", "/", Depth="1")
+        assert (status, body.count(b"<D:response>")) == (207, 3)
+        assert f"<D:getlastmodified>{told}</D:getlastmodified>".encode() in body
+
+
+@pytest.mark.parametrize("text", ["", "soon", "1.5", "9223372036854775808"])
+def test_a_time_that_is_none_is_not_said_to_be_kept(server, text):
+    before_s = time.time()
+    status, fields, _ = server.ask("PUT", "/timed", body=b"1", X_OC_Mtime=text)
+    assert (status in (201, 204), fields["X-OC-Mtime"]) == (True, None)
+    assert abs((server.directory / "timed").stat().st_mtime - before_s) < 60
+    (server.directory / "timed").unlink()

@@ -10,6 +10,8 @@ use super::answer::{Asked, Refusal, is_here, path_of};
 use super::issuers::Deed;
 use crate::serve::root::{Facts, Root};
 
+/// The last second of the year 9999, since 1970.
+const LAST_DATE_S: u64 = 253_402_300_799;
 const IF: HeaderName = HeaderName::from_static("if");
 
 /// The tag of a version: another one after each change, also one whose time was set back.
@@ -21,8 +23,10 @@ pub(crate) fn etag(facts: &Facts) -> String {
     )
 }
 
+/// The time of a version, as near to it as a date of HTTP can be, which has four digits for the year.
 pub(crate) fn modified(facts: &Facts) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(facts.modified_s).unwrap_or(0))
+    let seconds = u64::try_from(facts.modified_s).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(LAST_DATE_S))
 }
 
 /// What must be so for something to be changed.

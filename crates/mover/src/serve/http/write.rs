@@ -139,7 +139,8 @@ pub(crate) async fn put(mut asked: Asked) -> Answer {
             &(Algorithm::Adler32, sum.value().to_be_bytes().to_vec()),
         );
     }
-    if asked.fields.contains_key(MTIME) {
+    // Not all times are for all file systems: some keep the nearest that they have.
+    if mtime(&asked) == Some(facts.modified_s) {
         answer.insert(MTIME, HeaderValue::from_static("accepted"));
     }
     Ok(response)
@@ -233,9 +234,7 @@ async fn finish(
     taken: Taken,
     (conditions, replace): (Arc<Conditions>, bool),
 ) -> Result<(crate::serve::root::Facts, Adler32), Refusal> {
-    let time = asked
-        .field(&MTIME)
-        .and_then(|text| text.parse::<i64>().ok());
+    let time = mtime(asked);
     let (host, sync) = (Arc::clone(host), asked.connection.host.settings.sync);
     let Taken { upload, sum, .. } = taken;
     patient(&asked.active, move || {
@@ -252,6 +251,11 @@ async fn finish(
         Ok((facts, sum))
     })
     .await
+}
+
+/// The time that the client wants the file to have.
+fn mtime(asked: &Asked) -> Option<i64> {
+    asked.field(&MTIME)?.parse().ok()
 }
 
 fn at_time(seconds: i64) -> Timestamps {
