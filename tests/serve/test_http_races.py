@@ -8,7 +8,7 @@ import socket
 
 import pytest
 from servekit import Server, leftovers, logged_in
-from webkit import web
+from webkit import powerless, web
 
 from testkit import wait_until
 
@@ -173,6 +173,68 @@ def test_a_copy_onto_a_directory_is_there_as_a_whole_or_leaves_what_was(server):
     assert server.ask("COPY", "/new", Destination="/old", Depth="0")[0] == 204
     assert list(old.iterdir()) == []
     assert sorted(path.name for path in server.directory.iterdir()) == ["new", "old"]
+
+
+@pytest.fixture
+def plain(engine, tmp_path):
+    """A server for which permissions count, of a directory with `old` and `new`, each with a directory and a file in it."""
+    data = tmp_path / "data"
+    for name in ("old", "new"):
+        (data / name / "sub").mkdir(parents=True)
+        (data / name / "sub" / name).write_bytes(name.encode())
+        (data / name / "file").write_bytes(name.encode())
+    with web(engine, data, tmp_path, "--write", under=powerless()) as server:
+        yield server
+    for folder in data.rglob("sub"):
+        folder.chmod(0o755)
+
+
+def state(folder):
+    """Return the files that are in a directory, with their content."""
+    found = [path for path in folder.rglob("*") if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("COPY", "/new"), ("MOVE", "/new"), ("MOVE", "/new/file"), ("DELETE", "")]
+)
+def test_a_directory_of_which_something_may_not_be_removed_stays(plain, method, path):
+    (plain.directory / "old" / "sub").chmod(0o555)
+    before = state(plain.directory)
+    status, _, said = plain.ask(method, path or "/old", Destination="/old")
+    assert (status, b"./sub/ may not be removed" in said) == (403, True)
+    assert state(plain.directory) == before
+    assert leftovers(plain.directory) == []
+
+
+@pytest.mark.parametrize("method", ["COPY", "MOVE"])
+def test_what_takes_the_place_of_a_directory_stays_if_that_cannot_be_removed_to_its_end(plain, method):
+    # Nobody sees before that it is not empty.
+    (plain.directory / "old" / "sub").chmod(0o300)
+    status, _, said = plain.ask(method, "/new", Destination="/old")
+    (left,) = leftovers(plain.directory)
+    assert (status, f"something is left in /{left}" in said.decode()) == (403, True)
+    (plain.directory / left / "sub").chmod(0o700)
+    assert state(plain.directory / left) == {"sub/old": b"old"}
+    whole = {"sub/new": b"new", "file": b"new"}
+    assert state(plain.directory / "old") == whole
+    assert (plain.directory / "new").exists() == (method == "COPY")
+    if method == "COPY":
+        assert plain.ask("COPY", "/new", Destination="/old")[0] == 423
+        assert state(plain.directory / "new") == state(plain.directory / "old") == whole
+        assert plain.ask("DELETE", f"/{left}")[0] == 204
+        assert plain.ask("COPY", "/new", Destination="/old")[0] == 204
+        assert leftovers(plain.directory) == []
+
+
+@pytest.mark.parametrize("method", ["COPY", "MOVE"])
+def test_a_link_to_a_directory_is_replaced_alone(plain, method):
+    (plain.directory / "link").symlink_to("old/sub")
+    (plain.directory / "old" / "sub").chmod(0o555)
+    assert plain.ask(method, "/new", Destination="/link")[0] == 204
+    assert state(plain.directory / "link") == {"sub/new": b"new", "file": b"new"}
+    assert state(plain.directory / "old") == {"sub/old": b"old", "file": b"old"}
+    assert leftovers(plain.directory) == []
 
 
 @pytest.mark.parametrize("words", [["--write"], ["--write", "--anonymous"], []])

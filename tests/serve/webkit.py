@@ -14,11 +14,11 @@ from testkit import wait_until
 class Web:
     """A server of a directory over HTTP, and HTTPS if it has a certificate."""
 
-    def __init__(self, engine, directory, folder, *words, env=None):
+    def __init__(self, engine, directory, folder, *words, env=None, under=()):
         self.directory = Path(directory)
         self._log = Path(folder) / f"web-{os.urandom(4).hex()}.jsonl"
         tls = ["--https", "127.0.0.1:0"] if "--tls-cert" in words else []
-        command = [engine, "serve", directory, "--http", "127.0.0.1:0", *tls, "--json", *words]
+        command = [*under, engine, "serve", directory, "--http", "127.0.0.1:0", *tls, "--json", *words]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
@@ -48,9 +48,9 @@ class Web:
 
 
 @contextlib.contextmanager
-def web(engine, directory, folder, *words, env=None):
-    """Have a server for a block of code; it must live until the end of it, and end well."""
-    server = Web(engine, directory, folder, *words, env=env)
+def web(engine, directory, folder, *words, env=None, under=()):
+    """Have a server for a block of code, `under` another program; it must live until the end of it, and end well."""
+    server = Web(engine, directory, folder, *words, env=env, under=under)
     try:
         yield server
         assert server.process.poll() is None, server.process.stderr.read()
@@ -61,6 +61,11 @@ def web(engine, directory, folder, *words, env=None):
         server.process.kill()
         server.process.wait()
         server.process.stderr.close()
+
+
+def powerless():
+    """Return the words before a command for which permissions count, as they do not for root."""
+    return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 
 
 def run(*command, code=0, **env):

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use http::header::HeaderName;
 use http::{StatusCode, Uri};
+use nix::unistd::AccessFlags;
+use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
 use super::answer::{Answer, Asked, Refusal, empty, is_here, path_of, patient};
@@ -83,17 +85,44 @@ pub(crate) async fn delete(asked: Asked) -> Answer {
     Ok(empty(StatusCode::NO_CONTENT))
 }
 
+/// Removes a thing, and all that is in it.
 fn remove(root: &Root, path: &[u8]) -> Result<(), Refusal> {
     match root.remove_file(path) {
         Err(Errno::ISDIR) => {}
         other => return Ok(other?),
     }
-    // Where something is being written nothing is removed, and then all.
-    root.at_rest(path)?;
+    removable(root, path)?;
+    clear(root, path)
+}
+
+/// Sees that a directory can be removed with all in it, as far as that is known before any of it is: nothing in it is being written, and what is in its
+/// directories may be removed from them.
+fn removable(root: &Root, path: &[u8]) -> Result<(), Refusal> {
+    let look = |folder: &[u8]| {
+        root.at_rest(folder)?;
+        let opened = root.read(folder)?;
+        let how = AccessFlags::W_OK | AccessFlags::X_OK;
+        let may = nix::unistd::faccessat(&opened.file, c".", how, nix::fcntl::AtFlags::AT_EACCESS);
+        let mut first = Vec::new();
+        if may.is_err() {
+            root.list(folder, false)?.next(root, 1, &mut first)?;
+        }
+        if first.is_empty() {
+            return Ok(());
+        }
+        let shown = String::from_utf8_lossy(&folder[path.len()..]);
+        let text = format!("what is in it in .{shown}/ may not be removed: all stays");
+        Err(Refusal::new(StatusCode::FORBIDDEN, text))
+    };
+    look(path)?;
     each(root, path, |below, entered| match entered {
-        true => Ok(root.at_rest(below)?),
+        true => look(below),
         false => Ok(()),
-    })?;
+    })
+}
+
+/// Removes a directory, and all that is in it.
+fn clear(root: &Root, path: &[u8]) -> Result<(), Refusal> {
     let mut folders = Vec::new();
     each(root, path, |below, _| {
         // A link to a directory is a link.
@@ -195,19 +224,55 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
     Ok(empty(status))
 }
 
-/// Moves onto a directory, which stays if that fails.
+/// Puts a thing in the place of a directory, which is removed then. It does not come back: what is left of it is told.
 fn replace(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Refusal> {
-    match root.exchange(from, to) {
-        Ok(()) => remove(root, from).inspect_err(|_| {
-            // Where that fails too, the source is whole at the destination.
-            let _ = root.exchange(from, to);
-        }),
-        // The file system cannot.
-        Err(Errno::INVAL | Errno::NOSYS) => {
-            remove(root, to)?;
-            root.rename(from, to, true).map_err(within)
+    if !is_link(root, to) {
+        removable(root, to)?;
+    }
+    let old = beside(from, to);
+    let shown = String::from_utf8_lossy(&old);
+    swap(root, from, to, &old).map_err(|errno| match errno {
+        Errno::EXIST => {
+            let text =
+                format!("what was here before an earlier request is there still: DELETE {shown}");
+            Refusal::new(StatusCode::LOCKED, text)
         }
-        Err(errno) => Err(within(errno)),
+        errno => within(errno),
+    })?;
+    remove(root, &old).map_err(|refusal| {
+        let reason = refusal.text;
+        let text = format!(
+            "it is there; of what was there before, something is left in {shown}: {reason}"
+        );
+        Refusal::new(refusal.status, text)
+    })
+}
+
+/// Whether what is at a path is a link, as far as its directory may be read.
+fn is_link(root: &Root, path: &[u8]) -> bool {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    let cut = path.iter().rposition(|byte| *byte == b'/').unwrap_or(0);
+    let (folder, name) = path.split_at(cut);
+    let name = name.strip_prefix(b"/").unwrap_or(name);
+    let found = root
+        .read(folder)
+        .and_then(|folder| rustix::fs::statat(&folder.file, name, AtFlags::SYMLINK_NOFOLLOW));
+    found.is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Symlink)
+}
+
+/// Gives a thing the name of another, and that a third name, which nothing has. At once, where the file system can.
+fn swap(root: &Root, new: &[u8], place: &[u8], away: &[u8]) -> Result<(), Errno> {
+    match root.exchange(new, place) {
+        Ok(()) => root.rename(new, away, false).inspect_err(|_| {
+            let _ = root.exchange(new, place);
+        }),
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            root.rename(place, away, false)?;
+            root.rename(new, place, false).inspect_err(|_| {
+                let _ = root.rename(away, place, false);
+            })
+        }
+        Err(errno) => Err(errno),
     }
 }
 
