@@ -227,6 +227,17 @@ def test_what_takes_the_place_of_a_directory_stays_if_that_cannot_be_removed_to_
         assert leftovers(plain.directory) == []
 
 
+def test_a_copy_leaves_out_a_file_that_may_not_be_read(plain):
+    (plain.directory / "new" / "sub" / "new").chmod(0)
+    status, _, said = plain.ask("COPY", "/new", Destination="/copy")
+    assert (status, said[:35]) == (409, b"1 things were not copied, such as s")
+    assert state(plain.directory / "copy") == {"file": b"new"}
+    assert plain.ask("COPY", "/new", Destination="/old")[0] == 409
+    assert state(plain.directory / "old") == {"sub/old": b"old", "file": b"old"}
+    assert leftovers(plain.directory) == []
+    assert plain.ask("COPY", "/new/sub/new", Destination="/copy")[0] == 403
+
+
 @pytest.mark.parametrize("method", ["COPY", "MOVE"])
 def test_a_link_to_a_directory_is_replaced_alone(plain, method):
     (plain.directory / "link").symlink_to("old/sub")

@@ -20,8 +20,9 @@ use super::third::CREDENTIAL;
 use super::write::{unreplaced, within};
 use crate::http::marker;
 use crate::http::outgoing::Outgoing;
-use crate::serve::root::Root;
+use crate::serve::root::listing::Listed;
 use crate::serve::root::upload::{Begin, Upload};
+use crate::serve::root::{Opened, Root};
 use crate::temporary::Token;
 
 /// RFC 4918, section 10.3.
@@ -316,7 +317,7 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         let hold = || conditions.hold(&host.root);
         hold()?;
         if !host.root.stat(&from)?.is_directory() {
-            let upload = copied(&host.root, &from, &to)?;
+            let upload = copied(&host.root, &host.root.read(&from)?, &to)?;
             hold()?;
             put_in_place(upload, sync, may_replace)?;
         } else if there {
@@ -406,8 +407,8 @@ fn tree(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> 
                     Ok(()) | Err(Errno::EXIST) => {}
                     Err(errno) => return Err(errno.into()),
                 }
-            } else if entry.facts.is_file() {
-                put_in_place(copied(root, &old, &new)?, sync, true)?;
+            } else if let Some(source) = readable(root, &entry, &old)? {
+                put_in_place(copied(root, &source, &new)?, sync, true)?;
             } else {
                 left_out.get_or_insert((0, entry.name)).0 += 1;
             }
@@ -428,9 +429,19 @@ fn incomplete(number: usize, first: &[u8]) -> Refusal {
     )
 }
 
+/// Opens a file of a tree; none, if it is none or may not be read.
+fn readable(root: &Root, entry: &Listed, path: &[u8]) -> Result<Option<Opened>, Errno> {
+    if !entry.facts.is_file() {
+        return Ok(None);
+    }
+    match root.read(path) {
+        Err(Errno::ACCESS | Errno::PERM) => Ok(None),
+        opened => opened.map(Some),
+    }
+}
+
 /// A copy of a file, which has no name yet.
-fn copied(root: &Root, from: &[u8], to: &[u8]) -> Result<Upload, Refusal> {
-    let source = root.read(from)?;
+fn copied(root: &Root, source: &Opened, to: &[u8]) -> Result<Upload, Refusal> {
     let upload = root.upload(to, Begin::New).map_err(within)?;
     let (mut read, mut written) = (0, 0);
     // Bounded by the file, and by what it was when it was opened.
