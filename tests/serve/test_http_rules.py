@@ -224,3 +224,37 @@ def test_a_time_that_is_none_is_not_said_to_be_kept(server, text):
     assert (status in (201, 204), fields["X-OC-Mtime"]) == (True, None)
     assert abs((server.directory / "timed").stat().st_mtime - before_s) < 60
     (server.directory / "timed").unlink()
+
+
+@pytest.mark.parametrize(("head", "status"), [
+    ("GET /file HTTP/1.1", 400), ("GET /file HTTP/1.1|Host: a|Host: b", 400), ("GET /file HTTP/1.0|Host: a|Host: b", 400),
+    ("GET /file HTTP/1.1|Host: a", 200), ("GET /file HTTP/1.1|Host:", 200), ("GET /file HTTP/1.0", 200),
+    ("DELETE /file HTTP/1.1", 400),
+])  # fmt: skip
+def test_a_request_names_one_host(server, head, status):
+    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
+        link.sendall("\r\n".join([*head.split("|"), "Connection: close", "", ""]).encode())
+        assert int(link.recv(1000).split()[1]) == status
+    assert (server.directory / "file").read_bytes() == BYTES
+
+
+def test_a_directory_is_not_made_of_a_body_however_it_is_sent(server):
+    for body in (b"<x/>", iter([b"<x/>"])):
+        assert server.ask("MKCOL", "/of-a-body", body=body)[0] == 415
+    assert server.ask("MKCOL", "/of-a-body", body=iter([]))[0] == 201
+    assert server.ask("MKCOL", "/of-a-body", body=b"<x/>")[0] == 415
+    (server.directory / "of-a-body").rmdir()
+
+
+@pytest.mark.parametrize("depth", ["0", "1", "all"])
+def test_a_directory_goes_as_a_whole_or_not_at_all(server, depth):
+    for method in ("DELETE", "MOVE", "COPY")[: 2 if depth == "0" else 3]:
+        assert server.ask(method, "/full", Destination="/other", Depth=depth)[0] == 400
+    assert (server.directory / "full" / "inner").read_bytes() == b"1"
+    assert not (server.directory / "other").exists()
+    assert server.ask("COPY", "/full", Destination="/other", Depth="Infinity")[0] == 201
+    assert server.ask("MOVE", "/other", Destination="/another", Depth="infinity")[0] == 201
+    assert server.ask("COPY", "/another/inner", Destination="/another/copy", Depth=depth)[0] == 201
+    assert server.ask("MOVE", "/another/copy", Destination="/another/moved", Depth=depth)[0] == 201
+    assert server.ask("DELETE", "/another/moved", Depth=depth)[0] == 204
+    assert server.ask("DELETE", "/another", Depth="infinity")[0] == 204

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::header::{
     ALLOW, CONNECTION, CONTENT_TYPE, DATE, HOST, HeaderName, SERVER, WWW_AUTHENTICATE,
 };
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri};
+use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, Version};
 use hyper::body::Incoming;
 use rustix::io::Errno;
 
@@ -168,6 +168,14 @@ async fn asked(
     active: Active,
 ) -> Result<Asked, Refusal> {
     let (head, body) = request.into_parts();
+    let hosts = head.headers.get_all(HOST).iter().count();
+    // RFC 9112, section 3.2.
+    if hosts > 1 || (hosts == 0 && head.version >= Version::HTTP_11) {
+        return Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "one Host is needed, and no more",
+        ));
+    }
     let bad = || {
         Refusal::new(
             StatusCode::BAD_REQUEST,

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use http::header::HeaderName;
-use http::{StatusCode, Uri};
+use http::{HeaderValue, StatusCode, Uri};
 use nix::unistd::AccessFlags;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
@@ -15,7 +15,7 @@ use super::answer::{Answer, Asked, Refusal, empty, is_here, path_of, patient};
 use super::body::Reply;
 use super::conditions::Conditions;
 use super::issuers::Deed;
-use super::list::question;
+use super::list::{DEPTH, question};
 use super::third::CREDENTIAL;
 use super::write::{unreplaced, within};
 use crate::http::marker;
@@ -34,16 +34,41 @@ const MOST_THINGS: usize = 1_000_000;
 /// Bytes that the kernel copies at a time.
 const SLICE: usize = 64 << 20;
 
+/// How much of a directory is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    Zero,
+    Infinity,
+    Other,
+}
+
+impl Depth {
+    fn of(asked: &Asked) -> Self {
+        match asked.fields.get(DEPTH).map(HeaderValue::as_bytes) {
+            None => Self::Infinity,
+            Some(text) if text.eq_ignore_ascii_case(b"infinity") => Self::Infinity,
+            Some(b"0") => Self::Zero,
+            Some(_) => Self::Other,
+        }
+    }
+
+    /// Sees that all of what is at a path is meant, if that is a directory (RFC 4918, sections 9.6.1, 9.8.3 and 9.9.2).
+    fn whole(self, root: &Root, path: &[u8]) -> Result<(), Refusal> {
+        if self == Self::Infinity || !root.stat(path).is_ok_and(|facts| facts.is_directory()) {
+            return Ok(());
+        }
+        Err(Refusal::new(
+            StatusCode::BAD_REQUEST,
+            "of a directory, Depth: infinity is needed; or, for a COPY without what is in it, 0",
+        ))
+    }
+}
+
 /// MKCOL.
 pub(crate) async fn make(mut asked: Asked) -> Answer {
     asked.may_write()?;
-    if asked
-        .fields
-        .get(http::header::CONTENT_LENGTH)
-        .is_some_and(|length| length != "0")
-    {
+    if question(&mut asked).await? > 0 {
         // RFC 4918, section 9.3.
-        question(&mut asked).await?;
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
             "a directory is made without a body",
@@ -78,7 +103,9 @@ pub(crate) async fn delete(asked: Asked) -> Answer {
     asked.may_write()?;
     let conditions = Conditions::of(&asked)?;
     let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
+    let depth = Depth::of(&asked);
     patient(&asked.active, move || {
+        depth.whole(&host.root, &path)?;
         conditions.hold_of_source(&host.root)?;
         remove(&host.root, &path)
     })
@@ -203,8 +230,10 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
     );
     asked.may(Deed::Modify, &to)?;
     let (conditions, may_replace) = (Conditions::of(&asked)?, may_replace(&asked, &to));
+    let depth = Depth::of(&asked);
     let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
+        depth.whole(&host.root, &from)?;
         conditions.hold(&host.root)?;
         if there && host.root.stat(&to).is_ok_and(|facts| facts.is_directory()) {
             replace(&host.root, &from, &to)?;
@@ -309,13 +338,17 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
     );
     asked.may(Deed::Create, &to)?;
     let (may_replace, sync) = (may_replace(&asked, &to), host.settings.sync);
-    let alone = asked.field(&HeaderName::from_static("depth")) == Some("0");
+    let depth = Depth::of(&asked);
     let conditions = Conditions::of(&asked)?;
     let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
         // Before it begins, and once more before anything is replaced.
         let hold = || conditions.hold(&host.root);
         hold()?;
+        let alone = depth == Depth::Zero;
+        if !alone {
+            depth.whole(&host.root, &from)?;
+        }
         if !host.root.stat(&from)?.is_directory() {
             let upload = copied(&host.root, &host.root.read(&from)?, &to)?;
             hold()?;

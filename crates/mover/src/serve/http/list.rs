@@ -21,7 +21,7 @@ use crate::serve::root::Facts;
 const LISTED: usize = 512;
 /// Bytes of a question of PROPFIND.
 const MAX_QUESTION_BYTES: usize = 64 << 10;
-const DEPTH: HeaderName = HeaderName::from_static("depth");
+pub(super) const DEPTH: HeaderName = HeaderName::from_static("depth");
 
 /// A directory for people with a browser, and for clients that read links.
 pub(super) async fn index(asked: &Asked) -> Answer {
@@ -160,8 +160,8 @@ pub(crate) async fn propfind(mut asked: Asked) -> Answer {
     Ok(response)
 }
 
-/// Reads a body that does not matter, up to a bound.
-pub(crate) async fn question(asked: &mut Asked) -> Result<(), Refusal> {
+/// Reads a body that does not matter, up to a bound; gives its length.
+pub(crate) async fn question(asked: &mut Asked) -> Result<usize, Refusal> {
     let mut bytes = 0;
     while let Some(frame) = asked.body.frame().await {
         let frame =
@@ -174,5 +174,5 @@ pub(crate) async fn question(asked: &mut Asked) -> Result<(), Refusal> {
             ));
         }
     }
-    Ok(())
+    Ok(bytes)
 }
