@@ -123,6 +123,10 @@ pub const TARGETS: &[Target] = &[
         run: fuzzed::lists,
     },
     Target {
+        name: "conditions",
+        run: fuzzed::conditions,
+    },
+    Target {
         name: "digests",
         run: fuzzed::digests,
     },

@@ -4,6 +4,7 @@ import contextlib
 import ftplib
 import io
 import resource
+import select
 import socket
 import time
 import urllib.request
@@ -429,3 +430,24 @@ def listens(server):
 )
 def test_what_cannot_be_served_is_told_in_a_sentence(engine, words, told):
     assert told in run(engine, "serve", *words, code=1).stderr
+
+
+def test_checksums_that_take_long_leave_the_disk_to_others(engine, tmp_path):
+    """Of the threads that wait for the disk there are 16 for each thread of sessions."""
+    served = tmp_path / "served"
+    served.mkdir()
+    (served / "small").write_bytes(b"x")
+    with (served / "huge").open("wb") as file:
+        file.truncate(200 << 30)
+    words = ("--threads", "1", "--http", "127.0.0.1:0")
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(serving(engine, served, tmp_path, *words))
+        place = ("127.0.0.1", int(server.events("start")[0]["http"][0].rpartition(":")[2]))
+        asked = [stack.enter_context(socket.create_connection(place, 20)) for _ in range(20)]
+        for connection in asked:
+            connection.sendall(b"HEAD /huge HTTP/1.1\r\nHost: x\r\nWant-Digest: md5\r\n\r\n")
+        ftp = stack.enter_context(logged_in(server))
+        assert sorted(ftp.nlst()) == ["huge", "small"]
+        with urllib.request.urlopen(f"http://127.0.0.1:{place[1]}/small", timeout=20) as answer:
+            assert answer.read() == b"x"
+        assert not select.select(asked, [], [], 0)[0], "none is done"

@@ -20,6 +20,7 @@ use crate::http::target::Target;
 use crate::http::token;
 use crate::list;
 use crate::net::url::{self, Scheme, Url};
+use crate::serve::http::conditions;
 use crate::serve::users;
 
 /// A password that no other part of a URL has.
@@ -174,6 +175,29 @@ pub fn http_ranges(bytes: &[u8]) {
     if let Some((Some(range), whole)) = range::answered(&text) {
         assert!(range.start < range.end && whole.is_none_or(|whole| range.end <= whole));
     }
+}
+
+/// An `If` of WebDAV: what is read of it is written so that it is read as the same.
+pub fn conditions(bytes: &[u8]) {
+    let Some(read) = conditions::lists(bytes) else {
+        return;
+    };
+    let mut written = Vec::new();
+    for (place, tests) in &read {
+        if let Some(place) = place {
+            written.extend(format!("<{place}>").bytes());
+        }
+        written.push(b'(');
+        for test in tests {
+            written.extend(if test.negated { &b"Not "[..] } else { b"" });
+            match &test.tag {
+                Some(tag) => written.extend([b"[", &tag[..], b"]"].concat()),
+                None => written.extend(b"<a:b>"),
+            }
+        }
+        written.push(b')');
+    }
+    assert_eq!(conditions::lists(&written).as_ref(), Some(&read));
 }
 
 /// Fields with checksums: what is told is found again, and of what is found each has its length.

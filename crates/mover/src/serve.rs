@@ -15,7 +15,7 @@ mod fits;
 mod ftp;
 mod gsi;
 mod host;
-mod http;
+pub(crate) mod http;
 mod limits;
 mod listen;
 mod log;

@@ -9,7 +9,7 @@ mod answer;
 mod body;
 mod carry;
 mod change;
-mod conditions;
+pub(crate) mod conditions;
 mod going;
 mod issuers;
 mod known;

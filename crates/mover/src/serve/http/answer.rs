@@ -344,9 +344,26 @@ pub(crate) async fn patient<T: Send + 'static>(
     active: &Active,
     work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
 ) -> Result<T, Refusal> {
-    let mut done = std::pin::pin!(aside(work));
+    counted(active, aside(work)).await
+}
+
+/// The same of work that may take long, when there is room for it.
+///
+/// # Errors
+/// What the work says.
+pub(crate) async fn in_turn<T: Send + 'static>(
+    asked: &Asked,
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let _room = counted(&asked.active, asked.connection.host.slow.acquire()).await;
+    patient(&asked.active, work).await
+}
+
+/// Waits, which counts as progress of the connection.
+async fn counted<T>(active: &Active, work: impl Future<Output = T>) -> T {
+    let mut work = std::pin::pin!(work);
     loop {
-        match tokio::time::timeout(BEAT, done.as_mut()).await {
+        match tokio::time::timeout(BEAT, work.as_mut()).await {
             Ok(done) => return done,
             Err(_) => active.beat(),
         }

@@ -11,7 +11,7 @@ use nix::unistd::AccessFlags;
 use rustix::fs::{AtFlags, FileType};
 use rustix::io::Errno;
 
-use super::answer::{Answer, Asked, Refusal, empty, is_here, path_of, patient};
+use super::answer::{Answer, Asked, Refusal, empty, in_turn, is_here, path_of, patient};
 use super::body::Reply;
 use super::conditions::Conditions;
 use super::issuers::Deed;
@@ -104,7 +104,7 @@ pub(crate) async fn delete(asked: Asked) -> Answer {
     let conditions = Conditions::of(&asked)?;
     let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
     let depth = Depth::of(&asked);
-    patient(&asked.active, move || {
+    in_turn(&asked, move || {
         depth.whole(&host.root, &path)?;
         conditions.hold_of_source(&host.root)?;
         remove(&host.root, &path)
@@ -231,7 +231,7 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
     asked.may(Deed::Modify, &to)?;
     let (conditions, may_replace) = (Conditions::of(&asked)?, may_replace(&asked, &to));
     let depth = Depth::of(&asked);
-    let status = patient(&asked.active, move || {
+    let status = in_turn(&asked, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
         depth.whole(&host.root, &from)?;
         conditions.hold(&host.root)?;
@@ -340,7 +340,7 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
     let (may_replace, sync) = (may_replace(&asked, &to), host.settings.sync);
     let depth = Depth::of(&asked);
     let conditions = Conditions::of(&asked)?;
-    let status = patient(&asked.active, move || {
+    let status = in_turn(&asked, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
         // Before it begins, and once more before anything is replaced.
         let hold = || conditions.hold(&host.root);

@@ -40,10 +40,10 @@ pub(super) struct Conditions {
 
 /// One of a list of `If`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Test {
-    negated: bool,
+pub(crate) struct Test {
+    pub(crate) negated: bool,
     /// None: a state token.
-    tag: Option<Vec<u8>>,
+    pub(crate) tag: Option<Vec<u8>>,
 }
 
 impl Conditions {
@@ -206,7 +206,7 @@ fn tags<'f>(fields: &'f HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'
 }
 
 /// Reads an `If`: its lists, each with the place that it is about, which is that of the request if none is named.
-fn lists(text: &[u8]) -> Option<Vec<(Option<Uri>, Vec<Test>)>> {
+pub(crate) fn lists(text: &[u8]) -> Option<Vec<(Option<Uri>, Vec<Test>)>> {
     let mut text = Text(text);
     let (mut found, mut place, mut is_due) = (Vec::new(), None, true);
     loop {

@@ -9,7 +9,7 @@ use http::header::{
 };
 use http::{HeaderMap, HeaderValue, Method, Response, StatusCode};
 
-use super::answer::{Answer, Asked, Refusal, aside, empty, patient};
+use super::answer::{Answer, Asked, Refusal, aside, empty, in_turn};
 use super::body::{FileBody, Part, Reply};
 use super::conditions::{etag, modified, of_reading};
 use super::going::Going;
@@ -74,7 +74,7 @@ async fn checksum(
             // Gone with this request: nobody reads on for a client that is.
             let wanted = Arc::new(());
             let request = Arc::downgrade(&wanted);
-            let value = patient(&asked.active, move || {
+            let value = in_turn(asked, move || {
                 let wanted = || request.strong_count() > 0;
                 Ok(checksum_while(wanted, file.as_fd(), algorithm, 0, None)?)
             })
