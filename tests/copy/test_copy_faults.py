@@ -188,6 +188,30 @@ def test_after_a_crash_of_the_machine_content_tells_what_is_whole(engine, tmp_pa
     assert leftovers(ours) == []
 
 
+@STRACE
+@pytest.mark.parametrize("words", [(), ("--sync",)])
+def test_size_and_time_say_nothing_until_a_copy_after_a_crash_has_ended(engine, tmp_path, words):
+    source, ours = tmp_path / "source", tmp_path / "copy"
+    source.mkdir()
+    for name in ("lost", "long"):
+        (source / name).write_bytes(b"right" * 100_000)
+        os.utime(source / name, (5, 5))
+    copy(engine, "-r", source, ours)
+    journal = journal_name(engine, source, ours)
+    (ours / journal).write_text("venturi copy 1\nanother boot\n")
+    (ours / "long").unlink()
+    process = slow_copy(engine, "-r", *words, source, ours, when="2+", delay_s=1)
+    assert until(lambda: any(path.suffix == ".part" for path in ours.iterdir()), process)
+    process.kill()
+    process.communicate()
+    (ours / "lost").write_bytes(bytes(500_000))
+    os.utime(ours / "lost", (5, 5))
+    told = events(engine, "-r", *words, source, ours)
+    assert any("told by content" in event.get("reason", "") for event in told)
+    assert (ours / "lost").read_bytes() == (source / "lost").read_bytes()
+    assert leftovers(ours) == []
+
+
 def journal_name(engine, source, destination):
     """Return the name of the journal of a copy, from one that fails and so keeps it."""
     kept = destination.with_name("kept aside")

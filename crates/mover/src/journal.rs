@@ -37,19 +37,26 @@ impl Journal {
         fresh: bool,
     ) -> Result<Self, Errno> {
         let name = token.journal();
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::openat(folder, &name, flags, Mode::from_raw_mode(0o600))?;
+        let (file, new) = made_or_opened(folder, &name)?;
         rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
         let mut before = vec![0; LENGTH_LIMIT];
         let length = rustix::io::pread(&file, &mut before, 0)?;
-        let now = text(sync);
-        let reliable = length == 0 || before[..length] == *now.as_bytes();
-        rustix::fs::ftruncate(&file, 0)?;
-        rustix::io::pwrite(&file, now.as_bytes(), 0)?;
+        let now = text(&reliance(sync));
+        let reliable = new || before[..length] == *now.as_bytes();
+        // What cannot be relied on now cannot later either, until all of it was judged: then this file goes.
+        let now = if reliable { now } else { text(NO_RELIANCE) };
+        if before[..length] != *now.as_bytes() {
+            rustix::io::pwrite(&file, now.as_bytes(), 0)?;
+            rustix::fs::ftruncate(&file, now.len() as u64)?;
+        }
+        if !reliable {
+            // Before anything that is written from here on: the old text must not outlast it.
+            rustix::fs::fsync(&file)?;
+        }
         Ok(Self {
             _lock: file,
             token,
-            found: length > 0 && !fresh,
+            found: !new && !fresh,
             reliable,
         })
     }
@@ -71,13 +78,28 @@ impl Journal {
     }
 }
 
+/// Opens a journal; whether it is new.
+fn made_or_opened(folder: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, bool), Errno> {
+    let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let mode = Mode::from_raw_mode(0o600);
+    match rustix::fs::openat(folder, name, flags | OFlags::CREATE | OFlags::EXCL, mode) {
+        // Also if its copy ends meanwhile, and takes it away.
+        Err(Errno::EXIST) => {
+            rustix::fs::openat(folder, name, flags | OFlags::CREATE, mode).map(|file| (file, false))
+        }
+        made => made.map(|file| (file, true)),
+    }
+}
+
 /// What a journal says: a format, and what its reader has to know.
-fn text(sync: bool) -> String {
+fn text(reliance: &str) -> String {
     format!(
-        "venturi copy 1\n{}\nAn unfinished copy: run the same command again. To give it up, remove this file.\n",
-        reliance(sync)
+        "venturi copy 1\n{reliance}\nAn unfinished copy: run the same command again. To give it up, remove this file.\n"
     )
 }
+
+/// What a journal says instead of [`reliance`] if size and time say nothing.
+const NO_RELIANCE: &str = "the content of files tells which are whole";
 
 /// Why what was written can be relied on later: the same text then. Without synchronising, bytes are in memory alone for a while, so it
 /// names the boot of the machine.
@@ -140,4 +162,54 @@ fn names(folder: BorrowedFd<'_>, token: Token) -> Result<(Vec<CString>, Vec<CStr
         }
     }
     Ok((folders, left))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// What copies one after the other, each killed, may rely on: with the text of the journal that they find, if it is another than the one left.
+    fn reliable(copies: &[(bool, Option<&str>)]) -> Vec<bool> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token = Token::new(Path::new("/a"), Path::new("/b"));
+        let journal = folder
+            .path()
+            .join(token.journal().to_str().expect("letters"));
+        let opened = OwnedFd::from(std::fs::File::open(folder.path()).expect("a folder"));
+        let open = |(sync, found): &(bool, Option<&str>)| {
+            if let Some(found) = found {
+                std::fs::write(&journal, found).expect("a journal");
+            }
+            Journal::open(opened.as_fd(), token, *sync, false).expect("a journal")
+        };
+        copies.iter().map(|copy| open(copy).reliable).collect()
+    }
+
+    #[test]
+    fn size_and_time_are_relied_on_while_no_copy_of_another_kind_was_there() {
+        let boot = text("another boot");
+        assert_eq!(reliable(&[(false, None), (false, None)]), [true, true]);
+        assert_eq!(reliable(&[(true, None), (true, None)]), [true, true]);
+        let later = [(false, Some(&*boot)), (false, None), (false, None)];
+        assert_eq!(reliable(&later), [false; 3]);
+        let mixed = [(false, None), (true, None), (true, None), (false, None)];
+        assert_eq!(reliable(&mixed), [true, false, false, false]);
+        let synced = [(true, None), (false, None), (true, None)];
+        assert_eq!(reliable(&synced), [true, false, false]);
+        // As a power cut may leave it.
+        assert_eq!(reliable(&[(false, Some(""))]), [false]);
+    }
+
+    #[test]
+    fn a_journal_that_was_there_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let token = Token::new(Path::new("/a"), Path::new("/b"));
+        let opened = OwnedFd::from(std::fs::File::open(folder.path()).expect("a folder"));
+        let open = |fresh| Journal::open(opened.as_fd(), token, false, fresh);
+        let found = [false, false, true].map(|fresh| open(fresh).expect("a journal").found);
+        assert_eq!(found, [false, true, false]);
+        let _held = open(false).expect("a journal");
+        assert_eq!(open(false).err(), Some(Errno::WOULDBLOCK));
+    }
 }

@@ -68,8 +68,8 @@ fn digest(parts: &[&[u8]]) -> u64 {
     u64::from_be_bytes(bytes[..8].try_into().expect("8 bytes of 32"))
 }
 
-/// Locks a file under its temporary name, so that two copies of the same do not mix. On a file system without locks two at the same time are not
-/// told apart.
+/// Locks a file under its temporary name, so that two copies of the same do not mix. On a file system without locks (Lustre, NFS without its
+/// daemon) two at the same time are not told apart.
 ///
 /// # Errors
 /// `WOULDBLOCK`: another copy has it; or it had it, and between its opening and its lock gave it its own name, under which it is whole.

@@ -84,7 +84,7 @@ impl Context<'_> {
             let by = if journal.reliable {
                 "size and time"
             } else {
-                "content, since the machine was started anew meanwhile"
+                "content, since the machine may have gone down since they were written"
             };
             let reason = format!(
                 "{}: an earlier copy was stopped; what is whole is told by {by}",
