@@ -46,20 +46,29 @@ pub(crate) fn copy<'c>(
     }
     let result = one(cx, lane, dir, entry, source, &facts);
     match result {
-        Ok(true) => links::settle(
+        Ok(One::There) => links::settle(
             cx,
             dir,
             &facts,
             Some(dir.path_if(facts.links > 1, entry.target())),
         ),
         // A large one settles when its last chunk is there.
-        Ok(false) => {}
-        Err(_) => links::settle(cx, dir, &facts, None),
+        Ok(One::Later) => {}
+        Ok(One::Another) | Err(_) => links::settle(cx, dir, &facts, None),
     }
     result.map(|_| ())
 }
 
-/// True if it is there now, false if others go on with it.
+/// What has come of one file.
+enum One {
+    /// It is there now.
+    There,
+    /// What was there before is, which may be another: no other name is to be a link to it.
+    Another,
+    /// Others go on with it.
+    Later,
+}
+
 fn one<'c>(
     cx: &Context<'c>,
     lane: &mut Lane<'c>,
@@ -67,20 +76,25 @@ fn one<'c>(
     entry: &Entry,
     source: OwnedFd,
     facts: &Facts,
-) -> Result<bool, Failure> {
-    if let Verdict::Kept = judge(cx, lane, dir, entry, &source, facts)? {
+) -> Result<One, Failure> {
+    let kept = match judge(cx, lane, dir, entry, &source, facts)? {
+        Verdict::Copy => None,
+        Verdict::Kept => Some(One::There),
+        Verdict::Left => Some(One::Another),
+    };
+    if let Some(kept) = kept {
         cx.kept(dir, entry.target(), facts.size);
-        return Ok(true);
+        return Ok(kept);
     }
     if facts.links > 1 && !cx.order.preserve.links {
         cx.totals.count(&cx.totals.copied_apart);
     }
     if cx.order.dry_run {
         cx.copied(dir, entry.target(), facts.size, "would copy", None);
-        return Ok(true);
+        return Ok(One::There);
     }
     if facts.size >= 2 * cx.plan.chunk_bytes {
-        return large::begin(cx, dir, entry, source, facts).map(|()| false);
+        return large::begin(cx, dir, entry, source, facts).map(|()| One::Later);
     }
     let (part, sink) = Part::make(dir, entry, facts)?;
     let written = fill(cx, lane, dir, entry, source, sink, facts).and_then(|(pair, how)| {
@@ -89,7 +103,7 @@ fn one<'c>(
     match written {
         Ok((size, how)) => {
             cx.copied(dir, entry.target(), size, "copied", Some(how));
-            Ok(true)
+            Ok(One::There)
         }
         Err(failure) => {
             part.discard(dir);

@@ -17,7 +17,10 @@ use crate::order::Existing;
 /// What becomes of a file whose name is taken at the destination, or not.
 pub(crate) enum Verdict {
     Copy,
+    /// It is there.
     Kept,
+    /// Something is there that is to be left, and may be another file.
+    Left,
 }
 
 pub(crate) fn judge<'c>(
@@ -51,12 +54,15 @@ pub(crate) fn judge<'c>(
             advice,
         ))
     };
+    let trusted = dir.tree.reliable && !cx.order.checksum;
     match (there.kind, cx.order.existing) {
         _ if there.id == facts.id => found("the source itself", "name another destination"),
         (FileType::Directory, _) => found("a directory", "remove it, or name another destination"),
-        (_, Existing::Keep) => Ok(Verdict::Kept),
+        (FileType::RegularFile, Existing::Keep) if trusted && facts.like(&there) => {
+            Ok(Verdict::Kept)
+        }
+        (_, Existing::Keep) => Ok(Verdict::Left),
         (FileType::RegularFile, Existing::Update) => {
-            let trusted = dir.tree.reliable && !cx.order.checksum;
             let whole = if trusted {
                 facts.like(&there)
             } else {

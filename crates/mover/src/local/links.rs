@@ -13,6 +13,7 @@ use super::directory::{Dir, Side, Tree};
 use super::walk::{Entry, Task};
 use crate::attributes::Facts;
 use crate::error::Failure;
+use crate::order::Existing;
 
 /// What is known of files with several names, by device and inode; forgotten when all names were seen.
 pub(crate) type Links = HashMap<(u64, u64), Link>;
@@ -60,7 +61,7 @@ pub(crate) fn claim(dir: &Arc<Dir>, entry: &Entry, facts: &Facts) -> Claim {
     }
 }
 
-/// Says that the first name is there (or, without a path, that it failed), and sees to those that wait.
+/// Says that the first name is there (or, without a path, that it is not), and sees to those that wait.
 pub(crate) fn settle(cx: &Context<'_>, dir: &Dir, facts: &Facts, copy: Option<PathBuf>) {
     if facts.links < 2 || !cx.order.preserve.links {
         return;
@@ -103,7 +104,7 @@ fn again(cx: &Context<'_>, dir: Arc<Dir>, entry: Entry, linked: bool) {
     }]);
 }
 
-/// Links a name to a copy. False if the file system does not, and the name is to be copied apart.
+/// Links a name to a copy. False if the name is to be seen to apart: the file system does not, or something is there that is to be left.
 pub(crate) fn make(
     cx: &Context<'_>,
     dir: &Dir,
@@ -125,9 +126,14 @@ pub(crate) fn make(
         Err(errno) => return Err(failure(errno)),
     };
     let there = rustix::fs::statat(dir.to(), target, AtFlags::SYMLINK_NOFOLLOW);
-    if there.is_ok_and(|there| (there.st_dev, there.st_ino) == (first.st_dev, first.st_ino)) {
-        cx.kept(dir, target, facts.size);
-        return Ok(true);
+    if let Ok(there) = there {
+        if (there.st_dev, there.st_ino) == (first.st_dev, first.st_ino) {
+            cx.kept(dir, target, facts.size);
+            return Ok(true);
+        }
+        if cx.order.existing == Existing::Keep {
+            return Ok(false);
+        }
     }
     let part = dir.tree.token.part(target.to_bytes());
     match link(dir, copy, &part) {
