@@ -1,7 +1,13 @@
 """What is more than one file with one name: hard links; and what is no file: pipes, sockets, devices, on either side."""
 
+import os
+import socket
+import stat
+
 import pytest
 from copykit import copy, end_of, events, leftovers
+
+ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
 
 
 @pytest.mark.parametrize("there", [["a"], ["b"], ["a", "c"], ["a", "b", "c"]])
@@ -33,3 +39,37 @@ def test_what_an_earlier_copy_has_made_is_linked_to_when_the_rest_comes_though_n
         (source / name).hardlink_to(source / "a")
     copy(engine, "-r", "-T", "--preserve", "all", "--existing", "keep", source, ours)
     assert (ours / "a").stat().st_nlink == 3
+
+
+def make(path, kind):
+    """Make a thing that is no file."""
+    if kind == "a named pipe":
+        os.mkfifo(path)
+    elif kind == "a socket":
+        with socket.socket(socket.AF_UNIX) as bound:
+            bound.bind(str(path))
+    else:
+        os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", pytest.param("a device", marks=ROOT)])
+def test_what_others_write_to_is_not_replaced_by_a_copy(engine, tmp_path, kind):
+    source, ours = tmp_path / "source", tmp_path / "copy"
+    for folder in (source, ours):
+        folder.mkdir()
+    (source / "a").write_bytes(b"x")
+    (source / "b").hardlink_to(source / "a")
+    (source / "link").symlink_to("a")
+    for name in ("b", "link"):
+        make(ours / name, kind)
+    before = {name: (ours / name).lstat() for name in ("b", "link")}
+    expected = f"b: expected a file or nothing, found {kind}; name another destination, or remove it"
+    for words in ((), ("--existing", "replace"), ("--dry-run",)):
+        assert expected in copy(engine, *words, source / "a", ours / "b", code=3).stderr.decode()
+    for words in ((), ("--preserve", "all")):
+        told = copy(engine, "-r", "-T", *words, source, ours, code=3).stderr.decode()
+        assert expected in told
+        assert f"link: expected a link or nothing, found {kind}; name another" in told
+        assert (ours / "a").read_bytes() == b"x"
+    copy(engine, "--existing", "keep", source / "a", ours / "b")
+    assert {name: (ours / name).lstat() for name in ("b", "link")} == before

@@ -70,9 +70,22 @@ pub(crate) fn judge<'c>(
             };
             Ok(if whole { Verdict::Kept } else { Verdict::Copy })
         }
-        _ => Ok(Verdict::Copy),
+        (FileType::RegularFile | FileType::Symlink, _) => Ok(Verdict::Copy),
+        (kind, _) => found(special(kind), OTHERS_USE_IT),
     }
 }
+
+/// What is neither file nor directory nor link is called.
+pub(crate) fn special(kind: FileType) -> &'static str {
+    match kind {
+        FileType::Fifo => "a named pipe",
+        FileType::Socket => "a socket",
+        _ => "a device",
+    }
+}
+
+/// What to do where such a thing is in the place of a copy: no file replaces it, since others go on writing to what has its name.
+pub(crate) const OTHERS_USE_IT: &str = "name another destination, or remove it if nobody needs it";
 
 /// Whether the copy has the content of the source; then it gets what else the source has.
 fn same<'c>(

@@ -5,7 +5,7 @@ use std::ffi::CStr;
 use std::path::PathBuf;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
-use rustix::fs::{AtFlags, CWD};
+use rustix::fs::{AtFlags, CWD, FileType};
 use rustix::io::Errno;
 
 use super::context::Context;
@@ -104,7 +104,7 @@ fn again(cx: &Context<'_>, dir: Arc<Dir>, entry: Entry, linked: bool) {
     }]);
 }
 
-/// Links a name to a copy. False if the name is to be seen to apart: the file system does not, or something is there that is to be left.
+/// Links a name to a copy. False if the name is to be seen to apart: the file system does not, or something is there that is not to be replaced.
 pub(crate) fn make(
     cx: &Context<'_>,
     dir: &Dir,
@@ -131,7 +131,9 @@ pub(crate) fn make(
             cx.kept(dir, target, facts.size);
             return Ok(true);
         }
-        if cx.order.existing == Existing::Keep {
+        let kind = FileType::from_raw_mode(there.st_mode);
+        let replaced = matches!(kind, FileType::RegularFile | FileType::Symlink);
+        if cx.order.existing == Existing::Keep || !replaced {
             return Ok(false);
         }
     }

@@ -9,9 +9,9 @@ use rustix::io::Errno;
 
 use super::context::Context;
 use super::directory::{Dir, Side};
-use super::file;
 use super::lane::Lane;
 use super::walk::{Entry, Task};
+use super::{file, judge};
 use crate::attributes::{self, Facts};
 use crate::error::Failure;
 use crate::order::Existing;
@@ -72,7 +72,7 @@ fn link(cx: &Context<'_>, dir: &Dir, entry: &Entry) -> Result<(), Failure> {
     };
     let points_to =
         rustix::fs::readlinkat(&dir.source, &*entry.name, Vec::new()).map_err(at_source)?;
-    if is_there(cx, dir, entry, |copy| {
+    if is_there(cx, dir, entry, FileType::Symlink, |copy| {
         rustix::fs::readlinkat(copy, entry.target(), Vec::new())
             .is_ok_and(|there| there == points_to)
     })? {
@@ -86,7 +86,8 @@ fn link(cx: &Context<'_>, dir: &Dir, entry: &Entry) -> Result<(), Failure> {
 fn special(cx: &Context<'_>, dir: &Dir, entry: &Entry, kind: FileType) -> Result<(), Failure> {
     let facts = see(dir, entry, false)?;
     if !cx.order.preserve.special {
-        cx.left_out(dir, &entry.name, name_of(kind));
+        let reason = format!("{} (--preserve special makes one)", judge::special(kind));
+        cx.left_out(dir, &entry.name, &reason);
         return Ok(());
     }
     let same = |copy: &OwnedFd| {
@@ -94,7 +95,7 @@ fn special(cx: &Context<'_>, dir: &Dir, entry: &Entry, kind: FileType) -> Result
             rustix::fs::statat(copy, entry.target(), AtFlags::SYMLINK_NOFOLLOW).map(Facts::from);
         there.is_ok_and(|there| (there.kind, there.device) == (facts.kind, facts.device))
     };
-    if is_there(cx, dir, entry, same)? {
+    if is_there(cx, dir, entry, kind, same)? {
         return Ok(());
     }
     let mode = Mode::from_raw_mode(facts.mode);
@@ -103,12 +104,9 @@ fn special(cx: &Context<'_>, dir: &Dir, entry: &Entry, kind: FileType) -> Result
     })
 }
 
-fn name_of(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Fifo => "a named pipe (--preserve special makes one)",
-        FileType::Socket => "a socket (--preserve special makes one)",
-        _ => "a device (--preserve special makes one)",
-    }
+/// Whether what is there may be replaced. A pipe or a device may by one, which was asked for.
+fn replaces(kind: FileType, there: FileType) -> bool {
+    kind != FileType::Symlink || matches!(there, FileType::RegularFile | FileType::Symlink)
 }
 
 /// Whether something without content is at the destination already, or is to be left.
@@ -116,6 +114,7 @@ fn is_there(
     cx: &Context<'_>,
     dir: &Dir,
     entry: &Entry,
+    kind: FileType,
     same: impl Fn(&OwnedFd) -> bool,
 ) -> Result<bool, Failure> {
     let (false, Some(copy)) = (dir.fresh, &dir.copy) else {
@@ -125,14 +124,12 @@ fn is_there(
         Ok(there) => Facts::from(there),
         Err(_) => return Ok(false),
     };
-    if there.kind == FileType::Directory {
+    let found = |what, advice| {
         let path = dir.path(Side::Copy, entry.target());
-        return Err(Failure::found(
-            path,
-            "a link or nothing",
-            "a directory",
-            "remove it, or name another destination",
-        ));
+        Err(Failure::found(path, "a link or nothing", what, advice))
+    };
+    if there.kind == FileType::Directory {
+        return found("a directory", "remove it, or name another destination");
     }
     let kept = match cx.order.existing {
         Existing::Keep => true,
@@ -141,6 +138,8 @@ fn is_there(
     };
     if kept {
         cx.kept(dir, entry.target(), 0);
+    } else if !replaces(kind, there.kind) {
+        return found(judge::special(there.kind), judge::OTHERS_USE_IT);
     }
     Ok(kept)
 }
