@@ -63,12 +63,12 @@ def chunks_done(folder):
     return found
 
 
-def slow_copy(engine, *words, when, delay_s=0.05):
+def slow_copy(engine, *words, when, delay_s=0.05, before=()):
     """Begin a copy with one worker and small blocks, whose writes of these numbers take so long: what a test does meanwhile is in time."""
     held = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=pwrite64"]
     held += ["-e", f"inject=pwrite64:delay_enter={delay_s * 1e6:.0f}:when={when}"]
     slow = ("-q", "--method", "buffers", "--block", "64KiB", "--concurrency", "1")
-    return subprocess.Popen([*held, engine, "copy", *slow, *words], stderr=subprocess.PIPE)
+    return subprocess.Popen([*before, *held, engine, "copy", *slow, *words], stderr=subprocess.PIPE)
 
 
 def names_are_of_whole_files(source, copied):
@@ -238,6 +238,24 @@ def test_interrupted_in_a_tree_nothing_half_has_a_name_and_the_same_command_goes
     copy(engine, "-r", source, tmp_path / "copy")
     assert tree_of(tmp_path / "copy") == tree_of(source)
     assert leftovers(tmp_path) == []
+
+
+@STRACE
+@pytest.mark.parametrize("ignored", [True, False])
+def test_signals_that_whoever_started_a_copy_has_it_ignore_do_not_end_it(engine, source, tmp_path, ignored):
+    shell = ("sh", "-c", 'trap "" HUP INT; exec "$@"', "sh") if ignored else ()
+    process = slow_copy(engine, source / "large", tmp_path / "copy", when="100", delay_s=2, before=shell)
+    assert until(lambda: is_under_way(tmp_path), process)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGINT):
+        process.send_signal(number)
+    said = process.communicate()[1].decode()
+    assert process.returncode == (0 if ignored else 130), said
+    assert (tmp_path / "copy").exists() == ignored
+
+
+def is_under_way(folder):
+    """Whether a copy has written something."""
+    return any(path.stat().st_size > 0 for path in folder.glob(".venturi-*.part"))
 
 
 @STRACE

@@ -17,7 +17,7 @@ const HOPELESS: u8 = 2;
 pub struct Stop(Arc<AtomicU8>);
 
 impl Stop {
-    /// One that SIGINT, SIGTERM and SIGHUP set; the second signal ends the process where it stands.
+    /// One that SIGINT, SIGTERM and SIGHUP set, but those that are ignored; the second signal ends the process where it stands.
     ///
     /// They are blocked for this thread and those that it starts, and waited for in one of their own: no handler, nothing unsafe.
     ///
@@ -29,9 +29,7 @@ impl Stop {
             reason,
         };
         let stop = Self::default();
-        let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-            .into_iter()
-            .collect();
+        let signals = ending();
         signals
             .thread_block()
             .map_err(|errno| system(errno.to_string()))?;
@@ -70,5 +68,37 @@ impl Stop {
     /// Whether to end.
     pub(crate) fn asked(&self) -> bool {
         self.0.load(Ordering::Relaxed) != GO
+    }
+}
+
+/// The signals that end a process, without those that whoever started it has it ignore, as `nohup` and a shell in the background do: one that
+/// is waited for would come all the same.
+pub(crate) fn ending() -> SigSet {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = ignored(&status);
+    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
+        .into_iter()
+        .filter(|signal| ignored >> (*signal as u32 - 1) & 1 == 0)
+        .collect()
+}
+
+/// The signals that a process ignores, a bit each, from what `/proc` tells of it: none where it does not.
+fn ignored(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    line.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signals_that_are_ignored_are_those_that_the_kernel_tells() {
+        let told = "Name:\tcp\nSigBlk:\t0000000000000001\nSigIgn:\t0000000000001003\nSigCgt:\t0000000000000000\n";
+        assert_eq!(ignored(told), 0x1003);
+        assert_eq!(ignored("Name:\tcp\n"), 0);
+        // Tests are not run by `nohup`.
+        assert!(ending().contains(Signal::SIGTERM));
     }
 }
