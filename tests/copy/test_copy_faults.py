@@ -393,6 +393,23 @@ def test_a_file_that_becomes_a_link_meanwhile_is_never_followed(engine, tmp_path
         swapping.join()
 
 
+def with_a_lack(call, errno, command):
+    """Return a command for which a call of the system does not exist, as on some file systems."""
+    lacking = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", f"trace={call}"]
+    return [*lacking, "-e", f"inject={call}:error={errno}", *command]
+
+
+@STRACE
+@pytest.mark.parametrize("errno", ["ENOSYS", "ENOLCK", "EOPNOTSUPP"])
+def test_a_file_system_without_locks_has_trees_copied_to(engine, source, tmp_path, errno):
+    command = with_a_lack("flock", errno, [engine, "copy", "-r", "-T", source, tmp_path / "copy"])
+    for _ in range(2):
+        done = subprocess.run(command, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+    assert tree_of(tmp_path / "copy") == tree_of(source)
+    assert leftovers(tmp_path) == []
+
+
 @STRACE
 def test_a_file_that_is_written_to_meanwhile_gets_no_name(engine, tmp_path):
     source = tmp_path / "source"

@@ -3,17 +3,17 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RawDir};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::attributes::Facts;
-use crate::temporary::Token;
+use crate::temporary::{self, Token};
 
 /// Bytes of names that are read at a time.
 pub(crate) const NAMES_BYTES: usize = 1 << 16;
 const LENGTH_LIMIT: usize = 4096;
 
-/// The journal of a tree, locked as long as this is there.
+/// The journal of a tree, locked as long as this is there, where the file system has locks.
 #[derive(Debug)]
 pub(crate) struct Journal {
     _lock: OwnedFd,
@@ -29,7 +29,7 @@ impl Journal {
     /// Opens the journal in the copy of a tree, or makes it. In a `fresh` one we have just made it ourselves.
     ///
     /// # Errors
-    /// `EWOULDBLOCK` where another copy has it.
+    /// `WOULDBLOCK` where another copy has it, or had until now.
     pub(crate) fn open(
         folder: BorrowedFd<'_>,
         token: Token,
@@ -38,7 +38,7 @@ impl Journal {
     ) -> Result<Self, Errno> {
         let name = token.journal();
         let (file, new) = made_or_opened(folder, &name)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        temporary::lock(&file, folder, &name)?;
         let mut before = vec![0; LENGTH_LIMIT];
         let length = rustix::io::pread(&file, &mut before, 0)?;
         let now = text(&reliance(sync));

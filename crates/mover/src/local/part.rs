@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{AtFlags, FlockOperation, Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::directory::{Dir, Side};
@@ -47,13 +47,10 @@ impl Part {
             other => other,
         };
         let file = made.map_err(failure)?;
-        let locked = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive);
-        let (part, file) = Self::seen(dir, entry, name, file)?;
-        // Another copy took it for a leftover between its making and its lock.
-        if locked == Err(Errno::WOULDBLOCK) || part.made.links == 0 {
-            return Err(taken(dir, entry));
-        }
-        Ok((part, file))
+        // Else another copy took it for a leftover between its making and its lock.
+        let locked = temporary::lock(&file, dir.to(), &name);
+        locked.map_err(|_| taken(dir, entry))?;
+        Self::seen(dir, entry, name, file)
     }
 
     /// Opens what a copy has left under the temporary name, or makes it.
