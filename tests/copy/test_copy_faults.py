@@ -411,6 +411,24 @@ def test_a_file_system_without_locks_has_trees_copied_to(engine, source, tmp_pat
 
 
 @STRACE
+@pytest.mark.parametrize("errno", ["EINVAL", "ENOSYS"])
+def test_a_file_system_that_cannot_rename_without_replacing_has_new_files_copied_to(engine, tmp_path, errno):
+    source, ours = tmp_path / "source", tmp_path / "copy"
+    for folder in (source, ours):
+        folder.mkdir()
+    for name in ("new", "there"):
+        (source / name).write_bytes(b"ours")
+    (source / "link").symlink_to("new")
+    (ours / "there").write_bytes(b"theirs")
+    words = ["-r", "-T", "--existing", "keep", source, ours]
+    done = subprocess.run(with_a_lack("renameat2", errno, [engine, "copy", *words]), capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert ((ours / "new").read_bytes(), (ours / "there").read_bytes()) == (b"ours", b"theirs")
+    assert (ours / "link").is_symlink()
+    assert leftovers(ours) == []
+
+
+@STRACE
 def test_a_file_that_is_written_to_meanwhile_gets_no_name(engine, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"x" * 100_000_000)

@@ -4,11 +4,11 @@
 //! has others.
 
 use std::ffi::CString;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FlockOperation};
+use rustix::fs::{AtFlags, FlockOperation, RenameFlags};
 use rustix::io::Errno;
 use rustix::path::Arg;
 use sha2::{Digest, Sha256};
@@ -89,6 +89,26 @@ pub(crate) fn has_name(file: &OwnedFd, folder: BorrowedFd<'_>, name: impl Arg) -
     matches!((own, there), (Ok(own), Ok(there)) if (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }
 
+/// Gives something a name that nothing has. Where the file system cannot see to that at once (NFS, Lustre, some FUSE) it is looked at as late
+/// as possible.
+///
+/// # Errors
+/// `EXIST` where something has it; as the kernel says.
+pub(crate) fn rename_new(
+    (from, old): (impl AsFd, impl Arg + Copy),
+    (to, new): (impl AsFd, impl Arg + Copy),
+) -> Result<(), Errno> {
+    match rustix::fs::renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL | Errno::NOSYS) => {}
+        other => return other,
+    }
+    match rustix::fs::statat(&to, new, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(_) => Err(Errno::EXIST),
+        Err(Errno::NOENT) => rustix::fs::renameat(from, old, to, new),
+        Err(errno) => Err(errno),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,5 +141,21 @@ mod tests {
                 std::fs::write(&part, "another").expect("a file");
             }
         }
+    }
+
+    #[test]
+    fn a_new_name_is_one_that_nothing_has() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let here = OwnedFd::from(std::fs::File::open(folder.path()).expect("a folder"));
+        for name in ["old", "taken"] {
+            std::fs::write(folder.path().join(name), name).expect("a file");
+        }
+        let rename = |new: &str| rename_new((&here, "old"), (&here, new));
+        assert_eq!(rename("taken"), Err(Errno::EXIST));
+        assert_eq!(rename("new"), Ok(()));
+        assert_eq!(rename("new"), Err(Errno::NOENT));
+        let there = |name| std::fs::read_to_string(folder.path().join(name)).ok();
+        assert_eq!(there("taken").as_deref(), Some("taken"));
+        assert_eq!(there("new").as_deref(), Some("old"));
     }
 }

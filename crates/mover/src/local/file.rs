@@ -4,7 +4,7 @@ use std::ffi::CStr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use super::context::Context;
@@ -18,6 +18,7 @@ use super::walk::Entry;
 use crate::attributes::{self, Facts};
 use crate::error::Failure;
 use crate::order::Existing;
+use crate::temporary;
 
 /// Copies a regular file, or has it copied (a large one, or a name of several).
 ///
@@ -292,7 +293,7 @@ pub(crate) fn rename(
     target: &CStr,
 ) -> Result<(), Failure> {
     let renamed = if cx.order.existing == Existing::Keep {
-        rustix::fs::renameat_with(dir.to(), part, dir.to(), target, RenameFlags::NOREPLACE)
+        temporary::rename_new((dir.to(), part), (dir.to(), target))
     } else {
         rustix::fs::renameat(dir.to(), part, dir.to(), target)
     };
