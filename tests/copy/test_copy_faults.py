@@ -1,5 +1,6 @@
 """What befalls a copy: killed, stopped, a full disk, no rights, links that change places. Whatever it is, the same command goes on."""
 
+import json
 import os
 import random
 import shutil
@@ -344,6 +345,26 @@ def test_what_may_not_be_read_or_written_is_told_and_the_rest_goes_on(engine, op
     assert "2 failed, the rest is there" in done.stderr
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    assert leftovers(open_folder) == []
+
+
+@STRACE
+def test_a_large_file_that_nobody_may_write_to_goes_on_after_a_kill(engine, source, open_folder):
+    program, mine, ours = open_folder / "engine", open_folder / "mine", open_folder / "copy"
+    shutil.copy(engine, program)
+    shutil.copy2(source / "large", mine)
+    mine.chmod(0o444)
+    process = slow_copy(program, mine, ours, when=CHUNK_WRITTEN, before=as_ordinary_user([]))
+    assert until(lambda: chunks_done(open_folder) >= 1, process)
+    process.kill()
+    process.communicate()
+    done = chunks_done(open_folder)
+    command = as_ordinary_user([program, "copy", "--json", mine, ours])
+    told = subprocess.run(command, capture_output=True, check=True).stdout
+    kept = [event["value"] for event in map(json.loads, told.splitlines()) if event.get("what") == "chunks_kept"]
+    assert kept == [done]
+    assert ours.stat().st_mode & 0o7777 == 0o444
+    assert subprocess.run(["cmp", mine, ours], check=False).returncode == 0
     assert leftovers(open_folder) == []
 
 

@@ -77,9 +77,9 @@ impl Facts {
         }
     }
 
-    /// The mode that its copy is made with; the kernel takes away what the umask says.
+    /// The mode that its copy is made with, so that whoever made it can go on with it; the kernel takes away what the umask says.
     pub(crate) fn first_mode(&self) -> Mode {
-        Mode::from_raw_mode(self.mode & 0o777)
+        Mode::from_raw_mode(self.mode & 0o777 | 0o600)
     }
 
     /// The mode that its copy ends with, if that is new.
