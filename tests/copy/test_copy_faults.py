@@ -368,6 +368,29 @@ def test_a_large_file_that_nobody_may_write_to_goes_on_after_a_kill(engine, sour
     assert leftovers(open_folder) == []
 
 
+@pytest.mark.parametrize("words", [(), ("--preserve", "none")])
+def test_a_tree_that_nobody_may_write_to_is_copied_again_and_again(engine, open_folder, words):
+    program, source, ours = (open_folder / name for name in ("engine", "source", "copy"))
+    shutil.copy(engine, program)
+    (source / "inner").mkdir(parents=True)
+    (source / "inner" / "file").write_bytes(b"old")
+    modes = dict.fromkeys((source, source / "inner", ours, ours / "inner"), 0o555)
+    command = as_ordinary_user([program, "copy", "-r", *words, f"{source}/", f"{ours}/"])
+    for content in (b"old", b"old", b"another"):
+        (source / "inner").chmod(0o755)
+        (source / "inner" / "file").write_bytes(content)
+        (source / "inner").chmod(0o555)
+        source.chmod(0o555)
+        done = subprocess.run(command, capture_output=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert (ours / "inner" / "file").read_bytes() == content
+        assert {path: path.stat().st_mode & 0o777 for path in modes} == modes
+        assert leftovers(open_folder) == []
+    refused = as_ordinary_user([program, "copy", "-r", "-T", ours, ours])
+    assert subprocess.run(refused, capture_output=True, check=False).returncode == 3
+    assert ours.stat().st_mode & 0o777 == 0o555
+
+
 def test_a_link_in_the_copy_leads_nowhere_else(engine, tmp_path):
     (tmp_path / "source" / "inner").mkdir(parents=True)
     (tmp_path / "source" / "inner" / "file").write_bytes(b"ours")

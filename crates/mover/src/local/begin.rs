@@ -165,7 +165,8 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
     if let Some(copy) = &copy {
         let at_copy =
             |errno| Failure::kernel(root.destination.clone(), "a directory to copy into", errno);
-        tree.copy = Some(Facts::from(rustix::fs::fstat(copy).map_err(at_copy)?).id);
+        let there = Facts::from(rustix::fs::fstat(copy).map_err(at_copy)?);
+        tree.copy = Some(there.id);
         if tree.copy == Some(facts.id) {
             return Err(Failure::found(
                 root.destination.clone(),
@@ -175,6 +176,7 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
             ));
         }
         if !cx.order.dry_run {
+            walk::open_up(copy, &there).map_err(at_copy)?;
             let journal = open_journal(cx, root, copy, token, fresh)?;
             tree.reliable = journal.reliable;
             cx.going_on(root, &journal);

@@ -224,12 +224,19 @@ pub(crate) fn copy_of(
     } else {
         there.mode
     };
-    // A copy that was stopped, or one without the right to write for its owner.
-    let locked = there.mode & FILLING.as_raw_mode() != FILLING.as_raw_mode();
-    if locked && !cx.order.dry_run && there.uid == rustix::process::geteuid().as_raw() {
-        rustix::fs::fchmod(&copy, Mode::from_raw_mode(there.mode) | FILLING)?;
+    if !cx.order.dry_run {
+        open_up(&copy, &there)?;
     }
     Ok((Some(copy), fresh, usual))
+}
+
+/// Has the owner of a directory write to it, if that is us: a copy that was stopped, or one of a source that may not be written to.
+pub(crate) fn open_up(copy: &OwnedFd, there: &Facts) -> Result<(), Errno> {
+    let locked = there.mode & FILLING.as_raw_mode() != FILLING.as_raw_mode();
+    if locked && there.uid == rustix::process::geteuid().as_raw() {
+        rustix::fs::fchmod(copy, Mode::from_raw_mode(there.mode) | FILLING)?;
+    }
+    Ok(())
 }
 
 /// A directory that is the copy itself, or, through links, one that we are in.
