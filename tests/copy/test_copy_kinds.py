@@ -73,3 +73,21 @@ def test_what_others_write_to_is_not_replaced_by_a_copy(engine, tmp_path, kind):
         assert (ours / "a").read_bytes() == b"x"
     copy(engine, "--existing", "keep", source / "a", ours / "b")
     assert {name: (ours / name).lstat() for name in ("b", "link")} == before
+
+
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", pytest.param("a device", marks=ROOT)])
+def test_pipes_and_devices_are_what_they_were_and_those_behind_links_too(engine, tmp_path, kind):
+    source = tmp_path / "source"
+    source.mkdir()
+    make(source / "thing", kind)
+    (source / "thing").chmod(0o626)
+    os.utime(source / "thing", (5, 5))
+    (source / "link").symlink_to("thing")
+    copy(engine, "-r", "-L", "--preserve", "all", source, tmp_path / "tree", umask=0o077)
+    copy(engine, "--preserve", "all", source / "link", tmp_path / "named", umask=0o077)
+    wanted = (source / "thing").lstat()
+    for made in (tmp_path / "tree" / "thing", tmp_path / "tree" / "link", tmp_path / "named"):
+        found = made.lstat()
+        assert (found.st_mode, found.st_rdev, found.st_mtime) == (wanted.st_mode, wanted.st_rdev, 5), made
+    copy(engine, "-r", "--preserve", "special", source, tmp_path / "bare", umask=0o077)
+    assert (tmp_path / "bare" / "thing").lstat().st_mode & 0o777 == 0o600

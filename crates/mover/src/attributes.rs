@@ -153,6 +153,12 @@ pub(crate) fn give_unopened(
             Err(errno) => return Err(("to set owner and group", errno)),
         }
     }
+    // What the umask has taken away; links have no mode.
+    if preserve.mode && facts.kind != FileType::Symlink {
+        let mode = Mode::from_raw_mode(facts.mode);
+        rustix::fs::chmodat(folder, name, mode, AtFlags::empty())
+            .map_err(|errno| ("to set the mode", errno))?;
+    }
     if preserve.times {
         let set = rustix::fs::utimensat(folder, name, &facts.times(), AtFlags::SYMLINK_NOFOLLOW);
         set.map_err(|errno| ("to set the times", errno))?;

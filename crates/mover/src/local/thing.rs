@@ -40,7 +40,7 @@ pub(crate) fn copy<'c>(
             Ok(())
         }
         FileType::Symlink => link(cx, dir, entry),
-        kind => special(cx, dir, entry, kind),
+        _ => special(cx, dir, entry, see(dir, entry, follow)?),
     }
 }
 
@@ -78,15 +78,18 @@ fn link(cx: &Context<'_>, dir: &Dir, entry: &Entry) -> Result<(), Failure> {
     })? {
         return Ok(());
     }
-    make(cx, dir, entry, "link", |copy, part| {
+    let facts = see(dir, entry, false)?;
+    make(cx, dir, entry, "link", &facts, |copy, part| {
         rustix::fs::symlinkat(points_to.as_c_str(), copy, part)
     })
 }
 
-fn special(cx: &Context<'_>, dir: &Dir, entry: &Entry, kind: FileType) -> Result<(), Failure> {
-    let facts = see(dir, entry, false)?;
+fn special(cx: &Context<'_>, dir: &Dir, entry: &Entry, facts: Facts) -> Result<(), Failure> {
     if !cx.order.preserve.special {
-        let reason = format!("{} (--preserve special makes one)", judge::special(kind));
+        let reason = format!(
+            "{} (--preserve special makes one)",
+            judge::special(facts.kind)
+        );
         cx.left_out(dir, &entry.name, &reason);
         return Ok(());
     }
@@ -95,12 +98,12 @@ fn special(cx: &Context<'_>, dir: &Dir, entry: &Entry, kind: FileType) -> Result
             rustix::fs::statat(copy, entry.target(), AtFlags::SYMLINK_NOFOLLOW).map(Facts::from);
         there.is_ok_and(|there| (there.kind, there.device) == (facts.kind, facts.device))
     };
-    if is_there(cx, dir, entry, kind, same)? {
+    if is_there(cx, dir, entry, facts.kind, same)? {
         return Ok(());
     }
     let mode = Mode::from_raw_mode(facts.mode);
-    make(cx, dir, entry, "special", |copy, part| {
-        rustix::fs::mknodat(copy, part, kind, mode, facts.device as _)
+    make(cx, dir, entry, "special", &facts, |copy, part| {
+        rustix::fs::mknodat(copy, part, facts.kind, mode, facts.device as _)
     })
 }
 
@@ -150,6 +153,7 @@ fn make(
     dir: &Dir,
     entry: &Entry,
     outcome: &str,
+    facts: &Facts,
     create: impl Fn(&OwnedFd, &CStr) -> Result<(), Errno>,
 ) -> Result<(), Failure> {
     let Some(copy) = dir.copy.as_ref().filter(|_| !cx.order.dry_run) else {
@@ -166,8 +170,7 @@ fn make(
         other => other,
     };
     created.map_err(|errno| failure(("to be made", errno)))?;
-    let facts = see(dir, entry, false)?;
-    attributes::give_unopened(dir.to(), &part, &facts, cx.order.preserve).map_err(failure)?;
+    attributes::give_unopened(dir.to(), &part, facts, cx.order.preserve).map_err(failure)?;
     file::rename(cx, dir, &part, entry.target())?;
     cx.made(dir, entry.target(), outcome);
     Ok(())
