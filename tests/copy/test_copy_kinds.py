@@ -91,3 +91,15 @@ def test_pipes_and_devices_are_what_they_were_and_those_behind_links_too(engine,
         assert (found.st_mode, found.st_rdev, found.st_mtime) == (wanted.st_mode, wanted.st_rdev, 5), made
     copy(engine, "-r", "--preserve", "special", source, tmp_path / "bare", umask=0o077)
     assert (tmp_path / "bare" / "thing").lstat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("words", [(), ("-r",), ("-L",), ("--dry-run",)])
+@pytest.mark.parametrize("kind", ["a named pipe", "a socket", pytest.param("a device", marks=ROOT)])
+def test_a_pipe_that_is_named_is_not_left_out_in_silence(engine, tmp_path, words, kind):
+    make(tmp_path / "thing", kind)
+    (tmp_path / "file").write_bytes(b"x")
+    (tmp_path / "to").mkdir()
+    told = copy(engine, *words, tmp_path / "thing", tmp_path / "file", tmp_path / "to", code=3).stderr.decode()
+    assert f"thing: expected a file or directory, found {kind}; say --preserve special" in told
+    assert (tmp_path / "to" / "file").exists() == ("--dry-run" not in words)
+    copy(engine, *words, "--preserve", "special", tmp_path / "thing", tmp_path / "to")

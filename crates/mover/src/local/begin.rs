@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +15,7 @@ use super::context::Context;
 use super::directory::{Dir, Ending, FILLING, FOLDER, Tree};
 use super::lane::{Lane, Ways};
 use super::walk::{Entry, Task};
-use super::{thing, walk};
+use super::{judge, thing, walk};
 use crate::attributes::Facts;
 use crate::error::{Failure, said};
 use crate::journal::Journal;
@@ -44,7 +45,18 @@ fn try_begin<'c>(cx: &Context<'c>, lane: &mut Lane<'c>, root: &Root) -> Result<(
     } else {
         fs::symlink_metadata(&root.source)
     };
-    let is_directory = found.map_err(at_source)?.is_dir();
+    let kind = FileType::from_raw_mode(found.map_err(at_source)?.mode());
+    let is_directory = kind == FileType::Directory;
+    let content = matches!(kind, FileType::RegularFile | FileType::Symlink);
+    if !is_directory && !content && !cx.order.preserve.special {
+        // In a tree it would be left out; nobody names one for that.
+        return Err(Failure::found(
+            root.source.clone(),
+            "a file or directory",
+            judge::special(kind),
+            "say --preserve special to make one like it, or read it by another program (`cat`)",
+        ));
+    }
     if is_directory && !cx.order.recursive {
         let advice = "say --recursive to copy directories";
         return Err(Failure::found(
