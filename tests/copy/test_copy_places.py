@@ -38,6 +38,9 @@ def here(tmp_path, monkeypatch):
         (["--mkpath", "file", "a/b/c"], "a/b/c"),
         (["f*e", "there"], "there/file"),
         (["-r", "*o*", "made/"], "made/folder/inner"),
+        (["-r", "f*/", "there"], "there/inner"),
+        (["-r", "f*/", "there/"], "there/inner"),
+        (["-r", "f*r/.", "there"], "there/inner"),
         (["./file", "there/."], "there/file"),
     ],
 )

@@ -49,8 +49,21 @@ fn up_to(most: usize, source: &Path) -> Option<Vec<PathBuf>> {
             found.iter_mut().for_each(|path| path.push(part));
         }
     }
+    // Parts of a path do not tell it; with it only directories are there.
+    if let Some(end) = end_of_contents(source.as_os_str().as_bytes()) {
+        found.iter_mut().for_each(|path| path.push(end));
+    }
     found.retain(|path| path.symlink_metadata().is_ok());
     Some(found)
+}
+
+/// What a path ends with that stands for what is in a directory: `dir/`, `dir/.`.
+fn end_of_contents(path: &[u8]) -> Option<&'static str> {
+    match path {
+        [.., b'/'] => Some(""),
+        [.., b'/', b'.'] => Some("."),
+        _ => None,
+    }
 }
 
 pub(crate) fn wild(text: &[u8]) -> bool {
@@ -193,6 +206,31 @@ mod tests {
         assert_eq!(expand("none"), ["none"]);
         let few = up_to(2, &folder.path().join("*"));
         assert_eq!(few, None, "three names, and two asked for");
+    }
+
+    #[test]
+    fn a_slash_at_the_end_stays_and_stands_for_directories() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["r1", "r2"] {
+            fs::create_dir(folder.path().join(name)).expect("a folder");
+        }
+        fs::write(folder.path().join("r3"), "").expect("a file");
+        std::os::unix::fs::symlink("r2", folder.path().join("r4")).expect("a link");
+        let expand = |pattern: &str| {
+            let source = PathBuf::from(format!("{}/{pattern}", folder.path().display()));
+            let text = |path: PathBuf| path.into_os_string().into_string().expect("text");
+            let found = up_to(9, &source).expect("no more than asked for");
+            let below = folder.path().display().to_string();
+            found
+                .into_iter()
+                .map(|path| text(path).replace(&below, ""))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(expand("r*/"), ["/r1/", "/r2/", "/r4/"]);
+        assert_eq!(expand("r*//"), ["/r1/", "/r2/", "/r4/"]);
+        assert_eq!(expand("r[12]/."), ["/r1/.", "/r2/."]);
+        assert_eq!(expand("r*"), ["/r1", "/r2", "/r3", "/r4"]);
+        assert_eq!(expand("r*/.."), ["/r1/..", "/r2/..", "/r4/.."]);
     }
 
     proptest! {
