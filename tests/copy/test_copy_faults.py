@@ -271,6 +271,38 @@ def test_two_copies_of_the_same_at_once_do_not_mix(engine, source, tmp_path):
     assert tree_of(tmp_path / "copy") == tree_of(source)
 
 
+def held_before_its_name(command, folder):
+    """Begin a copy of a tree of which all is ready but the name."""
+    held = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=renameat"]
+    held += ["-e", "inject=renameat:delay_enter=3000000:when=1"]
+    process = subprocess.Popen([*held, *command], stderr=subprocess.PIPE, text=True)
+    assert until(lambda: any(folder.glob(".venturi-*.tree/.venturi-*.journal")), process)
+    return process
+
+
+@STRACE
+def test_of_two_copies_of_a_tree_that_begin_at_once_one_goes_on(engine, source, tmp_path):
+    command = [engine, "copy", "-r", "-T", source / "3", tmp_path / "copy"]
+    first = held_before_its_name(command, tmp_path)
+    done = subprocess.run(command, capture_output=True, check=False, text=True)
+    said = first.communicate()[1]
+    assert (done.returncode, first.returncode) == (3, 0), done.stderr + said
+    assert "found another copy of the same that goes on; wait for it to end" in done.stderr
+    assert tree_of(tmp_path / "copy") == tree_of(source / "3")
+    assert leftovers(tmp_path) == []
+
+
+@STRACE
+def test_a_tree_whose_name_is_taken_at_the_last_moment_leaves_nothing(engine, source, tmp_path):
+    first = held_before_its_name([engine, "copy", "-r", "-T", source / "3", tmp_path / "copy"], tmp_path)
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "file").write_bytes(b"theirs")
+    said = first.communicate()[1]
+    assert first.returncode == 3
+    assert "found another copy of the same that goes on; wait for it to end" in said
+    assert [path.name for path in tmp_path.rglob("*")] == ["copy", "file"]
+
+
 def isolated(script, *words):
     """Run a script in mount and user namespaces of its own; a machine without them is a named skip."""
     inside = ["unshare", "--mount", "--user", "--map-root-user", "sh", "-ec", script, "sh", *words]

@@ -18,6 +18,8 @@ const LENGTH_LIMIT: usize = 4096;
 pub(crate) struct Journal {
     _lock: OwnedFd,
     token: Token,
+    /// Whether nobody has left it.
+    new: bool,
     /// Whether an earlier copy left it.
     pub(crate) found: bool,
     /// Whether what is in the tree under its own name is whole if size and time say so: the machine has not gone down since, or each file was
@@ -56,6 +58,7 @@ impl Journal {
         Ok(Self {
             _lock: file,
             token,
+            new,
             found: !new && !fresh,
             reliable,
         })
@@ -64,6 +67,14 @@ impl Journal {
     /// Whether a directory is the unfinished copy of that name.
     pub(crate) fn is_in(folder: BorrowedFd<'_>, token: Token) -> bool {
         rustix::fs::statat(folder, token.journal(), AtFlags::SYMLINK_NOFOLLOW).is_ok()
+    }
+
+    /// Takes the journal away if nobody had left it: nothing was copied.
+    pub(crate) fn give_up(self, folder: BorrowedFd<'_>) {
+        if self.new {
+            // Where it stays the same command goes on with nothing.
+            let _ = rustix::fs::unlinkat(folder, self.token.journal(), AtFlags::empty());
+        }
     }
 
     /// Takes the journal away, and, where an earlier copy has been killed, what it has left.

@@ -170,7 +170,12 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
     let source = rustix::fs::open(&root.source, FOLDER, Mode::empty()).map_err(at_source)?;
     let facts = Facts::from(rustix::fs::fstat(&source).map_err(at_source)?);
     let token = token(&root.source, &root.destination);
-    let (copy, fresh, mode) = copy_of_root(cx, root, token, facts.mode)?;
+    let Opened {
+        copy,
+        fresh,
+        mode,
+        journal,
+    } = copy_of_root(cx, root, token, facts.mode)?;
     let ways = ways(cx, copy.as_ref());
     let mut tree = Tree::new(token, root.source.clone(), root.destination.clone(), ways);
     let mut ending = Ending::Nothing;
@@ -189,7 +194,11 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
         }
         if !cx.order.dry_run {
             walk::open_up(copy, &there).map_err(at_copy)?;
-            let journal = open_journal(cx, root, copy, token, fresh)?;
+            let journal = match journal {
+                Some(journal) => journal,
+                None => Journal::open(copy.as_fd(), token, cx.order.sync, fresh)
+                    .map_err(|errno| no_journal(root, errno))?,
+            };
             tree.reliable = journal.reliable;
             cx.going_on(root, &journal);
             tree.journal = Mutex::new(Some(journal));
@@ -211,51 +220,53 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
     Ok(())
 }
 
-fn open_journal(
-    cx: &Context<'_>,
-    root: &Root,
-    copy: &OwnedFd,
-    token: Token,
-    fresh: bool,
-) -> Result<Journal, Failure> {
-    let opened = Journal::open(copy.as_fd(), token, cx.order.sync, fresh);
-    opened.map_err(|errno| match errno {
-        Errno::WOULDBLOCK => {
-            let path = root.destination.clone();
-            Failure::found(
-                path,
-                "a copy that nobody works on",
-                "another copy of the same that goes on",
-                "wait for it to end",
-            )
-        }
-        errno => Failure::kernel(
-            root.destination.clone(),
-            "a directory that can be written to",
-            errno,
-        ),
-    })
+fn no_journal(root: &Root, errno: Errno) -> Failure {
+    let path = root.destination.clone();
+    if errno == Errno::WOULDBLOCK {
+        return Failure::found(
+            path,
+            "a copy that nobody works on",
+            "another copy of the same that goes on",
+            "wait for it to end",
+        );
+    }
+    Failure::kernel(path, "a directory that can be written to", errno)
 }
 
-/// The copy of a tree's first directory, whether it is new, and the mode that it would have without ours.
-///
-/// A new one gets its journal before its name, so that no moment is without either.
-fn copy_of_root(
-    cx: &Context<'_>,
-    root: &Root,
-    token: Token,
+/// The copy of a tree's first directory.
+struct Opened {
+    /// None in a dry run that would make it.
+    copy: Option<OwnedFd>,
+    fresh: bool,
+    /// That it would have without ours.
     mode: u32,
-) -> Result<(Option<OwnedFd>, bool, u32), Failure> {
+    /// That of a new one, which has it before its name, so that no moment is without either.
+    journal: Option<Journal>,
+}
+
+fn copy_of_root(cx: &Context<'_>, root: &Root, token: Token, mode: u32) -> Result<Opened, Failure> {
     if root.as_written && root.destination.is_dir() {
         let copy = open_directory(&root.destination, "a directory to copy into")?;
         let there = rustix::fs::fstat(&copy).map_err(|errno| {
             Failure::kernel(root.destination.clone(), "a directory to copy into", errno)
         })?;
-        return Ok((Some(copy), false, Facts::from(there).mode));
+        return Ok(Opened {
+            copy: Some(copy),
+            fresh: false,
+            mode: Facts::from(there).mode,
+            journal: None,
+        });
     }
     let (folder, name) = split(&root.destination, "the name of a copy")?;
     let within = match open_directory(&folder, "a directory to copy into") {
-        Err(_) if cx.order.dry_run && root.make_way => return Ok((None, true, 0)),
+        Err(_) if cx.order.dry_run && root.make_way => {
+            return Ok(Opened {
+                copy: None,
+                fresh: true,
+                mode: 0,
+                journal: None,
+            });
+        }
         other => other?,
     };
     let at_copy = |errno| {
@@ -267,32 +278,56 @@ fn copy_of_root(
     };
     let is_new = rustix::fs::statat(&within, &name, AtFlags::SYMLINK_NOFOLLOW).is_err();
     if is_new && !cx.order.dry_run {
-        make_with_journal(cx, &within, &name, token).map_err(at_copy)?;
+        let made = make_with_journal(cx, &within, &name, token);
+        let (copy, journal) = made.map_err(|errno| match errno {
+            Errno::WOULDBLOCK => no_journal(root, errno),
+            errno => at_copy(errno),
+        })?;
+        return Ok(Opened {
+            copy: Some(copy),
+            fresh: true,
+            mode: mode & 0o777 & !cx.umask,
+            journal: Some(journal),
+        });
     }
-    let (copy, _, there) = walk::copy_of(cx, &within, &name, mode).map_err(at_copy)?;
-    Ok((
+    let (copy, fresh, mode) = walk::copy_of(cx, &within, &name, mode).map_err(at_copy)?;
+    Ok(Opened {
         copy,
-        is_new,
-        if is_new {
-            mode & 0o777 & !cx.umask
-        } else {
-            there
-        },
-    ))
+        fresh,
+        mode,
+        journal: None,
+    })
 }
 
+/// Makes the copy of a tree's first directory with its journal in it, which is locked before anybody sees its name.
+///
+/// # Errors
+/// `WOULDBLOCK`: another copy of the same is about to do so, or has.
 fn make_with_journal(
     cx: &Context<'_>,
     within: &OwnedFd,
     name: &CStr,
     token: Token,
-) -> Result<(), Errno> {
+) -> Result<(OwnedFd, Journal), Errno> {
     let part = token.tree();
     match rustix::fs::mkdirat(within, &part, FILLING) {
         Err(Errno::EXIST) => {} // a killed copy got no further
         other => other?,
     }
-    let folder = rustix::fs::openat(within, &part, FOLDER | OFlags::NOFOLLOW, Mode::empty())?;
-    drop(Journal::open(folder.as_fd(), token, cx.order.sync, true)?);
-    rustix::fs::renameat(within, &part, within, name)
+    let flags = FOLDER | OFlags::NOFOLLOW;
+    let folder = match rustix::fs::openat(within, &part, flags, Mode::empty()) {
+        Err(Errno::NOENT) => return Err(Errno::WOULDBLOCK),
+        other => other?,
+    };
+    let journal = Journal::open(folder.as_fd(), token, cx.order.sync, true)?;
+    match rustix::fs::renameat(within, &part, within, name) {
+        Ok(()) => Ok((folder, journal)),
+        // It has given this directory its name, or another one.
+        Err(Errno::NOENT | Errno::NOTEMPTY | Errno::EXIST) => {
+            journal.give_up(folder.as_fd());
+            let _ = rustix::fs::unlinkat(within, &part, AtFlags::REMOVEDIR);
+            Err(Errno::WOULDBLOCK)
+        }
+        Err(errno) => Err(errno),
+    }
 }
