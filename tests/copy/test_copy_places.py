@@ -140,6 +140,8 @@ def test_lists_name_files_whatever_bytes_their_names_have(engine, here):
     (here / "list").write_text(f"file {here}/pair1\nfile://{here}/other pair2\n")
     copy(engine, "--list", "list")
     assert ((here / "pair1").read_bytes(), (here / "pair2").read_bytes()) == (b"1", b"22")
+    copy(engine, "--files-from", "-", ".", "crlf", input=b"file\r\n\r\nfolder/inner\r\n")
+    assert tree_of(here / "crlf", times=False).keys() == {b".", b"file", b"folder", b"folder/inner"}
     assert "list, line 1" in copy(engine, "--list", "/dev/stdin", code=1, input=b"one\n").stderr.decode().replace(
         "/dev/stdin", "list"
     )

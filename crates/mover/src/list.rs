@@ -17,7 +17,7 @@ pub(crate) fn open(list: &Path) -> Result<Box<dyn BufRead>, Error> {
     Ok(Box::new(BufReader::new(file)))
 }
 
-/// Names below a directory.
+/// Names below a directory. Of a line the CR that other systems end it with is none of the name.
 ///
 /// # Errors
 /// One that is absolute or leads out of the directory is refused: its copy would be outside of the destination.
@@ -28,6 +28,11 @@ pub(crate) fn names(
 ) -> Result<Vec<PathBuf>, Error> {
     let mut names = Vec::new();
     for (line, entry) in entries(list, input, null)?.into_iter().enumerate() {
+        let mut entry = entry.into_vec();
+        if !null && entry.ends_with(b"\r") {
+            entry.pop();
+        }
+        let entry = OsString::from_vec(entry);
         if entry.is_empty() {
             continue;
         }
@@ -117,6 +122,11 @@ mod tests {
             read(b"a\n\nb c/d\n", false).expect("names"),
             [PathBuf::from("a"), "b c/d".into()]
         );
+        assert_eq!(
+            read(b"a\r\n\r\nb\r\r\n", false).expect("names"),
+            [PathBuf::from("a"), "b\r".into()]
+        );
+        assert_eq!(read(b"a\r\0", true).expect("names"), [PathBuf::from("a\r")]);
         assert_eq!(
             read(b"a\nb\0c", true).expect("names"),
             [PathBuf::from("a\nb"), "c".into()]
