@@ -163,6 +163,13 @@ def test_files_of_proc_that_say_they_are_empty_are_not(engine, tmp_path):
     assert (tmp_path / "version").read_bytes() == Path("/proc/version").read_bytes() != b""
 
 
+def test_files_of_sys_that_say_they_are_a_page_have_what_is_read(engine, tmp_path):
+    for words in ((), ("--verify",), ("--direct",), ("--method", "buffers")):
+        copy(engine, *words, "--existing", "replace", "/sys/class/net/lo/mtu", tmp_path / "mtu")
+        assert (tmp_path / "mtu").read_bytes() == Path("/sys/class/net/lo/mtu").read_bytes() != b""
+    assert leftovers(tmp_path) == []
+
+
 def test_a_tree_deeper_than_any_path_is_copied(engine, tmp_path):
     depth = 500  # of 12 bytes each: more than the 4096 of a path
     bottom = os.open(tmp_path, os.O_RDONLY)

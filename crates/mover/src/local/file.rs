@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::context::Context;
 use super::directory::{Dir, Side};
 use super::judge::{Verdict, judge};
-use super::lane::{Fault, Lane, Pair};
+use super::lane::{Fault, Lane, Pair, file_system};
 use super::large;
 use super::links::{self, Claim};
 use super::part::Part;
@@ -164,10 +164,26 @@ fn fill<'c>(
     if !pair.dense {
         set_size(dir, entry, &pair)?;
     }
-    let how = lane
-        .copy(&dir.tree.ways, &pair, 0..pair.size)
-        .map_err(fault)?;
-    Ok((pair, how.name()))
+    match lane.copy(&dir.tree.ways, &pair, 0..pair.size) {
+        Ok(how) => Ok((pair, how.name())),
+        Err(Fault::Short) if has_no_sizes(&pair.source) => {
+            let pair = Pair { size: 0, ..pair };
+            set_size(dir, entry, &pair)?;
+            let size = lane.copy_unsized(&pair).map_err(fault)?;
+            Ok((Pair { size, ..pair }, "buffers"))
+        }
+        Err(stopped) => Err(fault(stopped)),
+    }
+}
+
+/// File systems whose files say that they have the size of a page, whatever comes when they are read.
+const WITHOUT_SIZES: [u64; 2] = [
+    0x6265_6572, // sysfs
+    0x6265_6570, // configfs
+];
+
+fn has_no_sizes(source: &OwnedFd) -> bool {
+    file_system(source).is_some_and(|kind| WITHOUT_SIZES.contains(&kind))
 }
 
 /// The two files, without the page cache if that was asked for and can be had.

@@ -92,17 +92,21 @@ const THROUGH_THE_CACHE: [u64; 3] = [
     0x5846_5342, // XFS
 ];
 
+/// Which file system a file is in, as the kernel calls it.
+#[allow(
+    clippy::unnecessary_cast,
+    clippy::cast_sign_loss,
+    reason = "its type depends on the machine"
+)]
+pub(crate) fn file_system(file: &OwnedFd) -> Option<u64> {
+    let told = rustix::fs::fstatfs(file).ok()?;
+    Some(told.f_type as u64 & 0xffff_ffff)
+}
+
 impl Ways {
     /// What is to be tried, into a file system.
     pub(crate) fn new(method: Method, direct: bool, sink: Option<&OwnedFd>) -> Self {
-        #[allow(
-            clippy::unnecessary_cast,
-            clippy::cast_sign_loss,
-            reason = "its type depends on the machine"
-        )]
-        let kind = sink
-            .and_then(|sink| rustix::fs::fstatfs(sink).ok())
-            .map(|told| told.f_type as u64 & 0xffff_ffff);
+        let kind = sink.and_then(file_system);
         let through_the_cache = kind.is_some_and(|kind| THROUGH_THE_CACHE.contains(&kind));
         Self {
             clone: AtomicBool::new(method == Method::Auto),
