@@ -349,9 +349,9 @@ def open_folder():
     shutil.rmtree(folder)
 
 
-def as_ordinary_user(command):
+def as_ordinary_user(command, groups="--clear-groups"):
     """Return a command as one that root's rights do not help."""
-    drop = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    drop = ["setpriv", "--reuid=65534", "--regid=65534", groups]
     return [*drop, *command] if os.geteuid() == 0 else command
 
 
@@ -398,6 +398,28 @@ def test_a_large_file_that_nobody_may_write_to_goes_on_after_a_kill(engine, sour
     assert ours.stat().st_mode & 0o7777 == 0o444
     assert subprocess.run(["cmp", mine, ours], check=False).returncode == 0
     assert leftovers(open_folder) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
+def test_who_is_not_root_gives_a_copy_to_groups_that_he_is_in(engine, open_folder):
+    program, source, ours = (open_folder / name for name in ("engine", "source", "copy"))
+    shutil.copy(engine, program)
+    source.mkdir()
+    owners = {"mine": (65534, 65534), "shared": (65534, 12345), "given": (23456, 12345), "other": (23456, 23456)}
+    for name, owner in owners.items():
+        (source / name).write_bytes(b"x")
+        (source / f"to {name}").symlink_to(name)
+        os.chown(source / name, *owner)
+        (source / name).chmod(0o2755)
+        os.chown(source / f"to {name}", *owner, follow_symlinks=False)
+    command = [program, "copy", "-r", "--preserve", "all", source, ours]
+    subprocess.run(as_ordinary_user(command, "--groups=65534,12345"), check=True)
+    for name, (owner, group) in owners.items():
+        for made in (ours / name, ours / f"to {name}"):
+            found = made.lstat()
+            assert (found.st_uid, found.st_gid) == (65534, 12345 if group == 12345 else 65534), name
+        lends = (ours / name).stat().st_mode & 0o2000 != 0
+        assert lends == (owner == 65534), "what lends the rights of others is theirs alone"
 
 
 @pytest.mark.parametrize("words", [(), ("--preserve", "none")])

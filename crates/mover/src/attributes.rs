@@ -108,17 +108,7 @@ pub(crate) fn give(
 ) -> Result<(), (&'static str, Errno)> {
     let mut owner = (made.uid, made.gid);
     if preserve.owner && owner != (facts.uid, facts.gid) {
-        let set = rustix::fs::fchown(
-            copy,
-            Some(Uid::from_raw(facts.uid)),
-            Some(Gid::from_raw(facts.gid)),
-        );
-        match set {
-            Ok(()) => owner = (facts.uid, facts.gid),
-            // Who is not root cannot, and does not want to be told for every file.
-            Err(Errno::PERM) => {}
-            Err(errno) => return Err(("to set owner and group", errno)),
-        }
+        owner = give_owner(facts, owner, |uid, gid| rustix::fs::fchown(copy, uid, gid))?;
     }
     if preserve.xattr {
         give_attributes(source, copy).map_err(|errno| ("to set extended attributes", errno))?;
@@ -144,14 +134,11 @@ pub(crate) fn give_unopened(
     preserve: Preserve,
 ) -> Result<(), (&'static str, Errno)> {
     if preserve.owner {
-        let owner = (
-            Some(Uid::from_raw(facts.uid)),
-            Some(Gid::from_raw(facts.gid)),
-        );
-        match rustix::fs::chownat(folder, name, owner.0, owner.1, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(()) | Err(Errno::PERM) => {}
-            Err(errno) => return Err(("to set owner and group", errno)),
-        }
+        let made = rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        let made = Facts::from(made.map_err(|errno| ("to see it", errno))?);
+        give_owner(facts, (made.uid, made.gid), |uid, gid| {
+            rustix::fs::chownat(folder, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+        })?;
     }
     // What the umask has taken away; links have no mode.
     if preserve.mode && facts.kind != FileType::Symlink {
@@ -164,6 +151,26 @@ pub(crate) fn give_unopened(
         set.map_err(|errno| ("to set the times", errno))?;
     }
     Ok(())
+}
+
+/// Gives owner and group, or the group alone where that is all that is allowed. Returns what the copy has then.
+fn give_owner(
+    facts: &Facts,
+    made: (u32, u32),
+    set: impl Fn(Option<Uid>, Option<Gid>) -> Result<(), Errno>,
+) -> Result<(u32, u32), (&'static str, Errno)> {
+    let (uid, gid) = (Uid::from_raw(facts.uid), Gid::from_raw(facts.gid));
+    let mut result = set(Some(uid), Some(gid)).map(|()| facts.uid);
+    // Who is not root gives a file to nobody else, but to groups that he is in.
+    if result == Err(Errno::PERM) && made.1 != facts.gid {
+        result = set(None, Some(gid)).map(|()| made.0);
+    }
+    match result {
+        Ok(uid) => Ok((uid, facts.gid)),
+        // He does not want to be told for every file.
+        Err(Errno::PERM) => Ok(made),
+        Err(errno) => Err(("to set owner and group", errno)),
+    }
 }
 
 fn give_attributes(source: BorrowedFd<'_>, copy: BorrowedFd<'_>) -> Result<(), Errno> {
