@@ -254,6 +254,19 @@ def test_signals_that_whoever_started_a_copy_has_it_ignore_do_not_end_it(engine,
     assert (tmp_path / "copy").exists() == ignored
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_copy_that_waits_for_its_list_ends_with_the_first_signal(engine, tmp_path, number):
+    words = [engine, "copy", "--files-from", "-", tmp_path, tmp_path / "copy"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        call = Path(f"/proc/{process.pid}/syscall")
+        assert until(lambda: call.read_text().startswith("0 0x0 "), process)  # it reads standard input
+        process.send_signal(number)
+        try:
+            assert process.wait(timeout=20) == 130
+        finally:
+            process.kill()
+
+
 def is_under_way(folder):
     """Whether a copy has written something."""
     return any(path.stat().st_size > 0 for path in folder.glob(".venturi-*.part"))

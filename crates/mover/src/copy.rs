@@ -15,6 +15,7 @@ use crate::stop::Stop;
 /// If its places do not fit together: nothing was done then. What goes wrong with single files is told, and in the outcome.
 pub fn carry_out(order: &Order, stop: &Stop) -> Result<Outcome, Error> {
     let given = Given::read(order)?;
+    stop.begin();
     let route = given.route()?;
     order.fits(&given, route)?;
     match route {

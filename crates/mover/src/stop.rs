@@ -11,13 +11,16 @@ use crate::threads;
 const GO: u8 = 0;
 const SIGNAL: u8 = 1;
 const HOPELESS: u8 = 2;
+/// Nothing was begun that a signal might leave half done.
+const EARLY: u8 = 3;
 
 /// Whether to go on. Clones ask the same.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicU8>);
 
 impl Stop {
-    /// One that SIGINT, SIGTERM and SIGHUP set, but those that are ignored; the second signal ends the process where it stands.
+    /// One that SIGINT, SIGTERM and SIGHUP set, but those that are ignored; the second signal ends the process where it stands, and so does
+    /// the first until [`begin`](Self::begin).
     ///
     /// They are blocked for this thread and those that it starts, and waited for in one of their own: no handler, nothing unsafe.
     ///
@@ -28,7 +31,7 @@ impl Stop {
             what: "cannot wait for signals",
             reason,
         };
-        let stop = Self::default();
+        let stop = Self(Arc::new(AtomicU8::new(EARLY)));
         let signals = ending();
         signals
             .thread_block()
@@ -36,7 +39,7 @@ impl Stop {
         let shared = stop.clone();
         let wait = move || {
             while signals.wait().is_ok() {
-                if shared.0.swap(SIGNAL, Ordering::SeqCst) == SIGNAL {
+                if matches!(shared.0.swap(SIGNAL, Ordering::SeqCst), SIGNAL | EARLY) {
                     std::process::exit(130);
                 }
             }
@@ -46,6 +49,14 @@ impl Stop {
             .spawn(wait)
             .map_err(|error| threads::refusal(&error, threads::OF_COPY))?;
         Ok(stop)
+    }
+
+    /// Says that from here on there is something to be ended well; before it is read what to do, which may be waited for.
+    pub(crate) fn begin(&self) {
+        // Else it has begun, or a signal came.
+        let _ = self
+            .0
+            .compare_exchange(EARLY, GO, Ordering::SeqCst, Ordering::SeqCst);
     }
 
     /// Stops as a signal does.
@@ -67,7 +78,7 @@ impl Stop {
 
     /// Whether to end.
     pub(crate) fn asked(&self) -> bool {
-        self.0.load(Ordering::Relaxed) != GO
+        !matches!(self.0.load(Ordering::Relaxed), GO | EARLY)
     }
 }
 
