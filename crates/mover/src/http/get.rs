@@ -6,6 +6,7 @@
 
 use std::ffi::CString;
 use std::ops::Range;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -405,8 +406,14 @@ pub(crate) fn take(
 }
 
 pub(crate) fn token(job: &Fetch) -> Token {
-    Token::new(
-        std::path::Path::new(&job.from.to_string()),
-        &job.folder.path,
-    )
+    token_of(&job.from, &job.folder.path)
+}
+
+/// What the temporary names of a copy follow from: its two places, however the one here is written.
+fn token_of(from: &Target, to: &Path) -> Token {
+    let from = from.to_string();
+    // The empty one is that which we are in.
+    let to = std::path::absolute(Path::new(".").join(to)).unwrap_or_else(|_| to.to_owned());
+    let to: PathBuf = to.components().collect();
+    Token::new(Path::new(from.trim_end_matches('/')), &to)
 }
