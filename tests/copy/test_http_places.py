@@ -4,21 +4,10 @@ import signal
 import subprocess
 import threading
 
-import pytest
-from copykit import copy, end_of, events, leftovers
-from httpkit import puppet, venturi
+from copykit import events, leftovers
+from httpkit import puppet
 
 from testkit import wait_until
-
-
-@pytest.fixture
-def served(engine, tmp_path, monkeypatch):
-    """Our server of a folder, and another folder to be in; the URL and the folder that is served."""
-    (tmp_path / "served").mkdir()
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    with venturi(engine, tmp_path / "served", tmp_path, "--write") as url:
-        yield url, tmp_path / "served"
 
 
 def test_a_large_file_goes_on_under_another_spelling_of_its_place(engine, tmp_path, monkeypatch):

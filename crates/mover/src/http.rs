@@ -30,6 +30,7 @@ mod through;
 pub(crate) mod tls;
 pub(crate) mod token;
 pub(crate) mod tree;
+pub(crate) mod trees;
 pub(crate) mod tries;
 pub(crate) mod wait;
 pub(crate) mod work;
@@ -44,6 +45,9 @@ use crate::report::Report;
 use crate::stop::Stop;
 use crate::totals::Totals;
 
+/// Said at the end of a tree's upload that was stopped: nothing at the server tells that it goes on.
+const NESTS: &str = "The directory is there now, and another copy would come into it: say --no-target-directory (-T) with that command";
+
 /// Carries out an order some of whose places are at servers of HTTP.
 ///
 /// # Errors
@@ -56,9 +60,15 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
         let _ticking = report.ticking(scope, &totals);
         work::carry_out(order, stop, &report, &totals, begins)
     });
-    result.map(|answered| match answered {
-        true => outcome::end(stop, &totals, &report),
-        false => outcome::unreached(stop, &totals, &report),
+    result.map(|ended| {
+        let outcome = match ended.answered {
+            true => outcome::end(stop, &totals, &report),
+            false => outcome::unreached(stop, &totals, &report),
+        };
+        if outcome == Outcome::Stopped && ended.nests {
+            report.talk(NESTS);
+        }
+        outcome
     })
 }
 
@@ -68,6 +78,7 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
         to,
         listed: true,
         make_way,
+        alone: false,
         may_be_pattern: false,
     };
     match given {
@@ -85,12 +96,14 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
                 };
                 begin::refusal_of_several(order, &to).map_err(refused)?;
             }
+            let alone = sources.len() == 1;
             for from in sources {
                 begins.push(begin::Begin {
                     from,
                     to: to.clone(),
                     listed: false,
                     make_way: order.mkpath,
+                    alone,
                     may_be_pattern: true,
                 });
             }

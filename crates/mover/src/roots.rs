@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags};
 
+use crate::decision::Decision;
 use crate::error::Error;
 use crate::given::Given;
 use crate::journal::Journal;
@@ -100,8 +101,11 @@ fn placed(order: &Order, sources: Vec<PathBuf>, destination: &OsStr) -> Result<V
     let (mut roots, mut names) = (Vec::new(), HashSet::new());
     for source in sources {
         let contents = is_contents(&source) && source.is_dir();
-        let unfinished =
-            into && !many && !slash && !contents && is_unfinished(&source, &destination);
+        let unfinished = into
+            && !many
+            && !slash
+            && !contents
+            && is_unfinished(&destination, token(&source, &destination));
         let inside = into && !contents && !unfinished;
         let copy = match source.file_name() {
             Some(name) if inside => destination.join(name),
@@ -184,10 +188,24 @@ pub(crate) fn is_contents(source: &Path) -> bool {
 }
 
 /// Whether a directory is the unfinished copy of a source under this very name: then it is no directory to put another copy into.
-fn is_unfinished(source: &Path, destination: &Path) -> bool {
+pub(crate) fn is_unfinished(destination: &Path, token: Token) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = rustix::fs::open(destination, flags, Mode::empty());
-    folder.is_ok_and(|folder| Journal::is_in(folder.as_fd(), token(source, destination)))
+    folder.is_ok_and(|folder| Journal::is_in(folder.as_fd(), token))
+}
+
+/// What is told of a tree that a copy has left: that it goes on, and by what it is seen what is whole.
+pub(crate) fn going_on(copy: &Path, journal: &Journal) -> Option<Decision> {
+    let by = match journal.reliable {
+        true => "size and time",
+        false => "content, since the machine was started anew meanwhile",
+    };
+    let copy = copy.display();
+    journal.found.then(|| Decision {
+        what: "resumed",
+        value: 1,
+        reason: format!("{copy}: an earlier copy was stopped; what is whole is told by {by}"),
+    })
 }
 
 pub(crate) fn token(source: &Path, destination: &Path) -> Token {

@@ -5,13 +5,11 @@ use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use rustix::fs::{Mode, OFlags};
 use venturi_gridftp::{Command, Entry, Kind, Path as There, Reply};
 
 use super::batch::{Batch, ROOTS_AHEAD};
@@ -29,8 +27,7 @@ use super::shared::Shared;
 use super::verify;
 use super::work::Job;
 use crate::error::{Failure, said};
-use crate::journal::Journal;
-use crate::roots::make_way;
+use crate::roots::{self, make_way};
 use crate::temporary::Token;
 use tree::{Made, Tree};
 
@@ -60,9 +57,7 @@ struct Asked {
 
 /// Whether a directory here is the unfinished copy of a source under this very name.
 pub(crate) fn is_unfinished(from: &Spot, to: &Spot) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let folder = rustix::fs::open(to.here(), flags, Mode::empty());
-    folder.is_ok_and(|folder| Journal::is_in(folder.as_fd(), names::token(from, to)))
+    roots::is_unfinished(&to.here(), names::token(from, to))
 }
 
 impl<'d> Download<'d> {

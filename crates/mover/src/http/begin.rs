@@ -5,6 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::exchange::Exchange;
 use super::fault::Fault;
@@ -16,6 +17,7 @@ use super::put::Store;
 use super::target::{Server, Target};
 use super::third::Pass;
 use super::tree;
+use super::trees::{self, Origin};
 use super::work::{Context, Task};
 use crate::error::Failure;
 use crate::given::Place;
@@ -32,6 +34,8 @@ pub(crate) struct Begin {
     pub(crate) listed: bool,
     /// Whether directories that lead to the copy are made.
     pub(crate) make_way: bool,
+    /// Whether it is the only source, so that the destination may be its unfinished copy.
+    pub(crate) alone: bool,
     /// Whether wildcards of the source are yet to be looked at.
     pub(crate) may_be_pattern: bool,
 }
@@ -41,6 +45,7 @@ pub(crate) struct Begin {
 struct How {
     exact: bool,
     make_way: bool,
+    alone: bool,
 }
 
 impl Begin {
@@ -78,6 +83,7 @@ pub(crate) async fn begin(cx: &Context<'_>, exchange: &Rc<Exchange>, begin: Begi
     let how = How {
         exact: begin.is_exact(cx.order),
         make_way: begin.make_way,
+        alone: begin.alone,
     };
     let result = match (begin.from, begin.to) {
         (Place::There(from), to) if begin.may_be_pattern && pattern::wild(&from.path) => {
@@ -121,12 +127,14 @@ async fn begin_matches(
         })?;
     }
     cx.expect(found.len() as u64);
+    let alone = how.alone && found.len() == 1;
     let begin = |from| {
         Task::Begin(Begin {
             from: Place::There(from),
             to: to.clone(),
             listed: false,
             make_way: how.make_way,
+            alone,
             may_be_pattern: false,
         })
     };
@@ -175,7 +183,13 @@ async fn begin_fetch(
     see_no_collection(cx, exchange, &from).await?;
     let contents = cx.order.recursive && from.decoded_path().ends_with(b"/");
     let name = from.name();
-    let (folder, name) = if !how.exact && !contents && (slash || to.is_dir()) {
+    let into = !how.exact && !contents && (slash || to.is_dir());
+    // The unfinished copy is no directory to put another into.
+    let goes_on = || {
+        let may = cx.order.recursive && how.alone && !slash;
+        may && roots::is_unfinished(to, trees::token(&from, to))
+    };
+    let (folder, name) = if into && !goes_on() {
         if name.is_empty() {
             return Err(Failure::found(
                 PathBuf::from(from.to_string()),
@@ -200,8 +214,9 @@ async fn begin_fetch(
             "write another",
         )
     })?;
+    let copy = folder.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
     if !how.exact && !contents {
-        cx.claim(folder.join(std::ffi::OsStr::from_bytes(name.to_bytes())))?;
+        cx.claim(copy.clone())?;
     }
     if (slash || how.make_way) && !cx.order.dry_run {
         roots::make_way(&folder, cx.order.sync).map_err(|error| {
@@ -220,17 +235,23 @@ async fn begin_fetch(
             wanted = Some(cx.prepare(&from.server, files));
         });
         if let Some(entries) = listed.await.map_err(|fault| fault.at(&from))? {
-            tree::fetch(cx, exchange, &from, &folder, &name, Some(entries)).await;
+            if let Some((inner, fresh)) = tree::made(cx, &folder, &name)? {
+                let token = trees::token(&from, &copy);
+                let origin = cx.trees.begin(cx, token, &inner, fresh)?;
+                tree::fill(cx, &from, (inner, fresh), origin, entries);
+            }
             Folder::release(cx, folder);
             return Ok(());
         }
     }
+    let origin = Origin::of(&from, &copy);
     cx.pool.push([Task::Fetch(Box::new(Fetch {
         from,
         facts: None,
         folder,
         name,
         fresh: false,
+        origin,
     }))]);
     Ok(())
 }
@@ -440,7 +461,10 @@ async fn place_of(
         Ok(Some(entry)) if entry.directory => Ok(Placed::unseen(to.child(name))),
         Err(fault) if fault.is_of_connection() => Err(fault.at(&to)),
         // A server without WebDAV has no directories to ask for.
-        _ if is_directory => Ok(Placed::unseen(to.collection())),
+        _ if is_directory => {
+            cx.nests.store(true, Ordering::Relaxed);
+            Ok(Placed::unseen(to.collection()))
+        }
         Ok(seen) => Ok(Placed {
             to,
             there: list::believed(cx.order, seen.map(Facts::from)),

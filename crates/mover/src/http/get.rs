@@ -6,7 +6,6 @@
 
 use std::ffi::CString;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -28,10 +27,10 @@ use super::list::{self, Facts, Worth};
 use super::pieces::{PIECE, pieces};
 use super::range;
 use super::target::Target;
+use super::trees::Origin;
 use super::tries::Tries;
 use super::work::Context;
 use crate::checksum::{Algorithm, Checksum};
-use crate::temporary::Token;
 
 /// The checksum that is asked for afterwards.
 const LATE: Algorithm = Algorithm::Adler32;
@@ -48,6 +47,8 @@ pub(crate) struct Fetch {
     pub(crate) name: CString,
     /// Whether nothing can be there.
     pub(crate) fresh: bool,
+    /// The copy that it belongs to.
+    pub(crate) origin: Origin,
 }
 
 impl Fetch {
@@ -317,7 +318,7 @@ async fn whole(
     let landing = Landing::open(
         &job.folder,
         &job.name,
-        token(job),
+        job.origin.token,
         None,
         None,
         cx.order.sync,
@@ -403,17 +404,4 @@ pub(crate) fn take(
     } else {
         Ok(())
     }
-}
-
-pub(crate) fn token(job: &Fetch) -> Token {
-    token_of(&job.from, &job.folder.path)
-}
-
-/// What the temporary names of a copy follow from: its two places, however the one here is written.
-fn token_of(from: &Target, to: &Path) -> Token {
-    let from = from.to_string();
-    // The empty one is that which we are in.
-    let to = std::path::absolute(Path::new(".").join(to)).unwrap_or_else(|_| to.to_owned());
-    let to: PathBuf = to.components().collect();
-    Token::new(Path::new(from.trim_end_matches('/')), &to)
 }

@@ -41,20 +41,21 @@ pub(super) async fn is_there(
         (FileType::RegularFile, Existing::Update) => {}
         _ => return Ok(false),
     }
+    let by_content = cx.order.checksum || !job.origin.reliable;
     if job.facts.is_none()
-        || (cx.order.checksum
+        || (by_content
             && job
                 .facts
                 .as_ref()
                 .is_some_and(|facts| facts.digests.is_empty()))
     {
-        see(exchange, job, Worth::of(cx.order.checksum)).await?;
+        see(exchange, job, Worth::of(by_content)).await?;
     }
     let facts = job.facts.as_mut().expect("just seen");
     if facts.size != Some(there.size) {
         return Ok(false);
     }
-    if cx.order.checksum {
+    if by_content {
         let Some((algorithm, told)) = facts.digests.first() else {
             return Ok(false);
         };

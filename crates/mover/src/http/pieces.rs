@@ -19,7 +19,7 @@ use super::digest::{Digest, compare};
 use super::exchange::Exchange;
 use super::fault::{Fault, named, no_digest};
 use super::folder::Folder;
-use super::get::{Fetch, ask, take, token};
+use super::get::{Fetch, ask, take};
 use super::landing::Landing;
 use super::list::{self, Facts};
 use super::range;
@@ -75,7 +75,7 @@ pub(crate) async fn pieces(
     let opened = Landing::open(
         &job.folder,
         &job.name,
-        token(&job),
+        job.origin.token,
         Some(size),
         identity.as_deref(),
         cx.order.sync,

@@ -15,6 +15,7 @@ use super::list::{self, Facts, Listing, Names};
 use super::put::Store;
 use super::target::Target;
 use super::third::Pass;
+use super::trees::Origin;
 use super::work::{Context, Task};
 use crate::error::Failure;
 use crate::journal::NAMES_BYTES;
@@ -24,16 +25,32 @@ use crate::temporary::PREFIX;
 /// Directories within each other of a server: one whose directories contain themselves does not end otherwise.
 const DEEPEST: usize = 512;
 
-/// Makes a directory here and lists that of a server, unless it is listed already.
+/// Makes a directory here and lists that of a server.
 pub(crate) async fn fetch(
     cx: &Context<'_>,
     exchange: &Rc<Exchange>,
     from: &Target,
+    (folder, name): (&Folder, &CStr),
+    origin: Origin,
+) {
+    let (inner, fresh) = match made(cx, folder, name) {
+        Ok(Some(made)) => made,
+        Ok(None) => return,
+        Err(failure) => return cx.tell(&failure),
+    };
+    match listed(exchange, from).await {
+        Ok(entries) => fill(cx, from, (inner, fresh), origin, entries),
+        Err(fault) => cx.tell(&fault.at(from)),
+    }
+}
+
+/// Makes a directory here, or finds it; whether it is new. None if it would be made.
+pub(super) fn made(
+    cx: &Context<'_>,
     folder: &Folder,
     name: &CStr,
-    entries: Option<Listing>,
-) {
-    let path = folder.at(name);
+) -> Result<Option<(Folder, bool)>, Failure> {
+    let path = || folder.at(name);
     let made = match cx.order.dry_run {
         true => Err(Errno::EXIST),
         false => rustix::fs::mkdirat(&folder.fd, name, Mode::from_raw_mode(0o777)),
@@ -42,25 +59,26 @@ pub(crate) async fn fetch(
         Ok(()) => true,
         Err(Errno::EXIST) => false,
         Err(errno) => {
-            return cx.tell(&Failure::kernel(
-                path,
-                "a directory, or a place for one",
-                errno,
-            ));
+            let expected = "a directory, or a place for one";
+            return Err(Failure::kernel(path(), expected, errno));
         }
     };
-    let inner = match folder.enter(name, OFlags::NOFOLLOW) {
-        Ok(inner) => Arc::new(inner),
-        Err(Errno::NOENT) if cx.order.dry_run => return,
-        Err(errno) => return cx.tell(&Failure::kernel(path, "a directory to copy into", errno)),
-    };
-    let entries = match entries {
-        Some(entries) => entries,
-        None => match listed(exchange, from).await {
-            Ok(entries) => entries,
-            Err(fault) => return cx.tell(&fault.at(from)),
-        },
-    };
+    match folder.enter(name, OFlags::NOFOLLOW) {
+        Ok(inner) => Ok(Some((inner, fresh))),
+        Err(Errno::NOENT) if cx.order.dry_run => Ok(None),
+        Err(errno) => Err(Failure::kernel(path(), "a directory to copy into", errno)),
+    }
+}
+
+/// Has all that is in a directory of a server come into one here.
+pub(super) fn fill(
+    cx: &Context<'_>,
+    from: &Target,
+    (inner, fresh): (Folder, bool),
+    origin: Origin,
+    entries: Listing,
+) {
+    let inner = Arc::new(inner);
     cx.totals.count(&cx.totals.directories);
     let (mut folders, mut files) = (Vec::new(), Vec::new());
     for (name, entry) in entries {
@@ -78,6 +96,7 @@ pub(crate) async fn fetch(
                 from: from.collection(),
                 folder: Arc::clone(&inner),
                 name: c_name,
+                origin,
             });
         } else {
             let facts = Some(Facts::from(entry));
@@ -87,6 +106,7 @@ pub(crate) async fn fetch(
                 folder: Arc::clone(&inner),
                 name: c_name,
                 fresh,
+                origin,
             })));
         }
     }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ use super::pieces::{Large, STREAMS};
 use super::put::{self, Store};
 use super::target::{Server, Target};
 use super::third::{self, Pass};
+use super::trees::{Origin, Trees};
 use super::{begin, tree};
 use crate::decision::Decision;
 use crate::error::{Error, Failure};
@@ -72,6 +73,7 @@ pub(crate) enum Task {
         from: Target,
         folder: Arc<Folder>,
         name: CString,
+        origin: Origin,
     },
     /// A directory of ours that comes to be at a server.
     StoreTree {
@@ -101,6 +103,10 @@ pub(crate) struct Context<'o> {
     pub(crate) report: &'o Report,
     pub(crate) pool: Pool<Task>,
     pub(super) collections: Collections,
+    /// Trees that come here.
+    pub(super) trees: Trees,
+    /// Whether a tree goes to a server under a name that was free, and that is then a directory's to put things into.
+    pub(super) nests: AtomicBool,
     /// Connections for one file, where they were asked for.
     pub(super) streams: Option<usize>,
     pub(crate) token: Option<HeaderValue>,
@@ -118,7 +124,15 @@ pub(crate) struct Context<'o> {
     claimed: Mutex<HashSet<PathBuf>>,
 }
 
-/// Carries out what there is to do, to its end; whether any server has answered. Failures of single files are told.
+/// What is known when all sessions have ended.
+pub(crate) struct Ended {
+    /// Whether any server has answered.
+    pub(crate) answered: bool,
+    /// Whether the same command would put another copy into what this one has made at a server.
+    pub(crate) nests: bool,
+}
+
+/// Carries out what there is to do, to its end. Failures of single files are told.
 ///
 /// # Errors
 /// If a token or a certificate that is named cannot be used.
@@ -128,7 +142,7 @@ pub(crate) fn carry_out(
     report: &Report,
     totals: &Totals,
     begins: Vec<begin::Begin>,
-) -> Result<bool, Error> {
+) -> Result<Ended, Error> {
     process::raise_open_files();
     let servers: HashSet<Server> = begins.iter().flat_map(begin::Begin::servers).collect();
     let tls = if servers.iter().any(|server| server.tls) {
@@ -171,6 +185,8 @@ pub(crate) fn carry_out(
         totals,
         report,
         collections: Collections::of(order, &begins),
+        trees: Trees::default(),
+        nests: AtomicBool::new(false),
         pool: Pool::new(begins.into_iter().rev().map(Task::Begin).collect()),
         streams: streams
             .or(asked)
@@ -205,7 +221,13 @@ pub(crate) fn carry_out(
                 std::panic::resume_unwind(panic);
             }
         }
-        Ok(!cx.dialer.is_unreached())
+        if totals.failed.load(Ordering::Relaxed) == 0 && !stop.asked() {
+            cx.trees.close();
+        }
+        Ok(Ended {
+            answered: !cx.dialer.is_unreached(),
+            nests: cx.nests.load(Ordering::Relaxed),
+        })
     })
 }
 
@@ -303,8 +325,13 @@ async fn carry_out_one(cx: &Context<'_>, exchange: &Rc<Exchange>, task: Task) {
         Task::Help(large) => large.help(cx, exchange).await,
         _ if !going_on => {}
         Task::Begin(begin) => begin::begin(cx, exchange, begin).await,
-        Task::FetchTree { from, folder, name } => {
-            tree::fetch(cx, exchange, &from, &folder, &name, None).await;
+        Task::FetchTree {
+            from,
+            folder,
+            name,
+            origin,
+        } => {
+            tree::fetch(cx, exchange, &from, (&folder, &name), origin).await;
             Folder::release(cx, folder);
         }
         Task::StoreTree { folder, name, to } => {
