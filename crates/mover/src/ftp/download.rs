@@ -48,6 +48,15 @@ pub(crate) struct Download<'d> {
     around: BTreeSet<PathBuf>,
 }
 
+/// The copy that a file or directory belongs to.
+#[derive(Debug, Clone, Copy)]
+struct Origin {
+    /// What its temporary names follow from.
+    token: Token,
+    /// Whether what is there under its own name is whole if size and time say so.
+    reliable: bool,
+}
+
 /// A source that the server is asked for.
 struct Asked {
     root: Root,
@@ -157,11 +166,14 @@ impl<'d> Download<'d> {
             Some(Kind::Directory | Kind::Current) => {
                 self.tree(from, to, token, known, entry.unique.clone());
             }
-            _ => self.file(from, to, token, known, false),
+            _ => {
+                let reliable = true;
+                self.file(from, to, Origin { token, reliable }, known, false);
+            }
         }
     }
 
-    fn file(&mut self, from: There, to: PathBuf, token: Token, known: Known, fresh: bool) {
+    fn file(&mut self, from: There, to: PathBuf, origin: Origin, known: Known, fresh: bool) {
         let shared = self.shared;
         if !self.is_carried(&from) {
             return;
@@ -172,7 +184,7 @@ impl<'d> Download<'d> {
         };
         // Where the session is lost it is fetched by another.
         let same = || verify::is_same(self.desk, &from, &to).unwrap_or(false);
-        if judge(shared, || to.clone(), known, there, same) != Verdict::Copy {
+        if judge(shared, || to.clone(), known, there, origin.reliable, same) != Verdict::Copy {
             return;
         }
         let Some(last) = to.file_name().map(OsStrExt::as_bytes) else {
@@ -182,7 +194,10 @@ impl<'d> Download<'d> {
         };
         let beside =
             |made: std::ffi::CString| to.with_file_name(OsString::from_vec(made.into_bytes()));
-        let (part, record) = (beside(token.part(last)), beside(token.progress(last)));
+        let (part, record) = (
+            beside(origin.token.part(last)),
+            beside(origin.token.progress(last)),
+        );
         let fetch = Arc::new(Fetch {
             from,
             to,

@@ -84,21 +84,24 @@ pub(crate) enum Verdict {
     Told,
 }
 
-/// Judges a file by what is under the name of its copy. `same` compares contents.
+/// Judges a file by what is under the name of its copy. `same` compares contents, which tell it where it is so asked, or where size and time
+/// are not to be relied on.
 pub(crate) fn judge(
     shared: &Shared<'_>,
     copy: impl Fn() -> PathBuf,
     known: Known,
     there: Option<Present>,
+    reliable: bool,
     same: impl FnOnce() -> bool,
 ) -> Verdict {
     let order = shared.order;
+    let by_content = order.checksum || !reliable;
     let size = known.size.unwrap_or(0);
     if there.is_some_and(|there| there.kind == Kind::Directory) {
         shared.tell(&failures::in_the_way(copy()));
         return Verdict::Told;
     }
-    if there.is_some_and(|there| is_kept(order.existing, order.checksum, known, there, same)) {
+    if there.is_some_and(|there| is_kept(order.existing, by_content, known, there, same)) {
         shared.kept(copy, size);
         return Verdict::Kept;
     }
@@ -111,7 +114,7 @@ pub(crate) fn judge(
 
 fn is_kept(
     existing: Existing,
-    checksum: bool,
+    by_content: bool,
     known: Known,
     there: Present,
     same: impl FnOnce() -> bool,
@@ -123,7 +126,7 @@ fn is_kept(
         Existing::Keep => true,
         Existing::Replace => false,
         Existing::Update if !as_long => false,
-        Existing::Update if checksum => same(),
+        Existing::Update if by_content => same(),
         // Servers tell times in whole seconds.
         Existing::Update => is(known.modify_s, there.known.modify_s),
     }

@@ -194,7 +194,7 @@ impl<'d> Upload<'d> {
         let present = there.as_ref().map(Present::from);
         // Where the session is lost it is sent by another.
         let same = || verify::is_same(self.desk, &to, &from).unwrap_or(false);
-        let verdict = judge(shared, || shared.place(&to), known, present, same);
+        let verdict = judge(shared, || shared.place(&to), known, present, true, same);
         if verdict == Verdict::Kept {
             self.mend_mode(there.as_ref(), to, seen.mode() & 0o7777);
             return Ok(());

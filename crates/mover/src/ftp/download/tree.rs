@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 use venturi_gridftp::{Entry, Kind, Path as There};
 
-use super::Download;
+use super::{Download, Origin};
 use crate::attributes::Facts;
 use crate::error::{Failure, said};
 use crate::ftp::batch::FOLDERS_AHEAD;
@@ -25,6 +25,7 @@ use crate::ftp::names;
 use crate::ftp::received::times;
 use crate::journal::Journal;
 use crate::order::Order;
+use crate::roots;
 use crate::temporary::Token;
 
 /// A directory here.
@@ -43,7 +44,7 @@ pub(super) struct Tree {
 struct Folder {
     from: There,
     to: PathBuf,
-    token: Token,
+    origin: Origin,
     /// Whether nothing can be in its copy that we did not put there.
     fresh: bool,
     tries: u32,
@@ -64,8 +65,8 @@ impl Download<'_> {
         known: Known,
         unique: Option<String>,
     ) {
-        let fresh = match self.open_tree(&to, token) {
-            Ok(fresh) => fresh,
+        let (fresh, reliable) = match self.open_tree(&to, token) {
+            Ok(opened) => opened,
             Err(failure) => return self.shared.tell(&failure),
         };
         self.found(&to, known);
@@ -73,7 +74,7 @@ impl Download<'_> {
             root_bytes: from.as_bytes().len(),
             from,
             to,
-            token,
+            origin: Origin { token, reliable },
             fresh,
             tries: 0,
             seen: HashSet::new(),
@@ -89,11 +90,11 @@ impl Download<'_> {
         });
     }
 
-    /// Makes the copy of a tree's first directory, with a journal in it. Whether it is new.
-    fn open_tree(&mut self, to: &Path, token: Token) -> Result<bool, Failure> {
+    /// Makes the copy of a tree's first directory, with a journal in it. Whether it is new, and whether what is in it is whole if size and time say so.
+    fn open_tree(&mut self, to: &Path, token: Token) -> Result<(bool, bool), Failure> {
         let order = self.shared.order;
         if order.dry_run {
-            return Ok(!to.exists());
+            return Ok((!to.exists(), true));
         }
         let failure = |found: String| failures::no_folder(to.to_owned(), found);
         let fresh = make(to).map_err(|error| failure(said(&error)))?;
@@ -110,8 +111,12 @@ impl Download<'_> {
             ),
             errno => kernel(errno),
         })?;
+        if let Some(decision) = roots::going_on(to, &journal) {
+            self.shared.report.decision(&decision);
+        }
+        let reliable = journal.reliable;
         self.trees.push(Tree { journal, folder });
-        Ok(fresh)
+        Ok((fresh, reliable))
     }
 
     /// Through a tree: some directories are asked for ahead.
@@ -191,7 +196,7 @@ impl Download<'_> {
                     from: &from,
                     target: entry.target.as_deref(),
                     to,
-                    token: folder.token,
+                    token: folder.origin.token,
                 };
                 links::fetch(shared, link);
             }
@@ -204,7 +209,7 @@ impl Download<'_> {
                 let reason = format!("it is neither file nor directory, but `{what}`");
                 shared.left_out(&shared.place(&from), &reason);
             }
-            _ => self.file(from, to, folder.token, Known::from(entry), folder.fresh),
+            _ => self.file(from, to, folder.origin, Known::from(entry), folder.fresh),
         }
     }
 
@@ -235,7 +240,7 @@ impl Download<'_> {
                 todo.push(Folder {
                     from,
                     to,
-                    token: folder.token,
+                    origin: folder.origin,
                     fresh,
                     tries: 0,
                     seen: HashSet::new(),

@@ -271,7 +271,7 @@ impl<'d> Search<'d> {
             let same = verify::is_same_at((source, &from), (destination, &to));
             matches!(same, Ok(Some(true)))
         };
-        if judge(shared, place, Known::from(entry), there, same) != Verdict::Copy {
+        if judge(shared, place, Known::from(entry), there, true, same) != Verdict::Copy {
             return Ok(());
         }
         let Ok(temporary) = names::part(&to, token) else {

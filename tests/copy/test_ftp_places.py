@@ -1,0 +1,76 @@
+"""What is at the places of copies here and at our own server, of FTP and of HTTP alike: what is kept, refused, and where copies come to be."""
+
+import json
+import os
+import subprocess
+
+import pytest
+from copykit import copy, end_of, events, leftovers
+from fakepeer import FakePeer
+
+from testkit import wait_until
+
+
+@pytest.fixture
+def places(engine, tmp_path, monkeypatch):
+    """Have a server of FTP and HTTP, and a folder of our own to be in; yields how the server's folder is named by each way."""
+    (tmp_path / "served").mkdir()
+    (tmp_path / "own").mkdir()
+    monkeypatch.chdir(tmp_path / "own")
+    log = tmp_path / "serve.jsonl"
+    doors = ["--listen", "127.0.0.1:0", "--http", "127.0.0.1:0"]
+    with log.open("wb") as out:
+        command = [engine, "serve", tmp_path / "served", *doors, "--write", "--json"]
+        process = subprocess.Popen(command, stdout=out)
+    with process:
+        wait_until(lambda: b"\n" in log.read_bytes(), "the server to listen", 20)
+        started = json.loads(log.read_text().split("\n")[0])
+        yield {
+            "local": tmp_path / "served",
+            "ftp": f"ftp://{started['listen'][0]}",
+            "http": f"http://{started['http'][0]}",
+        }
+        process.kill()
+
+
+def tree(folder, names=("one", "two", "three")):
+    """Make a tree with a few files and one in a directory."""
+    (folder / "deep").mkdir(parents=True)
+    for path in [*(folder / name for name in names), folder / "deep" / "four"]:
+        path.write_bytes(path.name.encode())
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    return folder
+
+
+def begun(engine, source, copied, lost):
+    """Leave an unfinished copy of a tree, as a disk may be after a power cut: a name, size and time are there, the bytes are not; and the journal is of that boot."""
+    (copied / lost).mkdir(parents=True)
+    copy(engine, "-r", "-T", source, copied, code=3)
+    (copied / lost).rmdir()
+    (copied / lost).write_bytes(b"\0" * len(lost))
+    os.utime(copied / lost, (1_600_000_000, 1_600_000_000))
+    (journal,) = copied.glob(".venturi-*.journal")
+    journal.write_text("venturi copy 1\nanother boot\n")
+
+
+def test_after_a_crash_of_the_machine_checksums_tell_what_of_a_tree_is_whole(engine, places, tmp_path):
+    source, copied = tree(tmp_path / "served" / "tree"), tmp_path / "copied"
+    begun(engine, f"{places['ftp']}/tree", copied, "two")
+    told = events(engine, "-r", f"{places['ftp']}/tree", copied)
+    assert (end_of(told)["files"], end_of(told)["kept"]) == (1, 3)
+    (resumed,) = (event for event in told if event.get("what") == "resumed")
+    assert "told by content, since the machine was started anew" in resumed["reason"]
+    assert (copied / "two").read_bytes() == (source / "two").read_bytes()
+    assert leftovers(copied) == []
+
+
+def test_after_a_crash_of_the_machine_files_of_a_server_without_checksums_come_again(engine, tmp_path):
+    names = ["f1", "f2", "f3"]
+    peer = FakePeer({f"/d/{name}": name.encode() for name in names}, folders=["/d"])
+    try:
+        begun(engine, peer.url("/d"), tmp_path / "copied", "f2")
+        end = end_of(events(engine, "-r", peer.url("/d"), tmp_path / "copied"))
+    finally:
+        peer.stop()
+    assert (end["files"], end["kept"]) == (3, 0)
+    assert [(tmp_path / "copied" / name).read_bytes() for name in names] == [name.encode() for name in names]
