@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import stat
 import subprocess
 
 import pytest
@@ -74,3 +76,33 @@ def test_after_a_crash_of_the_machine_files_of_a_server_without_checksums_come_a
         peer.stop()
     assert (end["files"], end["kept"]) == (3, 0)
     assert [(tmp_path / "copied" / name).read_bytes() for name in names] == [name.encode() for name in names]
+
+
+@pytest.mark.parametrize("existing", ["update", "replace", "keep"])
+@pytest.mark.parametrize("what", ["a named pipe", "a socket", "a device"])
+@pytest.mark.parametrize("way", ["ftp", "http"])
+def test_no_file_from_a_server_takes_the_place_of_a_pipe_a_socket_or_a_device(
+    engine, places, tmp_path, way, what, existing
+):
+    tree(tmp_path / "served" / "tree")
+    (tmp_path / "copied").mkdir()
+    place = tmp_path / "copied" / "one"
+    if what == "a named pipe":
+        os.mkfifo(place)
+    elif what == "a socket":
+        with socket.socket(socket.AF_UNIX) as made:
+            made.bind(str(place))
+    else:
+        try:
+            os.mknod(place, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+        except PermissionError:
+            pytest.skip("whoever runs this may make no devices")
+    before = place.lstat()
+    for words in ([f"{places[way]}/tree/one", place], ["-r", f"{places[way]}/tree/", tmp_path / "copied"]):
+        if existing == "keep":
+            assert end_of(events(engine, "--existing", existing, *words))["kept"] == 1
+        else:
+            told = copy(engine, "--existing", existing, *words, code=3).stderr.decode()
+            assert f"{place}: expected a file or nothing, found {what}" in told
+        after = place.lstat()
+        assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)

@@ -8,7 +8,7 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::decision::Decision;
 use crate::error::Error;
@@ -217,6 +217,18 @@ pub(crate) fn token(source: &Path, destination: &Path) -> Token {
             .collect()
     };
     Token::new(&same(source), &same(destination))
+}
+
+/// What under the name of a copy no file takes the place of: who named it meant something else, and a device may be one for all (`/dev/null`).
+/// None: a file, or a link, which is replaced.
+pub(crate) fn in_the_way(kind: FileType) -> Option<&'static str> {
+    match kind {
+        FileType::Directory => Some("a directory"),
+        FileType::Fifo => Some("a named pipe"),
+        FileType::Socket => Some("a socket"),
+        FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
+        _ => None,
+    }
 }
 
 /// A place as it was written, for events: without a password.

@@ -43,10 +43,10 @@ pub(crate) fn circle(place: PathBuf) -> Failure {
     Failure::found(place, "a directory to be copied", found, advice)
 }
 
-/// Where a file is to be there is a directory.
-pub(crate) fn in_the_way(place: PathBuf) -> Failure {
+/// Where a file is to be there is something else, such as a directory.
+pub(crate) fn in_the_way(place: PathBuf, found: &'static str) -> Failure {
     let advice = "remove it, or name another destination";
-    Failure::found(place, "a file or nothing", "a directory", advice)
+    Failure::found(place, "a file or nothing", found, advice)
 }
 
 /// A source is not there.

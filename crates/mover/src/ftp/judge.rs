@@ -4,12 +4,14 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
+use rustix::fs::FileType;
 use venturi_gridftp::{Entry, Kind as EntryKind};
 
 use super::failures;
 use super::files::Known;
 use super::shared::Shared;
 use crate::order::Existing;
+use crate::roots;
 
 /// What is under the name of a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,8 @@ pub(crate) struct Present {
 enum Kind {
     File,
     Directory,
+    /// What no file takes the place of: its name.
+    Special(&'static str),
     Other,
 }
 
@@ -41,10 +45,10 @@ impl From<&Entry> for Present {
 
 impl From<&Metadata> for Present {
     fn from(seen: &Metadata) -> Self {
-        let kind = match seen.file_type() {
-            kind if kind.is_file() => Kind::File,
-            kind if kind.is_dir() => Kind::Directory,
-            _ => Kind::Other,
+        let kind = match FileType::from_raw_mode(seen.mode()) {
+            FileType::RegularFile => Kind::File,
+            FileType::Directory => Kind::Directory,
+            kind => roots::in_the_way(kind).map_or(Kind::Other, Kind::Special),
         };
         Self {
             kind,
@@ -97,8 +101,13 @@ pub(crate) fn judge(
     let order = shared.order;
     let by_content = order.checksum || !reliable;
     let size = known.size.unwrap_or(0);
-    if there.is_some_and(|there| there.kind == Kind::Directory) {
-        shared.tell(&failures::in_the_way(copy()));
+    let in_the_way = match there.map(|there| there.kind) {
+        Some(Kind::Directory) => Some("a directory"),
+        Some(Kind::Special(what)) if order.existing != Existing::Keep => Some(what),
+        _ => None,
+    };
+    if let Some(what) = in_the_way {
+        shared.tell(&failures::in_the_way(copy(), what));
         return Verdict::Told;
     }
     if there.is_some_and(|there| is_kept(order.existing, by_content, known, there, same)) {

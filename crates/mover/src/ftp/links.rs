@@ -4,8 +4,10 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use rustix::fs::FileType;
 use venturi_gridftp::{Command, Entry, Kind, Path as There, Site};
 
 use super::desk::{Desk, Gone};
@@ -14,6 +16,7 @@ use super::names;
 use super::shared::Shared;
 use crate::error::{Failure, said};
 use crate::order::Existing;
+use crate::roots;
 use crate::temporary::Token;
 
 /// A link at a server that is to be one here.
@@ -45,8 +48,9 @@ pub(crate) fn fetch(shared: &Shared<'_>, link: Fetched<'_>) {
     if same || (there.is_ok() && shared.order.existing == Existing::Keep) {
         return shared.kept(|| to, 0);
     }
-    if there.is_ok_and(|there| there.is_dir()) {
-        return shared.tell(&failures::in_the_way(to));
+    let in_the_way = |there: fs::Metadata| roots::in_the_way(FileType::from_raw_mode(there.mode()));
+    if let Some(found) = there.ok().and_then(in_the_way) {
+        return shared.tell(&failures::in_the_way(to, found));
     }
     if !shared.order.dry_run
         && let Err(error) = make(&target, &to, link.token)
@@ -106,7 +110,7 @@ pub(crate) fn store(shared: &Shared<'_>, desk: &Desk, link: &Stored) -> Result<(
         return Ok(());
     }
     if leads.is_none() && there.as_ref().is_some_and(is_directory) {
-        shared.tell(&failures::in_the_way(shared.place(&link.to)));
+        shared.tell(&failures::in_the_way(shared.place(&link.to), "a directory"));
         return Ok(());
     }
     let made = match target {

@@ -14,6 +14,7 @@ use super::work::Context;
 use crate::attributes;
 use crate::error::Failure;
 use crate::order::Existing;
+use crate::roots;
 
 /// Whether the copy is there already, by the rules of the order.
 pub(super) async fn is_there(
@@ -28,16 +29,18 @@ pub(super) async fn is_there(
         Err(Errno::NOENT) => return Ok(false),
         Err(errno) => return Err(failed(errno)),
     };
+    let refused = |found: &str| {
+        Err(Fault::Local(Failure::found(
+            path.clone(),
+            "a file or nothing",
+            found,
+            "remove it, or name another destination",
+        )))
+    };
     match (there.kind, cx.order.existing) {
-        (FileType::Directory, _) => {
-            return Err(Fault::Local(Failure::found(
-                path,
-                "a file or nothing",
-                "a directory",
-                "remove it, or name another destination",
-            )));
-        }
+        (FileType::Directory, _) => return refused("a directory"),
         (_, Existing::Keep) => return Ok(true),
+        (kind, _) if let Some(found) = roots::in_the_way(kind) => return refused(found),
         (FileType::RegularFile, Existing::Update) => {}
         _ => return Ok(false),
     }
