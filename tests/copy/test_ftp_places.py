@@ -106,3 +106,45 @@ def test_no_file_from_a_server_takes_the_place_of_a_pipe_a_socket_or_a_device(
             assert f"{place}: expected a file or nothing, found {what}" in told
         after = place.lstat()
         assert (after.st_ino, after.st_mode) == (before.st_ino, before.st_mode)
+
+
+WAYS = ["local to local", "ftp to local", "local to ftp", "http to local", "local to http", "http to http"]
+
+
+def ends(places, tmp_path, way):
+    """Return the place of a source and that of a copy by some way, and where both are here."""
+    source, _, copied = way.partition(" to ")
+    here = tmp_path / ("own" if copied == "local" else "served") / "copied"
+    tree(tmp_path / ("own" if source == "local" else "served") / "tree")
+    named = places | {"local": tmp_path / "own"}
+    return f"{named[source]}/tree", f"{named[copied]}/copied", here
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_destination_of_a_list_that_ends_in_a_slash_is_a_directory(engine, places, tmp_path, way):
+    source, copied, here = ends(places, tmp_path, way)
+    here.mkdir()
+    lines = [f"{source}/{name} {copied}/d/" for name in ("one", "two")]
+    lines += [f"{source}/deep {copied}/d/", f"{source}/deep/ {copied}/e/", f"{source}/three {copied}/f"]
+    (tmp_path / "list").write_text("\n".join([*lines, lines[0]]))
+    for _ in range(2):
+        assert end_of(events(engine, "-r", "--list", tmp_path / "list"))["errors"] == 0
+        found = {str(path.relative_to(here)): path.read_bytes() for path in here.rglob("*") if path.is_file()}
+        assert found == {
+            "d/one": b"one",
+            "d/two": b"two",
+            "d/deep/four": b"four",
+            "e/four": b"four",
+            "f": b"three",
+        }
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_two_sources_of_a_list_do_not_have_the_same_copy(engine, places, tmp_path, way):
+    source, copied, here = ends(places, tmp_path, way)
+    here.mkdir()
+    for second in (f"{copied}/one", f"{copied}//one"):
+        (tmp_path / "list").write_text(f"{source}/one {copied}/\n{source}/two {second}\n")
+        told = copy(engine, "--list", tmp_path / "list", code=1).stderr.decode()
+        assert "expected a name for each source, found two of the same name" in told
+        assert list(here.iterdir()) == []

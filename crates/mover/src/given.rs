@@ -52,6 +52,15 @@ impl Place {
         }
     }
 
+    /// Its path as it is written, without `%XX`.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        use std::os::unix::ffi::OsStrExt;
+        match self {
+            Self::Here(path) => path.as_os_str().as_bytes(),
+            Self::There(url) => &url.path,
+        }
+    }
+
     /// For messages.
     pub(crate) fn shown(&self) -> PathBuf {
         match self {

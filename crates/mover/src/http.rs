@@ -36,12 +36,14 @@ pub(crate) mod wait;
 pub(crate) mod work;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use crate::error::Error;
 use crate::given::{Given, Place};
 use crate::order::Order;
 use crate::outcome::{self, Outcome};
 use crate::report::Report;
+use crate::roots;
 use crate::stop::Stop;
 use crate::totals::Totals;
 
@@ -73,10 +75,11 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
 }
 
 fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
-    let listed = |from: Place, to: Place, make_way| begin::Begin {
+    let listed = |from: Place, to: Place, make_way, into| begin::Begin {
         from,
         to,
         listed: true,
+        into,
         make_way,
         alone: false,
         may_be_pattern: false,
@@ -102,6 +105,7 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
                     from,
                     to: to.clone(),
                     listed: false,
+                    into: false,
                     make_way: order.mkpath,
                     alone,
                     may_be_pattern: true,
@@ -113,14 +117,24 @@ fn begins(order: &Order, given: &Given) -> Result<Vec<begin::Begin>, Error> {
             let (from, to) = (Place::read(source)?, Place::read(destination)?);
             Ok(names
                 .iter()
-                .map(|name| listed(below(&from, name), below(&to, name), true))
+                .map(|name| listed(below(&from, name), below(&to, name), true, false))
                 .collect())
         }
         Given::Pairs(pairs) => {
             let pair = |(from, to): &(OsString, OsString)| {
-                Ok(listed(Place::read(from)?, Place::read(to)?, order.mkpath))
+                let (from, to) = (Place::read(from)?, Place::read(to)?);
+                let into = roots::is_directory_as_written(order, to.bytes());
+                Ok(listed(from, to, order.mkpath, into))
             };
-            pairs.iter().map(pair).collect()
+            let begins = pairs.iter().map(pair).collect::<Result<Vec<_>, Error>>()?;
+            roots::see_apart(begins.iter().map(|begin| {
+                let (source, mut copy) = (begin.from.shown(), begin.to.shown());
+                let name = source.file_name().filter(|_| begin.into);
+                copy.extend(name.map(Path::new));
+                let contents = roots::is_contents(&source);
+                (source.into(), copy.into(), contents)
+            }))?;
+            Ok(begins)
         }
     }
 }
@@ -144,7 +158,7 @@ fn read(source: &OsString) -> Result<Vec<Place>, Error> {
     }
 }
 
-fn below(place: &Place, name: &std::path::Path) -> Place {
+fn below(place: &Place, name: &Path) -> Place {
     use std::os::unix::ffi::OsStrExt;
     match place {
         Place::Here(path) => Place::Here(path.join(name)),

@@ -1,6 +1,8 @@
 //! What the places of an order mean: each source and the name of its copy.
 
-use std::collections::HashSet;
+use std::borrow::Cow;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
@@ -47,15 +49,71 @@ pub(crate) fn resolve(order: &Order, given: &Given) -> Result<Vec<Root>, Error> 
             let root = |name: &PathBuf| root(source.join(name), destination.join(name), true);
             Ok(names.iter().map(root).collect())
         }
-        Given::Pairs(pairs) => pairs
-            .iter()
-            .map(|(source, destination)| {
+        Given::Pairs(pairs) => {
+            let pair = |(source, destination): &(OsString, OsString)| {
                 let (source, destination) = (place::local(source)?, place::local(destination)?);
-                Ok(root(source, destination, order.mkpath))
-            })
-            .collect(),
+                Ok(listed(order, source, destination))
+            };
+            let roots = pairs.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
+            see_apart(roots.iter().map(|root| {
+                let contents = is_contents(&root.source);
+                let (source, copy) = (&*root.source, &*root.destination);
+                (Cow::Borrowed(source), Cow::Borrowed(copy), contents)
+            }))?;
+            Ok(roots)
+        }
     }
 }
+
+/// One of a list: its destination is the name of the copy, or, written with a slash at its end, the directory that it comes into.
+fn listed(order: &Order, source: PathBuf, destination: PathBuf) -> Root {
+    let contents = || is_contents(&source) && source.is_dir();
+    let into = is_directory_as_written(order, destination.as_os_str().as_bytes()) && !contents();
+    let copy = match source.file_name() {
+        Some(name) if into => destination.join(name),
+        _ => destination,
+    };
+    root(source, copy, order.mkpath || into)
+}
+
+/// Whether a destination is written as a directory that copies come into.
+pub(crate) fn is_directory_as_written(order: &Order, destination: &[u8]) -> bool {
+    destination.ends_with(b"/") && !order.no_target_directory
+}
+
+/// Sees that no two sources of a list have the same copy: each source, its copy, and whether it stands for what is in it.
+///
+/// # Errors
+/// The first copy that two have.
+pub(crate) fn see_apart<'p>(
+    pairs: impl Iterator<Item = (Cow<'p, Path>, Cow<'p, Path>, bool)>,
+) -> Result<(), Error> {
+    let mut seen = HashMap::new();
+    for (source, copy, _) in pairs.filter(|(_, _, contents)| !contents) {
+        match seen.entry(copy) {
+            Entry::Vacant(entry) => drop(entry.insert(source)),
+            // The same line twice does what it says.
+            Entry::Occupied(entry) if *entry.get() == source => {}
+            Entry::Occupied(entry) => {
+                let (expected, found, advice) = TWO_OF_ONE_NAME;
+                return Err(Error::Place {
+                    place: entry.key().to_path_buf(),
+                    expected,
+                    found: found.into(),
+                    advice,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Two sources would have the same copy.
+pub(crate) const TWO_OF_ONE_NAME: (&str, &str, &str) = (
+    "a name for each source",
+    "two of the same name",
+    "copy them one after the other, to other names",
+);
 
 fn root(source: PathBuf, destination: PathBuf, make_way: bool) -> Root {
     Root {
@@ -112,11 +170,7 @@ fn placed(order: &Order, sources: Vec<PathBuf>, destination: &OsStr) -> Result<V
             _ => destination.clone(),
         };
         if !names.insert(copy.clone()) && !contents {
-            return Err(refused((
-                "a name for each source",
-                "two of the same name",
-                "copy them one after the other, to other names",
-            )));
+            return Err(refused(TWO_OF_ONE_NAME));
         }
         let make_way = order.mkpath || (slash && !contents);
         roots.push(Root {

@@ -70,13 +70,16 @@ impl Spot {
 
     /// Its last name; none where it ends in a slash or a dot, or is the root.
     pub(crate) fn name(&self) -> Option<Vec<u8>> {
-        let path = std::path::Path::new(OsStr::from_bytes(&self.bytes));
-        path.file_name().map(|name| name.as_bytes().to_vec())
+        self.path().file_name().map(|name| name.as_bytes().to_vec())
     }
 
     /// Whether it stands for what is in it.
     pub(crate) fn is_contents(&self) -> bool {
-        roots::is_contents(std::path::Path::new(OsStr::from_bytes(&self.bytes)))
+        roots::is_contents(self.path())
+    }
+
+    fn path(&self) -> &std::path::Path {
+        std::path::Path::new(OsStr::from_bytes(&self.bytes))
     }
 
     /// As a path of this host.
@@ -271,10 +274,25 @@ pub(crate) fn resolve(
                 .map(|name| root(from.join(&below(name)), to.join(&below(name)), true))
                 .collect())
         }
-        Given::Pairs(pairs) => pairs
-            .iter()
-            .map(|(from, to)| Ok(root(Spot::read(from)?, Spot::read(to)?, order.mkpath)))
-            .collect(),
+        Given::Pairs(pairs) => {
+            let pair = |(from, to): &(OsString, OsString)| {
+                let (from, to) = (Spot::read(from)?, Spot::read(to)?);
+                let contents = from.is_contents() && source.is_directory(&from)? == Some(true);
+                let into = roots::is_directory_as_written(order, &to.bytes) && !contents;
+                let to = match from.name() {
+                    Some(name) if into => to.join(&name),
+                    _ => to,
+                };
+                Ok(root(from, to, order.mkpath || into))
+            };
+            let roots = pairs.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
+            roots::see_apart(roots.iter().map(|root| {
+                let contents = root.from.is_contents();
+                let [from, to] = [&root.from, &root.to].map(|spot| spot.path().into());
+                (from, to, contents)
+            }))?;
+            Ok(roots)
+        }
         Given::Places(sources, to) => {
             let mut found = Vec::new();
             for text in sources {
@@ -335,11 +353,7 @@ fn placed(
             _ => to.clone(),
         };
         if !names.insert(copy.bytes.clone()) && !contents {
-            return Err(refused((
-                "a name for each source",
-                "two of the same name",
-                "copy them one after the other, to other names",
-            )));
+            return Err(refused(roots::TWO_OF_ONE_NAME));
         }
         let make_way = order.mkpath || (target.slash && !contents);
         roots.push(Root {

@@ -30,8 +30,10 @@ use crate::roots;
 pub(crate) struct Begin {
     pub(crate) from: Place,
     pub(crate) to: Place,
-    /// Whether it is of a list: the destination is the name of the copy in any case.
+    /// Whether it is of a list: the destination is the name of the copy, whatever is there.
     pub(crate) listed: bool,
+    /// Whether it is that of a directory even so.
+    pub(crate) into: bool,
     /// Whether directories that lead to the copy are made.
     pub(crate) make_way: bool,
     /// Whether it is the only source, so that the destination may be its unfinished copy.
@@ -43,6 +45,7 @@ pub(crate) struct Begin {
 /// The same without the places.
 #[derive(Debug, Clone, Copy)]
 struct How {
+    listed: bool,
     exact: bool,
     make_way: bool,
     alone: bool,
@@ -74,13 +77,14 @@ impl Begin {
 
     /// Whether the destination is the name of the copy in any case.
     fn is_exact(&self, order: &Order) -> bool {
-        self.listed || order.no_target_directory
+        (self.listed && !self.into) || order.no_target_directory
     }
 }
 
 /// Begins a source.
 pub(crate) async fn begin(cx: &Context<'_>, exchange: &Rc<Exchange>, begin: Begin) {
     let how = How {
+        listed: begin.listed,
         exact: begin.is_exact(cx.order),
         make_way: begin.make_way,
         alone: begin.alone,
@@ -133,6 +137,7 @@ async fn begin_matches(
             from: Place::There(from),
             to: to.clone(),
             listed: false,
+            into: false,
             make_way: how.make_way,
             alone,
             may_be_pattern: false,
@@ -147,10 +152,7 @@ pub(super) fn refusal_of_several(
     order: &Order,
     to: &Place,
 ) -> Result<(), (&'static str, &'static str, &'static str)> {
-    let slash = match to {
-        Place::Here(path) => path.as_os_str().as_bytes().ends_with(b"/"),
-        Place::There(url) => url.path.ends_with(b"/"),
-    };
+    let slash = to.bytes().ends_with(b"/");
     let is_directory = match to {
         Place::Here(path) => path.is_dir(),
         // Nobody asks the server what is there.
@@ -215,7 +217,7 @@ async fn begin_fetch(
         )
     })?;
     let copy = folder.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
-    if !how.exact && !contents {
+    if !how.exact && !how.listed && !contents {
         cx.claim(copy.clone())?;
     }
     if (slash || how.make_way) && !cx.order.dry_run {
@@ -424,7 +426,9 @@ async fn placed(
         true => exchange.with_spare(&server, asked).await?,
         false => asked.await?,
     };
-    cx.claim(place.to.to_string().into())?;
+    if !how.listed {
+        cx.claim(place.to.to_string().into())?;
+    }
     Ok(place)
 }
 

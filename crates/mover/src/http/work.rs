@@ -36,6 +36,7 @@ use crate::order::Order;
 use crate::pool::Pool;
 use crate::process;
 use crate::report::Report;
+use crate::roots;
 use crate::stop::Stop;
 use crate::threads;
 use crate::totals::Totals;
@@ -364,12 +365,10 @@ impl Context<'_> {
         let mut claimed = self.claimed.lock().unwrap_or_else(PoisonError::into_inner);
         match claimed.insert(copy.clone()) {
             true => Ok(()),
-            false => Err(Failure::found(
-                copy,
-                "a name for each source",
-                "two of the same name",
-                "copy them one after the other, to other names",
-            )),
+            false => {
+                let (expected, found, advice) = roots::TWO_OF_ONE_NAME;
+                Err(Failure::found(copy, expected, found, advice))
+            }
         }
     }
 
