@@ -9,8 +9,9 @@ import subprocess
 import pytest
 from copykit import copy, end_of, events, leftovers
 from fakepeer import FakePeer
+from ftpkit import below
 
-from testkit import wait_until
+from testkit import needs_programs, wait_until
 
 
 @pytest.fixture
@@ -148,3 +149,39 @@ def test_two_sources_of_a_list_do_not_have_the_same_copy(engine, places, tmp_pat
         told = copy(engine, "--list", tmp_path / "list", code=1).stderr.decode()
         assert "expected a name for each source, found two of the same name" in told
         assert list(here.iterdir()) == []
+
+
+INTO_ITSELF = [
+    ("data", "data/in/new/"),
+    ("data/", "data/in"),
+    ("data", "data"),
+    ("data/in/..", "data/in/new"),
+    ("", "data/"),
+]
+
+
+def see_refused(engine, place, here, source, destination):
+    """See that a tree is not copied into itself, and that nothing was made."""
+    before = sorted(here.rglob("*"))
+    told = copy(engine, "-r", "--mkpath", f"{place}/{source}", f"{place}/{destination}", code=3).stderr.decode()
+    assert "expected another place than the source, found" in told
+    assert sorted(here.rglob("*")) == before
+
+
+@pytest.mark.parametrize(("source", "destination"), INTO_ITSELF)
+def test_a_tree_of_a_server_of_http_is_not_copied_into_itself(engine, places, tmp_path, source, destination):
+    tree(tmp_path / "served" / "data").joinpath("in").mkdir()
+    see_refused(engine, places["http"], tmp_path / "served", source, destination)
+
+
+@needs_programs("globus-gridftp-server")
+@pytest.mark.parametrize(("source", "destination"), INTO_ITSELF)
+def test_a_tree_of_a_server_of_ftp_is_not_copied_into_itself(engine, server, here, source, destination):
+    tree(here / "data").joinpath("in").mkdir()
+    see_refused(engine, below(server, here).replace("127.0.0.1", "LOCALHOST"), here, source, destination)
+
+
+def test_a_tree_of_a_server_is_copied_beside_itself(engine, places, tmp_path):
+    tree(tmp_path / "served" / "data")
+    copy(engine, "-r", f"{places['http']}/data", f"{places['http']}/data2")
+    assert (tmp_path / "served" / "data2" / "deep" / "four").read_bytes() == b"four"

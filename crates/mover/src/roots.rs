@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::decision::Decision;
-use crate::error::Error;
+use crate::error::{Error, Failure};
 use crate::given::Given;
 use crate::journal::Journal;
 use crate::order::Order;
@@ -283,6 +283,46 @@ pub(crate) fn in_the_way(kind: FileType) -> Option<&'static str> {
         FileType::CharacterDevice | FileType::BlockDevice => Some("a device"),
         _ => None,
     }
+}
+
+/// Where a place is, seen from another of the same server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Within {
+    /// It is the same.
+    Same,
+    /// Below it.
+    Below,
+}
+
+/// Whether a path of a server is another, or below it, as they are written.
+pub(crate) fn within(outer: &[u8], inner: &[u8]) -> Option<Within> {
+    let names = |path: &[u8]| {
+        let mut names = Vec::new();
+        for name in path.split(|byte| *byte == b'/') {
+            match name {
+                b"" | b"." => {}
+                b".." => drop(names.pop()),
+                name => names.push(name.to_vec()),
+            }
+        }
+        names
+    };
+    let (outer, inner) = (names(outer), names(inner));
+    let which = match inner.len() == outer.len() {
+        true => Within::Same,
+        false => Within::Below,
+    };
+    inner.starts_with(&outer).then_some(which)
+}
+
+/// What keeps a tree of a server from a place in it: its copy would be part of it, and be copied, without end.
+pub(crate) fn itself(copy: PathBuf, within: Within, recursive: bool) -> Option<Failure> {
+    let found = match within {
+        Within::Same => "the source itself",
+        Within::Below => "one in the source",
+    };
+    let expected = "another place than the source";
+    recursive.then(|| Failure::found(copy, expected, found, "name another destination"))
 }
 
 /// A place as it was written, for events: without a password.

@@ -359,6 +359,7 @@ async fn begin_pass(
     to: Target,
     how: How,
 ) -> Result<(), Failure> {
+    see_apart(cx, &from, &to)?;
     see_no_collection(cx, exchange, &from).await?;
     let is_directory = cx.order.recursive
         && list::kind(exchange, &from)
@@ -371,6 +372,7 @@ async fn begin_pass(
     } else {
         placed(cx, exchange, to, &from.name(), how, is_directory).await?
     };
+    see_apart(cx, &from, &place.to)?;
     let task = if is_directory {
         let to = place.to;
         Task::PassTree { from, to }
@@ -385,6 +387,21 @@ async fn begin_pass(
     };
     cx.pool.push([task]);
     Ok(())
+}
+
+/// Sees that a copy within a server has a place of its own.
+fn see_apart(cx: &Context<'_>, from: &Target, to: &Target) -> Result<(), Failure> {
+    let server = |target: &Target| {
+        let server = &target.server;
+        (server.host.to_ascii_lowercase(), server.port)
+    };
+    if server(from) != server(to) {
+        return Ok(());
+    }
+    let within = roots::within(&from.decoded_path(), &to.decoded_path());
+    let found =
+        within.and_then(|within| roots::itself(to.to_string().into(), within, cx.order.recursive));
+    found.map_or(Ok(()), Err)
 }
 
 /// Where a thing goes.

@@ -7,6 +7,7 @@ use venturi_gridftp::client::Pair;
 use venturi_gridftp::{Command, Entry, Kind, Path as There};
 
 use super::{End, Ends, Wanted};
+use crate::error::Failure;
 use crate::ftp::batch::ROOTS_AHEAD;
 use crate::ftp::desk::{Desk, Gone, entry_of, reply_of};
 use crate::ftp::failures;
@@ -19,7 +20,9 @@ use crate::ftp::places::{Root, Spot};
 use crate::ftp::shared::Shared;
 use crate::ftp::verify;
 use crate::ftp::ways::Ways;
+use crate::net::url::Url;
 use crate::order::Existing;
+use crate::roots;
 use crate::temporary::Token;
 
 /// Looks for what is to be copied, and makes directories.
@@ -105,6 +108,10 @@ impl<'d> Search<'d> {
                 return Ok(());
             }
         };
+        if let Some(failure) = itself(root, order.recursive) {
+            shared.tell(&failure);
+            return Ok(());
+        }
         let entry = match asked.source.as_ref().and_then(reply_of) {
             Some(reply) => entry_of(&reply),
             None => self.ends.source.desk.see(&from)?,
@@ -290,4 +297,15 @@ impl<'d> Search<'d> {
         });
         Ok(())
     }
+}
+
+/// What keeps a copy within a server from its place: a tree would come into itself, without end.
+fn itself(root: &Root, recursive: bool) -> Option<Failure> {
+    let (from, to) = (root.from.server.as_ref()?, root.to.server.as_ref()?);
+    let place = |url: &Url| (url.host.to_ascii_lowercase(), url.port);
+    if place(from) != place(to) {
+        return None;
+    }
+    let within = roots::within(&root.from.bytes, &root.to.bytes)?;
+    roots::itself(root.to.shown(), within, recursive)
 }
