@@ -185,3 +185,30 @@ def test_a_tree_of_a_server_is_copied_beside_itself(engine, places, tmp_path):
     tree(tmp_path / "served" / "data")
     copy(engine, "-r", f"{places['http']}/data", f"{places['http']}/data2")
     assert (tmp_path / "served" / "data2" / "deep" / "four").read_bytes() == b"four"
+
+
+@pytest.mark.parametrize("dry", [[], ["--dry-run"]], ids=["copied", "dry"])
+@pytest.mark.parametrize("way", ["local", "ftp", "http"])
+def test_no_link_in_the_place_of_a_directory_is_written_through(engine, places, tmp_path, way, dry):
+    tree(tmp_path / "served" / "tree")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "own" / "copied").mkdir()
+    (tmp_path / "own" / "copied" / "deep").symlink_to(tmp_path / "elsewhere")
+    for place in ("copied", "copied/deep"):
+        source = f"{places[way]}/tree{'/deep' if place == 'copied/deep' else ''}"
+        into = ["-T", source, "copied"] if place == "copied" else [source, "copied"]
+        copy(engine, *dry, "-r", *into, code=3)
+        assert (tmp_path / "own" / "copied" / "deep").is_symlink()
+        assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize("way", ["local", "ftp"])
+def test_a_destination_may_be_a_link_to_a_directory(engine, places, tmp_path, way):
+    tree(tmp_path / "served" / "tree")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "own" / "link").symlink_to(tmp_path / "elsewhere")
+    for words in ([f"{places[way]}/tree/", "link"], ["-T", f"{places[way]}/tree", "link"]):
+        copy(engine, "-r", *words)
+        assert (tmp_path / "own" / "link").is_symlink()
+        assert (tmp_path / "elsewhere" / "deep" / "four").read_bytes() == b"four"
+        assert leftovers(tmp_path / "elsewhere") == []

@@ -164,7 +164,8 @@ impl<'d> Download<'d> {
                 shared.tell(&failures::not_recursive(root.from.shown()));
             }
             Some(Kind::Directory | Kind::Current) => {
-                self.tree(from, to, token, known, entry.unique.clone());
+                let copy = (to, token, root.as_written);
+                self.tree(from, copy, known, entry.unique.clone());
             }
             _ => {
                 let reliable = true;

@@ -32,6 +32,8 @@ pub(crate) struct Root {
     pub(crate) to: Spot,
     /// Whether directories that lead to the copy are made.
     pub(crate) make_way: bool,
+    /// Whether a link in the place of the copy of a directory is followed: where that is what was written.
+    pub(crate) as_written: bool,
 }
 
 /// The servers that an order names: that of its sources and that of its copies.
@@ -264,7 +266,12 @@ pub(crate) fn resolve(
     destination: &dyn Look,
     is_unfinished: impl Fn(&Spot, &Spot) -> bool,
 ) -> Result<Vec<Root>, Error> {
-    let root = |from, to, make_way| Root { from, to, make_way };
+    let root = |from, to, make_way| Root {
+        from,
+        to,
+        make_way,
+        as_written: false,
+    };
     match given {
         Given::Names(names, from, to) => {
             let (from, to) = (Spot::read(from)?, Spot::read(to)?);
@@ -360,6 +367,7 @@ fn placed(
             from,
             to: copy,
             make_way,
+            as_written: !inside,
         });
     }
     Ok(roots)

@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
 use venturi_gridftp::{Entry, Kind, Path as There};
 
 use super::{Download, Origin};
@@ -40,6 +41,15 @@ pub(super) struct Tree {
     folder: OwnedFd,
 }
 
+/// The first directory of a tree's copy.
+struct Opened {
+    /// Where it is, without a link.
+    at: PathBuf,
+    fresh: bool,
+    /// Whether what is in it is whole if size and time say so.
+    reliable: bool,
+}
+
 /// A directory whose entries are to be copied.
 struct Folder {
     from: There,
@@ -60,16 +70,16 @@ impl Download<'_> {
     pub(super) fn tree(
         &mut self,
         from: There,
-        to: PathBuf,
-        token: Token,
+        (to, token, as_written): (PathBuf, Token, bool),
         known: Known,
         unique: Option<String>,
     ) {
-        let (fresh, reliable) = match self.open_tree(&to, token) {
+        let opened = match self.open_tree(&to, token, as_written) {
             Ok(opened) => opened,
             Err(failure) => return self.shared.tell(&failure),
         };
-        self.found(&to, known);
+        self.found(&opened.at, known);
+        let (fresh, reliable) = (opened.fresh, opened.reliable);
         self.walk(Folder {
             root_bytes: from.as_bytes().len(),
             from,
@@ -90,20 +100,31 @@ impl Download<'_> {
         });
     }
 
-    /// Makes the copy of a tree's first directory, with a journal in it. Whether it is new, and whether what is in it is whole if size and time say so.
-    fn open_tree(&mut self, to: &Path, token: Token) -> Result<(bool, bool), Failure> {
+    /// Makes the copy of a tree's first directory, with a journal in it.
+    fn open_tree(&mut self, to: &Path, token: Token, as_written: bool) -> Result<Opened, Failure> {
         let order = self.shared.order;
-        if order.dry_run {
-            return Ok((!to.exists(), true));
-        }
         let failure = |found: String| failures::no_folder(to.to_owned(), found);
-        let fresh = make(to).map_err(|error| failure(said(&error)))?;
+        // Else one that is written as the copy itself may be a link.
+        let at = if as_written && to.is_dir() {
+            fs::canonicalize(to).map_err(|error| failure(said(&error)))?
+        } else {
+            to.to_owned()
+        };
+        let fresh = make(&at, order.dry_run).map_err(|error| failure(said(&error)))?;
+        if order.dry_run {
+            let reliable = true;
+            return Ok(Opened {
+                at,
+                fresh,
+                reliable,
+            });
+        }
         let kernel = |errno| failure(crate::error::reason(errno));
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let folder = rustix::fs::open(to, flags, Mode::empty()).map_err(kernel)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let folder = rustix::fs::open(&at, flags, Mode::empty()).map_err(kernel)?;
         let journal = Journal::open(folder.as_fd(), token, order.sync, fresh);
         let journal = journal.map_err(|errno| match errno {
-            rustix::io::Errno::WOULDBLOCK => Failure::found(
+            Errno::WOULDBLOCK => Failure::found(
                 to.to_owned(),
                 "a copy that nobody works on",
                 "another copy of the same that goes on",
@@ -116,7 +137,11 @@ impl Download<'_> {
         }
         let reliable = journal.reliable;
         self.trees.push(Tree { journal, folder });
-        Ok((fresh, reliable))
+        Ok(Opened {
+            at,
+            fresh,
+            reliable,
+        })
     }
 
     /// Through a tree: some directories are asked for ahead.
@@ -229,12 +254,7 @@ impl Download<'_> {
             }
             above.push(unique.clone());
         }
-        let made = if self.shared.order.dry_run {
-            Ok(!to.exists())
-        } else {
-            make(&to)
-        };
-        match made {
+        match make(&to, self.shared.order.dry_run) {
             Ok(fresh) => {
                 self.found(&to, Known::from(entry));
                 todo.push(Folder {
@@ -281,18 +301,18 @@ impl Made {
     }
 }
 
-/// Makes a directory, or finds it. Whether it is new.
-fn make(path: &Path) -> io::Result<bool> {
-    match fs::create_dir(path) {
-        Ok(()) => Ok(true),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let there = rustix::fs::stat(path)?;
-            let facts = Facts::from(there);
-            if facts.kind != FileType::Directory {
-                return Err(io::ErrorKind::NotADirectory.into());
-            }
-            Ok(false)
+/// Makes a directory, or finds it; a link to one is none. Whether it is new, or would be.
+fn make(path: &Path, dry_run: bool) -> io::Result<bool> {
+    if !dry_run {
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            made => return made.map(|()| true),
         }
-        Err(error) => Err(error),
+    }
+    match rustix::fs::lstat(path).map(Facts::from) {
+        Ok(there) if there.kind == FileType::Directory => Ok(false),
+        Ok(_) => Err(io::Error::from(Errno::NOTDIR)),
+        Err(Errno::NOENT) if dry_run => Ok(true),
+        Err(errno) => Err(errno.into()),
     }
 }
