@@ -202,7 +202,7 @@ def test_no_link_in_the_place_of_a_directory_is_written_through(engine, places, 
         assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-@pytest.mark.parametrize("way", ["local", "ftp"])
+@pytest.mark.parametrize("way", ["local", "ftp", "http"])
 def test_a_destination_may_be_a_link_to_a_directory(engine, places, tmp_path, way):
     tree(tmp_path / "served" / "tree")
     (tmp_path / "elsewhere").mkdir()
@@ -212,3 +212,25 @@ def test_a_destination_may_be_a_link_to_a_directory(engine, places, tmp_path, wa
         assert (tmp_path / "own" / "link").is_symlink()
         assert (tmp_path / "elsewhere" / "deep" / "four").read_bytes() == b"four"
         assert leftovers(tmp_path / "elsewhere") == []
+
+
+@pytest.mark.parametrize("written", ["tree/", "tree/.", "tree/deep/..", "./x/../tree/"])
+@pytest.mark.parametrize("way", ["local", "ftp", "http"])
+def test_what_is_in_a_directory_comes_to_where_we_are(engine, places, tmp_path, way, written):
+    tree(tmp_path / "served" / "tree")
+    (tmp_path / "served" / "x").mkdir()
+    for _ in range(2):
+        copy(engine, "-r", f"{places[way]}/{written}", ".")
+        assert sorted(path.name for path in (tmp_path / "own").iterdir()) == ["deep", "one", "three", "two"]
+
+
+@pytest.mark.parametrize("dots", [".", "x/..", "%2e"])
+def test_dots_in_the_path_of_http_are_taken_for_what_they_mean(engine, places, tmp_path, dots):
+    tree(tmp_path / "served" / "tree")
+    url = places["http"]
+    copy(engine, f"{url}/{dots}/tree/deep/../one", "copied")
+    assert (tmp_path / "own" / "copied").read_bytes() == b"one"
+    copy(engine, "copied", f"{url}/tree/{dots}/new")
+    copy(engine, "-r", f"{url}/tree/{dots}", f"{url}/other/../second")
+    assert (tmp_path / "served" / "tree" / "new").read_bytes() == b"one"
+    assert (tmp_path / "served" / "second" / "deep" / "four").read_bytes() == b"four"

@@ -47,6 +47,11 @@ impl Place {
     /// If it is a URL of another scheme, or a wrong one.
     pub(crate) fn read(text: &OsStr) -> Result<Self, Error> {
         match scheme_of(text) {
+            Some(scheme) if scheme.is_http() => {
+                let url = Url::parse(text)?;
+                let path = without_dots(&url.path);
+                Ok(Self::There(Url { path, ..url }))
+            }
             Some(scheme) if scheme != Scheme::File => Url::parse(text).map(Self::There),
             _ => place::local(text).map(Self::Here),
         }
@@ -68,6 +73,27 @@ impl Place {
             Self::There(url) => url.to_string().into(),
         }
     }
+}
+
+/// A path without the segments `.` and `..`, which mean the same wherever they stand (RFC 3986, section 5.2.4): servers of HTTP need not know them.
+pub(crate) fn without_dots(path: &[u8]) -> Vec<u8> {
+    let mut kept: Vec<&[u8]> = Vec::new();
+    let mut segments = path.split(|byte| *byte == b'/').skip(1).peekable();
+    while let Some(segment) = segments.next() {
+        match segment {
+            b"." => {}
+            b".." => drop(kept.pop()),
+            segment => {
+                kept.push(segment);
+                continue;
+            }
+        }
+        if segments.peek().is_none() {
+            // It was a directory.
+            kept.push(b"");
+        }
+    }
+    [b"/", &*kept.join(&b'/')].concat()
 }
 
 fn scheme_of(text: &OsStr) -> Option<Scheme> {
@@ -174,6 +200,33 @@ mod tests {
         let down = ("http://h/b".into(), "b".into());
         check(Given::Pairs(vec![up.clone()]), true);
         check(Given::Pairs(vec![up, down]), false);
+    }
+
+    #[test]
+    fn dots_of_a_path_of_http_say_where_it_is_and_go() {
+        let check = |path: &str, expected: &str| {
+            let found = Place::read(&OsString::from(format!("https://h{path}?a/../b")));
+            let Ok(Place::There(url)) = found else {
+                panic!("{path}")
+            };
+            assert_eq!(String::from_utf8_lossy(&url.path), expected, "{path}");
+            assert_eq!(url.query.as_deref(), Some("a/../b"));
+        };
+        check("", "/");
+        check("/", "/");
+        check("/a/b", "/a/b");
+        check("/a/b/", "/a/b/");
+        check("/a//b", "/a//b");
+        check("/.", "/");
+        check("/..", "/");
+        check("/a/.", "/a/");
+        check("/a/..", "/");
+        check("/a/b/../", "/a/");
+        check("/../../a", "/a");
+        check("/a/%2e%2E/b", "/b");
+        check("/a/.../..b/.c", "/a/.../..b/.c");
+        // The example of the RFC.
+        check("/a/b/c/./../../g", "/a/g");
     }
 
     #[test]

@@ -39,7 +39,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::given::{Given, Place};
+use crate::given::{Given, Place, without_dots};
 use crate::order::Order;
 use crate::outcome::{self, Outcome};
 use crate::report::Report;
@@ -170,7 +170,7 @@ fn below(place: &Place, name: &Path) -> Place {
             path.push(b'/');
             path.extend_from_slice(name.as_os_str().as_bytes());
             Place::There(crate::net::url::Url {
-                path,
+                path: without_dots(&path),
                 ..url.clone()
             })
         }

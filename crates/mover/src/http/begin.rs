@@ -1,6 +1,6 @@
 //! Sources as they were written: what they are, and where their copies come to be.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -181,64 +181,36 @@ async fn begin_fetch(
     to: &Path,
     how: How,
 ) -> Result<(), Failure> {
-    let slash = to.as_os_str().as_bytes().ends_with(b"/");
     see_no_collection(cx, exchange, &from).await?;
     let contents = cx.order.recursive && from.decoded_path().ends_with(b"/");
-    let name = from.name();
-    let into = !how.exact && !contents && (slash || to.is_dir());
-    // The unfinished copy is no directory to put another into.
-    let goes_on = || {
-        let may = cx.order.recursive && how.alone && !slash;
-        may && roots::is_unfinished(to, trees::token(&from, to))
-    };
-    let (folder, name) = if into && !goes_on() {
-        if name.is_empty() {
-            return Err(Failure::found(
-                PathBuf::from(from.to_string()),
-                "the name of a file",
-                "none",
-                "write it, or say --recursive to copy a directory",
-            ));
-        }
-        (to.to_owned(), name)
-    } else {
-        let name = to.file_name().map(|name| name.as_bytes().to_vec());
-        let name = name.ok_or_else(|| {
-            Failure::found(to.to_owned(), "the name of a copy", "none", "write one")
-        })?;
-        (to.parent().map(Path::to_owned).unwrap_or_default(), name)
-    };
-    let name = CString::new(name).map_err(|_| {
-        Failure::found(
-            to.to_owned(),
-            "a name",
-            "a zero byte in it",
-            "write another",
-        )
-    })?;
-    let copy = folder.join(std::ffi::OsStr::from_bytes(name.to_bytes()));
+    let here = placed_here(cx, &from, to, how, contents)?;
     if !how.exact && !how.listed && !contents {
-        cx.claim(copy.clone())?;
+        cx.claim(here.copy.clone())?;
     }
-    if (slash || how.make_way) && !cx.order.dry_run {
-        roots::make_way(&folder, cx.order.sync).map_err(|error| {
+    let parent = here.copy.parent().unwrap_or(Path::new(""));
+    if (is_slashed(to) || how.make_way) && !cx.order.dry_run {
+        roots::make_way(parent, cx.order.sync).map_err(|error| {
             Failure::found(
-                folder.clone(),
+                parent.to_owned(),
                 "a directory, or a place for one",
                 crate::error::said(&error),
                 "mend that and run the same command again",
             )
         })?;
     }
-    let folder = Arc::new(Folder::open(&folder)?);
+    let folder = Arc::new(Folder::open(parent)?);
     if cx.order.recursive {
         let (_ahead, mut wanted) = (cx.prepare_tree(&from.server), None);
         let listed = list::as_written(exchange, &from, |files| {
             wanted = Some(cx.prepare(&from.server, files));
         });
         if let Some(entries) = listed.await.map_err(|fault| fault.at(&from))? {
-            if let Some((inner, fresh)) = tree::made(cx, &folder, &name)? {
-                let token = trees::token(&from, &copy);
+            let made = match here.is_itself(how) {
+                true => Some((Folder::open(&here.copy)?, false)),
+                false => tree::made(cx, &folder, &here.name()?)?,
+            };
+            if let Some((inner, fresh)) = made {
+                let token = trees::token(&from, &here.copy);
                 let origin = cx.trees.begin(cx, token, &inner, fresh)?;
                 tree::fill(cx, &from, (inner, fresh), origin, entries);
             }
@@ -246,16 +218,72 @@ async fn begin_fetch(
             return Ok(());
         }
     }
-    let origin = Origin::of(&from, &copy);
+    let origin = Origin::of(&from, &here.copy);
     cx.pool.push([Task::Fetch(Box::new(Fetch {
         from,
         facts: None,
         folder,
-        name,
+        name: here.name()?,
         fresh: false,
         origin,
     }))]);
     Ok(())
+}
+
+/// Where a copy here comes to be.
+struct Here {
+    copy: PathBuf,
+    /// Whether it is in the directory that was written, under the name of the source.
+    inside: bool,
+}
+
+impl Here {
+    /// Whether it is a directory that was written itself, which may be a link, or have no name (`.`).
+    fn is_itself(&self, how: How) -> bool {
+        !self.inside && !how.listed && self.copy.is_dir()
+    }
+
+    fn name(&self) -> Result<CString, Failure> {
+        let name = self.copy.file_name().map(OsStr::as_bytes);
+        let name = name.and_then(|name| CString::new(name).ok());
+        let lacks = || Failure::found(self.copy.clone(), "the name of a copy", "none", "write one");
+        name.ok_or_else(lacks)
+    }
+}
+
+fn is_slashed(to: &Path) -> bool {
+    to.as_os_str().as_bytes().ends_with(b"/")
+}
+
+/// Where a source's copy here comes to be: into a directory, unless that is its unfinished copy, or what is in the source is meant.
+fn placed_here(
+    cx: &Context<'_>,
+    from: &Target,
+    to: &Path,
+    how: How,
+    contents: bool,
+) -> Result<Here, Failure> {
+    let slash = is_slashed(to);
+    let into = !how.exact && !contents && (slash || to.is_dir());
+    let goes_on = || {
+        let may = cx.order.recursive && how.alone && !slash;
+        may && roots::is_unfinished(to, trees::token(from, to))
+    };
+    let inside = into && !goes_on();
+    let name = from.name();
+    if inside && name.is_empty() {
+        return Err(Failure::found(
+            PathBuf::from(from.to_string()),
+            "the name of a file",
+            "none",
+            "write it, or say --recursive to copy a directory",
+        ));
+    }
+    let copy = match inside {
+        true => to.join(OsStr::from_bytes(&name)),
+        false => to.to_owned(),
+    };
+    Ok(Here { copy, inside })
 }
 
 /// Sees that what is written as a collection is none, unless collections are copied: its page is not what is in it.
