@@ -234,3 +234,38 @@ def test_dots_in_the_path_of_http_are_taken_for_what_they_mean(engine, places, t
     copy(engine, "-r", f"{url}/tree/{dots}", f"{url}/other/../second")
     assert (tmp_path / "served" / "tree" / "new").read_bytes() == b"one"
     assert (tmp_path / "served" / "second" / "deep" / "four").read_bytes() == b"four"
+
+
+@pytest.mark.parametrize(
+    ("words", "source", "place"),
+    [
+        (["-r"], "tree", "fresh"),
+        (["-r"], "tree", "fresh/"),
+        (["-r"], "tree/", "fresh/"),
+        (["-r", "--mkpath"], "tree", "way/fresh"),
+        ([], "tree/one", "fresh/"),
+        (["--mkpath"], "tree/one", "way/fresh/"),
+        (["--mkpath"], "tree/one", "way/fresh"),
+    ],
+)
+@pytest.mark.parametrize("way", ["local", "ftp", "http"])
+def test_a_dry_run_tells_what_a_copy_then_does(engine, places, tmp_path, way, words, source, place):
+    tree(tmp_path / "served" / "tree")
+    dry = events(engine, "--dry-run", *words, f"{places[way]}/{source}", place)
+    assert list((tmp_path / "own").iterdir()) == []
+    told = events(engine, *words, f"{places[way]}/{source}", place)
+
+    def files(told):
+        return sorted((event["path"], event["bytes"]) for event in told if event["event"] == "file")
+
+    assert files(dry) == files(told) != []
+    assert [end_of(dry)[key] for key in ("files", "bytes")] == [end_of(told)[key] for key in ("files", "bytes")]
+
+
+def test_a_dry_run_fails_where_a_copy_would(engine, places, tmp_path):
+    tree(tmp_path / "served" / "tree")
+    (tmp_path / "own" / "file").write_bytes(b"1")
+    for way in ("local", "http"):
+        for words in (["-r", f"{places[way]}/tree", "way/fresh"], ["-r", "-T", f"{places[way]}/tree", "file"]):
+            copy(engine, "--dry-run", *words, code=3)
+            copy(engine, *words, code=3)

@@ -188,7 +188,8 @@ async fn begin_fetch(
         cx.claim(here.copy.clone())?;
     }
     let parent = here.copy.parent().unwrap_or(Path::new(""));
-    if (is_slashed(to) || how.make_way) && !cx.order.dry_run {
+    let makes_way = is_slashed(to) || how.make_way;
+    if makes_way && !cx.order.dry_run {
         roots::make_way(parent, cx.order.sync).map_err(|error| {
             Failure::found(
                 parent.to_owned(),
@@ -198,33 +199,35 @@ async fn begin_fetch(
             )
         })?;
     }
-    let folder = Arc::new(Folder::open(parent)?);
+    let would_make = cx.order.dry_run && makes_way && !parent.exists();
+    let folder = Arc::new(match would_make && !parent.as_os_str().is_empty() {
+        true => Folder::absent(parent.to_owned())?,
+        false => Folder::open(parent)?,
+    });
     if cx.order.recursive {
         let (_ahead, mut wanted) = (cx.prepare_tree(&from.server), None);
         let listed = list::as_written(exchange, &from, |files| {
             wanted = Some(cx.prepare(&from.server, files));
         });
         if let Some(entries) = listed.await.map_err(|fault| fault.at(&from))? {
-            let made = match here.is_itself(how) {
-                true => Some((Folder::open(&here.copy)?, false)),
+            let (inner, fresh) = match here.is_itself(how) {
+                true => (Folder::open(&here.copy)?, false),
                 false => tree::made(cx, &folder, &here.name()?)?,
             };
-            if let Some((inner, fresh)) = made {
-                let token = trees::token(&from, &here.copy);
-                let origin = cx.trees.begin(cx, token, &inner, fresh)?;
-                tree::fill(cx, &from, (inner, fresh), origin, entries);
-            }
+            let token = trees::token(&from, &here.copy);
+            let origin = cx.trees.begin(cx, token, &inner, fresh)?;
+            tree::fill(cx, &from, (inner, fresh), origin, entries);
             Folder::release(cx, folder);
             return Ok(());
         }
     }
-    let origin = Origin::of(&from, &here.copy);
+    let (origin, fresh) = (Origin::of(&from, &here.copy), !folder.is_there);
     cx.pool.push([Task::Fetch(Box::new(Fetch {
         from,
         facts: None,
         folder,
         name: here.name()?,
-        fresh: false,
+        fresh,
         origin,
     }))]);
     Ok(())

@@ -17,6 +17,8 @@ use crate::error::Failure;
 pub(crate) struct Folder {
     pub(crate) fd: OwnedFd,
     pub(crate) path: PathBuf,
+    /// False of one that would be made, if this were no dry run: nothing is in it.
+    pub(crate) is_there: bool,
 }
 
 impl Folder {
@@ -44,7 +46,28 @@ impl Folder {
         } else {
             path.to_owned()
         };
-        Ok(Self { fd, path: shown })
+        Ok(Self {
+            fd,
+            path: shown,
+            is_there: true,
+        })
+    }
+
+    /// One that would be made.
+    ///
+    /// # Errors
+    /// If there are too many open files.
+    pub(super) fn absent(path: PathBuf) -> Result<Self, Failure> {
+        // No directory, so that nothing is found in it.
+        let nothing = rustix::fs::open("/dev/null", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+        match nothing {
+            Ok(fd) => Ok(Self {
+                fd,
+                path,
+                is_there: false,
+            }),
+            Err(errno) => Err(Failure::kernel(path, "a directory", errno)),
+        }
     }
 
     /// Opens one that is in this one.
@@ -52,11 +75,15 @@ impl Folder {
     /// # Errors
     /// As the kernel says.
     pub(crate) fn enter(&self, name: &CStr, flags: OFlags) -> Result<Self, Errno> {
+        if !self.is_there {
+            return Err(Errno::NOENT);
+        }
         let flags = flags | OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(&self.fd, name, flags, Mode::empty())?;
         Ok(Self {
             fd,
             path: self.at(name),
+            is_there: true,
         })
     }
 

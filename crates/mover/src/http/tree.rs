@@ -34,8 +34,7 @@ pub(crate) async fn fetch(
     origin: Origin,
 ) {
     let (inner, fresh) = match made(cx, folder, name) {
-        Ok(Some(made)) => made,
-        Ok(None) => return,
+        Ok(made) => made,
         Err(failure) => return cx.tell(&failure),
     };
     match listed(exchange, from).await {
@@ -44,12 +43,12 @@ pub(crate) async fn fetch(
     }
 }
 
-/// Makes a directory here, or finds it; whether it is new. None if it would be made.
+/// Makes a directory here, or finds it. Whether it is new, or would be.
 pub(super) fn made(
     cx: &Context<'_>,
     folder: &Folder,
     name: &CStr,
-) -> Result<Option<(Folder, bool)>, Failure> {
+) -> Result<(Folder, bool), Failure> {
     let path = || folder.at(name);
     let made = match cx.order.dry_run {
         true => Err(Errno::EXIST),
@@ -64,8 +63,8 @@ pub(super) fn made(
         }
     };
     match folder.enter(name, OFlags::NOFOLLOW) {
-        Ok(inner) => Ok(Some((inner, fresh))),
-        Err(Errno::NOENT) if cx.order.dry_run => Ok(None),
+        Ok(inner) => Ok((inner, fresh)),
+        Err(Errno::NOENT) if cx.order.dry_run => Ok((Folder::absent(path())?, true)),
         Err(errno) => Err(Failure::kernel(path(), "a directory to copy into", errno)),
     }
 }
