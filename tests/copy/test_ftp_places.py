@@ -5,11 +5,13 @@ import os
 import socket
 import stat
 import subprocess
+import threading
 
 import pytest
 from copykit import copy, end_of, events, leftovers
 from fakepeer import FakePeer
 from ftpkit import below
+from httpkit import puppet
 
 from testkit import needs_programs, wait_until
 
@@ -269,3 +271,45 @@ def test_a_dry_run_fails_where_a_copy_would(engine, places, tmp_path):
         for words in (["-r", f"{places[way]}/tree", "way/fresh"], ["-r", "-T", f"{places[way]}/tree", "file"]):
             copy(engine, "--dry-run", *words, code=3)
             copy(engine, *words, code=3)
+
+
+@needs_programs("strace")
+@pytest.mark.parametrize("error", ["EINVAL", "ENOSYS"])
+@pytest.mark.parametrize("way", ["ftp", "http"])
+def test_a_file_is_kept_where_the_file_system_cannot_name_one_only_where_nothing_is(
+    engine, places, tmp_path, way, error
+):
+    tree(tmp_path / "served" / "tree")
+    (tmp_path / "own" / "tree").mkdir()
+    (tmp_path / "own" / "tree" / "one").write_bytes(b"mine")
+    # Of the calls that rename, this one alone has flags.
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=renameat2:error={error}"]
+    words = ["copy", "-r", "--existing", "keep", f"{places[way]}/tree", "."]
+    done = subprocess.run([*strace, engine, *words], capture_output=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, b"")
+    found = {path.name: path.read_bytes() for path in (tmp_path / "own").rglob("*") if path.is_file()}
+    assert found == {"one": b"mine", "two": b"two", "three": b"three", "four": b"four"}
+
+
+@needs_programs("strace")
+def test_what_comes_to_be_under_the_name_meanwhile_is_kept_there_too(engine, tmp_path):
+    place, gate = tmp_path / "one", threading.Event()
+
+    def answer(handler, _):
+        handler.say(200, b"half ", length=9)
+        handler.wfile.flush()
+        gate.wait(60)
+        handler.wfile.write(b"half")
+
+    strace = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=renameat2:error=EINVAL"]
+    with puppet(answer) as (url, _):
+        words = ["copy", "--existing", "keep", f"{url}/one", place]
+        with subprocess.Popen([*strace, engine, *words], stderr=subprocess.PIPE) as process:
+            wait_until(lambda: leftovers(tmp_path), "the file to come")
+            place.write_bytes(b"mine")
+            gate.set()
+            said = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 3
+    assert f"{place}: expected a name that it can have, found File exists" in said
+    assert place.read_bytes() == b"mine"
+    assert leftovers(tmp_path) == []

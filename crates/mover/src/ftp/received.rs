@@ -6,12 +6,13 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Mode, OFlags, RenameFlags, Timespec, Timestamps, UTIME_OMIT};
+use rustix::fs::{Mode, OFlags, Timespec, Timestamps, UTIME_OMIT};
 use rustix::io::Errno;
 
 use super::files::Fetch;
 use super::verify;
 use crate::error::Failure;
+use crate::http::landing;
 use crate::order::{Existing, Order};
 use crate::temporary;
 
@@ -119,13 +120,7 @@ fn locked(fetch: &Fetch) -> Result<OwnedFd, Errno> {
 }
 
 fn rename(from: &Path, to: &Path, existing: Existing) -> Result<(), Errno> {
-    let result = if existing == Existing::Keep {
-        let here = rustix::fs::CWD;
-        rustix::fs::renameat_with(here, from, here, to, RenameFlags::NOREPLACE)
-    } else {
-        rustix::fs::rename(from, to)
-    };
-    result.inspect_err(|_| {
+    landing::rename(rustix::fs::CWD, from, to, existing).inspect_err(|_| {
         // It cannot be of use: what it was made for is not to be had.
         let _ = std::fs::remove_file(from);
     })
