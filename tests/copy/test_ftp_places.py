@@ -313,3 +313,31 @@ def test_what_comes_to_be_under_the_name_meanwhile_is_kept_there_too(engine, tmp
     assert f"{place}: expected a name that it can have, found File exists" in said
     assert place.read_bytes() == b"mine"
     assert leftovers(tmp_path) == []
+
+
+ONTO_ITSELF = [("tree/one", "tree/one"), ("tree/one", "tree/"), ("tree/deep/../one", "tree/one")]
+
+
+def see_not_copied(engine, place, folder, source, destination):
+    """See that a file is not copied onto itself, however its age is judged, and stays as it is."""
+    before = (folder / "tree" / "one").stat()
+    for existing in ("update", "replace", "keep"):
+        words = ["--existing", existing, f"{place}/{source}", f"{place}/{destination}"]
+        told = copy(engine, *words, code=3).stderr.decode()
+        assert "expected another place than the source, found the source itself" in told
+    after = (folder / "tree" / "one").stat()
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+    assert (folder / "tree" / "one").read_bytes() == b"one"
+
+
+@pytest.mark.parametrize(("source", "destination"), ONTO_ITSELF)
+def test_a_file_of_a_server_of_http_is_not_copied_onto_itself(engine, places, tmp_path, source, destination):
+    tree(tmp_path / "served" / "tree")
+    see_not_copied(engine, places["http"], tmp_path / "served", source, destination)
+
+
+@needs_programs("globus-gridftp-server")
+@pytest.mark.parametrize(("source", "destination"), ONTO_ITSELF)
+def test_a_file_of_a_server_of_ftp_is_not_copied_onto_itself(engine, server, here, source, destination):
+    tree(here / "tree")
+    see_not_copied(engine, below(server, here), here, source, destination)

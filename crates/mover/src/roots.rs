@@ -315,14 +315,15 @@ pub(crate) fn within(outer: &[u8], inner: &[u8]) -> Option<Within> {
     inner.starts_with(&outer).then_some(which)
 }
 
-/// What keeps a tree of a server from a place in it: its copy would be part of it, and be copied, without end.
+/// What keeps something of a server from its place: nothing is copied onto itself, and the copy of a tree in it would be copied, too, without end.
 pub(crate) fn itself(copy: PathBuf, within: Within, recursive: bool) -> Option<Failure> {
     let found = match within {
         Within::Same => "the source itself",
         Within::Below => "one in the source",
     };
     let expected = "another place than the source";
-    recursive.then(|| Failure::found(copy, expected, found, "name another destination"))
+    let refused = recursive || within == Within::Same;
+    refused.then(|| Failure::found(copy, expected, found, "name another destination"))
 }
 
 /// A place as it was written, for events: without a password.

@@ -429,6 +429,10 @@ fn see_apart(cx: &Context<'_>, from: &Target, to: &Target) -> Result<(), Failure
     if server(from) != server(to) {
         return Ok(());
     }
+    // A query may name another version of the same file.
+    if !cx.order.recursive && from.path != to.path {
+        return Ok(());
+    }
     let within = roots::within(&from.decoded_path(), &to.decoded_path());
     let found =
         within.and_then(|within| roots::itself(to.to_string().into(), within, cx.order.recursive));

@@ -299,7 +299,7 @@ impl<'d> Search<'d> {
     }
 }
 
-/// What keeps a copy within a server from its place: a tree would come into itself, without end.
+/// What keeps a copy within a server from its place.
 fn itself(root: &Root, recursive: bool) -> Option<Failure> {
     let (from, to) = (root.from.server.as_ref()?, root.to.server.as_ref()?);
     let place = |url: &Url| (url.host.to_ascii_lowercase(), url.port);
