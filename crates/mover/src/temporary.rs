@@ -89,15 +89,19 @@ pub(crate) fn has_name(file: &OwnedFd, folder: BorrowedFd<'_>, name: impl Arg) -
     matches!((own, there), (Ok(own), Ok(there)) if (own.st_dev, own.st_ino) == (there.st_dev, there.st_ino))
 }
 
-/// Gives something a name that nothing has. Where the file system cannot see to that at once (NFS, Lustre, some FUSE) it is looked at as late
-/// as possible.
+/// Gives something another name, which nothing else may have unless `replace`. Where the file system cannot see to that at once (NFS, Lustre, some
+/// FUSE) it is looked at as late as possible.
 ///
 /// # Errors
-/// `EXIST` where something has it; as the kernel says.
-pub(crate) fn rename_new(
+/// `EXIST` where something has it that may not be replaced; as the kernel says.
+pub(crate) fn rename(
     (from, old): (impl AsFd, impl Arg + Copy),
     (to, new): (impl AsFd, impl Arg + Copy),
+    replace: bool,
 ) -> Result<(), Errno> {
+    if replace {
+        return rustix::fs::renameat(from, old, to, new);
+    }
     match rustix::fs::renameat_with(&from, old, &to, new, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL | Errno::NOSYS) => {}
         other => return other,
@@ -150,7 +154,7 @@ mod tests {
         for name in ["old", "taken"] {
             std::fs::write(folder.path().join(name), name).expect("a file");
         }
-        let rename = |new: &str| rename_new((&here, "old"), (&here, new));
+        let rename = |new: &str| rename((&here, "old"), (&here, new), false);
         assert_eq!(rename("taken"), Err(Errno::EXIST));
         assert_eq!(rename("new"), Ok(()));
         assert_eq!(rename("new"), Err(Errno::NOENT));

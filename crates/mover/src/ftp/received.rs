@@ -12,7 +12,6 @@ use rustix::io::Errno;
 use super::files::Fetch;
 use super::verify;
 use crate::error::Failure;
-use crate::http::landing;
 use crate::order::{Existing, Order};
 use crate::temporary;
 
@@ -120,7 +119,9 @@ fn locked(fetch: &Fetch) -> Result<OwnedFd, Errno> {
 }
 
 fn rename(from: &Path, to: &Path, existing: Existing) -> Result<(), Errno> {
-    landing::rename(rustix::fs::CWD, from, to, existing).inspect_err(|_| {
+    let here = rustix::fs::CWD;
+    let renamed = temporary::rename((here, from), (here, to), existing != Existing::Keep);
+    renamed.inspect_err(|_| {
         // It cannot be of use: what it was made for is not to be had.
         let _ = std::fs::remove_file(from);
     })

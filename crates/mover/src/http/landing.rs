@@ -6,9 +6,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, Timespec, Timestamps};
+use rustix::fs::{AtFlags, Mode, OFlags, Timespec, Timestamps};
 use rustix::io::Errno;
-use rustix::path::Arg;
 use sha2::{Digest, Sha256};
 
 use super::folder::Folder;
@@ -238,7 +237,9 @@ impl Landing {
         if let Some(record) = &self.record {
             let _ = rustix::fs::unlinkat(&folder.fd, &record.name, AtFlags::empty());
         }
-        rename(&folder.fd, &*self.part, name, order.existing).map_err(|errno| {
+        let keep = order.existing == Existing::Keep;
+        let renamed = temporary::rename((&folder.fd, &*self.part), (&folder.fd, name), !keep);
+        renamed.map_err(|errno| {
             let failed = failure("a name that it can have")(errno);
             self.discard(folder);
             failed
@@ -335,31 +336,6 @@ fn taken_over(folder: &Folder, part: &CStr) -> Result<OwnedFd, Errno> {
 fn locked(file: OwnedFd, folder: &Folder, part: &CStr) -> Result<OwnedFd, Errno> {
     temporary::lock(&file, folder.fd.as_fd(), part)?;
     Ok(file)
-}
-
-/// Gives what is whole its name in the same directory.
-///
-/// # Errors
-/// `EXIST`: something has it that is to be kept; else as the kernel says.
-pub(crate) fn rename<N: Arg + Copy>(
-    folder: impl AsFd,
-    part: N,
-    name: N,
-    existing: Existing,
-) -> Result<(), Errno> {
-    let folder = folder.as_fd();
-    if existing == Existing::Keep {
-        match rustix::fs::renameat_with(folder, part, folder, name, RenameFlags::NOREPLACE) {
-            // The file system cannot do that at once (NFS, Lustre): it is looked at as late as possible.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                if rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                    return Err(Errno::EXIST);
-                }
-            }
-            other => return other,
-        }
-    }
-    rustix::fs::renameat(folder, part, folder, name)
 }
 
 /// For `futimens`: the time of modification alone.

@@ -308,11 +308,8 @@ pub(crate) fn rename(
     part: &CStr,
     target: &CStr,
 ) -> Result<(), Failure> {
-    let renamed = if cx.order.existing == Existing::Keep {
-        temporary::rename_new((dir.to(), part), (dir.to(), target))
-    } else {
-        rustix::fs::renameat(dir.to(), part, dir.to(), target)
-    };
+    let replace = cx.order.existing != Existing::Keep;
+    let renamed = temporary::rename((dir.to(), part), (dir.to(), target), replace);
     renamed.map_err(|errno| {
         // It cannot be of use: what it was made for is not to be had.
         let _ = rustix::fs::unlinkat(dir.to(), part, AtFlags::empty());

@@ -30,6 +30,7 @@ use rustix::io::Errno;
 
 use crate::checksum::{Algorithm, Checksum};
 use crate::error::{Error, reason};
+use crate::temporary;
 use resolve::names;
 
 /// Bytes that a checksum reads at a time.
@@ -243,7 +244,7 @@ impl Root {
     pub(crate) fn rename(&self, from: &[u8], to: &[u8], replace: bool) -> Result<(), Errno> {
         let (from, old) = self.place(from)?;
         let (to, new) = self.place(to)?;
-        upload::rename((&from, &old), (&to, &new), replace)
+        temporary::rename((&from, &*old), (&to, &*new), replace)
     }
 
     /// Gives each of two the other's name.

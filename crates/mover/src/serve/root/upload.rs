@@ -5,13 +5,13 @@ use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FlockOperation, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use sha2::{Digest, Sha256};
 
 use super::resolve::names;
 use super::{Facts, READING, Root};
-use crate::temporary::has_name;
+use crate::temporary::{self, has_name};
 
 /// What the temporary names of a server begin with. Those of our client are names like any other: it stores under one, and renames.
 pub(super) const OWN: &str = ".venturi-served-";
@@ -141,7 +141,7 @@ impl Upload {
         if !has_name(&self.file, parent.as_fd(), part) {
             return Err(Errno::BUSY);
         }
-        rename((parent, part), (parent, name), replace)?;
+        temporary::rename((parent, &**part), (parent, &**name), replace)?;
         let Some(aside) = self.aside.take() else {
             return self.facts();
         };
@@ -311,26 +311,6 @@ fn flock(file: &OwnedFd, how: FlockOperation) -> Result<(), Errno> {
         Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(()),
         other => other,
     }
-}
-
-/// Renames; [`Errno::EXIST`] if something is there that may not be replaced.
-pub(super) fn rename(
-    (from, old): (&OwnedFd, &CStr),
-    (to, new): (&OwnedFd, &CStr),
-    replace: bool,
-) -> Result<(), Errno> {
-    if !replace {
-        match rustix::fs::renameat_with(from, old, to, new, RenameFlags::NOREPLACE) {
-            // The file system cannot do that at once: it is looked at as late as possible.
-            Err(Errno::INVAL | Errno::NOSYS) => {
-                if rustix::fs::statat(to, new, AtFlags::SYMLINK_NOFOLLOW).is_ok() {
-                    return Err(Errno::EXIST);
-                }
-            }
-            other => return other,
-        }
-    }
-    rustix::fs::renameat(from, old, to, new)
 }
 
 impl Drop for Upload {
