@@ -145,3 +145,22 @@ def test_an_upload_of_a_tree_that_is_stopped_says_when_the_same_command_would_no
         served.gate.set()
     assert "stopped" in said
     assert ("--no-target-directory" in said.splitlines()[-1]) == (not more and place == "/up")
+
+
+def test_an_upload_of_a_tree_of_which_a_file_failed_says_how_it_goes_on(engine, tmp_path):
+    (tmp_path / "tree").mkdir()
+    for name in NAMES:
+        (tmp_path / "tree" / name).write_bytes(b"right")
+    served = Stalling(free=len(NAMES))
+
+    def answer(handler, number):
+        if handler.command == "PUT" and handler.path.endswith("/f7"):
+            handler.rfile.read(int(handler.headers["Content-Length"]))
+            return handler.say(403)
+        return served(handler, number)
+
+    with puppet(answer) as (url, _):
+        words = ["-r", tmp_path / "tree", f"{url}/up"]
+        said = copy(engine, *words, code=3).stderr.decode()
+        assert "--no-target-directory" in said.splitlines()[-1]
+        assert "--no-target-directory" not in copy(engine, "--dry-run", *words).stderr.decode()

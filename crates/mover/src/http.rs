@@ -47,7 +47,7 @@ use crate::roots;
 use crate::stop::Stop;
 use crate::totals::Totals;
 
-/// Said at the end of a tree's upload that was stopped: nothing at the server tells that it goes on.
+/// Said at the end of a tree's upload that is not done: nothing at the server tells that it goes on.
 const NESTS: &str = "The directory is there now, and another copy would come into it: say --no-target-directory (-T) with that command";
 
 /// Carries out an order some of whose places are at servers of HTTP.
@@ -67,7 +67,7 @@ pub(crate) fn carry_out(order: &Order, stop: &Stop, given: &Given) -> Result<Out
             true => outcome::end(stop, &totals, &report),
             false => outcome::unreached(stop, &totals, &report),
         };
-        if outcome == Outcome::Stopped && ended.nests {
+        if matches!(outcome, Outcome::Stopped | Outcome::Failed) && ended.nests {
             report.talk(NESTS);
         }
         outcome

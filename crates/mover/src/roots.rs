@@ -49,19 +49,13 @@ pub(crate) fn resolve(order: &Order, given: &Given) -> Result<Vec<Root>, Error> 
             let root = |name: &PathBuf| root(source.join(name), destination.join(name), true);
             Ok(names.iter().map(root).collect())
         }
-        Given::Pairs(pairs) => {
-            let pair = |(source, destination): &(OsString, OsString)| {
+        Given::Pairs(pairs) => pairs
+            .iter()
+            .map(|(source, destination)| {
                 let (source, destination) = (place::local(source)?, place::local(destination)?);
                 Ok(listed(order, source, destination))
-            };
-            let roots = pairs.iter().map(pair).collect::<Result<Vec<_>, _>>()?;
-            see_apart(roots.iter().map(|root| {
-                let contents = is_contents(&root.source);
-                let (source, copy) = (&*root.source, &*root.destination);
-                (Cow::Borrowed(source), Cow::Borrowed(copy), contents)
-            }))?;
-            Ok(roots)
-        }
+            })
+            .collect(),
     }
 }
 
@@ -81,7 +75,8 @@ pub(crate) fn is_directory_as_written(order: &Order, destination: &[u8]) -> bool
     destination.ends_with(b"/") && !order.no_target_directory
 }
 
-/// Sees that no two sources of a list have the same copy: each source, its copy, and whether it stands for what is in it.
+/// Sees that no two sources of a list have the same copy: each source, its copy, and whether it stands for what is in it. On one host they come one
+/// after the other, and the last wins; with servers nobody knows which is the last.
 ///
 /// # Errors
 /// The first copy that two have.

@@ -518,7 +518,7 @@ async fn place_of(
         Err(fault) if fault.is_of_connection() => Err(fault.at(&to)),
         // A server without WebDAV has no directories to ask for.
         _ if is_directory => {
-            cx.nests.store(true, Ordering::Relaxed);
+            cx.nests.store(!cx.order.dry_run, Ordering::Relaxed);
             Ok(Placed::unseen(to.collection()))
         }
         Ok(seen) => Ok(Placed {

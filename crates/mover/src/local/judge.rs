@@ -13,6 +13,7 @@ use super::walk::Entry;
 use crate::attributes::{self, Facts};
 use crate::error::Failure;
 use crate::order::Existing;
+use crate::roots;
 
 /// What becomes of a file whose name is taken at the destination, or not.
 pub(crate) enum Verdict {
@@ -77,11 +78,7 @@ pub(crate) fn judge<'c>(
 
 /// What is neither file nor directory nor link is called.
 pub(crate) fn special(kind: FileType) -> &'static str {
-    match kind {
-        FileType::Fifo => "a named pipe",
-        FileType::Socket => "a socket",
-        _ => "a device",
-    }
+    roots::in_the_way(kind).unwrap_or("something else")
 }
 
 /// What to do where such a thing is in the place of a copy: no file replaces it, since others go on writing to what has its name.

@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{SigSet, Signal};
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
@@ -20,7 +19,7 @@ use super::host::Host;
 use super::limits::Ticket;
 use super::{fits, ftp, http};
 use crate::error::{Error, said};
-use crate::{talk, threads};
+use crate::{stop, talk, threads};
 
 /// Most threads for sessions where nothing is said.
 const THREADS: usize = 8;
@@ -124,11 +123,9 @@ pub(crate) fn carry_out(arguments: Arguments) -> Result<Ending, Error> {
     Ok(ending)
 }
 
-/// Tells of the first signal that ends a server; the second ends all at once. They are blocked for this thread and all that it starts.
+/// Tells of the first signal that ends a server, of those that are not ignored; the second ends all at once. They are blocked for this thread and all that it starts.
 fn signals() -> Result<Receiver<()>, Error> {
-    let signals: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP]
-        .into_iter()
-        .collect();
+    let signals = stop::ending();
     signals.thread_block().map_err(|errno| Error::System {
         what: "cannot wait for signals",
         reason: errno.desc().to_owned(),
