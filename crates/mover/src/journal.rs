@@ -2,11 +2,13 @@
 
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 use crate::attributes::Facts;
+use crate::error::Failure;
 use crate::temporary::{self, Token};
 
 /// Bytes of names that are read at a time.
@@ -87,6 +89,36 @@ impl Journal {
         }
         rustix::fs::unlinkat(folder, self.token.journal(), AtFlags::empty())
     }
+}
+
+/// The copy that a file or directory belongs to.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Origin {
+    /// What its temporary names follow from.
+    pub(crate) token: Token,
+    /// Whether what is there under its own name is whole if size and time say so.
+    pub(crate) reliable: bool,
+}
+
+impl Origin {
+    /// One of which no journal says anything.
+    pub(crate) fn of(token: Token) -> Self {
+        let reliable = true;
+        Self { token, reliable }
+    }
+}
+
+/// Why the copy of a tree has no journal.
+pub(crate) fn none(copy: PathBuf, errno: Errno) -> Failure {
+    if errno == Errno::WOULDBLOCK {
+        return Failure::found(
+            copy,
+            "a copy that nobody works on",
+            "another copy of the same that goes on",
+            "wait for it to end",
+        );
+    }
+    Failure::kernel(copy, "a directory that can be written to", errno)
 }
 
 /// Opens a journal; whether it is new.

@@ -27,8 +27,8 @@ use super::shared::Shared;
 use super::verify;
 use super::work::Job;
 use crate::error::{Failure, said};
+use crate::journal::Origin;
 use crate::roots::{self, make_way};
-use crate::temporary::Token;
 use tree::{Made, Tree};
 
 mod tree;
@@ -46,15 +46,6 @@ pub(crate) struct Download<'d> {
     trees: Vec<Tree>,
     /// Directories that roots were put into.
     around: BTreeSet<PathBuf>,
-}
-
-/// The copy that a file or directory belongs to.
-#[derive(Debug, Clone, Copy)]
-struct Origin {
-    /// What its temporary names follow from.
-    token: Token,
-    /// Whether what is there under its own name is whole if size and time say so.
-    reliable: bool,
 }
 
 /// A source that the server is asked for.
@@ -168,8 +159,7 @@ impl<'d> Download<'d> {
                 self.tree(from, copy, known, entry.unique.clone());
             }
             _ => {
-                let reliable = true;
-                self.file(from, to, Origin { token, reliable }, known, false);
+                self.file(from, to, Origin::of(token), known, false);
             }
         }
     }

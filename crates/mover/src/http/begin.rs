@@ -17,10 +17,11 @@ use super::put::Store;
 use super::target::{Server, Target};
 use super::third::Pass;
 use super::tree;
-use super::trees::{self, Origin};
+use super::trees;
 use super::work::{Context, Task};
 use crate::error::Failure;
 use crate::given::Place;
+use crate::journal::Origin;
 use crate::net::url::Url;
 use crate::order::Order;
 use crate::roots;
@@ -221,7 +222,10 @@ async fn begin_fetch(
             return Ok(());
         }
     }
-    let (origin, fresh) = (Origin::of(&from, &here.copy), !folder.is_there);
+    let (origin, fresh) = (
+        Origin::of(trees::token(&from, &here.copy)),
+        !folder.is_there,
+    );
     cx.pool.push([Task::Fetch(Box::new(Fetch {
         from,
         facts: None,

@@ -27,10 +27,10 @@ use super::list::{self, Facts, Worth};
 use super::pieces::{PIECE, pieces};
 use super::range;
 use super::target::Target;
-use super::trees::Origin;
 use super::tries::Tries;
 use super::work::Context;
 use crate::checksum::{Algorithm, Checksum};
+use crate::journal::Origin;
 
 /// The checksum that is asked for afterwards.
 const LATE: Algorithm = Algorithm::Adler32;

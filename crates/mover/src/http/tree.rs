@@ -15,10 +15,9 @@ use super::list::{self, Facts, Listing, Names};
 use super::put::Store;
 use super::target::Target;
 use super::third::Pass;
-use super::trees::Origin;
 use super::work::{Context, Task};
 use crate::error::Failure;
-use crate::journal::NAMES_BYTES;
+use crate::journal::{NAMES_BYTES, Origin};
 use crate::order::Existing;
 use crate::temporary::PREFIX;
 

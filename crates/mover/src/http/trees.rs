@@ -4,34 +4,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use rustix::io::Errno;
-
 use super::folder::Folder;
 use super::target::Target;
 use super::work::Context;
 use crate::error::Failure;
-use crate::journal::Journal;
+use crate::journal::{self, Journal, Origin};
 use crate::roots;
 use crate::temporary::Token;
-
-/// The copy that a file or directory belongs to.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Origin {
-    /// What its temporary names follow from.
-    pub(crate) token: Token,
-    /// Whether what is there under its own name is whole if size and time say so.
-    pub(crate) reliable: bool,
-}
-
-impl Origin {
-    /// One of which no journal says anything.
-    pub(super) fn of(from: &Target, to: &Path) -> Self {
-        Self {
-            token: token(from, to),
-            reliable: true,
-        }
-    }
-}
 
 /// What the temporary names of a copy follow from: its two places, however the one here is written.
 pub(super) fn token(from: &Target, to: &Path) -> Token {
@@ -59,21 +38,9 @@ impl Trees {
         fresh: bool,
     ) -> Result<Origin, Failure> {
         if cx.order.dry_run {
-            let reliable = true;
-            return Ok(Origin { token, reliable });
+            return Ok(Origin::of(token));
         }
-        let failed = |errno| {
-            let path = copy.path.clone();
-            match errno {
-                Errno::WOULDBLOCK => Failure::found(
-                    path,
-                    "a copy that nobody works on",
-                    "another copy of the same that goes on",
-                    "wait for it to end",
-                ),
-                errno => Failure::kernel(path, "a directory that can be written to", errno),
-            }
-        };
+        let failed = |errno| journal::none(copy.path.clone(), errno);
         let journal = Journal::open(copy.fd.as_fd(), token, cx.order.sync, fresh);
         let journal = journal.map_err(failed)?;
         if let Some(decision) = roots::going_on(&copy.path, &journal) {

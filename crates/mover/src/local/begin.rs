@@ -18,7 +18,7 @@ use super::walk::{Entry, Task};
 use super::{judge, thing, walk};
 use crate::attributes::Facts;
 use crate::error::{Failure, said};
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::roots::{Root, is_contents, make_way, token};
 use crate::temporary::Token;
 
@@ -197,7 +197,7 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
             let journal = match journal {
                 Some(journal) => journal,
                 None => Journal::open(copy.as_fd(), token, cx.order.sync, fresh)
-                    .map_err(|errno| no_journal(root, errno))?,
+                    .map_err(|errno| journal::none(root.destination.clone(), errno))?,
             };
             tree.reliable = journal.reliable;
             cx.going_on(root, &journal);
@@ -218,19 +218,6 @@ fn begin_tree(cx: &Context<'_>, root: &Root) -> Result<(), Failure> {
     };
     cx.pool.push([Task::Read(Arc::new(dir))]);
     Ok(())
-}
-
-fn no_journal(root: &Root, errno: Errno) -> Failure {
-    let path = root.destination.clone();
-    if errno == Errno::WOULDBLOCK {
-        return Failure::found(
-            path,
-            "a copy that nobody works on",
-            "another copy of the same that goes on",
-            "wait for it to end",
-        );
-    }
-    Failure::kernel(path, "a directory that can be written to", errno)
 }
 
 /// The copy of a tree's first directory.
@@ -280,7 +267,7 @@ fn copy_of_root(cx: &Context<'_>, root: &Root, token: Token, mode: u32) -> Resul
     if is_new && !cx.order.dry_run {
         let made = make_with_journal(cx, &within, &name, token);
         let (copy, journal) = made.map_err(|errno| match errno {
-            Errno::WOULDBLOCK => no_journal(root, errno),
+            Errno::WOULDBLOCK => journal::none(root.destination.clone(), errno),
             errno => at_copy(errno),
         })?;
         return Ok(Opened {

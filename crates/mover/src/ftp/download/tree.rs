@@ -13,7 +13,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use venturi_gridftp::{Entry, Kind, Path as There};
 
-use super::{Download, Origin};
+use super::Download;
 use crate::attributes::Facts;
 use crate::error::{Failure, said};
 use crate::ftp::batch::FOLDERS_AHEAD;
@@ -24,7 +24,7 @@ use crate::ftp::links;
 use crate::ftp::listing::{Asked, Heard, MOST_TRIES};
 use crate::ftp::names;
 use crate::ftp::received::times;
-use crate::journal::Journal;
+use crate::journal::{self, Journal, Origin};
 use crate::order::Order;
 use crate::roots;
 use crate::temporary::Token;
@@ -123,15 +123,7 @@ impl Download<'_> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&at, flags, Mode::empty()).map_err(kernel)?;
         let journal = Journal::open(folder.as_fd(), token, order.sync, fresh);
-        let journal = journal.map_err(|errno| match errno {
-            Errno::WOULDBLOCK => Failure::found(
-                to.to_owned(),
-                "a copy that nobody works on",
-                "another copy of the same that goes on",
-                "wait for it to end",
-            ),
-            errno => kernel(errno),
-        })?;
+        let journal = journal.map_err(|errno| journal::none(to.to_owned(), errno))?;
         if let Some(decision) = roots::going_on(to, &journal) {
             self.shared.report.decision(&decision);
         }
