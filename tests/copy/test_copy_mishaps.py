@@ -52,11 +52,9 @@ def begin(engine, way):
 
 
 def is_under_way(folder):
-    """Whether bytes come under a temporary name."""
-    for path in folder.rglob(".venturi-*.part"):
-        with contextlib.suppress(FileNotFoundError):
-            if path.stat().st_size > 0:
-                return True
+    """Whether bytes come under a temporary name; of what goes meanwhile it is asked again."""
+    with contextlib.suppress(FileNotFoundError):
+        return any(path.stat().st_size > 0 for path in folder.rglob(".venturi-*.part"))
     return False
 
 
