@@ -13,9 +13,9 @@ use super::folder::Folder;
 use super::get::Fetch;
 use super::list::{self, Facts};
 use super::pattern;
-use super::put::Store;
+use super::put::{self, Store};
 use super::target::{Server, Target};
-use super::third::Pass;
+use super::third::{self, Pass};
 use super::tree;
 use super::trees;
 use super::work::{Context, Task};
@@ -375,13 +375,19 @@ async fn begin_store(
         Task::StoreTree { folder, name, to }
     } else {
         let there = place.there(cx, exchange).await;
-        Task::Store(Box::new(Store {
+        let job = Store {
             folder,
             name,
             to: place.to,
             there,
             make_way: how.make_way,
-        }))
+        };
+        if cx.is_one {
+            // The connections that are there are this thread's.
+            put::store(cx, exchange, job).await;
+            return Ok(());
+        }
+        Task::Store(Box::new(job))
     };
     cx.pool.push([task]);
     Ok(())
@@ -413,12 +419,17 @@ async fn begin_pass(
         Task::PassTree { from, to }
     } else {
         let there = place.there(cx, exchange).await;
-        Task::Pass(Box::new(Pass {
+        let job = Pass {
             from,
             facts: None,
             to: place.to,
             there,
-        }))
+        };
+        if cx.is_one {
+            third::pass(cx, exchange, job).await;
+            return Ok(());
+        }
+        Task::Pass(Box::new(job))
     };
     cx.pool.push([task]);
     Ok(())
