@@ -1,5 +1,6 @@
 """Where a copy comes to be: the rules of `cp`, and of `rsync` for a trailing slash."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -222,6 +223,16 @@ def test_scripts_hear_nothing_but_errors(engine, here):
     assert (done.stdout, done.stderr) == (b"", b"")
     done = copy(engine, "-q", "none", "b", code=3)
     assert done.stdout == b"" and b"none" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [["nosuch*", "q"], ["ftp://127.0.0.1:1/x", "q"], ["gopher://h/x", "q"], ["--concurrency", "0", "one", "q"]]
+)
+def test_the_last_event_tells_of_an_order_that_was_refused_too(engine, here, words):
+    done = copy(engine, "--json", *words, code=1, cwd=here)
+    end = end_of([json.loads(line) for line in done.stdout.splitlines()])
+    assert (end["outcome"], end["files"]) == ("refused", 0)
+    assert end["reason"] in done.stderr.decode()
 
 
 def test_a_reader_of_events_that_goes_away_ends_the_copy(engine, here):

@@ -69,6 +69,7 @@ const STOPPED: u8 = 130;
 /// Exit codes: 0 all is there, 1 the order cannot be carried out, 2 wrong usage, 3 some files failed, 130 stopped by a signal.
 pub fn copy(arguments: Arguments) -> ExitCode {
     // Before any other thread is there, so that all inherit the mask.
+    let json = arguments.json;
     let result = Stop::on_signals().and_then(|stop| carry_out(&Order::try_from(arguments)?, &stop));
     match result {
         Ok(Outcome::Done) => ExitCode::SUCCESS,
@@ -76,6 +77,9 @@ pub fn copy(arguments: Arguments) -> ExitCode {
         Ok(Outcome::Unreached) => REFUSED.into(),
         Ok(Outcome::Stopped) => STOPPED.into(),
         Err(error) => {
+            if json {
+                report::refused(&error);
+            }
             talk::say("copy", error);
             REFUSED.into()
         }

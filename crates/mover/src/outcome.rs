@@ -32,11 +32,22 @@ pub(crate) fn end(stop: &Stop, totals: &Totals, report: &Report) -> Outcome {
         return Outcome::Failed;
     }
     match outcome {
-        Outcome::Stopped => report.talk("stopped; no file is half there. Run the same command again to go on"),
+        Outcome::Stopped => {
+            report.talk("stopped; no file is half there. Run the same command again to go on")
+        }
         Outcome::Failed if stop.asked() => {
             report.talk("ended before the rest, which would fare no better; what is whole stays");
         }
-        Outcome::Failed => report.talk(&format!("{failed} failed, the rest is there. When the cause is mended, run the same command again")),
+        Outcome::Failed => {
+            let rest = if totals.has_any() {
+                ", the rest is there"
+            } else {
+                ""
+            };
+            report.talk(&format!(
+                "{failed} failed{rest}. When the cause is mended, run the same command again"
+            ));
+        }
         Outcome::Done | Outcome::Unreached => {}
     }
     outcome

@@ -13,7 +13,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::decision::Decision;
-use crate::error::{Failure, said};
+use crate::error::{Error, Failure, said};
 use crate::order::{Order, Output, What};
 use crate::roots;
 use crate::stop::Stop;
@@ -71,6 +71,15 @@ impl Drop for Ticking<'_> {
     fn drop(&mut self) {
         self.0.stop_ticking();
     }
+}
+
+/// Tells programs that an order was refused, and why: the last event tells what came of it in any case.
+pub(crate) fn refused(error: &Error) {
+    let mut event = Totals::default().event("end", Duration::ZERO);
+    event["outcome"] = "refused".into();
+    event["reason"] = error.to_string().into();
+    // Whoever does not read need not be told.
+    let _ = writeln!(io::stdout().lock(), "{event}");
 }
 
 impl Report {

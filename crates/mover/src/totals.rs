@@ -35,6 +35,18 @@ impl Totals {
         what.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Whether anything is there: copied, or kept.
+    pub(crate) fn has_any(&self) -> bool {
+        let all = [
+            &self.files,
+            &self.kept,
+            &self.directories,
+            &self.links,
+            &self.hard_links,
+        ];
+        all.iter().any(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
     pub(crate) fn event(&self, event: &str, elapsed: Duration) -> serde_json::Value {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let elapsed_s = elapsed.as_secs_f64();
