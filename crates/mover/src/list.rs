@@ -1,5 +1,6 @@
 //! Names and pairs in files: `--files-from` and `--list`.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -83,7 +84,17 @@ pub(crate) fn pairs(
         [_, _] => Some(Err(error(line, "an empty name".into()))),
         others => Some(Err(error(line, format!("{} words", others.len())))),
     };
-    words.into_iter().enumerate().filter_map(pair).collect()
+    let pairs = words.into_iter().enumerate().filter_map(pair);
+    pairs.collect::<Result<_, _>>().map(without_repeats)
+}
+
+/// A pair that is there several times is one copy, where it comes last: two at once would be in each other's way.
+fn without_repeats(mut pairs: Vec<(OsString, OsString)>) -> Vec<(OsString, OsString)> {
+    let mut seen = HashSet::with_capacity(pairs.len());
+    let last: Vec<bool> = pairs.iter().rev().map(|pair| seen.insert(pair)).collect();
+    let mut last = last.into_iter().rev();
+    pairs.retain(|_| last.next() == Some(true));
+    pairs
 }
 
 fn words(line: OsString) -> Vec<OsString> {
@@ -138,6 +149,14 @@ mod tests {
                 "{told}"
             );
         }
+    }
+
+    #[test]
+    fn a_pair_that_comes_again_is_the_last_of_them() {
+        let found = pairs(Path::new("l"), &mut &b"a x\nb x\na x\nb y\n"[..], false);
+        let pair = |from: &str, to: &str| (OsString::from(from), OsString::from(to));
+        let expected = [pair("b", "x"), pair("a", "x"), pair("b", "y")];
+        assert_eq!(found.expect("pairs"), expected);
     }
 
     #[test]
