@@ -226,7 +226,8 @@ def test_scripts_hear_nothing_but_errors(engine, here):
 
 
 @pytest.mark.parametrize(
-    "words", [["nosuch*", "q"], ["ftp://127.0.0.1:1/x", "q"], ["gopher://h/x", "q"], ["--concurrency", "0", "one", "q"]]
+    "words",
+    [["nosuch*", "q"], ["ftp://127.0.0.1:1/x", "q"], ["gopher://h/x", "q"], ["--concurrency", "0", "one", "q"]],
 )
 def test_the_last_event_tells_of_an_order_that_was_refused_too(engine, here, words):
     done = copy(engine, "--json", *words, code=1, cwd=here)

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from copykit import copy, end_of, events, tree_of
+from copykit import copy, end_of, events, leftovers, tree_of
 
 from testkit import needs_programs, wait_until
 
@@ -60,6 +60,22 @@ def test_a_copy_for_which_there_are_few_threads_is_slower_or_says_so(engine, pla
             assert told.returncode in {1, 3}, (count, told)
             assert "ulimit -u" in told.stderr, (count, told.stderr)
     assert done > 0
+
+
+@needs_programs("strace")
+@pytest.mark.parametrize("kind", ["local", "ftp", "http"])
+def test_a_journal_that_stays_is_told_and_the_same_command_takes_it_away(engine, places, tmp_path, kind):
+    source, copied = tmp_path / "served" / "tree", tmp_path / "copy"
+    source.mkdir()
+    (source / "file").write_bytes(b"content")
+    words = ["copy", "-r", source if kind == "local" else f"{places[kind]}/tree", copied]
+    failing = ["strace", "-f", "-qq", "-o", "/dev/null", "-e", "inject=unlinkat:error=EIO", engine, *words]
+    done = subprocess.run(failing, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, (copied / "file").read_bytes()) == (3, b"content")
+    assert "to remove the journal of the copy" in done.stderr
+    assert leftovers(copied) != []
+    copy(engine, *words[1:])
+    assert leftovers(tmp_path) == []
 
 
 @needs_programs("strace")

@@ -121,6 +121,11 @@ pub(crate) fn none(copy: PathBuf, errno: Errno) -> Failure {
     Failure::kernel(copy, "a directory that can be written to", errno)
 }
 
+/// Why a journal is there still, of a copy that is done.
+pub(crate) fn stays(copy: PathBuf, errno: Errno) -> Failure {
+    Failure::kernel(copy, "to remove the journal of the copy", errno)
+}
+
 /// Opens a journal; whether it is new.
 fn made_or_opened(folder: BorrowedFd<'_>, name: &CStr) -> Result<(OwnedFd, bool), Errno> {
     let flags = OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;

@@ -236,7 +236,9 @@ impl<'d> Download<'d> {
     /// Gives directories their times and modes when all is in them, has the names in them on stable storage if that was asked for, and takes the journals away if nothing has failed.
     pub(crate) fn finish(self, whole: bool) {
         if whole {
-            self.trees.into_iter().for_each(Tree::close);
+            for failure in self.trees.into_iter().filter_map(|tree| tree.close().err()) {
+                self.shared.tell(&failure);
+            }
         }
         let order = self.shared.order;
         if order.dry_run || self.shared.stop.asked() {

@@ -23,7 +23,7 @@ pub(super) fn token(from: &Target, to: &Path) -> Token {
 
 /// Trees that are not done, with their journals.
 #[derive(Debug, Default)]
-pub(crate) struct Trees(Mutex<Vec<(Journal, OwnedFd)>>);
+pub(crate) struct Trees(Mutex<Vec<(PathBuf, Journal, OwnedFd)>>);
 
 impl Trees {
     /// Has a journal in the copy of a tree, whose first directory may be `fresh`.
@@ -49,15 +49,17 @@ impl Trees {
         let reliable = journal.reliable;
         let folder = rustix::io::fcntl_dupfd_cloexec(&copy.fd, 0).map_err(failed)?;
         let mut trees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        trees.push((journal, folder));
+        trees.push((copy.path.clone(), journal, folder));
         Ok(Origin { token, reliable })
     }
 
     /// All of them are there.
-    pub(super) fn close(&self) {
+    pub(super) fn close(&self, cx: &Context<'_>) {
         let mut trees = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (journal, folder) in trees.drain(..) {
-            let _ = journal.close(folder.as_fd());
+        for (copy, journal, folder) in trees.drain(..) {
+            if let Err(errno) = journal.close(folder.as_fd()) {
+                cx.tell(&journal::stays(copy, errno));
+            }
         }
     }
 }

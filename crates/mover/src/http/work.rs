@@ -224,7 +224,7 @@ pub(crate) fn carry_out(
             }
         }
         if totals.failed.load(Ordering::Relaxed) == 0 && !stop.asked() {
-            cx.trees.close();
+            cx.trees.close(cx);
         }
         Ok(Ended {
             answered: !cx.dialer.is_unreached(),

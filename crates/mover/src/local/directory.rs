@@ -16,7 +16,7 @@ use super::lane::Ways;
 use super::links::Links;
 use crate::attributes::{self, Facts};
 use crate::error::Failure;
-use crate::journal::Journal;
+use crate::journal::{self, Journal};
 use crate::temporary::Token;
 
 /// What all directories of one root share.
@@ -184,13 +184,7 @@ impl Dir {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .take();
         let closed = journal.map_or(Ok(()), |journal| journal.close(self.to()));
-        closed.map_err(|errno| {
-            Failure::kernel(
-                self.path(Side::Copy, c""),
-                "to remove the journal of the copy",
-                errno,
-            )
-        })
+        closed.map_err(|errno| journal::stays(self.path(Side::Copy, c""), errno))
     }
 
     fn give(&self, cx: &Context<'_>, mode: u32) -> Result<(), Failure> {

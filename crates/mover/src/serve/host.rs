@@ -30,7 +30,7 @@ pub(crate) struct Host {
     pub(crate) limits: Limits,
     pub(crate) metrics: Metrics,
     pub(crate) pace: Pace,
-    /// Room for what may keep a thread that waits for disks for as long as a disk likes: a checksum, a copy, the end of a tree.
+    /// Room for what keeps a thread that waits for disks as long as a file is: checksums and copies.
     pub(crate) slow: Semaphore,
     pub(crate) log: Log,
     pub(crate) ports: Ports,

@@ -37,6 +37,7 @@ pub(super) struct Made {
 
 /// A tree that is being copied.
 pub(super) struct Tree {
+    at: PathBuf,
     journal: Journal,
     folder: OwnedFd,
 }
@@ -128,7 +129,11 @@ impl Download<'_> {
             self.shared.report.decision(&decision);
         }
         let reliable = journal.reliable;
-        self.trees.push(Tree { journal, folder });
+        self.trees.push(Tree {
+            at: at.clone(),
+            journal,
+            folder,
+        });
         Ok(Opened {
             at,
             fresh,
@@ -267,8 +272,9 @@ impl Download<'_> {
 
 impl Tree {
     /// All of it is there.
-    pub(super) fn close(self) {
-        let _ = self.journal.close(self.folder.as_fd());
+    pub(super) fn close(self) -> Result<(), Failure> {
+        let closed = self.journal.close(self.folder.as_fd());
+        closed.map_err(|errno| journal::stays(self.at, errno))
     }
 }
 

@@ -104,7 +104,7 @@ pub(crate) async fn delete(asked: Asked) -> Answer {
     let conditions = Conditions::of(&asked)?;
     let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
     let depth = Depth::of(&asked);
-    in_turn(&asked, move || {
+    patient(&asked.active, move || {
         depth.whole(&host.root, &path)?;
         conditions.hold_of_source(&host.root)?;
         remove(&host.root, &path)
@@ -231,7 +231,7 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
     asked.may(Deed::Modify, &to)?;
     let (conditions, may_replace) = (Conditions::of(&asked)?, may_replace(&asked, &to));
     let depth = Depth::of(&asked);
-    let status = in_turn(&asked, move || {
+    let status = patient(&asked.active, move || {
         let there = see(&host.root, &from, &to, may_replace)?;
         depth.whole(&host.root, &from)?;
         conditions.hold(&host.root)?;
@@ -293,6 +293,7 @@ fn is_link(root: &Root, path: &[u8]) -> bool {
 /// Gives a thing the name of another, and that a third name, which nothing has. At once, where the file system can.
 fn swap(root: &Root, new: &[u8], place: &[u8], away: &[u8]) -> Result<(), Errno> {
     match root.exchange(new, place) {
+        // What fails is told; back it goes as far as it can.
         Ok(()) => root.rename(new, away, false).inspect_err(|_| {
             let _ = root.exchange(new, place);
         }),

@@ -140,7 +140,7 @@ impl Test {
     }
 }
 
-/// What is at a path. If that cannot be seen for now, no condition is true or false.
+/// What is at a path. A disk that does not tell makes no condition true or false: that is told.
 fn found(root: &Root, path: &[u8]) -> Result<Option<Facts>, Errno> {
     match root.stat(path) {
         Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCESS) => Ok(None),
