@@ -30,6 +30,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(180);
 const WAIT_FOR_CONTINUE: Duration = Duration::from_secs(1);
 /// How long an answer may take beside a kept connection before that is suspected of keeping it waiting.
 const PATIENCE_BESIDE: Duration = Duration::from_secs(1);
+/// How long a connection that is opened beside a question is waited for when the answer is there.
+const NEARLY: Duration = Duration::from_millis(20);
 const AGENT: &str = concat!("venturi/", env!("CARGO_PKG_VERSION"));
 
 /// What is asked of a server.
@@ -103,7 +105,11 @@ impl Exchange {
             }
         });
         match select(asked, spare).await {
-            Either::Left((answer, _)) => answer,
+            Either::Left((answer, spare)) => {
+                // Its handshake is shorter than handshake and answer: it lacks a turn of ours, or it has failed.
+                let _ = timeout(NEARLY, spare).await;
+                answer
+            }
             Either::Right(((), asked)) => self.beside(server, asked).await,
         }
     }
