@@ -13,6 +13,7 @@ from venturi.backend import LabBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
+from venturi.testbed.lab import evidence
 from venturi.workload import expand
 
 pytestmark = [
@@ -147,6 +148,15 @@ def test_authentication_costs_as_a_distribution_in_one_run(carry_out):
     assert np.median(took["gsi"]) / np.median(took["anonymous"]) > 2
     logins = [one for one in control_sessions(run) if one.service == "gsi"]
     assert len(logins) == 15 and {one.logins for one in logins} == {1}
+
+
+def test_lines_beyond_what_a_session_keeps_are_told_to_be_missing(carry_out, monkeypatch):
+    monkeypatch.setattr(evidence, "MAX_CONTROL_LINES", 7)
+    run = carry_out(TESTBED + AUTHENTICATION.replace("repeat = 15", "repeat = 1"))
+    assert run.query("SELECT count(*) AS n FROM events WHERE kind = 'control'")["n"][0] == 7
+    (told,) = [one for one in run.findings() if one.code == "control-trace-cut"]
+    assert (told.subject, told.evidence.split()[:3]) == ("lines of control channels", ["the", "first", "7"])
+    assert len(control_sessions(run)) == 1
 
 
 def test_a_session_that_breaks_off_has_what_the_servers_saw(tmp_path, parent, engine):

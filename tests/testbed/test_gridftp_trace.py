@@ -1,5 +1,7 @@
 """Logs of real GridFTP servers (tests/data/gridftp), and what is read from them."""
 
+import io
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from venturi.mover.base import OutputError
-from venturi.testbed.trace import Session, authentications, parse_control, parse_transfers, sessions
+from venturi.testbed.trace import Session, authentications, read_control, read_transfers, sessions
 
 LOGS = Path(__file__).parents[1] / "data" / "gridftp"
 
@@ -16,8 +18,16 @@ def text(name):
     return (LOGS / name).read_text(encoding="utf-8")
 
 
+def messages(log):
+    return list(read_control(io.StringIO(log)))
+
+
+def records(log):
+    return list(read_transfers(io.StringIO(log)))
+
+
 def sessions_of(name):
-    return sessions(parse_control(text(f"{name}.control.log")))
+    return sessions(messages(text(f"{name}.control.log")))
 
 
 def session(*spoken):
@@ -27,7 +37,7 @@ def session(*spoken):
     said = [("S", "230 User anonymous logged in."), *spoken]
     for second, (who, what) in enumerate(said, 1):
         lines.append(f"{head.format(second)}b.lab.test:4000: [{'CLIENT' if who == 'C' else 'SERVER'}]: {what}\n")
-    (found,) = sessions(parse_control("".join(lines)))
+    (found,) = sessions(messages("".join(lines)))
     return found
 
 
@@ -44,7 +54,7 @@ def test_sessions_are_found_with_their_logins_transfers_and_data_channels():
 
 def test_the_transfers_of_sessions_are_those_of_the_transfer_log():
     told = [transfer for found in sessions_of("anonymous") for transfer in found.transfers]
-    assert told == parse_transfers(text("anonymous.transfer.log"))
+    assert told == records(text("anonymous.transfer.log"))
     first = told[0]
     assert (first.kind, first.bytes, first.streams, first.stripes, first.code) == ("RETR", 40_000_000, 4, 1, 226)
     assert (first.peers, first.retransmits) == (("10.77.0.2",), (0, 0, 0, 0))
@@ -53,9 +63,7 @@ def test_the_transfers_of_sessions_are_those_of_the_transfer_log():
 
 
 def test_a_receiver_whose_sender_was_killed_logs_success_and_fewer_bytes():
-    broken, rest = (
-        transfer for transfer in parse_transfers(text("broken.transfer.log")) if transfer.path == "/lab/B/k3"
-    )
+    broken, rest = (transfer for transfer in records(text("broken.transfer.log")) if transfer.path == "/lab/B/k3")
     assert (broken.kind, broken.code, broken.bytes) == ("STOR", 226, 77_613_543)  # of 100 MB
     assert (rest.kind, rest.code, rest.bytes) == ("ESTO", 226, 40_231_168)  # sent again from the last mark on
 
@@ -67,7 +75,7 @@ def test_a_login_with_a_certificate_has_its_subject_and_an_expired_one_is_none()
 
 
 def test_messages_of_several_lines_and_without_a_line_end_are_kept_apart():
-    events = parse_control(text("striped.control.log"))
+    events = messages(text("striped.control.log"))
     passive = next(event for event in events if event.text.startswith("229"))
     assert passive.verb == "229"
     assert len(passive.text.splitlines()) == 4
@@ -98,30 +106,30 @@ def test_commands_without_a_reply_are_counted_where_a_log_shows_them():
 
 def test_a_process_number_that_is_used_again_is_another_session():
     once = text("gsi.control.log")
-    assert len(sessions(parse_control(once + once))) == 2 * len(sessions(parse_control(once)))
+    assert len(sessions(messages(once + once))) == 2 * len(sessions(messages(once)))
 
 
 def test_a_line_that_is_still_being_written_is_left_out():
     whole = text("anonymous.transfer.log")
-    assert len(parse_transfers(whole[:-20])) == len(parse_transfers(whole)) - 1
+    assert len(records(whole[:-20])) == len(records(whole)) - 1
 
 
 @pytest.mark.parametrize("line", ["DATE=now\n", "DATE=20261341010101.5 HOST=a\n", "hello\n"])
 def test_a_line_of_another_form_is_refused_and_kept(line):
     with pytest.raises(OutputError) as raised:
-        parse_transfers(line)
+        records(line)
     assert raised.value.text == line
 
 
 def test_a_time_that_cannot_be_is_refused():
     line = text("gsi.transfer.log").splitlines(keepends=True)[0].replace("DATE=2026", "DATE=20269")
     with pytest.raises(OutputError, match="a time as YYYYMMDDhhmmss"):
-        parse_transfers(line)
+        records(line)
 
 
 def test_file_names_with_spaces_are_whole():
     line = text("gsi.transfer.log").splitlines(keepends=True)[0].replace("/disk/one", "/disk/o n e")
-    assert parse_transfers(line)[0].path == "/lab/a/disk/o n e"
+    assert records(line)[0].path == "/lab/a/disk/o n e"
 
 
 HEADS = st.sampled_from(
@@ -145,9 +153,45 @@ WORDS = st.sampled_from(
 )
 
 
-@given(st.lists(st.one_of(HEADS, WORDS, st.text(max_size=8))).map("".join))
+LOG = st.lists(st.one_of(HEADS, WORDS, st.text(max_size=8))).map("".join)
+
+
+class InParts:
+    """A log that is read so many characters at a time."""
+
+    def __init__(self, log, chars):
+        self.log, self.chars = io.StringIO(log), chars
+
+    def read(self, _):
+        return self.log.read(self.chars)
+
+
+@given(LOG, st.integers(1, 50))
+def test_how_much_of_a_log_is_read_at_a_time_makes_no_difference(log, chars):
+    assert list(read_control(InParts(log, chars))) == messages(log)
+
+
+def test_no_more_than_a_part_of_a_log_is_held():
+    log = text("anonymous.control.log")
+
+    class Long:
+        left = 200
+
+        def read(self, _):
+            self.left -= 1
+            return log if self.left >= 0 else ""
+
+    tracemalloc.start()
+    count = sum(1 for _ in read_control(Long()))
+    _, most_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert count == 200 * len(messages(log))
+    assert most_bytes < 200 * len(log) / 10
+
+
+@given(LOG)
 def test_no_text_makes_the_reader_of_control_logs_fail(anything):
-    for found in sessions(parse_control(anything)):
+    for found in sessions(messages(anything)):
         assert isinstance(found, Session)
         assert found.most_outstanding >= 0
         assert found.data_channels >= 0

@@ -11,12 +11,13 @@ The one type to read first: :class:`Session`.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Literal, TypeAlias
+from typing import Literal, TextIO, TypeAlias
 
 from venturi.mover.base import OutputError
 
@@ -27,8 +28,9 @@ __all__ = [
     "Session",
     "TransferRecord",
     "authentications",
-    "parse_control",
-    "parse_transfers",
+    "numbered",
+    "read_control",
+    "read_transfers",
     "sessions",
 ]
 
@@ -41,6 +43,9 @@ _CONNECTED = re.compile(r"New connection from: (\S+)")
 _SUBJECT = re.compile(r"DN (.+) successfully authorized[.]")
 _USER = re.compile(r"User (\S+) successfully authorized[.]")
 _STATISTICS = "Transfer stats: "
+
+_PART_CHARS = 1 << 20
+"""Of a log, read at a time."""
 
 _TRANSFERS = frozenset({"APPE", "ERET", "ESTO", "LIST", "MLSD", "MLSR", "NLST", "RETR", "STOR"})
 _DATA_CHANNELS = frozenset({"EPRT", "EPSV", "PASV", "PORT", "SPAS", "SPOR"})
@@ -225,37 +230,50 @@ class Session:
         return max((number for _, number in self.outstanding()), default=0)
 
 
-def parse_control(text: str) -> list[ControlEvent]:
-    """Return the messages of a control log; what stands before the first one is not one.
+def read_control(log: TextIO) -> Iterator[ControlEvent]:
+    """Yield the messages of a control log, of which no more than a part is held; what stands before the first one is not one.
 
     Examples
     --------
+    >>> from io import StringIO
     >>> line = "[46] Sun Nov 22 01:02:01 2026 :: b.lab.test:36448: [CLIENT]: RETR /data/f\\n"
-    >>> parse_control(line)[0].verb
-    'RETR'
+    >>> [event.verb for event in read_control(StringIO(line))]
+    ['RETR']
     """
-    heads = [(head, time_s) for head in _HEAD.finditer(text) if (time_s := _written_s(head[2])) is not None]
-    ends = [head.start() for head, _ in heads[1:]] + [len(text)]
-    return [
-        _event(int(head[1]), time_s, text[head.end() : end].rstrip("\r\n"))
-        for (head, time_s), end in zip(heads, ends, strict=False)
-    ]
+    held = ""
+    while part := log.read(_PART_CHARS):
+        held += part
+        heads = [head for head in _HEAD.finditer(held) if _written_s(head[2]) is not None]
+        for head, following in itertools.pairwise(heads):
+            yield _event(head, held[head.end() : following.start()])
+        # How long the last message is, the next one tells.
+        held = held[heads[-1].start() :] if heads else held
+    if (last := _HEAD.match(held)) and _written_s(last[2]) is not None:
+        yield _event(last, held[last.end() :])
 
 
-def sessions(events: list[ControlEvent]) -> list[Session]:
-    """Return the control connections among messages, in the order in which they began.
+def numbered(events: Iterable[ControlEvent]) -> Iterator[tuple[int, str, ControlEvent]]:
+    """Yield the messages of control connections, each with the connection's number and client.
 
-    A process number that is used again begins a new session.
+    They are numbered from 0 in the order in which they began. A process number that is used again begins a new one.
     """
-    found: list[tuple[int, str, list[ControlEvent]]] = []
-    current: dict[int, list[ControlEvent]] = {}
+    began = itertools.count()
+    current: dict[int, tuple[int, str]] = {}
     for event in events:
         connected = _CONNECTED.match(event.text) if event.direction == "note" else None
         if connected:
-            current[event.pid] = []
-            found.append((event.pid, connected[1], current[event.pid]))
+            current[event.pid] = (next(began), connected[1])
         if event.pid in current:
-            current[event.pid].append(event)
+            yield *current[event.pid], event
+
+
+def sessions(events: Iterable[ControlEvent]) -> list[Session]:
+    """Return the control connections among messages, in the order in which they began."""
+    found: list[tuple[int, str, list[ControlEvent]]] = []
+    for number, client, event in numbered(events):
+        if number == len(found):
+            found.append((event.pid, client, []))
+        found[number][2].append(event)
     return [Session(pid, client, tuple(own)) for pid, client, own in found]
 
 
@@ -264,18 +282,18 @@ def authentications(found: list[Session]) -> list[Authentication]:
     return [login for session in found if (login := session.authentication) is not None]
 
 
-def parse_transfers(text: str) -> list[TransferRecord]:
-    """Return the records of a transfer log. A last line without its end is still being written and is left out.
+def read_transfers(log: Iterable[str]) -> Iterator[TransferRecord]:
+    """Yield the records of the lines of a transfer log. A last line without its end is still being written and is left out.
 
     Raises
     ------
     OutputError
         If a line is not of the known form.
     """
-    lines = text.splitlines(keepends=True)
-    return [_record(line) for line in lines if line.endswith("\n") and line.strip()]
+    return (_record(line) for line in log if line.endswith("\n") and line.strip())
 
 
+@functools.lru_cache
 def _written_s(text: str) -> float | None:
     """Return the time of a message, None if it is no time and so no message begins here."""
     try:
@@ -284,7 +302,9 @@ def _written_s(text: str) -> float | None:
         return None
 
 
-def _event(pid: int, time_s: float, text: str) -> ControlEvent:
+def _event(head: re.Match[str], message: str) -> ControlEvent:
+    pid, time_s, text = int(head[1]), _written_s(head[2]), message.rstrip("\r\n")
+    assert time_s is not None
     spoken = _SPOKEN.match(text)
     if spoken is None:
         return ControlEvent(time_s, pid, None, "note", text)

@@ -36,27 +36,24 @@ def tell_evidence(services: Iterable[RunningService], asked: Asked, folder: Path
     ``folder`` is the lab's.
     """
     places = _Places(asked, folder)
-    control, transfers = _Allowance(MAX_CONTROL_LINES), _Allowance(MAX_SERVER_TRANSFERS)
+    control = _Allowance(MAX_CONTROL_LINES, "lines of control channels")
+    transfers = _Allowance(MAX_SERVER_TRANSFERS, "transfers of servers' logs")
     for one in services:
         if not isinstance(one.service, Witness):
             continue
         service, room = one.service, one.room
         host = room.spec.host
-        for seen in _read(journal, one, partial(service.transfers, room)):
-            if transfers.take():
-                _tell(journal, host, "server-transfer", seen.end_unix_s, _transfer(room.spec, seen, places, journal))
-        lines = 0
-        for line in _read(journal, one, partial(service.control, room)):
-            if control.take():
-                _tell(journal, host, "control", line.unix_s, _line(one.name, lines, line))
-                lines += 1
-    for allowance, what in ((control, "lines of control channels"), (transfers, "transfers of servers' logs")):
+        for seen in transfers.of(_read(journal, one, partial(service.transfers, room))):
+            _tell(journal, host, "server-transfer", seen.end_unix_s, _transfer(room.spec, seen, places, journal))
+        for number, line in enumerate(control.of(_read(journal, one, partial(service.control, room)))):
+            _tell(journal, host, "control", line.unix_s, _line(one.name, number, line))
+    for allowance in (control, transfers):
         if allowance.refused:
             journal.finding(
                 "network",
                 "control-trace-cut",
-                what,
-                f"{allowance.refused} of {allowance.most + allowance.refused} {what} were left out",
+                allowance.what,
+                f"the first {allowance.most:,} {allowance.what} were kept, and there were more",
                 "what counts them is a lower bound; make the sweep smaller",
             )
 
@@ -64,15 +61,18 @@ def tell_evidence(services: Iterable[RunningService], asked: Asked, folder: Path
 @dataclasses.dataclass
 class _Allowance:
     most: int
+    what: str
     taken: int = 0
-    refused: int = 0
+    refused: bool = False
 
-    def take(self) -> bool:
-        """Return whether one more is allowed."""
-        allowed = self.taken < self.most
-        self.taken += allowed
-        self.refused += not allowed
-        return allowed
+    def of(self, seen: Iterable[_T]) -> Iterator[_T]:
+        """Yield what is allowed; what is beyond is not read."""
+        for one in seen:
+            self.refused = self.taken == self.most
+            if self.refused:
+                return
+            self.taken += 1
+            yield one
 
 
 class _Places:

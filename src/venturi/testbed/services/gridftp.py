@@ -37,7 +37,7 @@ _BLOCK = Option("block", "size", 262144, "Bytes that the server reads or writes 
 
 
 def control_log(room: Room) -> Path:
-    """Return the file with each line of the control channels, as ``venturi.testbed.trace.parse_control`` reads it."""
+    """Return the file with each line of the control channels, as ``venturi.testbed.trace.read_control`` reads it."""
     return room.folder / "control.log"
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 from venturi.testbed.capture import captured_sessions
 from venturi.testbed.services.base import Room
 from venturi.testbed.services.witness import ControlLine, ServerTransfer
-from venturi.testbed.trace import ControlEvent, Session, parse_control, parse_transfers, sessions
+from venturi.testbed.trace import ControlEvent, TransferRecord, numbered, read_control, read_transfers
 
 __all__ = ["logged_control", "logged_transfers", "seen_control"]
 
@@ -31,36 +29,39 @@ def logged_transfers(log: Path) -> Iterator[ServerTransfer]:
     """
     if not log.exists():
         return
-    for one in parse_transfers(log.read_text(encoding="utf-8", errors="replace")):
-        if one.kind not in _FILES:
-            continue
-        sent = one.kind in _SENT
-        yield ServerTransfer(
-            end_unix_s=one.end_s,
-            start_unix_s=one.start_s,
-            path=one.path,
-            command=one.kind,
-            code=str(one.code),
-            sent_bytes=one.bytes if sent else None,
-            received_bytes=None if sent else one.bytes,
-            file_bytes=one.bytes,
-            peer=",".join(one.peers) or None,
-            streams=one.streams,
-            stripes=one.stripes,
-            buffer_bytes=one.buffer_bytes,
-            block_bytes=one.block_bytes,
-            # -1 is what it says where the kernel did not tell.
-            retransmits=None
-            if one.retransmits is None or min(one.retransmits, default=0) < 0
-            else sum(one.retransmits),
-        )
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        yield from map(_transfer, (one for one in read_transfers(lines) if one.kind in _FILES))
+
+
+def _transfer(one: TransferRecord) -> ServerTransfer:
+    sent = one.kind in _SENT
+    return ServerTransfer(
+        end_unix_s=one.end_s,
+        start_unix_s=one.start_s,
+        path=one.path,
+        command=one.kind,
+        code=str(one.code),
+        sent_bytes=one.bytes if sent else None,
+        received_bytes=None if sent else one.bytes,
+        file_bytes=one.bytes,
+        peer=",".join(one.peers) or None,
+        streams=one.streams,
+        stripes=one.stripes,
+        buffer_bytes=one.buffer_bytes,
+        block_bytes=one.block_bytes,
+        # -1 is what it says where the kernel did not tell.
+        retransmits=None if one.retransmits is None or min(one.retransmits, default=0) < 0 else sum(one.retransmits),
+    )
 
 
 def logged_control(log: Path) -> Iterator[ControlLine]:
     """Yield the control channels of a control log."""
-    if log.exists():
-        found = sessions(parse_control(log.read_text(encoding="utf-8", errors="replace")))
-        yield from _lines(found, "log")
+    if not log.exists():
+        return
+    with log.open(encoding="utf-8", errors="replace") as text:
+        for number, client, event in numbered(read_control(text)):
+            if _kept(event):
+                yield ControlLine(event.time_s, number, client, event.direction, event.text, "log")
 
 
 def seen_control(capture: Path, room: Room) -> Iterator[ControlLine]:
@@ -71,15 +72,12 @@ def seen_control(capture: Path, room: Room) -> Iterator[ControlLine]:
     OutputError
         If the file is no capture.
     """
-    if capture.exists():
-        yield from _lines([one for port in room.spec.ports for one in captured_sessions([capture], port)], "wire")
-
-
-def _lines(found: Iterable[Session], seen: Literal["log", "wire"]) -> Iterator[ControlLine]:
-    for number, session in zip(itertools.count(), found, strict=False):
-        for event in session.events:
-            if _kept(event):
-                yield ControlLine(event.time_s, number, session.client, event.direction, event.text, seen)
+    if not capture.exists():
+        return
+    found = [one for port in room.spec.ports for one in captured_sessions([capture], port)]
+    for number, session in enumerate(found):
+        for event in filter(_kept, session.events):
+            yield ControlLine(event.time_s, number, session.client, event.direction, event.text, "wire")
 
 
 def _kept(event: ControlEvent) -> bool:

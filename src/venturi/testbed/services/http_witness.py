@@ -87,5 +87,5 @@ def _cache(status: str) -> Literal["hit", "miss"] | None:
 def _lines(log: Path) -> Iterator[str]:
     """Yield the lines of a log; a last one without its end is still being written."""
     if log.exists():
-        text = log.read_text(encoding="utf-8", errors="replace")
-        yield from (line for line in text.rpartition("\n")[0].split("\n") if line.strip())
+        with log.open(encoding="utf-8", errors="replace") as lines:
+            yield from (line.removesuffix("\n") for line in lines if line.endswith("\n") and line.strip())

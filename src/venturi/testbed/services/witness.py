@@ -109,7 +109,7 @@ class Witness(Protocol):
         ...
 
     def control(self, room: Room) -> Iterable[ControlLine]:
-        """Yield what was said on its control channels, session by session; nothing if it keeps no such log.
+        """Yield what was said on its control channels, each in its order; nothing if it keeps no such log.
 
         Raises
         ------
