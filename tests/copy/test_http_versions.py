@@ -15,10 +15,10 @@ SIZE = 9 << 20
 OLD, NEW = os.urandom(SIZE), os.urandom(SIZE)
 NOW_S = int(time.time())
 DATES = {
-    age: [formatdate(NOW_S - age_s + more, usegmt=True) for more in (0, 1)]
-    for age, age_s in (("old", 90), ("new", 0))
+    age: [formatdate(NOW_S + when_s, usegmt=True) for when_s in changed_s]
+    for age, changed_s in (("old", (-90, 0)), ("new", (0, 1)))
 }
-"""When the versions were changed."""
+"""When the versions were changed last."""
 
 
 def unasked(handler):
@@ -42,12 +42,13 @@ class Unmarked:
     """
 
     def __init__(self, *, replaced, age):
-        self.replaced, self.age, self.broken = replaced, age, 0
+        self.replaced, self.age, self.broken, self.listed = replaced, age, 0, False
 
     def __call__(self, handler, _):
         unasked(handler)
         version = int(self.replaced and self.broken > 0)
         if handler.command == "PROPFIND":
+            self.listed = True
             return handler.say(207, listing("/x", SIZE, DATES[self.age][version])) if self.age else handler.say(405)
         content, asked = (OLD, NEW)[version], handler.headers.get("Range")
         first, last = map(int, asked.removeprefix("bytes=").split("-")) if asked else (0, SIZE - 1)
@@ -58,8 +59,10 @@ class Unmarked:
         # The answer that a client drops to learn the time first is not the one.
         if self.broken or (self.age == "new" and not asked):
             return handler.say(206 if asked else 200, part, **fields)
-        self.broken += 1
         handler.say(206 if asked else 200, part[:3_000_000], length=len(part), **fields)
+        if self.age:
+            wait_until(lambda: self.listed, "the listing of the version that is begun", 20)
+        self.broken += 1
         handler.close_connection = True
         return handler.connection.close()
 

@@ -63,11 +63,24 @@ impl Field {
             others.map(|(_, found)| found).filter(|o| o.is_idle())
         };
         let sessions = idle().count();
-        let rates = idle().map(|found| found.work as f64 / found.busy.as_secs_f64());
+        let rates = idle().filter_map(Standing::rate);
         (sessions > 0).then(|| Idle {
             sessions,
             rate: rates.sum::<f64>() / sessions as f64,
         })
+    }
+
+    /// How fast a session has been beside the mean of all: 1 of one that was faster, or of which nothing is known.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a rate needs no more than 15 digits"
+    )]
+    pub(super) fn pace(&self, key: u64) -> f64 {
+        let standings = self.standings();
+        let own = standings.get(&key).and_then(Standing::rate);
+        let rates: Vec<f64> = standings.values().filter_map(Standing::rate).collect();
+        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+        own.map_or(1.0, |own| (own / mean).min(1.0))
     }
 
     /// A session does nothing any more.
@@ -83,7 +96,17 @@ impl Field {
 
 impl Standing {
     fn is_idle(&self) -> bool {
-        self.items == 0 && self.work > 0 && !self.busy.is_zero()
+        self.items == 0 && self.rate().is_some()
+    }
+
+    /// What it did in a second while it had something to do, if it did anything.
+    #[allow(
+        clippy::cast_precision_loss,
+        reason = "a rate needs no more than 15 digits"
+    )]
+    fn rate(&self) -> Option<f64> {
+        let did = self.work > 0 && !self.busy.is_zero();
+        did.then(|| self.work as f64 / self.busy.as_secs_f64())
     }
 }
 
@@ -244,6 +267,10 @@ mod tests {
         assert_eq!(tell(&mut sessions[1], at(2), 0), None, "nobody else is");
         assert!(field.has_idle());
         let idle = tell(&mut sessions[0], at(2), 1).expect("the second");
+        sessions[2].came(8, 200_000);
+        tell(&mut sessions[2], at(3), 1);
+        let paces = [0, 1, 2].map(|session| field.pace(sessions[session].key));
+        assert_eq!(paces, [0.75, 0.75, 1.0], "of 50, 50 and 100 kB/s");
         assert_eq!((idle.sessions, idle.rate), (1, 50_000.0));
         // Time in which there is nothing to do does not make it slower; one that never had anything tells nothing.
         tell(&mut sessions[1], at(10), 0);

@@ -66,6 +66,8 @@ pub(crate) struct Room {
     pub(crate) ahead_bytes: u64,
     /// Sessions that there are, or will soon be.
     pub(crate) sessions: usize,
+    /// How fast it is beside the mean of them: 1 of one that is faster.
+    pub(crate) pace: f64,
 }
 
 impl Room {
@@ -90,10 +92,16 @@ impl Room {
         self.held > self.depth - self.depth.div_ceil(4) || self.held_bytes >= self.most_bytes()
     }
 
-    /// Bytes that it may take while so many wait: no more than half of its share of them, so that others
-    /// have some, too, when they are few.
+    /// Bytes that it may take while so many wait: no more than half of its share of them by its pace, so that others
+    /// have some, too, when they are few, and none has much left to do when the others are done.
+    #[allow(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share needs no more than 15 digits"
+    )]
     fn bytes(self, waiting: u64) -> u64 {
-        let share = waiting / (2 * self.sessions.max(1) as u64);
+        let share = (waiting as f64 * self.pace) as u64 / (2 * self.sessions.max(1) as u64);
         let most = self.most_bytes().min(share.max(FEW_BYTES));
         most.saturating_sub(self.held_bytes)
     }

@@ -26,6 +26,7 @@ fn take(queue: &Queue, depth: usize, bytes: u64) -> Option<Option<Vec<Item>>> {
         held_bytes: 0,
         ahead_bytes: bytes,
         sessions: 1,
+        pace: 1.0,
     };
     let mut cx = Context::from_waker(Waker::noop());
     match queue.poll_take(&mut cx, room) {
@@ -59,6 +60,7 @@ fn a_session_has_its_share_of_what_the_path_holds_and_two_items_however_large_th
             held_bytes: held * bytes,
             ahead_bytes: 400 << 20,
             sessions,
+            pace: 1.0,
         };
         room.is_full()
     };
@@ -83,6 +85,7 @@ fn near_the_end_no_session_has_more_than_half_of_its_share() {
             held_bytes: 0,
             ahead_bytes: u64::MAX,
             sessions,
+            pace: 1.0,
         };
         room.most(unsettled)
     };
@@ -98,6 +101,7 @@ fn near_the_end_no_session_has_more_than_half_of_its_share() {
         held_bytes: 10,
         ahead_bytes: 1 << 30,
         sessions: 4,
+        pace: 1.0,
     };
     let mut cx = Context::from_waker(Waker::noop());
     assert!(queue.poll_take(&mut cx, room).is_pending(), "others may");
@@ -118,6 +122,27 @@ fn near_the_end_no_session_has_more_than_half_of_its_share() {
         ..room
     };
     assert!(queue.poll_take(&mut cx, none).is_ready());
+}
+
+#[test]
+fn a_slow_session_has_less_of_the_last_than_others() {
+    let mib = 1 << 20;
+    let takes = |pace| {
+        let queue = Queue::new();
+        queue.push((0..32).map(|_| fetch(16 * mib)), || false);
+        let room = Room {
+            held: 1,
+            depth: 512,
+            held_bytes: 16 * mib,
+            ahead_bytes: 1 << 30,
+            sessions: 8,
+            pace,
+        };
+        let mut cx = Context::from_waker(Waker::noop());
+        queue.poll_take(&mut cx, room).is_ready()
+    };
+    assert!(takes(1.0), "half of its share are 32 MiB");
+    assert!(!takes(0.5), "of half the speed it has that already");
 }
 
 #[test]
@@ -161,6 +186,7 @@ fn a_session_that_asks_again_and_again_is_remembered_once() {
         held_bytes: 0,
         ahead_bytes: 1,
         sessions: 1,
+        pace: 1.0,
     };
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.build().expect("a runtime");
