@@ -14,10 +14,10 @@ use super::files::Fetch;
 use crate::journal::reliance;
 use crate::temporary;
 
-/// What comes again at most for each transfer that was under way when a copy was killed, and what one session may have left to do when the others are done. A
-/// transfer of such a size costs little beside its bytes: at 10 Gb/s it takes 25 ms.
+/// What comes again at most for each transfer that was under way when a copy was killed. A transfer of such a size costs little beside its bytes: at 10 Gb/s it
+/// takes 25 ms.
 pub(crate) const CHUNK_BYTES: u64 = 32 << 20;
-/// The smallest. A file is cut into 64 chunks or so, so that what the last one of several sessions has left to do is little of it all.
+/// The smallest to begin with: a file is cut into 64 chunks or so.
 pub(crate) const LEAST_CHUNK_BYTES: u64 = 8 << 20;
 const CHUNKS: u64 = 64;
 /// Chunks of each size towards the end: about as many as there are sessions.
