@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use futures_util::future::{Either, select};
 use http::header::{ACCEPT_RANGES, CONTENT_RANGE, IF_RANGE, RANGE, SERVER};
@@ -36,8 +36,6 @@ use crate::journal::Origin;
 const LATE: Algorithm = Algorithm::Adler32;
 /// Files that are known to be smaller are fetched without a range.
 const WORTH_A_RANGE: u64 = 8 << 20;
-/// By how much the clock of a server may be behind ours: what was changed longer ago was not changed while its listing was on its way.
-const MOST_BEHIND: Duration = Duration::from_secs(60);
 
 /// A file of a server that is to come here.
 #[derive(Debug)]
@@ -114,7 +112,6 @@ async fn once(
         see_listed(exchange, &mut job).await;
     }
     let known = job.size().filter(|size| *size >= WORTH_A_RANGE);
-    let settled = SystemTime::now() - MOST_BEHIND;
     let first = known.map(|size| 0..size.min(cx.streams.map_or(u64::MAX, |_| PIECE)));
     let asked = if cx.is_one && !is_known && job.facts.is_none() && job.from.server.tls {
         ask_and_list(exchange, tries, &job.from).await
@@ -148,10 +145,10 @@ async fn once(
         }
         let time = job.changed(size).filter(|_| !versions);
         if versions || time.is_some() {
-            let begin = if versions || listed || time.is_some_and(|time| time < settled) {
+            let begin = if versions || listed {
                 (Some(answer), there)
             } else {
-                // What it was asked for before that listing is perhaps of another version.
+                // What it was asked for before is perhaps of another version.
                 drop(answer);
                 (None, 0..0)
             };
