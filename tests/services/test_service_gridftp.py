@@ -3,15 +3,14 @@
 import os
 import time
 from contextlib import ExitStack
-from io import StringIO
 
 import pytest
 from bare import check_nothing_left, lacking
 
+from gridftpkit import logins, records, sessions
 from venturi.errors import BackendError
 from venturi.testbed.services.gridftp import control_log, transfer_log
 from venturi.testbed.services.table import SERVICES
-from venturi.testbed.trace import authentications, read_control, read_transfers, sessions
 
 pytestmark = pytest.mark.skipif(lacking("gridftp") is not None, reason=str(lacking("gridftp")))
 SIZE = 3_000_000
@@ -49,7 +48,7 @@ def test_anonymous_clients_read_and_write_and_nothing_is_left(lab, data):
             copy(lab, "b", f"file://{source}", url(doors, f"{target}.up"))
             assert target.with_name("copy.up").read_bytes() == source.read_bytes()
         check_nothing_left(lab)
-        lines = read_transfers(StringIO(transfer_log(room).read_text()))
+        lines = records(transfer_log(room).read_text())
         assert [(line.kind, line.bytes, line.streams, line.code) for line in lines] == [
             ("RETR", SIZE, 4, 226),
             ("STOR", SIZE, 1, 226),
@@ -64,7 +63,7 @@ def test_a_third_party_copy_with_certificates_authenticates_at_both_servers(lab,
         copy(lab, "c", url(there, source), url(here, target))
         assert target.read_bytes() == source.read_bytes()
     for room in rooms:
-        (login,) = authentications(sessions(read_control(StringIO(control_log(room).read_text()))))
+        (login,) = logins(sessions(control_log(room).read_text()))
         assert (login.subject, login.user) == ("/O=Venturi/CN=Lab User", "root")
     check_nothing_left(lab)
 
@@ -113,10 +112,10 @@ def test_a_striped_copy_moves_half_of_the_file_through_each_data_node(lab, data,
         assert target.read_bytes() == source.read_bytes()
     check_nothing_left(lab)
     for room, kind in [(front, "RETR"), (back, "STOR")]:
-        (line,) = read_transfers(StringIO(transfer_log(room).read_text()))
+        (line,) = records(transfer_log(room).read_text())
         assert (line.kind, line.bytes, line.stripes) == (kind, size, 2)
     # Of the data nodes, those that write report nothing of their own, and of those that read not each does.
-    own = [line for node in nodes for line in read_transfers(StringIO(transfer_log(node).read_text()))]
+    own = [line for node in nodes for line in records(transfer_log(node).read_text())]
     assert {(line.kind, line.bytes, line.stripes) for line in own} == {("RETR", size // 2, 2)}
 
 

@@ -3,15 +3,14 @@
 import os
 import signal
 import statistics
-from io import StringIO
 
 import pytest
 from bare import check_nothing_left, lacking, make_open
 
+from gridftpkit import sessions
 from testkit import wait_until
 from venturi.testbed.capture import captured_sessions
 from venturi.testbed.services.gridftp import control_log
-from venturi.testbed.trace import read_control, sessions
 
 FILES = 40
 
@@ -55,9 +54,7 @@ def moved(lab):
         tcpdump.stop(signal=signal.SIGINT)
     check_nothing_left(lab)
     assert "\n0 packets dropped by kernel" in said.read_text()
-    logged = [
-        session for session in sessions(read_control(StringIO(control_log(source).read_text()))) if session.transfers
-    ]
+    logged = [session for session in sessions(control_log(source).read_text()) if session.transfers]
     return captured_sessions([captured], 2811), logged
 
 

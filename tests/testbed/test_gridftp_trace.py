@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gridftpkit import logins, messages, records, sessions
 from venturi.mover.base import OutputError
-from venturi.testbed.trace import Session, authentications, read_control, read_transfers, sessions
+from venturi.testbed.trace import Session, read_control
 
 LOGS = Path(__file__).parents[1] / "data" / "gridftp"
 
@@ -18,16 +19,8 @@ def text(name):
     return (LOGS / name).read_text(encoding="utf-8")
 
 
-def messages(log):
-    return list(read_control(io.StringIO(log)))
-
-
-def records(log):
-    return list(read_transfers(io.StringIO(log)))
-
-
 def sessions_of(name):
-    return sessions(messages(text(f"{name}.control.log")))
+    return sessions(text(f"{name}.control.log"))
 
 
 def session(*spoken):
@@ -37,14 +30,14 @@ def session(*spoken):
     said = [("S", "230 User anonymous logged in."), *spoken]
     for second, (who, what) in enumerate(said, 1):
         lines.append(f"{head.format(second)}b.lab.test:4000: [{'CLIENT' if who == 'C' else 'SERVER'}]: {what}\n")
-    (found,) = sessions(messages("".join(lines)))
+    (found,) = sessions("".join(lines))
     return found
 
 
 def test_sessions_are_found_with_their_logins_transfers_and_data_channels():
     ready, one, failed, plain, pipelined = sessions_of("anonymous")
     assert ready.authentication is None
-    assert [login.user for login in authentications(sessions_of("anonymous"))] == ["anonymous"] * 4
+    assert [login.user for login in logins(sessions_of("anonymous"))] == ["anonymous"] * 4
     assert [len(found.transfers) for found in (ready, one, failed, plain, pipelined)] == [0, 1, 0, 20, 20]
     # Without -fast each file has a data channel of its own, with it all have one.
     assert [found.data_channels for found in (one, plain, pipelined)] == [1, 20, 1]
@@ -69,8 +62,9 @@ def test_a_receiver_whose_sender_was_killed_logs_success_and_fewer_bytes():
 
 
 def test_a_login_with_a_certificate_has_its_subject_and_an_expired_one_is_none():
-    logins = authentications(sessions_of("gsi"))
-    assert [(login.subject, login.user) for login in logins] == [("/O=Venturi/CN=Lab User", "root")] * 2
+    assert [(login.subject, login.user) for login in logins(sessions_of("gsi"))] == [
+        ("/O=Venturi/CN=Lab User", "root")
+    ] * 2
     assert len(sessions_of("gsi")) == 4
 
 
@@ -106,7 +100,7 @@ def test_commands_without_a_reply_are_counted_where_a_log_shows_them():
 
 def test_a_process_number_that_is_used_again_is_another_session():
     once = text("gsi.control.log")
-    assert len(sessions(messages(once + once))) == 2 * len(sessions(messages(once)))
+    assert len(sessions(once + once)) == 2 * len(sessions(once))
 
 
 def test_a_line_that_is_still_being_written_is_left_out():
@@ -191,7 +185,7 @@ def test_no_more_than_a_part_of_a_log_is_held():
 
 @given(LOG)
 def test_no_text_makes_the_reader_of_control_logs_fail(anything):
-    for found in sessions(messages(anything)):
+    for found in sessions(anything):
         assert isinstance(found, Session)
         assert found.most_outstanding >= 0
         assert found.data_channels >= 0

@@ -27,11 +27,9 @@ __all__ = [
     "Direction",
     "Session",
     "TransferRecord",
-    "authentications",
     "numbered",
     "read_control",
     "read_transfers",
-    "sessions",
 ]
 
 Direction: TypeAlias = Literal["client", "server", "note"]
@@ -265,21 +263,6 @@ def numbered(events: Iterable[ControlEvent]) -> Iterator[tuple[int, str, Control
             current[event.pid] = (next(began), connected[1])
         if event.pid in current:
             yield *current[event.pid], event
-
-
-def sessions(events: Iterable[ControlEvent]) -> list[Session]:
-    """Return the control connections among messages, in the order in which they began."""
-    found: list[tuple[int, str, list[ControlEvent]]] = []
-    for number, client, event in numbered(events):
-        if number == len(found):
-            found.append((event.pid, client, []))
-        found[number][2].append(event)
-    return [Session(pid, client, tuple(own)) for pid, client, own in found]
-
-
-def authentications(found: list[Session]) -> list[Authentication]:
-    """Return the logins that succeeded, in the order in which their sessions began."""
-    return [login for session in found if (login := session.authentication) is not None]
 
 
 def read_transfers(log: Iterable[str]) -> Iterator[TransferRecord]:

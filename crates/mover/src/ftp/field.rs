@@ -71,16 +71,14 @@ impl Field {
     }
 
     /// How fast a session has been beside the mean of all: 1 of one that was faster, or of which nothing is known.
-    #[allow(
-        clippy::cast_precision_loss,
-        reason = "a rate needs no more than 15 digits"
-    )]
     pub(super) fn pace(&self, key: u64) -> f64 {
         let standings = self.standings();
+        let rates = standings.values().filter_map(Standing::rate);
+        let (sum, sessions) = rates.fold((0.0, 0.0), |(sum, sessions), rate| {
+            (sum + rate, sessions + 1.0)
+        });
         let own = standings.get(&key).and_then(Standing::rate);
-        let rates: Vec<f64> = standings.values().filter_map(Standing::rate).collect();
-        let mean = rates.iter().sum::<f64>() / rates.len() as f64;
-        own.map_or(1.0, |own| (own / mean).min(1.0))
+        own.map_or(1.0, |own| (own * sessions / sum).min(1.0))
     }
 
     /// A session does nothing any more.
@@ -114,6 +112,8 @@ impl Standing {
 #[derive(Debug)]
 pub(super) struct Progress {
     pub(super) key: u64,
+    /// How fast it is beside all sessions, as that was seen last: see [`Field::pace`].
+    pub(super) pace: f64,
     /// Bytes that came of transfers that are not done.
     came: BTreeMap<u64, u64>,
     standing: Standing,
@@ -127,6 +127,7 @@ impl Progress {
     pub(super) fn new(field: &Field) -> Self {
         Self {
             key: field.next.fetch_add(1, Ordering::Relaxed),
+            pace: 1.0,
             came: BTreeMap::new(),
             standing: Standing::default(),
             told: (Duration::ZERO, 0),

@@ -17,6 +17,7 @@ impl Session<'_> {
         let (now, held) = (self.now(), self.held());
         let standing = self.progress.stand(now, held);
         let idle = self.shared.field.tell(self.progress.key, standing);
+        self.progress.pace = self.shared.field.pace(self.progress.key);
         let Some(idle) = idle.filter(|_| self.may_pass_on()) else {
             self.progress.look_away();
             return false;

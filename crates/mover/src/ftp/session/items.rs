@@ -44,7 +44,7 @@ impl Session<'_> {
             held_bytes: self.bytes,
             ahead_bytes: self.ahead_bytes,
             sessions: sessions.max(self.soon),
-            pace: self.shared.field.pace(self.progress.key),
+            pace: self.progress.pace,
         };
         if retired || room.is_full() {
             return false;
