@@ -1,5 +1,6 @@
 //! What was done so far.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ pub struct Totals {
     /// Their sizes.
     pub bytes: AtomicU64,
     /// Bytes that were read and written for it, or copied by the kernel: no holes, no clones.
-    pub moved_bytes: AtomicU64,
+    pub moved_bytes: Arc<AtomicU64>,
     /// What was there already.
     pub kept: AtomicU64,
     /// Directories.

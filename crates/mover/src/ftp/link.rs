@@ -4,6 +4,7 @@ use std::io;
 use std::mem;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, ready};
 
 use tokio::net::TcpStream;
@@ -154,12 +155,19 @@ impl Link {
     }
 
     /// Sends something, by a thread that the first one starts.
-    pub(super) fn send(&mut self, number: u64, out: Out, events: &UnboundedSender<Event>) {
+    pub(super) fn send(
+        &mut self,
+        number: u64,
+        out: Out,
+        events: &UnboundedSender<Event>,
+        moved: &Arc<AtomicU64>,
+    ) {
         if self.outgoing.is_none() {
             match self.socket.as_fd().try_clone_to_owned() {
                 Ok(socket) => {
                     let layer = self.take_layer();
-                    self.outgoing = Some(Outgoing::start(number, socket, layer, events.clone()));
+                    let (events, moved) = (events.clone(), Arc::clone(moved));
+                    self.outgoing = Some(Outgoing::start(number, socket, layer, events, moved));
                 }
                 Err(error) => {
                     let (connection, why) = (number, Some(said(&error)));

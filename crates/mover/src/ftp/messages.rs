@@ -26,8 +26,8 @@ pub(crate) enum Event {
     Ask(Ask),
     /// A file to be sent is open, or cannot be.
     Opened(Item, Result<Arc<Source>, Failure>),
-    /// A connection has sent bytes of files.
-    Sent { bytes: u64 },
+    /// A connection has sent what it was given.
+    Room,
     /// A connection cannot send; why, where it is not the network.
     Broken {
         connection: u64,

@@ -4,7 +4,7 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use rustix::event::{PollFd, PollFlags, Timespec};
@@ -74,6 +74,7 @@ impl Outgoing {
         socket: OwnedFd,
         layer: Option<Box<dyn DataSecurity>>,
         events: UnboundedSender<Event>,
+        moved: Arc<AtomicU64>,
     ) -> Self {
         let (tasks, received) = channel();
         let far = tcp_info::see(&socket).is_some_and(|seen| seen.round_trip >= FAR);
@@ -95,7 +96,8 @@ impl Outgoing {
                 buffer: Vec::with_capacity(2 * FULL_BYTES),
                 sealed: Vec::new(),
                 kept_back: false,
-                moved: 0,
+                gathered: 0,
+                moved,
             };
             let _ = lane.run(&received).inspect_err(|fault| lane.tell(fault));
         };
@@ -162,8 +164,10 @@ struct Lane {
     sealed: Vec<u8>,
     /// Whether the kernel keeps some of what was sent back, for what follows.
     kept_back: bool,
-    /// Bytes of files sent since the session was told last.
-    moved: u64,
+    /// Bytes of files in the buffer.
+    gathered: u64,
+    /// Bytes of files that all connections have sent: counted just before they go, for a server that has the last of them may end the copy.
+    moved: Arc<AtomicU64>,
 }
 
 impl Lane {
@@ -192,8 +196,7 @@ impl Lane {
             self.state
                 .waiting_pieces
                 .fetch_sub(pieces, Ordering::Relaxed);
-            let bytes = std::mem::take(&mut self.moved);
-            let _ = self.events.send(Event::Sent { bytes });
+            let _ = self.events.send(Event::Room);
         }
         Ok(())
     }
@@ -225,13 +228,13 @@ impl Lane {
                 bytes,
             } => {
                 self.buffer.extend(header.iter().flatten());
-                self.moved += bytes;
                 if let Some(content) = &source.content {
                     let begin = usize::try_from(offset).unwrap_or(usize::MAX);
                     let end = begin.saturating_add(usize::try_from(bytes).unwrap_or(usize::MAX));
                     let part = content.get(begin..end);
                     self.buffer
                         .extend_from_slice(part.ok_or_else(|| source.short())?);
+                    self.gathered += bytes;
                 } else if bytes <= GATHERED_BYTES {
                     self.gather(&source, offset, bytes)?;
                 } else if self.layer.is_some() {
@@ -255,6 +258,7 @@ impl Lane {
         let begin = self.buffer.len();
         let end = begin + usize::try_from(bytes).unwrap_or(0);
         self.buffer.resize(end, 0);
+        self.gathered += bytes;
         let read = source.file.read_exact_at(&mut self.buffer[begin..], offset);
         read.map_err(|error| source.fault(crate::error::said(&error)))
     }
@@ -277,6 +281,8 @@ impl Lane {
             let _ = rustix::net::sockopt::set_tcp_nodelay(&self.socket, true);
         }
         self.kept_back = more;
+        let gathered = std::mem::take(&mut self.gathered);
+        self.moved.fetch_add(gathered, Ordering::Relaxed);
         let mut flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         if more {
             flags |= SendFlags::MORE;
@@ -300,10 +306,13 @@ impl Lane {
     }
 
     fn send_file(&mut self, source: &Source, offset: u64, bytes: u64) -> Result<(), Fault> {
-        let mut at = offset;
-        let end = offset + bytes;
+        let (mut at, end) = (offset, offset + bytes);
+        let mut counted = offset;
         while at < end {
-            let most = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let until = end.min(at + FULL_BYTES as u64);
+            let moved = until - std::mem::replace(&mut counted, until);
+            self.moved.fetch_add(moved, Ordering::Relaxed);
+            let most = usize::try_from(until - at).unwrap_or(FULL_BYTES);
             match rustix::fs::sendfile(&self.socket, &source.file, Some(&mut at), most) {
                 Ok(0) => return Err(source.short()),
                 Ok(_) => {}
@@ -351,5 +360,67 @@ impl Source {
             number: self.number,
             found,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::io::Read;
+    use std::ops::RangeInclusive;
+    use std::os::unix::net::UnixStream;
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// Sends a file to one who reads nothing yet; at least so many bytes of it are counted, and at most as many as he may have and what goes next.
+    #[track_caller]
+    fn check_counted(in_memory: bool, size: u64, counted: RangeInclusive<u64>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file");
+        let content = vec![7; usize::try_from(size).expect("little")];
+        std::fs::write(&path, &content).expect("a file");
+        let file = File::open(path).expect("it");
+        let source = Source {
+            number: 0,
+            size,
+            end: size,
+            facts: rustix::fs::fstat(&file).expect("its facts").into(),
+            checksum: None,
+            content: in_memory.then(|| content.clone()),
+            file,
+        };
+        let (mine, mut theirs) = UnixStream::pair().expect("two sockets");
+        mine.set_nonblocking(true).expect("a socket");
+        rustix::net::sockopt::set_socket_send_buffer_size(&mine, 4096).expect("a small buffer");
+        let (events, mut heard) = tokio::sync::mpsc::unbounded_channel();
+        let moved = Arc::new(AtomicU64::new(0));
+        let outgoing = Outgoing::start(0, mine.into(), None, events, Arc::clone(&moved));
+        outgoing.give(Out::Part {
+            header: None,
+            source: Arc::new(source),
+            offset: 0,
+            bytes: size,
+        });
+        outgoing.give(Out::End);
+        let began = Instant::now();
+        while moved.load(Ordering::Relaxed) < *counted.start()
+            && began.elapsed() < Duration::from_secs(20)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(counted.contains(&moved.load(Ordering::Relaxed)));
+        let mut came = Vec::new();
+        theirs.read_to_end(&mut came).expect("all of it");
+        assert_eq!(moved.load(Ordering::Relaxed), size);
+        assert!(came == content);
+        assert!(matches!(heard.blocking_recv(), Some(Event::Room)));
+    }
+
+    #[test]
+    fn what_a_server_may_have_is_counted_and_no_more() {
+        check_counted(true, 200_000, 200_000..=200_000);
+        check_counted(false, GATHERED_BYTES, GATHERED_BYTES..=GATHERED_BYTES);
+        check_counted(false, 3_000_000, FULL_BYTES as u64..=1_000_000);
     }
 }

@@ -14,7 +14,6 @@ mod versions;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -324,17 +323,13 @@ impl<'c> Session<'c> {
                     }
                     self.shared.queue.settle();
                 }
-                Event::Sent { bytes } => {
-                    let moved = &self.shared.totals.moved_bytes;
-                    moved.fetch_add(bytes, Ordering::Relaxed);
-                }
                 Event::Broken { connection, why } => {
                     self.refusal = why.or_else(|| self.refusal.take());
                     self.links.remove(&connection);
                     self.client.data_closed(now, connection, false);
                 }
                 Event::Spoiled { number, found } => self.client.abandon(now, number, &found),
-                Event::Leave => {}
+                Event::Room | Event::Leave => {}
             }
         }
         moved

@@ -294,6 +294,7 @@ impl Session<'_> {
             return false;
         }
         let now = self.now();
+        let moved_bytes = &self.shared.totals.moved_bytes;
         let mut moved = false;
         for (&number, link) in &mut self.links {
             while link.has_room()
@@ -318,7 +319,7 @@ impl Session<'_> {
                         bytes,
                     },
                 };
-                link.send(number, out, &self.own_events);
+                link.send(number, out, &self.own_events, moved_bytes);
             }
         }
         moved
