@@ -114,6 +114,31 @@ fn files_that_are_no_credential_are_told_apart() {
     });
 }
 
+#[test]
+fn a_proxy_is_of_the_certificate_that_it_names_and_of_no_other_of_its_key() {
+    with_grid(|grid| {
+        grid.user_proxy();
+        fs::copy(grid.path("user.key"), grid.path("renamed.key")).expect("a key");
+        grid.sign(
+            "renamed",
+            "/O=Test Grid/CN=Renamed",
+            "ca",
+            "",
+            &["-days", "10"],
+        );
+        let read = |name: &str| fs::read_to_string(grid.path(name)).expect("a file");
+        let chain = |above: &str| read("usual.pem") + &read("usual.key") + &read(above);
+        Credential::from_pem(chain("user.pem").as_bytes(), None).expect("a proxy of the user");
+        let said =
+            Credential::from_pem(chain("renamed.pem").as_bytes(), None).expect_err("refused");
+        assert!(
+            said.to_string()
+                .contains("CN=4711, whose issuer is not the next of the chain"),
+            "{said}"
+        );
+    });
+}
+
 /// A certificate of a file in PEM, by its number, and the text around it.
 fn certificate(text: &str, number: usize) -> (String, Vec<u8>, String) {
     let (begin, end) = (

@@ -106,6 +106,17 @@ impl Certificate {
         Ok(())
     }
 
+    /// Whether `issuer` is whom a proxy names as its issuer: another may have the same key.
+    pub fn check_issuer(&self, issuer: &Self) -> Result<(), Error> {
+        if self.issuer() == issuer.subject() {
+            return Ok(());
+        }
+        let (title, next) = (self.title(), issuer.title());
+        Err(Error::Security(format!(
+            "expected a proxy, found {title}, whose issuer is not the next of the chain, {next}"
+        )))
+    }
+
     /// Whether `issuer`'s key signed it.
     pub fn check_signature(
         &self,

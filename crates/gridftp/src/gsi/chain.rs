@@ -94,9 +94,7 @@ fn check_proxy(
         )))
     };
     certificate.check_life(now)?;
-    if certificate.issuer() != issuer.subject() {
-        return refuse("whose issuer is not the next of the chain");
-    }
+    certificate.check_issuer(issuer)?;
     if !extends(certificate.subject(), issuer.subject()) {
         return refuse("whose name is not its issuer's and one common name");
     }

@@ -161,7 +161,7 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Follows proxies up to whom they stand for. That each was signed by the next is checked too: a file put together by
+/// Follows proxies up to whom they stand for. That each names the next and was signed by it is checked too: a file put together by
 /// hand should not be found out by the server.
 fn identity(chain: &[Certificate]) -> Result<(String, bool), Error> {
     let algorithms = default_provider().signature_verification_algorithms;
@@ -172,6 +172,7 @@ fn identity(chain: &[Certificate]) -> Result<(String, bool), Error> {
         };
         limited |= proxy.limited;
         if let Some(issuer) = chain.get(index + 1) {
+            certificate.check_issuer(issuer)?;
             certificate.check_signature(issuer, &algorithms)?;
         }
     }
