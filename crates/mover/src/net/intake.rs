@@ -1,5 +1,6 @@
 //! How a data connection is read: by large pieces, and seldom, as long as large pieces come fast.
 
+use std::ops::RangeInclusive;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -8,13 +9,16 @@ use nix::sys::socket::SetSockOpt;
 use nix::sys::socket::sockopt::SetUsize;
 
 use super::straight::WORTH_BYTES;
+use super::tcp_info;
 
-/// We are woken when so many bytes are there, if they are known to come: at every packet, a gigabit network costs more than a disk. Beyond
-/// a quarter of the buffer that the kernel begins with (`tcp_rmem`), it would hold the window down.
-const PATIENT_BYTES: u64 = 32 << 10;
+/// We are woken when so many bytes are there, if they are known to come: at every packet, a gigabit network costs more than a disk. The least is
+/// a quarter of the buffer that the kernel begins with (`tcp_rmem`); more than the most costs no less.
+const PATIENT_BYTES: RangeInclusive<u64> = 32 << 10..=256 << 10;
+/// Beyond such a part of what comes in a round trip, it would hold the window down: the kernel has room for two.
+const PART: u64 = 4;
 /// How often it is seen whether bytes come fast.
 const STRETCH_BYTES: u64 = 256 << 10;
-/// Such a stretch takes less, where they do: who waits for [`PATIENT_BYTES`] then does not take the other end for one that stands still.
+/// Such a stretch takes less, where they do: who waits for the least of [`PATIENT_BYTES`] then does not take the other end for one that stands still.
 const FAST: Duration = Duration::from_secs(2);
 
 /// What is known of what comes on a connection.
@@ -28,6 +32,9 @@ pub(crate) struct Intake {
     begin: Instant,
     bytes: u64,
     fast: bool,
+    /// What is worth to be woken for, and whether that is to be seen again.
+    worth: u64,
+    stale: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -49,6 +56,8 @@ impl Intake {
             begin: Instant::now(),
             bytes: 0,
             fast: false,
+            worth: *PATIENT_BYTES.start(),
+            stale: false,
         }
     }
 
@@ -58,18 +67,21 @@ impl Intake {
         if self.bytes >= STRETCH_BYTES {
             let now = Instant::now();
             self.fast = now - self.begin < FAST;
+            self.stale = self.fast;
             (self.begin, self.bytes) = (now, 0);
         }
     }
 
     /// Has us woken when it is worth it: `coming` bytes are known to come.
     pub(crate) fn expect(&mut self, socket: impl AsFd, coming: u64) {
+        if std::mem::take(&mut self.stale) {
+            let came = tcp_info::see(&socket).map_or(0, |seen| seen.bytes_a_trip);
+            let (least, most) = PATIENT_BYTES.into_inner();
+            // Rounded, so that it is seldom another.
+            self.worth = 1 << (came / PART).clamp(least, most).ilog2();
+        }
         let patient = self.fast && coming >= WORTH_BYTES;
-        let low = if patient {
-            PATIENT_BYTES.min(coming)
-        } else {
-            1
-        };
+        let low = if patient { self.worth.min(coming) } else { 1 };
         if low != self.low {
             self.low = low;
             // Where it is not to be had, we are woken as ever.
@@ -80,6 +92,7 @@ impl Intake {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
 
     use nix::sys::socket::GetSockOpt;
@@ -105,12 +118,37 @@ mod tests {
         assert_eq!(low(), 1);
         intake.came(2 << 20);
         intake.expect(&socket, u64::MAX);
-        assert_eq!(low(), PATIENT_BYTES);
+        assert_eq!(low(), *PATIENT_BYTES.start());
         intake.expect(&socket, 17);
         assert_eq!(low(), 1);
         intake.begin -= FAST;
         intake.came(2 << 20);
         intake.expect(&socket, u64::MAX);
         assert_eq!(low(), 1);
+    }
+
+    #[test]
+    fn who_gets_much_in_a_round_trip_waits_for_a_part_of_it() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let sender = std::thread::spawn(move || {
+            let mut socket = TcpStream::connect(address).expect("it listens");
+            let sent = (0..512).try_for_each(|_| socket.write_all(&[0; 1 << 20]));
+            sent.expect("room");
+        });
+        let (mut socket, _) = listener.accept().expect("it comes");
+        let (mut intake, mut block) = (Intake::new(), vec![0; 1 << 20]);
+        while let came @ 1.. = socket.read(&mut block).expect("bytes") {
+            intake.came(came);
+            intake.expect(&socket, u64::MAX);
+        }
+        sender.join().expect("all is sent");
+        let came = tcp_info::see(&socket).expect("told").bytes_a_trip;
+        let low = ReceiveLow.get(&socket).expect("readable") as u64;
+        assert!(
+            low > *PATIENT_BYTES.start() && low <= *PATIENT_BYTES.end(),
+            "{low}"
+        );
+        assert!(low <= came / PART, "{low} of {came}");
     }
 }

@@ -13,6 +13,7 @@ const LAST_SENT_MS: usize = 44;
 const LAST_RECEIVED_MS: usize = 52;
 const ROUND_TRIP_US: usize = 68;
 const RECEIVERS_ROUND_TRIP_US: usize = 92;
+const RECEIVERS_SPACE: usize = 96;
 const SENT_AGAIN: usize = 100;
 const ACKNOWLEDGED: usize = 120;
 const LEAST_ROUND_TRIP_US: usize = 148;
@@ -33,6 +34,8 @@ pub(crate) struct Seen {
     pub(crate) round_trip: Duration,
     /// The least of them all, where it is known.
     pub(crate) least_round_trip: Option<Duration>,
+    /// Bytes that were read in a round trip, when these were most.
+    pub(crate) bytes_a_trip: u64,
     /// Packets so far that were sent again, or, as far as the kernel tells it, came after a later one: what losses leave at either end.
     pub(crate) lost: u32,
     /// Bytes so far that have come to the other end.
@@ -59,6 +62,7 @@ pub(crate) fn see(socket: &impl AsFd) -> Option<Seen> {
         least_round_trip: (1..u32::MAX)
             .contains(&least)
             .then(|| us(LEAST_ROUND_TRIP_US)),
+        bytes_a_trip: word(RECEIVERS_SPACE).into(),
         lost: word(SENT_AGAIN).wrapping_add(word(OUT_OF_ORDER)),
         acknowledged: u64::from_ne_bytes(std::array::from_fn(|index| told[ACKNOWLEDGED + index])),
     })
@@ -156,6 +160,7 @@ mod tests {
             assert!(seen.least_round_trip <= Some(seen.round_trip), "{seen:?}");
             assert!(seen.least_round_trip.is_some(), "{seen:?}");
             assert_eq!(seen.lost, 0, "{seen:?}");
+            assert!(seen.bytes_a_trip > 0, "{seen:?}");
         }
         sleep(Duration::from_millis(50));
         let seen = see(&receiver).expect("told");

@@ -110,6 +110,7 @@ mod tests {
             idle: Duration::from_millis(idle_ms),
             round_trip: Duration::from_millis(now_ms),
             least_round_trip: (least_ms > 0).then(|| Duration::from_millis(least_ms)),
+            bytes_a_trip: 0,
             lost: 0,
             acknowledged: 0,
         }
