@@ -267,15 +267,17 @@ def test_who_has_a_byte_come_or_go_now_and_then_does_not_keep_a_transfer(engine,
             ended = lambda: data.recv(1) and len(server.events("transfer")) == 2  # noqa: E731
             wait_until(ended, "who takes bytes one by one to be given up", 20)
         assert ftp.getline().startswith("426")
-        host, port = ftplib.parse227(ftp.sendcmd("PASV"))
-        with socket.create_connection((host, port), 20) as data:
-            # As slow as a bad line is: it is taken to the end.
-            ftp.putcmd("STOR slow")
-            for _ in range(10):
-                time.sleep(0.4)
-                data.sendall(bytes(10_000))
-        assert [ftp.getline()[:3] for _ in range(2)] == ["150", "226"]
-        assert [event["code"] for event in server.transfers(3)] == [426, 426, 226]
+        for name, fast_bytes in (("slow", 0), ("slow later", 8 << 20)):
+            host, port = ftplib.parse227(ftp.sendcmd("PASV"))
+            with socket.create_connection((host, port), 20) as data:
+                # As slow as a bad line is: it is taken to the end.
+                ftp.putcmd(f"STOR {name}")
+                data.sendall(bytes(fast_bytes))
+                for _ in range(10):
+                    time.sleep(0.4)
+                    data.sendall(bytes(10_000))
+            assert [ftp.getline()[:3] for _ in range(2)] == ["150", "226"], name
+        assert [event["code"] for event in server.transfers(4)] == [426, 426, 226, 226]
 
 
 def gone(link, drip):

@@ -21,6 +21,9 @@ const STRETCH_BYTES: u64 = 256 << 10;
 /// Such a stretch takes less, where they do: who waits for the least of [`PATIENT_BYTES`] then does not take the other end for one that stands still.
 const FAST: Duration = Duration::from_secs(2);
 
+/// Who has got nothing for so long is woken for a byte: what comes slowly now may be all that comes before somebody loses patience.
+const HUSH: Duration = Duration::from_millis(500);
+
 /// What is known of what comes on a connection.
 #[derive(Debug)]
 pub(crate) struct Intake {
@@ -32,6 +35,8 @@ pub(crate) struct Intake {
     begin: Instant,
     bytes: u64,
     fast: bool,
+    /// When something came last.
+    last: Instant,
     /// What is worth to be woken for, and whether that is to be seen again.
     worth: u64,
     stale: bool,
@@ -56,6 +61,7 @@ impl Intake {
             begin: Instant::now(),
             bytes: 0,
             fast: false,
+            last: Instant::now(),
             worth: *PATIENT_BYTES.start(),
             stale: false,
         }
@@ -63,16 +69,17 @@ impl Intake {
 
     /// So many bytes came.
     pub(crate) fn came(&mut self, bytes: usize) {
+        let now = Instant::now();
+        self.last = now;
         self.bytes += bytes as u64;
         if self.bytes >= STRETCH_BYTES {
-            let now = Instant::now();
             self.fast = now - self.begin < FAST;
             self.stale = self.fast;
             (self.begin, self.bytes) = (now, 0);
         }
     }
 
-    /// Has us woken when it is worth it: `coming` bytes are known to come.
+    /// Has us woken when it is worth it: `coming` bytes are known to come. To be called now and then, also where nothing came.
     pub(crate) fn expect(&mut self, socket: impl AsFd, coming: u64) {
         if std::mem::take(&mut self.stale) {
             let came = tcp_info::see(&socket).map_or(0, |seen| seen.bytes_a_trip);
@@ -80,6 +87,7 @@ impl Intake {
             // Rounded, so that it is seldom another.
             self.worth = 1 << (came / PART).clamp(least, most).ilog2();
         }
+        self.fast &= self.low == 1 || self.last.elapsed() < HUSH;
         let patient = self.fast && coming >= WORTH_BYTES;
         let low = if patient { self.worth.min(coming) } else { 1 };
         if low != self.low {
@@ -125,6 +133,12 @@ mod tests {
         intake.came(2 << 20);
         intake.expect(&socket, u64::MAX);
         assert_eq!(low(), 1);
+        intake.came(2 << 20);
+        intake.expect(&socket, u64::MAX);
+        assert_eq!(low(), *PATIENT_BYTES.start());
+        intake.last -= HUSH;
+        intake.expect(&socket, u64::MAX);
+        assert_eq!(low(), 1, "nothing has come for a while");
     }
 
     #[test]
