@@ -18,7 +18,7 @@ const PATIENT_BYTES: RangeInclusive<u64> = 32 << 10..=256 << 10;
 const PART: u64 = 4;
 /// How often it is seen whether bytes come fast.
 const STRETCH_BYTES: u64 = 256 << 10;
-/// Such a stretch takes less, where they do: who waits for the least of [`PATIENT_BYTES`] then does not take the other end for one that stands still.
+/// Such a stretch takes less, where they do.
 const FAST: Duration = Duration::from_secs(2);
 
 /// Who has got nothing for so long is woken for a byte: what comes slowly now may be all that comes before somebody loses patience.
