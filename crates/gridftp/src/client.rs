@@ -51,7 +51,7 @@ use crate::{Command, Dcau, Error, Features, Mode, Options, Protection, Reply, Re
 enum Tag {
     Login(LoginStep),
     /// PORT or PASV of a pipeline.
-    Channel,
+    Channel(u64),
     /// Part of a transfer.
     Transfer(u64, Part),
     /// Of the driver.
@@ -323,7 +323,9 @@ impl Client {
             }
             match heard {
                 Heard::Final(Tag::Login(step), reply) => self.login(step, &reply)?,
-                Heard::Final(Tag::Channel, reply) => self.transfers.channel_answered(&reply),
+                Heard::Final(Tag::Channel(number), reply) => {
+                    self.transfers.channel_answered(number, &reply);
+                }
                 Heard::Final(Tag::Transfer(key, part), reply) => {
                     self.transfers.answered(key, part, reply);
                 }

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use venturi_gridftp::client::{Client, Job, Login, Output, Purpose, Put, Settings};
+use venturi_gridftp::client::{
+    Client, Direction, Get, Job, Login, Output, Purpose, Put, Settings, Source,
+};
 use venturi_gridftp::{ByteRanges, DataOut, Mode, Path};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -30,12 +32,37 @@ struct Talk {
 impl Talk {
     /// A session that is ready, and that has asked for uploads number 0 and up.
     fn of_uploads(mode: Mode, uploads: u64) -> Self {
+        let mut talk = Self::ready(mode, 8);
+        for transfer in 0..uploads {
+            let put = Put {
+                transfer,
+                path: Path::new(format!("/{transfer}")).expect("a path"),
+                temporary: Some(Path::new(format!("/{transfer}.part")).expect("a path")),
+                size_bytes: FILE_BYTES,
+                checksum: None,
+                modify_s: None,
+                present: ByteRanges::default(),
+                part: None,
+            };
+            talk.client.transfer(talk.now, Job::Put(put));
+        }
+        talk.collect();
+        talk
+    }
+
+    /// A session that is ready.
+    fn ready(mode: Mode, depth: usize) -> Self {
+        Self::prepared(mode, depth, None)
+    }
+
+    /// The same with data connections that are asked for with the login.
+    fn prepared(mode: Mode, depth: usize, way: Option<Direction>) -> Self {
         let settings = Settings {
             login: Login::Anonymous,
             server: "192.0.2.2".parse().expect("an address"),
             mode,
             connections: 1,
-            depth: 8,
+            depth,
             block_bytes: 100,
             buffer_bytes: None,
             data: None,
@@ -44,7 +71,8 @@ impl Talk {
             striped: false,
             patience: PATIENCE,
         };
-        let client = Client::new(settings, None, Duration::ZERO).expect("settings of a test");
+        let mut client = Client::new(settings, None, Duration::ZERO).expect("settings of a test");
+        way.into_iter().for_each(|way| client.prepare(way));
         let (outputs, commands) = (Vec::new(), Vec::new());
         let mut talk = Self {
             client,
@@ -61,21 +89,33 @@ impl Talk {
         talk.say("211-Extensions\r\n PARALLEL\r\n211 End.\r\n214 Help.\r\n");
         talk.say(&"200 OK.\r\n".repeat(flight.len() - 4));
         assert_eq!(talk.client.mode(), mode);
-        for transfer in 0..uploads {
-            let put = Put {
-                transfer,
-                path: Path::new(format!("/{transfer}")).expect("a path"),
-                temporary: Some(Path::new(format!("/{transfer}.part")).expect("a path")),
-                size_bytes: FILE_BYTES,
-                checksum: None,
-                modify_s: None,
-                present: ByteRanges::default(),
-                part: None,
-            };
-            talk.client.transfer(talk.now, Job::Put(put));
-        }
         talk.collect();
         talk
+    }
+
+    /// Asks for downloads number 0 and up.
+    fn ask_for_downloads(&mut self, downloads: u64) {
+        for transfer in 0..downloads {
+            let get = Get {
+                transfer,
+                source: Source::File,
+                path: Path::new(format!("/{transfer}")).expect("a path"),
+                size_bytes: Some(FILE_BYTES),
+                present: ByteRanges::default(),
+                see: false,
+            };
+            self.client.transfer(self.now, Job::Get(get));
+        }
+        self.collect();
+    }
+
+    /// Listens, as it was told to.
+    fn listen(&mut self, port: u16) {
+        let asked = self.outputs.iter().position(|it| *it == Output::Listen);
+        self.outputs.remove(asked.expect("it is to listen"));
+        let address = ([192, 0, 2, 1], port).into();
+        self.client.listening(self.now, address);
+        self.collect();
     }
 
     fn say(&mut self, replies: &str) {
@@ -136,6 +176,58 @@ impl Talk {
         assert_eq!(self.ended(), [(0, false), (1, true)]);
         assert_eq!(self.client.poll_timeout(), None);
     }
+}
+
+#[test]
+fn files_are_asked_for_behind_the_port_that_they_are_to_come_to() {
+    let mut talk = Talk::ready(Mode::Extended, 8);
+    talk.ask_for_downloads(2);
+    talk.listen(5000);
+    assert_eq!(talk.commands, ["PORT", "RETR", "RETR"]);
+    let mut alone = Talk::ready(Mode::Extended, 1);
+    alone.ask_for_downloads(2);
+    alone.listen(5000);
+    assert_eq!(alone.commands, ["PORT"], "it takes no commands ahead");
+    alone.say("200 OK.\r\n");
+    assert_eq!(alone.commands, ["RETR"]);
+}
+
+#[test]
+fn of_files_behind_a_port_that_is_refused_the_first_is_charged_and_all_are_tried_again() {
+    let mut talk = Talk::ready(Mode::Extended, 8);
+    talk.ask_for_downloads(2);
+    for (port, left) in [(5000, 2), (5001, 2), (5002, 1)] {
+        talk.listen(port);
+        assert_eq!(talk.commands.len(), 1 + left, "{:?}", talk.commands);
+        if port < 5002 {
+            talk.say("500 Not there.\r\n");
+            talk.say(&"425 No data connection.\r\n".repeat(left));
+        }
+    }
+    assert_eq!(talk.ended(), [(0, false)]);
+    let reason = talk.outputs.iter().find_map(|output| match output {
+        Output::Failed { failure, .. } => Some(failure.reason.clone()),
+        _ => None,
+    });
+    let reason = reason.expect("a failure");
+    assert!(reason.contains("no data connections: 500"), "{reason}");
+}
+
+#[test]
+fn what_is_said_of_a_port_that_nobody_wants_any_more_is_not_of_the_next_one() {
+    let mut talk = Talk::prepared(Mode::Extended, 8, Some(Direction::Receive));
+    talk.listen(5000);
+    assert_eq!(talk.commands, ["PORT"]);
+    assert!(talk.client.widen(4));
+    talk.ask_for_downloads(1);
+    talk.listen(5001);
+    let (first, second) = ("500 Not there.\r\n", "200 OK.\r\n200 OK.\r\n");
+    talk.say(&[first, second, "550 No such file.\r\n"].concat());
+    assert_eq!(talk.ended(), [(0, false)]);
+    assert!(
+        !talk.outputs.contains(&Output::Listen),
+        "it was not tried again"
+    );
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) enum Channel {
     Asked(Way),
     /// The driver opens them.
     Connecting(Way),
-    /// They serve this direction, or will when the server opens them.
+    /// They serve this direction, or will when the server opens them. One that takes commands ahead may still have to answer PORT.
     Open(Way),
     /// They are dropped; answers to what was asked on them are still to come.
     Draining,
@@ -126,6 +126,7 @@ impl Client {
 impl Transfers {
     pub fn open_channel(&mut self, way: Way) {
         self.stripes = 1;
+        self.channels += 1;
         match way.direction {
             Direction::Receive => {
                 self.channel = Channel::Listening(way);
@@ -138,9 +139,13 @@ impl Transfers {
                 } else {
                     passive(self.server)
                 };
-                self.submit(vec![(Tag::Channel, command)]);
+                self.ask(command);
             }
         }
+    }
+
+    fn ask(&mut self, command: Command) {
+        self.submit(vec![(Tag::Channel(self.channels), command)]);
     }
 
     pub fn drop_data(&mut self, then: Channel, faulty: bool) {
@@ -157,27 +162,45 @@ impl Transfers {
     fn listening(&mut self, address: SocketAddr) {
         if let Channel::Listening(way) = self.channel {
             self.channel = Channel::Asked(way);
-            let command = if way.striped {
+            if way.striped {
                 // How many data nodes there are is known from where they would listen.
                 self.listening_at = Some(address);
-                all_passive(self.server)
+                self.ask(all_passive(self.server));
             } else {
-                active(address)
-            };
-            self.submit(vec![(Tag::Channel, command)]);
+                self.ask(active(address));
+                // Who takes commands ahead is asked for files behind it.
+                if self.is_pipelined() {
+                    self.receive(way);
+                }
+            }
         }
     }
 
-    pub fn channel_answered(&mut self, reply: &Reply) {
+    /// Files of the server may come.
+    fn receive(&mut self, way: Way) {
+        self.receiver = Receiver::new(self.is_pipelined(), self.stripes);
+        self.channel = Channel::Open(way);
+    }
+
+    pub fn channel_answered(&mut self, number: u64, reply: &Reply) {
+        if number != self.channels {
+            return;
+        }
         match self.channel {
+            Channel::Open(_) if !reply.is_success() => {
+                let reason = format!("no data connections: {reply}");
+                if self.running().next().is_some() {
+                    self.blame(&reason);
+                } else {
+                    self.channel_failed(&reason);
+                }
+            }
             Channel::Asked(_) if !reply.is_success() => {
                 self.channel_failed(&format!("no data connections: {reply}"));
             }
             Channel::Asked(way) if way.direction == Direction::Receive => {
                 let Some(address) = self.listening_at.take() else {
-                    self.receiver = Receiver::new(self.is_pipelined(), self.stripes);
-                    self.channel = Channel::Open(way);
-                    return;
+                    return self.receive(way);
                 };
                 let count = all_addresses(reply, self.server).len();
                 if count == 0 {
@@ -185,8 +208,7 @@ impl Transfers {
                 }
                 self.know_nodes(count);
                 // All of them come to the one port.
-                let command = Command::Spor(vec![address; count]);
-                self.submit(vec![(Tag::Channel, command)]);
+                self.ask(Command::Spor(vec![address; count]));
             }
             Channel::Asked(way) => {
                 let addresses = if way.striped {

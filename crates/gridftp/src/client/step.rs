@@ -17,7 +17,7 @@ pub(super) fn check(tag: Tag, reply: &Reply, transfers: &Transfers) -> Result<()
         (Tag::Transfer(_, Part::Passive), code) => matches!(code, 227 | 229),
         (Tag::Transfer(_, Part::Restart | Part::RenameFrom), code) => (300..=399).contains(&code),
         (Tag::Transfer(_, Part::Size | Part::Modify | Part::Check), 213) => true,
-        (Tag::Channel, 227 | 229) => true,
+        (Tag::Channel(_), 227 | 229) => true,
         (Tag::Transfer(_, Part::Transfer | Part::Size), _) | (_, 213 | 226 | 227 | 229) => false,
         (_, code) => (200..=299).contains(&code),
     };
