@@ -50,7 +50,7 @@ use crate::{Command, Dcau, Error, Features, Mode, Options, Protection, Reply, Re
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tag {
     Login(LoginStep),
-    /// PORT or PASV of a pipeline.
+    /// PORT or PASV of a pipeline, with the number of the channel.
     Channel(u64),
     /// Part of a transfer.
     Transfer(u64, Part),

@@ -126,7 +126,7 @@ impl Client {
 impl Transfers {
     pub fn open_channel(&mut self, way: Way) {
         self.stripes = 1;
-        self.channels += 1;
+        self.channel_number += 1;
         match way.direction {
             Direction::Receive => {
                 self.channel = Channel::Listening(way);
@@ -144,8 +144,9 @@ impl Transfers {
         }
     }
 
+    /// Asks something for the channel that is being opened.
     fn ask(&mut self, command: Command) {
-        self.submit(vec![(Tag::Channel(self.channels), command)]);
+        self.submit(vec![(Tag::Channel(self.channel_number), command)]);
     }
 
     pub fn drop_data(&mut self, then: Channel, faulty: bool) {
@@ -183,20 +184,18 @@ impl Transfers {
     }
 
     pub fn channel_answered(&mut self, number: u64, reply: &Reply) {
-        if number != self.channels {
+        // Of an earlier one that is not wanted any more.
+        if number != self.channel_number {
             return;
         }
         match self.channel {
-            Channel::Open(_) if !reply.is_success() => {
+            Channel::Asked(_) | Channel::Open(_) if !reply.is_success() => {
                 let reason = format!("no data connections: {reply}");
                 if self.running().next().is_some() {
                     self.blame(&reason);
                 } else {
                     self.channel_failed(&reason);
                 }
-            }
-            Channel::Asked(_) if !reply.is_success() => {
-                self.channel_failed(&format!("no data connections: {reply}"));
             }
             Channel::Asked(way) if way.direction == Direction::Receive => {
                 let Some(address) = self.listening_at.take() else {

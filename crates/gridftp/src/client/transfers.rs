@@ -45,8 +45,8 @@ pub(super) struct Transfers {
     pub active: BTreeMap<u64, Active>,
     pub next_key: u64,
     pub channel: Channel,
-    /// Number of the channel, so that answers to what was asked for an earlier one are known.
-    pub channels: u64,
+    /// Which it is, from 1 on: answers to what was asked for an earlier one may still come.
+    pub channel_number: u64,
     /// Data connections that are to be opened before there is a transfer.
     pub prepared: Option<Direction>,
     /// A data connection is gone: nothing more is begun on the others.
@@ -88,7 +88,7 @@ impl Transfers {
             active: BTreeMap::new(),
             next_key: 0,
             channel: Channel::Closed,
-            channels: 0,
+            channel_number: 0,
             prepared: None,
             broken: false,
             outdated: false,

@@ -196,6 +196,7 @@ impl Lane {
             self.state
                 .waiting_pieces
                 .fetch_sub(pieces, Ordering::Relaxed);
+            // A session that is gone has nothing more to give.
             let _ = self.events.send(Event::Room);
         }
         Ok(())
@@ -407,7 +408,7 @@ mod tests {
         while moved.load(Ordering::Relaxed) < *counted.start()
             && began.elapsed() < Duration::from_secs(20)
         {
-            std::thread::sleep(Duration::from_millis(1));
+            std::thread::yield_now();
         }
         assert!(counted.contains(&moved.load(Ordering::Relaxed)));
         let mut came = Vec::new();
