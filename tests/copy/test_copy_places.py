@@ -64,8 +64,14 @@ def test_urls_of_files_are_paths(engine, here):
         (["file"], 1, "SRC DST: expected a source and a destination; see --help, found one place"),
         (["root://host//file", "new"], 1, "found a place of `root:`"),
         (["file", "other/"], 1, "expected a directory, found something else"),
-        (["--concurrency", "0", "file", "new"], 1, "--concurrency: expected 1 to 1024, found 0"),
-        (["--block", "1", "file", "new"], 1, "--block: expected a size from 4KiB to 1GiB, such as 256KiB, found 1"),
+        (["--concurrency", "0", "file", "new"], 2, "'0' for '--concurrency <N>': expected 1 to 1024"),
+        (["--concurrency", "many", "file", "new"], 2, "'many' for '--concurrency <N>': expected 1 to 1024"),
+        (["--streams", "257", "file", "new"], 2, "'257' for '--streams <N>': expected 1 to 256"),
+        (
+            ["--block", "1", "file", "new"],
+            2,
+            "'1' for '--block <SIZE>': expected a size from 4KiB to 1GiB, such as 256KiB",
+        ),
         (["--nonsense", "file", "new"], 2, "--nonsense"),
         (["folder", "new"], 3, "folder: expected a file, found a directory; say --recursive"),
         (["none", "new"], 3, "none: expected a file or directory, found No such file or directory; name one"),
@@ -111,8 +117,8 @@ def test_urls_of_files_are_paths(engine, here):
         (["--pacing", "1 Gb/s", "http://127.0.0.1:1/file", "http://127.0.0.1:1/new"], 1, "found another source"),
         (
             ["--pacing", "1000", "file", "ftp://127.0.0.1:1/new"],
-            1,
-            "--pacing: expected a rate from 64 kb/s to 1 Tb/s",
+            2,
+            "'1000' for '--pacing <RATE>': expected a rate from 64 kb/s to 1 Tb/s",
         ),
     ],
 )
@@ -227,7 +233,7 @@ def test_scripts_hear_nothing_but_errors(engine, here):
 
 @pytest.mark.parametrize(
     "words",
-    [["nosuch*", "q"], ["ftp://127.0.0.1:1/x", "q"], ["gopher://h/x", "q"], ["--concurrency", "0", "one", "q"]],
+    [["nosuch*", "q"], ["ftp://127.0.0.1:1/x", "q"], ["gopher://h/x", "q"], ["--streams", "2", "one", "q"]],
 )
 def test_the_last_event_tells_of_an_order_that_was_refused_too(engine, here, words):
     done = copy(engine, "--json", *words, code=1, cwd=here)

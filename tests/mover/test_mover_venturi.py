@@ -46,11 +46,10 @@ def test_the_limits_of_options_are_those_of_the_engine(engine, folder, name):
     for value, taken in (
         (option.minimum, True), (option.minimum - 1, False), (option.maximum, True), (option.maximum + 1, False),
     ):  # fmt: skip
-        words = [flag(name), WRITTEN[option.kind].format(value), "nothing", "copy"]
+        word = WRITTEN[option.kind].format(value)
         # A value that is right is refused where it does nothing, or nothing is there to copy.
-        found = said(engine, folder, "copy", *words)
-        refused = f"{flag(name)}: expected" in found and "found places" not in found and "found another" not in found
-        assert refused is not taken, (value, found)
+        found = said(engine, folder, "copy", flag(name), word, "nothing", "copy")
+        assert (f"invalid value '{word}' for '{flag(name)} " in found) is not taken, (value, found)
 
 
 def test_every_option_that_is_counted_has_its_limits():

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use crate::order::{block, count, pacing};
+
 /// Copy files and trees.
 #[derive(Debug, clap::Args)]
 #[command(override_usage = USAGE, after_help = EXAMPLES, after_long_help = HELP)]
@@ -63,32 +65,32 @@ pub struct Arguments {
     #[arg(long)]
     pub(crate) fixed: bool,
     /// Workers: files, or chunks of a large file, at the same time; sessions with a server
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>(1024))]
     pub(crate) concurrency: Option<u32>,
     /// Data connections of each session with a server
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u16>(256))]
     pub(crate) streams: Option<u16>,
     /// Have all data nodes of a striped server move each file, each over its own data connections
     #[arg(long)]
     pub(crate) stripe: bool,
     /// Files that each session asks a server for ahead of their end
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = count::<u32>(4096))]
     pub(crate) pipelining: Option<u32>,
     /// Socket buffers of data connections, such as 4MiB
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) window: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = block::<u32>)]
+    pub(crate) window: Option<u32>,
     /// Congestion control of data connections that are opened or accepted here, such as bbr
     #[arg(long, value_name = "NAME")]
     pub(crate) congestion: Option<String>,
     /// What each data connection sends at most, such as '500 Mb/s'; of uploads, since it is the sender who paces
-    #[arg(long, value_name = "RATE")]
-    pub(crate) pacing: Option<String>,
+    #[arg(long, value_name = "RATE", value_parser = pacing)]
+    pub(crate) pacing: Option<u64>,
     /// How data connections of gsiftp are secured; if not given `authenticated`, or `open` where a server cannot
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) data_channel: Option<DataChannelWord>,
     /// Bytes of one read and write, or of a block sent to a server, such as 256KiB
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) block: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = block::<u64>)]
+    pub(crate) block: Option<u64>,
     /// Only tell what would be done
     #[arg(long)]
     pub(crate) dry_run: bool,

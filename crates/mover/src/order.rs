@@ -8,7 +8,7 @@ use crate::given::{Given, Route};
 
 mod reading;
 
-pub(crate) use reading::{block, bytes, pacing};
+pub(crate) use reading::{block, bytes, count, pacing};
 
 /// What is to be copied, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]

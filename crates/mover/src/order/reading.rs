@@ -7,11 +7,6 @@ use super::{DataChannel, Existing, Method, Network, Order, Output, Preserve, Wha
 use crate::arguments::{Arguments, DataChannelWord, ExistingWord, MethodWord, PreserveWord};
 use crate::error::Error;
 
-/// The most workers that can be asked for.
-const MOST_WORKERS: u32 = 1024;
-/// The most data connections of a session, and the most transfers ahead, that can be asked for.
-const MOST_STREAMS: u32 = 256;
-const MOST_AHEAD: u32 = 4096;
 /// The smallest and the largest block that can be asked for, bytes.
 const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 /// The lowest and the highest rate of a connection that can be asked for, bytes a second: with less a segment takes seconds, which looks
@@ -22,23 +17,13 @@ impl TryFrom<Arguments> for Order {
     type Error = Error;
 
     fn try_from(given: Arguments) -> Result<Self, Error> {
-        let block_bytes = given.block.as_deref().map(block).transpose()?;
-        let streams = given.streams.map(u32::from);
-        counted(
-            "--concurrency",
-            given.concurrency,
-            MOST_WORKERS,
-            "1 to 1024",
-        )?;
-        counted("--streams", streams, MOST_STREAMS, "1 to 256")?;
-        counted("--pipelining", given.pipelining, MOST_AHEAD, "1 to 4096")?;
         let network = Network {
             streams: given.streams,
             stripe: given.stripe,
             pipelining: given.pipelining,
-            window_bytes: given.window.as_deref().map(window).transpose()?,
+            window_bytes: given.window,
             congestion: given.congestion,
-            pacing_bytes_per_s: given.pacing.as_deref().map(pacing).transpose()?,
+            pacing_bytes_per_s: given.pacing,
             data_channel: given.data_channel.map(DataChannel::from),
         };
         let output = match (given.json, given.verbose, given.quiet) {
@@ -63,7 +48,7 @@ impl TryFrom<Arguments> for Order {
             method: given.method.into(),
             fixed: given.fixed,
             concurrency: given.concurrency,
-            block_bytes,
+            block_bytes: given.block,
             network,
             dry_run: given.dry_run,
             output,
@@ -117,31 +102,17 @@ fn what(
     }
 }
 
-fn counted(
-    option: &'static str,
-    found: Option<u32>,
-    most: u32,
-    expected: &'static str,
-) -> Result<(), Error> {
-    match found {
-        Some(found) if !(1..=most).contains(&found) => Err(Error::Order {
-            option,
-            expected,
-            found: found.to_string(),
-        }),
-        _ => Ok(()),
+/// A count of at least 1.
+pub(crate) fn count<T>(most: u16) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: From<u16>,
+{
+    move |text| {
+        let found = text.parse().ok().filter(|found| (1..=most).contains(found));
+        found
+            .map(T::from)
+            .ok_or_else(|| format!("expected 1 to {most}"))
     }
-}
-
-/// The size of a socket's buffers.
-fn window(text: &str) -> Result<u32, Error> {
-    let size = bytes(text).filter(|size| BLOCKS.contains(size));
-    let size = size.and_then(|size| u32::try_from(size).ok());
-    size.ok_or_else(|| Error::Order {
-        option: "--window",
-        expected: "a size from 4KiB to 1GiB, such as 4MiB",
-        found: text.to_owned(),
-    })
 }
 
 /// A size with its unit, powers of 1000 or (with an `i`) of 1024; a number alone counts bytes, as plans write it.
@@ -162,7 +133,7 @@ pub(crate) fn bytes(text: &str) -> Option<u64> {
 }
 
 /// The rate of a connection, in bytes a second.
-pub(crate) fn pacing(text: &str) -> Result<u64, Error> {
+pub(crate) fn pacing(text: &str) -> Result<u64, String> {
     let rate = rate(text).filter(|rate| RATES.contains(rate));
     #[allow(
         clippy::cast_possible_truncation,
@@ -170,10 +141,8 @@ pub(crate) fn pacing(text: &str) -> Result<u64, Error> {
         reason = "it is within its range"
     )]
     let whole = rate.map(|rate| rate.round() as u64);
-    whole.ok_or_else(|| Error::Order {
-        option: "--pacing",
-        expected: "a rate from 64 kb/s to 1 Tb/s, such as 500 Mb/s or 62.5 MB/s",
-        found: text.to_owned(),
+    whole.ok_or_else(|| {
+        "expected a rate from 64 kb/s to 1 Tb/s, such as 500 Mb/s or 62.5 MB/s".into()
     })
 }
 
@@ -202,15 +171,11 @@ fn rate(text: &str) -> Option<f64> {
     Some(text[..digits].parse::<f64>().ok()? * factor * bytes)
 }
 
-/// The size of a block.
-pub(crate) fn block(text: &str) -> Result<u64, Error> {
-    bytes(text)
-        .filter(|size| BLOCKS.contains(size))
-        .ok_or_else(|| Error::Order {
-            option: "--block",
-            expected: "a size from 4KiB to 1GiB, such as 256KiB",
-            found: text.to_owned(),
-        })
+/// The size of a block, or of a socket's buffers.
+pub(crate) fn block<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
+    let size = bytes(text).filter(|size| BLOCKS.contains(size));
+    size.and_then(|size| size.try_into().ok())
+        .ok_or_else(|| "expected a size from 4KiB to 1GiB, such as 256KiB".into())
 }
 
 impl Preserve {
@@ -279,7 +244,8 @@ mod tests {
 
     #[test]
     fn a_block_is_a_size_with_its_unit_or_bytes() {
-        let check = |text, expected: Option<u64>| assert_eq!(block(text).ok(), expected, "{text}");
+        let check =
+            |text, expected: Option<u64>| assert_eq!(block::<u64>(text).ok(), expected, "{text}");
         check("256KiB", Some(1 << 18));
         check("1 MiB", Some(1 << 20));
         check("1MB", Some(1_000_000));

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::gsi::GsiArguments;
 use super::http::HttpArguments;
-use crate::error::Error;
 use crate::order;
 
 /// Port of GridFTP.
@@ -54,19 +53,19 @@ pub struct Arguments {
     #[arg(long, value_name = "COUNT", default_value_t = 1000, value_parser = sessions)]
     pub(crate) sessions_per_address: usize,
     /// Most data connections of a session
-    #[arg(long, value_name = "COUNT", default_value_t = STREAMS, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(long, value_name = "COUNT", default_value_t = STREAMS, value_parser = order::count::<u16>(1024))]
     pub(crate) streams: u16,
     /// What each connection sends of files at most, such as '500 Mb/s' [default: as fast as it goes]
-    #[arg(long, value_name = "RATE", value_parser = pacing)]
+    #[arg(long, value_name = "RATE", value_parser = order::pacing)]
     pub(crate) pacing: Option<u64>,
     /// Bytes of a block of MODE E, such as 1MiB
-    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = block)]
+    #[arg(long, value_name = "SIZE", default_value = "1MiB", value_parser = order::block::<u64>)]
     pub(crate) block: u64,
     /// Most bytes of large buffers for files that come, such as 256MiB; beyond, a connection has 4 KiB
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = memory)]
     pub(crate) memory: u64,
     /// Threads that have the sessions [default: one a core, at most 8]
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "COUNT", value_parser = order::count::<u16>(64))]
     pub(crate) threads: Option<u16>,
     /// Seconds that a login may take
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = patience())]
@@ -158,14 +157,6 @@ fn metrics(text: &str) -> Result<SocketAddr, String> {
         .map(|port| SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port));
     port.or_else(|_| text.parse())
         .map_err(|_| "expected a port, or an address and a port, such as 9811".into())
-}
-
-fn block(text: &str) -> Result<u64, String> {
-    order::block(text).map_err(|error: Error| error.to_string())
-}
-
-fn pacing(text: &str) -> Result<u64, String> {
-    order::pacing(text).map_err(|error: Error| error.to_string())
 }
 
 fn memory(text: &str) -> Result<u64, String> {
