@@ -183,16 +183,23 @@ def best_tool(job: Job, listed: Sequence[Tool], part: float) -> Tool | None:
     return walls_s[min(walls_s)] if walls_s else None
 
 
-def measure(job: Job, listed: Sequence[Tool], rounds: int) -> dict[str, Found]:
-    """Return what each tool comes to, rounds interleaved; one that fails in its first round is told and left out."""
+def measure(
+    job: Job, listed: Sequence[Tool], rounds: int, beside: Callable[[], None] = lambda: None
+) -> dict[str, Found]:
+    """Return what each tool comes to, rounds interleaved; one that fails in its first round is told and left out.
+
+    ``beside`` is what else is measured, called once a round.
+    """
     known = {tool.name: tool for tool in listed if tool.installed}
     for tool in listed:
         if not tool.installed:
             print(f"  {tool.name} is not installed and is not in this comparison")
     found: dict[str, Found] = {}
     failed: set[str] = set()
-    for name in interleaved(list(known), rounds):
-        if name in failed:
+    for name in interleaved([*known, ""], rounds):
+        if not name:
+            beside()
+        if name not in known or name in failed:
             continue
         try:
             files, took = job.carry_out(known[name], check=name not in found)
@@ -314,12 +321,18 @@ def _large(bench: Bench, job: Job, trial: Job, link: Link) -> None:
     best = best_setting(
         trial, tools.globus_large_steps(bench.quick), lambda words: tools.globus_large(words, job.way), 1.0
     )
-    found = measure(job, [tools.ours_large(bench.engine, job.way), best], bench.size.rounds)
-    show(title, found)
     ends = (SERVER, CLIENT) if job.way == DOWN else (CLIENT, SERVER)
-    goodputs = [iperf3_bit_per_s(job.route.ground, *ends, job.files.size_bytes) for _ in range(bench.size.rounds)]
-    print(f"  {'iperf3, of its receiver':34} {statistics.median(goodputs) / GB:9.3f} Gb/s of as many bytes")
-    ours = rate(found, "venturi") * 8 / statistics.median(goodputs)
+    goodputs: list[float] = []
+    found = measure(
+        job,
+        [tools.ours_large(bench.engine, job.way), best],
+        bench.size.rounds,
+        lambda: goodputs.append(iperf3_bit_per_s(job.route.ground, *ends, job.files.size_bytes)),
+    )
+    show(title, found)
+    goodput = statistics.median(goodputs or [inf])
+    print(f"  {'iperf3, of its receiver':34} {goodput / GB:9.3f} Gb/s of as many bytes")
+    ours = rate(found, "venturi") * 8 / goodput
     bench.bounds.judge(f"{title}: ours / iperf3's goodput", ours, least=0.97)
     bench.bounds.judge(f"{title}: ours / {best_of(found)}", ratio(found, "venturi", best_of(found)), least=1)
 
