@@ -94,7 +94,7 @@ impl Mark {
 }
 
 impl Ticks {
-    /// What `/proc/stat` says (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal.
+    /// What `/proc/stat` says (proc(5)): user, nice, system, idle, iowait, irq, softirq, steal. Who is nice gives way to sessions.
     fn now() -> Self {
         Self::of(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
     }
@@ -102,10 +102,10 @@ impl Ticks {
     fn of(told: &str) -> Self {
         let all = told.split_ascii_whitespace().skip(1).take(8);
         let all: Vec<u64> = all.map_while(|count| count.parse().ok()).collect();
-        let idle: u64 = all.iter().skip(3).take(2).sum();
+        let free: u64 = [1, 3, 4].iter().filter_map(|&at| all.get(at)).sum();
         let all = all.iter().sum();
         Self {
-            busy: all - idle,
+            busy: all - free,
             all,
         }
     }
@@ -204,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn processors_are_busy_with_whatever_is_not_idle_or_waiting_for_a_disk() {
+    fn processors_are_busy_with_whatever_is_not_idle_or_nice_or_waiting_for_a_disk() {
         let before = Ticks::of("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 2 3\n");
         let after = Ticks::of("cpu  150 10 60 820 60 5 5 0 7 0\n");
         let part = after.part_busy(before);
-        assert!((part - 80.0 / 110.0).abs() < 1e-9, "{part}");
+        assert!((part - 70.0 / 110.0).abs() < 1e-9, "{part}");
         let known = Ticks::now().all > 0;
         assert_eq!(known, std::path::Path::new("/proc/stat").exists());
         assert!(Ticks::of("").part_busy(Ticks::of("")) < 1e-9);
