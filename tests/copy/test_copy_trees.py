@@ -263,6 +263,19 @@ def test_without_preserve_modes_follow_the_umask_and_content_tells_what_is_whole
     assert (made / "file").read_bytes() == b"y"
 
 
+@pytest.mark.parametrize(("kept", "mode"), [("none", 0o2755), ("mode", 0o2775), ("mode,owner", 0o775)])
+def test_directories_of_a_place_that_is_shared_are_shared_too(engine, tmp_path, kept, mode):
+    source, shared = tmp_path / "source", tmp_path / "shared"
+    (source / "inner").mkdir(parents=True)
+    shared.mkdir()
+    for folder, has in ((source, 0o775), (source / "inner", 0o775), (shared, 0o2775)):
+        folder.chmod(has)
+    for _ in range(2):
+        copy(engine, "-r", "-T", "--preserve", kept, source, shared / "copy", umask=0o022)
+        modes = [path.stat().st_mode & 0o7777 for path in (shared / "copy", shared / "copy" / "inner")]
+        assert modes == [mode, mode]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file")
 @needs_programs("mkfs.xfs", "strace")
 def test_a_file_system_that_clones_is_had_to_clone(engine, tmp_path):

@@ -187,6 +187,22 @@ def test_of_a_pipeline_with_a_folder_that_is_not_there_no_file_has_the_bytes_of_
         assert not path.exists() or path.read_bytes() == bodies[name], name
 
 
+@pytest.mark.parametrize("kept", ["none", "mode"])
+def test_directories_of_a_place_that_is_shared_are_shared_too(engine, tmp_path, kept):
+    source, served, shared = (tmp_path / name for name in ("source", "served", "shared"))
+    (source / "inner").mkdir(parents=True)
+    for folder, mode in ((source, 0o775), (source / "inner", 0o775), (served, 0o2775), (shared, 0o2775)):
+        folder.mkdir(exist_ok=True)
+        folder.chmod(mode)
+    with serving(engine, served, tmp_path, "--write") as server:
+        copy = (engine, "copy", "-r", "-T", "--preserve", kept)
+        run(*copy, source, f"{server.url}/there")
+        run(*copy, f"{server.url}/there", shared / "back")
+    made = [path for copied in (served / "there", shared / "back") for path in (copied, copied / "inner")]
+    mode = 0o2775 if kept == "mode" else 0o2755
+    assert [oct(path.stat().st_mode & 0o7777) for path in made] == [oct(mode)] * len(made)
+
+
 def test_what_was_killed_goes_on_and_a_new_upload_begins_anew(engine, tmp_path):
     served = tmp_path / "served"
     served.mkdir()

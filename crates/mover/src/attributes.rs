@@ -28,6 +28,8 @@ pub(crate) struct Facts {
 /// All bits that `chmod` sets.
 const ALL_BITS: u32 = 0o7777;
 const IDENTITY_BITS: u32 = 0o6000;
+/// Of a directory: what is made in it belongs to its group.
+const GROUP_BIT: u32 = 0o2000;
 const ROOM_FOR_ATTRIBUTES: usize = 1 << 16;
 
 #[allow(
@@ -82,6 +84,14 @@ impl Facts {
         Mode::from_raw_mode(self.mode & 0o777 | 0o600)
     }
 
+    /// What a directory has of the one that it was made in, and a mode that comes from elsewhere does not take away: how a place is shared.
+    pub(crate) fn inherited(&self) -> u32 {
+        match self.kind {
+            FileType::Directory => self.mode & GROUP_BIT,
+            _ => 0,
+        }
+    }
+
     /// The mode that its copy ends with, if that is new.
     pub(crate) fn last_mode(&self, preserve: Preserve, umask: u32) -> u32 {
         if preserve.mode {
@@ -115,6 +125,11 @@ pub(crate) fn give(
     }
     let lends = preserve.mode && owner != (facts.uid, facts.gid);
     let mode = if lends { mode & !IDENTITY_BITS } else { mode };
+    let mode = if preserve.owner {
+        mode
+    } else {
+        mode | made.inherited()
+    };
     // A change of owner takes bits away, an access control list may set others.
     if mode != made.mode || preserve.xattr || owner != (made.uid, made.gid) {
         rustix::fs::fchmod(copy, Mode::from_raw_mode(mode))

@@ -28,6 +28,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
+use crate::attributes;
 use crate::checksum::{Algorithm, Checksum};
 use crate::error::{Error, reason};
 use crate::temporary;
@@ -265,13 +266,18 @@ impl Root {
         rustix::fs::futimens(self.opened_for_change(path)?, &modified(seconds))
     }
 
-    /// Sets permission bits; those that give a program the rights of its owner are left out.
+    /// Sets permission bits; those that give a program the rights of its owner are left out, and a directory that gives what is made in it its
+    /// group goes on with that.
     ///
     /// # Errors
     /// As [`read`](Self::read).
     pub(crate) fn set_mode(&self, path: &[u8], mode: u32) -> Result<(), Errno> {
-        let mode = Mode::from_raw_mode(mode & 0o1777);
-        rustix::fs::fchmod(self.opened_for_change(path)?, mode)
+        let opened = self.opened_for_change(path)?;
+        let there = attributes::Facts::from(rustix::fs::fstat(&opened)?);
+        rustix::fs::fchmod(
+            opened,
+            Mode::from_raw_mode(mode & 0o1777 | there.inherited()),
+        )
     }
 
     /// Cuts or extends a file.

@@ -286,7 +286,8 @@ impl Made {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(failure)?;
         if let Some(mode) = self.known.mode.filter(|_| mode) {
-            let mode = Mode::from_raw_mode(mode & 0o1777);
+            let made = Facts::from(rustix::fs::fstat(&folder).map_err(failure)?);
+            let mode = Mode::from_raw_mode(mode & 0o1777 | made.inherited());
             rustix::fs::fchmod(&folder, mode).map_err(failure)?;
         }
         if let Some(modify_s) = self.known.modify_s.filter(|_| time) {
