@@ -330,6 +330,7 @@ def _large(bench: Bench, job: Job, trial: Job, link: Link) -> None:
         lambda: goodputs.append(iperf3_bit_per_s(job.route.ground, *ends, job.files.size_bytes)),
     )
     show(title, found)
+    # None were measured if the server has ended: that meets no bound.
     goodput = statistics.median(goodputs or [inf])
     print(f"  {'iperf3, of its receiver':34} {goodput / GB:9.3f} Gb/s of as many bytes")
     ours = rate(found, "venturi") * 8 / goodput

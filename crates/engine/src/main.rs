@@ -142,7 +142,10 @@ Exit codes: 0 some fetch was whole, 1 none was, 2 the order is wrong or this mac
 fn main() -> ExitCode {
     // Read before anything else: the probe is there to tell when its first instructions ran.
     let begin_ns = venturi_agent::monotonic_ns();
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|wrong| {
+        venturi_mover::misused(std::env::args_os(), &wrong);
+        wrong.exit()
+    });
     let printed = match arguments.command {
         Command::Agent => return venturi_agent::serve(VERSION).into(),
         Command::Copy(arguments) => return venturi_mover::copy(*arguments),

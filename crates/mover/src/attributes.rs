@@ -29,7 +29,7 @@ pub(crate) struct Facts {
 const ALL_BITS: u32 = 0o7777;
 const IDENTITY_BITS: u32 = 0o6000;
 /// Of a directory: what is made in it belongs to its group.
-const GROUP_BIT: u32 = 0o2000;
+const SET_GROUP_ID: u32 = 0o2000;
 const ROOM_FOR_ATTRIBUTES: usize = 1 << 16;
 
 #[allow(
@@ -87,7 +87,7 @@ impl Facts {
     /// What a directory has of the one that it was made in, and a mode that comes from elsewhere does not take away: how a place is shared.
     pub(crate) fn inherited(&self) -> u32 {
         match self.kind {
-            FileType::Directory => self.mode & GROUP_BIT,
+            FileType::Directory => self.mode & SET_GROUP_ID,
             _ => 0,
         }
     }

@@ -55,6 +55,7 @@ pub use outcome::Outcome;
 pub use stop::Stop;
 pub use totals::Totals;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// Nothing was copied: the order cannot be carried out as it stands.
@@ -63,6 +64,19 @@ const REFUSED: u8 = 1;
 const FAILED: u8 = 3;
 /// Stopped by a signal.
 const STOPPED: u8 = 130;
+
+/// Tells programs that a command line was not understood, if it is one of `copy` that asks for events.
+pub fn misused(words: impl IntoIterator<Item = OsString>, wrong: &clap::Error) {
+    let mut words = words.into_iter().take_while(|word| word != "--").skip(1);
+    let is_copy = words.next().is_some_and(|word| word == "copy");
+    // What asks for help is no mistake.
+    if is_copy && wrong.use_stderr() && words.any(|word| word == "--json") {
+        let told = wrong.to_string();
+        let reason = told.split("\n\n").next().unwrap_or_default();
+        let words: Vec<&str> = reason.split_whitespace().collect();
+        report::refused(words.join(" ").trim_start_matches("error: "));
+    }
+}
 
 /// Carries out what a command line asks for: events or nothing to standard output, talk to standard error.
 ///

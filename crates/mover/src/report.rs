@@ -1,6 +1,7 @@
 //! What is told while and after: events for programs, sentences and a bar for people.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -13,7 +14,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::decision::Decision;
-use crate::error::{Error, Failure, said};
+use crate::error::{Failure, said};
 use crate::order::{Order, Output, What};
 use crate::roots;
 use crate::stop::Stop;
@@ -74,10 +75,10 @@ impl Drop for Ticking<'_> {
 }
 
 /// Tells programs that an order was refused, and why: the last event tells what came of it in any case.
-pub(crate) fn refused(error: &Error) {
+pub(crate) fn refused(reason: impl fmt::Display) {
     let mut event = Totals::default().event("end", Duration::ZERO);
     event["outcome"] = "refused".into();
-    event["reason"] = error.to_string().into();
+    event["reason"] = reason.to_string().into();
     // Whoever does not read need not be told.
     let _ = writeln!(io::stdout().lock(), "{event}");
 }
