@@ -1,16 +1,17 @@
 """Secured data connections of `venturi-engine copy`, with a server of the Globus toolkit and proxies of a throw-away authority."""
 
+import contextlib
 import json
 import os
-import signal
 import socket
+import socketserver
 import subprocess
-import time
+import threading
 from pathlib import Path
 
 import pytest
 from copykit import copy, events
-from ftpkit import content
+from ftpkit import content, free_port
 
 from testkit import needs_programs, wait_until
 from venturi.testbed.pki import DEFAULT_USER, Pki
@@ -34,9 +35,7 @@ class GsiServer:
         self.environment = {**os.environ, **pki.client_environment()}
         given = {"X509_CERT_DIR": str(pki.certificates), "X509_USER_CERT": str(host.certificate), "X509_USER_KEY": str(host.key),
                  "GRIDMAP": str(pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: account}))}  # fmt: skip
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         command = [
             "globus-gridftp-server",
             "-c",
@@ -70,11 +69,6 @@ class GsiServer:
         """Return what clients have said since the log had so many bytes."""
         lines = self.log.read_text(errors="replace")[since:].splitlines()
         return [line.partition("[CLIENT]: ")[2] for line in lines if "[CLIENT]: " in line]
-
-    def sessions(self):
-        """Return the processes of its sessions."""
-        number = self.process.pid
-        return [int(child) for child in Path(f"/proc/{number}/task/{number}/children").read_text().split()]
 
 
 def _connects(port):
@@ -121,25 +115,30 @@ def test_data_connections_are_secured_as_was_asked_and_files_go_both_ways(
 
 
 def test_a_stranger_on_the_port_of_a_download_changes_nothing(engine, server, tmp_path):
-    words = ["--fixed", "--json", server.url("large"), str(tmp_path / "large")]
-    copying = subprocess.Popen([engine, "copy", *words], env=server.environment, stdout=subprocess.PIPE)
-    port = _listening(copying)
-    stopped = server.sessions()
-    for session in stopped:
-        os.kill(session, signal.SIGSTOP)
     strangers = []
-    for said in (
-        b"",
-        EOF_AND_EOD + (9).to_bytes(8) + bytes(8) + b"not yours",
-        b"\x16\x03\x01\x00\x05hello",
-        bytes(70_000),
-    ):
-        stranger = socket.create_connection(("127.0.0.1", port), 5)
-        stranger.sendall(said)
-        strangers.append(stranger)
-    for session in stopped:
-        os.kill(session, signal.SIGCONT)
-    told = [json.loads(line) for line in copying.communicate(timeout=60)[0].splitlines()]
+
+    def come():
+        port = None if strangers else _port_of_listener(copying.pid)
+        for said in (
+            b"",
+            EOF_AND_EOD + (9).to_bytes(8) + bytes(8) + b"not yours",
+            b"\x16\x03\x01\x00\x05hello",
+            bytes(70_000),
+        ):
+            if port is not None:
+                strangers.append(socket.create_connection(("127.0.0.1", port), 5))
+                strangers[-1].sendall(said)
+
+    relay = _Relay(server.port, come)
+    url = server.url("large").replace(f":{server.port}/", f":{relay.server_address[1]}/")
+    copying = subprocess.Popen(
+        [engine, "copy", "--fixed", "--json", url, str(tmp_path / "large")],
+        env=server.environment,
+        stdout=subprocess.PIPE,
+    )
+    with relay:
+        told = [json.loads(line) for line in copying.communicate(timeout=60)[0].splitlines()]
+    assert len(strangers) == 4
     # With open data connections some bytes move twice here, for the transfer is begun again.
     assert (copying.returncode, told[-1]["moved_bytes"]) == (0, LARGE)
     assert (tmp_path / "large").read_bytes() == content("large", LARGE)
@@ -147,21 +146,48 @@ def test_a_stranger_on_the_port_of_a_download_changes_nothing(engine, server, tm
         stranger.close()
 
 
-def _listening(process):
-    """Return the port that a process listens on, as soon as it does."""
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline and process.poll() is None:
-        sockets = set()
-        for descriptor in Path(f"/proc/{process.pid}/fd").iterdir():
-            try:
-                sockets.add(str(descriptor.readlink()))
-            except OSError:
-                continue  # it was closed meanwhile
-        for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
-            words = line.split()
-            if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
-                return int(words[1].partition(":")[2], 16)
-    raise AssertionError(f"expected a port to listen on, found none; exit code {process.poll()}")
+class _Relay(socketserver.ThreadingTCPServer):
+    """Between clients and a server: calls something before each thing that a client says gets there."""
+
+    daemon_threads = True
+
+    def __init__(self, onward, before):
+        super().__init__(("127.0.0.1", 0), socketserver.BaseRequestHandler)
+        self.onward, self.before = onward, before
+
+    def __enter__(self):
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.shutdown()
+        self.server_close()
+
+    def finish_request(self, client, _):
+        with socket.create_connection(("127.0.0.1", self.onward)) as there:
+            threading.Thread(target=self._pass_back, args=(there, client), daemon=True).start()
+            while said := client.recv(1 << 16):
+                self.before()
+                there.sendall(said)
+
+    @staticmethod
+    def _pass_back(there, client):
+        with contextlib.suppress(OSError):  # the client has gone
+            while said := there.recv(1 << 16):
+                client.sendall(said)
+
+
+def _port_of_listener(process):
+    """Return the port that a process listens on, if it does."""
+    sockets = set()
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with contextlib.suppress(OSError):  # it was closed meanwhile
+            sockets.add(str(descriptor.readlink()))
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        words = line.split()
+        if words[3] == "0A" and f"socket:[{words[9]}]" in sockets:
+            return int(words[1].partition(":")[2], 16)
+    return None
 
 
 def test_what_cannot_be_secured_is_refused(engine, tmp_path):
