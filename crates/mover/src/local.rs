@@ -5,7 +5,7 @@ mod context;
 mod directory;
 mod file;
 mod judge;
-mod lane;
+pub(crate) mod lane;
 mod large;
 mod links;
 mod part;

@@ -57,6 +57,7 @@ pub(super) fn refusal(errno: Errno) -> Refusal {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => Refusal::NoSpace,
         Errno::BUSY => Refusal::Busy,
         Errno::STALE => Refusal::Changed,
+        Errno::XDEV => Refusal::OtherFileSystem,
         Errno::ACCESS
         | Errno::PERM
         | Errno::ROFS

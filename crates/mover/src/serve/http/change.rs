@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use http::header::HeaderName;
 use http::{HeaderValue, StatusCode, Uri};
@@ -20,9 +21,12 @@ use super::third::CREDENTIAL;
 use super::write::{unreplaced, within};
 use crate::http::marker;
 use crate::http::outgoing::Outgoing;
+use crate::local::lane::{Fault, Lane, Pair, Ways};
+use crate::order::Method;
 use crate::serve::root::listing::Listed;
 use crate::serve::root::upload::{Begin, Upload};
-use crate::serve::root::{Opened, Root};
+use crate::serve::root::{Facts, Opened, Root};
+use crate::stop::Stop;
 use crate::temporary::Token;
 
 /// RFC 4918, section 10.3.
@@ -31,8 +35,8 @@ pub(crate) const DESTINATION: HeaderName = HeaderName::from_static("destination"
 pub(crate) const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 /// Things that one request may remove or copy: more are left to several.
 const MOST_THINGS: usize = 1_000_000;
-/// Bytes that the kernel copies at a time.
-const SLICE: usize = 64 << 20;
+/// What a copy goes through that the kernel does not make.
+const BLOCK: usize = 256 << 10;
 
 /// How much of a directory is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -241,7 +245,7 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
             let renamed = host.root.rename(&from, &to, may_replace);
             renamed.map_err(|errno| match errno {
                 Errno::EXIST => unreplaced(errno),
-                errno => within(errno),
+                errno => moved(errno),
             })?;
         }
         Ok(if there {
@@ -252,6 +256,18 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
     })
     .await?;
     Ok(empty(status))
+}
+
+/// Why a thing does not get another name.
+fn moved(errno: Errno) -> Refusal {
+    match errno {
+        // RFC 4918, section 9.9.4: another part of the names of a server.
+        Errno::XDEV => Refusal::new(
+            StatusCode::BAD_GATEWAY,
+            "the Destination is in another file system of this server: COPY it there, and DELETE it here",
+        ),
+        errno => within(errno),
+    }
 }
 
 /// Puts a thing in the place of a directory, which is removed then. It does not come back: what is left of it is told.
@@ -267,7 +283,7 @@ fn replace(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Refusal> {
                 format!("what was here before an earlier request is there still: DELETE {shown}");
             Refusal::new(StatusCode::LOCKED, text)
         }
-        errno => within(errno),
+        errno => moved(errno),
     })?;
     remove(root, &old).map_err(|refusal| {
         let reason = refusal.text;
@@ -351,7 +367,7 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
             depth.whole(&host.root, &from)?;
         }
         if !host.root.stat(&from)?.is_directory() {
-            let upload = copied(&host.root, &host.root.read(&from)?, &to)?;
+            let upload = copied(&host.root, &ways(), host.root.read(&from)?, &to)?;
             hold()?;
             put_in_place(upload, sync, may_replace)?;
         } else if there {
@@ -419,6 +435,7 @@ fn beside(from: &[u8], to: &[u8]) -> Vec<u8> {
 /// Copies what is in a directory. What cannot be copied is told when all else is there.
 fn tree(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> {
     let mut listing = root.list(from, true)?;
+    let ways = ways();
     let mut found = Vec::new();
     let mut count = 0;
     let mut left_out: Option<(usize, Vec<u8>)> = None;
@@ -442,7 +459,7 @@ fn tree(root: &Root, from: &[u8], to: &[u8], sync: bool) -> Result<(), Refusal> 
                     Err(errno) => return Err(errno.into()),
                 }
             } else if let Some(source) = readable(root, &entry, &old)? {
-                put_in_place(copied(root, &source, &new)?, sync, true)?;
+                put_in_place(copied(root, &ways, source, &new)?, sync, true)?;
             } else {
                 left_out.get_or_insert((0, entry.name)).0 += 1;
             }
@@ -474,26 +491,43 @@ fn readable(root: &Root, entry: &Listed, path: &[u8]) -> Result<Option<Opened>, 
     }
 }
 
-/// A copy of a file, which has no name yet.
-fn copied(root: &Root, source: &Opened, to: &[u8]) -> Result<Upload, Refusal> {
+/// How files are copied: what the kernel cannot do for one, between two file systems or at all, it is not asked for the next.
+fn ways() -> Ways {
+    Ways::new(Method::Auto, false, None)
+}
+
+/// A copy of a file, which has no name yet. What is a hole stays one.
+fn copied(root: &Root, ways: &Ways, source: Opened, to: &[u8]) -> Result<Upload, Refusal> {
     let upload = root.upload(to, Begin::New).map_err(within)?;
-    let (mut read, mut written) = (0, 0);
-    // Bounded by the file, and by what it was when it was opened.
-    while read < source.facts.bytes {
-        match rustix::fs::copy_file_range(
-            &source.file,
-            Some(&mut read),
-            upload.file(),
-            Some(&mut written),
-            SLICE,
-        ) {
-            // It was cut meanwhile: what is there of it is not what was to be copied.
-            Ok(0) => return Err(Errno::IO.into()),
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+    let pair = Pair {
+        source: source.file,
+        sink: upload.share()?,
+        size: source.facts.bytes,
+        dense: false,
+        direct: false,
+        shared: false,
+    };
+    if !ways.clone(&pair) {
+        let (stop, moved) = (Stop::default(), AtomicU64::new(0));
+        Lane::new(BLOCK, &stop, &moved).copy(ways, &pair, 0..pair.size)?;
+        // It may end in a hole.
+        rustix::fs::ftruncate(&pair.sink, pair.size)?;
+        // What was cut off meanwhile looks like one.
+        if Facts::of(&rustix::fs::fstat(&pair.source)?).bytes < pair.size {
+            return Err(Fault::Short.into());
         }
     }
     Ok(upload)
+}
+
+impl From<Fault> for Refusal {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Source(errno) | Fault::Sink(errno) => errno.into(),
+            // What is there of it is not what was to be copied.
+            Fault::Short | Fault::Stopped => Errno::IO.into(),
+        }
+    }
 }
 
 fn put_in_place(upload: Upload, sync: bool, replace: bool) -> Result<(), Refusal> {
