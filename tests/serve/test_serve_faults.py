@@ -79,6 +79,17 @@ def test_what_a_disk_refuses_is_told_and_the_old_file_stays(engine, served, tmp_
         wait_until(lambda: leftovers(served) == [], "what was begun to go", 10)
 
 
+@needs_programs("strace")
+@pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
+def test_a_file_system_without_locks_takes_uploads(engine, served, tmp_path, error):
+    with serving(engine, served, tmp_path, "--write") as server, logged_in(server) as ftp:
+        with failing(server, "flock", error):
+            for command in ("STOR new", "STOR file", "APPE file"):
+                ftp.storbinary(command, io.BytesIO(b"new"))
+            ftp.delete("new")
+        assert {path.name: path.read_bytes() for path in served.iterdir()} == {"file": b"newnew"}
+
+
 def test_what_was_on_its_way_when_the_server_ended_is_in_the_log_and_goes_on_from_its_markers(
     engine, served, tmp_path
 ):

@@ -307,8 +307,8 @@ fn locked(parent: &OwnedFd, part: &CStr, how: OFlags) -> Result<OwnedFd, Errno> 
 fn flock(file: &OwnedFd, how: FlockOperation) -> Result<(), Errno> {
     match rustix::fs::flock(file, how) {
         Err(Errno::AGAIN) => Err(Errno::BUSY),
-        // Some network file systems have no locks; there, who writes last wins.
-        Err(Errno::NOLCK | Errno::OPNOTSUPP) => Ok(()),
+        // Some network file systems have no locks (NFS without its daemon, FUSE, Lustre); there, who writes last wins.
+        Err(Errno::NOLCK | Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
         other => other,
     }
 }
