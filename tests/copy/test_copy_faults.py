@@ -540,6 +540,26 @@ def test_a_file_system_that_cannot_rename_without_replacing_has_new_files_copied
 
 
 @STRACE
+@pytest.mark.parametrize(("call", "what"), [("fchmod", "the mode"), ("utimensat", "the times")])
+def test_a_file_system_without_modes_or_times_is_told_of_with_the_option_that_leaves_them_out(
+    engine, tmp_path, call, what
+):
+    source, ours = tmp_path / "source", tmp_path / "copy"
+    (source / "in").mkdir(parents=True)
+    (source / "in" / "file").write_bytes(b"x")
+    for path in (source, source / "in", source / "in" / "file"):
+        path.chmod(0o750)
+    command = with_a_lack(call, "EPERM", [engine, "copy", "-r", "-T", source, ours])
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = f"expected to set {what}, found Operation not permitted; what the file system there does not take is left out by --preserve"
+    assert (done.returncode, told in done.stderr) == (3, True), done.stderr
+    done = subprocess.run([*command, "--preserve", "none"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (ours / "in" / "file").read_bytes() == b"x"
+    assert leftovers(ours) == []
+
+
+@STRACE
 def test_a_file_that_is_written_to_meanwhile_gets_no_name(engine, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"x" * 100_000_000)

@@ -132,8 +132,11 @@ pub(crate) fn give(
     };
     // A change of owner takes bits away, an access control list may set others.
     if mode != made.mode || preserve.xattr || owner != (made.uid, made.gid) {
-        rustix::fs::fchmod(copy, Mode::from_raw_mode(mode))
-            .map_err(|errno| ("to set the mode", errno))?;
+        match rustix::fs::fchmod(copy, Mode::from_raw_mode(mode)) {
+            // A file system that gives all the same mode, or goes by its lists alone: nobody has asked for another.
+            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) if !preserve.mode => {}
+            set => set.map_err(|errno| ("to set the mode", errno))?,
+        }
     }
     if preserve.times {
         rustix::fs::futimens(copy, &facts.times()).map_err(|errno| ("to set the times", errno))?;

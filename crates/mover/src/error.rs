@@ -94,6 +94,17 @@ impl Failure {
         }
     }
 
+    /// Something that a copy is to have besides its bytes could not be set.
+    pub(crate) fn unset(path: PathBuf, (expected, errno): (&'static str, Errno)) -> Self {
+        let mut failure = Self::kernel(path, expected, errno);
+        if let Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL = errno
+        {
+            failure.advice = "what the file system there does not take is left out by --preserve: \
+                              say what else is kept, or none, and run the same command again";
+        }
+        failure
+    }
+
     /// A failure that we found.
     pub(crate) fn found(
         path: PathBuf,

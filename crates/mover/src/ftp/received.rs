@@ -23,17 +23,18 @@ pub(super) const GLANCE: Duration = Duration::from_millis(5);
 /// Gives a whole file its mode, its time and its name. Returns its size.
 pub(super) fn name(fetch: &Fetch, file: &File, order: &Order) -> Result<u64, Failure> {
     let failed = |expected| move |errno| Failure::kernel(fetch.to.clone(), expected, errno);
+    let unset = |what| move |errno| Failure::unset(fetch.to.clone(), (what, errno));
     let found = rustix::fs::fstat(file).map_err(failed("to see it"))?;
     let size = u64::try_from(found.st_size).unwrap_or_default();
     if let Some(mode) = fetch.known.mode.filter(|_| order.preserve.mode) {
         // Whose file it was is another one's question: bits that lend an identity are not kept.
         let mode = Mode::from_raw_mode(mode & 0o1777);
         if Mode::from_raw_mode(found.st_mode & 0o7777) != mode {
-            rustix::fs::fchmod(file, mode).map_err(failed("to set the mode"))?;
+            rustix::fs::fchmod(file, mode).map_err(unset("to set the mode"))?;
         }
     }
     if let Some(modify_s) = fetch.known.modify_s.filter(|_| order.preserve.times) {
-        rustix::fs::futimens(file, &times(modify_s)).map_err(failed("to set the times"))?;
+        rustix::fs::futimens(file, &times(modify_s)).map_err(unset("to set the times"))?;
     }
     if order.sync {
         rustix::fs::fsync(file).map_err(failed("to have it on stable storage"))?;

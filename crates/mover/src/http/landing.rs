@@ -228,7 +228,7 @@ impl Landing {
         };
         if let Some(time) = modified.filter(|_| order.preserve.times) {
             rustix::fs::futimens(&self.file, &at_time(time))
-                .map_err(failure("to set its times"))?;
+                .map_err(|errno| Failure::unset(self.path.clone(), ("to set the times", errno)))?;
         }
         if order.sync {
             rustix::fs::fsync(&self.file).map_err(failure("to have it on stable storage"))?;

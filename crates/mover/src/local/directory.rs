@@ -189,9 +189,9 @@ impl Dir {
 
     fn give(&self, cx: &Context<'_>, mode: u32) -> Result<(), Failure> {
         let failure =
-            |(expected, errno)| Failure::kernel(self.path(Side::Copy, c""), expected, errno);
+            |expected| move |errno| Failure::kernel(self.path(Side::Copy, c""), expected, errno);
         let copy = self.to();
-        let made = rustix::fs::fstat(copy).map_err(|errno| failure(("to see it", errno)))?;
+        let made = rustix::fs::fstat(copy).map_err(failure("to see it"))?;
         let preserve = cx.order.preserve;
         let mode = if preserve.mode { self.facts.mode } else { mode };
         attributes::give(
@@ -202,10 +202,9 @@ impl Dir {
             preserve,
             mode,
         )
-        .map_err(failure)?;
+        .map_err(|unset| Failure::unset(self.path(Side::Copy, c""), unset))?;
         if cx.order.sync {
-            rustix::fs::fsync(copy)
-                .map_err(|errno| failure(("to have it on stable storage", errno)))?;
+            rustix::fs::fsync(copy).map_err(failure("to have it on stable storage"))?;
         }
         Ok(())
     }

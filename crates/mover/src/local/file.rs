@@ -253,8 +253,6 @@ pub(crate) fn commit<'c>(
             errno,
         )
     };
-    let at_copy =
-        |(expected, errno)| Failure::kernel(dir.path(Side::Copy, target), expected, errno);
     if pair.direct {
         set_size(dir, entry, pair)?;
         // What follows reads whatever length it likes.
@@ -276,10 +274,12 @@ pub(crate) fn commit<'c>(
         cx.order.preserve,
         mode,
     )
-    .map_err(at_copy)?;
+    .map_err(|unset| Failure::unset(dir.path(Side::Copy, target), unset))?;
     if cx.order.sync {
-        rustix::fs::fsync(&pair.sink)
-            .map_err(|errno| at_copy(("to have it on stable storage", errno)))?;
+        rustix::fs::fsync(&pair.sink).map_err(|errno| {
+            let path = dir.path(Side::Copy, target);
+            Failure::kernel(path, "to have it on stable storage", errno)
+        })?;
     }
     rename(cx, dir, &part.name, target)?;
     Ok(pair.size)

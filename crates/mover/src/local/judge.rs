@@ -114,9 +114,7 @@ fn same<'c>(
             cx.order.preserve,
             facts.last_mode(cx.order.preserve, cx.umask),
         );
-        given.map_err(|(expected, errno)| {
-            Failure::kernel(dir.path(Side::Copy, entry.target()), expected, errno)
-        })?;
+        given.map_err(|unset| Failure::unset(dir.path(Side::Copy, entry.target()), unset))?;
     }
     Ok(whole)
 }

@@ -161,16 +161,16 @@ fn make(
         return Ok(());
     };
     let part = dir.tree.token.part(entry.target().to_bytes());
-    let failure =
-        |(expected, errno)| Failure::kernel(dir.path(Side::Copy, entry.target()), expected, errno);
+    let path = || dir.path(Side::Copy, entry.target());
     let created = match create(copy, &part) {
         Err(Errno::EXIST) => {
             rustix::fs::unlinkat(copy, &part, AtFlags::empty()).and_then(|()| create(copy, &part))
         }
         other => other,
     };
-    created.map_err(|errno| failure(("to be made", errno)))?;
-    attributes::give_unopened(dir.to(), &part, facts, cx.order.preserve).map_err(failure)?;
+    created.map_err(|errno| Failure::kernel(path(), "to be made", errno))?;
+    attributes::give_unopened(dir.to(), &part, facts, cx.order.preserve)
+        .map_err(|unset| Failure::unset(path(), unset))?;
     file::rename(cx, dir, &part, entry.target())?;
     cx.made(dir, entry.target(), outcome);
     Ok(())

@@ -282,7 +282,7 @@ impl Made {
     /// Gives a directory its mode and time, when all is in it, and has what is in it on stable storage by name, as far as it was asked for.
     pub(super) fn give(&self, order: &Order) -> Result<(), Failure> {
         let (mode, time) = (order.preserve.mode, order.preserve.times);
-        let failure = |errno| Failure::kernel(self.path.clone(), "to set mode and times", errno);
+        let failure = |errno| Failure::unset(self.path.clone(), ("to set mode and times", errno));
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let folder = rustix::fs::open(&self.path, flags, Mode::empty()).map_err(failure)?;
         if let Some(mode) = self.known.mode.filter(|_| mode) {
