@@ -90,6 +90,47 @@ def test_a_file_system_without_locks_takes_uploads(engine, served, tmp_path, err
         assert {path.name: path.read_bytes() for path in served.iterdir()} == {"file": b"newnew"}
 
 
+@needs_programs("strace")
+def test_a_file_system_from_which_nothing_goes_by_itself_is_read_and_sent(engine, served, tmp_path):
+    large = content("large", 3_000_001)
+    (served / "large").write_bytes(large)
+    with serving(engine, served, tmp_path, "--write", "--http", "127.0.0.1:0") as server, logged_in(server) as ftp:
+        url, web = f"{server.url}/large", f"http://{server.events('start')[0]['http'][0]}/large"
+        with failing(server, "sendfile", "EINVAL"):
+            got = bytearray()
+            ftp.retrbinary("RETR large", got.extend, rest=1)
+            with urllib.request.urlopen(web, timeout=20) as answer:
+                assert answer.read() == large
+            for streams in ("1", "3"):
+                run(engine, "copy", "-q", "--streams", streams, url, tmp_path / streams)
+                assert (tmp_path / streams).read_bytes() == large
+    assert got == large[1:]
+
+
+@needs_programs("strace")
+def test_an_upload_from_a_file_system_from_which_nothing_goes_by_itself_arrives(engine, writable, tmp_path):
+    large = content("up", 3_000_001)
+    (tmp_path / "file").write_bytes(large)
+    words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", tmp_path / "calls", "-e", "trace=sendfile"]
+    words += ["-e", "inject=sendfile:error=EINVAL", engine, "copy", "-q", tmp_path / "file"]
+    run(*words, f"{writable.url}/from-afar")
+    assert (writable.directory / "from-afar").read_bytes() == large
+    assert "INJECTED" in (tmp_path / "calls").read_text()
+
+
+@needs_programs("strace", "curl")
+def test_a_file_system_without_times_takes_uploads_by_http_and_their_time_is_not_said_to_be_kept(
+    engine, served, tmp_path
+):
+    with serving(engine, served, tmp_path, "--write", "--http", "127.0.0.1:0") as server:
+        web = f"http://{server.events('start')[0]['http'][0]}/new"
+        with failing(server, "utimensat", "EPERM"):
+            told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
+        assert "HTTP/1.1 201" in told and "accepted" not in told
+        told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
+        assert "HTTP/1.1 204" in told and "accepted" in told
+
+
 def test_what_was_on_its_way_when_the_server_ended_is_in_the_log_and_goes_on_from_its_markers(
     engine, served, tmp_path
 ):

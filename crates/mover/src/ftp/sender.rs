@@ -318,7 +318,14 @@ impl Lane {
                 Ok(0) => return Err(source.short()),
                 Ok(_) => {}
                 Err(Errno::AGAIN | Errno::INTR) => self.wait()?,
-                Err(errno @ (Errno::IO | Errno::INVAL)) => {
+                // From its file system nothing goes without passing through us.
+                Err(Errno::INVAL | Errno::NOSYS) => {
+                    self.gather(source, at, until - at)?;
+                    self.gathered = 0;
+                    self.flush(until < end)?;
+                    at = until;
+                }
+                Err(errno @ Errno::IO) => {
                     return Err(source.fault(crate::error::reason(errno)));
                 }
                 Err(_) => return Err(Fault::Network),

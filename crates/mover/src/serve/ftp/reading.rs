@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use rustix::fs::Advice;
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::net::SendFlags;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
@@ -28,6 +29,8 @@ pub(in crate::serve) struct Reading {
     warm: u64,
     /// Whether its file system is memory and has nothing else.
     memory: bool,
+    /// Whether nothing goes from its file system without passing through us.
+    opaque: bool,
     warming: Option<JoinHandle<Result<u64, Errno>>>,
 }
 
@@ -37,6 +40,7 @@ impl Reading {
             file: Arc::new(file),
             warm: 0,
             memory: false,
+            opaque: false,
             warming: None,
         }
     }
@@ -78,6 +82,9 @@ impl Reading {
             ready!(socket.poll_write_ready(cx))?;
             let sent = socket.try_io(Interest::WRITABLE, || {
                 let mut at = offset;
+                if self.opaque {
+                    return Ok(pass_on(socket, &self.file, at, piece)?);
+                }
                 Ok(rustix::fs::sendfile(
                     socket,
                     &self.file,
@@ -86,6 +93,7 @@ impl Reading {
                 )?)
             });
             match sent {
+                Err(error) if !self.opaque && is_unable(&error) => self.opaque = true,
                 Ok(0) => return Poll::Ready(Err(io::Error::other("the file was cut"))),
                 Ok(count) => return Poll::Ready(Ok(count as u64)),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -160,6 +168,23 @@ impl Reading {
             self.memory = true;
         }
         rustix::io::pread(&self.file, into, offset)
+    }
+}
+
+/// Whether a file system has no way for `sendfile`.
+fn is_unable(error: &io::Error) -> bool {
+    matches!(
+        Errno::from_io_error(error),
+        Some(Errno::INVAL | Errno::NOSYS)
+    )
+}
+
+/// Sends some of a piece of a file by way of a buffer; none where the file ends.
+fn pass_on(socket: &TcpStream, file: &OwnedFd, offset: u64, piece: usize) -> Result<usize, Errno> {
+    let mut block = vec![0; piece.min(WARMING_BYTES)];
+    match rustix::io::pread(file, &mut block, offset)? {
+        0 => Ok(0),
+        read => rustix::net::send(socket, &block[..read], SendFlags::NOSIGNAL),
     }
 }
 
