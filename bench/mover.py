@@ -121,7 +121,7 @@ def measure(case: Case, mode: str, rounds: int) -> dict[str, list[Time]]:
         times[name].append(_timed(["sh", "-c", command, "sh", str(case.source), str(copy)]))
         if not name.endswith("alone") and len(times[name]) == 1:
             _compare(case.source, copy, name)
-        shutil.rmtree(copy) if copy.is_dir() else copy.unlink(missing_ok=True)
+        _put_away(copy)
     return times
 
 
@@ -152,6 +152,21 @@ def _settle(case: Case, mode: str) -> None:
             if mode == "cache":
                 while file.read(BLOCK):
                     pass
+
+
+def _put_away(path: Path) -> None:
+    """Give back the room of a copy. Files of trees stay, empty, until all is done: for 40 s after one was removed ext4 does not use its inode again,
+    and who makes others looks at each of them first. The same ``cp -r`` of 46,541 files took 1.3 s, and 10 to 20 s where as many had just been removed."""
+    if not path.is_dir():
+        path.unlink(missing_ok=True)
+        return
+    away = path.parent / "away"
+    away.mkdir(exist_ok=True)
+    path = path.rename(away / str(len(list(away.iterdir()))))
+    for file in path.rglob("*"):
+        if file.is_file() and not file.is_symlink():
+            file.chmod(0o600)
+            os.truncate(file, 0)
 
 
 def _timed(command: list[str]) -> Time:
@@ -231,7 +246,7 @@ def main() -> None:
             for mode in given.modes:
                 case = makers[name](mode)
                 show(case, mode, measure(case, mode, given.rounds), bounds)
-                shutil.rmtree(case.source) if case.source.is_dir() else case.source.unlink()
+                _put_away(case.source)
     bounds.show("What is asked of the mover")
 
 
