@@ -551,7 +551,7 @@ def test_a_file_system_without_modes_or_times_is_told_of_with_the_option_that_le
         path.chmod(0o750)
     command = with_a_lack(call, "EPERM", [engine, "copy", "-r", "-T", source, ours])
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    told = f"expected to set {what}, found Operation not permitted; what the file system there does not take is left out by --preserve"
+    told = f"expected to set {what}, found Operation not permitted; get the right to it, or leave out what the file system there does not take (`--preserve none`"
     assert (done.returncode, told in done.stderr) == (3, True), done.stderr
     done = subprocess.run([*command, "--preserve", "none"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

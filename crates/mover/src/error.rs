@@ -99,8 +99,8 @@ impl Failure {
         let mut failure = Self::kernel(path, expected, errno);
         if let Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL = errno
         {
-            failure.advice = "what the file system there does not take is left out by --preserve: \
-                              say what else is kept, or none, and run the same command again";
+            failure.advice = "get the right to it, or leave out what the file system there does not take \
+                              (`--preserve none`, `mode` or `times`), and run the same command again";
         }
         failure
     }
