@@ -129,6 +129,10 @@ def test_a_file_system_without_times_takes_uploads_by_http_and_their_time_is_not
         assert "HTTP/1.1 201" in told and "accepted" not in told
         told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
         assert "HTTP/1.1 204" in told and "accepted" in told
+        # A disk that fails is another matter.
+        with failing(server, "utimensat", "EIO"):
+            told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
+        assert "HTTP/1.1 500" in told
 
 
 def test_what_was_on_its_way_when_the_server_ended_is_in_the_log_and_goes_on_from_its_markers(

@@ -5,6 +5,7 @@ use std::os::fd::BorrowedFd;
 use rustix::fs::{AtFlags, FileType, Gid, Mode, Stat, Timespec, Timestamps, Uid, XattrFlags};
 use rustix::io::Errno;
 
+use crate::error::is_not_taken;
 use crate::order::Preserve;
 
 /// What the kernel says of a file, in types that are the same on all machines.
@@ -134,7 +135,7 @@ pub(crate) fn give(
     if mode != made.mode || preserve.xattr || owner != (made.uid, made.gid) {
         match rustix::fs::fchmod(copy, Mode::from_raw_mode(mode)) {
             // A file system that gives all the same mode, or goes by its lists alone: nobody has asked for another.
-            Err(Errno::PERM | Errno::NOSYS | Errno::OPNOTSUPP) if !preserve.mode => {}
+            Err(errno) if !preserve.mode && is_not_taken(errno) => {}
             set => set.map_err(|errno| ("to set the mode", errno))?,
         }
     }

@@ -97,8 +97,7 @@ impl Failure {
     /// Something that a copy is to have besides its bytes could not be set.
     pub(crate) fn unset(path: PathBuf, (expected, errno): (&'static str, Errno)) -> Self {
         let mut failure = Self::kernel(path, expected, errno);
-        if let Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL = errno
-        {
+        if is_not_taken(errno) {
             failure.advice = "get the right to it, or leave out what the file system there does not take \
                               (`--preserve none`, `mode` or `times`), and run the same command again";
         }
@@ -149,6 +148,14 @@ pub(crate) fn reason(errno: Errno) -> String {
 /// The same of an error of the standard library.
 pub(crate) fn said(error: &std::io::Error) -> String {
     Errno::from_io_error(error).map_or_else(|| error.to_string(), reason)
+}
+
+/// Whether a file system says that it has no such thing as what was to be set, a mode or a time; or that it is not ours to set.
+pub(crate) fn is_not_taken(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::PERM | Errno::ACCESS | Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL
+    )
 }
 
 fn advice(errno: Errno) -> &'static str {

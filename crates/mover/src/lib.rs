@@ -72,8 +72,9 @@ pub fn misused(words: impl IntoIterator<Item = OsString>, wrong: &clap::Error) {
     // What asks for help is no mistake.
     if is_copy && wrong.use_stderr() && words.any(|word| word == "--json") {
         let told = wrong.to_string();
-        let reason = told.split("\n\n").next().unwrap_or_default();
-        let words: Vec<&str> = reason.split_whitespace().collect();
+        // What is behind a line without words is how it is used.
+        let reason = told.lines().take_while(|line| !line.is_empty());
+        let words: Vec<&str> = reason.flat_map(str::split_whitespace).collect();
         report::refused(words.join(" ").trim_start_matches("error: "));
     }
 }

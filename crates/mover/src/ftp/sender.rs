@@ -321,6 +321,7 @@ impl Lane {
                 // From its file system nothing goes without passing through us.
                 Err(Errno::INVAL | Errno::NOSYS) => {
                     self.gather(source, at, until - at)?;
+                    // They are counted.
                     self.gathered = 0;
                     self.flush(until < end)?;
                     at = until;

@@ -1,5 +1,6 @@
 //! How many workers, how large a block: from the machine and the set, each with its reason.
 
+use super::lane::CACHED_BLOCK;
 use crate::decision::Decision;
 use crate::order::Order;
 use crate::roots::Root;
@@ -26,9 +27,6 @@ pub(crate) enum Set {
     Many,
 }
 
-/// Source, buffer and copy of a block fit into the second cache of a core. Blocks of 1 MiB took 2.5 times as long on the machine
-/// where this was measured (`bench/mover.py`), larger ones are for devices.
-const CACHED_BLOCK: u64 = 256 << 10;
 /// One request that a device splits as it likes, and enough for one at full speed.
 const DIRECT_BLOCK: u64 = 4 << 20;
 /// What is redone at most when a copy is resumed, for each worker.
@@ -113,13 +111,13 @@ fn workers(order: &Order, cores: u64, set: Set) -> (u64, String) {
 fn block(order: &Order) -> (u64, String) {
     match order.block_bytes {
         Some(bytes) => (bytes, "as asked for".into()),
-        None if order.fixed => (CACHED_BLOCK, "--fixed without --block".into()),
+        None if order.fixed => (CACHED_BLOCK as u64, "--fixed without --block".into()),
         None if order.direct => (
             DIRECT_BLOCK,
             "past the page cache each request costs a trip to the device".into(),
         ),
         None => (
-            CACHED_BLOCK,
+            CACHED_BLOCK as u64,
             "a block stays in a core's cache between read and write".into(),
         ),
     }

@@ -21,7 +21,7 @@ use super::third::CREDENTIAL;
 use super::write::{unreplaced, within};
 use crate::http::marker;
 use crate::http::outgoing::Outgoing;
-use crate::local::lane::{Fault, Lane, Pair, Ways};
+use crate::local::lane::{CACHED_BLOCK, Fault, Lane, Pair, Ways};
 use crate::order::Method;
 use crate::serve::root::listing::Listed;
 use crate::serve::root::upload::{Begin, Upload};
@@ -35,8 +35,6 @@ pub(crate) const DESTINATION: HeaderName = HeaderName::from_static("destination"
 pub(crate) const OVERWRITE: HeaderName = HeaderName::from_static("overwrite");
 /// Things that one request may remove or copy: more are left to several.
 const MOST_THINGS: usize = 1_000_000;
-/// What a copy goes through that the kernel does not make.
-const BLOCK: usize = 256 << 10;
 
 /// How much of a directory is meant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -509,7 +507,7 @@ fn copied(root: &Root, ways: &Ways, source: Opened, to: &[u8]) -> Result<Upload,
     };
     if !ways.clone(&pair) {
         let (stop, moved) = (Stop::default(), AtomicU64::new(0));
-        Lane::new(BLOCK, &stop, &moved).copy(ways, &pair, 0..pair.size)?;
+        Lane::new(CACHED_BLOCK, &stop, &moved).copy(ways, &pair, 0..pair.size)?;
         // It may end in a hole.
         rustix::fs::ftruncate(&pair.sink, pair.size)?;
         // What was cut off meanwhile looks like one.

@@ -14,6 +14,7 @@ use super::conditions::{Conditions, etag};
 use super::going::Going;
 use super::issuers::Deed;
 use crate::checksum::{Adler32, Algorithm};
+use crate::error::is_not_taken;
 use crate::http::digest;
 use crate::http::put::MTIME;
 use crate::serve::buffers::{Buffer, Buffers};
@@ -239,8 +240,11 @@ async fn finish(
     let Taken { upload, sum, .. } = taken;
     patient(&asked.active, move || {
         if let Some(seconds) = time {
-            // Not every file system has times; that it has this one is seen by what it is then.
-            let _ = rustix::fs::futimens(upload.file(), &at_time(seconds));
+            match rustix::fs::futimens(upload.file(), &at_time(seconds)) {
+                // Not every file system has times: the answer says whether it has this one.
+                Err(errno) if is_not_taken(errno) => {}
+                set => set?,
+            }
         }
         if sync {
             // It takes long: what is there is looked at behind it.
