@@ -245,9 +245,22 @@ def main() -> None:
         for name in given.only:
             for mode in given.modes:
                 case = makers[name](mode)
+                if mode == "cache":
+                    _tell_what_waits(case)
                 show(case, mode, measure(case, mode, given.rounds), bounds)
                 _put_away(case.source)
     bounds.show("What is asked of the mover")
+
+
+def _tell_what_waits(case: Case) -> None:
+    """Say where the page cache does not hold a copy: the kernel has its writer wait for the device, as of halfway between where it begins to write and the most that may be dirty."""
+    counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
+    least, most = (int(counters[name]) * os.sysconf("SC_PAGE_SIZE") for name in ("nr_dirty_background_threshold", "nr_dirty_threshold"))  # fmt: skip
+    if case.size_bytes > (least + most) / 2:
+        print(
+            f"\n{case.name}: of {case.size_bytes / 1e9:.1f} GB {(least + most) / 2e9:.1f} may wait to be written (vm.dirty_background_ratio, vm.dirty_ratio): "
+            "unless this file system is in memory, times of the page cache are its device's in part"
+        )
 
 
 def _facts(engine: Path, folder: Path) -> None:

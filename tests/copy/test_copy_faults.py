@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -351,6 +352,19 @@ def test_a_large_file_without_room_is_refused_before_the_disk_is_full(engine, so
     assert (done.returncode, done.stdout) == (3, ""), done.stderr
     said = (tmp_path / "said").read_text()
     assert f"expected room for {LARGE_MB * 10**6} bytes, found 4" in said
+
+
+@pytest.mark.parametrize("words", [["--direct"], ["--verify", "--concurrency", "1"]], ids=["buffers", "verified"])
+def test_blocks_for_which_there_is_no_memory_are_told_of_with_what_to_ask_for_instead(
+    engine, source, tmp_path, words
+):
+    def little():
+        resource.setrlimit(resource.RLIMIT_AS, (400 << 20, 400 << 20))
+
+    asked = [*words, "--block", "1GiB", source / "large", tmp_path / "copy"]
+    said = copy(engine, *asked, code=3, preexec_fn=little).stderr.decode()
+    assert f"{tmp_path}/copy: expected memory for a block, found Out of memory; ask for less (`--block`," in said
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.fixture

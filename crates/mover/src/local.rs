@@ -1,6 +1,7 @@
 //! Copies between places of this host: sources to the pool, workers to their end, totals.
 
 mod begin;
+mod block;
 mod context;
 mod directory;
 mod file;

@@ -16,7 +16,7 @@ use super::links::{self, Claim};
 use super::part::Part;
 use super::walk::Entry;
 use crate::attributes::{self, Facts};
-use crate::error::Failure;
+use crate::error::{Failure, reason};
 use crate::order::Existing;
 use crate::temporary;
 
@@ -335,6 +335,12 @@ pub(crate) fn blame(dir: &Dir, entry: &Entry, fault: Fault) -> Failure {
             errno,
         ),
         Fault::Short => short(dir, entry),
+        Fault::Memory(errno) => Failure::found(
+            dir.path(Side::Copy, entry.target()),
+            "memory for a block",
+            reason(errno),
+            "ask for less (`--block`, `--concurrency`), and run the same command again",
+        ),
         Fault::Stopped => Failure::found(
             dir.path(Side::Copy, entry.target()),
             "to be finished",

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use rustix::fs::{FallocateFlags, SeekFrom};
 use rustix::io::{Errno, retry_on_intr};
 
+use super::block::Block;
 use crate::bytes::{fill, put};
 use crate::order::Method;
 use crate::stop::Stop;
@@ -52,6 +53,8 @@ pub(crate) enum Fault {
     Sink(Errno),
     /// The source ended before its size.
     Short,
+    /// There was none for a block.
+    Memory(Errno),
     /// We were asked to.
     Stopped,
 }
@@ -77,7 +80,7 @@ impl Moved {
 /// What a worker moves bytes with.
 #[derive(Debug)]
 pub(crate) struct Lane<'c> {
-    memory: Vec<u8>,
+    memory: Option<Block>,
     block: usize,
     stop: &'c Stop,
     moved: &'c AtomicU64,
@@ -173,7 +176,7 @@ impl Ways {
 impl<'c> Lane<'c> {
     pub(crate) fn new(block: usize, stop: &'c Stop, moved: &'c AtomicU64) -> Self {
         Self {
-            memory: Vec::new(),
+            memory: None,
             block,
             stop,
             moved,
@@ -254,7 +257,7 @@ impl<'c> Lane<'c> {
             let wanted = usize::try_from((extent.end - at).min(self.block as u64))
                 .expect("a block is small");
             let wanted = wanted.next_multiple_of(align);
-            let buffer = self.buffer();
+            let buffer = self.buffer()?;
             let read = retry_on_intr(|| rustix::io::pread(&pair.source, &mut buffer[..wanted], at))
                 .map_err(Fault::Source)?;
             if read == 0 {
@@ -277,8 +280,8 @@ impl<'c> Lane<'c> {
         let mut at = 0;
         loop {
             self.go_on()?;
-            let buffer = self.buffer();
-            let read = retry_on_intr(|| rustix::io::pread(&pair.source, &mut buffer[..], at))
+            let buffer = self.buffer()?;
+            let read = retry_on_intr(|| rustix::io::pread(&pair.source, &mut **buffer, at))
                 .map_err(Fault::Source)?;
             if read == 0 {
                 return Ok(at);
@@ -291,7 +294,7 @@ impl<'c> Lane<'c> {
 
     /// Whether two files of one size have the same content. What is a hole in both is not read.
     pub(crate) fn same(&mut self, a: &OwnedFd, b: &OwnedFd, size: u64) -> Result<bool, Fault> {
-        let mut other = vec![0; self.block];
+        let mut other = Block::new(self.block).map_err(Fault::Memory)?;
         let mut at = 0;
         while at < size {
             self.go_on()?;
@@ -301,7 +304,7 @@ impl<'c> Lane<'c> {
             };
             let wanted =
                 usize::try_from((size - start).min(self.block as u64)).expect("a block is small");
-            let buffer = self.buffer();
+            let buffer = self.buffer()?;
             let read = fill(a, &mut buffer[..wanted], start).map_err(Fault::Source)?;
             let written = fill(b, &mut other[..wanted], start).map_err(Fault::Sink)?;
             if read != wanted || written != wanted || buffer[..wanted] != other[..wanted] {
@@ -324,14 +327,13 @@ impl<'c> Lane<'c> {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
-    /// A block of memory, aligned for `O_DIRECT`; made when it is first needed.
-    fn buffer(&mut self) -> &mut [u8] {
-        let room = self.block.next_multiple_of(ALIGNMENT);
-        if self.memory.is_empty() {
-            self.memory = vec![0; room + ALIGNMENT];
-        }
-        let start = self.memory.as_ptr().align_offset(ALIGNMENT);
-        &mut self.memory[start..start + room]
+    /// Memory for a block; made when it is first needed.
+    fn buffer(&mut self) -> Result<&mut Block, Fault> {
+        let made = match self.memory.take() {
+            Some(made) => made,
+            None => Block::new(self.block).map_err(Fault::Memory)?,
+        };
+        Ok(self.memory.insert(made))
     }
 }
 

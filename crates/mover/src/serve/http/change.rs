@@ -521,7 +521,7 @@ fn copied(root: &Root, ways: &Ways, source: Opened, to: &[u8]) -> Result<Upload,
 impl From<Fault> for Refusal {
     fn from(fault: Fault) -> Self {
         match fault {
-            Fault::Source(errno) | Fault::Sink(errno) => errno.into(),
+            Fault::Source(errno) | Fault::Sink(errno) | Fault::Memory(errno) => errno.into(),
             // What is there of it is not what was to be copied.
             Fault::Short | Fault::Stopped => Errno::IO.into(),
         }
