@@ -8,6 +8,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -114,6 +115,45 @@ def xrootd(root, folder, pki=None, *, checksums=True):
         yield url.replace("http://127.0.0.1", "https://localhost") if pki else url
 
 
+SQUID = """\
+http_port 127.0.0.1:{port}
+access_log stdio:{folder}/access.log
+cache_log {folder}/cache.log
+pid_filename {folder}/squid.pid
+coredump_dir {folder}
+cache deny all
+http_access allow all
+hosts_file {folder}/hosts
+icp_port 0
+pinger_enable off
+shutdown_lifetime 0 seconds
+"""
+
+
+@contextlib.contextmanager
+def squid(*names):
+    """Have Squid as a proxy that keeps nothing, and finds these hosts on this one; yields its URL and what its log says was asked of it."""
+    folder = Path(tempfile.mkdtemp(prefix="venturi-squid-"))
+    # Started by root it becomes another user.
+    folder.chmod(0o777)
+    port, log = free_port(), folder / "access.log"
+    # Of its memory, which is the host's.
+    name = f"venturi{os.urandom(4).hex()}"
+    (folder / "hosts").write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
+    (folder / "squid.conf").write_text(SQUID.format(port=port, folder=folder))
+
+    def asked():
+        lines = map(str.split, log.read_text().splitlines())
+        # Who only sees whether it listens, asks for nothing.
+        return [(line[5], line[6]) for line in lines if not line[6].startswith("error:")]
+
+    try:
+        with running(["squid", "-n", name, "-N", "-f", folder / "squid.conf"], port, folder / "out") as url:
+            yield url, asked
+    finally:
+        shutil.rmtree(folder)
+
+
 @contextlib.contextmanager
 def venturi(engine, root, folder, *words, secure=False, env=None):
     """Have our own server; yields its URL."""
@@ -174,7 +214,7 @@ def puppet(answer, met=None, tls=None):
         def log_message(self, *_):
             pass
 
-        do_GET = do_HEAD = do_PUT = do_PROPFIND = do_MKCOL = do_COPY = do_DELETE = serve
+        do_GET = do_HEAD = do_PUT = do_PROPFIND = do_MKCOL = do_COPY = do_DELETE = do_CONNECT = serve
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

@@ -11,6 +11,7 @@ import time
 
 import pytest
 from copykit import copy
+from httpkit import puppet
 
 from testkit import throwaway_certificates
 from venturi.testbed.pki import DEFAULT_USER, Pki
@@ -159,3 +160,17 @@ def test_a_key_of_another_certificate_is_refused_with_what_to_do(engine, tmp_pat
     env |= {"X509_USER_CERT": str(pki.user().certificate), "X509_USER_KEY": str(pki.user("another").key)}
     done = copy(engine, "https://localhost:1/x", tmp_path / "x", env=env, code=1)
     assert b"expected a certificate and its key" in done.stderr
+
+
+def test_a_server_that_leads_from_http_to_https_is_followed(engine, tmp_path):
+    trust, *own = throwaway_certificates(tmp_path / "pki")
+    trusting = {**os.environ, "X509_CERT_DIR": str(trust)}
+    nobody = {**os.environ, "X509_CERT_DIR": str(tmp_path)}
+    with (
+        puppet(lambda handler, _: handler.say(200, b"within TLS"), tls=own) as (secure, _),
+        puppet(lambda handler, _: handler.say(301, Location=secure + handler.path)) as (url, _),
+    ):
+        copy(engine, f"{url}/x", tmp_path / "x", env=trusting)
+        said = copy(engine, f"{url}/x", tmp_path / "y", code=3, env=nobody).stderr.decode()
+    assert (tmp_path / "x").read_bytes() == b"within TLS"
+    assert "expected a server that is who it says" in said

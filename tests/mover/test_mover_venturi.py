@@ -14,7 +14,7 @@ OPTIONS = {option.name: option for option in MOVER.options}
 VALUES = (
     ("direct", True, []), ("method", "kernel", ["kernel"]), ("method", "buffers", ["buffers"]), ("streams", 2, ["2"]), ("window", 4096, ["4096"]),
     ("congestion", "reno", ["reno"]), ("stripe", True, []), ("pipelining", 2, ["2"]), ("pacing", 8000, ["8000B/s"]), ("data_channel", "open", ["open"]),
-    ("data_channel", "safe", ["safe"]),
+    ("data_channel", "safe", ["safe"]), ("proxy", "http://127.0.0.1:9", ["http://127.0.0.1:9"]),
 )  # fmt: skip
 """Options that not all ends have, with a value, and its words for the engine."""
 WRITTEN = {"integer": "{}", "size": "{}", "rate": "{}B/s"}

@@ -88,6 +88,9 @@ pub struct Arguments {
     /// How data connections of gsiftp are secured; if not given `authenticated`, or `open` where a server cannot
     #[arg(long, value_enum, value_name = "HOW")]
     pub(crate) data_channel: Option<DataChannelWord>,
+    /// The proxy of HTTP to go through, such as http://proxy.example:3128, or `none`; if not given, those that http_proxy, https_proxy, all_proxy and no_proxy name
+    #[arg(long, value_name = "URL")]
+    pub(crate) proxy: Option<OsString>,
     /// Bytes of one read and write, or of a block sent to a server, such as 256KiB
     #[arg(long, value_name = "SIZE", value_parser = block::<u64>)]
     pub(crate) block: Option<u64>,

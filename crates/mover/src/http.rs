@@ -21,6 +21,7 @@ pub(crate) mod marker;
 pub(crate) mod outgoing;
 mod pattern;
 pub(crate) mod pieces;
+pub(crate) mod proxy;
 pub(crate) mod put;
 pub(crate) mod range;
 pub(crate) mod source;

@@ -50,6 +50,7 @@ mod totals;
 pub use arguments::Arguments;
 pub use copy::carry_out;
 pub use error::{Error, Failure};
+pub use http::proxy::{Proxy, Through};
 pub use order::{Existing, Method, Network, Order, Output, Preserve};
 pub use outcome::Outcome;
 pub use stop::Stop;

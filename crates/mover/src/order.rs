@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::error::Error;
 use crate::given::{Given, Route};
+use crate::http::proxy::Through;
 
 mod reading;
 
@@ -98,6 +99,8 @@ pub struct Network {
     pub pacing_bytes_per_s: Option<u64>,
     /// How data connections of GridFTP are secured; none: authenticated, or open where a server cannot.
     pub data_channel: Option<DataChannel>,
+    /// Which proxy requests of HTTP go through.
+    pub proxy: Through,
 }
 
 /// How data connections of GridFTP are secured.
@@ -217,6 +220,12 @@ impl Order {
                 network.data_channel.is_some(),
                 route != Route::Ftp,
                 "a place at a server of GridFTP (gsiftp)",
+            ),
+            (
+                "--proxy",
+                matches!(network.proxy, Through::One(_)),
+                route != Route::Http,
+                "a place at a server of HTTP",
             ),
         ];
         let unfit = asked

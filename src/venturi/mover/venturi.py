@@ -10,6 +10,7 @@ from typing import Any
 
 from venturi.cost import FILE, LAB_BYTES, Measured, MoverCost, over
 from venturi.mover.base import Option, OutputError, ToolReport, output_text
+from venturi.mover.http import PROXY
 from venturi.mover.shell import filled, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
@@ -31,6 +32,7 @@ _OPTIONS = (
         "What gsiftp does on data channels: `open`, `authenticated`, `safe` (integrity) or `private` (encryption); by default authenticated.",
         choices=("authenticated", "open", "safe", "private"),
     ),
+    PROXY,
     Option("block", "size", None, "Bytes of one read and write, or of a block sent to a server; by default as it decides itself.", minimum=4096, maximum=1 << 30),
     Option("fixed", "boolean", False, "Decide nothing: one worker, session, connection and file at a time, and 256 KiB, where the others do not say."),
     Option(
@@ -45,6 +47,7 @@ _OPTIONS = (
     Option("verify", "boolean", False, "Read both ends again and compare them, inside the timing."),
 )  # fmt: skip
 _OF_FTP = frozenset({"ftp", "gsiftp"})
+_OF_HTTP = frozenset({"http", "https", "davs"})
 _EXPECTED = 'events, the last with "event": "end"'
 _MEASURED = (
     "estimated by `venturi calibrate` from calls in the lab, November 2026: 1, 11, 101 and 1001 files of 1 kB over 1 Gb/s at round trips of 0.1, 20 and 50 ms, tuned and fixed, "
@@ -149,6 +152,7 @@ class Venturi:
             "fsync": "--sync",
             "verify": "--verify",
         }
+        proxy: tuple[Argument, ...] = ("--proxy", "none") if options["proxy"] is None else (("--proxy", "{proxy}"),)
         tool: tuple[Argument, ...] = (
             *("venturi-engine", "copy", "--json", "--no-target-directory", "--existing", "replace"),
             *("--method", "{method}"),
@@ -160,6 +164,7 @@ class Venturi:
             ("--congestion", "{congestion}"),
             ("--pacing", "{pacing_bytes_per_s}B/s"),
             ("--data-channel", "{data_channel}"),
+            *proxy,
             ("--block", "{block_bytes}"),
         )
         # A list excludes places.
@@ -186,6 +191,7 @@ class Venturi:
             **dict.fromkeys(
                 ("stripe", "pipelining"), (bool(served & _OF_FTP), "an end at a server of FTP or GridFTP")
             ),
+            "proxy": (bool(served & _OF_HTTP), "an end at a server of HTTP"),
             "pacing": (source is None and destination is not None, upload),
             "data_channel": (
                 served == {"gsiftp"} or (given.get("data_channel") == "open" and "gsiftp" in served),

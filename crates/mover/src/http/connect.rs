@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::{Request, Response};
@@ -23,6 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use super::fault::{Fault, broken};
 use super::outgoing::Told;
+use super::proxy::{Proxies, Proxy};
 use super::target::Server;
 use super::wait::within;
 use crate::net::sockets::Tcp;
@@ -54,6 +55,8 @@ pub(super) struct Sender {
     /// Its socket, which is its own as well: none where no more files can be open.
     socket: Option<OwnedFd>,
     watch: tcp_info::Watch,
+    /// The proxy that is to see each request, and pass it on.
+    proxy: Option<Arc<Proxy>>,
 }
 
 impl Sender {
@@ -71,6 +74,11 @@ impl Sender {
 
     fn is_ready(&self) -> bool {
         self.requests.is_ready()
+    }
+
+    /// The proxy that is to see each request, and pass it on.
+    pub(super) fn proxy(&self) -> Option<Arc<Proxy>> {
+        self.proxy.clone()
     }
 
     /// What the kernel tells of it, and whether packets were lost since that was asked last.
@@ -93,7 +101,9 @@ pub(super) enum Manner {
 /// How connections are opened; the threads of an order share it.
 #[derive(Debug, Clone)]
 pub(crate) struct Dialer {
-    tls: Option<Arc<ClientConfig>>,
+    /// Known from the beginning, or found where a redirection leads to a server with TLS.
+    tls: Arc<OnceLock<Result<Arc<ClientConfig>, String>>>,
+    proxies: Arc<Proxies>,
     tcp: Tcp,
     pub(super) stop: Stop,
     /// Room for handshakes.
@@ -150,7 +160,8 @@ pub(super) struct Connections {
 impl Dialer {
     pub(crate) fn new(tls: Option<Arc<ClientConfig>>, tcp: Tcp, stop: Stop) -> Self {
         Self {
-            tls,
+            tls: Arc::new(tls.map_or_else(OnceLock::new, |tls| Ok(tls).into())),
+            proxies: Arc::default(),
             tcp,
             stop,
             room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
@@ -163,6 +174,14 @@ impl Dialer {
     /// For what is asked of one server: where that does not answer, nothing else fares better.
     pub(super) fn alone(self, alone: bool) -> Self {
         Self { alone, ..self }
+    }
+
+    /// Through these proxies.
+    pub(super) fn through(self, proxies: Proxies) -> Self {
+        Self {
+            proxies: Arc::new(proxies),
+            ..self
+        }
     }
 
     /// Whether servers were asked and none has ever answered.
@@ -208,14 +227,23 @@ impl Dialer {
         let room = room.expect("it is never closed");
         // It has a limit of its own.
         let connected = within(&self.stop, Duration::MAX, self.tcp.connect(address)).await?;
-        let stream = connected.map_err(|error| Fault::Connection(crate::error::said(&error)))?;
+        let proxy = self.proxies.to(server);
+        let stream = connected.map_err(|error| {
+            let at = proxy.map_or_else(String::new, |proxy| format!(" by the proxy {proxy}"));
+            Fault::Connection(crate::error::said(&error) + &at)
+        })?;
         if let Some(trip) = tcp_info::see(&stream).and_then(|seen| seen.least_round_trip) {
             self.seen.opened_in(server, trip);
         }
         let socket = stream.as_fd().try_clone_to_owned().ok();
-        let requests = match self.tls.as_ref().filter(|_| server.tls) {
-            None => drive(TokioIo::new(stream)).await?,
-            Some(tls) => self.secure(server, tls, stream, patience).await?,
+        let requests = if server.tls {
+            let stream = match proxy {
+                Some(proxy) => within(&self.stop, patience, proxy.tunnel(stream, server)).await??,
+                None => stream,
+            };
+            self.secure(server, stream, patience).await?
+        } else {
+            drive(TokioIo::new(stream)).await?
         };
         room.forget();
         self.room.add_permits(GROWTH);
@@ -224,19 +252,23 @@ impl Dialer {
             requests,
             socket,
             watch: tcp_info::Watch::default(),
+            proxy: proxy.filter(|_| !server.tls).cloned(),
         })
     }
 
     async fn secure(
         &self,
         server: &Server,
-        tls: &Arc<ClientConfig>,
         stream: TcpStream,
         patience: Duration,
     ) -> Result<SendRequest<Told>, Fault> {
         let name = ServerName::try_from(server.host.clone());
         let name =
             name.map_err(|_| Fault::Tls(format!("`{}`, which is no name of a host", server.host)))?;
+        let tls = self
+            .tls
+            .get_or_init(|| super::tls::client().map_err(|error| error.to_string()));
+        let tls = tls.as_ref().map_err(|error| Fault::Tls(error.clone()))?;
         let connector = TlsConnector::from(Arc::clone(tls));
         let secured = within(&self.stop, patience, connector.connect(name, stream)).await?;
         let stream = secured.map_err(|error| match error.get_ref() {
@@ -361,10 +393,13 @@ impl Connections {
             return Ok(known.clone());
         }
         threads::spare().map_err(|error| Fault::Connection(threads::none(&error)))?;
-        let asked = tokio::net::lookup_host((server.host.as_str(), server.port));
+        // A proxy looks for the server itself.
+        let proxy = self.dialer.proxies.to(server);
+        let first = proxy.map_or(server, |proxy| &proxy.server);
+        let asked = tokio::net::lookup_host((first.host.as_str(), first.port));
         let found = within(self.stop(), LOOKUP_PATIENCE, asked).await?;
         let found: Vec<_> = found
-            .map_err(|error| Fault::Connection(format!("no address of {}: {error}", server.host)))?
+            .map_err(|error| Fault::Connection(format!("no address of {}: {error}", first.host)))?
             .collect();
         self.addresses
             .borrow_mut()

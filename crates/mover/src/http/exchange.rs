@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{Either, select};
-use http::header::{EXPECT, HOST, LOCATION, SERVER, USER_AGENT};
+use http::header::{EXPECT, HOST, LOCATION, PROXY_AUTHORIZATION, SERVER, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
@@ -18,6 +18,7 @@ use super::answer::Answer;
 use super::connect::{Connections, Dialer, Manner, Sender};
 use super::fault::{Fault, broken};
 use super::outgoing::{Outgoing, Told};
+use super::proxy::Proxy;
 use super::target::{Server, Target};
 use super::tries::Tries;
 use super::wait::while_moving;
@@ -277,7 +278,8 @@ impl Exchange {
         is_ours: bool,
     ) -> Result<Answer, Fault> {
         let moved = Rc::new(Cell::new(Instant::now()));
-        let (request, opener) = self.request(at, ask, is_ours, &moved)?;
+        let proxy = sender.proxy();
+        let (request, opener) = self.request(at, ask, is_ours, proxy.as_deref(), &moved)?;
         // The gate opens by a 100, by its absence, and never when the answer is there before.
         let under_way = self.connections.under_way();
         let sent = sender.send_request(request);
@@ -310,6 +312,7 @@ impl Exchange {
         at: &Target,
         ask: &Ask<'_>,
         is_ours: bool,
+        proxy: Option<&Proxy>,
         moved: &Rc<Cell<Instant>>,
     ) -> Result<(Request<Told>, Option<Opener>), Fault> {
         let unfit = |_| Fault::Answer {
@@ -325,7 +328,7 @@ impl Exchange {
         }
         let mut request = Request::builder()
             .method(&ask.method)
-            .uri(&at.path)
+            .uri(proxy.map_or_else(|| at.path.clone(), |_| at.url()))
             .body(Told::new(body, moved))
             .map_err(unfit)?;
         let host = HeaderValue::try_from(at.server.authority());
@@ -339,6 +342,9 @@ impl Exchange {
             })?,
         );
         fields.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        if let Some(login) = proxy.and_then(Proxy::login) {
+            fields.insert(PROXY_AUTHORIZATION, login.clone());
+        }
         if is_ours {
             fields.extend(self.secrets.clone());
         }

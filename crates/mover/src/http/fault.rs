@@ -20,6 +20,8 @@ pub(crate) enum Fault {
     Silence(Duration),
     /// The server is not who it says, or does not take us for one it knows.
     Tls(String),
+    /// A proxy does not let us through to the server.
+    Proxy { proxy: String, status: StatusCode },
     /// The only server does not answer, for this reason: nothing has ever been heard of it, or not for as long as we try.
     Unreached(Box<Self>),
     /// The server refuses.
@@ -48,6 +50,7 @@ impl Fault {
     pub(crate) fn is_temporary(&self) -> bool {
         match self {
             Self::Connection(_) | Self::Body(_) | Self::Silence(_) => true,
+            Self::Proxy { status, .. } => matches!(status.as_u16(), 502..=504),
             Self::Status { status, .. } => {
                 // 423: a copy that was killed may not have ended there.
                 matches!(
@@ -63,7 +66,11 @@ impl Fault {
     pub(crate) fn is_of_connection(&self) -> bool {
         matches!(
             self,
-            Self::Connection(_) | Self::Silence(_) | Self::Tls(_) | Self::Unreached(_)
+            Self::Connection(_)
+                | Self::Silence(_)
+                | Self::Tls(_)
+                | Self::Proxy { .. }
+                | Self::Unreached(_)
         )
     }
 
@@ -100,6 +107,17 @@ impl Fault {
                 "a server that is who it says",
                 found,
                 "see whom you trust (X509_CERT_DIR, SSL_CERT_FILE) and who you are (X509_USER_PROXY)",
+            ),
+            Self::Proxy { proxy, status } => Failure::found(
+                path,
+                format!("a way through the proxy {proxy}"),
+                status.to_string(),
+                match status.as_u16() {
+                    407 => OF_LOGIN,
+                    _ => {
+                        "see whether that proxy lets you there, or go without it (`--proxy none`, or the server in no_proxy)"
+                    }
+                },
             ),
             Self::Unreached(why) => Failure {
                 ends_all: true,
@@ -141,8 +159,13 @@ impl Fault {
     }
 }
 
+/// What a proxy that wants to know who we are needs.
+const OF_LOGIN: &str =
+    "write who you are into the URL of the proxy (http://USER:PASSWORD@HOST:PORT)";
+
 fn advice(status: StatusCode) -> &'static str {
     match status.as_u16() {
+        407 => OF_LOGIN,
         401 => {
             "get a token (BEARER_TOKEN, BEARER_TOKEN_FILE) or a proxy (X509_USER_PROXY) that the server knows"
         }

@@ -26,14 +26,22 @@ pub(crate) struct Target {
 impl Server {
     /// As it stands in `Host`.
     pub(crate) fn authority(&self) -> String {
-        let host = if self.host.contains(':') {
+        match (self.tls, self.port) {
+            (true, 443) | (false, 80) => self.bracketed(),
+            _ => self.with_port(),
+        }
+    }
+
+    /// The same, whatever the port: as a proxy is asked for it.
+    pub(crate) fn with_port(&self) -> String {
+        format!("{}:{}", self.bracketed(), self.port)
+    }
+
+    fn bracketed(&self) -> String {
+        if self.host.contains(':') {
             format!("[{}]", self.host)
         } else {
             self.host.clone()
-        };
-        match (self.tls, self.port) {
-            (true, 443) | (false, 80) => host,
-            (_, port) => format!("{host}:{port}"),
         }
     }
 

@@ -3,7 +3,7 @@
 //! HTTP has one request under way on a connection, so that files in flight are connections: there are more while that pays. A thread has a runtime and
 //! connections of its own, few at first and then many, so that a slow disk holds back its own connections and no others; what all are to do is in one pool.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -152,6 +152,11 @@ pub(crate) fn carry_out(
     } else {
         None
     };
+    let proxies = order.network.proxy.proxies()?;
+    let through: BTreeSet<String> = servers
+        .iter()
+        .filter_map(|server| proxies.to(server).map(ToString::to_string))
+        .collect();
     let token = super::token::ours()?.map(|token| {
         let mut value = HeaderValue::try_from([b"Bearer ", token.0.as_slice()].concat())
             .expect("letters, digits and marks");
@@ -195,7 +200,9 @@ pub(crate) fn carry_out(
             .or(order.fixed.then_some(1))
             .map(|streams| streams.min(sessions.max(1))),
         token,
-        dialer: Dialer::new(tls, tcp, stop.clone()).alone(servers.len() == 1),
+        dialer: Dialer::new(tls, tcp, stop.clone())
+            .alone(servers.len() == 1)
+            .through(proxies),
         preparing: AtomicUsize::new(0),
         width: AtomicUsize::new(1),
         threads: sessions,
@@ -203,6 +210,10 @@ pub(crate) fn carry_out(
         tunes: many && asked.is_none() && !order.fixed,
         claimed: Mutex::default(),
     };
+    if !through.is_empty() {
+        let why = through.iter().map(String::as_str).collect::<Vec<_>>();
+        cx.decided("proxies", through.len() as u64, why.join(", "));
+    }
     cx.decided("sessions", sessions as u64, why.into());
     cx.expect(begun);
     std::thread::scope(|scope| {

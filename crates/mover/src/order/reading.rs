@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::{DataChannel, Existing, Method, Network, Order, Output, Preserve, What};
 use crate::arguments::{Arguments, DataChannelWord, ExistingWord, MethodWord, PreserveWord};
 use crate::error::Error;
+use crate::http::proxy::Through;
 
 /// The smallest and the largest block that can be asked for, bytes.
 const BLOCKS: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
@@ -25,6 +26,7 @@ impl TryFrom<Arguments> for Order {
             congestion: given.congestion,
             pacing_bytes_per_s: given.pacing,
             data_channel: given.data_channel.map(DataChannel::from),
+            proxy: Through::parse(given.proxy.as_deref())?,
         };
         let output = match (given.json, given.verbose, given.quiet) {
             (true, ..) => Output::Json,
