@@ -71,7 +71,8 @@ def test_the_proxy_looks_for_the_server_and_the_environment_names_the_proxy(engi
             said = copy(engine, f"{place}/x", here / "y", code=1, env=without).stderr.decode()
             assert "no address of origin.test" in said
         # This host is not asked of a proxy of the environment.
-        copy(engine, f"{url}/x", here / "z", env=environment(all_proxy="http://127.0.0.1:9"))
+        for named in ("http://127.0.0.1:9", "socks5://127.0.0.1:9"):
+            copy(engine, f"{url}/x", here / "z", env=environment(all_proxy=named))
     assert (here / "x").read_bytes() == (here / "z").read_bytes() == b"of the server"
 
 

@@ -161,7 +161,7 @@ impl Dialer {
     pub(crate) fn new(tls: Option<Arc<ClientConfig>>, tcp: Tcp, stop: Stop) -> Self {
         Self {
             tls: Arc::new(tls.map_or_else(OnceLock::new, |tls| Ok(tls).into())),
-            proxies: Arc::default(),
+            proxies: Arc::new(Proxies::all(None)),
             tcp,
             stop,
             room: Arc::new(Semaphore::new(FIRST_HANDSHAKES)),
@@ -193,6 +193,14 @@ impl Dialer {
     /// Connections that were opened.
     pub(super) fn opened(&self) -> usize {
         self.seen.opened.load(Ordering::Relaxed)
+    }
+
+    fn proxy(&self, server: &Server) -> Result<Option<&Arc<Proxy>>, Fault> {
+        let named = self.proxies.to(server);
+        named.map_err(|error| Fault::Answer {
+            expected: "a way there",
+            found: error.to_string(),
+        })
     }
 
     /// Opens a connection to one of these addresses.
@@ -227,7 +235,7 @@ impl Dialer {
         let room = room.expect("it is never closed");
         // It has a limit of its own.
         let connected = within(&self.stop, Duration::MAX, self.tcp.connect(address)).await?;
-        let proxy = self.proxies.to(server);
+        let proxy = self.proxy(server)?;
         let stream = connected.map_err(|error| {
             let at = proxy.map_or_else(String::new, |proxy| format!(" by the proxy {proxy}"));
             Fault::Connection(crate::error::said(&error) + &at)
@@ -394,7 +402,7 @@ impl Connections {
         }
         threads::spare().map_err(|error| Fault::Connection(threads::none(&error)))?;
         // A proxy looks for the server itself.
-        let proxy = self.dialer.proxies.to(server);
+        let proxy = self.dialer.proxy(server)?;
         let first = proxy.map_or(server, |proxy| &proxy.server);
         let asked = tokio::net::lookup_host((first.host.as_str(), first.port));
         let found = within(self.stop(), LOOKUP_PATIENCE, asked).await?;

@@ -171,7 +171,9 @@ fn advice(status: StatusCode) -> &'static str {
         }
         403 => "get the right to it; a token may have another scope or path",
         404 | 410 => "see what is there (`davix-ls`, `curl`)",
-        405 | 501 => "the server does not do this at that place: name another",
+        405 | 501 => {
+            "the server does not do this at that place: name another, for directories one with WebDAV"
+        }
         409 => "make the directories that lead to it, or say --mkpath",
         413 | 507 => "free some space at the server",
         423 => "wait for whoever writes it to end, then run the same command again",

@@ -49,13 +49,16 @@ pub enum Through {
 }
 
 /// Proxies of an order.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Proxies {
-    of_http: Option<Arc<Proxy>>,
-    of_https: Option<Arc<Proxy>>,
+    of_http: Named,
+    of_https: Named,
     /// None where a proxy is for all servers.
     exempt: Option<Vec<String>>,
 }
+
+/// A proxy, or why what was named is none: that is told to who is to go through it, and to nobody else.
+type Named = Result<Option<Arc<Proxy>>, Error>;
 
 impl Proxy {
     /// Reads `http://USER:PASSWORD@HOST:PORT`; the scheme may be missing.
@@ -176,26 +179,28 @@ impl Through {
     }
 
     /// The proxies that are meant.
-    ///
-    /// # Errors
-    /// If the environment names something else.
-    pub(crate) fn proxies(&self) -> Result<Proxies, Error> {
+    pub(crate) fn proxies(&self) -> Proxies {
         match self {
             Self::Environment => {
                 Proxies::of(|name| std::env::var_os(name).filter(|value| !value.is_empty()))
             }
-            Self::Nothing => Ok(Proxies::default()),
-            Self::One(proxy) => Ok(Proxies {
-                of_http: Some(Arc::clone(proxy)),
-                of_https: Some(Arc::clone(proxy)),
-                exempt: None,
-            }),
+            Self::Nothing => Proxies::all(None),
+            Self::One(proxy) => Proxies::all(Some(proxy)),
         }
     }
 }
 
 impl Proxies {
-    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, Error> {
+    /// This one for all servers, or none for any.
+    pub(crate) fn all(proxy: Option<&Arc<Proxy>>) -> Self {
+        Self {
+            of_http: Ok(proxy.cloned()),
+            of_https: Ok(proxy.cloned()),
+            exempt: None,
+        }
+    }
+
+    fn of(variable: impl Fn(&str) -> Option<OsString>) -> Self {
         let first = |names: &'static [&'static str]| {
             let mut set = names
                 .iter()
@@ -207,30 +212,37 @@ impl Proxies {
             value.to_string_lossy().to_ascii_lowercase()
         });
         let exempt = exempt.split(|letter: char| letter == ',' || letter.is_whitespace());
-        Ok(Self {
-            of_http: proxy(&OF_HTTP).transpose()?,
-            of_https: proxy(&OF_HTTPS).transpose()?,
+        Self {
+            of_http: proxy(&OF_HTTP).transpose(),
+            of_https: proxy(&OF_HTTPS).transpose(),
             exempt: Some(
                 exempt
                     .filter(|entry| !entry.is_empty())
                     .map(str::to_owned)
                     .collect(),
             ),
-        })
+        }
     }
 
-    /// The one that a server is asked through.
-    pub(crate) fn to(&self, server: &Server) -> Option<&Arc<Proxy>> {
-        let proxy = match server.tls {
-            true => self.of_https.as_ref(),
-            false => self.of_http.as_ref(),
-        }?;
+    /// The one that a server is asked through, if any.
+    ///
+    /// # Errors
+    /// If what the environment names for it is no proxy of HTTP.
+    pub(crate) fn to(&self, server: &Server) -> Result<Option<&Arc<Proxy>>, Error> {
         let host = server.host.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);
         let exempt = self.exempt.as_ref().is_some_and(|entries| {
             is_here(host) || entries.iter().any(|entry| is_exempt(entry, host))
         });
-        (!exempt).then_some(proxy)
+        if exempt {
+            return Ok(None);
+        }
+        let named = if server.tls {
+            &self.of_https
+        } else {
+            &self.of_http
+        };
+        named.as_ref().map(Option::as_ref).map_err(Error::clone)
     }
 }
 
@@ -280,14 +292,14 @@ mod tests {
     use super::*;
     use std::collections::HashMap;
 
-    fn proxies(set: &[(&str, &str)]) -> Result<Proxies, String> {
+    fn proxies(set: &[(&str, &str)]) -> Proxies {
         let set: HashMap<_, _> = set.iter().copied().collect();
-        Proxies::of(|name| set.get(name).map(OsString::from)).map_err(|error| error.to_string())
+        Proxies::of(|name| set.get(name).map(OsString::from))
     }
 
     fn to(proxies: &Proxies, place: &str) -> Option<String> {
         let url = Url::parse(OsStr::new(place)).expect("a URL");
-        let found = proxies.to(&Target::from(&url).server);
+        let found = proxies.to(&Target::from(&url).server).expect("a proxy");
         found.map(ToString::to_string)
     }
 
@@ -298,7 +310,6 @@ mod tests {
             ("HTTPS_PROXY", "b:1"),
             ("ALL_PROXY", "http://c"),
         ]);
-        let found = found.expect("proxies");
         assert_eq!(to(&found, "davs://h/"), Some("http://a:1".into()));
         assert_eq!(to(&found, "http://h/"), Some("http://c:80".into()));
         for here in [
@@ -310,11 +321,11 @@ mod tests {
         ] {
             assert_eq!(to(&found, here), None, "{here}");
         }
-        let upper = proxies(&[("HTTP_PROXY", "evil:1")]).expect("none");
+        let upper = proxies(&[("HTTP_PROXY", "evil:1")]);
         assert_eq!(to(&upper, "http://h/"), None);
         let told = Through::parse(Some(OsStr::new("p:3128"))).expect("a proxy");
         assert_eq!(
-            to(&told.proxies().expect("it"), "http://127.0.0.1/"),
+            to(&told.proxies(), "http://127.0.0.1/"),
             Some("http://p:3128".into())
         );
     }
@@ -322,7 +333,7 @@ mod tests {
     #[test]
     fn names_addresses_and_networks_are_exempt() {
         let check = |entries, place, expected| {
-            let found = proxies(&[("all_proxy", "p:1"), ("no_proxy", entries)]).expect("a proxy");
+            let found = proxies(&[("all_proxy", "p:1"), ("no_proxy", entries)]);
             assert_eq!(to(&found, place).is_none(), expected, "{entries}: {place}");
         };
         for entries in [

@@ -152,11 +152,11 @@ pub(crate) fn carry_out(
     } else {
         None
     };
-    let proxies = order.network.proxy.proxies()?;
-    let through: BTreeSet<String> = servers
-        .iter()
-        .filter_map(|server| proxies.to(server).map(ToString::to_string))
-        .collect();
+    let proxies = order.network.proxy.proxies();
+    let mut through = BTreeSet::new();
+    for server in &servers {
+        through.extend(proxies.to(server)?.map(ToString::to_string));
+    }
     let token = super::token::ours()?.map(|token| {
         let mut value = HeaderValue::try_from([b"Bearer ", token.0.as_slice()].concat())
             .expect("letters, digits and marks");
@@ -211,8 +211,8 @@ pub(crate) fn carry_out(
         claimed: Mutex::default(),
     };
     if !through.is_empty() {
-        let why = through.iter().map(String::as_str).collect::<Vec<_>>();
-        cx.decided("proxies", through.len() as u64, why.join(", "));
+        let count = through.len() as u64;
+        cx.decided("proxies", count, Vec::from_iter(through).join(", "));
     }
     cx.decided("sessions", sessions as u64, why.into());
     cx.expect(begun);
