@@ -1,5 +1,6 @@
 """What tests of several rooms share: the engine, scratch directories, tiny plans."""
 
+import os
 import signal
 
 import pytest
@@ -15,6 +16,13 @@ def _ctrl_c_works():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_proxies():
+    """Servers of tests are on this machine, whatever proxies of HTTP whoever runs them has."""
+    for name in [name for name in os.environ if name.lower() in ("http_proxy", "https_proxy", "all_proxy")]:
+        del os.environ[name]
 
 
 @pytest.fixture(scope="session")
