@@ -8,7 +8,7 @@ use venturi_gridftp::address::{
 use venturi_gridftp::{
     ByteRanges, Collected, Command, Entry, Features, Kind, Line, LineBuffer, MAX_LINE_BYTES,
     MAX_PATH_BYTES, MAX_REPLY_BYTES, MAX_REPLY_LINES, Path, Progress, Reply, ReplyCollector,
-    parse_timestamp, write_timestamp,
+    parse_list, parse_timestamp, write_timestamp,
 };
 
 use crate::Draws;
@@ -149,8 +149,14 @@ pub fn features(bytes: &[u8]) {
     );
 }
 
-/// A line of a listing.
+/// A line of a listing, for programs or for people.
 pub fn facts(bytes: &[u8]) {
+    if let Some(entry) = parse_list(bytes) {
+        assert!(
+            !entry.name.is_empty() && bytes.ends_with(entry.target.as_ref().unwrap_or(&entry.name))
+        );
+        assert!(entry.modify_s.is_none() && entry.mode.is_none_or(|mode| mode <= 0o777));
+    }
     let Ok(entry) = Entry::parse(bytes) else {
         return;
     };

@@ -23,6 +23,7 @@ mod failure;
 mod flow;
 mod job;
 mod login;
+mod look;
 mod news;
 mod outcome;
 mod settings;
@@ -31,13 +32,14 @@ mod strays;
 mod third_party;
 mod transfers;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use active::Part;
 use control::{Control, Heard};
 pub use job::{Direction, Failure, Get, Job, Output, Purpose, Put, Source};
 use login::Login as LoginStep;
+use look::{Fact, Look};
 use news::News;
 pub use settings::{Login, Settings, Upload};
 pub use third_party::{Pair, Side, ThirdParty, ThirdPartyOutput};
@@ -56,6 +58,8 @@ enum Tag {
     Transfer(u64, Part),
     /// Of the driver.
     Request(u64),
+    /// Part of a request for what a path is.
+    Look(u64, Fact),
     /// Of which the reply does not matter.
     Unheard,
 }
@@ -72,6 +76,7 @@ pub struct Client {
     ready: bool,
     /// What the driver asks before the session is ready.
     requests: VecDeque<(u64, Command)>,
+    looks: BTreeMap<u64, Look>,
     transfers: Transfers,
     outputs: VecDeque<Output>,
     /// When something last moved.
@@ -109,6 +114,7 @@ impl Client {
             opens_data: false,
             ready: false,
             requests: VecDeque::new(),
+            looks: BTreeMap::new(),
             transfers: Transfers::new(&settings),
             settings,
             outputs: VecDeque::new(),
@@ -341,6 +347,9 @@ impl Client {
                 Heard::Line(Tag::Request(request), text) => {
                     self.outputs.push_back(Output::Line { request, text });
                 }
+                Heard::Final(Tag::Look(request, fact), reply) => {
+                    self.looked(request, fact, reply);
+                }
                 Heard::Final(Tag::Unheard, _) | Heard::Line(..) | Heard::Preliminary(..) => {}
             }
             self.pump();
@@ -355,8 +364,11 @@ impl Client {
         }
         // A server that reads a login in one flight reads what follows with it.
         if self.ready || self.ahead {
-            for (request, command) in self.requests.drain(..) {
-                self.control.submit(vec![(Tag::Request(request), command)]);
+            for (request, command) in std::mem::take(&mut self.requests) {
+                match command {
+                    Command::Mlst(Some(path)) if self.lacks_mlst() => self.look(request, path),
+                    command => self.control.submit(vec![(Tag::Request(request), command)]),
+                }
             }
             self.transfers.prepare();
         }
@@ -380,6 +392,10 @@ impl Client {
             }
         }
         self.outputs.extend(self.transfers.take_outputs());
+    }
+
+    fn lacks_mlst(&self) -> bool {
+        self.ready && !self.features.has("MLST")
     }
 
     fn refused(step: &'static str, reply: &Reply) -> Error {

@@ -192,6 +192,24 @@ pub enum Command {
 }
 
 impl Command {
+    /// Whether bytes go over data connections before its last reply.
+    #[must_use]
+    pub fn is_transfer(&self) -> bool {
+        use Command as C;
+        matches!(
+            self,
+            C::Retr(_)
+                | C::Stor(_)
+                | C::Appe(_)
+                | C::Eret { .. }
+                | C::Esto { .. }
+                | C::Mlsd(_)
+                | C::Mlsr(_)
+                | C::List(_)
+                | C::Nlst(_)
+        )
+    }
+
     /// Its name.
     #[must_use]
     pub fn name(&self) -> &'static str {

@@ -74,6 +74,22 @@ impl Features {
         self.globus
     }
 
+    /// Whether it has listings for programs (MLSD, RFC 3659), and not for people alone (LIST).
+    #[must_use]
+    pub fn lists(&self) -> bool {
+        self.globus || self.has("MLSD") || self.has("MLST")
+    }
+
+    /// Whether its data connections may be those of other hosts, as with data nodes of GridFTP. What a server of FTP alone says of its address is what it
+    /// takes for it, and wrong where addresses are translated on the way.
+    #[must_use]
+    pub fn has_data_nodes(&self) -> bool {
+        self.globus
+            || ["PARALLEL", "SPAS", "DCAU"]
+                .iter()
+                .any(|name| self.has(name))
+    }
+
     /// Whether bytes above 127 in names get lost on a control connection that is not protected: servers of the toolkit drop them, ours, which
     /// is like them in all else, does not.
     #[must_use]

@@ -12,6 +12,8 @@ use crate::{ByteRanges, Reply};
 pub(super) enum Part {
     /// PASV, in MODE S.
     Passive,
+    /// CWD, to the directory that LIST is to tell of.
+    Enter,
     /// REST.
     Restart,
     /// SCKS.
@@ -37,7 +39,7 @@ impl Part {
     pub fn is_before_bytes(self) -> bool {
         matches!(
             self,
-            Self::Passive | Self::Restart | Self::Check | Self::Transfer | Self::Look
+            Self::Passive | Self::Enter | Self::Restart | Self::Check | Self::Transfer | Self::Look
         )
     }
 }

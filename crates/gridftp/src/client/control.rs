@@ -32,6 +32,7 @@ struct Pending<T> {
     tag: T,
     bytes: usize,
     streamed: bool,
+    transfers: bool,
 }
 
 /// Commands that must follow each other without another between them.
@@ -50,6 +51,8 @@ pub(super) struct Control<T> {
     content: bool,
     tokens: u64,
     protected: bool,
+    /// Whether nothing is said while a transfer is under way.
+    keeps_step: bool,
 }
 
 impl<T: Clone> Control<T> {
@@ -59,6 +62,7 @@ impl<T: Clone> Control<T> {
             tag: greeting,
             bytes: 0,
             streamed: false,
+            transfers: false,
         };
         Self {
             lines: LineBuffer::default(),
@@ -72,6 +76,7 @@ impl<T: Clone> Control<T> {
             content: false,
             tokens: 0,
             protected: false,
+            keeps_step: false,
         }
     }
 
@@ -130,6 +135,16 @@ impl<T: Clone> Control<T> {
         self.protected = true;
     }
 
+    /// From here on nothing is said between a command that moves bytes and its last reply: a server may take it for an ABOR that it does not know, and
+    /// throw it away (Pure-FTPd, ProFTPD), or close the data connection for it (pyftpdlib).
+    pub fn keep_step(&mut self) {
+        self.keeps_step = true;
+    }
+
+    fn may_speak(&self) -> bool {
+        !(self.keeps_step && self.flight.iter().any(|pending| pending.transfers))
+    }
+
     pub fn is_protected(&self) -> bool {
         self.protected
     }
@@ -139,9 +154,14 @@ impl<T: Clone> Control<T> {
         let mut bytes = Vec::new();
         while self.flight_bytes < MAX_FLIGHT_BYTES
             && self.flight.len() < MAX_FLIGHT
+            && self.may_speak()
             && let Some(group) = self.queue.pop_front()
         {
-            for (tag, command) in group {
+            let mut group = group.into_iter();
+            // What is left of it waits as well.
+            while self.may_speak()
+                && let Some((tag, command)) = group.next()
+            {
                 let line = self.line_of(&command)?;
                 let streamed = matches!(command, Command::Mlsc(_) | Command::Stat(_));
                 self.flight_bytes += line.len();
@@ -149,8 +169,13 @@ impl<T: Clone> Control<T> {
                     tag,
                     bytes: line.len(),
                     streamed,
+                    transfers: command.is_transfer(),
                 });
                 bytes.extend(line);
+            }
+            let rest: Group<T> = group.collect();
+            if !rest.is_empty() {
+                self.queue.push_front(rest);
             }
         }
         Ok(bytes)

@@ -93,6 +93,9 @@ impl Client {
             Login::Needed(_) | Login::Authentication | Login::Optional | Login::Mode => Ok(()),
             Login::Last => {
                 self.ready = true;
+                if !self.features.is_globus() {
+                    self.control.keep_step();
+                }
                 self.transfers.ready(&self.settings, &self.features);
                 self.outputs.push_back(Output::Ready);
                 Ok(())

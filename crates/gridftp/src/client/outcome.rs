@@ -47,7 +47,10 @@ impl Transfers {
         };
         match part {
             Part::Passive => match super::channel::passive_address(&reply, self.server) {
-                Some(address) => {
+                Some(mut address) => {
+                    if !self.has_data_nodes {
+                        address.set_ip(self.server);
+                    }
                     self.outputs.push(Output::Connect {
                         address,
                         connections: 1,
@@ -61,6 +64,8 @@ impl Transfers {
                 active.spoiled = Some(format!("no restart: {reply}"));
                 *active.job.present() = ByteRanges::default();
             }
+            // Whatever is listed, it is another one.
+            Part::Enter if !reply.is_success() => active.spoiled = Some(reply.to_string()),
             Part::Check if !reply.is_success() => self.checks = false,
             Part::Transfer => {
                 active.answer = Some(reply);
@@ -82,7 +87,7 @@ impl Transfers {
                 active.spoiled = Some(format!("no name: {reply}"));
             }
             Part::RenameTo => self.renamed(key, &reply),
-            Part::Restart | Part::Check | Part::RenameFrom => {}
+            Part::Enter | Part::Restart | Part::Check | Part::RenameFrom => {}
         }
     }
 

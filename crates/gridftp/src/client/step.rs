@@ -12,7 +12,7 @@ use crate::{Error, Reply};
 pub(super) fn check(tag: Tag, reply: &Reply, transfers: &Transfers) -> Result<(), Error> {
     let fits = match (tag, reply.code) {
         // What a login, or a driver, may be answered is theirs to judge.
-        (Tag::Login(_) | Tag::Request(_), _) | (_, 400..=599) => true,
+        (Tag::Login(_) | Tag::Request(_) | Tag::Look(..), _) | (_, 400..=599) => true,
         (Tag::Transfer(key, Part::Transfer), 200 | 225 | 226 | 250) => transfers.has_begun(key),
         (Tag::Transfer(_, Part::Passive), code) => matches!(code, 227 | 229),
         (Tag::Transfer(_, Part::Restart | Part::RenameFrom), code) => (300..=399).contains(&code),

@@ -11,7 +11,10 @@ use super::job::{Direction, Get, Job, Output};
 use super::settings::{Settings, Upload};
 use super::strays::Strays;
 use crate::mode_e::{Receiver, Sender};
-use crate::{Command, Features, Mode};
+use crate::{Command, Features, Mode, Path};
+
+/// Of LIST: names that begin with a dot, too.
+const LIST_ALL: &[u8] = b"-a";
 
 /// Whose a data connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,6 +44,10 @@ pub(super) struct Transfers {
     pub exact: bool,
     /// Whether the server checks checksums.
     pub checks: bool,
+    /// Whether data connections may be those of other hosts.
+    pub has_data_nodes: bool,
+    /// Whether the server has listings for programs.
+    pub lists: bool,
     pub queue: VecDeque<Waiting>,
     pub active: BTreeMap<u64, Active>,
     pub next_key: u64,
@@ -84,6 +91,8 @@ impl Transfers {
             eager: false,
             exact: false,
             checks: false,
+            has_data_nodes: true,
+            lists: true,
             queue: VecDeque::new(),
             active: BTreeMap::new(),
             next_key: 0,
@@ -118,6 +127,8 @@ impl Transfers {
         self.eager = upload == Upload::Eager;
         self.exact = features.is_globus();
         self.checks = features.has("SCKS");
+        self.lists = features.lists();
+        self.has_data_nodes = features.has_data_nodes();
         self.striped = settings.striped
             && self.mode == Mode::Extended
             && features.has("SPAS")
@@ -266,7 +277,13 @@ impl Transfers {
         {
             add(Part::Check, Command::Scks { algorithm, value });
         }
-        add(Part::Transfer, job.command());
+        let mut command = job.command();
+        if let (false, Command::Mlsd(Some(path))) = (self.lists, &command) {
+            // A path behind LIST may be a pattern, or an option.
+            add(Part::Enter, Command::Cwd(path.clone()));
+            command = Command::List(Path::new(LIST_ALL).ok());
+        }
+        add(Part::Transfer, command);
         if let Job::Get(Get {
             see: true, path, ..
         }) = &job

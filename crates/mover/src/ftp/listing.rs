@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use venturi_gridftp::{Command, Entry, Features, Path, Reply};
+use venturi_gridftp::{Command, Entry, Features, Path, Reply, parse_list};
 
 use super::desk::{Desk, Gone};
 use super::messages::{Answer, Question};
@@ -18,21 +18,25 @@ pub(crate) enum Lister {
     Control,
     /// MLSD: over a data connection.
     Data,
+    /// LIST, where there is nothing else: over a data connection, for people, without times.
+    People,
 }
 
 impl Lister {
     pub(crate) fn of(features: &Features) -> Self {
         if features.has("MLSC") {
             Self::Control
-        } else {
+        } else if features.lists() {
             Self::Data
+        } else {
+            Self::People
         }
     }
 
     fn question(self, path: &Path) -> Question {
         match self {
             Self::Control => Question::Command(Command::Mlsc(Some(path.clone()))),
-            Self::Data => Question::Listing(path.clone()),
+            Self::Data | Self::People => Question::Listing(path.clone()),
         }
     }
 }
@@ -91,12 +95,15 @@ impl Asked {
                 Answer::Lost => return Err(Gone),
                 Answer::Notice(_) => {}
                 Answer::Line(line) => {
-                    let line = match self.lister {
-                        Lister::Control => line.strip_prefix(b" ").unwrap_or(&line),
-                        Lister::Data => &line[..],
+                    let entry = match self.lister {
+                        Lister::Control => {
+                            Entry::parse(line.strip_prefix(b" ").unwrap_or(&line)).ok()
+                        }
+                        Lister::Data => Entry::parse(&line).ok(),
+                        Lister::People => parse_list(&line),
                     };
                     // A line that is no entry, such as the title of the reply, says nothing of a file.
-                    if let Ok(entry) = Entry::parse(line)
+                    if let Some(entry) = entry
                         && entry.is_inside()
                     {
                         return Ok(Heard::Entry(entry));
