@@ -102,7 +102,7 @@ def test_without_mlst_a_file_is_seen_by_its_size_and_time_and_a_directory_by_ent
 
 
 def test_without_mlsd_a_directory_is_listed_for_people(engine, places, tmp_path):
-    """That tells no times; with a file of any time that has its size a copy counts as another."""
+    """That tells no times which count; the server is asked for them."""
     folder, tree = places
     (tree / ".hidden").write_bytes(b"x")
     (tree / "d" / "[a]*").write_bytes(b"y")
@@ -111,8 +111,11 @@ def test_without_mlsd_a_directory_is_listed_for_people(engine, places, tmp_path)
         copy(engine, "-r", f"{url}/none", tmp_path / "none", code=3)
         tree.rename(folder / "there")
         copy(engine, "-r", "--concurrency", "2", f"{url}/there", tmp_path / "back")
+        kept = end_of(events(engine, "-r", "-T", f"{url}/there", tmp_path / "back"))
+        assert (kept["kept"], kept["moved_bytes"]) == (kept["files"] + kept["kept"], 0)
         copy(engine, f"{url}/there/d/e/[12]*", f"{tmp_path}/some/")
         # One line for each command that lists.
         assert {line for line in told() if line.startswith(("MLSD", "LIST"))} == {"LIST -a"}
     assert tree_of(tmp_path / "back", times=False) == tree_of(folder / "there", times=False)
+    assert (tmp_path / "back" / "a").stat().st_mtime == 1_600_000_000
     assert set(files_of(tmp_path / "some")) == {name[4:] for name in SIZES if name.startswith(("d/e/1", "d/e/2"))}

@@ -1,15 +1,19 @@
 //! What is in a directory of a server.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use venturi_gridftp::{Command, Entry, Features, Path, Reply, parse_list};
+use venturi_gridftp::{Command, Entry, Features, Kind, Path, Reply, parse_list, parse_timestamp};
 
-use super::desk::{Desk, Gone};
+use super::desk::{Desk, Gone, reply_of};
 use super::messages::{Answer, Question};
+use super::names::below;
 
 /// How often a directory is asked for whose session is lost.
 pub(crate) const MOST_TRIES: u32 = 4;
+
+/// Files of a listing for people whose times are asked for at the same time.
+const TIMES_AHEAD: usize = 128;
 
 /// How directories are listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +22,7 @@ pub(crate) enum Lister {
     Control,
     /// MLSD: over a data connection.
     Data,
-    /// LIST, where there is nothing else: over a data connection, for people, without times.
+    /// LIST, where there is nothing else: over a data connection, for people; times are asked for.
     People,
 }
 
@@ -41,11 +45,19 @@ impl Lister {
     }
 }
 
+type Answers = Receiver<(u64, Answer)>;
+
 /// A listing that was asked for.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    answers: Receiver<(u64, Answer)>,
+    answers: Answers,
     lister: Lister,
+    desk: Desk,
+    path: Path,
+    /// Of a listing for people: its entries, when all have come.
+    listed: Option<(VecDeque<Entry>, Reply)>,
+    /// The first ones, with the question for their time.
+    timing: VecDeque<(Entry, Option<Answers>)>,
 }
 
 /// What of a listing has come.
@@ -63,6 +75,10 @@ impl Asked {
         Self {
             answers: desk.ask(lister.question(path)),
             lister,
+            desk: desk.clone(),
+            path: path.clone(),
+            listed: None,
+            timing: VecDeque::new(),
         }
     }
 
@@ -77,6 +93,46 @@ impl Asked {
     /// # Errors
     /// If the session is lost.
     pub(crate) fn next(&mut self, now: bool) -> Result<Heard, Gone> {
+        match self.lister {
+            Lister::Control | Lister::Data => self.hear(now),
+            Lister::People => self.next_with_time(),
+        }
+    }
+
+    /// The next entry of a listing without times: of files the server is asked for them, of some ahead.
+    fn next_with_time(&mut self) -> Result<Heard, Gone> {
+        let mut listed = VecDeque::new();
+        while self.listed.is_none() {
+            match self.hear(false)? {
+                Heard::Entry(entry) => listed.push_back(entry),
+                Heard::Nothing => {}
+                Heard::End(reply) => self.listed = Some((std::mem::take(&mut listed), reply)),
+            }
+        }
+        let Some((listed, reply)) = &mut self.listed else {
+            return Err(Gone);
+        };
+        while self.timing.len() < TIMES_AHEAD
+            && let Some(entry) = listed.pop_front()
+        {
+            let is_file = entry.kind == Some(Kind::File);
+            let path = entry.safe_name().and_then(|name| below(&self.path, name));
+            let path = path.ok().filter(|_| is_file);
+            let asked = path.map(|path| self.desk.ask(Question::Command(Command::Mdtm(path))));
+            self.timing.push_back((entry, asked));
+        }
+        let Some((mut entry, asked)) = self.timing.pop_front() else {
+            return Ok(Heard::End(reply.clone()));
+        };
+        if let Some(asked) = asked {
+            let reply = reply_of(&asked).ok_or(Gone)?;
+            let told = reply.lines.last().filter(|_| reply.code == 213);
+            entry.modify_s = told.and_then(|text| parse_timestamp(text.trim_ascii()).ok());
+        }
+        Ok(Heard::Entry(entry))
+    }
+
+    fn hear(&mut self, now: bool) -> Result<Heard, Gone> {
         // Each turn takes an answer.
         loop {
             let answer = if now {
