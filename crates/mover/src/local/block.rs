@@ -6,7 +6,7 @@ use memmap2::{Advice, MmapMut};
 use rustix::io::Errno;
 
 /// What a processor maps at once, on the machines that there are. Where memory lies in such pieces, what goes past the page cache becomes requests of
-/// megabytes: in pages of 4 KiB a request has room for some hundreds, and a copy took 1.4 times as long (`bench/mover.py`).
+/// megabytes: in pages of 4 KiB a request has room for some hundreds, and a copy took 1.8 times as long (`bench/mover.py`).
 const HUGE_PAGE: usize = 2 << 20;
 
 /// Zeroed memory, as `O_DIRECT` asks for it: it begins with a page, and has whole ones. Pages that nobody writes to cost nothing.
