@@ -55,7 +55,9 @@ def files_of(folder):
 def test_a_tree_goes_up_and_comes_down_one_file_at_a_time(engine, places, tmp_path):
     folder, tree = places
     with served(folder) as (url, told):
-        end = end_of(events(engine, "-r", "--concurrency", "2", tree, f"{url}/there"))
+        done = events(engine, "-r", "--concurrency", "2", "--pipelining", "8", tree, f"{url}/there")
+        assert [event["value"] for event in done if event.get("what") == "pipelining"] == [1]
+        end = end_of(done)
         assert (end["files"], end["errors"]) == (len(SIZES), 0)
         kept = end_of(events(engine, "-r", "-T", tree, f"{url}/there"))
         assert (kept["kept"], kept["moved_bytes"]) == (len(SIZES), 0)

@@ -74,6 +74,12 @@ impl Features {
         self.globus
     }
 
+    /// Whether commands may come while a transfer is under way. Others throw them away, or take them for an ABOR.
+    #[must_use]
+    pub fn pipelines(&self) -> bool {
+        self.globus
+    }
+
     /// Whether it has listings for programs (MLSD, RFC 3659), and not for people alone (LIST).
     #[must_use]
     pub fn lists(&self) -> bool {

@@ -93,7 +93,7 @@ impl Client {
             Login::Needed(_) | Login::Authentication | Login::Optional | Login::Mode => Ok(()),
             Login::Last => {
                 self.ready = true;
-                if !self.features.is_globus() {
+                if !self.features.pipelines() {
                     self.control.keep_step();
                 }
                 self.transfers.ready(&self.settings, &self.features);

@@ -101,17 +101,11 @@ impl Asked {
 
     /// The next entry of a listing without times: of files the server is asked for them, of some ahead.
     fn next_with_time(&mut self) -> Result<Heard, Gone> {
-        let mut listed = VecDeque::new();
-        while self.listed.is_none() {
-            match self.hear(false)? {
-                Heard::Entry(entry) => listed.push_back(entry),
-                Heard::Nothing => {}
-                Heard::End(reply) => self.listed = Some((std::mem::take(&mut listed), reply)),
-            }
-        }
-        let Some((listed, reply)) = &mut self.listed else {
-            return Err(Gone);
+        let all = match self.listed.take() {
+            Some(all) => all,
+            None => self.all()?,
         };
+        let (listed, reply) = self.listed.insert(all);
         while self.timing.len() < TIMES_AHEAD
             && let Some(entry) = listed.pop_front()
         {
@@ -130,6 +124,17 @@ impl Asked {
             entry.modify_s = told.and_then(|text| parse_timestamp(text.trim_ascii()).ok());
         }
         Ok(Heard::Entry(entry))
+    }
+
+    fn all(&mut self) -> Result<(VecDeque<Entry>, Reply), Gone> {
+        let mut listed = VecDeque::new();
+        loop {
+            match self.hear(false)? {
+                Heard::Entry(entry) => listed.push_back(entry),
+                Heard::Nothing => {}
+                Heard::End(reply) => return Ok((listed, reply)),
+            }
+        }
     }
 
     fn hear(&mut self, now: bool) -> Result<Heard, Gone> {

@@ -129,6 +129,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                 otherwise
             }
         };
+        let in_step = !welcome.features.pipelines();
         let time_ms = welcome.round_trip.as_secs_f64() * 1e3;
         let decisions = [
             (
@@ -147,13 +148,21 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             ),
             (
                 "pipelining",
-                welcome.pipelining as u64,
-                why(
-                    network.pipelining.is_some(),
-                    format!(
-                        "a round trip takes {time_ms:.1} ms, in which a server may end as many files"
-                    ),
-                ),
+                if in_step {
+                    1
+                } else {
+                    welcome.pipelining as u64
+                },
+                if in_step {
+                    "a server that is not of the Globus toolkit may lose what it is told during a transfer".into()
+                } else {
+                    why(
+                        network.pipelining.is_some(),
+                        format!(
+                            "a round trip takes {time_ms:.1} ms, in which a server may end as many files"
+                        ),
+                    )
+                },
             ),
         ];
         // How many data nodes there are is known when connections are opened to them.
