@@ -1,24 +1,53 @@
 """A server of FTP that is neither ours nor of the Globus toolkit: pyftpdlib, started as a program, with commands taken away as others lack them.
 
 Its session is one at a time, as the standard has it: a PASV while a transfer is under way closes the connection of that. Words: directory, port, the
-address that it tells of itself, commands that it does not know. It tells each command on standard output.
+address that it tells of itself, commands that it does not know. It tells each command on standard output. Words with ``=`` say how else it differs:
+``RATE`` bytes a second are all that it moves, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
+writes into nothing that is there, as ProFTPD does, ``MDTM=set`` sets a time where it has two arguments, as vsftpd does.
 """
 
 import sys
 
 from pyftpdlib.authorizers import DummyAuthorizer
-from pyftpdlib.handlers import FTPHandler
+from pyftpdlib.handlers import FTPHandler, ThrottledDTPHandler
 from pyftpdlib.servers import FTPServer
 
 
-def main(folder, port, address, *lacking):
+def main(folder, port, address, *words):
     """Serve until killed."""
+    lacking = [word for word in words if "=" not in word]
+    manners = dict(word.split("=") for word in words if "=" in word)
 
     class Handler(FTPHandler):
         def pre_process_command(self, line, cmd, arg):
             sys.stdout.write(f"{cmd} {arg}\n")
             sys.stdout.flush()
-            super().pre_process_command(line, cmd, arg)
+            time, _, path = arg.partition(" ")
+            if cmd == "MDTM" and manners.get("MDTM") == "set" and len(time) == 14 and time.isdecimal():
+                self.ftp_MFMT(self.fs.ftp2fs(path), time)
+            else:
+                super().pre_process_command(line, cmd, arg)
+
+        def ftp_REST(self, line):
+            super().ftp_REST(line)
+            if manners.get("REST") == "deaf":
+                self._restart_position = 0
+
+        def ftp_STOR(self, file, mode="w"):
+            if manners.get("REST") == "read":
+                if self._restart_position:
+                    self._restart_position = 0
+                    self.respond("451 Append/Restart not permitted, try again")
+                    return None
+                if self.fs.lexists(file):
+                    self.respond("550 Overwrite permission denied")
+                    return None
+            return super().ftp_STOR(file, mode)
+
+    class Slow(ThrottledDTPHandler):
+        read_limit = write_limit = int(manners.get("RATE", 0))
+
+    Handler.dtp_handler = Slow
 
     Handler.proto_cmds = {name: what for name, what in FTPHandler.proto_cmds.items() if name not in lacking}
     Handler.masquerade_address = address

@@ -2,6 +2,8 @@
 
 import contextlib
 import os
+import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -121,3 +123,106 @@ def test_without_mlsd_a_directory_is_listed_for_people(engine, places, tmp_path)
     assert tree_of(tmp_path / "back", times=False) == tree_of(folder / "there", times=False)
     assert (tmp_path / "back" / "a").stat().st_mtime == 1_600_000_000
     assert set(files_of(tmp_path / "some")) == {name[4:] for name in SIZES if name.startswith(("d/e/1", "d/e/2"))}
+
+
+LARGE_BYTES = 140_000_000
+RATE = "RATE=70000000"
+
+
+def large_file(path, seed):
+    """Make a file that goes on after a kill, with a time of its own."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(random.Random(seed).randbytes(LARGE_BYTES))
+    os.utime(path, (1_600_000_000 + seed, 1_600_000_000 + seed))
+    return path
+
+
+def killed(engine, source, destination, moved):
+    """Kill a copy when so many of its bytes are there."""
+    process = subprocess.Popen([engine, "copy", "--quiet", source, destination])
+    try:
+        wait_until(lambda: moved() > 40_000_000 or process.poll() is not None, "some of the file", 30)
+    finally:
+        process.kill()
+    assert process.wait() == -signal.SIGKILL, "it was done before it was killed"
+
+
+def bytes_in(folder):
+    """Return how much all files of a directory have."""
+    return sum(path.stat().st_size for path in folder.iterdir())
+
+
+def noted_down(folder):
+    """Return how much of a large file is there by its record: behind a head of 512 bytes it has one for each chunk, the first of 8 MiB each."""
+    records = [path.read_bytes()[512:] for path in folder.glob(".*.progress")]
+    return sum(record.count(b"1") for record in records) << 23
+
+
+def kept(done, what):
+    """What was there already, as an event tells it, and what was moved."""
+    told = [event["value"] for event in done if event.get("what") == what]
+    return told, end_of(done)["moved_bytes"]
+
+
+@pytest.mark.parametrize("rest", ["REST=heard", "REST=deaf"])
+def test_a_large_download_goes_on_after_a_kill(engine, tmp_path, rest):
+    folder = tmp_path / "served"
+    source = large_file(folder / "large", 1)
+    with served(folder, RATE, rest) as (url, told):
+        to = tmp_path / "to"
+        to.mkdir()
+        killed(engine, f"{url}/large", to / "large", lambda: noted_down(to))
+        done = events(engine, f"{url}/large", to / "large")
+        (chunks,), moved = kept(done, "chunks_kept")
+        assert chunks >= 2
+        assert [line for line in told() if line.startswith("REST ")]
+        assert (moved < LARGE_BYTES) == (rest == "REST=heard")
+    assert (to / "large").read_bytes() == source.read_bytes()
+    assert [path.name for path in to.iterdir()] == ["large"]
+
+
+def test_what_came_of_another_version_of_a_file_is_not_gone_on_with(engine, tmp_path):
+    folder, to = tmp_path / "served", tmp_path / "to"
+    large_file(folder / "large", 1)
+    to.mkdir()
+    with served(folder, RATE) as (url, told):
+        killed(engine, f"{url}/large", to / "large", lambda: noted_down(to))
+        source = large_file(folder / "large", 2)
+        done = events(engine, f"{url}/large", to / "large")
+        assert kept(done, "chunks_kept") == ([], LARGE_BYTES)
+        assert not [line for line in told() if line.startswith("REST ")]
+    assert (to / "large").read_bytes() == source.read_bytes()
+
+
+@pytest.mark.parametrize("rest", ["REST=heard", "REST=read"])
+def test_a_large_upload_goes_on_after_a_kill(engine, tmp_path, rest):
+    folder, source = tmp_path / "served", large_file(tmp_path / "large", 1)
+    folder.mkdir()
+    with served(folder, RATE, rest) as (url, told):
+        killed(engine, source, f"{url}/large", lambda: bytes_in(folder))
+        done = events(engine, source, f"{url}/large")
+        (bytes_there,), moved = kept(done, "bytes_kept")
+        assert bytes_there > 40_000_000
+        assert [line for line in told() if line.startswith("REST ")]
+        assert (moved < LARGE_BYTES) == (rest == "REST=heard")
+    assert (folder / "large").read_bytes() == source.read_bytes()
+    assert [path.name for path in folder.iterdir()] == ["large"]
+
+
+def test_of_a_source_that_was_changed_nothing_is_gone_on_with(engine, tmp_path):
+    folder, source = tmp_path / "served", large_file(tmp_path / "large", 1)
+    folder.mkdir()
+    with served(folder, RATE) as (url, _):
+        killed(engine, source, f"{url}/large", lambda: bytes_in(folder))
+        large_file(source, 2)
+        assert kept(events(engine, source, f"{url}/large"), "bytes_kept") == ([], LARGE_BYTES)
+    assert (folder / "large").read_bytes() == source.read_bytes()
+
+
+def test_times_are_set_by_mdtm_where_that_takes_them(engine, places):
+    folder, tree = places
+    with served(folder, *PLAIN, "MDTM=set") as (url, _):
+        copy(engine, "-r", tree, f"{url}/there")
+        again = end_of(events(engine, "-r", "-T", tree, f"{url}/there"))
+        assert (again["kept"], again["moved_bytes"]) == (len(SIZES), 0)
+    assert {path.stat().st_mtime for path in (folder / "there").rglob("*") if path.is_file()} == {1_600_000_000}

@@ -197,6 +197,19 @@ impl Report {
         });
     }
 
+    /// Tells that a large file goes on behind what is there.
+    pub(crate) fn bytes_kept(&self, copy: &Path, there: u64, size: u64) {
+        let reason = format!(
+            "{}: an earlier copy was stopped after {there} of {size} bytes",
+            copy.display()
+        );
+        self.decision(&Decision {
+            what: "bytes_kept",
+            value: there,
+            reason,
+        });
+    }
+
     /// Tells a failure; one that no file can fare better than ends all. That we were stopped is told once, at the end.
     pub(crate) fn failure(&self, failure: &Failure, totals: &Totals, stop: &Stop) {
         // Of several that end all, the first is told.

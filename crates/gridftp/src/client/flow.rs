@@ -8,7 +8,7 @@ use super::channel::{Channel, Way};
 use super::job::{Direction, Get, Job};
 use super::transfers::{Link, Transfers};
 use crate::mode_e::{Chunk, Payload, Receiver, Taken};
-use crate::{DataOut, Delivered, Delivery, Error, Mode};
+use crate::{ByteRanges, DataOut, Delivered, Delivery, Error, Mode};
 
 impl Client {
     /// Offers bytes of a data connection. To be called again with the rest until nothing is consumed.
@@ -126,6 +126,13 @@ impl Transfers {
         let offset = get.present.prefix_bytes() + active.position;
         if let Err(reason) = fits(get, offset, bytes) {
             active.spoiled.get_or_insert(reason);
+            let present = active.job.present();
+            if !present.is_empty() {
+                // It may have sent all of it, wherever it was asked to go on.
+                *present = ByteRanges::default();
+                active.position = 0;
+            }
+            return None;
         }
         if active.spoiled.is_some() || bytes == 0 {
             return None;

@@ -5,7 +5,8 @@ use super::active::{Active, Part, State};
 use super::channel::Channel;
 use super::job::{Direction, Job, Output, Purpose};
 use super::transfers::Transfers;
-use crate::{ByteRanges, Command, Entry, Mode, Progress, Reply};
+use crate::timestamp::write_timestamp;
+use crate::{ByteRanges, Command, Entry, Mode, Path, Progress, Reply};
 
 /// What a server answers that could not go on with a transfer for its own part (RFC 959, section 4.2.1): it cannot read the file, or has seen
 /// that it was changed.
@@ -100,7 +101,7 @@ impl Transfers {
 
     /// Looks whether a transfer is at its end.
     pub fn settle(&mut self, key: u64) {
-        if self.mode == Mode::Stream && self.is_astray(key) {
+        if self.mode == Mode::Stream && (self.is_astray(key) || self.begins_anew(key)) {
             return;
         }
         let Some(active) = self
@@ -182,6 +183,30 @@ impl Transfers {
         }
     }
 
+    /// Has an upload that was to go on in MODE S begin anew, where a server has refused it: some take files whole or not at all (ProFTPD, unless
+    /// `AllowStoreRestart`), and may not write into one that is there (`AllowOverwrite`).
+    fn begins_anew(&mut self, key: u64) -> bool {
+        let Some(active) = self.active.get_mut(&key) else {
+            return false;
+        };
+        let refused = active.answer.as_ref().filter(|reply| {
+            let counts = active.state == State::Running && active.over.is_none();
+            counts && !active.begun && !reply.is_success()
+        });
+        let (Some(reply), Job::Put(put)) = (refused, &mut active.job) else {
+            return false;
+        };
+        let Some(temporary) = put.temporary.clone().filter(|_| !put.present.is_empty()) else {
+            return false;
+        };
+        put.present = ByteRanges::default();
+        let reason = reply.to_string();
+        self.commands
+            .push(vec![(Tag::Unheard, Command::Dele(temporary))]);
+        self.failed(key, &reason, true);
+        true
+    }
+
     fn is_sent(&self, active: &Active) -> bool {
         match self.mode {
             Mode::Stream => active.closed,
@@ -247,11 +272,10 @@ impl Transfers {
         let mut group = Vec::new();
         let at = put.temporary.as_ref().unwrap_or(&put.path);
         if let Some(time_s) = put.modify_s {
-            let path = at.clone();
-            group.push((
-                Tag::Transfer(key, Part::Modify),
-                Command::Mfmt { time_s, path },
-            ));
+            group.extend(
+                modify(at, time_s, self.has_mfmt)
+                    .map(|command| (Tag::Transfer(key, Part::Modify), command)),
+            );
         }
         if let Some(temporary) = put.temporary.clone() {
             group.push((
@@ -330,4 +354,14 @@ impl Transfers {
             });
         }
     }
+}
+
+/// The command that sets a time. Servers without MFMT may have MDTM with two arguments, as vsftpd has; others take both for a path, which is not there.
+fn modify(path: &Path, time_s: i64, has_mfmt: bool) -> Option<Command> {
+    if has_mfmt {
+        let path = path.clone();
+        return Some(Command::Mfmt { time_s, path });
+    }
+    let both = [write_timestamp(time_s).as_bytes(), b" ", path.as_bytes()].concat();
+    Path::new(both).ok().map(Command::Mdtm)
 }

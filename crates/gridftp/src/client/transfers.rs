@@ -48,6 +48,8 @@ pub(super) struct Transfers {
     pub has_data_nodes: bool,
     /// Whether the server has listings for programs.
     pub lists: bool,
+    /// Whether the server has MFMT.
+    pub has_mfmt: bool,
     pub queue: VecDeque<Waiting>,
     pub active: BTreeMap<u64, Active>,
     pub next_key: u64,
@@ -93,6 +95,7 @@ impl Transfers {
             checks: false,
             has_data_nodes: true,
             lists: true,
+            has_mfmt: true,
             queue: VecDeque::new(),
             active: BTreeMap::new(),
             next_key: 0,
@@ -128,6 +131,7 @@ impl Transfers {
         self.exact = features.is_globus();
         self.checks = features.has("SCKS");
         self.lists = features.lists();
+        self.has_mfmt = features.is_globus() || features.has("MFMT");
         self.has_data_nodes = features.has_data_nodes();
         self.striped = settings.striped
             && self.mode == Mode::Extended

@@ -41,12 +41,18 @@ pub(crate) struct Large {
     record: File,
     record_path: PathBuf,
     left: AtomicU64,
+    /// The first chunk that is missing; and where it began when this was opened.
+    first: AtomicU64,
+    begin: u64,
     failed: std::sync::atomic::AtomicBool,
     sync: bool,
+    /// Whether what is missing comes in order, as one transfer.
+    pub(crate) in_order: bool,
 }
 
 impl Large {
-    /// Opens what a copy has left of the file, or begins it. Gives also the chunks that are missing.
+    /// Opens what a copy has left of the file, or begins it; with whether it is to be on stable storage, and comes in order. Gives also the chunks that
+    /// are missing.
     ///
     /// # Errors
     /// As the kernel says; `EWOULDBLOCK` where another copy writes to it.
@@ -55,7 +61,7 @@ impl Large {
         size: u64,
         source: &str,
         record_path: PathBuf,
-        sync: bool,
+        (sync, in_order): (bool, bool),
     ) -> Result<(Self, Vec<u64>), Errno> {
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let open = |path: &PathBuf, mode| rustix::fs::open(path, flags, Mode::from_raw_mode(mode));
@@ -89,6 +95,7 @@ impl Large {
             (true, 1..) => vec![chunks as u64 - 1],
             _ => missing,
         };
+        let first = missing.first().copied().unwrap_or(0);
         let large = Self {
             fetch,
             size,
@@ -96,8 +103,15 @@ impl Large {
             record: record.into(),
             record_path,
             left: AtomicU64::new(missing.len() as u64),
+            first: first.into(),
+            begin: if size > 0 {
+                range(first, size).start
+            } else {
+                0
+            },
             failed: false.into(),
             sync,
+            in_order,
         };
         Ok((large, missing))
     }
@@ -117,6 +131,41 @@ impl Large {
         }
         rustix::io::pwrite(&self.record, b"1", HEAD_BYTES as u64 + index)?;
         Ok(self.left.fetch_sub(1, Ordering::AcqRel) == 1)
+    }
+
+    /// Where what is missing begins, for one who gets all that is behind it, in order.
+    pub(crate) fn rest(&self) -> u64 {
+        match self.first.load(Ordering::Acquire) {
+            0 => 0,
+            first => self.range(first - 1).end,
+        }
+    }
+
+    /// The same when it was opened.
+    pub(crate) fn begin(&self) -> u64 {
+        self.begin
+    }
+
+    /// All is there up to here: the chunks that end before are. To be called by one writer at a time.
+    ///
+    /// # Errors
+    /// If that cannot be noted down.
+    pub(crate) fn reach(&self, end: u64) -> Result<(), Errno> {
+        let from = self.first.load(Ordering::Acquire);
+        let mut first = from;
+        while first < count(self.size) && self.range(first).end <= end {
+            first += 1;
+        }
+        if first == from {
+            return Ok(());
+        }
+        if self.sync {
+            rustix::fs::fdatasync(&self.file)?;
+        }
+        let there = vec![b'1'; usize::try_from(first - from).map_err(|_| Errno::FBIG)?];
+        rustix::io::pwrite(&self.record, &there, HEAD_BYTES as u64 + from)?;
+        self.first.store(first, Ordering::Release);
+        Ok(())
     }
 
     /// A chunk will not come. True for the first one that says so.
@@ -219,7 +268,14 @@ mod tests {
             },
             changes: 0,
         });
-        Large::open(fetch, size, "ftp://h/a", folder.join("record"), false).expect("files")
+        Large::open(
+            fetch,
+            size,
+            "ftp://h/a",
+            folder.join("record"),
+            (false, false),
+        )
+        .expect("files")
     }
 
     #[test]
@@ -280,6 +336,31 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_in_order_goes_on_behind_the_last_chunk_that_is_whole() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let size = 3 * LEAST_CHUNK_BYTES / 2 + 1;
+        let ends: Vec<u64> = (0..count(size))
+            .map(|index| range(index, size).end)
+            .collect();
+        for (reached, there) in [(1, 0), (ends[0], 1), (ends[2], 3), (ends[1], 3)] {
+            let (large, missing) = open(folder.path(), size, 7);
+            assert_eq!(missing.len() as u64, large.left.load(Ordering::Relaxed));
+            let begin = large.begin();
+            assert_eq!(begin, large.rest());
+            large.reach(reached).expect("a record");
+            let end = if there > 0 { ends[there - 1] } else { 0 };
+            assert_eq!((large.rest(), large.begin()), (end, begin), "{reached}");
+        }
+        let (large, missing) = open(folder.path(), size, 7);
+        assert_eq!((missing, large.begin()), (vec![3], ends[2]));
+        large.reach(size).expect("a record");
+        assert_eq!(large.rest(), size);
+        drop(large);
+        // All but its name: the last chunk comes again.
+        assert_eq!(open(folder.path(), size, 7).0.begin(), ends[2]);
+    }
+
+    #[test]
     fn a_file_that_is_there_but_for_its_name_is_not_forgotten() {
         let folder = tempfile::tempdir().expect("a folder");
         let (large, missing) = open(folder.path(), LEAST_CHUNK_BYTES / 2 + 1, 7);
@@ -302,7 +383,7 @@ mod tests {
             LEAST_CHUNK_BYTES,
             "ftp://h/a",
             folder.path().join("record"),
-            false,
+            (false, false),
         );
         assert_eq!(again.err(), Some(Errno::WOULDBLOCK));
     }

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
-use venturi_gridftp::{Command, Entry, Kind, Path as There, Reply};
+use venturi_gridftp::{Command, Entry, Kind, Mode, Path as There, Reply};
 
 use super::batch::{Batch, ROOTS_AHEAD};
 use super::chunks::{self, LARGE_BYTES, Large};
@@ -40,6 +40,8 @@ pub(crate) struct Download<'d> {
     lister: Lister,
     cuts_names: bool,
     regions: bool,
+    /// Whether files come in one connection each, in order.
+    in_order: bool,
     batch: Batch<'d>,
     /// Directories that were made or found here, in the order in which they were.
     made: Vec<Made>,
@@ -69,6 +71,7 @@ impl<'d> Download<'d> {
             cuts_names: Shared::cuts_names(&shared.server, &welcome.features),
             // Data nodes that share a file share all of it.
             regions: welcome.features.has("ERET") && !shared.order.network.stripe,
+            in_order: welcome.mode == Mode::Stream,
             batch: Batch::new(shared),
             made: Vec::new(),
             trees: Vec::new(),
@@ -197,26 +200,37 @@ impl<'d> Download<'d> {
             changes: 0,
         });
         match known.size {
-            Some(size) if size >= LARGE_BYTES && self.regions => self.large(fetch, size, record),
+            Some(size) if size >= LARGE_BYTES && self.goes_on(known) => {
+                self.large(fetch, size, record);
+            }
             _ => self.batch.push(Job::Fetch(fetch)),
         }
     }
 
-    /// Has a large file come in chunks.
+    /// Whether a large file need not begin anew after a kill: the server sends parts, or all from some byte on of what is known to be the same file.
+    fn goes_on(&self, known: Known) -> bool {
+        self.regions || (self.in_order && known.modify_s.is_some())
+    }
+
+    /// Has a large file come in chunks, or all that is missing at its end.
     fn large(&mut self, fetch: Arc<Fetch>, size: u64, record: PathBuf) {
         let shared = self.shared;
         let source = shared.place(&fetch.from).to_string_lossy().into_owned();
         let to = fetch.to.clone();
-        match Large::open(fetch, size, &source, record, shared.order.sync) {
+        let how = (shared.order.sync, !self.regions);
+        match Large::open(fetch, size, &source, record, how) {
             Ok((large, missing)) => {
                 let chunks = chunks::count(size);
-                let there = chunks - missing.len() as u64;
+                let there = if large.in_order {
+                    missing.first().copied().unwrap_or(0)
+                } else {
+                    chunks - missing.len() as u64
+                };
                 if there > 0 {
                     shared.report.chunks_kept(&to, there, chunks);
                 }
-                let large = Arc::new(large);
-                for index in missing {
-                    self.batch.push(Job::Chunk(Arc::clone(&large), index));
+                for job in Job::of(large, missing) {
+                    self.batch.push(job);
                 }
                 self.batch.give();
             }

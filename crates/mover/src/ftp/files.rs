@@ -37,6 +37,8 @@ pub(crate) struct Store {
     /// Its name while it is not whole.
     pub(crate) part: Path,
     pub(crate) known: Known,
+    /// What the source was when it was found, where one that was stopped goes on: what the server has under the temporary name is of this file.
+    pub(crate) goes_on: Option<Facts>,
 }
 
 /// A file of this host that is being sent.

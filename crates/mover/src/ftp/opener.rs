@@ -55,6 +55,9 @@ fn open(item: &Item, follow: bool, verify: bool) -> Result<Source, Failure> {
     let store = item.job.store().expect("only uploads are opened");
     let (file, facts) = file(store, follow)?;
     let range = match &item.job {
+        Job::Store(_) if store.goes_on.is_some_and(|found| !found.unchanged(&facts)) => {
+            return Err(changed(store));
+        }
         Job::Part(parts, _) | Job::Name(parts) if !parts.facts.unchanged(&facts) => {
             return Err(changed(store));
         }

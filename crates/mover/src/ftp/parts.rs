@@ -103,6 +103,7 @@ mod tests {
             to: path("/to"),
             part: path("/part"),
             known: Known::default(),
+            goes_on: None,
         });
         let facts = Facts::from(rustix::fs::fstat(&file).expect("its facts"));
         assert_eq!(Parts::count(size), 5);

@@ -203,7 +203,7 @@ impl<'o> Shared<'o> {
     pub(crate) fn failed(&self, item: &Item, found: &str, advice: &'static str) {
         // Said once for a file, not for each of its chunks.
         let failure = item.job.fail().then(|| match &item.job {
-            Job::Chunk(large, _) => (self.place(&large.fetch.from), "its bytes"),
+            Job::Chunk(large, _) | Job::Rest(large) => (self.place(&large.fetch.from), "its bytes"),
             Job::Fetch(fetch) | Job::Again(fetch, _) => (self.place(&fetch.from), "its bytes"),
             Job::Store(store) => (self.place(&store.to), "a copy there"),
             Job::Part(parts, _) | Job::Name(parts) => (self.place(&parts.store.to), "a copy there"),

@@ -27,6 +27,7 @@ use super::shared::Shared;
 use super::verify;
 use super::ways::Ways;
 use super::work::Job;
+use crate::attributes::Facts;
 use crate::error::said;
 use crate::order::Existing;
 use crate::temporary::Token;
@@ -46,6 +47,8 @@ pub(crate) struct Upload<'d> {
     takes_parts: bool,
     /// A file of this size goes in chunks.
     large_bytes: u64,
+    /// Whether files go over one connection each, in order.
+    in_order: bool,
     batch: Batch<'d>,
     made: Vec<Made>,
     /// Files that are kept, and lack their modes.
@@ -66,6 +69,7 @@ impl<'d> Upload<'d> {
             // In MODE S only its size would tell whether a part is whole.
             takes_parts: welcome.mode == Mode::Extended && Parts::are_taken(&welcome.features),
             large_bytes: SHARED_BYTES,
+            in_order: welcome.mode == Mode::Stream,
             batch: Batch::new(shared),
             made: Vec::new(),
             modes: Vec::new(),
@@ -203,9 +207,18 @@ impl<'d> Upload<'d> {
             return Ok(());
         }
         let large = self.takes_parts && seen.len() >= self.large_bytes;
+        let goes_on = match self.in_order && seen.len() >= LARGE_BYTES {
+            true => rustix::fs::stat(&from).ok().map(Facts::from),
+            false => None,
+        };
+        let last = (seen.len(), seen.mtime(), seen.mtime_nsec());
+        let goes_on = goes_on.filter(|f| (f.size, f.modified.0, f.modified.1) == last);
+        let version = format!("{} {}.{}", seen.len(), seen.mtime(), seen.mtime_nsec());
         let part = if large {
-            let version = format!("{} {}.{}", seen.len(), seen.mtime(), seen.mtime_nsec());
             names::part_of_version(&to, token, &version)
+        } else if goes_on.is_some() {
+            // Chunks leave holes, and what comes in order has none: the one is not to be taken for the other.
+            names::part_of_version(&to, token, &format!("{version} in order"))
         } else {
             names::part(&to, token)
         };
@@ -214,6 +227,7 @@ impl<'d> Upload<'d> {
             to: to.clone(),
             part,
             known,
+            goes_on,
         });
         match store.map(Arc::new) {
             Ok(store) if large => return self.large(store, found),

@@ -29,6 +29,8 @@ pub(crate) enum Job {
     Fetch(Arc<Fetch>),
     /// One chunk of a large file from a server.
     Chunk(Arc<Large>, u64),
+    /// What is missing of one from its first gap on, where a server sends no parts of files.
+    Rest(Arc<Large>),
     /// A file that was changed while it came, to be asked about and to come as a new one; where it came in chunks, with these.
     Again(Arc<Fetch>, Option<Arc<Large>>),
     /// To a server.
@@ -40,6 +42,16 @@ pub(crate) enum Job {
 }
 
 impl Job {
+    /// What is to be moved of a large file from a server, of which these chunks are missing.
+    pub(crate) fn of(large: Large, missing: Vec<u64>) -> Vec<Self> {
+        let large = Arc::new(large);
+        if large.in_order {
+            return vec![Self::Rest(large)];
+        }
+        let chunk = |index| Self::Chunk(Arc::clone(&large), index);
+        missing.into_iter().map(chunk).collect()
+    }
+
     /// Whether its bytes go to a server.
     pub(crate) fn is_upload(&self) -> bool {
         matches!(self, Self::Store(_) | Self::Part(..) | Self::Name(_))
@@ -50,14 +62,14 @@ impl Job {
         match self {
             Self::Store(store) => Some(store),
             Self::Part(parts, _) | Self::Name(parts) => Some(&parts.store),
-            Self::Fetch(_) | Self::Chunk(..) | Self::Again(..) => None,
+            Self::Fetch(_) | Self::Chunk(..) | Self::Rest(_) | Self::Again(..) => None,
         }
     }
 
     /// Whether it is of a file that will not be whole.
     pub(crate) fn is_void(&self) -> bool {
         match self {
-            Self::Chunk(large, _) => large.has_failed(),
+            Self::Chunk(large, _) | Self::Rest(large) => large.has_failed(),
             Self::Part(parts, _) | Self::Name(parts) => parts.has_failed(),
             Self::Fetch(_) | Self::Store(_) | Self::Again(..) => false,
         }
@@ -66,7 +78,7 @@ impl Job {
     /// Its file will not be whole. True for the first that says so, which tells it.
     pub(crate) fn fail(&self) -> bool {
         match self {
-            Self::Chunk(large, _) => large.fail(),
+            Self::Chunk(large, _) | Self::Rest(large) => large.fail(),
             Self::Part(parts, _) | Self::Name(parts) => parts.fail(),
             Self::Fetch(_) | Self::Store(_) | Self::Again(..) => true,
         }
@@ -79,6 +91,7 @@ impl Item {
         match &self.job {
             Job::Fetch(fetch) => fetch.known.size.unwrap_or(0),
             Job::Chunk(large, index) => large.range(*index).end - large.range(*index).start,
+            Job::Rest(large) => large.size - large.begin(),
             Job::Store(store) => store.known.size.unwrap_or(0),
             Job::Part(parts, index) => parts.range(*index).end - parts.range(*index).start,
             Job::Name(_) | Job::Again(..) => 0,

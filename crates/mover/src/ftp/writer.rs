@@ -36,6 +36,8 @@ enum Task {
     /// Whether another session had it before, too.
     Begin(u64, Job, bool, Ready),
     Write(Arc<Block>, Vec<Piece>),
+    /// The session has written it up to here by itself.
+    Reached(u64, u64),
     /// Some of it could not be written by the session.
     Spoil(u64, Errno),
     /// All bytes of it are there; what the server says that their Adler-32 is.
@@ -99,6 +101,11 @@ impl Writing {
         }
     }
 
+    /// He has written it up to here, of what comes in order.
+    pub(crate) fn reached(&self, number: u64, end: u64) {
+        self.give(Task::Reached(number, end));
+    }
+
     /// Some of it could not be written by him.
     pub(crate) fn spoil(&mut self, number: u64, errno: Errno) {
         self.open.remove(&number);
@@ -137,6 +144,8 @@ impl Writing {
 enum Open {
     File(Arc<Fetch>, Arc<File>),
     Chunk(Arc<Large>),
+    /// What comes of it comes in order.
+    Rest(Arc<Large>),
     /// What its bytes cannot be written for, if that is not told yet.
     Failed(Option<Failure>),
 }
@@ -159,6 +168,7 @@ impl<'o> Writer<'o> {
             match task {
                 Task::Begin(number, job, again, ready) => self.begin(number, &job, again, &ready),
                 Task::Write(block, pieces) => self.write(&block, &pieces),
+                Task::Reached(number, end) => self.reached(number, end),
                 Task::Spoil(number, errno) => self.spoil(number, errno),
                 Task::Commit(item, checksum) => self.commit(&item, checksum),
                 Task::Renew(item, known) => self.renew(&item, known),
@@ -180,6 +190,7 @@ impl<'o> Writer<'o> {
                 Err(failure) => Open::Failed(Some(failure)),
             },
             Job::Chunk(large, _) => Open::Chunk(Arc::clone(large)),
+            Job::Rest(large) => Open::Rest(Arc::clone(large)),
             Job::Store(_) | Job::Part(..) | Job::Name(_) | Job::Again(..) => {
                 unreachable!("it has no bytes that come here")
             }
@@ -187,7 +198,7 @@ impl<'o> Writer<'o> {
         // It is another one for each time that the file is begun.
         let _ = match open {
             Open::File(_, file) => ready.set(Direct::File(Arc::clone(file))),
-            Open::Chunk(large) => ready.set(Direct::Chunk(Arc::clone(large))),
+            Open::Chunk(large) | Open::Rest(large) => ready.set(Direct::Chunk(Arc::clone(large))),
             Open::Failed(_) => Ok(()),
         };
     }
@@ -200,13 +211,25 @@ impl<'o> Writer<'o> {
             let bytes = &block[piece.begin..piece.begin + piece.bytes];
             let file = match open {
                 Open::File(_, file) => file,
-                Open::Chunk(large) => &large.file,
+                Open::Chunk(large) | Open::Rest(large) => &large.file,
                 Open::Failed(_) => continue,
             };
-            if let Err(error) = file.write_all_at(bytes, piece.offset) {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                self.spoil(piece.number, errno);
+            match file.write_all_at(bytes, piece.offset) {
+                Ok(()) => self.reached(piece.number, piece.offset + piece.bytes as u64),
+                Err(error) => {
+                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                    self.spoil(piece.number, errno);
+                }
             }
+        }
+    }
+
+    /// Bytes of a file are written up to here.
+    fn reached(&mut self, number: u64, end: u64) {
+        if let Some(Open::Rest(large)) = self.open.get(&number)
+            && let Err(errno) = large.reach(end)
+        {
+            self.spoil(number, errno);
         }
     }
 
@@ -217,7 +240,7 @@ impl<'o> Writer<'o> {
         };
         let fetch = match open {
             Open::File(fetch, _) => fetch,
-            Open::Chunk(large) => &large.fetch,
+            Open::Chunk(large) | Open::Rest(large) => &large.fetch,
             Open::Failed(_) => return,
         };
         let failure = Failure::kernel(fetch.to.clone(), "bytes to be written", errno);
@@ -243,11 +266,17 @@ impl<'o> Writer<'o> {
                     .and_then(|()| self.finish_chunk(large, *index))
                     .map_err(Some)
             }
+            (Job::Rest(large), Some(Open::Rest(_))) => {
+                let whole = received::compare(&large.fetch, &large.file, None, checksum);
+                // Another copy goes on nowhere then.
+                let whole = whole.inspect_err(|_| large.forget());
+                whole.and_then(|()| self.finish_rest(large)).map_err(Some)
+            }
             _ => unreachable!("what is committed was begun"),
         };
         if let Err(failure) = result {
             let first = match &item.job {
-                Job::Chunk(large, _) => large.fail(),
+                Job::Chunk(large, _) | Job::Rest(large) => large.fail(),
                 job => {
                     let _ = std::fs::remove_file(&job.fetch().part);
                     true
@@ -301,16 +330,20 @@ impl<'o> Writer<'o> {
         };
         let place = self.shared.place(&fetch.from);
         let (source, record) = (place.to_string_lossy(), before.record());
-        let (large, missing) = Large::open(fetch, size, &source, record, self.shared.order.sync)?;
-        let large = Arc::new(large);
-        let chunk = |index| Job::Chunk(Arc::clone(&large), index);
-        Ok(missing.into_iter().map(chunk).collect())
+        let (sync, in_order) = (self.shared.order.sync, before.in_order);
+        let (large, missing) = Large::open(fetch, size, &source, record, (sync, in_order))?;
+        Ok(Job::of(large, missing))
     }
 
     fn finish(&self, fetch: &Fetch, file: &File) -> Result<(), Failure> {
         let size = received::name(fetch, file, self.shared.order)?;
         self.shared.copied(|| fetch.to.clone(), size, "ftp");
         Ok(())
+    }
+
+    fn finish_rest(&self, large: &Large) -> Result<(), Failure> {
+        large.forget();
+        self.finish(&large.fetch, &large.file)
     }
 
     fn finish_chunk(&self, large: &Large, index: u64) -> Result<(), Failure> {
@@ -333,7 +366,7 @@ impl Job {
     pub(crate) fn fetch(&self) -> &Arc<Fetch> {
         match self {
             Self::Fetch(fetch) | Self::Again(fetch, _) => fetch,
-            Self::Chunk(large, _) => &large.fetch,
+            Self::Chunk(large, _) | Self::Rest(large) => &large.fetch,
             Self::Store(_) | Self::Part(..) | Self::Name(_) => {
                 unreachable!("an upload has no copy here")
             }

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use super::Session;
 use crate::decision::Decision;
 use crate::ftp::field::Left;
-use crate::ftp::work::Item;
+use crate::ftp::work::{Item, Job};
 
 impl Session<'_> {
     /// Tells how it does, and whether it is left behind.
@@ -66,7 +66,11 @@ impl Session<'_> {
     pub(super) fn pass_on(&mut self) {
         let mut whole = std::mem::take(&mut self.verifying);
         whole.append(&mut self.looking);
-        let came = self.progress.came_of_all();
+        // What came of one that goes on where it is stays.
+        let rests = |item: &&Item| matches!(item.job, Job::Rest(_));
+        let stays = self.items.values().filter(rests);
+        let stays = stays.map(|item| self.progress.came_of(item)).sum::<u64>();
+        let came = self.progress.came_of_all() - stays;
         let came = came + whole.values().map(Item::bytes).sum::<u64>();
         let moved_bytes = &self.shared.totals.moved_bytes;
         moved_bytes.fetch_sub(came, Ordering::Relaxed);

@@ -116,7 +116,7 @@ impl Session<'_> {
             return self.shared.queue.settle();
         }
         match &item.job {
-            Job::Fetch(_) | Job::Chunk(..) => self.fetch(item),
+            Job::Fetch(_) | Job::Chunk(..) | Job::Rest(_) => self.fetch(item),
             Job::Name(_) | Job::Again(..) => self.look(item),
             Job::Store(_) | Job::Part(..) => self.open_file(item),
         }
@@ -138,12 +138,16 @@ impl Session<'_> {
             }
             _ => What::File,
         };
+        let present = match &item.job {
+            Job::Rest(large) => ByteRanges::of(0..large.rest()),
+            _ => ByteRanges::default(),
+        };
         let get = Get {
             transfer,
             source,
             path: fetch.from.clone(),
             size_bytes: fetch.known.size,
-            present: ByteRanges::default(),
+            present,
             see: self.is_seen(&item),
         };
         self.items.insert(transfer, item);
@@ -152,25 +156,37 @@ impl Session<'_> {
 
     /// A file is open: it is sent, unless the server may have it.
     pub(super) fn opened(&mut self, item: Item, source: Arc<Source>) {
-        let (Job::Part(parts, index), true) = (&item.job, item.may_be_there()) else {
-            return self.send_file(item, source);
+        let question = match &item.job {
+            Job::Part(parts, index) if item.may_be_there() => {
+                verify::question(parts.store.part.clone(), Some(parts.range(*index)))
+            }
+            Job::Store(store) if store.goes_on.is_some() => Command::Size(store.part.clone()),
+            _ => return self.send_file(item, source, 0),
         };
-        let part = parts.store.part.clone();
-        let number = self.command(verify::question(part, Some(parts.range(*index))));
+        let number = self.command(question);
         self.doubtful.insert(number, (item, source));
     }
 
-    /// What the server says of a chunk that it may have.
+    /// What the server says of a chunk that it may have, or of how much it has of a file.
     pub(super) fn answered_for(&mut self, item: Item, source: Arc<Source>, reply: &Reply) {
+        if let Job::Store(store) = &item.job {
+            let there = size_of(reply).filter(|&there| there <= source.size);
+            if let Some(there) = there.filter(|&there| there > 0) {
+                let place = self.shared.place(&store.to);
+                self.shared.report.bytes_kept(&place, there, source.size);
+            }
+            return self.send_file(item, source, there.unwrap_or(0));
+        }
         let told = verify::told(reply);
         if told.is_none() || told != source.checksum {
-            return self.send_file(item, source);
+            return self.send_file(item, source, 0);
         }
         self.bytes -= item.bytes();
         self.part_stored(item);
     }
 
-    fn send_file(&mut self, item: Item, source: Arc<Source>) {
+    /// Sends a file, a part of it, or what is behind so many bytes that the server has.
+    fn send_file(&mut self, item: Item, source: Arc<Source>, there: u64) {
         let store = item.job.store().expect("what is opened is sent");
         let put = match &item.job {
             Job::Part(parts, index) => {
@@ -193,6 +209,7 @@ impl Session<'_> {
                 checksum: source
                     .checksum
                     .map(|value| (verify::ALGORITHM.into(), verify::text(value))),
+                present: ByteRanges::of(0..there),
                 ..self.put(item.number, store, source.size)
             },
         };
@@ -238,7 +255,7 @@ impl Session<'_> {
         self.progress.ended(transfer);
         let source = self.sources.remove(&transfer);
         match &item.job {
-            Job::Fetch(_) | Job::Chunk(..) => self.came(item),
+            Job::Fetch(_) | Job::Chunk(..) | Job::Rest(_) => self.came(item),
             Job::Again(..) => unreachable!("it is asked about, and not transferred"),
             Job::Part(..) => self.part_sent(item, source),
             Job::Store(store) => {
@@ -393,4 +410,10 @@ impl Session<'_> {
             self.client.abandon(now, number, reason);
         }
     }
+}
+
+/// What SIZE is answered with (RFC 3659, section 4).
+fn size_of(reply: &Reply) -> Option<u64> {
+    let text = reply.lines.last().filter(|_| reply.is_success())?;
+    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }

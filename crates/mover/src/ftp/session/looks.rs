@@ -32,7 +32,7 @@ impl Session<'_> {
                 self.shared.failed(&item, found, advice);
                 self.abandon_void(found);
             }
-            Job::Fetch(_) | Job::Chunk(..) => self.compared(item, reply),
+            Job::Fetch(_) | Job::Chunk(..) | Job::Rest(_) => self.compared(item, reply),
             Job::Again(..) => self.begun_again(item, reply),
             Job::Part(..) => self.part_counted(item),
             _ => self.open_file(item),

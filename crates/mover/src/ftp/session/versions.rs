@@ -63,7 +63,7 @@ impl Session<'_> {
         }
         let fetch = Arc::clone(item.job.fetch());
         let chunks = match &item.job {
-            Job::Chunk(large, _) => Some(Arc::clone(large)),
+            Job::Chunk(large, _) | Job::Rest(large) => Some(Arc::clone(large)),
             _ => None,
         };
         let item = Item {
@@ -103,9 +103,9 @@ impl Session<'_> {
     }
 }
 
-/// Whether a file is asked about however soon it comes: its chunks come one after the other, or it is known to change.
+/// Whether a file is asked about however soon it comes: its chunks come one after the other, a part of it came earlier, or it is known to change.
 fn is_doubtful(item: &Item) -> bool {
-    matches!(item.job, Job::Chunk(..)) || item.job.fetch().changes > 0
+    matches!(item.job, Job::Chunk(..) | Job::Rest(_)) || item.job.fetch().changes > 0
 }
 
 /// How a file differs from what was known of it, as far as both are told.

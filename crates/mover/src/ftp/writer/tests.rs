@@ -17,7 +17,13 @@ fn fetch(folder: &Path) -> Arc<Fetch> {
 fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() {
     let folder = tempfile::tempdir().expect("a folder");
     let record = folder.path().join("record");
-    let large = Large::open(fetch(folder.path()), 1 << 20, "ftp://h/a", record, false);
+    let large = Large::open(
+        fetch(folder.path()),
+        1 << 20,
+        "ftp://h/a",
+        record,
+        (false, false),
+    );
     let (large, _) = large.expect("files");
     for job in [
         Job::Chunk(Arc::new(large), 0),
