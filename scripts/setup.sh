@@ -99,7 +99,7 @@ if [ "$goal" != run ]; then
     # our mover: a file system that clones, and a peer of its bench
     mkfs.xfs:xfsprogs fpsync:fpart lftp:lftp
     :xrootd-server-plugins :xrootd-client-plugins :xrootd-client-http-plugins
-    squid:squid-openssl nginx:nginx-light :libnginx-mod-http-dav-ext davix-get:davix apache2:apache2-bin
+    squid:squid-openssl nginx:nginx-light :libnginx-mod-http-dav-ext davix-get:davix apache2:apache2-bin litmus:litmus
     gfal-copy:gfal2-util-scripts :python3-gfal2-util :gfal2-plugin-file :gfal2-plugin-gridftp :gfal2-plugin-http
     :gfal2-plugin-xrootd :gfal2-plugin-sftp :gfal2-plugin-srm
     krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user

@@ -139,6 +139,10 @@ pub const TARGETS: &[Target] = &[
         run: fuzzed::locations,
     },
     Target {
+        name: "properties",
+        run: fuzzed::properties,
+    },
+    Target {
         name: "multistatus",
         run: fuzzed::multistatus,
     },

@@ -130,6 +130,21 @@ def test_an_upload_is_led_elsewhere_before_its_bytes_are_sent(engine, tmp_path):
     assert (puts == [CONTENT], end["moved_bytes"] >= SIZE) == (True, True)
 
 
+@pytest.mark.parametrize(
+    ("status", "location"), [(302, "../there/y?b=1"), (307, "//{server}/there/y?b=1"), (303, "/there/y?b=1#c")]
+)
+def test_a_redirection_may_be_relative_or_to_see_something_else(engine, tmp_path, status, location):
+    def answer(handler, _):
+        if handler.path == "/there/y?b=1":
+            return given(handler)
+        server = handler.headers["Host"]
+        return handler.say(status, Location=location.format(server=server))
+
+    with puppet(answer) as (url, _):
+        copy(engine, f"{url}/here/x?a=1", tmp_path / "x")
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
 def test_redirections_in_a_circle_end(engine, tmp_path):
     with puppet(lambda handler, _: handler.say(302, Location="/x")) as (url, seen):
         told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()

@@ -1,6 +1,8 @@
 """Other people's clients of HTTP and WebDAV read, list and write."""
 
 import os
+import re
+import subprocess
 import zlib
 from urllib.parse import quote
 
@@ -50,6 +52,17 @@ def test_curl_reads_whole_files_and_ranges_and_writes(server, contents, tmp_path
     ranges = (tmp_path / "ranges").read_bytes()
     for part in (contents["large"][:300000], contents["large"][1000000:1400000]):
         assert b"\r\n\r\n" + part + b"\r\n--" in ranges
+
+
+@needs_programs("litmus")
+@pytest.mark.parametrize("suite", ["basic", "copymove", "props", "http"])
+def test_litmus_finds_no_more_wrong_than_that_no_properties_are_kept(server, tmp_path, suite):
+    words = ["env", f"TESTS={suite}", "litmus", "--keep-going", f"{server.url}/deep/"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+    failed = set(re.findall(r"\d+\. (\w+)\.* FAIL", done.stdout))
+    # The last one asks for what the others were to set.
+    assert failed == ({"propset", "propmanyns", "propget"} if suite == "props" else set()), done.stdout
+    assert f"summary for `{suite}'" in done.stdout
 
 
 @needs_programs("davix-get", "davix-put", "davix-ls", "openssl")

@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import shutil
 import socket
 import tempfile
 import time
 import zlib
+from urllib.parse import quote
 
 import pytest
 from webkit import web
@@ -104,6 +106,57 @@ def test_webdav_changes_are_made_and_wrong_ones_refused(server):
     assert status("PUT", "/file", body=b"1", If_None_Match="*") == 412
     assert status("LOCK", "/file") == 405
     assert (server.directory / "file").read_bytes() == BYTES
+
+
+@pytest.mark.parametrize("method", ["MOVE", "COPY"])
+@pytest.mark.parametrize("source", ["file", "folder"])
+def test_files_and_directories_take_each_others_places(server, method, source):
+    """RFC 4918, sections 9.8.4 and 9.9.3: as if what is there were deleted before."""
+    place = server.directory / f"places of {method} {source}"
+    (place / "folder").mkdir(parents=True)
+    (place / "folder" / "inner").write_bytes(b"1")
+    (place / "file").write_bytes(BYTES)
+    other = {"file": "folder", "folder": "file"}[source]
+    base = quote(f"/{place.name}")
+    fields = {"Destination": f"{server.url}{base}/{other}"}
+    assert server.ask(method, f"{base}/{source}", Overwrite="F", **fields)[0] == 412
+    assert sorted(path.name for path in place.iterdir()) == ["file", "folder"]
+    assert server.ask(method, f"{base}/{source}", **fields)[0] == 204
+    there = place / other
+    assert (there.read_bytes() if source == "file" else (there / "inner").read_bytes()) in (BYTES, b"1")
+    assert (place / source).exists() == (method == "COPY")
+    assert {path.name for path in place.iterdir()} <= {"file", "folder"}
+    shutil.rmtree(place)
+
+
+def test_properties_that_are_named_are_told_or_told_to_be_missing(server):
+    """RFC 4918, section 9.1."""
+
+    def told(body, status=207):
+        found, _, text = server.ask("PROPFIND", "/file", body=body, Depth="0")
+        assert found == status, text
+        return text.decode()
+
+    named = '<propfind xmlns="DAV:" xmlns:o="urn:o"><prop><getcontentlength/><o:color/></prop></propfind>'
+    there, missing = told(named).split("<D:status>HTTP/1.1 200 OK</D:status>")
+    assert f"<D:getcontentlength>{len(BYTES)}</D:getcontentlength>" in there
+    assert "getetag" not in there + missing
+    assert '<color xmlns="urn:o"/></D:prop><D:status>HTTP/1.1 404 Not Found' in missing
+    assert "getetag" in told(None)
+    assert "<D:getetag/>" in told('<propfind xmlns="DAV:"><propname/></propfind>')
+    for wrong in (b"<foo>", b'<propfind xmlns="DAV:"><prop><a:b xmlns:a=""/></prop></propfind>', b"\xff" * 10):
+        assert "a body of RFC 4918 is expected" in told(wrong, 400)
+    assert "64 KiB" in told(b" " * 70_000, 413)
+
+
+def test_properties_are_not_set_and_each_is_told_so(server):
+    body = '<propertyupdate xmlns="DAV:"><set><prop><color xmlns="urn:o">red</color></prop></set></propertyupdate>'
+    status, _, text = server.ask("PROPPATCH", "/file", body=body)
+    assert status == 207
+    assert b'<color xmlns="urn:o"/></D:prop><D:status>HTTP/1.1 403 Forbidden' in text
+    assert server.ask("PROPPATCH", "/none", body=body)[0] == 404
+    assert server.ask("PROPPATCH", "/file", body="<x/>")[0] == 400
+    assert server.ask("PROPPATCH", "/file", body=body, If_Match='"other"')[0] == 412
 
 
 @pytest.mark.parametrize("method", ["MOVE", "COPY"])

@@ -12,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Uri};
 
 use crate::checksum::Algorithm;
 use crate::glob;
-use crate::http::dav::{self, BEGIN, END};
+use crate::http::dav;
 use crate::http::digest;
 use crate::http::marker::{self, Markers, Told};
 use crate::http::range::{self, Asked, MOST_RANGES};
@@ -21,6 +21,7 @@ use crate::http::token;
 use crate::list;
 use crate::net::url::{self, Scheme, Url};
 use crate::serve::http::conditions;
+use crate::serve::http::properties::{self, BEGIN, Changes, END, Wanted};
 use crate::serve::users;
 
 /// A password that no other part of a URL has.
@@ -278,7 +279,7 @@ pub fn multistatus(bytes: &[u8]) {
         assert!(entry.path.starts_with(b"/") && !entry.path.contains(&0));
     }
     for entry in entries.iter().filter(|entry| entry.modified.is_none()) {
-        let text = format!("{BEGIN}{}{END}", dav::response(entry));
+        let text = format!("{BEGIN}{}{END}", properties::response(entry, &Wanted::All));
         let again = dav::entries(text.as_bytes()).expect("what was written");
         let sound = |text: &String| text.trim() == text;
         if entry.etag.as_ref().is_none_or(sound) {
@@ -292,6 +293,25 @@ pub fn multistatus(bytes: &[u8]) {
     for (name, _) in dav::children(&own, entries).unwrap_or_default() {
         assert!(!name.is_empty() && !name.iter().any(|byte| b"/\0".contains(byte)));
         assert!(name != b"." && name != b"..");
+    }
+}
+
+/// What a client asks of properties: whatever it names, what is answered is a listing of one thing.
+pub fn properties(bytes: &[u8]) {
+    let entry = dav::Entry {
+        path: b"/a b".to_vec(),
+        size: Some(7),
+        ..dav::Entry::default()
+    };
+    let answers = [
+        Wanted::read(bytes).map(|wanted| (properties::response(&entry, &wanted), true)),
+        Changes::read(bytes).map(|changes| (changes.answer(&entry), false)),
+    ];
+    for (answer, may_tell) in answers.into_iter().flatten() {
+        let text = format!("{BEGIN}{answer}{END}");
+        let told = dav::entries(text.as_bytes()).expect("what was written");
+        assert!(told.len() == 1 && told[0].path == entry.path, "{text}");
+        assert!(told[0].size.is_none() || may_tell, "{text}");
     }
 }
 

@@ -216,7 +216,7 @@ impl Exchange {
         let mut at = place.clone();
         for _ in 0..=MOST_REDIRECTIONS {
             let answer = self.asked(&at, ask, at.server == place.server).await?;
-            if !is_redirection(answer.head.status) {
+            if !is_redirection(&ask.method, answer.head.status) {
                 let name = answer.field(&SERVER);
                 if name.is_some_and(|name| name.starts_with("XrootD")) {
                     self.connections.remember(&place.server, Manner::Listed);
@@ -363,8 +363,13 @@ impl Exchange {
     }
 }
 
-fn is_redirection(status: StatusCode) -> bool {
-    matches!(status.as_u16(), 301 | 302 | 307 | 308)
+fn is_redirection(method: &Method, status: StatusCode) -> bool {
+    match status.as_u16() {
+        301 | 302 | 307 | 308 => true,
+        // What is there is to be read (RFC 9110, section 15.4.4), whatever was asked for.
+        303 => *method == Method::GET || *method == Method::HEAD,
+        _ => false,
+    }
 }
 
 /// Opens the gate of a body, whoever comes first.

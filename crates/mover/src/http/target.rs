@@ -81,14 +81,10 @@ impl Target {
                 location.split('?').next().unwrap_or_default()
             )
         };
-        let uri: Uri = location.parse().map_err(|_| told())?;
+        let uri: Uri = self.absolute(location).parse().map_err(|_| told())?;
         // What stands behind a `#` is the reader's, and never sent (RFC 9110, section 10.2.2).
         let query = uri.query().map(|query| format!("?{query}"));
         let path = uri.path().to_owned() + &query.unwrap_or_default();
-        if location.starts_with('/') && !location.starts_with("//") {
-            let server = self.server.clone();
-            return Ok(Self { server, path });
-        }
         let tls = match uri.scheme_str() {
             Some("https" | "davs") => true,
             Some("http" | "dav") => false,
@@ -104,6 +100,34 @@ impl Target {
             server: Server { tls, host, port },
             path,
         })
+    }
+
+    /// A reference as a whole URL, as far as it is sound (RFC 3986, section 5.2).
+    fn absolute(&self, reference: &str) -> String {
+        let of_scheme = |letter: u8| letter.is_ascii_alphanumeric() || b"+-.".contains(&letter);
+        let scheme = reference.split_once(':').map_or("", |(scheme, _)| scheme);
+        if reference.is_empty() || !scheme.is_empty() && scheme.bytes().all(of_scheme) {
+            return reference.to_owned();
+        }
+        if let Some(elsewhere) = reference.strip_prefix("//") {
+            return format!("{}://{elsewhere}", self.server.scheme());
+        }
+        let cut = reference.find(['?', '#']).unwrap_or(reference.len());
+        let (path, rest) = reference.split_at(cut);
+        let own = self.path.split('?').next().unwrap_or_default();
+        let path = match path {
+            "" => own.to_owned(),
+            path if path.starts_with('/') => path.to_owned(),
+            path => {
+                let (folder, _) = own.rsplit_once('/').unwrap_or_default();
+                without_dots(&format!("{folder}/{path}"))
+            }
+        };
+        let server = Self {
+            server: self.server.clone(),
+            path: path + rest,
+        };
+        server.url()
     }
 
     /// What is there by name, of a collection.
@@ -172,6 +196,24 @@ impl Target {
     }
 }
 
+/// A path without `.` and `..` (RFC 3986, section 5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept = Vec::new();
+    let mut ends_with_slash = false;
+    for segment in path.split('/').skip(1) {
+        ends_with_slash = matches!(segment, "" | "." | "..");
+        match segment {
+            "." => {}
+            ".." => drop(kept.pop()),
+            segment => kept.push(segment),
+        }
+    }
+    if ends_with_slash && kept.last() != Some(&"") {
+        kept.push("");
+    }
+    format!("/{}", kept.join("/"))
+}
+
 impl fmt::Display for Target {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.split('?').next().unwrap_or_default();
@@ -210,11 +252,29 @@ mod tests {
         check("http://pool:8080/x?authz=t", "http://pool:8080/x?authz=t");
         check("https://[::1]:444/", "https://[::1]:444/");
         check("https://h:443", "https://h/");
+        // RFC 3986, section 5.4.
+        let base = target("http://a/b/c/d;p?q");
+        for (reference, expected) in [
+            ("g", "http://a/b/c/g"),
+            ("./g/", "http://a/b/c/g/"),
+            ("/g", "http://a/g"),
+            ("//g", "http://g/"),
+            ("?y", "http://a/b/c/d;p?y"),
+            ("g?y/../x#s/../x", "http://a/b/c/g?y/../x"),
+            (";x=1:2", "http://a/b/c/;x=1:2"),
+            (".", "http://a/b/c/"),
+            ("../", "http://a/b/"),
+            ("../../../../g", "http://a/g"),
+            ("g/.", "http://a/b/c/g/"),
+            ("..g", "http://a/b/c/..g"),
+            ("./g:h", "http://a/b/c/g:h"),
+        ] {
+            assert_eq!(base.redirected(reference).expect(reference).url(), expected);
+        }
         for wrong in [
             "ftp://h/",
-            "b",
+            "mailto:a@b",
             "",
-            "//h/x",
             "http://",
             "/a b",
             "http://h/\u{e4}\n",

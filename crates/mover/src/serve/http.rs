@@ -14,6 +14,7 @@ mod going;
 mod issuers;
 mod known;
 mod list;
+pub(crate) mod properties;
 mod read;
 pub(crate) mod session;
 mod third;

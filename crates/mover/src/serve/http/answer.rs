@@ -24,7 +24,7 @@ use crate::serve::metrics;
 /// How often work of our own counts as progress.
 const BEAT: std::time::Duration = std::time::Duration::from_secs(1);
 /// What is understood.
-const METHODS: &str = "OPTIONS, GET, HEAD, PUT, DELETE, PROPFIND, MKCOL, COPY, MOVE";
+const METHODS: &str = "OPTIONS, GET, HEAD, PUT, DELETE, PROPFIND, PROPPATCH, MKCOL, COPY, MOVE";
 /// RFC 4918, section 10.1: class 1, so no locks.
 pub(crate) const DAV: HeaderName = HeaderName::from_static("dav");
 
@@ -271,6 +271,7 @@ async fn dispatch(asked: Asked) -> Answer {
         "GET" | "HEAD" => read::get(asked).await,
         "PUT" => write::put(asked).await,
         "PROPFIND" => list::propfind(asked).await,
+        "PROPPATCH" => list::proppatch(asked).await,
         "MKCOL" => change::make(asked).await,
         "DELETE" => change::delete(asked).await,
         "MOVE" => change::rename(asked).await,
@@ -294,7 +295,7 @@ fn deed(asked: &Asked) -> Option<Deed> {
         "COPY" if third::is_pull(asked) => Some(Deed::Create),
         "GET" | "HEAD" | "PROPFIND" | "COPY" => Some(Deed::Read),
         "PUT" | "MKCOL" => Some(Deed::Create),
-        "DELETE" | "MOVE" => Some(Deed::Modify),
+        "DELETE" | "MOVE" | "PROPPATCH" => Some(Deed::Modify),
         _ => None,
     }
 }

@@ -69,7 +69,7 @@ impl Depth {
 /// MKCOL.
 pub(crate) async fn make(mut asked: Asked) -> Answer {
     asked.may_write()?;
-    if question(&mut asked).await? > 0 {
+    if !question(&mut asked).await?.is_empty() {
         // RFC 4918, section 9.3.
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
@@ -237,7 +237,8 @@ pub(crate) async fn rename(asked: Asked) -> Answer {
         let there = see(&host.root, &from, &to, may_replace)?;
         depth.whole(&host.root, &from)?;
         conditions.hold(&host.root)?;
-        if there && host.root.stat(&to).is_ok_and(|facts| facts.is_directory()) {
+        let is_directory = |path| host.root.stat(path).is_ok_and(|facts| facts.is_directory());
+        if there && (is_directory(&to) || is_directory(&from)) {
             replace(&host.root, &from, &to)?;
         } else {
             let renamed = host.root.rename(&from, &to, may_replace);
@@ -268,9 +269,9 @@ fn moved(errno: Errno) -> Refusal {
     }
 }
 
-/// Puts a thing in the place of a directory, which is removed then. It does not come back: what is left of it is told.
+/// Puts a thing in the place of another, of which one is a directory; that is removed then. It does not come back: what is left of it is told.
 fn replace(root: &Root, from: &[u8], to: &[u8]) -> Result<(), Refusal> {
-    if !is_link(root, to) {
+    if root.stat(to)?.is_directory() && !is_link(root, to) {
         removable(root, to)?;
     }
     let old = beside(from, to);
@@ -364,16 +365,25 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         if !alone {
             depth.whole(&host.root, &from)?;
         }
-        if !host.root.stat(&from)?.is_directory() {
+        let is_directory = |path| host.root.stat(path).is_ok_and(|facts| facts.is_directory());
+        let whole = |aside: &[u8]| {
+            let done = hold().and_then(|()| replace(&host.root, aside, &to));
+            done.inspect_err(|_| {
+                let _ = remove(&host.root, aside);
+            })
+        };
+        let source = host.root.stat(&from)?;
+        if !source.is_directory() && there && is_directory(&to) {
+            let aside = beside(&from, &to);
+            let upload = copied(&host.root, &ways(), host.root.read(&from)?, &aside)?;
+            put_in_place(upload, sync, false)?;
+            whole(&aside)?;
+        } else if !source.is_directory() {
             let upload = copied(&host.root, &ways(), host.root.read(&from)?, &to)?;
             hold()?;
             put_in_place(upload, sync, may_replace)?;
         } else if there {
-            let aside = copy_aside(&host.root, &from, &to, alone, sync)?;
-            let done = hold().and_then(|()| replace(&host.root, &aside, &to));
-            done.inspect_err(|_| {
-                let _ = remove(&host.root, &aside);
-            })?;
+            whole(&copy_aside(&host.root, &from, &to, alone, sync)?)?;
         } else {
             host.root.make_directory(&to).map_err(within)?;
             if !alone {

@@ -1,4 +1,4 @@
-//! What is in a directory: PROPFIND, and a page for people.
+//! What is in a directory: PROPFIND, and a page for people; and PROPPATCH.
 
 use std::sync::Arc;
 
@@ -10,8 +10,9 @@ use tokio::sync::mpsc;
 
 use super::answer::{Answer, Asked, Refusal, aside, empty};
 use super::body::Reply;
-use super::conditions::{etag, modified};
-use crate::http::dav::{self, Entry};
+use super::conditions::{Conditions, etag, modified};
+use super::properties::{self, Changes, Wanted};
+use crate::http::dav::Entry;
 use crate::http::outgoing::{Blocks, Outgoing};
 use crate::net::url::encoded;
 use crate::serve::host::Host;
@@ -19,7 +20,7 @@ use crate::serve::root::Facts;
 
 /// Entries that are listed at a time.
 const LISTED: usize = 512;
-/// Bytes of a question of PROPFIND.
+/// Bytes of a question of PROPFIND, and of the like.
 const MAX_QUESTION_BYTES: usize = 64 << 10;
 pub(super) const DEPTH: HeaderName = HeaderName::from_static("depth");
 
@@ -66,13 +67,14 @@ fn listed(
     path: Vec<u8>,
     begin: String,
     mut end: String,
-    line: fn(&[u8], &[u8], &Facts) -> String,
+    line: impl Fn(&[u8], &[u8], &Facts) -> String + Clone + Send + 'static,
 ) -> Outgoing {
     let (sender, blocks) = mpsc::channel(2);
     tokio::task::spawn_local(async move {
         let (mut text, mut listing, mut more) = (begin, None, true);
         while more {
-            let (host, path, begun) = (Arc::clone(&host), path.clone(), listing.take());
+            let (host, path, line) = (Arc::clone(&host), path.clone(), line.clone());
+            let begun = listing.take();
             let read = aside(move || {
                 let mut listing = match begun {
                     Some(listing) => listing,
@@ -117,9 +119,10 @@ fn entry(path: Vec<u8>, facts: &Facts) -> Entry {
     }
 }
 
-/// PROPFIND, with the properties that there are, whichever are asked for.
+/// PROPFIND.
 pub(crate) async fn propfind(mut asked: Asked) -> Answer {
-    question(&mut asked).await?;
+    let body = question(&mut asked).await?;
+    let wanted = Arc::new(Wanted::read(&body).map_err(wrong)?);
     let depth = asked.field(&DEPTH).unwrap_or("infinity").to_owned();
     if depth != "0" && depth != "1" {
         // RFC 4918, section 9.1.1.
@@ -131,48 +134,76 @@ pub(crate) async fn propfind(mut asked: Asked) -> Answer {
     let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
     let shared = Arc::clone(&host);
     let facts = aside(move || Ok(shared.root.stat(&path)?)).await?;
-    let own = dav::response(&entry(asked.path.clone(), &facts));
-    let begin = format!("{}{own}", dav::BEGIN);
+    let own = properties::response(&entry(asked.path.clone(), &facts), &wanted);
+    let begin = format!("{}{own}", properties::BEGIN);
     let body = if depth == "1" && facts.is_directory() {
         listed(
             host,
             asked.path,
             begin,
-            dav::END.into(),
-            |path, name, facts| {
+            properties::END.into(),
+            move |path, name, facts| {
                 let slash: &[u8] = if path.ends_with(b"/") { b"" } else { b"/" };
                 if facts.is_file() || facts.is_directory() {
-                    dav::response(&entry([path, slash, name].concat(), facts))
+                    properties::response(&entry([path, slash, name].concat(), facts), &wanted)
                 } else {
                     String::new()
                 }
             },
         )
     } else {
-        Outgoing::Whole((begin + dav::END).into())
+        Outgoing::Whole((begin + properties::END).into())
     };
-    let mut response = Response::new(Reply::Watched(body, asked.active));
+    Ok(multistatus(Reply::Watched(body, asked.active)))
+}
+
+/// PROPPATCH: nothing is kept that clients make up, and each is told so.
+pub(crate) async fn proppatch(mut asked: Asked) -> Answer {
+    asked.may_write()?;
+    let body = question(&mut asked).await?;
+    let changes = Changes::read(&body).map_err(wrong)?;
+    let (host, path) = (Arc::clone(&asked.connection.host), asked.path.clone());
+    let conditions = Conditions::of(&asked)?;
+    let facts = aside(move || {
+        let facts = host.root.stat(&path)?;
+        conditions.hold(&host.root)?;
+        Ok(facts)
+    });
+    let answer = changes.answer(&entry(asked.path.clone(), &facts.await?));
+    let text = [properties::BEGIN, &answer, properties::END].concat();
+    Ok(multistatus(Reply::Plain(Outgoing::Whole(text.into()))))
+}
+
+fn wrong(found: String) -> Refusal {
+    let text = format!("a body of RFC 4918 is expected, found {found}");
+    Refusal::new(StatusCode::BAD_REQUEST, text)
+}
+
+fn multistatus(body: Reply) -> Response<Reply> {
+    let mut response = Response::new(body);
     *response.status_mut() = StatusCode::MULTI_STATUS;
     response.headers_mut().insert(
         CONTENT_TYPE,
         HeaderValue::from_static("application/xml; charset=utf-8"),
     );
-    Ok(response)
+    response
 }
 
-/// Reads a body that does not matter, up to a bound; gives its length.
-pub(crate) async fn question(asked: &mut Asked) -> Result<usize, Refusal> {
-    let mut bytes = 0;
+/// Reads a body, up to a bound.
+pub(crate) async fn question(asked: &mut Asked) -> Result<Vec<u8>, Refusal> {
+    let mut body = Vec::new();
     while let Some(frame) = asked.body.frame().await {
         let frame =
             frame.map_err(|_| Refusal::new(StatusCode::BAD_REQUEST, "the body broke off"))?;
-        bytes += frame.data_ref().map_or(0, Bytes::len);
-        if bytes > MAX_QUESTION_BYTES {
+        if let Ok(data) = frame.into_data() {
+            body.extend(data);
+        }
+        if body.len() > MAX_QUESTION_BYTES {
             return Err(Refusal::new(
                 StatusCode::PAYLOAD_TOO_LARGE,
                 "a question of at most 64 KiB is expected",
             ));
         }
     }
-    Ok(bytes)
+    Ok(body)
 }
