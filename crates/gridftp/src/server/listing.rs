@@ -20,7 +20,7 @@ impl Server {
         transfer.last.touch(now);
         match answer {
             Answer::Entries { entries, more } => {
-                self.take_entries(&mut transfer, &entries, more);
+                self.take_entries(now, &mut transfer, &entries, more);
                 self.state = State::Transferring(transfer);
             }
             Answer::Refused(refusal) => self.fail(&refusal.reply()),
@@ -28,7 +28,14 @@ impl Server {
         }
     }
 
-    pub(super) fn take_entries(&self, transfer: &mut Transfer, entries: &[Entry], more: bool) {
+    pub(super) fn take_entries(
+        &self,
+        now: Duration,
+        transfer: &mut Transfer,
+        entries: &[Entry],
+        more: bool,
+    ) {
+        let now_s = i64::try_from(self.unix_s(now)).unwrap_or(i64::MAX);
         let wanted = self.wanted_facts();
         let Kind::List(style) = transfer.kind else {
             return;
@@ -37,7 +44,7 @@ impl Server {
             let line = match style {
                 Style::Facts => entry.line(|fact| wanted.contains(&fact.to_ascii_lowercase())),
                 _ if !entry.is_inside() => continue,
-                Style::Long => long_line(entry),
+                Style::Long => long_line(entry, now_s),
                 Style::Names => entry.name.clone(),
             };
             transfer.listing.extend(line);
@@ -60,8 +67,10 @@ pub(super) fn feed_listing(transfer: &mut Transfer, sender: Option<&mut Sender>,
     }
 }
 
+const HALF_A_YEAR_S: i64 = 365 * 86400 / 2;
+
 /// A line as `ls -l` writes it, which is what programs that know LIST read.
-fn long_line(entry: &Entry) -> Vec<u8> {
+fn long_line(entry: &Entry, now_s: i64) -> Vec<u8> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
@@ -81,15 +90,16 @@ fn long_line(entry: &Entry) -> Vec<u8> {
         }
     });
     let bits: String = bits.collect();
-    let time = write_timestamp(entry.modify_s.unwrap_or(0));
+    let modify_s = entry.modify_s.unwrap_or(0);
+    let time = write_timestamp(modify_s);
     let month: usize = time[4..6].parse().unwrap_or(1);
-    // With the year and without the time of day: which of them `ls` shows depends on today.
-    let date = format!(
-        "{} {:>2}  {}",
-        MONTHS[(month + 11) % 12],
-        &time[6..8],
-        &time[..4]
-    );
+    // As `ls` does: of the last half year with the time of day, else with the year.
+    let last = if (0..HALF_A_YEAR_S).contains(&now_s.saturating_sub(modify_s)) {
+        format!("{}:{}", &time[8..10], &time[10..12])
+    } else {
+        format!(" {}", &time[..4])
+    };
+    let date = format!("{} {:>2} {last}", MONTHS[(month + 11) % 12], &time[6..8]);
     let size = entry.size_bytes.unwrap_or(0);
     let mut line = format!("{kind}{bits}   1 user     group    {size:>12} {date} ").into_bytes();
     line.extend(&entry.name);
@@ -98,4 +108,25 @@ fn long_line(entry: &Entry) -> Vec<u8> {
         line.extend(target);
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_day_is_told_of_the_last_half_year() {
+        let entry = Entry::parse(b"Type=file;Size=7;Modify=20260301040506; a b").expect("an entry");
+        let modify_s = entry.modify_s.expect("a time");
+        let told = |now_s| {
+            let line = String::from_utf8(long_line(&entry, now_s)).expect("text");
+            line.strip_prefix("-rw-r--r--   1 user     group               7 ")
+                .expect(&line)
+                .to_owned()
+        };
+        assert_eq!(told(modify_s), "Mar 01 04:05 a b");
+        assert_eq!(told(modify_s + HALF_A_YEAR_S - 1), "Mar 01 04:05 a b");
+        assert_eq!(told(modify_s + HALF_A_YEAR_S), "Mar 01  2026 a b");
+        assert_eq!(told(modify_s - 1), "Mar 01  2026 a b");
+    }
 }

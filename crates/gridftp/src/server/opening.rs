@@ -179,7 +179,7 @@ impl Server {
             }
             (Purpose::Open(kind @ Kind::List(_)), Answer::Entries { entries, more }) => {
                 let mut transfer = Transfer::new(kind, now);
-                self.take_entries(&mut transfer, &entries, more);
+                self.take_entries(now, &mut transfer, &entries, more);
                 self.start(now, transfer);
             }
             (Purpose::Open(kind), answer) => {

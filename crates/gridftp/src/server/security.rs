@@ -35,7 +35,7 @@ impl Server {
         })
     }
 
-    fn unix_s(&self, now: Duration) -> u64 {
+    pub(super) fn unix_s(&self, now: Duration) -> u64 {
         (self.policy.epoch + now).as_secs()
     }
 

@@ -131,7 +131,10 @@ impl Fault {
                 };
                 Failure::found(
                     path,
-                    "that the server does it",
+                    match status.as_u16() {
+                        404 | 410 => "something of that name",
+                        _ => "that the server does it",
+                    },
                     format!("{status}{said}"),
                     advice(status),
                 )
