@@ -2,7 +2,7 @@
 
 Its session is one at a time, as the standard has it: a PASV while a transfer is under way closes the connection of that. Words: directory, port, the
 address that it tells of itself, commands that it does not know. It tells each command on standard output. Words with ``=`` say how else it differs:
-``RATE`` bytes a second are all that it moves, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
+behind ``HOLD`` bytes the first transfer all but stops, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
 writes into nothing that is there, as ProFTPD does, ``MDTM=set`` sets a time where it has two arguments, as vsftpd does.
 """
 
@@ -44,10 +44,22 @@ def main(folder, port, address, *words):
                     return None
             return super().ftp_STOR(file, mode)
 
-    class Slow(ThrottledDTPHandler):
-        read_limit = write_limit = int(manners.get("RATE", 0))
+    class Held(ThrottledDTPHandler):
+        begun, is_first = 0, False
 
-    Handler.dtp_handler = Slow
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.is_first = not Held.begun
+            Held.begun += 1
+
+        def limit(self):
+            held = self.is_first and self.tot_bytes_sent + self.tot_bytes_received > int(manners["HOLD"])
+            return 1 if held else 0
+
+        read_limit = write_limit = property(limit)
+
+    if "HOLD" in manners:
+        Handler.dtp_handler = Held
 
     Handler.proto_cmds = {name: what for name, what in FTPHandler.proto_cmds.items() if name not in lacking}
     Handler.masquerade_address = address
