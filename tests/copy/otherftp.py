@@ -2,7 +2,7 @@
 
 Its session is one at a time, as the standard has it: a PASV while a transfer is under way closes the connection of that. Words: directory, port, the
 address that it tells of itself, commands that it does not know. It tells each command on standard output. Words with ``=`` say how else it differs:
-behind ``HOLD`` bytes the first transfer all but stops, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
+behind ``HOLD`` bytes the first transfer all but stops, behind ``BREAK`` it breaks, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
 writes into nothing that is there, as ProFTPD does, ``MDTM=set`` sets a time where it has two arguments, as vsftpd does.
 """
 
@@ -16,7 +16,7 @@ from pyftpdlib.servers import FTPServer
 def main(folder, port, address, *words):
     """Serve until killed."""
     lacking = [word for word in words if "=" not in word]
-    manners = dict(word.split("=") for word in words if "=" in word)
+    manners = {"HOLD": 1 << 60, "BREAK": 1 << 60} | dict(word.split("=") for word in words if "=" in word)
 
     class Handler(FTPHandler):
         def pre_process_command(self, line, cmd, arg):
@@ -56,10 +56,16 @@ def main(folder, port, address, *words):
             held = self.is_first and self.tot_bytes_sent + self.tot_bytes_received > int(manners["HOLD"])
             return 1 if held else 0
 
+        def send(self, data):
+            sent = super().send(data)
+            if self.is_first and self.tot_bytes_sent > int(manners["BREAK"]):
+                self._resp = ("426 Transfer aborted.", self.log)
+                self.close()
+            return sent
+
         read_limit = write_limit = property(limit)
 
-    if "HOLD" in manners:
-        Handler.dtp_handler = Held
+    Handler.dtp_handler = Held
 
     Handler.proto_cmds = {name: what for name, what in FTPHandler.proto_cmds.items() if name not in lacking}
     Handler.masquerade_address = address

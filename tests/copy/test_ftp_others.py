@@ -182,6 +182,20 @@ def test_a_large_download_goes_on_after_a_kill(engine, tmp_path, rest):
     assert [path.name for path in to.iterdir()] == ["large"]
 
 
+@pytest.mark.parametrize("rest", ["REST=heard", "REST=deaf"])
+def test_a_download_whose_connection_breaks_goes_on_in_the_same_session(engine, tmp_path, rest):
+    folder = tmp_path / "served"
+    source = large_file(folder / "large", 1)
+    with served(folder, "BREAK=60000000", rest) as (url, told):
+        moved = end_of(events(engine, f"{url}/large", tmp_path / "large"))["moved_bytes"]
+        commands = [line.split()[0] for line in told()]
+        (offset,) = [int(line.split()[1]) for line in told() if line.startswith("REST ")]
+    assert 60_000_000 < offset < 62_000_000
+    assert (moved == LARGE_BYTES) == (rest == "REST=heard")
+    assert commands.count("USER") == 1
+    assert (tmp_path / "large").read_bytes() == source.read_bytes()
+
+
 def test_what_came_of_another_version_of_a_file_is_not_gone_on_with(engine, tmp_path):
     folder, to = tmp_path / "served", tmp_path / "to"
     large_file(folder / "large", 1)

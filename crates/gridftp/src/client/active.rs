@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::job::Job;
+use super::job::{Job, Source};
 use crate::{ByteRanges, Reply};
 
 /// What a command of a transfer does.
@@ -114,6 +114,18 @@ impl Active {
             address: None,
             connecting: false,
             strayed: false,
+        }
+    }
+
+    /// What came of a file in MODE S is with the driver: its next try goes on behind it, unless it may have been another's.
+    pub fn go_on(&mut self) {
+        if let Job::Get(get) = &mut self.job
+            && !self.strayed
+            && get.source == Source::File
+            && get.size_bytes.is_some()
+        {
+            let end = get.present.prefix_bytes() + std::mem::take(&mut self.position);
+            get.present = ByteRanges::of(0..end);
         }
     }
 

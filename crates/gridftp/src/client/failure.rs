@@ -89,6 +89,9 @@ impl Transfers {
         let Some(active) = self.active.get_mut(&key) else {
             return;
         };
+        if self.mode == Mode::Stream {
+            active.go_on();
+        }
         let running = active.state == State::Running;
         let bytes_on_the_way = active.begun || active.file.is_some();
         let retry = again && active.tries < self.attempts;
