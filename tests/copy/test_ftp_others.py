@@ -196,6 +196,16 @@ def test_a_download_whose_connection_breaks_goes_on_in_the_same_session(engine, 
     assert (tmp_path / "large").read_bytes() == source.read_bytes()
 
 
+def test_where_nothing_tells_versions_apart_a_download_whose_connection_breaks_begins_anew(engine, tmp_path):
+    folder = tmp_path / "served"
+    source = large_file(folder / "large", 1)
+    with served(folder, "BREAK=60000000", "MDTM") as (url, told):
+        moved = end_of(events(engine, f"{url}/large", tmp_path / "large"))["moved_bytes"]
+        assert not [line for line in told() if line.startswith("REST ")]
+    assert moved > LARGE_BYTES
+    assert (tmp_path / "large").read_bytes() == source.read_bytes()
+
+
 def test_what_came_of_another_version_of_a_file_is_not_gone_on_with(engine, tmp_path):
     folder, to = tmp_path / "served", tmp_path / "to"
     large_file(folder / "large", 1)

@@ -86,6 +86,12 @@ impl Features {
         self.globus || self.has("MLSD") || self.has("MLST")
     }
 
+    /// Whether it tells when files were written to (RFC 3659): what goes on in one is known to be of the same version.
+    #[must_use]
+    pub fn tells_times(&self) -> bool {
+        self.globus || self.has("MDTM")
+    }
+
     /// Whether its data connections may be those of other hosts, as with data nodes of GridFTP. What a server of FTP alone says of its address is what it
     /// takes for it, and wrong where addresses are translated on the way.
     #[must_use]

@@ -34,6 +34,13 @@ impl Reply {
         Self { code, lines }
     }
 
+    /// The number that SIZE is answered with (RFC 3659, section 4).
+    #[must_use]
+    pub fn size_bytes(&self) -> Option<u64> {
+        let text = self.lines.last().filter(|_| self.is_success())?;
+        number(text.trim_ascii())
+    }
+
     /// Whether another reply to the same command follows (1xx).
     #[must_use]
     pub fn is_preliminary(&self) -> bool {

@@ -89,7 +89,7 @@ impl Transfers {
         let Some(active) = self.active.get_mut(&key) else {
             return;
         };
-        if self.mode == Mode::Stream {
+        if self.mode == Mode::Stream && self.tells_times {
             active.go_on();
         }
         let running = active.state == State::Running;

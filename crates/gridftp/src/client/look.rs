@@ -42,7 +42,7 @@ impl Client {
         let told = told.map(|text| text.trim_ascii());
         match (self.looks.get_mut(&request), fact) {
             (None, _) => {}
-            (Some(look), Fact::Size) => look.size_bytes = told.and_then(crate::number),
+            (Some(look), Fact::Size) => look.size_bytes = reply.size_bytes(),
             (Some(look), Fact::Modified) => {
                 look.modified_s = told.and_then(|text| parse_timestamp(text).ok());
             }

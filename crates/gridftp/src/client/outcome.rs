@@ -242,11 +242,7 @@ impl Transfers {
         let Job::Put(put) = &active.job else {
             return;
         };
-        let found = reply
-            .lines
-            .last()
-            .and_then(|text| crate::number::<u64>(text.trim_ascii()));
-        match found.filter(|_| reply.is_success()) {
+        match reply.size_bytes() {
             Some(size) if size != put.size_bytes => {
                 let reason = format!(
                     "expected {} bytes at the server, found {size}",

@@ -50,6 +50,8 @@ pub(super) struct Transfers {
     pub lists: bool,
     /// Whether the server has MFMT.
     pub has_mfmt: bool,
+    /// Whether the server tells when files were written to.
+    pub tells_times: bool,
     pub queue: VecDeque<Waiting>,
     pub active: BTreeMap<u64, Active>,
     pub next_key: u64,
@@ -96,6 +98,7 @@ impl Transfers {
             has_data_nodes: true,
             lists: true,
             has_mfmt: true,
+            tells_times: false,
             queue: VecDeque::new(),
             active: BTreeMap::new(),
             next_key: 0,
@@ -132,6 +135,7 @@ impl Transfers {
         self.checks = features.has("SCKS");
         self.lists = features.lists();
         self.has_mfmt = features.is_globus() || features.has("MFMT");
+        self.tells_times = features.tells_times();
         self.has_data_nodes = features.has_data_nodes();
         self.striped = settings.striped
             && self.mode == Mode::Extended

@@ -104,11 +104,7 @@ impl Large {
             record_path,
             left: AtomicU64::new(missing.len() as u64),
             first: first.into(),
-            begin: if size > 0 {
-                range(first, size).start
-            } else {
-                0
-            },
+            begin: end_before(first, size),
             failed: false.into(),
             sync,
             in_order,
@@ -135,10 +131,7 @@ impl Large {
 
     /// Where what is missing begins, for one who gets all that is behind it, in order.
     pub(crate) fn rest(&self) -> u64 {
-        match self.first.load(Ordering::Acquire) {
-            0 => 0,
-            first => self.range(first - 1).end,
-        }
+        end_before(self.first.load(Ordering::Acquire), self.size)
     }
 
     /// The same when it was opened.
@@ -146,11 +139,14 @@ impl Large {
         self.begin
     }
 
-    /// All is there up to here: the chunks that end before are. To be called by one writer at a time.
+    /// All is there up to here, of one that comes in order: the chunks that end before are. To be called by one writer at a time.
     ///
     /// # Errors
     /// If that cannot be noted down.
     pub(crate) fn reach(&self, end: u64) -> Result<(), Errno> {
+        if !self.in_order {
+            return Ok(());
+        }
         let from = self.first.load(Ordering::Acquire);
         let mut first = from;
         while first < count(self.size) && self.range(first).end <= end {
@@ -231,6 +227,13 @@ pub(crate) fn range(index: u64, size: u64) -> Range<u64> {
     unreachable!("of the last size there are any number")
 }
 
+/// Where the chunk before this one ends.
+fn end_before(index: u64, size: u64) -> u64 {
+    index
+        .checked_sub(1)
+        .map_or(0, |before| range(before, size).end)
+}
+
 fn head(source: &str, size: u64, modify_s: Option<i64>, sync: bool) -> [u8; HEAD_BYTES] {
     use sha2::{Digest, Sha256};
     // The name of the source may be longer than the head.
@@ -257,6 +260,15 @@ mod tests {
     use crate::ftp::files::Known;
 
     fn open(folder: &std::path::Path, size: u64, modify_s: i64) -> (Large, Vec<u64>) {
+        open_as(folder, size, modify_s, false)
+    }
+
+    fn open_as(
+        folder: &std::path::Path,
+        size: u64,
+        modify_s: i64,
+        in_order: bool,
+    ) -> (Large, Vec<u64>) {
         let fetch = Arc::new(Fetch {
             from: venturi_gridftp::Path::new("/a").expect("a path"),
             to: folder.join("a"),
@@ -273,7 +285,7 @@ mod tests {
             size,
             "ftp://h/a",
             folder.join("record"),
-            (false, false),
+            (false, in_order),
         )
         .expect("files")
     }
@@ -343,7 +355,7 @@ mod tests {
             .map(|index| range(index, size).end)
             .collect();
         for (reached, there) in [(1, 0), (ends[0], 1), (ends[2], 3), (ends[1], 3)] {
-            let (large, missing) = open(folder.path(), size, 7);
+            let (large, missing) = open_as(folder.path(), size, 7, true);
             assert_eq!(missing.len() as u64, large.left.load(Ordering::Relaxed));
             let begin = large.begin();
             assert_eq!(begin, large.rest());
@@ -351,13 +363,13 @@ mod tests {
             let end = if there > 0 { ends[there - 1] } else { 0 };
             assert_eq!((large.rest(), large.begin()), (end, begin), "{reached}");
         }
-        let (large, missing) = open(folder.path(), size, 7);
+        let (large, missing) = open_as(folder.path(), size, 7, true);
         assert_eq!((missing, large.begin()), (vec![3], ends[2]));
         large.reach(size).expect("a record");
         assert_eq!(large.rest(), size);
         drop(large);
         // All but its name: the last chunk comes again.
-        assert_eq!(open(folder.path(), size, 7).0.begin(), ends[2]);
+        assert_eq!(open_as(folder.path(), size, 7, true).0.begin(), ends[2]);
     }
 
     #[test]

@@ -213,14 +213,15 @@ impl<'d> Upload<'d> {
         };
         let last = (seen.len(), seen.mtime(), seen.mtime_nsec());
         let goes_on = goes_on.filter(|f| (f.size, f.modified.0, f.modified.1) == last);
-        let version = format!("{} {}.{}", seen.len(), seen.mtime(), seen.mtime_nsec());
-        let part = if large {
+        let of_version = |how| {
+            let version = format!("{} {}.{}{how}", last.0, last.1, last.2);
             names::part_of_version(&to, token, &version)
-        } else if goes_on.is_some() {
-            // Chunks leave holes, and what comes in order has none: the one is not to be taken for the other.
-            names::part_of_version(&to, token, &format!("{version} in order"))
-        } else {
-            names::part(&to, token)
+        };
+        // Chunks leave holes, and what comes in order has none: the one is not to be taken for the other.
+        let part = match (large, goes_on) {
+            (true, _) => of_version(""),
+            (_, Some(_)) => of_version(" in order"),
+            _ => names::part(&to, token),
         };
         let store = part.map(|part| Store {
             from,

@@ -101,9 +101,12 @@ impl Writing {
         }
     }
 
-    /// He has written it up to here, of what comes in order.
+    /// He has written it up to here. Where it comes in order that is noted down.
     pub(crate) fn reached(&self, number: u64, end: u64) {
-        self.give(Task::Reached(number, end));
+        let open = self.open.get(&number).and_then(|ready| ready.get());
+        if matches!(open, Some(Direct::Chunk(large)) if large.in_order) {
+            self.give(Task::Reached(number, end));
+        }
     }
 
     /// Some of it could not be written by him.
@@ -144,8 +147,6 @@ impl Writing {
 enum Open {
     File(Arc<Fetch>, Arc<File>),
     Chunk(Arc<Large>),
-    /// What comes of it comes in order.
-    Rest(Arc<Large>),
     /// What its bytes cannot be written for, if that is not told yet.
     Failed(Option<Failure>),
 }
@@ -178,7 +179,7 @@ impl<'o> Writer<'o> {
     }
 
     fn begin(&mut self, number: u64, job: &Job, again: bool, ready: &Ready) {
-        // One that was begun before gets all its bytes again; of an unknown size, what came may be more than that.
+        // One that was begun before gets its bytes again, or the rest; of an unknown size, what came may be more than all.
         if let (Job::Fetch(fetch), Some(Open::File(_, file))) = (job, self.open.get(&number))
             && fetch.known.size.is_none()
         {
@@ -189,8 +190,7 @@ impl<'o> Writer<'o> {
                 Ok(file) => Open::File(Arc::clone(fetch), Arc::new(file)),
                 Err(failure) => Open::Failed(Some(failure)),
             },
-            Job::Chunk(large, _) => Open::Chunk(Arc::clone(large)),
-            Job::Rest(large) => Open::Rest(Arc::clone(large)),
+            Job::Chunk(large, _) | Job::Rest(large) => Open::Chunk(Arc::clone(large)),
             Job::Store(_) | Job::Part(..) | Job::Name(_) | Job::Again(..) => {
                 unreachable!("it has no bytes that come here")
             }
@@ -198,7 +198,7 @@ impl<'o> Writer<'o> {
         // It is another one for each time that the file is begun.
         let _ = match open {
             Open::File(_, file) => ready.set(Direct::File(Arc::clone(file))),
-            Open::Chunk(large) | Open::Rest(large) => ready.set(Direct::Chunk(Arc::clone(large))),
+            Open::Chunk(large) => ready.set(Direct::Chunk(Arc::clone(large))),
             Open::Failed(_) => Ok(()),
         };
     }
@@ -209,24 +209,25 @@ impl<'o> Writer<'o> {
                 continue;
             };
             let bytes = &block[piece.begin..piece.begin + piece.bytes];
-            let file = match open {
-                Open::File(_, file) => file,
-                Open::Chunk(large) | Open::Rest(large) => &large.file,
+            let errno = |error: io::Error| Errno::from_io_error(&error).unwrap_or(Errno::IO);
+            let written = match open {
+                Open::File(_, file) => file.write_all_at(bytes, piece.offset).map_err(errno),
+                Open::Chunk(large) => {
+                    let written = large.file.write_all_at(bytes, piece.offset);
+                    let end = piece.offset + piece.bytes as u64;
+                    written.map_err(errno).and_then(|()| large.reach(end))
+                }
                 Open::Failed(_) => continue,
             };
-            match file.write_all_at(bytes, piece.offset) {
-                Ok(()) => self.reached(piece.number, piece.offset + piece.bytes as u64),
-                Err(error) => {
-                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                    self.spoil(piece.number, errno);
-                }
+            if let Err(errno) = written {
+                self.spoil(piece.number, errno);
             }
         }
     }
 
     /// Bytes of a file are written up to here.
     fn reached(&mut self, number: u64, end: u64) {
-        if let Some(Open::Rest(large)) = self.open.get(&number)
+        if let Some(Open::Chunk(large)) = self.open.get(&number)
             && let Err(errno) = large.reach(end)
         {
             self.spoil(number, errno);
@@ -240,7 +241,7 @@ impl<'o> Writer<'o> {
         };
         let fetch = match open {
             Open::File(fetch, _) => fetch,
-            Open::Chunk(large) | Open::Rest(large) => &large.fetch,
+            Open::Chunk(large) => &large.fetch,
             Open::Failed(_) => return,
         };
         let failure = Failure::kernel(fetch.to.clone(), "bytes to be written", errno);
@@ -266,7 +267,7 @@ impl<'o> Writer<'o> {
                     .and_then(|()| self.finish_chunk(large, *index))
                     .map_err(Some)
             }
-            (Job::Rest(large), Some(Open::Rest(_))) => {
+            (Job::Rest(large), Some(Open::Chunk(_))) => {
                 let whole = received::compare(&large.fetch, &large.file, None, checksum);
                 // Another copy goes on nowhere then.
                 let whole = whole.inspect_err(|_| large.forget());

@@ -114,13 +114,16 @@ impl Target {
         }
         let cut = reference.find(['?', '#']).unwrap_or(reference.len());
         let (path, rest) = reference.split_at(cut);
-        let own = self.path.split('?').next().unwrap_or_default();
+        let own = self
+            .path
+            .find('?')
+            .map_or(&*self.path, |cut| &self.path[..cut]);
         let path = match path {
             "" => own.to_owned(),
             path if path.starts_with('/') => path.to_owned(),
             path => {
-                let (folder, _) = own.rsplit_once('/').unwrap_or_default();
-                without_dots(&format!("{folder}/{path}"))
+                let folder = own.rfind('/').map_or("/", |slash| &own[..=slash]);
+                without_dots(&format!("{folder}{path}"))
             }
         };
         let server = Self {

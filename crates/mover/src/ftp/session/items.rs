@@ -170,7 +170,7 @@ impl Session<'_> {
     /// What the server says of a chunk that it may have, or of how much it has of a file.
     pub(super) fn answered_for(&mut self, item: Item, source: Arc<Source>, reply: &Reply) {
         if let Job::Store(store) = &item.job {
-            let there = size_of(reply).filter(|&there| there <= source.size);
+            let there = reply.size_bytes().filter(|&there| there <= source.size);
             if let Some(there) = there.filter(|&there| there > 0) {
                 let place = self.shared.place(&store.to);
                 self.shared.report.bytes_kept(&place, there, source.size);
@@ -410,10 +410,4 @@ impl Session<'_> {
             self.client.abandon(now, number, reason);
         }
     }
-}
-
-/// What SIZE is answered with (RFC 3659, section 4).
-fn size_of(reply: &Reply) -> Option<u64> {
-    let text = reply.lines.last().filter(|_| reply.is_success())?;
-    std::str::from_utf8(text).ok()?.trim().parse().ok()
 }

@@ -376,7 +376,8 @@ pub(crate) async fn copy(asked: Asked) -> Answer {
         if !source.is_directory() && there && is_directory(&to) {
             let aside = beside(&from, &to);
             let upload = copied(&host.root, &ways(), host.root.read(&from)?, &aside)?;
-            put_in_place(upload, sync, false)?;
+            // A file of that name is what a copy that was cut off has left.
+            put_in_place(upload, sync, true)?;
             whole(&aside)?;
         } else if !source.is_directory() {
             let upload = copied(&host.root, &ways(), host.root.read(&from)?, &to)?;
