@@ -177,6 +177,7 @@ impl Session {
                 modify_s: draws.coin().then_some(1_700_000_000),
                 present,
                 part: (kind == 4).then_some(start),
+                goes_on: draws.coin(),
             })
         };
         self.jobs.insert(transfer, job.clone());

@@ -2,7 +2,7 @@
 
 Its session is one at a time, as the standard has it: a PASV while a transfer is under way closes the connection of that. Words: directory, port, the
 address that it tells of itself, commands that it does not know. It tells each command on standard output. Words with ``=`` say how else it differs:
-behind ``HOLD`` bytes the first transfer all but stops, behind ``BREAK`` it breaks, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
+behind ``HOLD`` bytes the first transfer all but stops, behind ``BREAK`` each of the first ``BREAKS`` breaks, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
 writes into nothing that is there, as ProFTPD does, ``MDTM=set`` sets a time where it has two arguments, as vsftpd does.
 """
 
@@ -16,7 +16,9 @@ from pyftpdlib.servers import FTPServer
 def main(folder, port, address, *words):
     """Serve until killed."""
     lacking = [word for word in words if "=" not in word]
-    manners = {"HOLD": 1 << 60, "BREAK": 1 << 60} | dict(word.split("=") for word in words if "=" in word)
+    manners = {"HOLD": 1 << 60, "BREAK": 1 << 60, "BREAKS": 1} | dict(
+        word.split("=") for word in words if "=" in word
+    )
 
     class Handler(FTPHandler):
         def pre_process_command(self, line, cmd, arg):
@@ -45,23 +47,32 @@ def main(folder, port, address, *words):
             return super().ftp_STOR(file, mode)
 
     class Held(ThrottledDTPHandler):
-        begun, is_first = 0, False
+        begun, number = 0, 0
 
         def __init__(self, *args):
             super().__init__(*args)
-            self.is_first = not Held.begun
+            self.number = Held.begun
             Held.begun += 1
 
         def limit(self):
-            held = self.is_first and self.tot_bytes_sent + self.tot_bytes_received > int(manners["HOLD"])
+            held = self.number == 0 and self.get_transmitted_bytes() > int(manners["HOLD"])
             return 1 if held else 0
+
+        def break_off(self):
+            if self.number < int(manners["BREAKS"]) and self.get_transmitted_bytes() > int(manners["BREAK"]):
+                self._resp = ("426 Transfer aborted.", self.log)
+                self.close()
 
         def send(self, data):
             sent = super().send(data)
-            if self.is_first and self.tot_bytes_sent > int(manners["BREAK"]):
-                self._resp = ("426 Transfer aborted.", self.log)
-                self.close()
+            self.break_off()
             return sent
+
+        def handle_read(self):
+            super().handle_read()
+            self.break_off()
+
+        handle_read_event = handle_read
 
         read_limit = write_limit = property(limit)
 

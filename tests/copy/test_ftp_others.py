@@ -159,6 +159,11 @@ def noted_down(folder):
     return sum(record.count(b"1") for record in records) << 23
 
 
+def rests(told):
+    """Return the bytes behind which a server was told to go on."""
+    return [int(line.split()[1]) for line in told if line.startswith("REST ")]
+
+
 def kept(done, what):
     """What was there already, as an event tells it, and what was moved."""
     told = [event["value"] for event in done if event.get("what") == what]
@@ -176,7 +181,7 @@ def test_a_large_download_goes_on_after_a_kill(engine, tmp_path, rest):
         done = events(engine, f"{url}/large", to / "large")
         (chunks,), moved = kept(done, "chunks_kept")
         assert chunks >= 2
-        assert [line for line in told() if line.startswith("REST ")]
+        assert rests(told())
         assert (moved < LARGE_BYTES) == (rest == "REST=heard")
     assert (to / "large").read_bytes() == source.read_bytes()
     assert [path.name for path in to.iterdir()] == ["large"]
@@ -189,7 +194,7 @@ def test_a_download_whose_connection_breaks_goes_on_in_the_same_session(engine, 
     with served(folder, "BREAK=60000000", rest) as (url, told):
         moved = end_of(events(engine, f"{url}/large", tmp_path / "large"))["moved_bytes"]
         commands = [line.split()[0] for line in told()]
-        (offset,) = [int(line.split()[1]) for line in told() if line.startswith("REST ")]
+        (offset,) = rests(told())
     # The reply may be heard before all that was sent has been read: what lies in the buffers then is fetched once more.
     assert 0 < offset < 62_000_000
     assert (moved == LARGE_BYTES) == (rest == "REST=heard")
@@ -197,12 +202,40 @@ def test_a_download_whose_connection_breaks_goes_on_in_the_same_session(engine, 
     assert (tmp_path / "large").read_bytes() == source.read_bytes()
 
 
+@pytest.mark.parametrize("is_upload", [False, True])
+def test_connections_may_break_many_times_as_long_as_a_file_gets_on(engine, tmp_path, is_upload):
+    folder, here = tmp_path / "served", tmp_path / "here"
+    source = large_file((here if is_upload else folder) / "large", 1)
+    (folder if is_upload else here).mkdir()
+    with served(folder, "BREAK=25000000", "BREAKS=5") as (url, told):
+        places = (source, f"{url}/large") if is_upload else (f"{url}/large", here / "large")
+        copy(engine, *places)
+        commands = [line.split()[0] for line in told()]
+        offsets = rests(told())
+    assert len(offsets) == 5
+    assert offsets == sorted(set(offsets))
+    assert (commands.count("USER"), commands.count("DELE")) == (1, 0)
+    assert (folder / "large").read_bytes() == (here / "large").read_bytes()
+    assert [path.name for path in (*folder.iterdir(), *here.iterdir())] == ["large", "large"]
+
+
+def test_an_upload_whose_connection_breaks_begins_anew_where_the_server_takes_no_part_of_it(engine, tmp_path):
+    folder, source = tmp_path / "served", large_file(tmp_path / "large", 1)
+    folder.mkdir()
+    with served(folder, "BREAK=60000000", "REST=read") as (url, told):
+        moved = end_of(events(engine, source, f"{url}/large"))["moved_bytes"]
+        assert len(rests(told())) == 1
+    assert moved > LARGE_BYTES
+    assert (folder / "large").read_bytes() == source.read_bytes()
+    assert [path.name for path in folder.iterdir()] == ["large"]
+
+
 def test_where_nothing_tells_versions_apart_a_download_whose_connection_breaks_begins_anew(engine, tmp_path):
     folder = tmp_path / "served"
     source = large_file(folder / "large", 1)
     with served(folder, "BREAK=60000000", "MDTM") as (url, told):
         moved = end_of(events(engine, f"{url}/large", tmp_path / "large"))["moved_bytes"]
-        assert not [line for line in told() if line.startswith("REST ")]
+        assert not rests(told())
     assert moved > LARGE_BYTES
     assert (tmp_path / "large").read_bytes() == source.read_bytes()
 
@@ -216,7 +249,7 @@ def test_what_came_of_another_version_of_a_file_is_not_gone_on_with(engine, tmp_
         source = large_file(folder / "large", 2)
         done = events(engine, f"{url}/large", to / "large")
         assert kept(done, "chunks_kept") == ([], LARGE_BYTES)
-        assert not [line for line in told() if line.startswith("REST ")]
+        assert not rests(told())
     assert (to / "large").read_bytes() == source.read_bytes()
 
 
@@ -229,7 +262,7 @@ def test_a_large_upload_goes_on_after_a_kill(engine, tmp_path, rest):
         done = events(engine, source, f"{url}/large")
         (bytes_there,), moved = kept(done, "bytes_kept")
         assert bytes_there > 40_000_000
-        assert [line for line in told() if line.startswith("REST ")]
+        assert rests(told())
         assert (moved < LARGE_BYTES) == (rest == "REST=heard")
     assert (folder / "large").read_bytes() == source.read_bytes()
     assert [path.name for path in folder.iterdir()] == ["large"]

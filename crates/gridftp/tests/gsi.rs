@@ -111,6 +111,7 @@ fn carry(driver: &mut Driver, server: &Server, label: &str) {
             modify_s: None,
             present: ByteRanges::default(),
             part: None,
+            goes_on: false,
         })
     });
     let puts = puts.collect();

@@ -288,6 +288,7 @@ proptest! {
                 modify_s: None,
                 present: ByteRanges::default(),
                 part: None,
+                goes_on: false,
             })
         }).collect();
         world.carry_out(jobs);
@@ -353,6 +354,7 @@ fn a_server_that_says_nothing_ends_the_session_and_tells_of_its_transfers() {
         modify_s: None,
         present: ByteRanges::default(),
         part: None,
+        goes_on: false,
     };
     client.transfer(SECOND, Job::Put(put));
     assert_eq!(client.poll_timeout(), Some(SECOND * 61));

@@ -71,6 +71,7 @@ fn jobs(world: &mut World, sizes: &[usize], mixed: bool, checked: bool) -> Vec<J
                 modify_s: (number % 2 == 0).then_some(1_700_000_000),
                 present: ByteRanges::default(),
                 part: None,
+                goes_on: false,
             }));
         }
     }

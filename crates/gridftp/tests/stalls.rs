@@ -34,20 +34,25 @@ impl Talk {
     fn of_uploads(mode: Mode, uploads: u64) -> Self {
         let mut talk = Self::ready(mode, 8);
         for transfer in 0..uploads {
-            let put = Put {
-                transfer,
-                path: Path::new(format!("/{transfer}")).expect("a path"),
-                temporary: Some(Path::new(format!("/{transfer}.part")).expect("a path")),
-                size_bytes: FILE_BYTES,
-                checksum: None,
-                modify_s: None,
-                present: ByteRanges::default(),
-                part: None,
-            };
-            talk.client.transfer(talk.now, Job::Put(put));
+            talk.upload(transfer, false);
         }
         talk.collect();
         talk
+    }
+
+    fn upload(&mut self, transfer: u64, goes_on: bool) {
+        let put = Put {
+            transfer,
+            path: Path::new(format!("/{transfer}")).expect("a path"),
+            temporary: Some(Path::new(format!("/{transfer}.part")).expect("a path")),
+            size_bytes: FILE_BYTES,
+            checksum: None,
+            modify_s: None,
+            present: ByteRanges::default(),
+            part: None,
+            goes_on,
+        };
+        self.client.transfer(self.now, Job::Put(put));
     }
 
     /// A session that is ready.
@@ -278,6 +283,34 @@ fn the_next_try_of_a_file_is_not_given_the_connection_of_the_try_before() {
     talk.say(SIZE);
     talk.say(NAMED);
     assert_eq!(talk.ended(), [(0, true)]);
+}
+
+#[test]
+fn an_upload_of_which_it_is_seen_what_is_there_is_given_back_where_it_was_cut_off_and_stays_there()
+{
+    for (goes_on, ended, then) in [
+        (true, vec![(0, false)], vec![]),
+        (false, vec![], vec!["PASV", "STOR"]),
+    ] {
+        let mut talk = Talk::ready(Mode::Stream, 1);
+        talk.upload(0, goes_on);
+        talk.collect();
+        talk.say(PORT);
+        assert!(talk.open(1, Some(0)));
+        talk.say("150 Begin.\r\n426 Cut off.\r\n");
+        assert_eq!(talk.ended(), ended);
+        assert_eq!(talk.commands, then);
+    }
+}
+
+#[test]
+fn an_upload_that_was_not_begun_is_tried_again_whatever_is_seen_of_it() {
+    let mut talk = Talk::ready(Mode::Stream, 1);
+    talk.upload(0, true);
+    talk.collect();
+    talk.say(&[PORT, "450 Busy.\r\n"].concat());
+    assert!(!talk.open(1, Some(0)));
+    assert_eq!(talk.commands, ["PASV", "STOR"]);
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<Str
             modify_s: None,
             present: ByteRanges::default(),
             part: None,
+            goes_on: false,
         })
     });
     let puts = puts.collect();

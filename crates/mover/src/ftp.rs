@@ -259,6 +259,11 @@ fn welcomed<'o: 's, 's>(
 }
 
 fn refused(order: &Order, server: &Url, found: String) -> Error {
+    // What says itself what was expected is no answer to what is expected here.
+    let found = match found.starts_with("expected ") {
+        true => format!("none: {found}"),
+        false => found,
+    };
     Error::Place {
         place: server.with_path(b"/".to_vec()).to_string().into(),
         expected: "a server that lets us in",

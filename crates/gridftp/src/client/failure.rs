@@ -94,7 +94,8 @@ impl Transfers {
         }
         let running = active.state == State::Running;
         let bytes_on_the_way = active.begun || active.file.is_some();
-        let retry = again && active.tries < self.attempts;
+        let given_back = active.begun && matches!(&active.job, Job::Put(put) if put.goes_on);
+        let retry = again && active.tries < self.attempts && !given_back;
         if active.answer.is_none() && (retry || self.mode == Mode::Extended) {
             // Its answer is still to come, and may not meet its next try, or another transfer.
             active.state = State::Void;
@@ -128,9 +129,10 @@ impl Transfers {
 
     fn give_up(&mut self, job: Job, reason: &str, again: bool, received: ByteRanges) {
         let transfer = job.transfer();
-        // What the server had before this session is not its to take away.
+        // What the server had before this session is not its to take away, nor what the next try goes on with.
         if let Job::Put(put) = job
             && put.present.is_empty()
+            && !(again && put.goes_on)
             && let Some(temporary) = put.temporary
         {
             self.commands

@@ -61,6 +61,9 @@ pub struct Put {
     /// Of a part of a file: the position of its first byte. It is written into `path` as it is, what else is there stays, and nothing
     /// gets a name; if it fails its bytes there may be any. Positions are those of the file.
     pub part: Option<u64>,
+    /// Whether the driver sees what the server has of it before each try. One that was cut off in MODE S fails then at once, to be given again
+    /// with what is `present`, and what came stays at the server.
+    pub goes_on: bool,
 }
 
 /// A transfer.

@@ -96,6 +96,7 @@ impl World {
                 modify_s: None,
                 present: ByteRanges::default(),
                 part: None,
+                goes_on: false,
             })
         });
         let gets = (3_u64..).zip(sizes).map(|(transfer, size)| {

@@ -68,6 +68,7 @@ pub fn put(server: &Server, transfer: u64, name: &str, bytes: &[u8]) -> Put {
         modify_s: Some(1_700_000_000 + transfer as i64),
         present: ByteRanges::default(),
         part: None,
+        goes_on: false,
     }
 }
 

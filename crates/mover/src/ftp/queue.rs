@@ -153,6 +153,7 @@ impl Queue {
         Item {
             number: self.next.fetch_add(1, Ordering::Relaxed),
             tries: 0,
+            there: 0,
             begins: 0,
             since: None,
             passed: false,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::chunks::Large;
+use super::chunks::{LEAST_CHUNK_BYTES, Large};
 use super::files::{Fetch, Store};
 use super::parts::Parts;
 
@@ -12,8 +12,10 @@ use super::parts::Parts;
 pub(crate) struct Item {
     /// One that no other has.
     pub(crate) number: u64,
-    /// Sessions that have failed with it.
+    /// Sessions that have failed with it since it last got on.
     pub(crate) tries: u32,
+    /// How far it was when it was last begun, of one that goes on where it was.
+    pub(crate) there: u64,
     /// How often a server began to send it, and when it first did.
     pub(crate) begins: u32,
     pub(crate) since: Option<Instant>,
@@ -96,6 +98,14 @@ impl Item {
             Job::Part(parts, index) => parts.range(*index).end - parts.range(*index).start,
             Job::Name(_) | Job::Again(..) => 0,
         }
+    }
+
+    /// It is begun from here on. One that has got on does not fail for what was before: connections may break many times in a very large file.
+    pub(crate) fn reach(&mut self, there: u64) {
+        if there >= self.there + LEAST_CHUNK_BYTES {
+            self.tries = 0;
+        }
+        self.there = there;
     }
 
     /// Whether it was begun before: what came of it may not be closed yet.

@@ -127,7 +127,7 @@ impl Session<'_> {
         self.opener.open(item);
     }
 
-    fn fetch(&mut self, item: Item) {
+    fn fetch(&mut self, mut item: Item) {
         let transfer = item.number;
         let fetch = item.job.fetch();
         let source = match &item.job {
@@ -138,18 +138,19 @@ impl Session<'_> {
             }
             _ => What::File,
         };
-        let present = match &item.job {
-            Job::Rest(large) => ByteRanges::of(0..large.rest()),
-            _ => ByteRanges::default(),
+        let there = match &item.job {
+            Job::Rest(large) => large.rest(),
+            _ => 0,
         };
         let get = Get {
             transfer,
             source,
             path: fetch.from.clone(),
             size_bytes: fetch.known.size,
-            present,
+            present: ByteRanges::of(0..there),
             see: self.is_seen(&item),
         };
+        item.reach(there);
         self.items.insert(transfer, item);
         self.client.transfer(self.now(), Transfer::Get(get));
     }
@@ -168,14 +169,16 @@ impl Session<'_> {
     }
 
     /// What the server says of a chunk that it may have, or of how much it has of a file.
-    pub(super) fn answered_for(&mut self, item: Item, source: Arc<Source>, reply: &Reply) {
+    pub(super) fn answered_for(&mut self, mut item: Item, source: Arc<Source>, reply: &Reply) {
         if let Job::Store(store) = &item.job {
             let there = reply.size_bytes().filter(|&there| there <= source.size);
-            if let Some(there) = there.filter(|&there| there > 0) {
+            let there = there.unwrap_or(0);
+            if there > 0 {
                 let place = self.shared.place(&store.to);
                 self.shared.report.bytes_kept(&place, there, source.size);
             }
-            return self.send_file(item, source, there.unwrap_or(0));
+            item.reach(there);
+            return self.send_file(item, source, there);
         }
         let told = verify::told(reply);
         if told.is_none() || told != source.checksum {
@@ -230,6 +233,7 @@ impl Session<'_> {
             modify_s: store.known.modify_s.filter(|_| times),
             present: ByteRanges::default(),
             part: None,
+            goes_on: store.goes_on.is_some(),
         }
     }
 

@@ -38,6 +38,7 @@ fn nobody_else_writes_to_a_chunk_or_a_file_while_what_came_of_it_before_waits() 
         let item = Item {
             number: 7,
             tries: 0,
+            there: 0,
             begins: 0,
             since: None,
             passed: false,
