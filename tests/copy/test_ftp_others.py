@@ -219,6 +219,15 @@ def test_connections_may_break_many_times_as_long_as_a_file_gets_on(engine, tmp_
     assert [path.name for path in (*folder.iterdir(), *here.iterdir())] == ["large", "large"]
 
 
+def test_a_server_that_goes_on_at_the_first_byte_and_breaks_off_each_time_is_given_up(engine, tmp_path):
+    folder = tmp_path / "served"
+    large_file(folder / "large", 1)
+    with served(folder, "BREAK=60000000", "BREAKS=1000", "REST=deaf") as (url, told):
+        copy(engine, f"{url}/large", tmp_path / "large", code=3)
+        assert 0 < len(rests(told())) < 30
+    assert not (tmp_path / "large").exists()
+
+
 def test_an_upload_whose_connection_breaks_begins_anew_where_the_server_takes_no_part_of_it(engine, tmp_path):
     folder, source = tmp_path / "served", large_file(tmp_path / "large", 1)
     folder.mkdir()

@@ -200,7 +200,7 @@ impl Report {
     /// Tells that a large file goes on behind what is there.
     pub(crate) fn bytes_kept(&self, copy: &Path, there: u64, size: u64) {
         let reason = format!(
-            "{}: an earlier copy was stopped after {there} of {size} bytes",
+            "{}: {there} of {size} bytes are there from before",
             copy.display()
         );
         self.decision(&Decision {

@@ -7,9 +7,6 @@ use std::ops::Range;
 use super::job::{Job, Source};
 use crate::{ByteRanges, Reply};
 
-/// A try of a file that brought so much is not one of a few.
-const MUCH_BYTES: u64 = 8 << 20;
-
 /// What a command of a transfer does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -120,20 +117,15 @@ impl Active {
         }
     }
 
-    /// What came of a file in MODE S is with the driver: its next try goes on behind it, unless it may have been another's. If that is much, what
-    /// failed before does not count: connections may break many times in a very large file.
+    /// What came of a file in MODE S is with the driver: its next try goes on behind it, unless it may have been another's.
     pub fn go_on(&mut self) {
         if let Job::Get(get) = &mut self.job
             && !self.strayed
             && get.source == Source::File
             && get.size_bytes.is_some()
         {
-            let came = std::mem::take(&mut self.position);
-            let end = get.present.prefix_bytes() + came;
+            let end = get.present.prefix_bytes() + std::mem::take(&mut self.position);
             get.present = ByteRanges::of(0..end);
-            if came >= MUCH_BYTES {
-                self.tries = 0;
-            }
         }
     }
 

@@ -139,27 +139,35 @@ impl Large {
         self.begin
     }
 
-    /// All is there up to here, of one that comes in order: the chunks that end before are. To be called by one writer at a time.
+    /// These bytes were written, of one that comes in order: the chunks that end before their end are there. Where they are some that were there
+    /// already it comes anew, and what is behind them counts no more: a server that was asked to go on may have begun at the first byte. To be called
+    /// by one writer at a time.
     ///
     /// # Errors
     /// If that cannot be noted down.
-    pub(crate) fn reach(&self, end: u64) -> Result<(), Errno> {
+    pub(crate) fn reach(&self, written: Range<u64>) -> Result<(), Errno> {
         if !self.in_order {
             return Ok(());
         }
-        let from = self.first.load(Ordering::Acquire);
+        let before = self.first.load(Ordering::Acquire);
+        let mut from = before;
+        while end_before(from, self.size) > written.start {
+            from -= 1;
+        }
         let mut first = from;
-        while first < count(self.size) && self.range(first).end <= end {
+        while first < count(self.size) && self.range(first).end <= written.end {
             first += 1;
         }
-        if first == from {
+        if first == before {
             return Ok(());
         }
         if self.sync {
             rustix::fs::fdatasync(&self.file)?;
         }
-        let there = vec![b'1'; usize::try_from(first - from).map_err(|_| Errno::FBIG)?];
-        rustix::io::pwrite(&self.record, &there, HEAD_BYTES as u64 + from)?;
+        let mut marks =
+            vec![0; usize::try_from(before.max(first) - from).map_err(|_| Errno::FBIG)?];
+        marks[..usize::try_from(first - from).map_err(|_| Errno::FBIG)?].fill(b'1');
+        rustix::io::pwrite(&self.record, &marks, HEAD_BYTES as u64 + from)?;
         self.first.store(first, Ordering::Release);
         Ok(())
     }
@@ -354,18 +362,26 @@ mod tests {
         let ends: Vec<u64> = (0..count(size))
             .map(|index| range(index, size).end)
             .collect();
-        for (reached, there) in [(1, 0), (ends[0], 1), (ends[2], 3), (ends[1], 3)] {
+        let steps = [
+            (0..1, 0),
+            (1..ends[0], 1),
+            (ends[0]..ends[2], 3),
+            // The first one again, and all behind it.
+            (0..ends[1], 2),
+            (ends[1]..ends[2], 3),
+        ];
+        for (written, there) in steps {
             let (large, missing) = open_as(folder.path(), size, 7, true);
             assert_eq!(missing.len() as u64, large.left.load(Ordering::Relaxed));
             let begin = large.begin();
             assert_eq!(begin, large.rest());
-            large.reach(reached).expect("a record");
+            large.reach(written.clone()).expect("a record");
             let end = if there > 0 { ends[there - 1] } else { 0 };
-            assert_eq!((large.rest(), large.begin()), (end, begin), "{reached}");
+            assert_eq!((large.rest(), large.begin()), (end, begin), "{written:?}");
         }
         let (large, missing) = open_as(folder.path(), size, 7, true);
         assert_eq!((missing, large.begin()), (vec![3], ends[2]));
-        large.reach(size).expect("a record");
+        large.reach(ends[2]..size).expect("a record");
         assert_eq!(large.rest(), size);
         drop(large);
         // All but its name: the last chunk comes again.

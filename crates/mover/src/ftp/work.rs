@@ -14,7 +14,7 @@ pub(crate) struct Item {
     pub(crate) number: u64,
     /// Sessions that have failed with it since it last got on.
     pub(crate) tries: u32,
-    /// How far it was when it was last begun, of one that goes on where it was.
+    /// How far it had got then, of one that goes on where it was.
     pub(crate) there: u64,
     /// How often a server began to send it, and when it first did.
     pub(crate) begins: u32,
@@ -100,12 +100,12 @@ impl Item {
         }
     }
 
-    /// It is begun from here on. One that has got on does not fail for what was before: connections may break many times in a very large file.
+    /// It is begun from here on. One that is further than ever before does not fail for what was: connections may break many times in a very large
+    /// file.
     pub(crate) fn reach(&mut self, there: u64) {
         if there >= self.there + LEAST_CHUNK_BYTES {
-            self.tries = 0;
+            (self.tries, self.there) = (0, there);
         }
-        self.there = there;
     }
 
     /// Whether it was begun before: what came of it may not be closed yet.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -36,8 +37,8 @@ enum Task {
     /// Whether another session had it before, too.
     Begin(u64, Job, bool, Ready),
     Write(Arc<Block>, Vec<Piece>),
-    /// The session has written it up to here by itself.
-    Reached(u64, u64),
+    /// The session has written these bytes by itself.
+    Reached(u64, Range<u64>),
     /// Some of it could not be written by the session.
     Spoil(u64, Errno),
     /// All bytes of it are there; what the server says that their Adler-32 is.
@@ -101,11 +102,11 @@ impl Writing {
         }
     }
 
-    /// He has written it up to here. Where it comes in order that is noted down.
-    pub(crate) fn reached(&self, number: u64, end: u64) {
+    /// He has written these bytes. Where it comes in order that is noted down.
+    pub(crate) fn reached(&self, number: u64, written: Range<u64>) {
         let open = self.open.get(&number).and_then(|ready| ready.get());
         if matches!(open, Some(Direct::Chunk(large)) if large.in_order) {
-            self.give(Task::Reached(number, end));
+            self.give(Task::Reached(number, written));
         }
     }
 
@@ -169,7 +170,7 @@ impl<'o> Writer<'o> {
             match task {
                 Task::Begin(number, job, again, ready) => self.begin(number, &job, again, &ready),
                 Task::Write(block, pieces) => self.write(&block, &pieces),
-                Task::Reached(number, end) => self.reached(number, end),
+                Task::Reached(number, written) => self.reached(number, written),
                 Task::Spoil(number, errno) => self.spoil(number, errno),
                 Task::Commit(item, checksum) => self.commit(&item, checksum),
                 Task::Renew(item, known) => self.renew(&item, known),
@@ -214,8 +215,8 @@ impl<'o> Writer<'o> {
                 Open::File(_, file) => file.write_all_at(bytes, piece.offset).map_err(errno),
                 Open::Chunk(large) => {
                     let written = large.file.write_all_at(bytes, piece.offset);
-                    let end = piece.offset + piece.bytes as u64;
-                    written.map_err(errno).and_then(|()| large.reach(end))
+                    let range = piece.offset..piece.offset + piece.bytes as u64;
+                    written.map_err(errno).and_then(|()| large.reach(range))
                 }
                 Open::Failed(_) => continue,
             };
@@ -225,10 +226,10 @@ impl<'o> Writer<'o> {
         }
     }
 
-    /// Bytes of a file are written up to here.
-    fn reached(&mut self, number: u64, end: u64) {
+    /// These bytes of a file are written.
+    fn reached(&mut self, number: u64, written: Range<u64>) {
         if let Some(Open::Chunk(large)) = self.open.get(&number)
-            && let Err(errno) = large.reach(end)
+            && let Err(errno) = large.reach(written)
         {
             self.spoil(number, errno);
         }

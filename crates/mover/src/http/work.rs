@@ -402,11 +402,7 @@ impl Context<'_> {
 
     /// Tells that a large file goes on.
     pub(crate) fn resumed(&self, path: &Path, there: u64, size: u64) {
-        let reason = format!(
-            "{}: an earlier copy was stopped after {there} of {size} bytes",
-            path.display()
-        );
-        self.decided("bytes_kept", there, reason);
+        self.report.bytes_kept(path, there, size);
     }
 
     /// Has as many sessions as so many files are worth without having seen what they bring; how many there are.

@@ -264,8 +264,8 @@ impl Session<'_> {
                     let moved_bytes = &self.shared.totals.moved_bytes;
                     moved_bytes.fetch_add(count as u64, Ordering::Relaxed);
                     self.progress.came(transfer, count as u64);
-                    let end = payload.offset + count as u64;
-                    self.writing.reached(transfer, end);
+                    let written = payload.offset..payload.offset + count as u64;
+                    self.writing.reached(transfer, written);
                 }
                 Err(errno) => self.writing.spoil(transfer, errno),
             }
