@@ -212,8 +212,8 @@ def test_connections_may_break_many_times_as_long_as_a_file_gets_on(engine, tmp_
         copy(engine, *places)
         commands = [line.split()[0] for line in told()]
         offsets = rests(told())
-    assert len(offsets) == 5
-    assert offsets == sorted(set(offsets))
+    # Of a download it goes on behind what is written by then.
+    assert (len(offsets), min(offsets) > 0) == (5, True)
     assert (commands.count("USER"), commands.count("DELE")) == (1, 0)
     assert (folder / "large").read_bytes() == (here / "large").read_bytes()
     assert [path.name for path in (*folder.iterdir(), *here.iterdir())] == ["large", "large"]
