@@ -156,7 +156,7 @@ def _settle(case: Case, mode: str) -> None:
 
 def _put_away(path: Path) -> None:
     """Give back the room of a copy. Files of trees stay, empty, until all is done: for a minute after one was removed, six while that is not on the
-    device, ext4 does not use its inode again, and who makes others looks at each of them first. The same ``cp -r`` of 46,541 files took 1.3 s, and 10 to 20 s where
+    device, ext4 without a journal does not use its inode again, and who makes others looks at each of them first. The same ``cp -r`` of 46,541 files took 1.3 s, and 10 to 20 s where
     as many had just been removed, by whomever: so trees are to be measured where nobody has removed many files for six minutes."""
     if not path.is_dir():
         path.unlink(missing_ok=True)
