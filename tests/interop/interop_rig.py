@@ -182,7 +182,7 @@ class Rig:
             if died_at_its_end(calls[0], code, arrived, digest):
                 said = f"died of {signal.Signals(-code).name} with the copy whole"
             said = said or _difference(arrived, digest)
-            return Outcome(not said, said.replace(str(self.folder), "…"), duration_s)
+            return Outcome(not said, said, duration_s)
         finally:
             for path in made:
                 shutil.rmtree(path, ignore_errors=True)
@@ -223,7 +223,9 @@ class Rig:
             return 1, f"did not end within {LIMIT_S:.0f} s"
         words = (done.stderr + done.stdout).decode(errors="replace").split()
         code = done.returncode
-        return code, f"exit code {code}: {' '.join(words)[-400:]}" if code else ""
+        # Of the place of this run nothing is left, wherever the text is cut.
+        said = " ".join(words).replace(str(self.folder), "…")[-400:]
+        return code, f"exit code {code}: {said}" if code else ""
 
     def _kill(self, argv: list[str], cell: Cell, offset: int, here: Path) -> str:
         """Run a client and kill it when it has read or written so many bytes of a file; return what is wrong."""
