@@ -294,7 +294,9 @@ def test_a_file_system_that_clones_is_had_to_clone(engine, tmp_path):
     done = subprocess.run(inside, capture_output=True, text=True, check=False, timeout=60)
     if "mount:" in done.stderr:
         pytest.skip(f"no loop devices here: {done.stderr.strip()}")
-    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+    # strace has a line of its own on a thread that ends while it is held back.
+    said = [line for line in done.stderr.splitlines() if not line.startswith("strace: dispatch_event: ")]
+    assert (done.returncode, done.stdout, said) == (0, "", []), done.stderr
     ways = {
         Path(event["path"]).name: event["how"]
         for name in ("auto", "copy")
