@@ -108,6 +108,30 @@ def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine)
     assert copies == ["COPY", "COPY"]
 
 
+@pytest.mark.parametrize(
+    ("words", "asked"), [([], ["4", "", "1"]), (["--streams", "4"], ["4"])], ids=["tuned", "fixed"]
+)
+def test_a_pull_whose_server_has_no_buffer_left_is_asked_for_in_one_stream(engine, words, asked):
+    """XRootD 5.5.3 says that where all of its buffers are full, and it could write them."""
+    seen = []
+
+    def answer(handler, _):
+        if handler.command == "HEAD":
+            return handler.say(200, length=5) if handler.path == "/x" else handler.say(404)
+        if handler.command == "PROPFIND":
+            handler.rfile.read(int(handler.headers["Content-Length"]))
+            return handler.say(404)
+        seen.append(handler.headers.get("X-Number-Of-Streams", ""))
+        if handler.command == "DELETE":
+            return handler.say(204)
+        stuck = b"failure: Internal logic error led to early abort; current offset is 4 while full size is 5\n"
+        return handler.say(202, b"success: Created\n" if seen[-1] == "1" else stuck)
+
+    with puppet(answer) as (url, _):
+        told = events(engine, *words, f"{url}/x", f"{url}/y", code=0 if not words else 3)
+    assert (seen, end_of(told)["files"]) == (asked, 1 if not words else 0)
+
+
 @pytest.mark.parametrize(("there", "code"), [(len(CONTENT), 0), (17, 3)], ids=["all of it", "a part"])
 @pytest.mark.parametrize(
     "said", [b"Created", b"<html>\n<title>201 Created</title>\n</html>\n"], ids=["a word", "a page"]

@@ -63,15 +63,33 @@ pub(super) async fn copy(
         value.set_sensitive(true);
         Some((HeaderName::from_static(name), value))
     };
-    let token = passed_on("transferheaderauthorization", b"");
-    match copy_with(cx, exchange, job, active, (size, token), (failed, tries)).await {
-        // XRootD 5.5 knows the field by its capitals alone, and HTTP has none; it has an older one, which needs no more than one.
-        Err(fault) if cx.token.is_some() && is_unknown(&fault) => {
-            let token = passed_on("copy-header", b"Authorization: ");
-            copy_with(cx, exchange, job, active, (size, token), (failed, tries)).await
+    let mut token = passed_on("transferheaderauthorization", b"");
+    let mut streams = cx.streams.unwrap_or(STREAMS);
+    let mut is_older = false;
+    loop {
+        let words = (streams, token.clone());
+        match copy_with(cx, exchange, job, active, (size, words), (failed, tries)).await {
+            // XRootD 5.5 knows the field by its capitals alone, and HTTP has none; it has an older one, which needs no more than one.
+            Err(fault) if token.is_some() && !is_older && is_unknown(&fault) => {
+                token = passed_on("copy-header", b"Authorization: ");
+                is_older = true;
+            }
+            Err(fault) if cx.streams.is_none() && streams > 1 && has_no_room(&fault) => {
+                let reason = "the destination has no buffer left for what comes out of order";
+                cx.decided("streams", 1, reason.into());
+                // What it has left is no file of another, which may have to stay.
+                list::remove(exchange, &job.to).await;
+                streams = 1;
+            }
+            other => return other,
         }
-        other => other,
     }
+}
+
+/// Whether XRootD has filled all buffers of its pull, the one whose turn it is being the last: it writes them when more comes, and for more it
+/// has no buffer (seen with 5.5.3). One stream needs none.
+fn has_no_room(fault: &Fault) -> bool {
+    matches!(fault, Fault::Answer { found, .. } if found.contains("Internal logic error led to early abort"))
 }
 
 /// Whether the passive server did not let the active one in.
@@ -89,7 +107,7 @@ async fn copy_with(
     exchange: &Rc<Exchange>,
     job: &Pass,
     active: Active,
-    (size, token): (u64, Option<(HeaderName, HeaderValue)>),
+    (size, (streams, token)): (u64, (usize, Option<(HeaderName, HeaderValue)>)),
     (failed, tries): (&mut Tries, &Cell<u32>),
 ) -> Result<Done, Fault> {
     let (at, field, other) = match active {
@@ -113,10 +131,7 @@ async fn copy_with(
         "requirechecksumverification",
         HeaderValue::from_static("false"),
     );
-    fields.insert(
-        "x-number-of-streams",
-        HeaderValue::from(cx.streams.unwrap_or(STREAMS)),
-    );
+    fields.insert("x-number-of-streams", HeaderValue::from(streams));
     fields.extend(token);
     let method = Method::from_bytes(b"COPY").expect("letters");
     let body = || {
