@@ -2,6 +2,7 @@
 
 import base64
 import itertools
+import json
 import os
 import socket
 import threading
@@ -9,7 +10,7 @@ import zlib
 
 import pytest
 from copykit import copy, end_of, events, leftovers
-from httpkit import puppet
+from httpkit import puppet, venturi
 
 SIZE = (20 << 20) + 5
 FIRST = 4 << 20
@@ -137,3 +138,22 @@ def test_a_connection_more_that_is_not_to_be_had_leaves_the_file_to_the_one_that
     assert len(seen) == 1
     (decided,) = [event for event in told if event["event"] == "decision" and event["what"] == "streams"]
     assert (decided["value"], decided["reason"]) == (1, "no more connections to the server are to be had")
+
+
+@pytest.mark.parametrize(("streams", "is_cut"), [("1", False), ("3", True)])
+def test_one_stream_asks_once_and_several_have_pieces(engine, tmp_path, streams, is_cut):
+    """A path is empty for a round trip with each request."""
+    root, bytes_ = tmp_path / "root", 192 << 20
+    root.mkdir()
+    with (root / "large").open("wb") as file:
+        file.write(CONTENT)
+        file.truncate(bytes_)
+    with venturi(engine, root, tmp_path) as url:
+        copy(engine, "--streams", streams, f"{url}/large", tmp_path / "copy")
+    with (tmp_path / "copy").open("rb") as made:
+        assert (made.read(SIZE), made.seek(0, os.SEEK_END)) == (CONTENT, bytes_)
+    (log,) = tmp_path.glob("serve-*.jsonl")
+    told = [json.loads(line) for line in log.read_text().splitlines()]
+    # What a file is may be asked for with its first byte.
+    asked = [event for event in told if event["event"] == "transfer" and event["bytes"] > 1]
+    assert (len(asked) > 3) if is_cut else (len(asked) == 1)

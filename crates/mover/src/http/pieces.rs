@@ -30,10 +30,18 @@ use crate::checksum::{Adler32, Algorithm, Checksum};
 use crate::net::trips::Trips;
 
 /// What is fetched of a file at a time by each of several connections that were asked for.
-pub(super) const PIECE: u64 = 64 << 20;
+const PIECE: u64 = 64 << 20;
 /// Connections for one large file: more do not help a path that loses little, and are unfair to others on one that does. It begins with one, which on
 /// a path that is nobody else's fills it; each request more leaves the path empty for a round trip.
 pub(super) const STREAMS: usize = 4;
+
+/// What is asked for at a time where so many connections were asked for: by one, all of it.
+pub(super) fn most_at_a_time(streams: Option<usize>) -> u64 {
+    match streams {
+        Some(2..) => PIECE,
+        _ => u64::MAX,
+    }
+}
 
 /// A file whose pieces are fetched by several.
 #[derive(Debug)]
@@ -89,7 +97,11 @@ pub(crate) async fn pieces(
     }
     let missing = landing.missing(0..size);
     let (pieces, most) = match cx.streams {
-        Some(streams) => (cut(&missing, streams, PIECE, there.end.min(PIECE)), streams),
+        Some(streams) => {
+            let most = most_at_a_time(cx.streams);
+            let first = there.end.min(most);
+            (cut(&missing, streams, most, first), streams)
+        }
         None => (split(&missing, there.end), STREAMS),
     };
     let helpers = cx.streams.unwrap_or(1).min(pieces.len()).saturating_sub(1);
