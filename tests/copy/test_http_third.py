@@ -91,8 +91,8 @@ def test_a_pull_asks_xrootd_for_no_checksum_and_others_when_their_bytes_are_ther
     assert (tmp_path / "root" / "x").exists() == (asked == [False])
 
 
-def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine):
-    copies = []
+def source_only(copied):
+    """Answer as a server that has a file at /x and nothing else; of COPY and DELETE a function says what comes of them."""
 
     def answer(handler, _):
         if handler.command == "HEAD":
@@ -100,10 +100,19 @@ def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine)
         if handler.command == "PROPFIND":
             handler.rfile.read(int(handler.headers["Content-Length"]))
             return handler.say(404)
-        copies.append(handler.command)
-        return handler.say(202, b"success: Created\n" if copies[1:] else b"failure: /y: found 423 Locked\n")
+        return handler.say(*copied(handler))
 
-    with puppet(answer) as (url, _):
+    return answer
+
+
+def test_a_third_party_copy_is_tried_again_while_another_holds_its_place(engine):
+    copies = []
+
+    def copied(handler):
+        copies.append(handler.command)
+        return 202, b"success: Created\n" if copies[1:] else b"failure: /y: found 423 Locked\n"
+
+    with puppet(source_only(copied)) as (url, _):
         copy(engine, f"{url}/x", f"{url}/y")
     assert copies == ["COPY", "COPY"]
 
@@ -115,21 +124,16 @@ def test_a_pull_whose_server_has_no_buffer_left_is_asked_for_in_one_stream(engin
     """XRootD 5.5.3 says that where all of its buffers are full, and it could write them."""
     seen = []
 
-    def answer(handler, _):
-        if handler.command == "HEAD":
-            return handler.say(200, length=5) if handler.path == "/x" else handler.say(404)
-        if handler.command == "PROPFIND":
-            handler.rfile.read(int(handler.headers["Content-Length"]))
-            return handler.say(404)
+    def copied(handler):
         seen.append(handler.headers.get("X-Number-Of-Streams", ""))
         if handler.command == "DELETE":
-            return handler.say(204)
+            return 204, b""
         stuck = b"failure: Internal logic error led to early abort; current offset is 4 while full size is 5\n"
-        return handler.say(202, b"success: Created\n" if seen[-1] == "1" else stuck)
+        return 202, b"success: Created\n" if seen[-1] == "1" else stuck
 
-    with puppet(answer) as (url, _):
-        told = events(engine, *words, f"{url}/x", f"{url}/y", code=0 if not words else 3)
-    assert (seen, end_of(told)["files"]) == (asked, 1 if not words else 0)
+    with puppet(source_only(copied)) as (url, _):
+        told = events(engine, *words, f"{url}/x", f"{url}/y", code=3 if words else 0)
+    assert (seen, end_of(told)["files"]) == (asked, 0 if words else 1)
 
 
 @pytest.mark.parametrize(("there", "code"), [(len(CONTENT), 0), (17, 3)], ids=["all of it", "a part"])
