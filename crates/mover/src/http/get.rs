@@ -24,7 +24,7 @@ use super::folder::Folder;
 use super::judge::{is_there, see_digests, see_listed};
 use super::landing::Landing;
 use super::list::{self, Facts, Worth};
-use super::pieces::{most_at_a_time, pieces};
+use super::pieces::{most_at_first, pieces};
 use super::range;
 use super::target::Target;
 use super::tries::Tries;
@@ -112,7 +112,7 @@ async fn once(
         see_listed(exchange, &mut job).await;
     }
     let known = job.size().filter(|size| *size >= WORTH_A_RANGE);
-    let first = known.map(|size| 0..size.min(most_at_a_time(cx.streams)));
+    let first = known.map(|size| 0..size.min(most_at_first(cx.streams)));
     let asked = if cx.is_one && !is_known && job.facts.is_none() && job.from.server.tls {
         ask_and_list(exchange, tries, &job.from).await
     } else {

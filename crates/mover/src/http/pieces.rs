@@ -35,8 +35,8 @@ const PIECE: u64 = 64 << 20;
 /// a path that is nobody else's fills it; each request more leaves the path empty for a round trip.
 pub(super) const STREAMS: usize = 4;
 
-/// What is asked for at a time where so many connections were asked for: by one, all of it.
-pub(super) fn most_at_a_time(streams: Option<usize>) -> u64 {
+/// What is asked for first where so many connections were asked for: by one, all of it.
+pub(super) fn most_at_first(streams: Option<usize>) -> u64 {
     match streams {
         Some(2..) => PIECE,
         _ => u64::MAX,
@@ -97,12 +97,8 @@ pub(crate) async fn pieces(
     }
     let missing = landing.missing(0..size);
     let (pieces, most) = match cx.streams {
-        Some(streams) => {
-            let most = most_at_a_time(cx.streams);
-            let first = there.end.min(most);
-            (cut(&missing, streams, most, first), streams)
-        }
-        None => (split(&missing, there.end), STREAMS),
+        Some(streams @ 2..) => (cut(&missing, streams, PIECE, there.end.min(PIECE)), streams),
+        streams => (split(&missing, there.end), streams.unwrap_or(STREAMS)),
     };
     let helpers = cx.streams.unwrap_or(1).min(pieces.len()).saturating_sub(1);
     let fits = pieces
