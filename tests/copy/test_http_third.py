@@ -134,6 +134,8 @@ def test_a_pull_whose_server_has_no_buffer_left_is_asked_for_in_one_stream(engin
     with puppet(source_only(copied)) as (url, _):
         told = events(engine, *words, f"{url}/x", f"{url}/y", code=3 if words else 0)
     assert (seen, end_of(told)["files"]) == (asked, 0 if words else 1)
+    decided = [event["value"] for event in told if event["event"] == "decision" and event["what"] == "streams"]
+    assert decided == ([] if words else [1])
 
 
 @pytest.mark.parametrize(("there", "code"), [(len(CONTENT), 0), (17, 3)], ids=["all of it", "a part"])

@@ -67,7 +67,7 @@ DEFECTS = (
         "On a control connection in the clear it drops bytes from 0x80 on, though it lists UTF8 in FEAT: `Müon→π` becomes `Mon`. Downloads do "
         "not find the file, uploads come to be under another name; our client refuses both.",
         _loses_bytes,
-        r"root/\d+/(Mon|caf) |found \['(Mon|caf)'\]|found nothing|drops from names",
+        r"served/\d+/(Mon|caf) |found \['(Mon|caf)'\]|found nothing|drops from names",
     ),
     Defect(
         "gfal-copy 2.21.3",

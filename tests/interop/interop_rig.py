@@ -245,8 +245,8 @@ class Rig:
 
     def _start(self, kind: str, scheme: str, security: str) -> Server:
         folder = self.folder / f"{kind}-{scheme}-{security}"
-        (folder / "root").mkdir(parents=True, exist_ok=True)
-        for path in (folder, folder / "root"):
+        (folder / "served").mkdir(parents=True, exist_ok=True)
+        for path in (folder, folder / "served"):
             path.chmod(0o777)
         port = _free_port()
         environment: Mapping[str, str] = {}
@@ -265,7 +265,7 @@ class Rig:
                     user=owner, group="nogroup" if owner else None, extra_groups=[] if owner else None,
                 )  # fmt: skip
             if _comes_to_listen(process, port):
-                return Server(kind, port, folder / "root", process, scheme)
+                return Server(kind, port, folder / "served", process, scheme)
             if process.poll() != -signal.SIGSEGV:
                 break
             sys.stderr.write(f"{kind} on port {port} ended by SIGSEGV before it listened: started anew\n")
@@ -279,7 +279,7 @@ class Rig:
         if secure:
             host = self.pki.host("localhost", ["127.0.0.1"])
             tls = (host.certificate, host.key, self.pki.certificates)
-        return Ground(folder, folder / "root", port, tls)
+        return Ground(folder, folder / "served", port, tls)
 
     def _venturi(self, folder: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
         words = ["--listen", f"127.0.0.1:{port}", "--write", "--quiet"]
@@ -295,7 +295,7 @@ class Rig:
             host = self.pki.host("localhost", ["127.0.0.1"])
             words += ["--cert", str(host.certificate), "--key", str(host.key), "--ca-dir", str(self.pki.certificates),
                       "--grid-mapfile", str(self.pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: USER})), "--third-party"]  # fmt: skip
-        return [str(self.engine), "serve", str(folder / "root"), *words], {}
+        return [str(self.engine), "serve", str(folder / "served"), *words], {}
 
     def _globus(self, folder: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
         common = ["globus-gridftp-server", "-c", "none", "-p", str(port), "-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1",

@@ -77,7 +77,7 @@ pub(super) async fn copy(
             Err(fault) if cx.streams.is_none() && streams > 1 && has_no_room(&fault) => {
                 let reason = "the destination has no buffer left for what comes out of order";
                 cx.decided("streams", 1, reason.into());
-                // What it has left is no file of another, which may have to stay.
+                // What it has left is ours, and in the way of a copy that may replace nothing.
                 list::remove(exchange, &job.to).await;
                 streams = 1;
             }
