@@ -93,6 +93,8 @@ def test_webdav_changes_are_made_and_wrong_ones_refused(server):
     assert status("COPY", "/full", Destination=f"{there}/new/full") == 201
     assert (server.directory / "new" / "full" / "inner").read_bytes() == b"1"
     assert status("COPY", "/file", Destination=f"{there}/new/file", Overwrite="F") == 201
+    for method in ("COPY", "MOVE"):
+        assert status(method, "/new/file", Destination=f"{there}/new/full/#inner") == 400, "not what is before #"
     assert status("MOVE", "/new/file", Destination=f"{there}/new/full/inner", Overwrite="F") == 412
     assert status("MOVE", "/new/file", Destination=f"{there}/new/full/inner") == 204
     assert status("MOVE", "/new", Destination=f"{there}/new/full/in") == 403

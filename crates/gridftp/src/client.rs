@@ -196,6 +196,11 @@ impl Client {
         true
     }
 
+    /// Asks for so many transfers ahead of their end from now on.
+    pub fn deepen(&mut self, depth: usize) {
+        self.transfers.depth = depth.max(1);
+    }
+
     /// Adds a transfer. Those of one direction are pipelined, in order. It fails at once if the session is over.
     pub fn transfer(&mut self, now: Duration, job: Job) {
         self.moved = self.moved.max(now);

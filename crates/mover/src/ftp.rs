@@ -7,6 +7,7 @@
 //! No module here needs one that needs it: what is copied is in [`files`] and [`work`], what threads tell a session in [`messages`], how sessions are to
 //! be in [`mod@manner`]. Read [`session`] first.
 
+mod ahead;
 mod batch;
 mod chunks;
 mod crew;

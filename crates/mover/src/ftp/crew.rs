@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use venturi_gridftp::client::{Client, Direction, Login, Settings};
 
+use super::ahead::{self, Ahead};
 use super::desk::Desk;
 use super::forecast::{breadth, wide_streams};
 use super::manner::{Manner, Welcome};
@@ -43,10 +44,6 @@ struct Decided {
 
 /// What one connection may bring at most, bytes a second: so much has to be asked for ahead.
 const FASTEST: f64 = 1.25e9;
-/// Files that a session of a server ends in a second at most.
-const FILES_A_SECOND: f64 = 10_000.0;
-/// The least and the most transfers ahead that are decided here.
-const PIPELINES: (usize, usize) = (128, 1024);
 
 impl Decided {
     #[allow(
@@ -54,7 +51,7 @@ impl Decided {
         clippy::cast_sign_loss,
         reason = "a round trip is at most as long as a connection may take to open"
     )]
-    fn new(manner: &Manner, round_trip: Duration) -> Self {
+    fn new(manner: &Manner, asked: Option<u32>, round_trip: Duration) -> Self {
         let breadth = breadth(round_trip, manner.server.scheme);
         let upload = manner.direction == Some(Direction::Send);
         let streams = match manner.expected.is_wide() {
@@ -65,14 +62,18 @@ impl Decided {
             None if manner.expected.is_one() => breadth.min(wide_streams(1)),
             _ => 1,
         };
-        let ahead = (round_trip.as_secs_f64() * FILES_A_SECOND) as usize;
+        let sessions = match (manner.direction, asked) {
+            (None, _) => 1,
+            (_, Some(asked)) => asked as usize,
+            _ => manner.expected.sessions(breadth),
+        };
         Self {
             round_trip,
             streams: manner.streams.unwrap_or(streams),
             wide: (manner.streams.is_none() && !upload && breadth > 1).then_some(breadth),
             pipelining: manner
                 .pipelining
-                .unwrap_or(ahead.clamp(PIPELINES.0, PIPELINES.1)),
+                .unwrap_or_else(|| ahead::begin(round_trip, sessions)),
             ahead_bytes: 2 * (round_trip.as_secs_f64() * FASTEST) as u64,
         }
     }
@@ -250,7 +251,7 @@ async fn begin<'c>(
         () = over => return Err(Ended::Done),
     };
     let _ = shared.round_trip.set(round_trip);
-    let decided = Decided::new(manner, round_trip);
+    let decided = Decided::new(manner, shared.order.concurrency, round_trip);
     let lost = |error: &dyn std::fmt::Display| Ended::Lost(error.to_string());
     let grid = shared.grid.as_ref();
     let grid = grid.filter(|_| server.scheme == Scheme::Gsiftp);
@@ -275,12 +276,14 @@ async fn begin<'c>(
         Some(Direction::Send) => 2,
         _ => 1,
     };
+    let grows = manner.pipelining.is_none().then_some(round_trip);
+    let ahead = Ahead::new(decided.pipelining, flights, grows);
     let mut session = Session::new(
         shared,
         client,
         manner.tcp.clone(),
         control,
-        (decided.pipelining * flights, decided.ahead_bytes),
+        (ahead, decided.ahead_bytes),
         (inbox, events.clone()),
         workers,
     );

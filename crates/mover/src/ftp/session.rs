@@ -14,6 +14,7 @@ mod versions;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,7 @@ use tokio::time::{Interval, MissedTickBehavior};
 use venturi_gridftp::client::Client;
 use venturi_gridftp::{Path as There, Reply};
 
+use super::ahead::Ahead;
 use super::field::Progress;
 use super::files::Source;
 use super::link::Link;
@@ -32,6 +34,7 @@ use super::shared::Shared;
 use super::wire::Wire;
 use super::work::Item;
 use super::writer::Writing;
+use crate::decision::Decision;
 use crate::net::buffers::Buffers;
 use crate::net::pace::Pace;
 use crate::net::sockets::Tcp;
@@ -115,8 +118,8 @@ pub(crate) struct Session<'c> {
     /// Uploads that are whole, and get their modes.
     modes: BTreeMap<u64, (There, u32)>,
     next_request: u64,
-    /// Items to have at a time, and their bytes.
-    depth: usize,
+    /// What it has at a time, and its bytes.
+    ahead: Ahead,
     ahead_bytes: u64,
     ready: bool,
     /// Whether the server still has something to do that nobody waits for.
@@ -148,7 +151,7 @@ impl<'c> Session<'c> {
         client: Client,
         tcp: Tcp,
         control: Wire,
-        (depth, ahead_bytes): (usize, u64),
+        (ahead, ahead_bytes): (Ahead, u64),
         (events, own_events): (&'c mut UnboundedReceiver<Event>, UnboundedSender<Event>),
         workers: Workers,
     ) -> Self {
@@ -191,7 +194,7 @@ impl<'c> Session<'c> {
             seen: BTreeMap::new(),
             modes: BTreeMap::new(),
             next_request: 0,
-            depth,
+            ahead,
             ahead_bytes,
             ready: false,
             untidy: false,
@@ -276,6 +279,7 @@ impl<'c> Session<'c> {
             if ticked {
                 self.tell_trips();
                 let now = self.now();
+                self.deepen(now);
                 let result = self.client.handle_timeout(now);
                 self.note_end(result);
                 if self.is_left_behind() {
@@ -293,6 +297,24 @@ impl<'c> Session<'c> {
     fn note_end(&mut self, result: Result<(), venturi_gridftp::Error>) {
         if let Err(error) = result {
             self.lost.get_or_insert_with(|| error.to_string());
+        }
+    }
+
+    /// Asks for more ahead, where what is asked for ends within a round trip.
+    fn deepen(&mut self, now: Duration) {
+        let depth = self.ahead.look(now, self.moved);
+        let Some(depth) = depth.filter(|_| self.client.features().pipelines()) else {
+            return;
+        };
+        self.client.deepen(depth);
+        if self.shared.pipelining.fetch_max(depth, Ordering::Relaxed) < depth {
+            self.shared.report.decision(&Decision {
+                what: "pipelining",
+                value: depth as u64,
+                reason:
+                    "more than half of what is asked for ahead ends in a round trip: asks for more"
+                        .into(),
+            });
         }
     }
 

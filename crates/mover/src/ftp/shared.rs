@@ -42,6 +42,8 @@ pub(crate) struct Shared<'o> {
     pub(crate) trips: Trips,
     /// How sessions do.
     pub(crate) field: Field,
+    /// The deepest pipeline that was told of, where one grew.
+    pub(crate) pipelining: AtomicUsize,
     /// Whether it was told that data connections are open.
     pub(crate) warned: AtomicBool,
     /// Files whose mode no session could set before it was lost.
@@ -77,6 +79,7 @@ impl<'o> Shared<'o> {
             round_trip: OnceLock::new(),
             trips: Trips::new(),
             field: Field::default(),
+            pipelining: AtomicUsize::new(0),
             warned: AtomicBool::new(false),
             modes: Mutex::default(),
             modeless: AtomicBool::new(false),

@@ -40,7 +40,7 @@ impl Session<'_> {
         let sessions = self.shared.sessions.load(Ordering::Relaxed);
         let room = Room {
             held,
-            depth: self.depth,
+            depth: self.ahead.items(),
             held_bytes: self.bytes,
             ahead_bytes: self.ahead_bytes,
             sessions: sessions.max(self.soon),

@@ -203,11 +203,13 @@ fn destination(asked: &Asked) -> Result<Vec<u8>, Refusal> {
             "a Destination of this server is needed",
         )
     };
-    let uri: Uri = asked
-        .field(&DESTINATION)
-        .ok_or_else(bad)?
-        .parse()
-        .map_err(|_| bad())?;
+    let told = asked.field(&DESTINATION).ok_or_else(bad)?;
+    if told.contains('#') {
+        // RFC 4918, section 8.3, has none. What is before it is another place, which would be replaced.
+        let text = "a Destination without a fragment is needed: # in a name is written %23";
+        return Err(Refusal::new(StatusCode::BAD_REQUEST, text));
+    }
+    let uri: Uri = told.parse().map_err(|_| bad())?;
     if !is_here(asked, &uri) {
         return Err(Refusal::new(
             StatusCode::BAD_GATEWAY,
