@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -18,13 +17,16 @@ pytestmark = pytest.mark.skipif(lacking("iperf3", "nuttcp") is not None, reason=
 
 def iperf3(lab, host, port, *arguments):
     """What a client tells at its end. A server that is still ending the test before says that it is busy, and the client leaves with exit code 0."""
-    for _ in range(50):
+    told = {}
+
+    def is_served():
         done = lab.run(host, "iperf3", "-J", "-c", "a.lab.test", "-p", str(port), *arguments)
         assert done.returncode == 0, done.stdout
-        told = json.loads(done.stdout)
-        if told.get("error") != BUSY:
-            break
-        time.sleep(0.1)
+        told.clear()
+        told.update(json.loads(done.stdout))
+        return told.get("error") != BUSY
+
+    wait_until(is_served, "iperf3 to serve a client")
     assert "error" not in told, told
     return told["end"]
 
