@@ -159,7 +159,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                     why(
                         network.pipelining.is_some(),
                         format!(
-                            "a round trip takes {time_ms:.1} ms, in which a server may end as many files"
+                            "a round trip takes {time_ms:.1} ms, and this is a session's part of what a server may end in it"
                         ),
                     )
                 },

@@ -302,8 +302,10 @@ impl<'c> Session<'c> {
 
     /// Asks for more ahead, where what is asked for ends within a round trip.
     fn deepen(&mut self, now: Duration) {
-        let depth = self.ahead.look(now, self.moved);
-        let Some(depth) = depth.filter(|_| self.client.features().pipelines()) else {
+        if !self.client.features().pipelines() {
+            return;
+        }
+        let Some(depth) = self.ahead.look(now, self.moved) else {
             return;
         };
         self.client.deepen(depth);
