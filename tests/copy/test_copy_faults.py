@@ -290,7 +290,10 @@ def held_before_its_name(command, folder):
     held = ["strace", "-D", "-f", "--seccomp-bpf", "-qq", "-o", "/dev/null", "-e", "trace=renameat"]
     held += ["-e", "inject=renameat:delay_enter=3000000:when=1"]
     process = subprocess.Popen([*held, *command], stderr=subprocess.PIPE, text=True)
-    assert until(lambda: any(folder.glob(".venturi-*.tree/.venturi-*.journal")), process)
+    # What it says is written when it is locked.
+    assert until(
+        lambda: any(path.stat().st_size > 0 for path in folder.glob(".venturi-*.tree/.venturi-*.journal")), process
+    )
     return process
 
 

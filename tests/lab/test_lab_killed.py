@@ -147,6 +147,42 @@ def test_a_reused_pid_is_not_taken_for_a_keeper(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+WRITER = """
+import os, signal, sys
+from pathlib import Path
+from venturi.testbed.lab import registry
+replace = Path.replace
+def killed(beside, path):
+    if sys.argv[2] == "again":
+        sys.argv[2] = "first"
+        return replace(beside, path)
+    os.kill(os.getpid(), signal.SIGKILL)
+Path.replace = killed
+registry.new_entry("gone", Path(sys.argv[1])).will_make("cgroup", path="/sys/fs/cgroup/venturi-none")
+"""
+
+
+@pytest.mark.parametrize("moment", ["first", "again"])
+def test_what_is_left_of_an_entry_whose_writer_was_killed_is_removed(tmp_path, moment):
+    assert subprocess.run([sys.executable, "-c", WRITER, tmp_path, moment], check=False).returncode == -signal.SIGKILL
+    (torn,) = tmp_path.glob("*/*.new")
+    assert len(registered(tmp_path)) == (moment == "again")
+    being_written = torn.with_name(f"abcdef.{os.getpid()}-{new_entry('living', tmp_path).keeper.start_ticks}.new")
+    not_ours = torn.with_name("other.new")
+    for path in (being_written, not_ours):
+        path.touch()
+    assert sweep(tmp_path) == []
+    assert [entry.name for entry in registered(tmp_path)] == ["living"]
+    assert sorted(tmp_path.glob("*/*.new")) == sorted([being_written, not_ours])
+
+
+def test_nothing_is_left_of_the_registry_of_a_process_that_was_killed_at_its_first_entry(tmp_path):
+    subprocess.run([sys.executable, "-c", WRITER, tmp_path, "first"], check=False)
+    assert list(tmp_path.glob("*/*.new"))
+    assert sweep(tmp_path) == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_is_not_listed_is_not_removed_whatever_its_name(tmp_path):
     entry = new_entry("gone", tmp_path)
     entry.boot = "another boot"
@@ -178,6 +214,7 @@ def test_a_folder_with_a_foreign_mount_in_it_is_left_and_told_of(tmp_path):
 
 
 @needs_root
+@pytest.mark.alone  # other labs that come up meanwhile ask for memory, too
 def test_the_memory_for_tcp_goes_back_when_the_last_lab_that_needs_it_is_down(bring_up):
     setting = Path("/proc/sys/net/ipv4/tcp_mem")
     original = setting.read_text()

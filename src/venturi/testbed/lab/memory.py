@@ -21,6 +21,7 @@ __all__ = ["claim_tcp_memory", "needed_pages", "release_tcp_memory"]
 SETTING = Path("/proc/sys/net/ipv4/tcp_mem")
 CLAIMS = Path("/run/venturi-tcp-mem.json")
 """Which labs have raised it, and what it was: one file a machine, for the setting is one a machine. Root alone writes there."""
+_BESIDE = CLAIMS.with_suffix(".new")
 
 _SAFETY = 3
 """The senders' copy, the receivers' queue, and overhead of small buffers."""
@@ -49,7 +50,8 @@ def claim_tcp_memory(lab: str, keeper: ProcessId, pages: int) -> bool:
 
 def release_tcp_memory(lab: str) -> None:
     """Give up the claim of a lab; the last one puts the bound back to what it was."""
-    if CLAIMS.exists() and os.access(SETTING, os.W_OK):
+    # A claim that was never made whole goes, too.
+    if (CLAIMS.exists() or _BESIDE.exists()) and os.access(SETTING, os.W_OK):
         with _claims() as claims:
             claims["labs"].pop(lab, None)
             _apply(claims)
@@ -98,9 +100,8 @@ def _apply(claims: dict[str, Any]) -> None:
 
 def _write(claims: dict[str, Any]) -> None:
     """Write the claims, whole or not at all: without them nobody could put the bound back."""
-    beside = CLAIMS.with_suffix(".new")
-    beside.write_text(json.dumps(claims))
-    beside.replace(CLAIMS)
+    _BESIDE.write_text(json.dumps(claims))
+    _BESIDE.replace(CLAIMS)
 
 
 def _current() -> str:

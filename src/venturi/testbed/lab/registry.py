@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import secrets
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from typing import Any
 from venturi.errors import BackendError
 from venturi.testbed.lab.living import ProcessId, boot_id
 
-__all__ = ["PARENT_VARIABLE", "Entry", "labs_parent", "new_entry", "registered", "registry_lock"]
+__all__ = ["PARENT_VARIABLE", "Entry", "labs_parent", "new_entry", "registered", "registry_lock", "remove_torn"]
 
 PARENT_VARIABLE = "VENTURI_LAB"
 
@@ -85,7 +86,9 @@ class Entry:
             "boot": self.boot,
             "made": self.made,
         }
-        beside = self.path.with_suffix(".new")
+        # Named after who writes it, who may be killed before it has its name.
+        writer = _this_process()
+        beside = self.path.with_name(f"{self.id}.{writer.pid}-{writer.start_ticks}.new")
         beside.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
         beside.replace(self.path)
 
@@ -112,8 +115,7 @@ def new_entry(name: str, parent: Path | None = None) -> Entry:
         If the parent folder cannot be used.
     """
     parent = parent or labs_parent()
-    keeper = ProcessId.of(os.getpid())
-    assert keeper is not None
+    keeper = _this_process()
     while True:
         id_ = secrets.token_hex(3)
         folder, path = parent / f"venturi-{id_}", _registry(parent) / f"{id_}.json"
@@ -126,11 +128,22 @@ def new_entry(name: str, parent: Path | None = None) -> Entry:
 
 def registered(parent: Path | None = None) -> list[Entry]:
     """Return the labs of this user, the oldest first."""
-    registry = _registry_path(parent or labs_parent())
-    if not registry.is_dir() or registry.stat().st_uid != os.geteuid():
-        return []
-    paths = sorted(registry.glob("*.json"), key=lambda path: path.stat().st_mtime)
-    return [entry for path in paths if (entry := _readable(path)) is not None]
+    found = []
+    for path in _files(parent, "*.json"):
+        with suppress(FileNotFoundError):  # removed a moment ago by its keeper
+            found.append((path.stat().st_mtime, _readable(path)))
+    found.sort(key=lambda pair: pair[0])
+    return [entry for _, entry in found if entry is not None]
+
+
+def remove_torn(parent: Path | None = None) -> None:
+    """Remove what this user's processes have left that were killed while they wrote an entry."""
+    torn = [path for path in _files(parent, "*.new") if _is_torn(path)]
+    for path in torn:
+        path.unlink(missing_ok=True)
+    if torn:
+        with suppress(OSError):  # others are in it
+            _registry_path(parent or labs_parent()).rmdir()
 
 
 @contextmanager
@@ -144,11 +157,31 @@ def registry_lock(parent: Path | None = None) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _files(parent: Path | None, pattern: str) -> list[Path]:
+    """Return files of this user's registry."""
+    registry = _registry_path(parent or labs_parent())
+    try:
+        ours = registry.stat().st_uid == os.geteuid()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return list(registry.glob(pattern)) if ours else []
+
+
+def _this_process() -> ProcessId:
+    this = ProcessId.of(os.getpid())
+    assert this is not None
+    return this
+
+
+def _is_torn(beside: Path) -> bool:
+    """Whether who wrote such a file is gone."""
+    writer = re.fullmatch(r"[0-9a-f]+\.(\d+)-(\d+)\.new", beside.name)
+    return writer is not None and not ProcessId(int(writer[1]), int(writer[2])).alive
+
+
 def _readable(path: Path) -> Entry | None:
     try:
         return Entry.read(path)
-    except FileNotFoundError:
-        return None  # removed a moment ago by its keeper
     except (ValueError, KeyError, TypeError):
         return None  # not one of ours
 

@@ -10,7 +10,7 @@ from typing import Any
 from venturi.testbed.lab.groups import remove_group
 from venturi.testbed.lab.living import ProcessId, boot_id, wait_until_gone
 from venturi.testbed.lab.memory import release_tcp_memory
-from venturi.testbed.lab.registry import Entry, registered, registry_lock
+from venturi.testbed.lab.registry import Entry, registered, registry_lock, remove_torn
 from venturi.testbed.lab.storage import release_loop, unthrottle
 
 __all__ = ["remove_remains", "sweep"]
@@ -23,6 +23,7 @@ def sweep(parent: Path | None = None) -> list[str]:
 
     A lab is dead when the process that kept it is: same PID, same start, same boot.
     """
+    remove_torn(parent)
     if all(entry.kept for entry in registered(parent)):
         return []
     with registry_lock(parent):
