@@ -161,10 +161,9 @@ def _files(parent: Path | None, pattern: str) -> list[Path]:
     """Return files of this user's registry."""
     registry = _registry_path(parent or labs_parent())
     try:
-        ours = registry.stat().st_uid == os.geteuid()
-    except (FileNotFoundError, NotADirectoryError):
+        return list(registry.glob(pattern)) if registry.stat().st_uid == os.geteuid() else []
+    except (FileNotFoundError, NotADirectoryError):  # or it went with its last entry just now
         return []
-    return list(registry.glob(pattern)) if ours else []
 
 
 def _this_process() -> ProcessId:
