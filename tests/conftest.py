@@ -2,12 +2,17 @@
 
 import os
 import signal
+import sys
+from pathlib import Path
 
 import pytest
 
 from testkit import tiny_trials, write_plan
 from venturi.backend import find_engine
 from venturi.run import RunWriter
+
+# Our programs are beside this Python, also where `.venv/bin/python -m pytest` is all that was typed.
+os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
 
 
 @pytest.fixture(scope="session", autouse=True)

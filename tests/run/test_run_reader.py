@@ -2,6 +2,8 @@ import json
 import os
 import shutil
 import stat
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -46,6 +48,17 @@ def test_parameters_are_bound_by_position_and_by_name(new_run):
         read = Run.open(run.path)
         assert read.query("SELECT ? + ? AS sum", [1, 2])["sum"].tolist() == [3]
         assert read.query("SELECT $a * $b AS product", {"a": 3, "b": 4})["product"].tolist() == [12]
+
+
+def test_no_progress_of_a_query_is_drawn_among_what_a_command_prints(new_run):
+    # DuckDB takes a program that is no file for a prompt.
+    program = "import sys; from venturi.run import Run; print(Run.open(sys.argv[1]).query(sys.argv[2])['drawn'][0])"
+    question = "SELECT current_setting('enable_progress_bar') AS drawn"
+    with new_run() as run:
+        done = subprocess.run(
+            [sys.executable, "-c", program, run.path, question], capture_output=True, text=True, check=True
+        )
+    assert done.stdout == "False\n"
 
 
 def test_a_wrong_question_and_a_wrong_table_are_clear_errors(new_run):

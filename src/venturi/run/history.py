@@ -16,6 +16,7 @@ import duckdb
 
 from venturi.errors import RunError
 from venturi.run import directory
+from venturi.run.connection import connect
 from venturi.run.journal import complete_bytes, last_lines, longest_line
 from venturi.run.tables import OBJECT_BYTES, json_lines
 
@@ -76,7 +77,7 @@ def read_history(path: Path, epoch_unix_ns: int) -> History:
         return History()
     source = json_lines(journal, _COLUMNS, longest_line(journal, OBJECT_BYTES))
     try:
-        with duckdb.connect(config={"autoinstall_known_extensions": "false"}) as connection:
+        with connect() as connection:
             trials = connection.execute(
                 f"SELECT trial.trial, trial.outcome FROM {source} WHERE trial IS NOT NULL"
             ).fetchall()

@@ -29,6 +29,7 @@ from venturi.run.columns import (
     TABLES,
     TRANSFER_COLUMNS,
 )
+from venturi.run.connection import connect
 from venturi.run.journal import complete_bytes, longest_line
 from venturi.run.lock import quiet
 
@@ -64,7 +65,7 @@ def open_tables(path: Path) -> duckdb.DuckDBPyConnection:
                 if home != path:
                     shutil.rmtree(home, ignore_errors=True)
                 raise
-    connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+    connection = connect()
     if home != path:
         weakref.finalize(connection, shutil.rmtree, home, ignore_errors=True)
     try:
@@ -113,12 +114,7 @@ def _seal_into(path: Path, home: Path, *, growing: bool) -> None:
     try:
         sizes = {name: complete_bytes(path / name) for name in _TRUTH}
         sources = {name: _stable(path / name, size, work, growing) for name, size in sizes.items()}
-        config: dict[str, str | bool | int | float | list[str]] = {
-            "memory_limit": MEMORY_LIMIT,
-            "temp_directory": str(work / "spill"),
-            "autoinstall_known_extensions": "false",
-        }
-        with duckdb.connect(config=config) as connection:
+        with connect(memory_limit=MEMORY_LIMIT, temp_directory=str(work / "spill")) as connection:
             _make_tables(connection, sources, info.backend, work)
         for table in TABLES:
             (work / f"{table}.parquet").replace(home / f"{table}.parquet")

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from venturi.errors import RunError
 from venturi.plan.words import shown, suggestion
 from venturi.run import Run
+from venturi.run.connection import connect
 
 __all__ = ["Trace", "TraceError", "read_trace"]
 
@@ -63,7 +64,7 @@ def read_trace(path: Path, begin_s: float | None, end_s: float | None, most: int
     TraceError
         If there is no such file, a column is missing, a value is not what it must be, or there are more than ``most`` rows.
     """
-    with duckdb.connect(config={"autoinstall_known_extensions": "false", "threads": "2"}) as connection:
+    with connect(threads=2) as connection:
         try:
             _load(connection, path)
             return _selected(connection, path, begin_s, end_s, most)
