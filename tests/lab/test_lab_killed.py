@@ -12,8 +12,7 @@ from labkit import NOTHING, Remains, below, header_of, inhabitants, pair
 
 from testkit import needs_root
 from venturi.plan.codec import HEADER
-from venturi.testbed.lab import Lab, registered, sweep
-from venturi.testbed.lab.memory import CLAIMS
+from venturi.testbed.lab import Lab, memory, registered, sweep
 from venturi.testbed.lab.registry import new_entry
 
 KEEPER = """
@@ -64,12 +63,23 @@ def lines_until(keeper, beginning):
     raise AssertionError(f"the keeper ended before it said {beginning}")
 
 
+def claims_on_memory():
+    """Return what stands in the file of claims, None if there is none: other labs on this machine make it and remove it."""
+    try:
+        return json.loads(memory.CLAIMS.read_text())
+    except FileNotFoundError:
+        return None
+
+
 def machine_tcp_mem():
     """Return what the bound is when no lab has raised it, as other labs on this machine may have."""
-    try:
-        return json.loads(CLAIMS.read_text())["original"].split()
-    except FileNotFoundError:
-        return Path("/proc/sys/net/ipv4/tcp_mem").read_text().split()
+    while True:
+        setting = Path("/proc/sys/net/ipv4/tcp_mem").read_text()
+        claims = claims_on_memory()
+        if claims is not None:
+            return claims["original"].split()
+        if Path("/proc/sys/net/ipv4/tcp_mem").read_text() == setting:
+            return setting.split()
 
 
 def kill(keeper):
@@ -102,10 +112,8 @@ def test_what_a_killed_keeper_leaves_is_removed_by_the_next_command(parent, engi
     assert not entry.folder.exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/venturi-{entry.id}*"))
     assert not list((parent.parent / "scratch").glob(".venturi-*"))
-    if CLAIMS.exists():
-        assert entry.id not in CLAIMS.read_text()  # other labs on this machine have raised the bound
-    else:
-        assert Path("/proc/sys/net/ipv4/tcp_mem").read_text().split() == original
+    assert entry.id not in (claims_on_memory() or {"labs": {}})["labs"]
+    assert machine_tcp_mem() == original
 
 
 @needs_root
@@ -183,6 +191,27 @@ def test_nothing_is_left_of_the_registry_of_a_process_that_was_killed_at_its_fir
     assert list(tmp_path.iterdir()) == []
 
 
+def test_an_entry_that_goes_while_labs_are_listed_is_no_lab(tmp_path):
+    entry = new_entry("living", tmp_path)
+    entry.path.with_name("abcdef.json").symlink_to(tmp_path / "gone")
+    assert [found.name for found in registered(tmp_path)] == ["living"]
+    entry.path.with_name("abcdef.json").unlink()
+    entry.close()
+    assert registered(tmp_path) == []
+
+
+def test_a_claim_on_memory_that_was_never_made_whole_is_removed(tmp_path, monkeypatch):
+    claims, setting = tmp_path / "claims.json", tmp_path / "tcp_mem"
+    setting.write_text("1 2 3")
+    beside = claims.with_suffix(".new")
+    beside.write_text('{"boot"')
+    for name, path in (("CLAIMS", claims), ("_BESIDE", beside), ("SETTING", setting)):
+        monkeypatch.setattr(memory, name, path)
+    memory.release_tcp_memory("gone")
+    assert [path.name for path in tmp_path.iterdir()] == ["tcp_mem"]
+    assert setting.read_text() == "1 2 3"
+
+
 def test_what_is_not_listed_is_not_removed_whatever_its_name(tmp_path):
     entry = new_entry("gone", tmp_path)
     entry.boot = "another boot"
@@ -218,7 +247,7 @@ def test_a_folder_with_a_foreign_mount_in_it_is_left_and_told_of(tmp_path):
 def test_the_memory_for_tcp_goes_back_when_the_last_lab_that_needs_it_is_down(bring_up):
     setting = Path("/proc/sys/net/ipv4/tcp_mem")
     original = setting.read_text()
-    if CLAIMS.exists():
+    if memory.CLAIMS.exists():
         pytest.skip("another lab on this machine has raised net.ipv4.tcp_mem")
     fat = header_of(pair(rate="10 Gb/s", delay="50 ms"))
     first = bring_up(fat, probe=False)
@@ -229,10 +258,10 @@ def test_the_memory_for_tcp_goes_back_when_the_last_lab_that_needs_it_is_down(br
     first.down()
     assert int(setting.read_text().split()[1]) == once
     second.down()
-    if CLAIMS.exists():
+    if memory.CLAIMS.exists():
         pytest.skip("another lab on this machine has raised net.ipv4.tcp_mem meanwhile")
     assert setting.read_text() == original
-    assert not CLAIMS.exists()
+    assert not memory.CLAIMS.exists()
 
 
 @needs_root
