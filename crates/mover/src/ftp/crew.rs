@@ -8,6 +8,7 @@ use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use venturi_gridftp::Mode;
 use venturi_gridftp::client::{Client, Direction, Login, Settings};
 
 use super::ahead::{self, Ahead};
@@ -208,12 +209,16 @@ fn once(
                 return (Ended::Lost(reason), 0);
             }
             if let Some(tell) = tell.take() {
+                let mode = session.client().mode();
                 let welcome = Welcome {
                     features: session.client().features().clone(),
-                    mode: session.client().mode(),
+                    mode,
                     data: session.client().data().cloned(),
                     round_trip: decided.round_trip,
-                    streams: decided.streams,
+                    streams: match mode {
+                        Mode::Extended => decided.streams,
+                        Mode::Stream => 1,
+                    },
                     pipelining: decided.pipelining,
                     address: session.peer,
                 };

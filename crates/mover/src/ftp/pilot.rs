@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
+use venturi_gridftp::Mode;
+
 use super::crew;
 use super::desk::Desk;
 use super::forecast::{Expected, breadth};
@@ -135,16 +137,22 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             (
                 "streams",
                 u64::from(welcome.streams),
-                why(
-                    network.streams.is_some(),
-                    if welcome.streams > 1 {
-                        format!(
-                            "files of a megabyte or more, and a round trip of {time_ms:.1} ms: of several connections one loses less"
-                        )
-                    } else {
-                        "one connection fills a path that loses nothing; sessions bring more".into()
-                    },
-                ),
+                if welcome.mode == Mode::Stream {
+                    "a server without the extended block mode (MODE E) has one connection for each file"
+                        .into()
+                } else {
+                    why(
+                        network.streams.is_some(),
+                        if welcome.streams > 1 {
+                            format!(
+                                "files of a megabyte or more, and a round trip of {time_ms:.1} ms: of several connections one loses less"
+                            )
+                        } else {
+                            "one connection fills a path that loses nothing; sessions bring more"
+                                .into()
+                        },
+                    )
+                },
             ),
             (
                 "pipelining",
