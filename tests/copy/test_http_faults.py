@@ -187,13 +187,15 @@ def test_a_listing_cannot_lead_out_of_the_destination(engine, tmp_path):
 
 
 def test_a_server_that_says_nothing_is_left_at_ctrl_c(engine, tmp_path):
-    with puppet(lambda *_: time.sleep(5)) as (url, seen):
+    left = threading.Event()
+    with puppet(lambda *_: left.wait(5)) as (url, seen):
         process = subprocess.Popen([engine, "copy", f"{url}/x", tmp_path / "x"], stderr=subprocess.DEVNULL)
         while not seen:
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=3) == 130
+        left.set()
 
 
 def listing(*entries, size=1, changed=None):

@@ -137,11 +137,9 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
             (
                 "streams",
                 u64::from(welcome.streams),
-                if welcome.mode == Mode::Stream {
-                    "a server without the extended block mode (MODE E) has one connection for each file"
-                        .into()
-                } else {
-                    why(
+                match welcome.mode {
+                    Mode::Stream => "a server that does not tell of parallel connections (PARALLEL, of MODE E) has one for each file".into(),
+                    Mode::Extended => why(
                         network.streams.is_some(),
                         if welcome.streams > 1 {
                             format!(
@@ -151,7 +149,7 @@ impl<'s, 'o: 's, 'e> Pilot<'s, 'o, 'e> {
                             "one connection fills a path that loses nothing; sessions bring more"
                                 .into()
                         },
-                    )
+                    ),
                 },
             ),
             (
