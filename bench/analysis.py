@@ -1,16 +1,16 @@
-"""How long the report of a million transfers and ten million samples takes, and how much memory.
+"""Measure time and memory of the report of a million transfers and ten million samples.
 
     python bench/analysis.py [--directory DIRECTORY] [--transfers N] [--samples N] [--repeat 3]
 
-Writes the run with ``bench/analysis_data.py`` unless it is there, as a kill leaves it: no tables, half a last line. Then measures
-in turn, each in a fresh process and a few times over:
+``bench/analysis_data.py`` writes the run if it does not exist. Like a killed run, it has no tables and an incomplete last
+line. The following are measured in turn, several times, each in a new process:
 
-- *sealing*: the tables made from the journal and the samples, nothing else;
-- the *first report* of the killed run: sealing and all below;
-- the *report* of the run once it is sealed: analysis, terminal, page.
+- *sealing*: only the creation of the tables from journal and samples;
+- *first report* of the killed run: sealing and report;
+- *report* of the sealed run: analysis, terminal, page.
 
-A total is the time of the whole process, its start and imports included. Prints medians, spread and peak memory, the limits
-beside. To see what fewer cores make of it, put ``taskset -c 0,1`` in front.
+A total is the time of the whole process with its start and imports. The output has medians, spread, peak memory and
+limits. To measure with fewer cores, prefix the command with ``taskset -c 0,1``.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from figures import Bounds, carry_out, print_facts
+from figures import Bounds, execute, print_environment
 
 LIMIT_S = 15.0
 LIMIT_BYTES = 2e9
 HERE = Path(__file__).parent
 Seconds = dict[str, float]
-"""What one process measured: seconds under ``*_s``, bytes under ``*_bytes``, counts."""
+"""Measurements of one process: seconds under ``*_s``, bytes under ``*_bytes``, counts."""
 
 
 def sealing(directory: Path) -> Seconds:
-    """Make the tables, without what a reader does besides."""
+    """Create the tables only."""
     from venturi.run import Run
 
     before_s = time.perf_counter()
@@ -52,7 +52,7 @@ def sealing(directory: Path) -> Seconds:
 
 
 def reporting(directory: Path) -> Seconds:
-    """Do what ``venturi report`` does: analyse (and seal if need be), terminal, page."""
+    """Do the same as ``venturi report``: analyse (and seal if necessary), terminal, page."""
     marks = [time.perf_counter()]
     from rich.console import Console
 
@@ -77,7 +77,7 @@ STAGES = {"sealing": sealing, "reporting": reporting}
 
 
 def in_fresh_process(stage: str, directory: Path, *, sealed: bool) -> Seconds:
-    """Return what a stage measured in a process of its own, with ``all_s`` and ``peak_bytes`` of that process."""
+    """Return the measurements of a stage in a new process, with ``all_s`` and ``peak_bytes`` of that process."""
     if not sealed:
         (directory / "tables.json").unlink(missing_ok=True)
     before_s = time.perf_counter()
@@ -94,14 +94,14 @@ def show(name: str, runs: list[Seconds], key: str) -> None:
 
 
 def total(name: str, runs: list[Seconds], parts: dict[str, str], bounds: Bounds, limits: dict[str, float]) -> None:
-    """Print the time of whole processes, what it went into, and their peak memory; the worst of them is judged."""
+    """Print times of whole processes, times of their parts, and peak memory; bounds apply to the worst values."""
     for label, key in {name: "all_s", **{f"    {part}": key for part, key in parts.items()}}.items():
         show(label, runs, key)
     show("    peak memory", runs, "peak_bytes")
     for key, limit in limits.items():
         unit, scale = _unit(key)
         worst = max(run[key] for run in runs)
-        bounds.judge(f"{name}, {key.partition('_')[0]}", worst / scale, most=limit / scale, unit=f" {unit}")
+        bounds.assess(f"{name}, {key.partition('_')[0]}", worst / scale, most=limit / scale, unit=f" {unit}")
 
 
 def _unit(key: str) -> tuple[str, float]:
@@ -109,7 +109,7 @@ def _unit(key: str) -> tuple[str, float]:
 
 
 def main() -> None:
-    """Make the run if it is not there, measure, print."""
+    """Create the run if necessary, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--directory", type=Path)
     parser.add_argument("--transfers", type=int, default=1_000_000)
@@ -127,9 +127,9 @@ def main() -> None:
         if not (directory / "run.json").exists():
             size = ["--transfers", str(options.transfers), "--samples", str(options.samples)]
             subprocess.run([sys.executable, str(HERE / "analysis_data.py"), str(directory), *size], check=True)
-        print_facts(f"Python {platform.python_version()}")
+        print_environment(f"Python {platform.python_version()}")
         seals, firsts, reports = [], [], []
-        for _ in range(options.repeat):  # in turn, so that what else the machine does falls on all alike
+        for _ in range(options.repeat):  # in turn, so that other work of the machine affects all stages equally
             seals.append(in_fresh_process("sealing", directory, sealed=False))
             firsts.append(in_fresh_process("reporting", directory, sealed=False))
             reports.append(in_fresh_process("reporting", directory, sealed=True))
@@ -144,4 +144,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    carry_out(main)
+    execute(main)

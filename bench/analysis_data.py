@@ -1,10 +1,10 @@
-"""Write a run of a million transfers and ten million samples, to measure sealing and reporting with.
+"""Write a run of a million transfers and ten million samples, to measure sealing and reporting.
 
     python bench/analysis_data.py DIRECTORY [--transfers 1000000] [--samples 10000000]
 
-The transfers follow a sweep over files, size and mover: set-up time plus size over rate, with a few per cent of
-log-normal noise and a few failures, so that fits and figures have something to find. One trial holds one transfer a
-file, up to 10. The files are what a kill leaves behind: no tables, the last line of the journal torn.
+The transfers are a sweep over files, size and mover. Their duration is set-up time plus size / rate, with a few per cent
+of log-normal noise and a few failures, so that fits and figures have data. A trial has one transfer per file, up to 10.
+Like a killed run, the run has no tables, and the last line of the journal is incomplete.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ COUNTERS = ("cpu.user_s", "cpu.system_s", "cpu.idle_s", "cpu.iowait_s", "nic.eth
 FILES = (1, 2, 5, 10)
 SIZES_BYTES = (10**5, 10**6, 10**7, 10**8, 10**9)
 MOVERS = {"cp": (0.001, 2.0e9), "xrdcp": (0.08, 8.0e8), "globus-url-copy": (0.35, 9.0e8)}
-"""Mover → seconds to set up, byte/s."""
+"""Mover → set-up time in seconds, rate in bytes/s."""
 EPOCH_UNIX_NS = 1_780_000_000 * 10**9
 
 
 def write_plan(path: Path, trials: int) -> list[dict]:
-    """Write a plan of the first ``trials`` trials of the repeated sweep; return their facts."""
+    """Write a plan of the first ``trials`` trials of the repeated sweep; return their properties."""
     points = [
         {"files": files, "size_bytes": size, "mover": mover}
         for files, size, mover in itertools.product(FILES, SIZES_BYTES, MOVERS)
@@ -40,12 +40,12 @@ def write_plan(path: Path, trials: int) -> list[dict]:
             "workload": {"kind": "sweep", "factors": {"files": list(FILES), "mover": list(MOVERS)}},
             "analyse": {"confidence": 0.95, "against": ["files", "size"], "families": "all", "criterion": "aicc"},
         },
-        "hosts": {"node1": {"ssh": None, "memory_bytes": None}}, "places": {"data": {"host": "node1", "path": "data"}},
+        "hosts": {"node1": {"ssh": None, "memory_bytes": None}}, "storages": {"data": {"host": "node1", "path": "data"}},
         "datasets": {}, "calls": calls, "draws": {}, "pools": {},
         "measure": {"interval_s": 0.1, "counters": ["cpu", "disk", "memory", "nic"]},
         "totals": {"trials": trials, "transfers": 0, "bytes": 0, "disk_bytes": {"data": 0}},
     }  # fmt: skip
-    facts = []
+    entries = []
     with path.open("w") as plan:
         plan.write(json.dumps(header) + "\n")
         for number in range(trials):
@@ -56,17 +56,17 @@ def write_plan(path: Path, trials: int) -> list[dict]:
             step = {"step": "trial", "id": f"t{number:07d}", "point": point, "repetition": number // len(points),
                     "block": number // len(points), "factors": factors, "steps": [transfer]}  # fmt: skip
             plan.write(json.dumps({"actor": "sweep", "host": "node1", "steps": [step]}) + "\n")
-            facts.append({key: step[key] for key in ("point", "repetition", "block", "factors")})
-    return facts
+            entries.append({key: step[key] for key in ("point", "repetition", "block", "factors")})
+    return entries
 
 
 def transfer(trial: str, slot: int, factors: dict, start_s: float, duration_s: float, failed: bool) -> dict:
-    """Return one transfer as the journal keeps it."""
+    """Return one transfer in the form of the journal."""
     size = factors["size_bytes"]
     return {
         "trial": trial, "actor": "sweep", "slot": slot, "call": factors["mover"], "mover": factors["mover"],
         "source": f"data:sets/{size}/{slot:06d}", "destination": f"data:out/{trial}/{slot:06d}", "files": 1,
-        "asked_bytes": size, "received_bytes": 0 if failed else size, "tool_bytes": None, "intended_s": None,
+        "requested_bytes": size, "received_bytes": 0 if failed else size, "tool_bytes": None, "intended_s": None,
         "start_s": start_s, "end_s": start_s + duration_s, "duration_s": duration_s,
         "outcome": "failed" if failed else "ok", "exit_code": int(failed), "signal": None,
         "error": "Connection reset by peer" if failed else None, "user_s": 0.001, "system_s": size / 4e9,
@@ -76,14 +76,14 @@ def transfer(trial: str, slot: int, factors: dict, start_s: float, duration_s: f
     }  # fmt: skip
 
 
-def write_journal(path: Path, facts: list[dict], transfers: int, random_: random.Random) -> float:
+def write_journal(path: Path, entries: list[dict], transfers: int, random_: random.Random) -> float:
     """Write the journal; return the time of the run, in seconds."""
     now_s, written = 0.0, 0
     session = {"number": 1, "time_unix_ns": EPOCH_UNIX_NS, "backend": "hosts", "hosts": {"node1": {"kernel": "6.1"}}}
     with path.open("w", buffering=2**20) as journal:
         journal.write(line({"session": session}))
-        for number, fact in enumerate(facts):
-            trial, factors = f"t{number:07d}", fact["factors"]
+        for number, entry in enumerate(entries):
+            trial, factors = f"t{number:07d}", entry["factors"]
             setup_s, rate = MOVERS[factors["mover"]]
             typical_s = setup_s + factors["size_bytes"] * factors["files"] / rate
             rows = []
@@ -92,7 +92,7 @@ def write_journal(path: Path, facts: list[dict], transfers: int, random_: random
                 rows.append(transfer(trial, slot, factors, now_s, duration_s, random_.random() < 0.001))
             end_s = max(row["end_s"] for row in rows)
             head = {"trial": trial, "actor": "sweep", "start_s": now_s, "end_s": end_s, "outcome": "ok", "cache": None,
-                    "findings": [], "position": number, "session": 1, "host": "node1", **fact}  # fmt: skip
+                    "findings": [], "position": number, "session": 1, "host": "node1", **entry}  # fmt: skip
             text = line({"trial": {**head, "transfers": rows}})
             journal.write(text)
             written += len(rows)
@@ -104,12 +104,12 @@ def write_journal(path: Path, facts: list[dict], transfers: int, random_: random
 
 
 def line(content: dict) -> str:
-    """Return a line as the writer of a run writes it."""
+    """Return a line in the form of the writer of a run."""
     return json.dumps(content, separators=(",", ":")) + "\n"
 
 
 def write_samples(path: Path, samples: int, duration_s: float, random_: random.Random) -> None:
-    """Write so many counter values at even intervals over the run."""
+    """Write ``samples`` counter values at even intervals over the run."""
     moments = samples // len(COUNTERS)
     totals = dict.fromkeys(COUNTERS, 0)
     with path.open("w", buffering=2**20) as lines:
@@ -122,12 +122,12 @@ def write_samples(path: Path, samples: int, duration_s: float, random_: random.R
 
 
 def write_run(path: Path, transfers: int, samples: int) -> None:
-    """Write a run that was killed at its end."""
+    """Write the run as if it had been killed at its end."""
     random_ = random.Random(1)
     path.mkdir(parents=True)
     trials = -(-transfers * len(FILES) // sum(FILES)) + len(FILES) * len(SIZES_BYTES) * len(MOVERS)
-    facts = write_plan(path / "plan.jsonl", trials)
-    duration_s = write_journal(path / "journal.jsonl", facts, transfers, random_)
+    entries = write_plan(path / "plan.jsonl", trials)
+    duration_s = write_journal(path / "journal.jsonl", entries, transfers, random_)
     write_samples(path / "samples.jsonl", samples, duration_s, random_)
     (path / "events.jsonl").touch()
     info = {"format": "venturi-run", "version": 1, "name": "synthetic", "created_unix_ns": EPOCH_UNIX_NS,

@@ -1,14 +1,16 @@
-"""Does every study come to its end when a server is killed in it, or a link is cut?
+"""Does every study finish if a server is killed or a link is cut during its run?
 
     python bench/faults.py [--fault server link] [--cut 30] [--at-once 2] [--only STUDY …]
 
-Each study of the lab is carried out as a user would (``venturi study run STUDY --quick``), in folders of its own. When some of its trials are done,
-one of its servers is killed by SIGKILL (*server*), or the link that has carried most is down for so many seconds (*link*, ``venturi lab link``).
-Looked at is that the run ends by itself, complete; that the fault is in its events; that every trial is in its journal exactly once; that of the transfers
-that began after the fault, and did not ask the server that was killed, some went well, for the rest goes on; and that nothing is left of the lab. How many
-transfers failed, and how, is printed: that depends on the study and on what was hit.
+Each study of the lab runs with ``venturi study run STUDY --quick`` in separate directories. After some of its trials, one
+of its servers is killed by SIGKILL (*server*), or the link with the most bytes is down for some seconds (*link*,
+``venturi lab link``).
 
-Needs root and what ``venturi doctor`` asks for the lab.
+The run must end without help in the state complete. Its events must contain the fault, and its journal every trial
+exactly once. Of the transfers that start after the fault and do not use the killed server, some must succeed. The lab
+must leave no remains. The table has the number of failed transfers by outcome, which depends on the study and the fault.
+
+Requires root and the requirements of the lab in ``venturi doctor``.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from figures import carry_out
+from figures import execute
 
 from venturi.plan import read_header, trials
 from venturi.run import Run
@@ -37,16 +39,16 @@ from venturi.study import studies
 
 VENTURI = str(Path(sys.executable).with_name("venturi"))
 FAULTS = ("server", "link")
-ENDED = {"server": "service-ended", "link": "network-change"}
+ENDED = {"server": "service-exited", "link": "network-change"}
 TIMEOUT_S = 1800.0
 TRIALS_BEFORE = 0.2
-"""Share of the trials after which it happens."""
+"""Fraction of the trials before the fault."""
 GONE_S = 10.0
 NO_LINK = "one host, no link"
 
 
 class Trying:
-    """A study with a fault in it."""
+    """Run of a study with a fault."""
 
     def __init__(self, study: str, fault: str, cut_s: float, base: Path) -> None:
         self.study, self.fault, self.cut_s = study, fault, cut_s
@@ -60,37 +62,37 @@ class Trying:
         }
 
     def line(self) -> str:
-        """Carry it out and return its line of the table."""
-        began_s = time.monotonic()
+        """Run the study and return its line of the table."""
+        started_s = time.monotonic()
         process = self._process = subprocess.Popen(
             [VENTURI, "study", "run", self.study, "--quick", "--quiet"], cwd=self._base, env=self._environment,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         with ThreadPoolExecutor(1) as other:
-            said = other.submit(process.communicate)
+            printed = other.submit(process.communicate)
             try:
                 self._harm(process)
-                out, _ = said.result(TIMEOUT_S)
+                out, _ = printed.result(TIMEOUT_S)
                 problems = [*self._problems(process.returncode), *self._left()]
-            except Exception as error:  # told in the table; the others go on
+            except Exception as error:  # reported in the table; the other studies continue
                 self.end()
-                out, _ = said.result(TIMEOUT_S)
+                out, _ = printed.result(TIMEOUT_S)
                 problems = [f"{type(error).__name__}: {error}; it said: {out.strip()[-300:]}"]
         failed, after = self._counts()
         verdict = "; ".join(problems) or "whole"
         shutil.rmtree(self._base, ignore_errors=True)
-        took_s = time.monotonic() - began_s
+        took_s = time.monotonic() - started_s
         return f"{self.study:24} {self.fault:7} {self.hit:28} {failed:34} {after:6} {took_s:6.0f} s  {verdict}"
 
     def end(self) -> None:
-        """Have the study put away what it has begun, as at Ctrl-C; whoever waits for it goes on then."""
+        """Terminate the study, which then cleans up as after Ctrl-C."""
         if self._process is not None:
             self._process.terminate()
 
     def _harm(self, process: subprocess.Popen[str]) -> None:
         run = self._wait(process, self._run)
-        wanted = max(1, int(TRIALS_BEFORE * sum(1 for _ in trials(run / "plan.jsonl"))))
-        self._wait(process, lambda: sum(1 for _ in self._trials(run)) >= wanted)
+        pending = max(1, int(TRIALS_BEFORE * sum(1 for _ in trials(run / "plan.jsonl"))))
+        self._wait(process, lambda: sum(1 for _ in self._trials(run)) >= pending)
         (lab,) = json.loads(self._venturi("lab", "status", "--json"))
         if self.fault == "server":
             serving = [(name, service["pids"]) for name, service in lab["services"].items() if service["pids"]]
@@ -112,7 +114,7 @@ class Trying:
         ).stdout
 
     def _wait(self, process: subprocess.Popen[str], until: Any, timeout_s: float = TIMEOUT_S) -> Any:
-        """Return what ``until`` gives, once it is true; None if the time is over, or the study."""
+        """Return the first true result of ``until``, or None after the timeout or the end of the study."""
         deadline_s = time.monotonic() + timeout_s
         while time.monotonic() < deadline_s and process.poll() is None:
             if found := until():
@@ -139,12 +141,12 @@ class Trying:
             yield f"exit code {code}"
         if (state := json.loads((run / "run.json").read_text())["state"]) != "complete":
             yield f"the run is {state}"
-        # Some studies carry failed trials out again, with a line of its own for each attempt.
+        # Some studies repeat failed trials, with one line per attempt.
         done = Counter(trial["trial"] for trial in self._trials(run) if trial.get("attempt", 1) == 1)
         planned: dict[str, list[str]] = {}
         for trial in trials(run / "plan.jsonl"):
             planned.setdefault(trial.actor, []).append(trial.trial)
-        # Peers go on for a time, each in its order: how many trials there will be is not known when it is planned.
+        # Peers run for a fixed time, each in its order, so the plan does not define the number of trials.
         timed = read_header(run / "plan.jsonl").scenario["workload"]["kind"] == "peers"
         whole = [own[: len(done.keys() & own)] if timed else own for own in planned.values()]
         if done != Counter(name for own in whole for name in own):
@@ -177,10 +179,10 @@ class Trying:
 
 
 def _traces(labs: Path) -> Iterator[str]:
-    for folder in Path("/proc").glob("[0-9]*"):
+    for directory in Path("/proc").glob("[0-9]*"):
         try:
-            if str(labs) in (folder / "cmdline").read_bytes().decode(errors="replace"):
-                yield f"process {folder.name} is left"
+            if str(labs) in (directory / "cmdline").read_bytes().decode(errors="replace"):
+                yield f"process {directory.name} is left"
         except OSError:
             continue
     yield from (
@@ -192,7 +194,7 @@ def _traces(labs: Path) -> Iterator[str]:
 
 
 def main() -> None:
-    """Try all studies of the lab, and print the table."""
+    """Run all studies of the lab, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     of_the_lab = [name for name, study in studies().items() if study.on == "lab"]
     parser.add_argument("--fault", nargs="*", choices=FAULTS, default=list(FAULTS))
@@ -206,21 +208,21 @@ def main() -> None:
         sys.exit("expected to be root: labs of a plain user have no control groups to look for")
     print(f"{'study':24} {'fault':7} {'hit':28} {'transfers':34} {'in all':6} {'took':>8}  verdict")
     with (
-        tempfile.TemporaryDirectory(prefix="venturi-faults-", ignore_cleanup_errors=True) as folder,
+        tempfile.TemporaryDirectory(prefix="venturi-faults-", ignore_cleanup_errors=True) as directory,
         ThreadPoolExecutor(given.at_once) as pool,
     ):
-        Path(folder).chmod(0o755)
-        wanted = [(study, fault) for study in given.only for fault in given.fault]
-        asked = [Trying(*one, given.cut, Path(folder, str(number))) for number, one in enumerate(wanted)]
+        Path(directory).chmod(0o755)
+        pending = [(study, fault) for study in given.only for fault in given.fault]
+        requested = [Trying(*one, given.cut, Path(directory, str(number))) for number, one in enumerate(pending)]
         try:
-            for line in pool.map(Trying.line, asked):
+            for line in pool.map(Trying.line, requested):
                 print(line, flush=True)
         except KeyboardInterrupt:
             pool.shutdown(wait=False, cancel_futures=True)
-            for one in asked:
+            for one in requested:
                 one.end()
             raise
 
 
 if __name__ == "__main__":
-    carry_out(main)
+    execute(main)

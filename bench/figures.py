@@ -1,6 +1,6 @@
-"""What the benches share: the facts of the machine, medians with their spread, bounds with their verdicts, and how a bench ends.
+"""Common functions of the benchmarks: description of the machine, medians with spread, bounds with verdicts, and signal handling.
 
-It leaves out what is measured and how: each bench does that itself. Read `Bounds` first.
+Each benchmark contains its own measurements. Read `Bounds` first.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 BUSY_LOAD = 0.5
-"""A load average above it before the start is told: other work takes cores from what is measured."""
+"""Load average before the start above which a warning is printed, because other work takes cores from the measurement."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was asked for, and what was found.
+    """Measured figure with its bound.
 
     Attributes
     ----------
     case
-        What was measured.
+        Name of the measurement.
     found
         The figure, with its unit.
     bound
-        What it is held against.
+        The bound, with its unit.
     passed
-        Whether it is within.
+        Whether the figure is within the bound.
     void
-        Why the bound says nothing here: what the machine alone comes to.
+        Reason for a meaningless bound: the figure of the machine alone.
     """
 
     case: str
@@ -46,18 +46,18 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """What is printed of it."""
+        """The verdict as printed."""
         return "pass" if self.passed else "void" if self.void else "FAIL"
 
 
 class Bounds:
-    """Figures of one run of a bench, each held against what the project asks for.
+    """Figures of one benchmark run, with the bounds that the project requires.
 
     Examples
     --------
     >>> bounds = Bounds()
-    >>> bounds.judge("copying", 0.7, least=0.6, unit=" GB/s")
-    >>> bounds.judge("error of a round trip", 40, most=30, unit=" µs", machine=35)
+    >>> bounds.assess("copying", 0.7, least=0.6, unit=" GB/s")
+    >>> bounds.assess("error of a round trip", 40, most=30, unit=" µs", machine=35)
     >>> [verdict.word for verdict in bounds.verdicts]
     ['pass', 'void']
     """
@@ -65,7 +65,7 @@ class Bounds:
     def __init__(self) -> None:
         self.verdicts: list[Verdict] = []
 
-    def judge(
+    def assess(
         self,
         case: str,
         found: float,
@@ -75,7 +75,7 @@ class Bounds:
         unit: str = "",
         machine: float | None = None,
     ) -> None:
-        """Hold a figure against its bounds; what `machine`, the same without what is measured, misses as well is void."""
+        """Compare a figure with its bounds; a failure is void if `machine`, the figure of the machine alone, fails as well."""
 
         def within(figure: float) -> bool:
             return (least is None or figure >= least) and (most is None or figure <= most)
@@ -87,7 +87,7 @@ class Bounds:
         self.verdicts.append(Verdict(case, f"{found:.4g}{unit}", bound, within(found), void))
 
     def show(self, title: str) -> None:
-        """Print each bound beside what was found."""
+        """Print each figure with its bound."""
         print(f"\n{title}")
         width = max((len(verdict.case) for verdict in self.verdicts), default=0)
         for verdict in self.verdicts:
@@ -98,8 +98,8 @@ class Bounds:
         print(f"  {words.count('pass')} of {len(words)} within bounds{voided}")
 
 
-def print_facts(*programs: str) -> None:
-    """Print what the figures depend on: the programs, the machine, and whether it has other work."""
+def print_environment(*programs: str) -> None:
+    """Print the programs, the machine, and whether other work is running."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
     model = next((line.partition(": ")[2] for line in lines if line.startswith("model name")), platform.machine())
@@ -113,37 +113,37 @@ def print_facts(*programs: str) -> None:
 
 
 def version(*command: str | Path) -> str:
-    """Return the first line that a program says of its version."""
-    said = subprocess.run(command, capture_output=True, text=True, check=False)
-    return next(iter((said.stdout or said.stderr).splitlines()), str(command[0]))
+    """Return the first line of a program's version output."""
+    printed = subprocess.run(command, capture_output=True, text=True, check=False)
+    return next(iter((printed.stdout or printed.stderr).splitlines()), str(command[0]))
 
 
 def row(name: str, text: str) -> None:
-    """Print one line of a part, at once: a part takes minutes."""
+    """Print one line of a part immediately, because a part takes minutes."""
     print(f"  {name:22} {text}", flush=True)
 
 
 def with_extremes(values: Sequence[float]) -> str:
-    """Return the median, and the extremes behind it."""
+    """Return the median, followed by the extremes."""
     spread = f" [{min(values):.4g} … {max(values):.4g}]" if len(values) > 1 else ""
     return f"{statistics.median(values):.4g}{spread}"
 
 
 def with_quartiles(values: Sequence[float]) -> str:
-    """Return the median, and the quartiles behind it."""
+    """Return the median, followed by the quartiles."""
     low, _, high = statistics.quantiles(values, n=4) if len(values) > 1 else (values[0],) * 3
     return f"{statistics.median(values):9.3f} [{low:.3f} … {high:.3f}]"
 
 
 def interleaved(names: Sequence[str], rounds: int) -> Iterator[str]:
-    """Complete blocks in random order: what drifts on the machine meets all alike."""
+    """Yield complete blocks in random order, so that drift of the machine affects all names equally."""
     order = random.Random(1)
     for _ in range(rounds):
         yield from order.sample(names, len(names))
 
 
-def carry_out(main: Callable[[], None]) -> None:
-    """Run a bench as a command: whoever ends it, what it has mounted and started goes, and there is no traceback."""
+def execute(main: Callable[[], None]) -> None:
+    """Run a benchmark as a command; an interrupt or SIGTERM runs all cleanup and prints no traceback."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         main()

@@ -1,10 +1,10 @@
-"""Time and quality of fitting and ranking, beside scipy's curve_fit in the same run.
+"""Measure time and quality of fitting and ranking, compared with curve_fit of scipy in the same run.
 
     OMP_NUM_THREADS=1 python bench/fits.py [--curves 1000] [--peer-curves 12] [--rounds 3]
 
-Curves are seeded, 6 to 12 points with 3 % noise, half against files and half against size, made by families of the
-table. The peer gets what a careful user gives it: the same families, bounds on signs, scaled data, several starts whose
-amplitudes are already right, and the exact slopes.
+Curves are seeded, with 6 to 12 points and 3 % noise, half as functions of files and half of size, from families of the
+table. The peer gets the inputs of a careful user: the same families, bounds on signs, scaled data, several starts with
+correct amplitudes, and the exact slopes.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ import warnings
 
 import numpy as np
 import scipy
-from figures import Bounds, carry_out, print_facts
+from figures import Bounds, execute, print_environment
 from scipy.optimize import curve_fit
 
 from venturi.model import EXHAUSTIVE_SEARCH, FAMILIES, Curve, Family, Fit, fit_many, profile, rank, rank_many
 from venturi.model._descent import residuals
 from venturi.model.curve import pack
 
-# Loss rates are below one, so the two families against loss are not defined on these x.
+# Loss rates are below one, so the two families of loss are not defined at these x.
 BENCH_FAMILIES = [family for family in FAMILIES.values() if "loss" not in family.variables]
 LIMIT_S = 20.0
-"""For 1,000 curves and all families, on one core."""
+"""Limit for 1,000 curves and all families, on one core."""
 SAME = 1e-4
-"""Relative difference of SSE that counts as equal: where the best is at a limit of ours, the peer goes a little on."""
+"""Relative difference of SSE that counts as equal, because the peer can slightly exceed our limits of parameters."""
 FILES = np.array([1.0, 2, 4, 5, 8, 10, 15, 20, 25, 30, 40, 45])
 SIZES = np.geomspace(1e7, 4e9, 12)
 SHAPES = {
@@ -49,10 +49,10 @@ SHAPES = {
 
 
 def main() -> None:
-    """Run all and print."""
+    """Run all parts and print the results."""
     options = _options()
     curves = make_curves(options.curves)
-    print_facts(
+    print_environment(
         f"Python {platform.python_version()}",
         f"numpy {np.__version__}",
         f"scipy {scipy.__version__}",
@@ -81,12 +81,12 @@ def main() -> None:
     against_peer(curves[: options.peer_curves])
 
     bounds = Bounds()
-    bounds.judge("fit and rank 1000 curves", 1000 * median_s / len(curves), most=LIMIT_S, unit=" s")
+    bounds.assess("fit and rank 1000 curves", 1000 * median_s / len(curves), most=LIMIT_S, unit=" s")
     bounds.show("What is asked of fitting")
 
 
 def make_curves(count: int) -> list[Curve]:
-    """Return the seeded curves, alternately against files and size."""
+    """Return the seeded curves, alternately of files and size."""
     rng = np.random.default_rng(2024)
     curves = []
     for index in range(count):
@@ -101,7 +101,7 @@ def make_curves(count: int) -> list[Curve]:
 
 
 def against_exhaustive(curves: list[Curve]) -> None:
-    """Print how often a search many times as hard finds a better minimum."""
+    """Print how often an exhaustive search finds a better minimum."""
     print(f"\nbetter minimum found by the exhaustive search ({len(curves)} curves a family)")
     for family in BENCH_FAMILIES:
         if family.searched == 0:
@@ -114,7 +114,7 @@ def against_exhaustive(curves: list[Curve]) -> None:
 
 
 def against_peer(curves: list[Curve]) -> None:
-    """Print time and quality beside a multi-start of curve_fit on the same curves and families."""
+    """Print time and quality, compared with a multi-start of curve_fit on the same curves and families."""
     ours_s = timed(lambda: rank_many(curves, BENCH_FAMILIES))
     peer_s, wins, ties, losses = 0.0, 0, 0, 0
     for family in BENCH_FAMILIES:
@@ -192,4 +192,4 @@ def _options() -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    carry_out(main)
+    execute(main)

@@ -1,13 +1,15 @@
-"""How exactly does the agent start and time processes, beside what people use today?
+"""How precisely does the agent start and time processes, compared with common tools?
 
-Three questions, each asked of ours and of the peers in turn, in one run:
+Four questions; the first three compare Venturi with other programs in turn, in one run:
 
-1. How far apart are the first instructions of N processes that were started together? Against a shell loop with ``&``,
-   GNU parallel and Python's asyncio.
-2. How much time does a trial cost beyond its processes?
+1. How far apart are the first instructions of N processes that were started together? Compared with a shell loop with
+   ``&``, GNU parallel and Python's asyncio.
+2. How much time does a trial take in addition to its processes?
 3. Does the agent measure the same duration of one command as ``hyperfine -N``?
+4. How much CPU time do the counters of a run cost on a host with 4 movers and 8 connections? In total, for each thread of
+   the agent, and for each family of counters alone.
 
-A peer that is not installed is named, not passed over. Times are medians with the quartiles behind them.
+Missing peers are listed. Times are medians, followed by the quartiles.
 """
 
 from __future__ import annotations
@@ -17,59 +19,100 @@ import asyncio
 import contextlib
 import json
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import harness_probe
-from figures import carry_out, interleaved, print_facts, with_quartiles
+from figures import execute, interleaved, print_environment, with_quartiles
 
 from venturi.backend import find_engine
+from venturi.workload.header import LOCAL_COUNTERS
+
+MOVERS = 4
+CONNECTIONS = 2
+"""Connections of each mover."""
+
+FAMILIES = (*LOCAL_COUNTERS, "tcp")
+SENT_S = 5.0
+COST_LIMIT = 0.01
+"""Limit as a fraction of one core."""
+
+_SENDER = """
+import socket, sys, time
+port, count, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+links = [socket.create_connection(("127.0.0.1", port)) for _ in range(count)]
+end, block = time.monotonic() + seconds, bytes(100_000)
+while time.monotonic() < end:
+    for link in links:
+        link.sendall(block)
+    time.sleep(0.02)
+"""
 
 DD = ["dd", "if=/dev/zero", "of=/dev/null", "bs=1M", "count=2000", "status=none"]
 
 
 class Agent:
-    """A real agent with a plan of trials, each of which waits for its turn: so that peers can come in between."""
+    """A real agent with a plan of trials that wait for their turn, so that peers can run between them."""
 
-    def __init__(self, engine: Path, scratch: Path, trials: list[list[list[str]]]) -> None:
+    def __init__(
+        self,
+        engine: Path,
+        scratch: Path,
+        trials: list[list[list[str]]],
+        *,
+        interval_s: float | None = None,
+        server_port: int | None = None,
+        counters: Sequence[str] = FAMILIES,
+    ) -> None:
         self.process = subprocess.Popen([engine, "agent"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         calls = {" ".join(argv): argv for trial in trials for argv in trial}
-        self._say(command="start", host="me", scratch=str(scratch), epoch_unix_ns=time.time_ns(), skip=[], search=[],
-                  header=_header(calls, len(trials)))  # fmt: skip
+        self._send(command="start", host="me", scratch=str(scratch), epoch_unix_ns=time.time_ns(), skip=[], search=[],
+                  header=_header(calls, len(trials), interval_s, server_port, counters))  # fmt: skip
         for number, trial in enumerate(trials):
-            self._say(command="actor", line={"actor": "bench", "host": "me", "steps": _steps(number, trial)})
-        self._say(command="go")
-        self.hello = self._hear("hello")
-        self.ready = self._hear("ready")
+            self._send(command="actor", line={"actor": "bench", "host": "me", "steps": _steps(number, trial)})
+        self._send(command="go")
+        self.hello = self._receive("hello")
+        self.ready = self._receive("ready")
         self.turn = 0
 
     def trial(self) -> dict[str, Any]:
-        """Carry out the next trial and return its record."""
+        """Execute the next trial and return its record."""
         self.turn += 1
-        self._say(command="counter", counter="turn", value=self.turn)
-        record = self._hear("trial")
+        self._send(command="counter", counter="turn", value=self.turn)
+        record = self._receive("trial")
         if record["outcome"] != "ok":
             sys.exit(f"expected a trial without failures, found {record}")
         return record
 
+    def threads_s(self) -> dict[str, float]:
+        """Return the CPU time of each thread of the agent so far, without its children."""
+        used: dict[str, float] = {}
+        for thread in Path(f"/proc/{self.process.pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # it has ended
+                name, times = ((thread / file).read_text() for file in ("comm", "schedstat"))
+                used[name.strip()] = used.get(name.strip(), 0.0) + int(times.split()[0]) / 1e9
+        return used
+
     def close(self) -> None:
-        """Let the agent end, if it has not: it does by itself after the last trial."""
+        """Let the agent exit if it is still running; it also exits after the last trial."""
         with contextlib.suppress(BrokenPipeError):
-            self._say(command="stop")
+            self._send(command="stop")
         self.process.communicate()
 
-    def _say(self, **command: Any) -> None:
+    def _send(self, **command: Any) -> None:
         assert self.process.stdin is not None
         self.process.stdin.write(json.dumps(command) + "\n")
         self.process.stdin.flush()
 
-    def _hear(self, kind: str) -> dict[str, Any]:
+    def _receive(self, kind: str) -> dict[str, Any]:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             record: dict[str, Any] = json.loads(line)
@@ -78,13 +121,21 @@ class Agent:
         sys.exit(f"expected a record `{kind}` from the agent, found its end")
 
 
-def _header(calls: dict[str, list[str]], trials: int) -> dict[str, Any]:
+def _header(
+    calls: dict[str, list[str]],
+    trials: int,
+    interval_s: float | None,
+    server_port: int | None,
+    counters: Sequence[str],
+) -> dict[str, Any]:
     call = {"mover": "bench", "options": {}, "requires": [], "timeout_s": 60.0, "capture": True, "expect": "nothing"}
+    service = {"kind": "url", "host": "me", "ports": [server_port]}
     return {
-        "format": "venturi-plan", "version": 1, "name": "harness", "seed": 1, "scale": 1.0, "scenario": {},
-        "hosts": {"me": {"ssh": None, "memory_bytes": None}}, "places": {}, "datasets": {},
+        "format": "venturi-plan", "version": 2, "name": "harness", "seed": 1, "scale": 1.0, "scenario": {},
+        "hosts": {"me": {"ssh": None, "memory_bytes": None}}, "storages": {}, "datasets": {},
         "calls": {name: {**call, "argv": argv} for name, argv in calls.items()}, "draws": {}, "pools": {},
-        "measure": {"interval_s": None, "counters": []},
+        "services": {} if server_port is None else {"sink": service},
+        "measure": {"interval_s": interval_s, "counters": [*counters]},
         "totals": {"trials": trials, "transfers": None, "bytes": 0, "disk_bytes": {}},
     }  # fmt: skip
 
@@ -128,20 +179,20 @@ def start_spread(engine: Path, scratch: Path, probe: list[str], children: int, r
 async def _together(argv: list[str], count: int) -> str:
     pipe = asyncio.subprocess.PIPE
     started = await asyncio.gather(*(asyncio.create_subprocess_exec(*argv, stdout=pipe) for _ in range(count)))
-    told = await asyncio.gather(*(process.communicate() for process in started))
-    return "".join(out.decode() for out, _ in told)
+    outputs = await asyncio.gather(*(process.communicate() for process in started))
+    return "".join(out.decode() for out, _ in outputs)
 
 
 def overhead(engine: Path, scratch: Path, children: int, rounds: int) -> None:
-    """Print what a trial takes from its start to its record, less the time in which its processes ran."""
+    """Print the time from the start of a trial to its record, minus the run time of its processes."""
     command = shutil.which("true") or "/bin/true"
     for count in (1, children):
         agent = Agent(engine, scratch, [[[command]] * count] * rounds)
         before, whole = [], []
         for _ in range(rounds):
-            asked = time.monotonic()
+            requested = time.monotonic()
             record = agent.trial()
-            elapsed = time.monotonic() - asked
+            elapsed = time.monotonic() - requested
             first = min(transfer["start_s"] for transfer in record["transfers"])
             last = max(transfer["end_s"] for transfer in record["transfers"])
             before.append((first - record["start_s"]) * 1e3)
@@ -153,7 +204,7 @@ def overhead(engine: Path, scratch: Path, children: int, rounds: int) -> None:
 
 
 def agreement(engine: Path, scratch: Path, rounds: int) -> None:
-    """Print how long one command takes by the agent and by hyperfine."""
+    """Print the duration of one command as measured by the agent and by hyperfine."""
     if not shutil.which("hyperfine"):
         print("  hyperfine is not installed; nothing to compare with")
         return
@@ -196,39 +247,107 @@ def _verdict(ours: list[float], theirs: list[float]) -> None:
     )
 
 
+def sampling_cost(engine: Path, scratch: Path, rounds: int) -> None:
+    """Print the CPU time of an agent per second of transfers: by interval, by thread, by family of counters."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=_discard, args=(listener,), daemon=True).start()
+        port = listener.getsockname()[1]
+        cases: dict[str, tuple[float | None, Sequence[str]]] = {
+            "no counters": (None, ()), "every 1 s": (1.0, FAMILIES), "every 0.1 s": (0.1, FAMILIES),
+            **{f"only {family}": (0.1, (family,)) for family in FAMILIES},
+        }  # fmt: skip
+        used: dict[str, list[float]] = {name: [] for name in cases}
+        of_threads: dict[str, list[float]] = {}
+        for name in interleaved(list(cases), rounds):
+            threads = _agent_cost(engine, scratch, port, *cases[name])
+            used[name].append(sum(threads.values()))
+            if name == "every 0.1 s":
+                for thread, percent in threads.items():
+                    of_threads.setdefault(thread, []).append(percent)
+    for name, values in used.items():
+        within = f"   {_passed(statistics.median(values) <= 100 * COST_LIMIT)}" if name.startswith("every") else ""
+        print(f"  {name:20} {with_quartiles(values)} % of a core{within}")
+    for thread, values in sorted(of_threads.items(), key=lambda item: -statistics.median(item[1])):
+        print(f"  thread {thread:13} {with_quartiles(values)} % of a core, every 0.1 s")
+
+
+def _agent_cost(
+    engine: Path, scratch: Path, port: int, interval_s: float | None, counters: Sequence[str]
+) -> dict[str, float]:
+    """Return the CPU time of each thread of an agent during a trial, in percent of a core."""
+    sender = [sys.executable, "-I", "-S", "-c", _SENDER, str(port), str(CONNECTIONS), str(SENT_S)]
+    # An agent exits after its last trial: the second one never starts.
+    trials = [[sender] * MOVERS, [["true"]]]
+    agent = Agent(engine, scratch, trials, interval_s=interval_s, server_port=port, counters=counters)
+    before_s, started_s = agent.threads_s(), time.monotonic()
+    agent.trial()
+    after_s, passed_s = agent.threads_s(), time.monotonic() - started_s
+    agent.close()
+    return {name: 100 * (used_s - before_s.get(name, 0.0)) / passed_s for name, used_s in after_s.items()}
+
+
+def _discard(listener: socket.socket) -> None:
+    """Read everything from all connections, in threads that end with the program."""
+    while True:
+        try:
+            link, _ = listener.accept()
+        except OSError:
+            return  # the listener is closed
+        threading.Thread(target=_read_all, args=(link,), daemon=True).start()
+
+
+def _read_all(link: socket.socket) -> None:
+    with link, contextlib.suppress(OSError):
+        while link.recv(1 << 20):
+            pass
+
+
+def _passed(passed: bool) -> str:
+    return f"{'within' if passed else 'above'} the limit of {COST_LIMIT:.0%}"
+
+
 def main() -> None:
-    """Run all three comparisons."""
+    """Run all parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engine", type=Path, help="the binary under test")
     parser.add_argument("--rounds", type=int, default=50, help="rounds of each comparison (default 50)")
     parser.add_argument("--children", type=int, default=45, help="processes that are started together (default 45)")
+    parser.add_argument("--parts", type=int, nargs="+", choices=range(1, 5), default=[1, 2, 3, 4], help="these questions alone")  # fmt: skip
     given = parser.parse_args()
     engine = given.engine or find_engine()
-    with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder)
-        _facts(engine, scratch)
-        probe = scratch / "probe"
-        title = f"\n1. Spread of {given.children} starts, median [quartiles] of {given.rounds}"
-        if harness_probe.write(probe):
-            print(f"{title}, to the first instruction of a bare program")
-            start_spread(engine, scratch, [str(probe)], given.children, given.rounds)
-        print(f"{title}, to `main` of a static program with its runtime")
-        held = [str(engine), "probe", "--hold-ms", str(harness_probe.HOLD_MS)]
-        start_spread(engine, scratch, held, given.children, given.rounds)
-        print(f"\n2. Time of a trial beyond its processes, median [quartiles] of {given.rounds}")
-        overhead(engine, scratch, given.children, given.rounds)
-        print(f"\n3. Duration of `{' '.join(DD)}`, median [quartiles]")
-        agreement(engine, scratch, given.rounds)
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = Path(directory)
+        _print_environment(engine, scratch)
+        if 1 in given.parts:
+            title = f"\n1. Spread of {given.children} starts, median [quartiles] of {given.rounds}"
+            probe = scratch / "probe"
+            if harness_probe.write(probe):
+                print(f"{title}, to the first instruction of a bare program")
+                start_spread(engine, scratch, [str(probe)], given.children, given.rounds)
+            print(f"{title}, to `main` of a static program with its runtime")
+            held = [str(engine), "probe", "--sleep-ms", str(harness_probe.HOLD_MS)]
+            start_spread(engine, scratch, held, given.children, given.rounds)
+        if 2 in given.parts:
+            print(f"\n2. Time of a trial beyond its processes, median [quartiles] of {given.rounds}")
+            overhead(engine, scratch, given.children, given.rounds)
+        if 3 in given.parts:
+            print(f"\n3. Duration of `{' '.join(DD)}`, median [quartiles]")
+            agreement(engine, scratch, given.rounds)
+        if 4 in given.parts:
+            cost_rounds = max(3, given.rounds // 10)
+            title = f"{MOVERS} movers, {MOVERS * CONNECTIONS} connections, median [quartiles] of {cost_rounds}"
+            print(f"\n4. CPU time of the agent, {title}")
+            sampling_cost(engine, scratch, cost_rounds)
 
 
-def _facts(engine: Path, scratch: Path) -> None:
+def _print_environment(engine: Path, scratch: Path) -> None:
     agent = Agent(engine, scratch, [])
-    print_facts(
+    print_environment(
         f"engine {agent.hello['engine']}, release by {agent.ready['release']}, "
-        f"hypervisor {agent.hello['facts'].get('virtual.hypervisor', 'not told')}"
+        f"hypervisor {agent.hello['properties'].get('virtual.hypervisor', 'not told')}"
     )
     agent.close()
 
 
 if __name__ == "__main__":
-    carry_out(main)
+    execute(main)

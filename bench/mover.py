@@ -1,12 +1,16 @@
-"""How fast does ``venturi copy`` copy, beside what people use today?
+"""How fast is ``venturi copy``, compared with common tools?
 
-Part ``network``: over networks, see ``mover.py network --help``. Part ``tuning``: without settings beside the best fixed ones, see ``mover.py tuning --help``. Part ``local``: one large file, many small files and a source tree, on a file system of this machine, each tool at good settings for it. Two modes:
+Part ``network``: over networks, see ``mover.py network --help``. Part ``tuning``: automatic settings compared with the
+best fixed settings, see ``mover.py tuning --help``. Part ``local``: one large file, many small files and a source tree on
+a file system of this machine, each tool with good settings. It has two modes:
 
-* ``cache``: the source is in the page cache, and the clock stops when the command ends;
-* ``disk``: the source is not in it, the clock stops when all is on the device; our own copy goes past the page cache (``--direct``).
+* ``cache``: the source is in the page cache, and the clock stops at the end of the command;
+* ``disk``: the source is not in the page cache, and the clock stops when all data are on the device. ``venturi copy`` bypasses the page
+  cache (``--direct``).
 
-Rounds of ours and the peers are interleaved in random order. What reading alone and writing alone reach in the same rounds is the limit that
-rates are held against. Times are medians with the quartiles behind them; the ratio is theirs to ours, above 1 where ours is faster.
+Rounds of Venturi and its peers are interleaved in random order. Only reading and only writing in the same rounds give the
+limits for the rates. Times are medians, followed by the quartiles. The ratio is the time of the peer divided by ours, so
+above 1 ours is faster.
 """
 
 from __future__ import annotations
@@ -26,7 +30,7 @@ from pathlib import Path
 
 import mover_network
 import mover_tuning
-from figures import Bounds, carry_out, interleaved, print_facts, version, with_quartiles
+from figures import Bounds, execute, interleaved, print_environment, version, with_quartiles
 
 from venturi.backend import find_engine
 
@@ -36,7 +40,7 @@ CORES = len(os.sched_getaffinity(0))
 
 @dataclass(frozen=True)
 class Case:
-    """A source and the tools that copy it: command lines, in which ``$1`` is the source and ``$2`` the place of the copy."""
+    """A source and the command lines of the tools that copy it: ``$1`` is the source, ``$2`` the path of the copy."""
 
     name: str
     source: Path
@@ -47,15 +51,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Time:
-    """What one call took."""
+    """Times of one call."""
 
     wall_s: float
     cpu_s: float
 
 
-def large(folder: Path, size_bytes: int, engine: Path, mode: str) -> Case:
+def large(directory: Path, size_bytes: int, engine: Path, mode: str) -> Case:
     """Return the case of one large file."""
-    source = folder / "large"
+    source = directory / "large"
     with source.open("wb") as file:
         for _ in range(size_bytes // BLOCK):
             file.write(os.urandom(BLOCK))
@@ -73,9 +77,9 @@ def large(folder: Path, size_bytes: int, engine: Path, mode: str) -> Case:
     return Case("large", source, 1, source.stat().st_size, tools)
 
 
-def many(folder: Path, count: int, engine: Path, mode: str) -> Case:
-    """Return the case of files of 100 KB, 100 in a folder."""
-    source = folder / "many"
+def many(directory: Path, count: int, engine: Path, mode: str) -> Case:
+    """Return the case of files of 100 KB, 100 per directory."""
+    source = directory / "many"
     content = os.urandom(100_000)
     for number in range(count):
         path = source / f"{number // 100:03d}" / f"{number:06d}"
@@ -84,9 +88,9 @@ def many(folder: Path, count: int, engine: Path, mode: str) -> Case:
     return Case("many", source, count, count * len(content), _tree_tools(engine, mode))
 
 
-def tree(folder: Path, engine: Path, mode: str) -> Case:
-    """Return the case of a source tree: the standard library of this Python, with what is installed in it."""
-    source = folder / "tree"
+def tree(directory: Path, engine: Path, mode: str) -> Case:
+    """Return the case of a source tree: the standard library of this Python with its installed packages."""
+    source = directory / "tree"
     shutil.copytree(sysconfig.get_path("stdlib"), source, symlinks=True, ignore_dangling_symlinks=True)
     files = [path for path in source.rglob("*") if path.is_file() and not path.is_symlink()]
     return Case("tree", source, len(files), sum(path.stat().st_size for path in files), _tree_tools(engine, mode))
@@ -108,7 +112,7 @@ def _tree_tools(engine: Path, mode: str) -> dict[str, str]:
 
 
 def measure(case: Case, mode: str, rounds: int) -> dict[str, list[Time]]:
-    """Return the times of all tools that are there, and of reading and writing alone."""
+    """Return the times of all installed tools, and of only reading and only writing."""
     tools = {name: command for name, command in case.tools.items() if _is_there(name)}
     for name in case.tools.keys() - tools.keys():
         print(f"  {name} is not installed and is not in this comparison")
@@ -116,7 +120,7 @@ def measure(case: Case, mode: str, rounds: int) -> dict[str, list[Time]]:
     times: dict[str, list[Time]] = {name: [] for name in tools}
     copy = case.source.parent / "copy"
     for name in interleaved(list(tools), rounds):
-        _settle(case, mode)
+        _wait_for_writeback(case, mode)
         command = tools[name] + (f'; sync -f "{copy.parent}"' if mode == "disk" and name != "read alone" else "")
         times[name].append(_timed(["sh", "-c", command, "sh", str(case.source), str(copy)]))
         if not name.endswith("alone") and len(times[name]) == 1:
@@ -142,8 +146,8 @@ def _limits(case: Case, mode: str) -> dict[str, str]:
     }
 
 
-def _settle(case: Case, mode: str) -> None:
-    """Have nothing waiting to be written, and the source in the page cache or out of it."""
+def _wait_for_writeback(case: Case, mode: str) -> None:
+    """Flush all pending writes, and load the source into the page cache or drop it, according to the mode."""
     subprocess.run(["sync", "-f", case.source], check=True)
     advice = os.POSIX_FADV_DONTNEED if mode == "disk" else os.POSIX_FADV_WILLNEED
     for path in [case.source] if case.source.is_file() else [p for p in case.source.rglob("*") if p.is_file()]:
@@ -155,9 +159,13 @@ def _settle(case: Case, mode: str) -> None:
 
 
 def _put_away(path: Path) -> None:
-    """Give back the room of a copy. Files of trees stay, empty, until all is done: for a minute after one was removed, six while that is not on the
-    device, ext4 without a journal does not use its inode again, and who makes others looks at each of them first. The same ``cp -r`` of 46,541 files took 1.3 s, and 10 to 20 s where
-    as many had just been removed, by whomever: so trees are to be measured where nobody has removed many files for six minutes."""
+    """Free the space of a copy; files of directories are truncated and stay until the end.
+
+    ext4 without a journal does not reuse the inode of a removed file for one minute, or for six minutes if the removal is
+    not on the device. Each creation of a file first checks all these inodes. The same ``cp -r`` of 46,541 files took 1.3
+    s, but 10 to 20 s after the removal of as many files. So measure trees on a file system without many removals in the
+    last six minutes, by any program.
+    """
     if not path.is_dir():
         path.unlink(missing_ok=True)
         return
@@ -171,10 +179,10 @@ def _put_away(path: Path) -> None:
 
 
 def _timed(command: list[str]) -> Time:
-    begin = time.monotonic()
+    started_s = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
-    wall_s = time.monotonic() - begin
+    wall_s = time.monotonic() - started_s
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         sys.exit(f"expected exit code 0 from {command[2]}, found {process.returncode}")
@@ -182,7 +190,7 @@ def _timed(command: list[str]) -> Time:
 
 
 def _compare(source: Path, copy: Path, name: str) -> None:
-    """A tool that is fast because it leaves something out is not in the comparison."""
+    """Exit with an error if a copy differs from its source, because an incomplete copy is not comparable."""
     differ = subprocess.run(
         ["diff", "-rq", "--no-dereference", source, copy], capture_output=True, text=True, check=False
     )
@@ -191,7 +199,7 @@ def _compare(source: Path, copy: Path, name: str) -> None:
 
 
 def show(case: Case, mode: str, times: dict[str, list[Time]], bounds: Bounds) -> None:
-    """Print what was found: each tool's time, its ratio to ours, its rate, its processor time."""
+    """Print time, ratio to ours, rate and CPU time of each tool."""
     print(
         f"\n{case.name}, {mode}: {case.files:,} files, {case.size_bytes / 1e6:,.1f} MB; seconds, median [quartiles]"
     )
@@ -209,11 +217,11 @@ def show(case: Case, mode: str, times: dict[str, list[Time]], bounds: Bounds) ->
     print(
         f"  best peer: {best}, ×{peers[best] / ours:.2f}; the slower of reading and writing alone takes ×{max(alone) / ours:.2f} of our time"
     )
-    bounds.judge(f"{case.name}, {mode}: time of {best} / ours", peers[best] / ours, least=1)
+    bounds.assess(f"{case.name}, {mode}: time of {best} / ours", peers[best] / ours, least=1)
 
 
 def main() -> None:
-    """Run what was asked for."""
+    """Run the requested parts."""
     if sys.argv[1:2] == ["network"]:
         mover_network.main(sys.argv[2:])
         return
@@ -236,25 +244,29 @@ def main() -> None:
     engine = (given.engine or find_engine()).absolute()
     bounds = Bounds()
     with tempfile.TemporaryDirectory(dir=given.scratch) as scratch:
-        folder = Path(scratch)
-        _facts(engine, folder)
+        directory = Path(scratch)
+        _print_environment(engine, directory)
         makers: dict[str, Callable[[str], Case]] = {
-            "large": lambda mode: large(folder, given.size_mb * 1_000_000, engine, mode),
-            "many": lambda mode: many(folder, given.count, engine, mode),
-            "tree": lambda mode: tree(folder, engine, mode),
+            "large": lambda mode: large(directory, given.size_mb * 1_000_000, engine, mode),
+            "many": lambda mode: many(directory, given.count, engine, mode),
+            "tree": lambda mode: tree(directory, engine, mode),
         }
         for name in given.only:
             for mode in given.modes:
                 case = makers[name](mode)
                 if mode == "cache":
-                    _tell_what_waits(case)
+                    _print_pending(case)
                 show(case, mode, measure(case, mode, given.rounds), bounds)
                 _put_away(case.source)
     bounds.show("What is asked of the mover")
 
 
-def _tell_what_waits(case: Case) -> None:
-    """Say where the page cache does not hold a copy: the kernel has its writer wait for the device, as of halfway between where it begins to write and the most that may be dirty."""
+def _print_pending(case: Case) -> None:
+    """Print a warning if a copy is too large for the page cache.
+
+    The kernel makes a writer wait for the device above the mean of the two thresholds: the start of background writing
+    and the maximum of dirty pages.
+    """
     counters = dict(line.split() for line in Path("/proc/vmstat").read_text().splitlines())
     least, most = (int(counters[name]) * os.sysconf("SC_PAGE_SIZE") for name in ("nr_dirty_background_threshold", "nr_dirty_threshold"))  # fmt: skip
     if case.size_bytes > (least + most) / 2:
@@ -264,16 +276,16 @@ def _tell_what_waits(case: Case) -> None:
         )
 
 
-def _facts(engine: Path, folder: Path) -> None:
-    told = subprocess.run(
-        ["df", "--output=fstype,source,avail", "-h", folder], capture_output=True, text=True, check=True
+def _print_environment(engine: Path, directory: Path) -> None:
+    output = subprocess.run(
+        ["df", "--output=fstype,source,avail", "-h", directory], capture_output=True, text=True, check=True
     ).stdout
-    print_facts(version(engine, "--version"))
-    print(f"  {told.splitlines()[1].strip()}")
+    print_environment(version(engine, "--version"))
+    print(f"  {output.splitlines()[1].strip()}")
     for tool in ("cp", "rsync", "rclone", "fpsync", "tar"):
         if shutil.which(tool):
             print(f"  {version(tool, '-v' if tool == 'fpsync' else '--version')}")
 
 
 if __name__ == "__main__":
-    carry_out(main)
+    execute(main)

@@ -1,4 +1,4 @@
-"""What the network part of the mover's bench measures with: a path between two hosts, sets of files, one timed call, two trees held against each other."""
+"""Tools of the network part of the mover benchmark: a path between two hosts, sets of files, timed calls, tree comparison."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from wire_lab import Ground, until_listening
+from emulator_lab import Sandbox, until_listening
 
 from venturi.backend import find_engine
 from venturi.testbed.lab import LabProcess
-from venturi.testbed.lab.living import children
+from venturi.testbed.lab.process_id import children
 from venturi.testbed.services.base import Process
 from venturi.units import parse_rate_bit_per_s
 
@@ -27,14 +27,14 @@ CLIENT, SERVER = "a", "b"
 SERVE = "serve"
 PORTS = {"ftp": 2811, "root": 1094, "https": 8443, SERVE: 2812}
 SERVICES = {"ftp": "gridftp", "root": "dav", "https": "dav"}
-"""By scheme, on the server; `SERVE` is our own server, which speaks FTP."""
+"""Services of the server by scheme; `SERVE` is the FTP server of Venturi."""
 
 LIMIT_S = 1800
-"""Of one call: what takes longer than any here should ends the bench with a sentence."""
+"""Time limit of one call; a longer call ends the benchmark with a message."""
 
 _IPERF3 = 5201
 _FOLLOW_UP_S = 2.0
-"""For a server's session processes to end after their client: their processor time counts when they have."""
+"""Time for session processes of a server to exit after their client; their CPU time then counts."""
 
 _TIMER = """
 import json, os, sys, time
@@ -47,7 +47,7 @@ _, status, used = os.wait4(pid, 0)
 took = time.monotonic() - begin
 json.dump([took, used.ru_utime + used.ru_stime, os.waitstatus_to_exitcode(status)], sys.stdout)
 """
-"""Runs inside of the host, so that the way into it is not timed; what the command says goes to stderr."""
+"""Runs inside the host, so that entering the host is not timed. The output of the command goes to stderr."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +57,11 @@ class Link:
     Attributes
     ----------
     rate
-        As a scenario has it, of IP bytes.
+        Rate of IP bytes, as in a scenario.
     rtt
-        Without queues.
+        Round-trip time without queues.
     loss
-        Part of the packets of either direction.
+        Fraction of lost packets in each direction.
     """
 
     rate: str
@@ -70,16 +70,16 @@ class Link:
 
     @property
     def name(self) -> str:
-        """What is printed of it."""
+        """Name for the output."""
         return f"{self.rate}, {self.rtt}" + (f", loss {self.loss:.1g}" if self.loss else "")
 
     @property
     def bit_per_s(self) -> float:
-        """What it carries, headers included."""
+        """Rate including headers."""
         return parse_rate_bit_per_s(self.rate)
 
     def testbed(self, served: Path, *, xrootd: bool) -> str:
-        """Return the testbed: cubic on both hosts whatever the kernel's default is, a queue of one bandwidth-delay product, the servers on one of them."""
+        """Return the testbed: two hosts with cubic, a queue of one bandwidth-delay product, and the servers on one host."""
         hosts = "".join(f'[host.{host}]\ncongestion_control = "cubic"\n' for host in (CLIENT, SERVER))
         queue = "1 BDP" if float(self.rtt.split()[0]) >= 1 else "1 MB"
         link = f'[link.path]\nbetween = ["{CLIENT}", "{SERVER}"]\nrate = "{self.rate}"\nrtt = "{self.rtt}"\nqueue = "{queue}"\n'
@@ -97,34 +97,34 @@ def _service(name: str, kind: str, ports: str, options: str = "") -> str:
 
 @dataclass(frozen=True)
 class Files:
-    """A set of files in one folder."""
+    """A set of files in one directory."""
 
-    folder: Path
+    directory: Path
     count: int
     size_bytes: int
 
     @classmethod
-    def make(cls, folder: Path, sizes_bytes: Sequence[int]) -> Files:
-        """Write files of these sizes, no two with the same content: bytes that come into another file's place are seen."""
-        if not folder.exists():
-            folder.mkdir(mode=0o755)
+    def make(cls, directory: Path, sizes_bytes: Sequence[int]) -> Files:
+        """Write files of these sizes with different contents, so that a comparison detects exchanged files."""
+        if not directory.exists():
+            directory.mkdir(mode=0o755)
             draw = random.Random(1)
             pool = draw.randbytes(1 << 20)
             for number, size_bytes in enumerate(sizes_bytes):
-                _write(folder / f"{number:06d}", size_bytes, draw, pool)
-        return cls(folder, len(sizes_bytes), sum(sizes_bytes))
+                _write(directory / f"{number:06d}", size_bytes, draw, pool)
+        return cls(directory, len(sizes_bytes), sum(sizes_bytes))
 
     def part(self, count: int) -> Files:
-        """Return so many of them, of all sizes, as a folder of their own."""
+        """Return ``count`` of the files, of all sizes, in a separate directory."""
         if count >= self.count:
             return self
-        folder = self.folder.with_name(f"{self.folder.name}-{count}")
-        paths = [self.folder / f"{number * self.count // count:06d}" for number in range(count)]
-        if not folder.exists():
-            folder.mkdir(mode=0o755)
+        directory = self.directory.with_name(f"{self.directory.name}-{count}")
+        paths = [self.directory / f"{number * self.count // count:06d}" for number in range(count)]
+        if not directory.exists():
+            directory.mkdir(mode=0o755)
             for path in paths:
-                (folder / path.name).hardlink_to(path)
-        return Files(folder, count, sum(path.stat().st_size for path in paths))
+                (directory / path.name).hardlink_to(path)
+        return Files(directory, count, sum(path.stat().st_size for path in paths))
 
 
 def _write(path: Path, size_bytes: int, draw: random.Random, pool: bytes) -> None:
@@ -132,82 +132,85 @@ def _write(path: Path, size_bytes: int, draw: random.Random, pool: bytes) -> Non
         left = size_bytes
         while left:
             start = draw.randrange(len(pool) // 2)
-            piece = (draw.randbytes(8) + pool[start:])[:left]
-            file.write(piece)
-            left -= len(piece)
+            chunk = (draw.randbytes(8) + pool[start:])[:left]
+            file.write(chunk)
+            left -= len(chunk)
 
 
 @dataclass(frozen=True)
 class Took:
-    """What one call took: from its first instruction to its end, and processor time of both ends."""
+    """Times of one call: from its first instruction to its end, and CPU time of both hosts."""
 
     wall_s: float
     client_cpu_s: float
     server_cpu_s: float
 
     def both_cpu_s(self) -> float:
-        """Return that of both ends."""
+        """Return the CPU time of both hosts."""
         return self.client_cpu_s + self.server_cpu_s
 
 
 @dataclass(frozen=True)
 class Route:
-    """A path that is up, with its servers and a folder in memory for what they serve and what arrives."""
+    """An open path with its servers, and a directory in memory for served and received files."""
 
-    ground: Ground
+    sandbox: Sandbox
     memory: Path
     own: list[LabProcess] = field(default_factory=list)
 
     @property
     def served(self) -> Path:
-        """What the servers give and take."""
+        """Directory of the servers."""
         return self.memory / "served"
 
     def serve(self, engine: Path) -> None:
-        """Start our own server, which ends with the lab."""
+        """Start the server of Venturi, which ends with the lab."""
         words = [str(engine), "serve", str(self.served), "--listen", f"0.0.0.0:{PORTS[SERVE]}", "--write", "--quiet"]
-        self.own.append(self.ground.start(SERVER, words, SERVE))
+        self.own.append(self.sandbox.start(SERVER, words, SERVE))
         until_listening(self.own[0], PORTS[SERVE])
 
     def url(self, path: Path, scheme: str) -> str:
-        """Return where a path is on the server."""
+        """Return the URL of a path on the server."""
         if scheme == SERVE:
             return f"ftp://{SERVER}.lab.test:{PORTS[SERVE]}/{path.relative_to(self.served)}"
         return f"{scheme}://{SERVER}.lab.test:{PORTS[scheme]}{'/' if scheme == 'root' else ''}{path}"
 
     def call(self, command: str, *words: object, host: str, scheme: str) -> Took:
-        """Run a command of ``sh`` on a host, to which the words are ``$1`` and so on; it must succeed."""
-        lab = self.ground.lab
+        """Run a command of ``sh`` on a host, with ``words`` as ``$1`` and so on; raise if it fails."""
+        lab = self.sandbox.lab
         pids = [process.pid for process in self._servers(scheme)]
-        before_s = _settled_cpu_s(pids)
+        before_s = _final_cpu_s(pids)
         argv = [sys.executable, "-E", "-S", "-c", _TIMER, "sh", "-c", command, "sh", *map(str, words)]
-        done = lab.machine(host).run(argv, timeout_s=LIMIT_S, environment=lab.client_environment)
+        done = lab.shell(host).run(argv, timeout_s=LIMIT_S, environment=lab.client_environment)
         if done.returncode or json.loads(done.stdout)[2]:
             raise SystemExit(f"expected {command} to succeed, found: {(done.stderr or done.stdout)[-600:]}")
         wall_s, client_cpu_s, _ = json.loads(done.stdout)
-        return Took(wall_s, client_cpu_s, _settled_cpu_s(pids) - before_s)
+        return Took(wall_s, client_cpu_s, _final_cpu_s(pids) - before_s)
 
     def ended(self, scheme: str) -> str:
-        """Return how a server has ended, "" of one that lives."""
+        """Return the exit reason of a server, or "" while it is running."""
         found = [process for process in self._servers(scheme) if process.poll() is not None]
         return "".join(f"exit code {process.poll()}: {process.log.read_text()[-300:]}" for process in found)
 
     def _servers(self, scheme: str) -> Sequence[Process]:
-        return self.own if scheme == SERVE else self.ground.lab.service(SERVICES[scheme]).processes
+        return self.own if scheme == SERVE else self.sandbox.lab.service(SERVICES[scheme]).processes
 
 
 @contextlib.contextmanager
 def route_up(link: Link, memory: Path, *, xrootd: bool = False) -> Iterator[Route]:
-    """Bring a path up with its servers, and down at the end."""
+    """Open a path with its servers, and remove it at the end."""
     (memory / "served").mkdir(mode=0o777, exist_ok=True)
     (memory / "served").chmod(0o777)
-    with Ground.up(link.testbed(memory / "served", xrootd=xrootd), find_engine()) as ground:
-        yield Route(ground, memory)
+    with Sandbox.up(link.testbed(memory / "served", xrootd=xrootd), find_engine()) as sandbox:
+        yield Route(sandbox, memory)
 
 
 @contextlib.contextmanager
-def memory_folder() -> Iterator[Path]:
-    """A folder in memory, since a disk would be what limits, and one that hosts of a lab see, which have a /dev/shm of their own; gone at the end."""
+def memory_directory() -> Iterator[Path]:
+    """Yield a directory in memory, because a disk would be the limit, and remove it at the end.
+
+    It is visible to the hosts of a lab, which have separate /dev/shm.
+    """
     with tempfile.TemporaryDirectory(prefix="venturi-bench-") as name:
         Path(name).chmod(0o755)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "mode=755", "venturi-bench", name], check=True)
@@ -217,13 +220,13 @@ def memory_folder() -> Iterator[Path]:
             subprocess.run(["umount", name], check=True)
 
 
-def iperf3_bit_per_s(ground: Ground, source: str, target: str, size_bytes: int) -> float:
-    """Return the goodput of one TCP connection that moves so many bytes from memory to memory, as its receiver counts it."""
-    server = ground.start(target, ["iperf3", "-s", "-1", "-J", "-p", str(_IPERF3)], "iperf3")
+def iperf3_bit_per_s(sandbox: Sandbox, source: str, target: str, size_bytes: int) -> float:
+    """Return the goodput of one TCP connection that transfers ``size_bytes`` from memory to memory, measured by its receiver."""
+    server = sandbox.start(target, ["iperf3", "-s", "-1", "-J", "-p", str(_IPERF3)], "iperf3")
     until_listening(server, _IPERF3)
-    words = ["iperf3", "-c", ground.address(target), "-p", str(_IPERF3), "-n", str(size_bytes), "-C", "cubic"]
+    words = ["iperf3", "-c", sandbox.address(target), "-p", str(_IPERF3), "-n", str(size_bytes), "-C", "cubic"]
     try:
-        ground.lab.machine(source).run(words, timeout_s=LIMIT_S)
+        sandbox.lab.shell(source).run(words, timeout_s=LIMIT_S)
         ended_s = time.monotonic() + _FOLLOW_UP_S
         while server.poll() is None and time.monotonic() < ended_s:
             time.sleep(0.01)
@@ -232,16 +235,16 @@ def iperf3_bit_per_s(ground: Ground, source: str, target: str, size_bytes: int) 
         server.stop()
 
 
-def emptied(folder: Path) -> Path:
-    """Return a folder that anybody may write to, with nothing in it."""
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir()
-    folder.chmod(0o777)
-    return folder
+def emptied(directory: Path) -> Path:
+    """Return the directory, emptied and writable for all users."""
+    shutil.rmtree(directory, ignore_errors=True)
+    directory.mkdir()
+    directory.chmod(0o777)
+    return directory
 
 
 def compare(source: Path, copy: Path, name: str) -> None:
-    """A tool that is fast because it leaves something out, or mixes something up, is not in the comparison."""
+    """Raise if a copy differs from its source, because an incomplete or incorrect copy is not comparable."""
     differ = subprocess.run(["diff", "-rq", source, copy], capture_output=True, text=True, check=False)
     if differ.returncode:
         raise SystemExit(
@@ -249,8 +252,8 @@ def compare(source: Path, copy: Path, name: str) -> None:
         )
 
 
-def _settled_cpu_s(pids: Sequence[int]) -> float:
-    """Return the processor time of processes and their children, once sessions have ended or a while has passed."""
+def _final_cpu_s(pids: Sequence[int]) -> float:
+    """Return the CPU time of processes and their children, after the end of sessions or a timeout."""
     deadline_s = time.monotonic() + _FOLLOW_UP_S
     while any(children(pid) for pid in pids) and time.monotonic() < deadline_s:
         time.sleep(0.01)
@@ -258,7 +261,7 @@ def _settled_cpu_s(pids: Sequence[int]) -> float:
 
 
 def _cpu_s(pid: int) -> float:
-    """Return the processor time of a process, of its children that have ended, and of those that live."""
+    """Return the CPU time of a process and of its exited and running children."""
     try:
         words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

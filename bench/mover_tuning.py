@@ -1,15 +1,17 @@
-"""Is ``venturi copy`` without settings as fast as with the best fixed ones?
+"""Is ``venturi copy`` without settings as fast as with the best fixed settings?
 
     python bench/mover.py tuning [--quick] [--paths N ...] [--rounds N] [--seed N] [--engine ENGINE]
 
-Twenty random paths of the lab's emulated network, drawn from a seed: round trips of 0.1–200 ms and rates of 0.1–10 Gb/s (log-uniform), no loss or one packet in
-1,000 to 100,000, and four mixes of files in turn, down and up: many of 10 KB, log-normal sizes, few large ones, one large one. How much is moved is what takes
-about five seconds. The server is an unmodified globus-gridftp-server.
+The benchmark uses twenty random paths of the emulated network of the lab, drawn from a seed. Round-trip times are 0.1–200
+ms and rates 0.1–10 Gb/s (log-uniform), with no loss or loss of one packet in 1,000 to 100,000. Four mixes of files take
+turns, for download and upload: many files of 10 KB, log-normal sizes, few large files, and one large file. Each transfer
+takes about five seconds. The server is an unmodified globus-gridftp-server.
 
-On each path settings are swept (``--fixed``): sessions 1, 2, 4, 8, 16 with one stream each; then 4 and 8 streams at the best number of sessions, half and twice as many; then
-a pipeline of 32 in place of 256 at the best of these. What is left out of the full product is far from the best of its own row. A setting that takes three times as long as the best so far is ended. The two
-best settings and the default are then repeated, interleaved; the better median of the two is what the default is held against. That is the better of two draws: the default has to be better than equal.
-Needs root.
+A sweep on each path tries fixed settings (``--fixed``): 1, 2, 4, 8, 16 sessions with one stream each; then 4 and 8
+streams with the best number of sessions, half of it and twice of it; then a pipeline of 32 instead of 256 with the best
+of these. Other combinations are far from the best. A setting that takes three times as long as the best so far is ended.
+The two best settings and the default are then repeated, interleaved. The default is compared with the better of the two
+medians. Because this is the better of two draws, the default must be better than equal. Requires root.
 """
 
 from __future__ import annotations
@@ -24,33 +26,33 @@ from math import inf
 from pathlib import Path
 
 import mover_network_tools as tools
-from figures import Bounds, interleaved, print_facts, version, with_quartiles
+from figures import Bounds, interleaved, print_environment, version, with_quartiles
 from mover_network import Job
-from mover_network_lab import Files, Link, memory_folder, route_up
+from mover_network_lab import Files, Link, memory_directory, route_up
 from mover_network_tools import DOWN, UP, Tool
 
 from venturi.backend import find_engine
 
 PATHS = 20
 QUICK_PATHS = (2, 4, 9, 15)
-"""Numbers of paths that are unlike each other."""
+"""Numbers of dissimilar paths."""
 
-WANTED_S = 5.0
+TARGET_S = 5.0
 MOST_BYTES = 1_200_000_000
-"""Of a set: source and copy are in memory."""
+"""Limit of a set, because source and copy are in memory."""
 
 MOST_FILES = 30_000
 FASTEST_BIT_PER_S = 3e9
-"""What four cores emulate, serve and receive at a time."""
+"""Rate that four cores can emulate, serve and receive together."""
 
 WINDOW_BYTES = 3_000_000
-"""Of a connection with the kernel's buffers."""
+"""Window of a connection with the default buffers of the kernel."""
 
 CONNECTIONS = 32
 SMALL_BYTES = 10_000
 FEW = 6
-PATIENCE = 3.0
-"""A setting this many times slower than the best is ended."""
+TIMEOUT_FACTOR = 3.0
+"""A setting that takes this multiple of the best time is ended."""
 
 LEAST = 0.95
 MIXES = ("many small", "log-normal", "few large", "one large")
@@ -58,37 +60,37 @@ MIXES = ("many small", "log-normal", "few large", "one large")
 
 @dataclass(frozen=True)
 class Case:
-    """A path and what is moved over it.
+    """A path and the files to transfer over it.
 
     Attributes
     ----------
     number
-        Of the path, from 1.
+        Number of the path, from 1.
     link
         The path.
     mix
         One of `MIXES`.
-    way
+    direction
         Download or upload.
     sizes_bytes
-        Of the files.
+        Sizes of the files.
     """
 
     number: int
     link: Link
     mix: str
-    way: str
+    direction: str
     sizes_bytes: tuple[int, ...]
 
     @property
     def name(self) -> str:
-        """What is printed of it."""
+        """Name for the output."""
         volume_mb = sum(self.sizes_bytes) / 1e6
-        return f"{self.number:2} {self.link.name}: {self.mix}, {len(self.sizes_bytes):,} files, {volume_mb:,.0f} MB, {self.way}"
+        return f"{self.number:2} {self.link.name}: {self.mix}, {len(self.sizes_bytes):,} files, {volume_mb:,.0f} MB, {self.direction}"
 
 
 def cases(seed: int, count: int = PATHS) -> list[Case]:
-    """Draw paths: each mix as often as the others, down and up."""
+    """Draw random paths, with equal numbers of each mix and direction."""
     return [_case(number, random.Random(f"{seed} {number}")) for number in range(1, count + 1)]
 
 
@@ -100,13 +102,13 @@ def _case(number: int, draw: random.Random) -> Case:
     loss = float(f"{log_uniform(1e-5, 1e-3):.2g}") if draw.random() < 0.5 else 0.0
     link = Link(f"{rate_bit_per_s / 1e6:.0f} Mb/s", f"{rtt_s * 1e3:.3g} ms", loss)
     mix = MIXES[(number - 1) % len(MIXES)]
-    volume_bytes = min(MOST_BYTES, round(_goodput_bit_per_s(rate_bit_per_s, rtt_s, loss) / 8 * WANTED_S))
-    way = DOWN if (number - 1) // len(MIXES) % 2 == 0 else UP
-    return Case(number, link, mix, way, tuple(_sizes(mix, volume_bytes, draw)))
+    volume_bytes = min(MOST_BYTES, round(_goodput_bit_per_s(rate_bit_per_s, rtt_s, loss) / 8 * TARGET_S))
+    direction = DOWN if (number - 1) // len(MIXES) % 2 == 0 else UP
+    return Case(number, link, mix, direction, tuple(_sizes(mix, volume_bytes, draw)))
 
 
 def _goodput_bit_per_s(rate_bit_per_s: float, rtt_s: float, loss: float) -> float:
-    """What many connections may come to: their windows, and what losses leave of them (Mathis et al. 1997: MSS/RTT · √(3/2p))."""
+    """Return the limit of many connections from their windows, which losses reduce (Mathis et al. 1997: MSS/RTT · √(3/2p))."""
     window_bytes = float(WINDOW_BYTES)
     if loss:
         window_bytes = min(window_bytes, 1448 * math.sqrt(1.5 / loss))
@@ -127,7 +129,7 @@ def _sizes(mix: str, volume_bytes: int, draw: random.Random) -> list[int]:
 
 @dataclass(frozen=True)
 class Setting:
-    """Of one call.
+    """Fixed settings of one call.
 
     Attributes
     ----------
@@ -145,12 +147,12 @@ class Setting:
 
     @property
     def words(self) -> str:
-        """On the command line."""
+        """Options of the command line."""
         return f"--fixed --concurrency {self.sessions} --streams {self.streams} --pipelining {self.pipelining}"
 
     @property
     def name(self) -> str:
-        """What is printed of it."""
+        """Name for the output."""
         return f"{self.sessions} × {self.streams}, {self.pipelining} ahead"
 
 
@@ -163,30 +165,30 @@ class Sweep:
         self.times_s: dict[Setting, float] = {}
 
     def tool(self, setting: Setting | None, limit_s: float = inf) -> Tool:
-        """Return the call of a setting, or of none, that is ended when it takes too long."""
+        """Return the call with a setting, or with the default, and with a time limit."""
         make = tools.ours if self.job.files.count > 1 else tools.ours_large
-        tool = make(self.engine, self.job.way, setting.words if setting else "")
+        tool = make(self.engine, self.job.direction, setting.words if setting else "")
         return tool if limit_s == inf else replace(tool, command=f"timeout {limit_s:.1f} {tool.command}")
 
     def best(self) -> list[Setting]:
-        """Return the settings that came through, the fastest first."""
+        """Return the settings that finished, the fastest first."""
         return sorted((one for one in self.times_s if self.times_s[one] < inf), key=lambda one: self.times_s[one])
 
     def try_each(self, settings: Sequence[Setting]) -> None:
-        """Measure what was not measured before, once each."""
+        """Measure each new setting once."""
         for setting in settings:
             if setting in self.times_s:
                 continue
             best_s = min(self.times_s.values(), default=inf)
-            limit_s = PATIENCE * best_s if best_s < inf else 60.0
+            limit_s = TIMEOUT_FACTOR * best_s if best_s < inf else 60.0
             try:
-                _, took = self.job.carry_out(self.tool(setting, limit_s), check=False)
+                _, took = self.job.execute(self.tool(setting, limit_s), check=False)
                 self.times_s[setting] = took.wall_s
             except SystemExit:
                 self.times_s[setting] = inf
 
-    def carry_out(self, *, quick: bool) -> None:
-        """Measure step by step; from the middle on, so that what is slow is ended soon."""
+    def execute(self, *, quick: bool) -> None:
+        """Measure stepwise, starting with middle values, so that slow settings are ended early."""
         sessions = (4, 1, 16) if quick else (4, 2, 8, 16, 1)
         self.try_each([Setting(count) for count in sessions])
         near = self.best()[0].sessions
@@ -197,18 +199,18 @@ class Sweep:
 
 
 def measure(case: Case, engine: Path, rounds: int, *, quick: bool) -> float:
-    """Return the rate without settings in parts of that with the best; print both."""
-    with memory_folder() as memory, route_up(case.link, memory) as route:
+    """Return the rate without settings divided by the rate with the best setting; print both."""
+    with memory_directory() as memory, route_up(case.link, memory) as route:
         files = Files.make(route.served / "set", case.sizes_bytes)
-        sweep = Sweep(Job(route, files, case.way), engine)
+        sweep = Sweep(Job(route, files, case.direction), engine)
         print(f"\n{case.name}", flush=True)
-        sweep.carry_out(quick=quick)
+        sweep.execute(quick=quick)
         tried = ", ".join(f"{one.name}: {sweep.times_s[one]:.2f}" for one in sweep.best())
         print(f"  tried, s: {tried}; {sum(time == inf for time in sweep.times_s.values())} ended", flush=True)
         names: dict[str, Setting | None] = {"default": None, **{one.name: one for one in sweep.best()[:2]}}
         times_s: dict[str, list[float]] = {name: [] for name in names}
         for name in interleaved(list(names), rounds):
-            _, took = sweep.job.carry_out(sweep.tool(names[name]), check=not times_s[name])
+            _, took = sweep.job.execute(sweep.tool(names[name]), check=not times_s[name])
             times_s[name].append(took.wall_s)
     for name, walls_s in times_s.items():
         print(f"  {name:20} {with_quartiles(walls_s)} s", flush=True)
@@ -217,7 +219,7 @@ def measure(case: Case, engine: Path, rounds: int, *, quick: bool) -> float:
 
 
 def main(words: Sequence[str] | None = None) -> None:
-    """Run what was asked for."""
+    """Run the requested paths."""
     parser = argparse.ArgumentParser(
         prog="mover.py tuning", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -228,14 +230,14 @@ def main(words: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true", help="four paths, few settings: four minutes")
     given = parser.parse_args(words)
     engine = (given.engine or find_engine()).absolute()
-    print_facts(version(engine, "--version"))
-    wanted = given.paths or (QUICK_PATHS if given.quick else range(1, PATHS + 1))
+    print_environment(version(engine, "--version"))
+    requested = given.paths or (QUICK_PATHS if given.quick else range(1, PATHS + 1))
     rounds = given.rounds or (2 if given.quick else 3)
     bounds, ratios = Bounds(), []
     for case in cases(given.seed):
-        if case.number in wanted:
+        if case.number in requested:
             ratio = measure(case, engine, rounds, quick=given.quick)
-            bounds.judge(f"{case.name}: default / best fixed", ratio, least=LEAST)
+            bounds.assess(f"{case.name}: default / best fixed", ratio, least=LEAST)
             ratios.append(ratio)
     bounds.show("Without settings, beside the best that were found")
     within = sum(ratio >= LEAST for ratio in ratios)

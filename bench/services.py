@@ -1,19 +1,20 @@
-"""Does every service of the lab come up, serve a real client, and go without a trace, again and again?
+"""Does every service of the lab repeatedly start, serve a real client, and stop without remains?
 
     python bench/services.py [--times 20] [--at-once 5] [--only KIND …]
 
-For each kind of service, in a lab of its own (``bench/services_labs.py``): brought up, used by a real client, taken down
+A lab with each kind of service (``bench/services_labs.py``) is started, used by a real client, and stopped:
 
-- so many *times in a row*;
-- so many labs *at once*;
-- with the controller killed by SIGKILL while the client works, and then ``venturi lab down --all``.
+- several *times in a row*;
+- in several labs *at the same time*;
+- with the controller killed by SIGKILL while the client runs, followed by ``venturi lab down --all``.
 
-Each lab has a process, and all labs of a kind have a folder, of their own. After each time it is looked for what is left: processes whose command
-line, control group, working folder or mounts are of the labs, namespaces, mounts, loop devices, control groups, files in
-the labs' folder, and new names in ``/dev/shm``, ``/tmp`` and ``/var/tmp``. The last may be other people's; they are named, so that one can tell.
+Each lab has a separate process, and all labs of a kind have a separate directory. After each test, the benchmark searches
+for remains: processes with a command line, control group, working directory or mounts of the labs, namespaces, mounts,
+loop devices, control groups, files in the directory of the labs, and new names in ``/dev/shm``, ``/tmp`` and
+``/var/tmp``. The latter can belong to other programs, so they are listed.
 
-Prints a line a kind: median and longest time to come up and to go down, what the next command took after the kill, and what was left.
-Needs root and what ``venturi doctor`` asks for the lab.
+The output has one line per kind: median and maximum of the start and stop times, time of the command after the kill, and remains.
+Requires root and the requirements of the lab in ``venturi doctor``.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from figures import carry_out
+from figures import execute
 from services_labs import HOSTS, LABS, ServiceLab
 
 SIZE_BYTES = 2_000_000
@@ -43,73 +44,75 @@ TIMEOUT_S = 180.0
 CLIENT_S = 30.0
 GONE_S = 10.0
 SHOWN = 4
-"""Things left behind that are named, of each kind of service."""
+"""Maximum number of listed remains per kind of service."""
 
-SHARED_FOLDERS = ("/dev/shm", "/tmp", "/var/tmp")
+SHARED_DIRECTORIES = ("/dev/shm", "/tmp", "/var/tmp")
 NAMESPACES = ("net", "mnt", "uts", "pid")
 
 
 def one(name: str, *, stay: bool) -> None:
-    """Bring a lab up, use it and take it down; print what that took as JSON, a line when it is up and one when it is down.
+    """Start, use and stop a lab; print the times as JSON, with one line after the start and one line after the stop.
 
-    With ``stay`` the client works until this process is killed.
+    With ``stay``, the client runs until this process is killed.
     """
     from venturi.backend import find_engine
     from venturi.testbed.lab import Lab
 
-    began_s = time.monotonic()
+    started_s = time.monotonic()
     with Lab.up(header_of(LABS[name]), engine=find_engine(), probe=False) as lab:
-        up_s = time.monotonic() - began_s
-        told = {
+        up_s = time.monotonic() - started_s
+        output = {
             "up_s": up_s,
             "id": lab.id,
             "namespaces": namespaces_of(lab),
             "at_s": time.clock_gettime(time.CLOCK_BOOTTIME),
         }
-        print(json.dumps(told), flush=True)
+        print(json.dumps(output), flush=True)
         use(lab, LABS[name])
         while stay:
             use(lab, LABS[name])
-        began_s = time.monotonic()
+        started_s = time.monotonic()
         problems = lab.down()
-    print(json.dumps({"down_s": time.monotonic() - began_s, "problems": problems}), flush=True)
+    print(json.dumps({"down_s": time.monotonic() - started_s, "problems": problems}), flush=True)
 
 
-def header_of(wanted: ServiceLab) -> Any:
+def header_of(requested: ServiceLab) -> Any:
     """Return the header of a plan for a lab."""
     from venturi.plan import Header, Measure, Totals
-    from venturi.scenario.testbed import Testbed
+    from venturi.scenario.testbed import TestbedTable
     from venturi.testbed.plan import resolve_testbed
 
     problems: list[Any] = []
-    testbed = Testbed.model_validate(tomllib.loads(HOSTS + wanted.services))
+    testbed = TestbedTable.model_validate(tomllib.loads(HOSTS + requested.services))
     parts = resolve_testbed(testbed, 1.0, problems)
     if parts is None:
         sys.exit(f"expected a testbed without mistakes, found {problems}")
     return Header(
-        "services", 1, 1.0, {}, parts.hosts, parts.places, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
+        "services", 1, 1.0, {}, parts.hosts, parts.storages, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
         services=parts.services, network=parts.network,
     )  # fmt: skip
 
 
-def use(lab: Any, wanted: ServiceLab) -> None:
-    """Have the client do its work on host c."""
+def use(lab: Any, requested: ServiceLab) -> None:
+    """Run the client on host c."""
     file, copy = (lab.host_scratch(host) / "data" / "file" for host in "ac")
-    must(lab.machine("a").words(["sh", "-c", f"test -e {file} || head -c {SIZE_BYTES} /dev/urandom > {file}"]))
-    must(lab.machine("c").words(["mkdir", "-p", copy.parent]))
+    must(lab.shell("a").command_line(["sh", "-c", f"test -e {file} || head -c {SIZE_BYTES} /dev/urandom > {file}"]))
+    must(lab.shell("c").command_line(["mkdir", "-p", copy.parent]))
     known = {"file": file, "copy": copy, "mounted": lab.host_scratch("c") / "mounted", "url": ""}
-    if wanted.door is not None:
-        services = lab.asked.services
+    if requested.service_port is not None:
+        services = lab.spec.services
         service = services.get("server") or services["origin"]
-        known["url"] = service.doors[wanted.door].format(path=file, relative="file", port=service.ports[0])
-    must(lab.words("c", ["sh", "-c", wanted.client.format_map(known)]))
-    if wanted.copies:
-        # Host a's file is a disk of its own, which host c's processes see at the same path.
-        must(lab.machine("c").words(["cmp", file, copy]))
+        known["url"] = service.service_ports[requested.service_port].format(
+            path=file, relative="file", port=service.ports[0]
+        )
+    must(lab.client_command("c", ["sh", "-c", requested.client.format_map(known)]))
+    if requested.copies:
+        # The file of host a is on a separate disk, which processes of host c see at the same path.
+        must(lab.shell("c").command_line(["cmp", file, copy]))
 
 
 def must(argv: Iterable[object]) -> None:
-    """Run a command that has to succeed."""
+    """Run a command and raise if it fails."""
     words = [str(word) for word in argv]
     done = subprocess.run(
         words, capture_output=True, text=True, timeout=CLIENT_S, stdin=subprocess.DEVNULL, check=False
@@ -119,14 +122,14 @@ def must(argv: Iterable[object]) -> None:
 
 
 def namespaces_of(lab: Any) -> list[str]:
-    """Return the namespaces that the hosts of a lab have and this process has not."""
+    """Return the namespaces of the hosts of a lab that differ from the namespaces of this process."""
     own = set(namespaces("self"))
-    pids = [lab.ground.init.pid, *lab.ground.hosts.values()]
+    pids = [lab.namespaces.init.pid, *lab.namespaces.hosts.values()]
     return sorted({space for pid in pids for space in namespaces(pid)} - own)
 
 
 def namespaces(pid: int | str) -> Iterator[str]:
-    """Yield the namespaces of a process, those that can be read."""
+    """Yield the readable namespaces of a process."""
     for kind in NAMESPACES:
         with suppress(OSError):
             yield str(Path(f"/proc/{pid}/ns/{kind}").readlink())
@@ -134,7 +137,7 @@ def namespaces(pid: int | str) -> Iterator[str]:
 
 @dataclass
 class Found:
-    """What was measured of one kind of service, and what was left behind."""
+    """Times and remains of one kind of service."""
 
     up_s: list[float] = field(default_factory=list)
     down_s: list[float] = field(default_factory=list)
@@ -146,18 +149,18 @@ class Found:
 
 
 class Trying:
-    """All that is tried with one kind of service."""
+    """All tests of one kind of service."""
 
     def __init__(self, name: str, parent: Path) -> None:
         self.name, self.parent, self.found = name, parent, Found()
         self._ids: set[str] = set()
         self._namespaces: dict[str, float] = {}
-        """Of labs that were up, and when they were, in seconds since the boot."""
-        # Whatever wants a folder for temporary files outside of a lab gets one that is looked into.
+        """Namespaces of the labs with the time of their use, in seconds since the boot."""
+        # Programs outside of a lab get a directory for temporary files that is searched for remains.
         self._environment = {**os.environ, "VENTURI_LAB": str(parent), "TMPDIR": str(parent / "tmp")}
 
     def at_once(self, count: int) -> None:
-        """Do it in so many processes at the same time, and look for what they have left."""
+        """Test ``count`` labs at the same time in separate processes, and search for remains."""
         before = shared_names()
         processes = [self._start() for _ in range(count)]
         for process in processes:
@@ -165,7 +168,7 @@ class Trying:
         self._look(before)
 
     def killed(self) -> None:
-        """Kill the controller while its client works, and have the next command clean up."""
+        """Kill the controller while its client runs, and let the next command clean up."""
         before = shared_names()
         process = self._start("--stay")
         line = process.stdout.readline()  # type: ignore[union-attr]
@@ -174,15 +177,15 @@ class Trying:
             return
         self._note(json.loads(line))
         with suppress(subprocess.TimeoutExpired):
-            process.wait(0.2)  # some of the client's work
+            process.wait(0.2)  # let the client run for a while
         process.send_signal(signal.SIGKILL)
         process.communicate()
-        began_s = time.monotonic()
+        started_s = time.monotonic()
         done = subprocess.run(
             [Path(sys.executable).with_name("venturi"), "lab", "down", "--all"], env=self._environment, capture_output=True, text=True,
             timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
-        self.found.after_kill_s.append(time.monotonic() - began_s)
+        self.found.after_kill_s.append(time.monotonic() - started_s)
         if done.returncode:
             self.found.failures.append(f"lab down: exit code {done.returncode}: {done.stderr.strip()}")
         self._look(before)
@@ -203,26 +206,26 @@ class Trying:
             process.kill()
             self._fail(process, process.communicate()[1])
             return
-        said = [json.loads(line) for line in out.splitlines()]
-        for line in said:
+        printed = [json.loads(line) for line in out.splitlines()]
+        for line in printed:
             self._note(line)
-        if process.returncode or len(said) != 2:
+        if process.returncode or len(printed) != 2:
             self._fail(process, err)
 
-    def _note(self, said: dict[str, Any]) -> None:
-        if "up_s" in said:
-            self.found.up_s.append(said["up_s"])
-            self._ids.add(said["id"])
-            self._namespaces.update(dict.fromkeys(said["namespaces"], said["at_s"]))
-        if "down_s" in said:
-            self.found.down_s.append(said["down_s"])
-            self.found.failures += said["problems"]
+    def _note(self, printed: dict[str, Any]) -> None:
+        if "up_s" in printed:
+            self.found.up_s.append(printed["up_s"])
+            self._ids.add(printed["id"])
+            self._namespaces.update(dict.fromkeys(printed["namespaces"], printed["at_s"]))
+        if "down_s" in printed:
+            self.found.down_s.append(printed["down_s"])
+            self.found.failures += printed["problems"]
 
-    def _fail(self, process: subprocess.Popen[str], said: str) -> None:
-        self.found.failures.append(f"exit code {process.returncode}: {said.strip()[-1500:]}")
+    def _fail(self, process: subprocess.Popen[str], printed: str) -> None:
+        self.found.failures.append(f"exit code {process.returncode}: {printed.strip()[-1500:]}")
 
     def _look(self, before: set[str]) -> None:
-        """Look for what is left. A dead process may be seen for a moment until somebody takes note of its end."""
+        """Search for remains; a dead process can be visible for a short time until its parent reaps it."""
         deadline_s = time.monotonic() + GONE_S
         while (left := list(self._left())) and time.monotonic() < deadline_s:
             time.sleep(0.05)
@@ -233,12 +236,14 @@ class Trying:
 
     def _left(self) -> Iterator[str]:
         marks = [str(self.parent), *(f"venturi-{id_}" for id_ in self._ids)]
-        for folder in Path("/proc").glob("[0-9]*"):
-            if int(folder.name) != os.getpid() and any(mark in text for text in told_of(folder) for mark in marks):
-                yield f"process {folder.name}"
-            # Numbers of namespaces come back, in the labs of others too: with processes that are younger than ours was.
-            if any(began_s(folder) < self._namespaces.get(space, 0.0) for space in namespaces(folder.name)):
-                yield f"a namespace, in process {folder.name}"
+        for directory in Path("/proc").glob("[0-9]*"):
+            if int(directory.name) != os.getpid() and any(
+                mark in text for text in reported_of(directory) for mark in marks
+            ):
+                yield f"process {directory.name}"
+            # The kernel reuses numbers of namespaces, also for labs of other users, but then with younger processes.
+            if any(started_s(directory) < self._namespaces.get(space, 0.0) for space in namespaces(directory.name)):
+                yield f"a namespace, in process {directory.name}"
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             if any(mark in line for mark in marks):
                 yield f"mount {line.split()[4]}"
@@ -251,26 +256,26 @@ class Trying:
         yield from (f"file {path}" for path in sorted(self.parent.rglob("*")) if path != self.parent / "tmp")
 
 
-def told_of(folder: Path) -> Iterator[str]:
-    """Yield what the kernel tells of a process that may name a lab."""
+def reported_of(directory: Path) -> Iterator[str]:
+    """Yield kernel information about a process that can contain the name of a lab."""
     for name in ("cmdline", "cgroup", "mountinfo"):
         with suppress(OSError):
-            yield (folder / name).read_bytes().decode(errors="replace")
+            yield (directory / name).read_bytes().decode(errors="replace")
     with suppress(OSError):
-        yield str((folder / "cwd").readlink())
+        yield str((directory / "cwd").readlink())
 
 
-def began_s(folder: Path) -> float:
-    """Return when a process began, in seconds since the boot; one that has gone began never."""
+def started_s(directory: Path) -> float:
+    """Return the start time of a process in seconds since the boot, or infinity for an exited process."""
     with suppress(OSError):
-        # Field 22 of proc(5); the name, in parentheses, may hold anything.
-        return int((folder / "stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
+        # Field 22 of proc(5); the name in parentheses can contain any characters.
+        return int((directory / "stat").read_text().rpartition(")")[2].split()[19]) / os.sysconf("SC_CLK_TCK")
     return float("inf")
 
 
 def shared_names() -> set[str]:
-    """Return what is in the folders that all programs share."""
-    return {str(path) for folder in SHARED_FOLDERS for path in Path(folder).iterdir()}
+    """Return the names in the directories that all programs share."""
+    return {str(path) for directory in SHARED_DIRECTORIES for path in Path(directory).iterdir()}
 
 
 def line_of(name: str, found: Found) -> str:
@@ -287,7 +292,7 @@ def spread(values: list[float]) -> str:
 
 
 def main() -> None:
-    """Try all kinds and print the table."""
+    """Test all kinds and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=int, default=20, help="in a row (default 20)")
     parser.add_argument("--at-once", type=int, default=5, help="labs at the same time (default 5)")
@@ -317,7 +322,7 @@ def main() -> None:
 
 
 def tried(name: str, given: argparse.Namespace) -> Found:
-    """Return what came of all tries with a kind of service."""
+    """Return the results of all tests of a kind of service."""
     parent = Path(tempfile.mkdtemp(prefix="venturi-bench-"))
     parent.chmod(0o755)
     trying = Trying(name, parent)
@@ -329,11 +334,11 @@ def tried(name: str, given: argparse.Namespace) -> Found:
         for _ in range(given.kills):
             trying.killed()
     finally:
-        # What is left is not to be hidden: the registry in this folder is what the next `venturi lab down` goes by.
+        # Keep remains: the next `venturi lab down` uses the registry in this directory.
         if not trying.found.left:
             shutil.rmtree(parent)
     return trying.found
 
 
 if __name__ == "__main__":
-    carry_out(main)
+    execute(main)

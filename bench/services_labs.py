@@ -1,4 +1,4 @@
-"""One small lab for each kind of service, and a real client's use of it."""
+"""One small lab for each kind of service, with the command of a real client."""
 
 from __future__ import annotations
 
@@ -36,28 +36,29 @@ path = "chunks"
 host = "c"
 path = "mounted"
 """
-"""Three hosts and a router; a disk of its own and a limit, so that loop devices, mounts and control groups are made each time."""
+"""Three hosts and a router, with a separate disk and a limit, so that all labs use loop devices, mounts and control groups."""
 
 
 @dataclass(frozen=True)
 class ServiceLab:
-    """A testbed with servers, and what a client on host c does with the one that is named ``server``.
+    """A testbed with servers, and the command of a client on host c that uses the service ``server``.
 
     Attributes
     ----------
     services
         Tables of a scenario's testbed.
     client
-        A command of ``sh``: ``{url}`` is a file of the disk behind the door, ``{copy}`` where it is to come to, ``{file}`` its path.
-    door
-        The protocol of ``{url}``.
+        A command of ``sh``: ``{url}`` is a file of the disk at the service port, ``{copy}`` the path of its copy,
+        ``{file}`` its path.
+    service_port
+        Protocol of ``{url}``.
     copies
-        Whether ``{copy}`` must then be the same as the file.
+        Whether ``{copy}`` must be identical to the file afterwards.
     """
 
     services: str
     client: str
-    door: str | None = None
+    service_port: str | None = None
     copies: bool = True
 
 
@@ -123,4 +124,4 @@ LABS: dict[str, ServiceLab] = {
         "root",
     ),
 }
-"""By name: the kind of service, and what is particular."""
+"""Labs by name: the kind of service, and its variant."""

@@ -1,4 +1,4 @@
-// The workloads of sim_workloads.py on SimGrid's S4U, for bench/sim.py: the model of pure max-min sharing, hosts to hosts, without mailboxes.
+// The workloads of sim_workloads.py on SimGrid's S4U, for bench/sim.py: pure max-min sharing between hosts, without mailboxes.
 // usage: sim_flows WORKLOAD ENDS|- [--cfg=…]     prints one JSON object
 #include <simgrid/s4u.hpp>
 
@@ -63,8 +63,8 @@ static std::vector<s4u::Host*> read_hosts(std::istream& in, s4u::NetZone* zone)
     return hosts;
 }
 
-// One actor starts all of them and waits for none. What has ended is dropped once in a while, or memory would grow with all that ever was; that is
-// one call more a transfer.
+// One actor starts all flows without waiting for them. Ended flows are dropped from time to time, because memory would otherwise grow with
+// the total number of flows. This needs one more call per transfer.
 struct Injector {
     static constexpr size_t SWEEP = 1000;
     const std::vector<Transfer>& transfers;
@@ -79,7 +79,7 @@ struct Injector {
             s4u::this_actor::sleep_until(transfer.start_s);
             auto comm = s4u::Comm::sendto_init();
             comm->set_payload_size(static_cast<uint64_t>(transfer.bytes));
-            // The second of the two starts it.
+            // The second call of the two starts it.
             comm->set_source(hosts.at(transfer.from))->set_destination(hosts.at(transfer.to));
             under_way.emplace_back(number, comm);
             if (number % SWEEP == SWEEP - 1) sweep();
@@ -147,7 +147,7 @@ int main(int argc, char** argv)
         out << std::setprecision(17);
         for (double end_s : ends) out << end_s << "\n";
     }
-    // Tearing the actors down takes longer than the run and is not asked about.
+    // Exit without removing the actors, which takes longer than the run and is not measured.
     std::fflush(stdout);
     _exit(0);
 }

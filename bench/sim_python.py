@@ -1,4 +1,4 @@
-"""A million open transfers as NumPy arrays: time of the call beside that of the simulation in it, as the engine tells it."""
+"""Time of a call with a million open transfers in NumPy arrays, and of its simulation as reported by the engine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SIZES_BYTES = (300e6, 800e6, 1600e6)
 
 
 def testbed() -> Scenario:
-    """Return pairs of hosts with 10 Gb/s each over one backbone of 100 Gb/s, and disks that are no limit."""
+    """Return pairs of hosts with 10 Gb/s each over one backbone of 100 Gb/s, with unlimited disks."""
     hosts = [f"{side}{number}" for side in ("a", "b") for number in range(PAIRS)]
     ends = {"a": "west", "b": "east"}
     links: dict[str, Any] = {
@@ -52,7 +52,7 @@ def columns(count: int) -> dict[str, Any]:
 
 
 def times_s(scenario: Scenario, given: dict[str, Any]) -> tuple[float, float]:
-    """Return the time of one call, and of the simulation in it, both by the clock."""
-    begin_s = time.perf_counter()
+    """Return the wall times of one call and of its simulation."""
+    started_s = time.perf_counter()
     moved = venturi.simulate_transfers(scenario, mover="xrdcp", **given)
-    return time.perf_counter() - begin_s, moved.engine_s
+    return time.perf_counter() - started_s, moved.engine_s

@@ -1,7 +1,7 @@
-"""Workloads of nothing but flows, written as ``venturi-engine sim flows`` reads them (see its ``--help``).
+"""Workloads of flows in the format of ``venturi-engine sim flows`` (see its ``--help``).
 
-Each function writes one file. Sizes are whole bytes, since not every simulator takes others; all latencies of one workload's ways are
-equal, since some share a link by latency. The same arguments give the same file.
+Each function writes one file. Sizes are whole bytes, because some simulators accept only integers. All routes of a
+workload have the same latency, because some simulators share a link by latency. The same arguments give the same file.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from pathlib import Path
 
 BYTES_PER_S_OF_GBIT_PER_S = 1e9 / 8
 SIZES_BYTES = (300e6, 800e6, 1600e6)
-"""Of files; on pairs they are spread by 20 % either way."""
+"""Sizes of files; on pairs they vary by ±20 %."""
 
 SITES_GBIT_PER_S = (400, 200, 200, *[100] * 5, *[40] * 4, *[20] * 4, *[10] * 4)
-"""Full-duplex links of the sites of a star: one large one, and a long tail."""
+"""Full-duplex links of the sites of a star: one large site and a long tail."""
 
 
 def arrivals(path: Path, flows: int, *, pairs: int = 100, load: float = 0.8, seed: int = 1) -> None:
-    """Pairs at 10 Gb/s behind one backbone of 100 Gb/s; flows arrive at random and ask for ``load`` of it."""
+    """Write pairs at 10 Gb/s on one backbone of 100 Gb/s; flows arrive at random with a demand of ``load`` of the backbone."""
     draw = random.Random(seed)
     rate_per_s = load * 100 * BYTES_PER_S_OF_GBIT_PER_S * len(SIZES_BYTES) / sum(SIZES_BYTES)
     times = itertools.accumulate(draw.expovariate(rate_per_s) for _ in range(flows))
@@ -28,14 +28,14 @@ def arrivals(path: Path, flows: int, *, pairs: int = 100, load: float = 0.8, see
 
 
 def burst(path: Path, flows: int, *, pairs: int = 100, within_s: float = 60.0, seed: int = 1) -> None:
-    """The same network; all flows begin within ``within_s``, so that nearly all are there at once."""
+    """Write the same network; all flows start within ``within_s``, so that nearly all are concurrent."""
     draw = random.Random(seed)
     times = sorted(draw.uniform(0, within_s) for _ in range(flows))
     _write(path, _pairs(pairs), f"open {2 * pairs} {flows}", _open(draw, times, pairs))
 
 
 def loops(path: Path, agents: int, each: int, *, pairs: int | None = None, seed: int = 1) -> None:
-    """The same network; every agent moves one file after the other over its pair, so that there are as many flows as agents."""
+    """Write the same network; every agent moves files in sequence over its pair, so each agent has one flow."""
     draw = random.Random(seed)
     pairs = pairs or agents
     lines = (
@@ -47,7 +47,7 @@ def loops(path: Path, agents: int, each: int, *, pairs: int | None = None, seed:
 
 
 def star(path: Path, agents: int, flows: int, *, seed: int = 1) -> None:
-    """Sites around one point; agents pause up to a minute, and move a file between two sites drawn by what their links give."""
+    """Write a star of sites; agents pause up to a minute, and move a file between two sites drawn with weights of their links."""
     draw = random.Random(seed)
     sites = range(len(SITES_GBIT_PER_S))
     network = [f"{2 * len(sites)}"]
@@ -64,7 +64,10 @@ def star(path: Path, agents: int, flows: int, *, seed: int = 1) -> None:
 
 
 def batch(path: Path, jobs: int, *, slots: int = 192, chunks: int = 64, seed: int = 1) -> None:
-    """Jobs on nodes of 24 cores read 2 GB in chunks over one 10 Gb/s server with a disk of 1.5 GB/s, and compute about 4 s after each."""
+    """Write jobs on nodes of 24 cores that read 2 GB in chunks from a 10 Gb/s server with a disk of 1.5 GB/s.
+
+    They compute about 4 s after each chunk.
+    """
     draw = random.Random(seed)
     nodes = -(-slots // 24)
     network = [f"{nodes + 1}", *[f"{10 * BYTES_PER_S_OF_GBIT_PER_S!r} 0.0005"] * (nodes + 1)]

@@ -1,4 +1,11 @@
-"""Sphinx configuration: MyST pages, the default theme, no extension from elsewhere."""
+"""Sphinx configuration: MyST pages in the theme Furo, formulas as MathML; a page makes no request to another server."""
+
+from docutils import nodes
+from latex2mathml.converter import convert
+from pygments.lexers.special import TextLexer
+from sphinx.addnodes import download_reference
+from sphinx.application import Sphinx
+from sphinx.writers.html5 import HTML5Translator
 
 from venturi import __version__
 
@@ -6,13 +13,52 @@ project = "Venturi"
 author = "The Venturi authors"
 copyright = author
 release = __version__
-extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 myst_enable_extensions = ["dollarmath", "colon_fence"]
 myst_heading_anchors = 3
 source_suffix = {".md": "markdown"}
 exclude_patterns = ["_build"]
-html_theme = "alabaster"
-html_title = "Venturi"
 autodoc_typehints = "description"
 napoleon_use_ivar = True
+nitpicky = True
+nitpick_ignore_regex = [("py:.*", ".*")]  # signatures name types of other packages and private types
 suppress_warnings = ["ref.python"]  # attributes of several result types share names such as "low"
+
+html_theme = "furo"
+html_title = "Venturi"
+html_static_path = ["_static"]
+html_css_files = ["venturi.css"]
+html_math_renderer = "mathml"
+html_show_sourcelink = False
+html_copy_source = False
+
+
+def visit_math(self: HTML5Translator, node: nodes.math) -> None:
+    """Write a formula of a sentence as MathML."""
+    self.body.append(convert(node.astext()))
+    raise nodes.SkipNode
+
+
+def visit_math_block(self: HTML5Translator, node: nodes.math_block) -> None:
+    """Write a displayed formula as MathML, in a box that scrolls if the formula is wider than the page."""
+    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>\n')
+    raise nodes.SkipNode
+
+
+def visit_download(self: HTML5Translator, node: download_reference) -> None:
+    """Write a link to a file; the browser shows linked HTML reports instead of saving them."""
+    HTML5Translator.visit_download_reference(self, node)
+    if str(node.get("filename", "")).endswith(".html"):
+        self.body[-1] = self.body[-1].replace(' download=""', "")
+
+
+def depart_download(self: HTML5Translator, node: download_reference) -> None:
+    """End a link to a file."""
+    HTML5Translator.depart_download_reference(self, node)
+
+
+def setup(app: Sphinx) -> None:
+    """Register the writers of formulas and of links to files, and CSV as plain text, which Pygments does not know."""
+    app.add_html_math_renderer("mathml", (visit_math, None), (visit_math_block, None))
+    app.add_node(download_reference, override=True, html=(visit_download, depart_download))
+    app.add_lexer("csv", TextLexer)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs the fuzz targets of the protocol core and the mover, several at once. Usage: scripts/fuzz.sh [SECONDS [TARGET...]]; VENTURI_FUZZ_JOBS says
-# how many at a time. New inputs of interest go to target/fuzz/corpus, inputs that fail to target/fuzz/failures; both by target.
-# `scripts/fuzz.sh keep [TARGET...]` takes into fuzz/corpus what reaches code that nothing there does.
+# Runs the fuzz targets of the protocol core and the mover in parallel. Usage: scripts/fuzz.sh [SECONDS [TARGET...]].
+# VENTURI_FUZZ_JOBS limits the number of parallel targets. New inputs with more coverage go to target/fuzz/corpus, and failing
+# inputs to target/fuzz/failures, each by target. `scripts/fuzz.sh keep [TARGET...]` copies new inputs to fuzz/corpus if they
+# reach code that no input there reaches.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-60}
@@ -9,7 +10,7 @@ shift || true
 target_dir=${CARGO_TARGET_DIR:-target}
 out=$target_dir/fuzz
 
-# What libFuzzer is guided by, and checks of overflow that a release build leaves out. The crates are safe Rust: no sanitizer.
+# Coverage for libFuzzer, and the overflow checks that a release build omits. The crates are safe Rust, so no sanitizer is used.
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters
   -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions -Coverflow-checks"
 cargo build --quiet --release --config profile.release.lto=false --package venturi-fuzz --features libfuzzer --target-dir "$out/build"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Makes this checkout ready: what is missing of the system's packages, a private Python environment in .venv, and the engine.
-# Safe to run again at any time: what is there is left alone. Usage: scripts/setup.sh [run|dev|docs]
+# Prepares this checkout: installs missing system packages, a private Python environment in .venv, and the engine.
+# Can be repeated at any time, because it keeps existing parts. Usage: scripts/setup.sh [run|dev|docs]
 set -euo pipefail
 cd "$(dirname "$0")/.."
 goal=${1:-run}
@@ -11,11 +11,11 @@ fail() { say "$*"; exit 1; }
 have() { command -v "$1" >/dev/null 2>&1; }
 at_least() { [ "$(printf '%s\n%s\n' "$1" "$2" | sort -V | head -n 1)" = "$1" ]; }
 
-# Programs of servers are not in the PATH of every user.
+# Server programs are not on the PATH of every user.
 sbin=/usr/local/sbin:/usr/sbin:/sbin
 have_program() { PATH=$PATH:$sbin command -v "$1" >/dev/null 2>&1; }
 
-# apt_install PACKAGE...: where this user may, else say what to ask the administrator for.
+# apt_install PACKAGE...: installs packages if this user has permission, otherwise lists them for the administrator.
 apt_install() {
   run=()
   if ! have apt-get; then
@@ -32,7 +32,7 @@ apt_install() {
     apt_updated=1
   fi
   local package before candidates known=() unknown=()
-  # One that this distribution lacks must not cost the others.
+  # Install the other packages if this distribution lacks one of them.
   candidates=$(apt-cache policy "$@" 2>/dev/null | awk '/^[^ ]/ { name = $1 } /Candidate: [^(]/ { printf "%s", name }')
   for package in "$@"; do
     case :$candidates in *":$package:"*) known+=("$package") ;; *) unknown+=("$package") ;; esac
@@ -49,9 +49,9 @@ apt_install() {
 }
 installed() { dpkg-query -W -f '${db:Status-Abbrev} ${Package}\n' 2>/dev/null | sed -n 's/^ii *//p' | sort -u; }
 
-# Packages of servers start them when they are installed, and again at each boot. We want the programs alone: Debian asks
-# policy-rc.d before it starts anything (101: do not), so one is there meanwhile, unless the administrator has his own; and what
-# came with these packages, and only that, is disabled and stopped afterwards. What was installed before is left alone.
+# Server packages start their servers at installation and at each boot, but only their programs are needed here. Debian runs
+# policy-rc.d before it starts a service (exit code 101: do not start). The script installs one during apt-get, unless the
+# administrator has one. Afterwards, it disables and stops only the services of the new packages.
 policy=/usr/sbin/policy-rc.d
 our_policy=
 keep_daemons_down() {
@@ -69,7 +69,7 @@ disable_daemons() {
   local new files unit
   new=$(comm -13 <(printf '%s\n' "$1") <(installed))
   [ -n "$new" ] || return 0
-  # shellcheck disable=SC2086 # names of packages, one a word
+  # shellcheck disable=SC2086 # package names, one per word
   files=$(dpkg-query -L $new 2>/dev/null | sed -nE 's#^(/usr)?/lib/systemd/system/([^/@]+\.(service|socket))$#\2#p; s#^/etc/init\.d/([^/]+)$#\1#p' | sort -u)
   for unit in $files; do
     case $unit in
@@ -81,7 +81,7 @@ disable_daemons() {
 systemd=
 [ ! -d /run/systemd/system ] || systemd=yes
 
-# ---- system packages: the programs that the studies call, and all that the tests do. PROGRAM:PACKAGE, or :PACKAGE for plug-ins
+# ---- system packages: programs that the studies and tests call, as PROGRAM:PACKAGE, or :PACKAGE for plug-ins
 wanted=(
   rsync:rsync rclone:rclone ssh:openssh-client
   # the lab: hosts, network, storage
@@ -96,7 +96,7 @@ if [ "$goal" != run ]; then
   wanted+=(
     sshd:openssh-server ssh-keygen:openssh-client hyperfine:hyperfine parallel:parallel curl:curl wget:wget tcpdump:tcpdump
     strace:strace ping:iputils-ping
-    # our mover: a file system that clones, and a peer of its bench
+    # venturi copy: a file system with reflinks, and other programs of its bench
     mkfs.xfs:xfsprogs fpsync:fpart lftp:lftp
     :xrootd-server-plugins :xrootd-client-plugins :xrootd-client-http-plugins
     squid:squid-openssl nginx:nginx-light :libnginx-mod-http-dav-ext davix-get:davix apache2:apache2-bin litmus:litmus
@@ -104,7 +104,7 @@ if [ "$goal" != run ]; then
     :gfal2-plugin-xrootd :gfal2-plugin-sftp :gfal2-plugin-srm
     krb5kdc:krb5-kdc kadmin.local:krb5-admin-server kinit:krb5-user
     mfsmaster:moosefs-master mfschunkserver:moosefs-chunkserver mfsmount:moosefs-client mfscli:moosefs-cli
-    # jobs handed to a batch system of others
+    # jobs in a batch system
     slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client munged:munge
   )
 fi
@@ -117,8 +117,8 @@ for pair in "${wanted[@]}"; do
     plugins+=("$package")
   fi
 done
-if [ ${#plugins[@]} -gt 0 ]; then # in one question: each takes 10 ms
-  # shellcheck disable=SC2207 # names of packages, one a word
+if [ ${#plugins[@]} -gt 0 ]; then # one query for all, because each takes 10 ms
+  # shellcheck disable=SC2207 # package names, one per word
   missing+=($(comm -23 <(printf '%s\n' "${plugins[@]}" | sort) <(installed)))
 fi
 
@@ -150,7 +150,7 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -m pip --version >/dev/null 2
     fail "$python cannot make a virtual environment. Install its venv module (Debian: python3-venv) and run this again"
 fi
 
-# ---- the packages that are missing, while the engine is built; whatever ends us, they are not left half installed
+# ---- missing packages, in parallel with the build; if the script is stopped, it waits for apt-get
 programs=
 if [ ${#missing[@]} -gt 0 ]; then
   (
@@ -170,7 +170,7 @@ settle() {
 }
 trap settle EXIT
 
-# ---- Venturi itself; done again only when something that it is made of has changed
+# ---- Venturi itself; only repeated if its inputs have changed
 stamp=.venv/.venturi-$goal
 inputs=(pyproject.toml requirements.lock Cargo.toml Cargo.lock .cargo/config.toml scripts/setup.sh packaging)
 if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/venturi ] ||
@@ -182,7 +182,7 @@ if [ ! -e "$stamp" ] || [ ! -x .venv/bin/venturi-engine ] || [ ! -x .venv/bin/ve
   log=.venv/setup.log
   .venv/bin/python -m pip install --quiet --constraint requirements.lock --editable ".$extra" >"$log" 2>&1 ||
     { cat "$log" >&2; rm -f "$started"; fail "the installation failed; the text above is in $log"; }
-  # The kernel ends the name of a script's interpreter at the first blank, and cuts it after 127 characters: let sh start it.
+  # The kernel ends the interpreter path of a script at the first blank, and truncates it to 127 characters, so sh starts it.
   interpreter=$(head -n 1 .venv/bin/venturi)
   if [[ $interpreter == *[[:blank:]]* || ${#interpreter} -gt 127 ]]; then
     {

@@ -1,8 +1,8 @@
-"""The logs of GridFTP servers as tests look at them: whole."""
+"""Complete logs of GridFTP servers for tests."""
 
 from io import StringIO
 
-from venturi.testbed.trace import Session, numbered, read_control, read_transfers
+from venturi.testbed.gridftp_log import Session, numbered, read_control, read_transfers
 
 
 def messages(log):
@@ -11,7 +11,7 @@ def messages(log):
 
 
 def sessions(log):
-    """Return the control connections of a control log, in the order in which they began."""
+    """Return the control connections of a control log, by start time."""
     found = []
     for number, client, event in numbered(messages(log)):
         if number == len(found):
@@ -21,7 +21,7 @@ def sessions(log):
 
 
 def logins(found):
-    """Return the logins of sessions that succeeded."""
+    """Return the successful logins of sessions."""
     return [session.authentication for session in found if session.authentication is not None]
 
 

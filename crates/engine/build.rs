@@ -1,4 +1,4 @@
-//! Notes which source and which target the engine is built from, as far as that is known.
+//! Records the commit and the target of the build, if they are known.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -16,25 +16,27 @@ fn main() {
     }
 }
 
-/// The commit of this repository; none without git, or when these sources lie inside somebody else's repository.
+/// Returns the commit of this repository; none without git, or if these sources are inside another
+/// repository.
 fn commit() -> Option<String> {
-    // `ls-files` knows this very file only in its own repository.
+    // `ls-files` finds this file only in its own repository.
     git(&["ls-files", "--error-unmatch", "Cargo.toml"])?;
     git(&["rev-parse", "--short=12", "HEAD"])
 }
 
-/// The files of git of which one changes when another commit is checked out or made; none in a source archive.
+/// Returns the files of git that change when another commit is checked out or created; none in a
+/// source archive.
 ///
-/// A commit changes the branch that `HEAD` names, not `HEAD`. Git itself says where they are: in a worktree not all are in
-/// one folder.
+/// A commit changes the branch of `HEAD`, and not `HEAD`. The paths come from git, because they are
+/// not in one directory in a worktree.
 fn moves_with_head() -> Vec<PathBuf> {
-    let place = |name: &str| git(&["rev-parse", "--git-path", name]).map(PathBuf::from);
-    let fixed = ["HEAD", "packed-refs"].map(place);
-    let branch = git(&["symbolic-ref", "--quiet", "HEAD"]); // none when a commit itself is checked out
-    // One that stands in `packed-refs` alone gets a file at its next commit: that changes the folder. What is not there
-    // would count as changed at every build.
+    let storage = |name: &str| git(&["rev-parse", "--git-path", name]).map(PathBuf::from);
+    let fixed = ["HEAD", "packed-refs"].map(storage);
+    let branch = git(&["symbolic-ref", "--quiet", "HEAD"]); // none if a commit is checked out directly
+    // A branch in `packed-refs` only gets a file at its next commit, which changes the directory. A
+    // missing file would count as changed at every build.
     let branch = branch.and_then(|branch| {
-        let file = place(&branch)?;
+        let file = storage(&branch)?;
         file.ancestors()
             .find(|path| path.exists())
             .map(PathBuf::from)
@@ -43,9 +45,9 @@ fn moves_with_head() -> Vec<PathBuf> {
     fixed.chain(branch).collect()
 }
 
-/// What git says; none if it fails, is not there, or says nothing.
+/// Returns the output of git; none if git fails, is missing, or prints nothing.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git").args(arguments).output().ok()?;
-    let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    (output.status.success() && !said.is_empty()).then_some(said)
+    let printed = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    (output.status.success() && !printed.is_empty()).then_some(printed)
 }

@@ -4,18 +4,18 @@
 
 use std::sync::OnceLock;
 
-use venturi_fuzz::{TARGETS, Target};
+use venturi_fuzz::{FuzzTarget, TARGETS};
 
-fn target() -> &'static Target {
-    static TARGET: OnceLock<&Target> = OnceLock::new();
+fn target() -> &'static FuzzTarget {
+    static TARGET: OnceLock<&FuzzTarget> = OnceLock::new();
     TARGET.get_or_init(|| {
-        let wanted = std::env::var("VENTURI_FUZZ").unwrap_or_default();
+        let requested_target = std::env::var("VENTURI_FUZZ").unwrap_or_default();
         let names: Vec<_> = TARGETS.iter().map(|target| target.name).collect();
         TARGETS
             .iter()
-            .find(|target| target.name == wanted)
+            .find(|target| target.name == requested_target)
             .unwrap_or_else(|| {
-                panic!("expected VENTURI_FUZZ to be one of {names:?}, found `{wanted}`")
+                panic!("expected VENTURI_FUZZ to be one of {names:?}, found `{requested_target}`")
             })
     })
 }

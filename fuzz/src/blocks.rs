@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use venturi_gridftp::ByteRanges;
-use venturi_gridftp::mode_e::{Chunk, Decoder, Item, Receiver, Sender};
+use venturi_gridftp::mode_e::{BlockReceiver, BlockSender, DecodedItem, Decoder, OutgoingBlock};
 
 use crate::Draws;
 
@@ -19,11 +19,11 @@ pub fn decoder(bytes: &[u8]) {
 }
 
 /// What a connection said: items, payload as ranges; and whether it was refused.
-fn read(input: &[u8], cut: usize) -> (Vec<(u64, u64)>, Vec<Item>, bool) {
+fn read(input: &[u8], cut: usize) -> (Vec<(u64, u64)>, Vec<DecodedItem>, bool) {
     let mut decoder = Decoder::default();
     let (mut payload, mut items): (Vec<(u64, u64)>, _) = (Vec::new(), Vec::new());
-    for piece in input.chunks(cut) {
-        let mut rest = piece;
+    for chunk in input.chunks(cut) {
+        let mut rest = chunk;
         loop {
             let before = decoder.remaining_bytes();
             let Ok(step) = decoder.step(rest) else {
@@ -33,7 +33,7 @@ fn read(input: &[u8], cut: usize) -> (Vec<(u64, u64)>, Vec<Item>, bool) {
             match step.item {
                 None if step.consumed == 0 => break,
                 None => {}
-                Some(Item::Payload { offset }) => {
+                Some(DecodedItem::Payload { offset }) => {
                     assert_eq!(decoder.remaining_bytes(), before - step.consumed as u64);
                     match payload.last_mut() {
                         Some((_, end)) if *end == offset => *end += step.consumed as u64,
@@ -58,36 +58,36 @@ pub fn blocks(bytes: &[u8]) {
     let count = 1 + draws.below(4) as u64;
     let stripes = 1 + draws.below(count as usize) as u64;
     let connections = (0..count).map(|number| (number, (number % stripes) as u16));
-    let mut wires = Wires {
-        sender: Sender::striped(connections, 1 + u64::from(draws.byte())),
-        receiver: Receiver::new(draws.coin(), stripes as u16),
-        wires: vec![Vec::new(); count as usize],
+    let mut links = Links {
+        sender: BlockSender::striped(connections, 1 + u64::from(draws.byte())),
+        receiver: BlockReceiver::new(draws.coin(), stripes as u16),
+        links: vec![Vec::new(); count as usize],
         files: Vec::new(),
         present: Vec::new(),
         got: BTreeMap::new(),
         open: BTreeSet::new(),
         closed: BTreeSet::new(),
-        begun: 0,
+        started: 0,
         harmed: false,
     };
     for connection in 0..count {
         // The others come late.
         if draws.coin() {
-            wires.receiver.connect(connection).expect("the first ones");
-            wires.open.insert(connection);
+            links.receiver.connect(connection).expect("the first ones");
+            links.open.insert(connection);
         }
     }
     while !draws.is_over() {
-        if !wires.turn(&mut draws, count) {
+        if !links.turn(&mut draws, count) {
             return;
         }
     }
 }
 
-struct Wires {
-    sender: Sender,
-    receiver: Receiver,
-    wires: Vec<Vec<u8>>,
+struct Links {
+    sender: BlockSender,
+    receiver: BlockReceiver,
+    links: Vec<Vec<u8>>,
     /// Sizes.
     files: Vec<u64>,
     present: Vec<ByteRanges>,
@@ -95,11 +95,11 @@ struct Wires {
     got: BTreeMap<u64, ByteRanges>,
     open: BTreeSet<u64>,
     closed: BTreeSet<u64>,
-    begun: u64,
+    started: u64,
     harmed: bool,
 }
 
-impl Wires {
+impl Links {
     /// One choice; false ends it.
     fn turn(&mut self, draws: &mut Draws, count: u64) -> bool {
         let choice = draws.below(10);
@@ -108,14 +108,14 @@ impl Wires {
             0 => {
                 let size = draws.number() % MAX_FILE_BYTES;
                 let start = u64::from(draws.byte());
-                let present = ByteRanges::of(start..start + u64::from(draws.byte()));
+                let present = ByteRanges::from_range(start..start + u64::from(draws.byte()));
                 self.sender.admit(&present.missing(size), 0);
                 self.files.push(size);
                 self.present.push(present);
             }
-            1 if self.begun < self.files.len() as u64 => {
-                assert_eq!(self.receiver.begin(), self.begun);
-                self.begun += 1;
+            1 if self.started < self.files.len() as u64 => {
+                assert_eq!(self.receiver.start_transfer(), self.started);
+                self.started += 1;
             }
             2 if !self.open.contains(&connection) && !self.closed.contains(&connection) => {
                 self.open.insert(connection);
@@ -123,15 +123,15 @@ impl Wires {
             }
             3 if draws.byte() == 7 => {
                 self.harmed = true;
-                let wire = &mut self.wires[connection as usize];
-                if let Some(byte) = wire.first_mut() {
+                let link = &mut self.links[connection as usize];
+                if let Some(byte) = link.first_mut() {
                     *byte ^= draws.byte();
                 }
             }
             4 if draws.byte() == 7 => {
                 self.harmed = true;
                 let bytes = draws.bytes();
-                self.wires[connection as usize].extend(bytes);
+                self.links[connection as usize].extend(bytes);
             }
             5 if draws.byte() == 7 && self.open.remove(&connection) => {
                 self.closed.insert(connection);
@@ -147,35 +147,35 @@ impl Wires {
     }
 
     fn send(&mut self, connection: u64) {
-        let wire = &mut self.wires[connection as usize];
+        let link = &mut self.links[connection as usize];
         match self.sender.poll(connection) {
             None => {}
-            Some(Chunk::End { header, .. }) => wire.extend(header),
-            Some(Chunk::Block {
+            Some(OutgoingBlock::End { header, .. }) => link.extend(header),
+            Some(OutgoingBlock::Block {
                 header,
                 file,
                 offset,
                 bytes,
             }) => {
                 assert!(offset + bytes <= self.files[file as usize]);
-                wire.extend(header);
-                wire.extend((offset..offset + bytes).map(|at| content(file, at)));
+                link.extend(header);
+                link.extend((offset..offset + bytes).map(|at| content(file, at)));
             }
         }
     }
 
     /// Whether the receiver goes on.
-    fn deliver(&mut self, connection: u64, most: usize) -> bool {
-        let wire = &mut self.wires[connection as usize];
-        let given = most.min(wire.len());
-        let Ok(taken) = self.receiver.handle_input(connection, &wire[..given]) else {
+    fn deliver(&mut self, connection: u64, max_bytes: usize) -> bool {
+        let link = &mut self.links[connection as usize];
+        let given = max_bytes.min(link.len());
+        let Ok(taken) = self.receiver.handle_input(connection, &link[..given]) else {
             return false;
         };
         assert!(taken.consumed <= given);
-        let used: Vec<u8> = wire.drain(..taken.consumed).collect();
+        let used: Vec<u8> = link.drain(..taken.consumed).collect();
         if let Some(payload) = taken.payload {
             assert!(
-                payload.transfer < self.begun && 0 < payload.bytes && payload.bytes <= used.len()
+                payload.transfer < self.started && 0 < payload.bytes && payload.bytes <= used.len()
             );
             let bytes = &used[used.len() - payload.bytes..];
             let range = payload.offset..payload.offset + payload.bytes as u64;

@@ -1,20 +1,21 @@
-//! A client whose server, network and clock are the fuzzer's. It is held to what [`Output`] and the methods of [`Client`]
+//! A client whose server, network and clock are the fuzzer's. It is held to what [`ClientOutput`] and the methods of [`Client`]
 //! promise their driver; what a file holds in the end is the business of the fake servers in the tests of the crate.
 
+mod invariants;
 mod peer;
-mod promises;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use venturi_gridftp::client::{
-    Client, Get, Job, Login, Output, Purpose, Put, Settings, Source, Upload,
+    Client, ClientOutput, ClientSettings, ConnectionPurpose, Get, GetSource, Login, Put,
+    TransferJob, UploadMode,
 };
-use venturi_gridftp::mode_e::Header;
-use venturi_gridftp::{ByteRanges, Command, Dcau, Mode, Path, Protection, Secret};
+use venturi_gridftp::mode_e::BlockHeader;
+use venturi_gridftp::{ByteRanges, Dcau, FtpCommand, Mode, Path, Protection, Secret};
 
-use crate::{Draws, toy::Toy};
-use peer::Peer;
+use crate::{Draws, toy::ToySecurity};
+use peer::FuzzPeer;
 
 /// Most transfers of one input.
 const MAX_TRANSFERS: u64 = 12;
@@ -25,21 +26,21 @@ const MAX_SILENCES: usize = 4;
 const MAX_FILE_BYTES: u64 = 3000;
 
 /// A session, and what its driver knows.
-struct Session {
+struct FuzzSession {
     client: Client,
-    settings: Settings,
-    peer: Peer,
+    settings: ClientSettings,
+    peer: FuzzPeer,
     now: Duration,
-    jobs: BTreeMap<u64, Job>,
-    told: BTreeSet<u64>,
-    begun: BTreeSet<u64>,
+    jobs: BTreeMap<u64, TransferJob>,
+    reported: BTreeSet<u64>,
+    started: BTreeSet<u64>,
     /// What came of downloads, and was given of uploads.
     moved: BTreeMap<u64, ByteRanges>,
     /// Data connections that are open and wanted.
-    links: BTreeMap<u64, Purpose>,
+    links: BTreeMap<u64, ConnectionPurpose>,
     next_link: u64,
     /// Connections that are still to be opened.
-    connects: VecDeque<Purpose>,
+    connects: VecDeque<ConnectionPurpose>,
     listens: bool,
     requests: BTreeSet<u64>,
     next_request: u64,
@@ -49,7 +50,7 @@ struct Session {
 /// Drives a client as the bytes say.
 pub fn run(bytes: &[u8]) {
     let mut draws = Draws::new(bytes);
-    let Some(mut session) = Session::new(&mut draws) else {
+    let Some(mut session) = FuzzSession::new(&mut draws) else {
         return;
     };
     while !draws.is_over() {
@@ -59,8 +60,8 @@ pub fn run(bytes: &[u8]) {
     session.fall_silent();
 }
 
-fn settings(draws: &mut Draws, secure: bool) -> Settings {
-    Settings {
+fn settings(draws: &mut Draws, secure: bool) -> ClientSettings {
+    ClientSettings {
         login: match draws.below(4) {
             0 => Login::Done,
             1 => Login::Mapped,
@@ -83,26 +84,26 @@ fn settings(draws: &mut Draws, secure: bool) -> Settings {
         block_bytes: draws.one_of(&[1, 100, 1000]),
         buffer_bytes: draws.coin().then_some(65_536),
         data: secure.then_some((Dcau::None, Protection::Clear)),
-        upload: draws.one_of(&[None, Some(Upload::Eager), Some(Upload::Gated)]),
+        upload: draws.one_of(&[None, Some(UploadMode::Eager), Some(UploadMode::Gated)]),
         attempts: draws.one_of(&[1, 2, 3]),
         striped: draws.below(4) == 3,
-        patience: Duration::from_secs(60),
+        stall_timeout: Duration::from_secs(60),
     }
 }
 
-impl Session {
+impl FuzzSession {
     fn new(draws: &mut Draws) -> Option<Self> {
         let secure = draws.below(4) == 3;
         let settings = settings(draws, secure);
-        let security = secure.then(|| Toy::side(true));
+        let security = secure.then(|| ToySecurity::side(true));
         let mut session = Self {
             client: Client::new(settings.clone(), security, Duration::ZERO).ok()?,
             settings,
-            peer: Peer::new(secure),
+            peer: FuzzPeer::new(secure),
             now: Duration::ZERO,
             jobs: BTreeMap::new(),
-            told: BTreeSet::new(),
-            begun: BTreeSet::new(),
+            reported: BTreeSet::new(),
+            started: BTreeSet::new(),
             moved: BTreeMap::new(),
             links: BTreeMap::new(),
             next_link: 0,
@@ -125,11 +126,11 @@ impl Session {
     /// Fuzzers would be long in finding what every server says first.
     fn log_in(&mut self) {
         for _ in 0..30 {
-            let answer = self.peer.honest_answer(&self.jobs);
-            if self.peer.is_logged_in() || answer.is_empty() {
+            let response = self.peer.correct_reply(&self.jobs);
+            if self.peer.is_logged_in() || response.is_empty() {
                 return;
             }
-            self.say(&answer);
+            self.send(&response);
             self.outputs();
         }
     }
@@ -143,22 +144,22 @@ impl Session {
         let size = draws.number() % MAX_FILE_BYTES;
         let start = draws.number() % MAX_FILE_BYTES;
         let present = match draws.below(3) {
-            0 => ByteRanges::of(start.min(size)..size.min(start + u64::from(draws.byte()))),
-            1 => ByteRanges::of(0..start.min(size)),
+            0 => ByteRanges::from_range(start.min(size)..size.min(start + u64::from(draws.byte()))),
+            1 => ByteRanges::from_range(0..start.min(size)),
             _ => ByteRanges::default(),
         };
         let job = if draws.coin() {
-            Job::Get(Get {
+            TransferJob::Get(Get {
                 transfer,
-                see: transfer % 2 == 1,
+                stat_after: transfer % 2 == 1,
                 source: match draws.below(8) {
-                    0 => Source::Directory,
-                    1 => Source::Tree,
-                    2 => Source::Region {
+                    0 => GetSource::Directory,
+                    1 => GetSource::Tree,
+                    2 => GetSource::Region {
                         offset: start,
                         length: size,
                     },
-                    _ => Source::File,
+                    _ => GetSource::File,
                 },
                 path: path(format!("/{transfer}")),
                 size_bytes: (draws.below(4) > 0).then_some(size),
@@ -166,7 +167,7 @@ impl Session {
             })
         } else {
             let kind = draws.below(5);
-            Job::Put(Put {
+            TransferJob::Put(Put {
                 transfer,
                 path: path(format!("/{transfer}")),
                 temporary: matches!(kind, 1..=3).then(|| path(format!("/{transfer}.part"))),
@@ -177,7 +178,7 @@ impl Session {
                 modify_s: draws.coin().then_some(1_700_000_000),
                 present,
                 part: (kind == 4).then_some(start),
-                goes_on: draws.coin(),
+                resumable: draws.coin(),
             })
         };
         self.jobs.insert(transfer, job.clone());
@@ -188,27 +189,27 @@ impl Session {
         self.now += Duration::from_millis(1);
         match draws.below(16) {
             0 | 1 => {
-                let answer = self.peer.honest_answer(&self.jobs);
-                self.say(&answer);
+                let response = self.peer.correct_reply(&self.jobs);
+                self.send(&response);
             }
             2 => {
                 for _ in 0..draws.below(12) {
-                    let answer = self.peer.honest_answer(&self.jobs);
-                    self.say(&answer);
+                    let response = self.peer.correct_reply(&self.jobs);
+                    self.send(&response);
                     self.outputs();
                 }
             }
             3 => {
-                let answer = peer::other_answer(draws);
-                self.say(&answer);
+                let response = peer::other_reply(draws);
+                self.send(&response);
             }
             4 => {
                 let bytes = draws.bytes();
-                self.say_raw(bytes);
+                self.send_raw(bytes);
             }
             5 => self.open_data(draws),
-            6 | 7 => self.data_comes(draws),
-            8 | 9 => self.data_goes(draws),
+            6 | 7 => self.receive_data(draws),
+            8 | 9 => self.send_data(draws),
             10 => self.close_data(draws),
             11 if self.listens => {
                 let address = draws.one_of(&["192.0.2.1:5000", "[2001:db8::1]:5000"]);
@@ -229,22 +230,22 @@ impl Session {
         }
     }
 
-    fn say(&mut self, plain: &[u8]) {
+    fn send(&mut self, plain: &[u8]) {
         let bytes = self.peer.protected(plain);
-        self.say_raw(&bytes);
+        self.send_raw(&bytes);
     }
 
-    fn say_raw(&mut self, bytes: &[u8]) {
+    fn send_raw(&mut self, bytes: &[u8]) {
         self.peer.note(bytes);
         let over = self.ended;
         self.ended |= self.client.handle_input(self.now, bytes).is_err();
-        assert!(!over || self.ended, "what has ended stays so");
+        assert!(!over || self.ended, "an ended session stays ended");
     }
 
     fn open_data(&mut self, draws: &mut Draws) {
         let purpose = match self.connects.pop_front() {
             Some(purpose) => purpose,
-            None if self.listens => Purpose::Stripe(0),
+            None if self.listens => ConnectionPurpose::Stripe(0),
             None => return,
         };
         if draws.below(8) == 0 {
@@ -264,7 +265,7 @@ impl Session {
         (count > 0).then(|| self.links.keys().nth(draws.below(count)).copied())?
     }
 
-    fn data_comes(&mut self, draws: &mut Draws) {
+    fn receive_data(&mut self, draws: &mut Draws) {
         let Some(number) = self.link(draws) else {
             return;
         };
@@ -279,7 +280,7 @@ impl Session {
             let offset = draws.number() % MAX_FILE_BYTES;
             let (end_of_data, close) = (draws.coin(), draws.below(16) == 0);
             bytes.extend(
-                Header {
+                BlockHeader {
                     count,
                     offset,
                     end_of_data,
@@ -308,7 +309,7 @@ impl Session {
         }
     }
 
-    fn data_goes(&mut self, draws: &mut Draws) {
+    fn send_data(&mut self, draws: &mut Draws) {
         let Some(number) = self.link(draws) else {
             return;
         };
@@ -335,10 +336,10 @@ impl Session {
     fn request(&mut self, draws: &mut Draws) {
         let path = Some(Path::root());
         let command = match draws.below(4) {
-            0 => Command::Mlsc(path),
-            1 => Command::Stat(path),
-            2 => Command::Mkd(Path::root()),
-            _ => Command::Noop,
+            0 => FtpCommand::Mlsc(path),
+            1 => FtpCommand::Stat(path),
+            2 => FtpCommand::Mkd(Path::root()),
+            _ => FtpCommand::Noop,
         };
         self.requests.insert(self.next_request);
         self.client.request(self.now, self.next_request, command);
@@ -363,7 +364,7 @@ impl Session {
                 break;
             };
             assert!(
-                due <= self.now + self.settings.patience,
+                due <= self.now + self.settings.stall_timeout,
                 "no later than its patience"
             );
             self.now = self.now.max(due);
@@ -378,16 +379,16 @@ impl Session {
         let open: Vec<_> = self
             .jobs
             .keys()
-            .filter(|&transfer| !self.told.contains(transfer))
+            .filter(|&transfer| !self.reported.contains(transfer))
             .collect();
         assert!(open.is_empty(), "never told of {open:?}");
     }
 
-    fn asked(&self, output: &Output) -> Option<u64> {
+    fn requested(&self, output: &ClientOutput) -> Option<u64> {
         match output {
-            Output::Line { request, .. }
-            | Output::Notice { request, .. }
-            | Output::Answer { request, .. } => Some(*request),
+            ClientOutput::Line { request, .. }
+            | ClientOutput::Preliminary { request, .. }
+            | ClientOutput::Reply { request, .. } => Some(*request),
             _ => None,
         }
     }

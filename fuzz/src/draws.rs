@@ -21,7 +21,7 @@ impl<'a> Draws<'a> {
 
     /// One byte.
     pub fn byte(&mut self) -> u8 {
-        self.piece(1).first().copied().unwrap_or(0)
+        self.chunk(1).first().copied().unwrap_or(0)
     }
 
     /// One of so many, at most 256.
@@ -44,10 +44,10 @@ impl<'a> Draws<'a> {
         match self.byte() {
             small @ 0..=127 => u64::from(small),
             128..=191 => {
-                let mut word = [0; 8];
-                let piece = self.piece(8);
-                word[..piece.len()].copy_from_slice(piece);
-                u64::from_be_bytes(word)
+                let mut read_u64 = [0; 8];
+                let chunk = self.chunk(8);
+                read_u64[..chunk.len()].copy_from_slice(chunk);
+                u64::from_be_bytes(read_u64)
             }
             large => u64::MAX - u64::from(large - 192),
         }
@@ -56,13 +56,13 @@ impl<'a> Draws<'a> {
     /// As many bytes as the next one says.
     pub fn bytes(&mut self) -> &'a [u8] {
         let count = usize::from(self.byte());
-        self.piece(count)
+        self.chunk(count)
     }
 
     /// As many bytes as the next two say.
     pub fn long_bytes(&mut self) -> &'a [u8] {
         let count = usize::from(self.byte()) << 8 | usize::from(self.byte());
-        self.piece(count)
+        self.chunk(count)
     }
 
     /// All that are left.
@@ -70,9 +70,9 @@ impl<'a> Draws<'a> {
         std::mem::take(&mut self.rest)
     }
 
-    fn piece(&mut self, count: usize) -> &'a [u8] {
-        let (piece, rest) = self.rest.split_at(count.min(self.rest.len()));
+    fn chunk(&mut self, count: usize) -> &'a [u8] {
+        let (chunk, rest) = self.rest.split_at(count.min(self.rest.len()));
         self.rest = rest;
-        piece
+        chunk
     }
 }

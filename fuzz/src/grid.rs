@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use venturi_gridftp::gsi::{Authorities, Credential, GridMap, Gsi, Target};
-use venturi_gridftp::{Error, Security, base64};
+use venturi_gridftp::gsi::{Credential, GridMap, Gsi, GsiPeer, TrustStore};
+use venturi_gridftp::{FtpError, Security, base64};
 
 use crate::Draws;
 
@@ -42,7 +42,7 @@ pub fn maps(bytes: &[u8]) {
 }
 
 /// Files of authorities, whole or as the bytes of their PEM; then a handshake of people who know no others.
-pub fn authorities(bytes: &[u8]) {
+pub fn trust_store(bytes: &[u8]) {
     let mut draws = Draws::new(bytes);
     let names = ["a.0", "a.r0", "a.signing_policy", "b.0", "a.1"];
     let labels = ["CERTIFICATE", "X509 CRL", "TRUSTED CERTIFICATE"];
@@ -60,15 +60,15 @@ pub fn authorities(bytes: &[u8]) {
     let files = files
         .iter()
         .map(|(name, content)| (*name, content.as_slice()));
-    let read = Authorities::from_files(files).expect("few files");
+    let read = TrustStore::from_files(files).expect("few files");
     assert!(read.len() <= MAX_FILES);
     assert!(
-        read.left_out()
+        read.rejected()
             .iter()
             .all(|reason| !reason.is_empty() && reason.len() < 4000)
     );
     if !read.is_empty() {
-        let _ = talk(&Arc::new(read), &mut Draws::new(&[]), true);
+        let _ = exchange(&Arc::new(read), &mut Draws::new(&[]), true);
     }
 }
 
@@ -106,29 +106,29 @@ pub fn credentials(bytes: &[u8]) {
 
 /// A handshake. Untouched it succeeds; whatever is done to its tokens, nobody passes for somebody else.
 pub fn handshake(bytes: &[u8]) {
-    static KNOWN: OnceLock<Arc<Authorities>> = OnceLock::new();
+    static KNOWN: OnceLock<Arc<TrustStore>> = OnceLock::new();
     let known = KNOWN
-        .get_or_init(|| Arc::new(Authorities::from_files([("a.0", AUTHORITY)]).expect("one file")));
+        .get_or_init(|| Arc::new(TrustStore::from_files([("a.0", AUTHORITY)]).expect("one file")));
     let mut draws = Draws::new(bytes);
     let delegates = draws.coin();
-    let (done, touched) = talk(known, &mut draws, delegates).unwrap_or_else(|error| {
+    let (done, touched) = exchange(known, &mut draws, delegates).unwrap_or_else(|error| {
         assert!(error.to_string().len() < 4000);
         (false, true)
     });
-    assert!(done || touched, "what nobody touched did not succeed");
+    assert!(done || touched, "the unchanged handshake failed");
 }
 
 /// Has two sides talk. Whether both are content, and whether a token was changed; an error is one side's.
-fn talk(
-    known: &Arc<Authorities>,
+fn exchange(
+    known: &Arc<TrustStore>,
     draws: &mut Draws<'_>,
     delegates: bool,
-) -> Result<(bool, bool), Error> {
+) -> Result<(bool, bool), FtpError> {
     static OWN: OnceLock<[Credential; 2]> = OnceLock::new();
     let [user, host] = OWN.get_or_init(|| {
         [PROXY, HOST].map(|file| Credential::from_pem(file, None).expect("a credential"))
     });
-    let target = Target {
+    let target = GsiPeer {
         host: "localhost".to_owned(),
         subject: None,
         delegates,
@@ -140,16 +140,16 @@ fn talk(
     let (mut done, mut touched, mut token) = ([false; 2], false, None::<Vec<u8>>);
     for turn in 0..MAX_TOKENS {
         let side = turn % 2;
-        let said = match sides[side].step(token.as_deref()) {
+        let output = match sides[side].step(token.as_deref()) {
             Err(_) if touched => return Ok((false, true)),
-            said => said?,
+            output => output?,
         };
-        done[side] = said.done;
-        let Some(mut said) = said.token else {
+        done[side] = output.done;
+        let Some(mut output) = output.token else {
             break;
         };
-        touched |= change(draws, &mut said);
-        token = Some(said);
+        touched |= change(draws, &mut output);
+        token = Some(output);
     }
     for (side, name) in [(0, SERVER), (1, USER)] {
         let peer = sides[side].peer();
@@ -176,24 +176,24 @@ fn change(draws: &mut Draws<'_>, token: &mut Vec<u8>) -> bool {
         return false;
     }
     let before = token.clone();
-    let place = |draws: &mut Draws<'_>, length: usize| {
+    let offset = |draws: &mut Draws<'_>, length: usize| {
         (draws.below(256) << 8 | draws.below(256)) % length.max(1)
     };
     match draws.below(8) {
         0..=3 => {}
         4 => {
-            let at = place(draws, token.len());
+            let at = offset(draws, token.len());
             token.truncate(at);
         }
         5 => *token = draws.bytes().to_vec(),
         6 => {
-            let at = place(draws, token.len());
+            let at = offset(draws, token.len());
             let bytes = draws.bytes();
             token.splice(at..at, bytes.iter().copied());
         }
         _ => {
             for _ in 0..=draws.below(4) {
-                let at = place(draws, token.len());
+                let at = offset(draws, token.len());
                 let byte = draws.byte();
                 if let Some(found) = token.get_mut(at) {
                     *found = byte;

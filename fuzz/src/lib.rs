@@ -1,4 +1,4 @@
-//! What a fuzzer asks of `venturi-gridftp`, and of the parsers of `venturi-mover`: each target is a function of bytes that panics when a promise
+//! What a fuzzer asks of `venturi-gridftp`, and of the parsers of `venturi-transfer`: each target is a function of bytes that panics when a promise
 //! is broken.
 //!
 //! Left out on purpose: the fuzzer. `make fuzz` runs libFuzzer on [`TARGETS`]; `tests/replay.rs` gives them the kept corpus,
@@ -18,10 +18,10 @@ pub mod third_party;
 mod toy;
 
 pub use draws::Draws;
-use venturi_mover::fuzzed;
+use venturi_transfer::fuzzed;
 
 /// Something to be fuzzed.
-pub struct Target {
+pub struct FuzzTarget {
     /// Its name, and that of its folder of the corpus.
     pub name: &'static str,
     /// Panics when a promise is broken.
@@ -29,132 +29,132 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: &[Target] = &[
-    Target {
+pub const TARGETS: &[FuzzTarget] = &[
+    FuzzTarget {
         name: "commands",
         run: parsers::commands,
     },
-    Target {
+    FuzzTarget {
         name: "replies",
         run: parsers::replies,
     },
-    Target {
+    FuzzTarget {
         name: "lines",
         run: parsers::lines,
     },
-    Target {
+    FuzzTarget {
         name: "features",
         run: parsers::features,
     },
-    Target {
+    FuzzTarget {
         name: "facts",
         run: parsers::facts,
     },
-    Target {
+    FuzzTarget {
         name: "markers",
         run: parsers::markers,
     },
-    Target {
+    FuzzTarget {
         name: "ranges",
         run: parsers::ranges,
     },
-    Target {
+    FuzzTarget {
         name: "addresses",
         run: parsers::addresses,
     },
-    Target {
+    FuzzTarget {
         name: "timestamps",
         run: parsers::timestamps,
     },
-    Target {
+    FuzzTarget {
         name: "base64",
         run: parsers::base64,
     },
-    Target {
+    FuzzTarget {
         name: "paths",
         run: parsers::paths,
     },
-    Target {
+    FuzzTarget {
         name: "decoder",
         run: blocks::decoder,
     },
-    Target {
+    FuzzTarget {
         name: "blocks",
         run: blocks::blocks,
     },
-    Target {
+    FuzzTarget {
         name: "client",
         run: client::run,
     },
-    Target {
+    FuzzTarget {
         name: "server",
         run: server::run,
     },
-    Target {
+    FuzzTarget {
         name: "third_party",
         run: third_party::run,
     },
-    Target {
+    FuzzTarget {
         name: "grid_maps",
         run: grid::maps,
     },
-    Target {
+    FuzzTarget {
         name: "authorities",
-        run: grid::authorities,
+        run: grid::trust_store,
     },
-    Target {
+    FuzzTarget {
         name: "credentials",
         run: grid::credentials,
     },
-    Target {
+    FuzzTarget {
         name: "handshake",
         run: grid::handshake,
     },
-    Target {
+    FuzzTarget {
         name: "urls",
         run: fuzzed::urls,
     },
-    Target {
+    FuzzTarget {
         name: "globs",
         run: fuzzed::globs,
     },
-    Target {
+    FuzzTarget {
         name: "lists",
         run: fuzzed::lists,
     },
-    Target {
+    FuzzTarget {
         name: "conditions",
         run: fuzzed::conditions,
     },
-    Target {
+    FuzzTarget {
         name: "digests",
         run: fuzzed::digests,
     },
-    Target {
+    FuzzTarget {
         name: "http_ranges",
         run: fuzzed::http_ranges,
     },
-    Target {
+    FuzzTarget {
         name: "locations",
         run: fuzzed::locations,
     },
-    Target {
+    FuzzTarget {
         name: "properties",
         run: fuzzed::properties,
     },
-    Target {
+    FuzzTarget {
         name: "multistatus",
         run: fuzzed::multistatus,
     },
-    Target {
+    FuzzTarget {
         name: "tpc_markers",
         run: fuzzed::markers,
     },
-    Target {
+    FuzzTarget {
         name: "tokens",
         run: fuzzed::tokens,
     },
-    Target {
+    FuzzTarget {
         name: "users",
         run: fuzzed::users,
     },

@@ -6,9 +6,9 @@ use venturi_gridftp::address::{
     Passive, parse_either, parse_extended, parse_host_port, write_either, write_extended,
 };
 use venturi_gridftp::{
-    ByteRanges, Collected, Command, Entry, Features, Kind, Line, LineBuffer, MAX_LINE_BYTES,
-    MAX_PATH_BYTES, MAX_REPLY_BYTES, MAX_REPLY_LINES, Path, Progress, Reply, ReplyCollector,
-    parse_list, parse_timestamp, write_timestamp,
+    ByteRanges, EntryKind, Features, FtpCommand, FtpLine, FtpReply, LineBuffer, ListEntry,
+    MAX_LINE_BYTES, MAX_PATH_BYTES, MAX_REPLY_BYTES, MAX_REPLY_LINES, Path, ProgressMarker,
+    ReplyCollector, ReplyEvent, parse_list, parse_timestamp, write_timestamp,
 };
 
 use crate::Draws;
@@ -20,14 +20,14 @@ pub fn commands(bytes: &[u8]) {
         if line.contains(&b'\r') {
             continue;
         }
-        if let Ok(command) = Command::parse(line) {
+        if let Ok(command) = FtpCommand::parse(line) {
             let text = command.text();
             assert!(
                 !text.contains(&b'\n') && !text.contains(&b'\r'),
                 "one line: {command:?}"
             );
             assert_eq!(
-                Command::parse(&text).as_ref(),
+                FtpCommand::parse(&text).as_ref(),
                 Ok(&command),
                 "{}",
                 text.escape_ascii()
@@ -45,14 +45,14 @@ pub fn replies(bytes: &[u8]) {
         let line: Vec<u8> = line.iter().copied().filter(|&byte| byte != b'\r').collect();
         match collector.line(&line, streamed) {
             Err(_) => return,
-            Ok(Collected::Nothing) => {}
-            Ok(Collected::Line(text)) => assert!(streamed && text.len() <= line.len()),
-            Ok(Collected::Reply(reply)) => check_reply(&reply, streamed),
+            Ok(ReplyEvent::Nothing) => {}
+            Ok(ReplyEvent::Line(text)) => assert!(streamed && text.len() <= line.len()),
+            Ok(ReplyEvent::Reply(reply)) => check_reply(&reply, streamed),
         }
     }
 }
 
-fn check_reply(reply: &Reply, streamed: bool) {
+fn check_reply(reply: &FtpReply, streamed: bool) {
     assert!((100..700).contains(&reply.code));
     assert!((1..=MAX_REPLY_LINES).contains(&reply.lines.len()));
     assert!(reply.lines.iter().map(Vec::len).sum::<usize>() <= MAX_REPLY_BYTES);
@@ -67,7 +67,7 @@ fn check_reply(reply: &Reply, streamed: bool) {
     let mut read = Vec::new();
     for line in lines {
         let line = line.strip_suffix(b"\r").expect("CR before LF");
-        if let Collected::Reply(reply) = collector.line(line, false).expect("within the bounds") {
+        if let ReplyEvent::Reply(reply) = collector.line(line, false).expect("within the bounds") {
             read.push(reply);
         }
     }
@@ -83,7 +83,7 @@ pub fn lines(bytes: &[u8]) {
     let mut buffer = LineBuffer::default();
     let (mut all, mut found) = (Vec::new(), Vec::new());
     while !draws.is_over() {
-        let piece = match draws.below(4) {
+        let chunk = match draws.below(4) {
             // Lines that are too long cannot be typed byte by byte.
             0 => vec![draws.byte(); draws.below(256) * 300],
             1 => b"\r\n".to_vec(),
@@ -92,8 +92,8 @@ pub fn lines(bytes: &[u8]) {
         if all.len() > 4 * MAX_LINE_BYTES {
             break;
         }
-        buffer.push(&piece);
-        all.extend(piece);
+        buffer.push(&chunk);
+        all.extend(chunk);
         if draws.coin() {
             assert_eq!(buffer.has_line(), buffer.is_next(|_| true));
             found.extend(std::iter::from_fn(|| buffer.next()));
@@ -101,7 +101,7 @@ pub fn lines(bytes: &[u8]) {
         }
     }
     found.extend(std::iter::from_fn(|| buffer.next()));
-    let mut expected: Vec<Line> = all.split(|&byte| byte == b'\n').map(line_of).collect();
+    let mut expected: Vec<FtpLine> = all.split(|&byte| byte == b'\n').map(to_line).collect();
     expected.pop();
     assert!(
         found == expected,
@@ -111,11 +111,11 @@ pub fn lines(bytes: &[u8]) {
     );
 }
 
-fn line_of(line: &[u8]) -> Line {
+fn to_line(line: &[u8]) -> FtpLine {
     if line.len() > MAX_LINE_BYTES {
-        Line::TooLong
+        FtpLine::TooLong
     } else {
-        Line::Whole(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+        FtpLine::Complete(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
     }
 }
 
@@ -129,7 +129,7 @@ pub fn features(bytes: &[u8]) {
             .split(|&byte| byte == b'\n')
             .map(<[u8]>::to_vec)
             .collect();
-        let reply = Reply {
+        let reply = FtpReply {
             code: 200 + u16::from(draws.byte()),
             lines,
         };
@@ -157,19 +157,19 @@ pub fn facts(bytes: &[u8]) {
         );
         assert!(entry.modify_s.is_none() && entry.mode.is_none_or(|mode| mode <= 0o777));
     }
-    let Ok(entry) = Entry::parse(bytes) else {
+    let Ok(entry) = ListEntry::parse(bytes) else {
         return;
     };
     assert!(!entry.name.is_empty() && !entry.name.iter().any(|byte| b"\r\n\0".contains(byte)));
     if let Ok(name) = entry.safe_name() {
         assert!(!name.contains(&b'/') && name != b"." && name != b"..");
     }
-    let _ = (entry.is_inside(), entry.is_tellable());
+    let _ = (entry.is_inside(), entry.fits_one_line());
     // Kinds that are not known are kept as they are shown, which is not how they are written.
-    if !matches!(entry.kind, Some(Kind::Other(_))) {
+    if !matches!(entry.kind, Some(EntryKind::Other(_))) {
         let line = entry.line(|_| true);
         assert_eq!(
-            Entry::parse(&line).as_ref(),
+            ListEntry::parse(&line).as_ref(),
             Ok(&entry),
             "{}",
             line.escape_ascii()
@@ -186,12 +186,12 @@ pub fn markers(bytes: &[u8]) {
         .split(|&byte| byte == b'\n')
         .map(<[u8]>::to_vec)
         .collect();
-    let Ok(Some(progress)) = Progress::parse(&Reply { code, lines }) else {
+    let Ok(Some(progress)) = ProgressMarker::parse(&FtpReply { code, lines }) else {
         return;
     };
-    let again = Progress::parse(&progress.reply());
+    let again = ProgressMarker::parse(&progress.reply());
     match (progress, again) {
-        (Progress::Performance(marker), Ok(Some(Progress::Performance(again)))) => {
+        (ProgressMarker::Performance(marker), Ok(Some(ProgressMarker::Performance(again)))) => {
             assert!(marker.timestamp_s.is_finite());
             // Of the time only tenths of a second are written.
             assert_eq!(
@@ -266,12 +266,12 @@ pub fn timestamps(bytes: &[u8]) {
 /// Base 64, which only tokens of a handshake carry.
 pub fn base64(bytes: &[u8]) {
     let line = |text: &[u8]| [b"ADAT ", text].concat();
-    let token = Command::Adat(bytes.to_vec());
-    assert_eq!(Command::parse(&token.text()), Ok(token));
-    if let Ok(Command::Adat(token)) = Command::parse(&line(bytes)) {
+    let token = FtpCommand::Adat(bytes.to_vec());
+    assert_eq!(FtpCommand::parse(&token.text()), Ok(token));
+    if let Ok(FtpCommand::Adat(token)) = FtpCommand::parse(&line(bytes)) {
         assert!(token.len() <= bytes.len() / 4 * 3);
-        let text = Command::Adat(token.clone()).text();
-        assert_eq!(Command::parse(&text), Ok(Command::Adat(token)));
+        let text = FtpCommand::Adat(token.clone()).text();
+        assert_eq!(FtpCommand::parse(&text), Ok(FtpCommand::Adat(token)));
     }
 }
 

@@ -1,20 +1,20 @@
-//! A server whose client, disk, network and clock are the fuzzer's. It is held to what `Output` and `Policy` promise its
+//! A server whose client, disk, network and clock are the fuzzer's. It is held to what `Output` and `ServerPolicy` promise its
 //! driver, and to what nobody may make it do.
 
+mod invariants;
 mod lines;
-mod promises;
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use venturi_gridftp::mode_e::Header;
-use venturi_gridftp::server::{Answer, Policy, Refusal, Request, Server};
+use venturi_gridftp::mode_e::BlockHeader;
+use venturi_gridftp::server::{DriverRequest, DriverResponse, GlobusError, Server, ServerPolicy};
 use venturi_gridftp::{
-    Command, DataOut, Delivered, Entry, Kind, LineBuffer, ReplyCollector, Security,
+    DataOut, DeliveryResult, EntryKind, FtpCommand, LineBuffer, ListEntry, ReplyCollector, Security,
 };
 
-use crate::{Draws, toy::Toy};
+use crate::{Draws, toy::ToySecurity};
 use lines::LINES;
 
 /// Most outputs between two events; most answers and silences until a session is over: of each command that waits, and some.
@@ -30,13 +30,13 @@ enum Open {
     List,
 }
 
-struct Session {
+struct FuzzSession {
     server: Server,
-    policy: Policy,
+    policy: ServerPolicy,
     security: Option<Box<dyn Security>>,
     protects: bool,
     now: Duration,
-    asked: Option<Request>,
+    requested: Option<DriverRequest>,
     open: Open,
     logged_in: bool,
     links: BTreeSet<u64>,
@@ -52,7 +52,7 @@ struct Session {
 /// Drives a server as the bytes say.
 pub fn run(bytes: &[u8]) {
     let mut draws = Draws::new(bytes);
-    let mut session = Session::new(&mut draws);
+    let mut session = FuzzSession::new(&mut draws);
     session.outputs();
     if draws.below(4) > 0 {
         session.log_in();
@@ -64,8 +64,8 @@ pub fn run(bytes: &[u8]) {
     session.fall_silent();
 }
 
-fn policy(draws: &mut Draws) -> Policy {
-    Policy {
+fn policy(draws: &mut Draws) -> ServerPolicy {
+    ServerPolicy {
         greeting: "venturi".to_owned(),
         epoch: Duration::from_secs(1_700_000_000),
         peer: if draws.coin() {
@@ -82,28 +82,28 @@ fn policy(draws: &mut Draws) -> Policy {
         block_bytes: draws.one_of(&[100, 1, 1000]),
         queued_bytes: 2000,
         logins: 3,
-        login_patience: Duration::from_secs(60),
-        idle_patience: Duration::from_secs(600),
-        data_patience: Duration::from_secs(30),
+        login_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(600),
+        stall_timeout: Duration::from_secs(30),
         marker_interval: Duration::from_secs(5),
     }
 }
 
-impl Session {
+impl FuzzSession {
     fn new(draws: &mut Draws) -> Self {
         let secure = draws.below(4) == 3;
         let policy = policy(draws);
         Self {
             server: Server::new(
                 policy.clone(),
-                secure.then(|| Toy::side(false)),
+                secure.then(|| ToySecurity::side(false)),
                 Duration::ZERO,
             ),
             policy,
-            security: secure.then(|| Toy::side(true)),
+            security: secure.then(|| ToySecurity::side(true)),
             protects: false,
             now: Duration::ZERO,
-            asked: None,
+            requested: None,
             open: Open::Nothing,
             logged_in: false,
             links: BTreeSet::new(),
@@ -119,19 +119,19 @@ impl Session {
 
     fn log_in(&mut self) {
         if self.security.is_some() {
-            self.say(b"AUTH TOY\r\nADAT aGVsbG8=\r\n");
+            self.send(b"AUTH TOY\r\nADAT aGVsbG8=\r\n");
             self.outputs();
-            let bye = Command::Adat(b"bye".to_vec()).text();
-            self.say(&[&bye[..], b"\r\n"].concat());
+            let bye = FtpCommand::Adat(b"bye".to_vec()).text();
+            self.send(&[&bye[..], b"\r\n"].concat());
             self.outputs();
             self.protects = true;
         }
-        self.say(b"USER anonymous\r\n");
-        self.say(b"PASS x\r\n");
+        self.send(b"USER anonymous\r\n");
+        self.send(b"PASS x\r\n");
         self.outputs();
-        if self.asked.take().is_some() {
+        if self.requested.take().is_some() {
             self.logged_in = true;
-            self.server.answer(self.now, Answer::Done);
+            self.server.respond(self.now, DriverResponse::Done);
         }
         self.outputs();
     }
@@ -144,17 +144,17 @@ impl Session {
                     let line = draws
                         .one_of(LINES)
                         .replace('?', &draws.number().to_string());
-                    self.say(format!("{line}\r\n").as_bytes());
+                    self.send(format!("{line}\r\n").as_bytes());
                 }
             }
             4 => {
                 let bytes = draws.bytes();
-                self.say_raw(bytes);
+                self.send_raw(bytes);
             }
-            5 | 6 => self.answer(draws),
+            5 | 6 => self.response(draws),
             7 => self.open_data(draws),
-            8 | 9 => self.data_comes(draws),
-            10 => self.data_goes(draws),
+            8 | 9 => self.receive_data(draws),
+            10 => self.send_data(draws),
             11 => self.close_data(draws),
             12 => {
                 self.now += Duration::from_secs(u64::from(draws.byte()));
@@ -163,89 +163,97 @@ impl Session {
             _ => match draws.byte() {
                 1 => self.server.handle_closed(),
                 2 if self.open != Open::Nothing => {
-                    self.server.file_failed(self.now, Refusal::NoSpace)
+                    self.server.file_failed(self.now, GlobusError::NoSpace)
                 }
                 _ => {}
             },
         }
     }
 
-    fn say(&mut self, plain: &[u8]) {
+    fn send(&mut self, plain: &[u8]) {
         for line in plain.split_inclusive(|&byte| byte == b'\n') {
             match self.security.as_mut().filter(|_| self.protects) {
-                None => self.say_raw(line),
+                None => self.send_raw(line),
                 Some(security) => {
                     let token = security.wrap(line).expect("it always can");
-                    let line = [&Command::Enc(token).text()[..], b"\r\n"].concat();
-                    self.say_raw(&line);
+                    let line = [&FtpCommand::Enc(token).text()[..], b"\r\n"].concat();
+                    self.send_raw(&line);
                 }
             }
         }
     }
 
     /// As a driver does: no more than there is room for. The rest is lost, which is what a fuzzer may do.
-    fn say_raw(&mut self, bytes: &[u8]) {
-        let taken = &bytes[..bytes.len().min(self.server.room_bytes())];
+    fn send_raw(&mut self, bytes: &[u8]) {
+        let taken = &bytes[..bytes.len().min(self.server.input_capacity())];
         self.commands += taken.iter().filter(|&&byte| byte == b'\n').count();
         self.server.handle_input(self.now, taken);
     }
 
-    fn answer(&mut self, draws: &mut Draws) {
-        let Some(request) = self.asked.take() else {
+    fn response(&mut self, draws: &mut Draws) {
+        let Some(request) = self.requested.take() else {
             return;
         };
-        let refused = draws.below(5) == 0;
-        let answer = match draws.below(12) {
+        let rejected = draws.below(5) == 0;
+        let response = match draws.below(12) {
             // Of another kind than what was asked.
             11 => draws.number(),
             _ => u64::MAX,
         };
-        let answer = match answer {
-            u64::MAX if refused => Answer::Refused(Refusal::NotFound),
-            u64::MAX => self.good_answer(&request, draws),
-            other if other % 2 == 0 => Answer::Size(other),
-            _ => Answer::Done,
+        let response = match response {
+            u64::MAX if rejected => DriverResponse::Failed(GlobusError::NotFound),
+            u64::MAX => self.successful_response(&request, draws),
+            other if other % 2 == 0 => DriverResponse::Size(other),
+            _ => DriverResponse::Done,
         };
-        match (&request, &answer) {
-            (Request::Login { .. }, Answer::Done) => self.logged_in = true,
-            (Request::Read(_), Answer::Size(size)) => self.open = Open::Read(*size),
-            (Request::Write { .. }, Answer::Done | Answer::Size(_)) => self.open = Open::Write,
-            (Request::List { .. }, Answer::Entries { .. }) if self.open == Open::Nothing => {
+        match (&request, &response) {
+            (DriverRequest::Login { .. }, DriverResponse::Done) => self.logged_in = true,
+            (DriverRequest::Read(_), DriverResponse::Size(size)) => self.open = Open::Read(*size),
+            (DriverRequest::Write { .. }, DriverResponse::Done | DriverResponse::Size(_)) => {
+                self.open = Open::Write
+            }
+            (DriverRequest::List { .. }, DriverResponse::Entries { .. })
+                if self.open == Open::Nothing =>
+            {
                 self.open = Open::List
             }
             _ => {}
         }
-        self.server.answer(self.now, answer);
+        self.server.respond(self.now, response);
     }
 
-    fn good_answer(&mut self, request: &Request, draws: &mut Draws) -> Answer {
+    fn successful_response(
+        &mut self,
+        request: &DriverRequest,
+        draws: &mut Draws,
+    ) -> DriverResponse {
         match request {
-            Request::Stat(path) => {
-                let mut entry = Entry::named(path.as_bytes());
+            DriverRequest::Stat(path) => {
+                let mut entry = ListEntry::named(path.as_bytes());
                 entry.kind = Some(if draws.coin() {
-                    Kind::File
+                    EntryKind::File
                 } else {
-                    Kind::Directory
+                    EntryKind::Directory
                 });
                 entry.size_bytes = Some(draws.number());
                 entry.modify_s = Some(draws.number() as i64);
-                Answer::Entry(entry)
+                DriverResponse::Entry(entry)
             }
-            Request::List { .. } | Request::More => {
+            DriverRequest::List { .. } | DriverRequest::More => {
                 let names = draws.bytes().split(|&byte| byte == b'/');
-                let entries = names.map(Entry::named).collect();
-                Answer::Entries {
+                let entries = names.map(ListEntry::named).collect();
+                DriverResponse::Entries {
                     entries,
                     more: draws.coin(),
                 }
             }
-            Request::Checksum { .. } => Answer::Checksum("00000001".to_owned()),
-            Request::Listen => {
+            DriverRequest::Checksum { .. } => DriverResponse::Checksum("00000001".to_owned()),
+            DriverRequest::Listen => {
                 let address = draws.one_of(&["192.0.2.2:6000", "[2001:db8::2]:6000"]);
-                Answer::Listening(address.parse().expect("an address"))
+                DriverResponse::Listening(address.parse().expect("an address"))
             }
-            Request::Read(_) => Answer::Size(draws.number()),
-            _ => Answer::Done,
+            DriverRequest::Read(_) => DriverResponse::Size(draws.number()),
+            _ => DriverResponse::Done,
         }
     }
 
@@ -277,7 +285,7 @@ impl Session {
         (count > 0).then(|| self.links.iter().nth(draws.below(count)).copied())?
     }
 
-    fn data_comes(&mut self, draws: &mut Draws) {
+    fn receive_data(&mut self, draws: &mut Draws) {
         let Some(number) = self.link(draws) else {
             return;
         };
@@ -292,7 +300,7 @@ impl Session {
             let offset = draws.number().min(u64::MAX - count);
             let (end_of_data, close) = (draws.coin(), draws.below(16) == 0);
             bytes.extend(
-                Header {
+                BlockHeader {
                     count,
                     offset,
                     end_of_data,
@@ -307,7 +315,8 @@ impl Session {
         }
         let mut rest = &bytes[..];
         while self.links.contains(&number) && !rest.is_empty() {
-            let Delivered { consumed, payload } = self.server.handle_data(self.now, number, rest);
+            let DeliveryResult { consumed, payload } =
+                self.server.handle_data(self.now, number, rest);
             assert!(consumed <= rest.len());
             if let Some(payload) = payload {
                 assert!(0 < payload.bytes && payload.bytes <= consumed);
@@ -322,7 +331,7 @@ impl Session {
         }
     }
 
-    fn data_goes(&mut self, draws: &mut Draws) {
+    fn send_data(&mut self, draws: &mut Draws) {
         let Some(number) = self.link(draws) else {
             return;
         };
@@ -347,7 +356,7 @@ impl Session {
                         "beyond the end"
                     );
                     if let Some(header) = header {
-                        let header = Header::parse(&header).expect("a header");
+                        let header = BlockHeader::parse(&header).expect("a header");
                         assert!(header.count == bytes && header.offset <= offset);
                     }
                 }
@@ -378,9 +387,9 @@ impl Session {
     /// From here on nothing comes but refusals of what is asked: the session closes.
     fn fall_silent(&mut self) {
         for _ in 0..MAX_ENDINGS {
-            if self.asked.take().is_some() {
+            if self.requested.take().is_some() {
                 self.server
-                    .answer(self.now, Answer::Refused(Refusal::Internal));
+                    .respond(self.now, DriverResponse::Failed(GlobusError::Internal));
             } else if let Some(due) = self.server.poll_timeout() {
                 self.now = self.now.max(due);
                 self.server.handle_timeout(self.now);
@@ -392,7 +401,7 @@ impl Session {
         }
         assert!(self.closed, "it waits for ever");
         assert_eq!(
-            (self.server.poll_timeout(), self.server.room_bytes()),
+            (self.server.poll_timeout(), self.server.input_capacity()),
             (None, 0)
         );
     }

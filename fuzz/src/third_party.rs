@@ -2,22 +2,22 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use venturi_gridftp::client::{Pair, Side, ThirdParty, ThirdPartyOutput};
-use venturi_gridftp::{Command, Mode, Path, Reply};
+use venturi_gridftp::client::{CopyPair, SessionSide, ThirdParty, ThirdPartyOutput};
+use venturi_gridftp::{FtpCommand, FtpReply, Mode, Path};
 
 use crate::Draws;
 
 /// Most outputs, and refusals, until all is told.
 const MAX_STEPS: usize = 10_000;
 
-struct World {
+struct ThirdPartyWorld {
     copies: ThirdParty,
     /// What each side was asked, oldest first.
-    asked: [VecDeque<(u64, Command)>; 2],
+    requested: [VecDeque<(u64, FtpCommand)>; 2],
     /// Paths that were stored, and answered well, since the sessions were opened.
     stored: BTreeSet<Path>,
     named: BTreeMap<u64, Path>,
-    told: BTreeSet<u64>,
+    reported: BTreeSet<u64>,
     pairs: u64,
     reopens: bool,
 }
@@ -27,7 +27,7 @@ pub fn run(bytes: &[u8]) {
     let mut draws = Draws::new(bytes);
     let pairs = draws.below(8) as u64;
     let path = |text: String| Path::new(text).expect("a path");
-    let all = (0..pairs).map(|transfer| Pair {
+    let all = (0..pairs).map(|transfer| CopyPair {
         transfer,
         from: path(format!("/from/{transfer}")),
         to: path(format!("/to/{transfer}")),
@@ -39,12 +39,12 @@ pub fn run(bytes: &[u8]) {
     let destination = "192.0.2.2".parse().expect("an address");
     let (depth, attempts) = (1 + draws.below(6), 1 + draws.below(3) as u32);
     let striped = draws.below(4) == 3;
-    let mut world = World {
+    let mut world = ThirdPartyWorld {
         copies: ThirdParty::new(all, mode, depth, attempts, destination, striped),
-        asked: Default::default(),
+        requested: Default::default(),
         stored: BTreeSet::new(),
         named: BTreeMap::new(),
-        told: BTreeSet::new(),
+        reported: BTreeSet::new(),
         pairs,
         reopens: false,
     };
@@ -53,31 +53,31 @@ pub fn run(bytes: &[u8]) {
         world.turn(&mut draws);
         world.outputs();
     }
-    world.refuse_all();
+    world.reject_all();
 }
 
-impl World {
+impl ThirdPartyWorld {
     fn turn(&mut self, draws: &mut Draws) {
         if self.reopens && draws.below(4) > 0 {
             self.reopens = false;
             return self.copies.reopened();
         }
         let side = draws.below(2);
-        let Some((request, command)) = self.asked[side].front().cloned() else {
+        let Some((request, command)) = self.requested[side].front().cloned() else {
             return;
         };
         let reply = match draws.below(8) {
-            0 => Reply::new(100 + u16::from(draws.byte()) * 2, "x"),
-            1 => Reply::new(150, "Begin."),
+            0 => FtpReply::new(100 + u16::from(draws.byte()) * 2, "x"),
+            1 => FtpReply::new(150, "Begin."),
             2 => return self.copies.lost("gone"),
             _ => honest(&command),
         };
         if !reply.is_preliminary() {
-            self.asked[side].pop_front();
-            if let (Command::Stor(path), true) = (&command, reply.is_success()) {
+            self.requested[side].pop_front();
+            if let (FtpCommand::Stor(path), true) = (&command, reply.is_success()) {
                 self.stored.insert(path.clone());
             }
-            if let (Command::Rnto(path), true) = (&command, reply.is_success()) {
+            if let (FtpCommand::Rnto(path), true) = (&command, reply.is_success()) {
                 self.named.insert(request, path.clone());
             }
         }
@@ -93,17 +93,18 @@ impl World {
                     request,
                     command,
                 }) => {
-                    if let Command::Rnfr(path) = &command {
+                    if let FtpCommand::Rnfr(path) = &command {
                         assert!(
                             self.stored.contains(path),
                             "{path} is named and was not stored"
                         );
                     }
-                    self.asked[usize::from(side == Side::Source)].push_back((request, command));
+                    self.requested[usize::from(side == SessionSide::Source)]
+                        .push_back((request, command));
                 }
                 Some(ThirdPartyOutput::Reopen) => {
                     self.reopens = true;
-                    self.asked = Default::default();
+                    self.requested = Default::default();
                     self.stored.clear();
                 }
                 Some(ThirdPartyOutput::Done { transfer }) => {
@@ -112,58 +113,61 @@ impl World {
                         self.named.values().any(|named| *named == path),
                         "{path} has no name"
                     );
-                    self.tell(transfer);
+                    self.report(transfer);
                 }
                 Some(ThirdPartyOutput::Failed {
                     transfer, reason, ..
                 }) => {
                     assert!(!reason.is_empty());
-                    self.tell(transfer);
+                    self.report(transfer);
                 }
             }
         }
         panic!("no end of outputs");
     }
 
-    fn tell(&mut self, transfer: u64) {
+    fn report(&mut self, transfer: u64) {
         assert!(
-            transfer < self.pairs && self.told.insert(transfer),
-            "each copy is told of once"
+            transfer < self.pairs && self.reported.insert(transfer),
+            "each copy is reported once"
         );
     }
 
     /// From here on both servers refuse everything: each copy fails.
-    fn refuse_all(&mut self) {
+    fn reject_all(&mut self) {
         for _ in 0..MAX_STEPS {
             if self.copies.is_done() {
                 break;
             }
             if std::mem::take(&mut self.reopens) {
                 self.copies.reopened();
-            } else if let Some((request, _)) = self.asked.iter_mut().find_map(VecDeque::pop_front) {
-                self.copies.handle_reply(request, &Reply::new(500, "No."));
+            } else if let Some((request, _)) =
+                self.requested.iter_mut().find_map(VecDeque::pop_front)
+            {
+                self.copies
+                    .handle_reply(request, &FtpReply::new(500, "No."));
             } else {
-                panic!("it waits for nothing that was asked");
+                panic!("it waits without a pending request");
             }
             self.outputs();
         }
-        assert_eq!(self.told.len() as u64, self.pairs, "all are told of");
+        assert_eq!(self.reported.len() as u64, self.pairs, "all are told of");
     }
 }
 
-fn honest(command: &Command) -> Reply {
+fn honest(command: &FtpCommand) -> FtpReply {
     match command {
-        Command::Spas(_) => {
+        FtpCommand::Spas(_) => {
             let addresses = ["Striped", " 192,0,2,2,200,1", " 192,0,2,3,200,1", "End"];
             let lines = addresses.iter().map(|line| line.as_bytes().to_vec());
-            Reply {
+            FtpReply {
                 code: 229,
                 lines: lines.collect(),
             }
         }
-        Command::Pasv => Reply::new(227, "Entering Passive Mode (192,0,2,2,200,1)"),
-        Command::Size(_) => Reply::new(213, "7"),
-        Command::Rnfr(_) => Reply::new(350, "Go on."),
-        _ => Reply::new(226, "Done."),
+        FtpCommand::Pasv => FtpReply::new(227, "Entering Passive Mode (192,0,2,2,200,1)"),
+        FtpCommand::Size(_) => FtpReply::new(213, "7"),
+        FtpCommand::Rnfr(_) => FtpReply::new(350, "Go on."),
+        _ => FtpReply::new(226, "Done."),
     }
 }

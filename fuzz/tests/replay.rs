@@ -3,19 +3,19 @@
 use std::fs;
 use std::path::Path;
 
-use venturi_fuzz::{TARGETS, Target};
+use venturi_fuzz::{FuzzTarget, TARGETS};
 
 /// Random inputs of a target.
 const INPUTS: u64 = 400;
 /// Their greatest length.
 const MAX_INPUT_BYTES: u64 = 1200;
 
-fn corpus(target: &Target) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+fn corpus(target: &FuzzTarget) -> Vec<(String, Vec<u8>)> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("corpus")
         .join(target.name);
     let entries =
-        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        fs::read_dir(&directory).unwrap_or_else(|error| panic!("{}: {error}", directory.display()));
     let mut inputs: Vec<_> = entries
         .map(|entry| {
             let path = entry.expect("a file").path();
@@ -67,8 +67,8 @@ fn changed_inputs_of_the_corpus_and_random_ones_break_no_promise() {
                     .collect(),
             };
             for _ in 0..random.next() % 8 {
-                let place = random.next() as usize % bytes.len().max(1);
-                if let Some(byte) = bytes.get_mut(place) {
+                let offset = random.next() as usize % bytes.len().max(1);
+                if let Some(byte) = bytes.get_mut(offset) {
                     *byte = random.next() as u8;
                 }
             }

@@ -1,13 +1,11 @@
-"""Venturi finds out how fast data can move between two places, and why it does not move faster.
+"""Venturi measures how fast data can move between two systems, and finds the bottleneck.
 
-A scenario is expanded into a plan, a plan is carried out and leaves a run, and a run is analysed:
+    scenario ──expand──▶ plan ──execute──▶ run ──analyse──▶ model ──predict──▶ throughput
 
-    scenario ──expand──▶ plan ──carry out──▶ run ──analyse──▶ model ──ask──▶ answer
+This module exports :func:`simulate`, :func:`simulate_transfers` and :func:`ensemble`. The packages contain the other
+functions.
 
-From here: :func:`simulate`, :func:`simulate_transfers` and :func:`ensemble`, which simulate; all else is in the packages.
-
-Read :class:`venturi.plan.Plan` and :class:`venturi.run.Run` first: everything else leads to one of them or
-starts from one.
+Read :class:`venturi.plan.Plan` and :class:`venturi.run.Run` first: all packages create or use one of them.
 """
 
 from __future__ import annotations
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
     from venturi.simulation.simulate import simulate
     from venturi.simulation.transfers import simulate_transfers
 else:
-    # Who wants something else need not wait for tables and testbeds.
+    # Import the simulation only when it is used: it loads tables and testbeds.
     def __getattr__(name: str) -> object:
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,15 +1,16 @@
-"""The errors that Venturi raises on purpose.
+"""Exception classes of Venturi.
 
-Every one says what was expected, what was found, where, and what to do next. Each class is also the
-built-in exception that a caller would catch. A doubtful measurement is not an error but a *finding*
-(see :mod:`venturi.run`).
+Each message contains the location, the expected value, the found value and the next step. Each class is also the
+matching built-in exception. A measurement of poor quality is not an error but a *finding* (see :mod:`venturi.run`).
 """
 
 from __future__ import annotations
 
 __all__ = [
+    "AgentExitedError",
     "BackendError",
     "FitError",
+    "MeasureError",
     "PlanError",
     "RangeError",
     "RunError",
@@ -21,20 +22,20 @@ __all__ = [
 
 
 class VenturiError(Exception):
-    """Root of all errors raised on purpose; the command line prints its text and exits with code 1."""
+    """Base class of all errors of Venturi; the command line prints the message and exits with code 1."""
 
 
 class UnitError(VenturiError, ValueError):
-    """A quantity in text that is not of the form asked for, such as ``100`` where ``100 MB`` is due."""
+    """Malformed quantity, such as ``100`` instead of ``100 MB``."""
 
 
 class ScenarioError(VenturiError, ValueError):
-    """A scenario that cannot be used.
+    """Invalid scenario.
 
     Parameters
     ----------
     problems
-        Pairs of the place in the document (``workload.factors.size[2]``) and what is wrong there.
+        Pairs of location in the document (``workload.factors.size[2]``) and message.
     source
         Name of the document, usually its path.
     """
@@ -48,24 +49,32 @@ class ScenarioError(VenturiError, ValueError):
 
 
 class PlanError(VenturiError, ValueError):
-    """A plan that cannot be made, read or carried out (it does not fit on the disk, say)."""
+    """Plan that Venturi cannot create, read or run, for example because it exceeds the free disk space."""
 
 
 class RunError(VenturiError, OSError):
-    """A run directory that cannot be read, written or resumed."""
+    """Run directory that Venturi cannot read, write or resume."""
 
 
 class BackendError(VenturiError, RuntimeError):
-    """A host, agent or tool that a plan needs and that is not there."""
+    """Host, agent or tool of a plan that is not available."""
+
+
+class AgentExitedError(BackendError):
+    """Agent that exited before its part of the plan was done. A resumed run starts it again."""
+
+
+class MeasureError(VenturiError, RuntimeError):
+    """Endpoint, host or path that `venturi measure` cannot measure."""
 
 
 class FitError(VenturiError, ArithmeticError):
-    """A model that cannot be fitted to the data given."""
+    """Model that cannot be fitted to the data."""
 
 
 class RangeError(VenturiError, ValueError):
-    """A prediction asked for outside the range in which a model was fitted."""
+    """Prediction outside of the fitted range of the model."""
 
 
 class SampleError(VenturiError, ValueError):
-    """Data from which a statistic cannot be formed: too few values, wrong shapes, numbers that are not finite."""
+    """Data without a defined statistic: too few values, wrong shapes or numbers that are not finite."""

@@ -1,7 +1,7 @@
-"""Small runs with a planted truth, written through the run's own writer.
+"""Small runs with planted results, written by ``RunWriter``.
 
-``planted_run`` takes a law (seconds of one transfer, from its factors and a random generator) and leaves a run directory as
-a backend would. No clock is read: times follow from the law.
+``planted_run`` takes a law (seconds of one transfer, from its factors and a random generator) and writes a run
+directory as a backend would. No clock is read: all times follow from the law.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARED_BYTES_PER_S = 1e9
 
 
 def share_law(factors: Mapping[str, Any], rng: np.random.Generator) -> float:
-    """B/n exactly shared, with 2 % of scatter."""
+    """Return the time of a transfer that gets an exact 1/n of the bandwidth, with 2 % of scatter."""
     return factors["size_bytes"] * factors["files"] / SHARED_BYTES_PER_S * (1 + 0.02 * rng.standard_normal())
 
 
@@ -34,18 +34,19 @@ def planted_run(
     scenario: Mapping[str, Any] | None = None, fails: Callable[[Mapping[str, Any], int, int], str | None] = lambda f, r, s: None,
     done: int | None = None, per_transfer: Mapping[str, float | Callable[[int], float]] | None = None, samples: bool = False,
     cache: Mapping[str, Any] | None = None, findings: Sequence[Finding] = (), name: str = "planted",
-    facts: Mapping[str, Any] | None = None, order: str = "random", source: str = "gpfs",
+    metadata: Mapping[str, Any] | None = None, order: str = "random", source: str = "gpfs",
 ) -> Run:  # fmt: skip
     """Write a run and open it.
 
-    ``fails(factors, repetition, slot)`` names the reason why a transfer fails; ``done`` stops after so many trials;
-    ``per_transfer`` sets byte counts as shares of the size, such as ``{"read_disk_bytes": 0.03}``, or of the size by slot.
+    ``fails(factors, repetition, slot)`` returns the reason why a transfer fails. ``done`` is the number of trials after
+    which the run stops. ``per_transfer`` sets byte counts as fractions of the size, or of the size by slot, such as
+    ``{"read_disk_bytes": 0.03}``.
     """
     rng = np.random.default_rng(seed)
     plan = _plan(base, points, repeat, scenario or {}, name, rng, order)
     steps = [step for line in plan.read_text().splitlines()[1:] for step in json.loads(line)["steps"]]
     with RunWriter.create(base / "runs", plan, backend="hosts") as writer:
-        writer.begin_session({"node1": facts or {"kernel": "6.1", "cpu": {"model": "planted", "cores": 8}}})
+        writer.start_session({"node1": metadata or {"kernel": "6.1", "cpu": {"model": "planted", "cores": 8}}})
         for finding in findings:
             writer.finding(finding)
         now = 1.0
@@ -65,10 +66,10 @@ def _plan(
 ) -> Path:  # fmt: skip
     movers = {mover for point in points for mover in str(point.get("mover", "cp")).split("+")}
     header = {
-        "format": "venturi-plan", "version": 1, "name": name, "seed": 1, "scale": 1.0,
+        "format": "venturi-plan", "version": 2, "name": name, "seed": 1, "scale": 1.0,
         "scenario": {"venturi": 1, "name": name, "workload": {"kind": "sweep", "repeat": repeat},
                      "analyse": {"against": ["files", "size"], "families": "all", "criterion": "aicc"}, **scenario},
-        "hosts": {"node1": {"ssh": None, "memory_bytes": None}}, "places": {"gpfs": {"host": "node1", "path": "gpfs"}}, "datasets": {}, "draws": {}, "pools": {},
+        "hosts": {"node1": {"ssh": None, "memory_bytes": None}}, "storages": {"gpfs": {"host": "node1", "path": "gpfs"}}, "datasets": {}, "draws": {}, "pools": {},
         "calls": {mover: {"mover": mover, "argv": [mover], "options": {}, "requires": [mover], "timeout_s": 600.0, "capture": False,
                           "expect": "destination"} for mover in sorted(movers)},
         "measure": {"interval_s": 0.1, "counters": ["cpu", "disk"]},
@@ -91,7 +92,7 @@ def _plan(
 
 def _trial(
     step: Mapping[str, Any], now: float, law: Law, rng: np.random.Generator,
-    fails: Callable[[Mapping[str, Any], int, int], str | None], shares: Mapping[str, float | Callable[[int], float]], cache: Mapping[str, Any] | None, source: str
+    fails: Callable[[Mapping[str, Any], int, int], str | None], fractions: Mapping[str, float | Callable[[int], float]], cache: Mapping[str, Any] | None, source: str
 ) -> tuple[dict[str, Any], float]:  # fmt: skip
     factors, size = step["factors"], step["factors"]["size_bytes"]
     transfers, end = [], now
@@ -101,10 +102,10 @@ def _trial(
             error = fails(factors, step["repetition"], slot)
             transfers.append({
                 "trial": step["id"], "actor": "sweep", "slot": slot, "call": call, "source": f"{source}:a", "destination": "gpfs:b",
-                "files": 1, "asked_bytes": size, "received_bytes": 0 if error else size, "intended_s": None, "start_s": now,
+                "files": 1, "requested_bytes": size, "received_bytes": 0 if error else size, "intended_s": None, "start_s": now,
                 "end_s": now + duration, "duration_s": duration, "outcome": "failed" if error else "ok",
                 "exit_code": 1 if error else 0, "signal": None, "error": error, "user_s": 0.001, "system_s": size / 2e9,
-                "labels": {}, **{key: int((share(slot) if callable(share) else share) * size) for key, share in shares.items()},
+                "labels": {}, **{key: int((fraction(slot) if callable(fraction) else fraction) * size) for key, fraction in fractions.items()},
             })  # fmt: skip
             end = max(end, now + duration)
     record = {"trial": step["id"], "actor": "sweep", "start_s": now, "end_s": end, "outcome": "ok", "cache": cache,
@@ -113,7 +114,7 @@ def _trial(
 
 
 def _sample(writer: RunWriter, end_s: float) -> None:
-    """Counters that grow evenly: 25 % of 8 processors busy, 100 MB/s written, 50 MB/s read."""
+    """Write counters that grow evenly: 25 % of 8 cores busy, 100 MB/s written, 50 MB/s read."""
     for moment in np.arange(0.0, end_s, 0.1):
         counters = {"cpu.user_s": 1.0 * moment, "cpu.system_s": 1.0 * moment, "cpu.idle_s": 6.0 * moment,
                     "cpu.iowait_s": 0.0, "disk.sda.write_bytes": 1e8 * moment, "disk.sda.read_bytes": 5e7 * moment,

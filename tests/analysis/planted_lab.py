@@ -1,7 +1,8 @@
-"""Small runs of an emulated testbed with a planted truth: two hosts and two links, their sockets and counters included.
+"""Small runs of an emulated testbed with planted results: two hosts and two links, with their sockets and counters.
 
-Everything follows from :class:`World`: each transfer moves its bytes evenly over its time, over one connection of data and one
-of control, and both hosts' kernels and the links count the same bytes, unless the world says otherwise. No clock is read.
+:class:`World` determines everything. Each transfer moves its bytes evenly over its duration, on one data connection and
+one control connection. The kernels of both hosts and the links count the same bytes, unless the world has other values.
+No clock is read.
 """
 
 from __future__ import annotations
@@ -14,27 +15,27 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from venturi.run import Run, RunWriter
+from venturi.run import Finding, Run, RunWriter
 
 SEGMENT = 1448
 HEADERS = 52
 BLOCK = 262_144
 CONTROL = (2_000, 3_000)
-"""Bytes that a client sends to and gets from each server on a control channel."""
+"""Bytes that a client sends to and receives from each server on a control connection."""
 RATE_BIT_PER_S = 100e6
 HOST_COUNTERS = {
     "cpu.user_s": 1.5, "cpu.system_s": 0.5, "cpu.idle_s": 2.0, "cpu.iowait_s": 0.0, "cgroup.cpu.user_s": 0.25,
     "cgroup.cpu.system_s": 0.25, "disk.sda.write_bytes": 5e6, "disk.loop0.write_bytes": 5e6,
 }  # fmt: skip
-"""Growth a second: half of four cores are busy, a quarter of the two that a host may use by the host itself."""
+"""Increase per second: half of four cores are busy; the host itself uses a quarter of its two cores."""
 
 
 @dataclass(frozen=True)
 class World:
-    """What is planted. Shares are of the bytes moved."""
+    """The planted values. Fractions are of the bytes moved."""
 
-    seconds: Callable[[Mapping[str, Any], str], float] = lambda factors, way: 1.0
-    two_ways: bool = False
+    seconds: Callable[[Mapping[str, Any], str], float] = lambda factors, direction: 1.0
+    bidirectional: bool = False
     source: Callable[[Mapping[str, Any]], str] = lambda factors: "src"
     destination: Callable[[Mapping[str, Any]], str] = lambda factors: "dst"
     source_service: Callable[[Mapping[str, Any]], str] = lambda factors: "ga"
@@ -49,13 +50,14 @@ class World:
     counters: Mapping[str, Mapping[str, float]] = field(
         default_factory=lambda: dict.fromkeys(("a", "b"), HOST_COUNTERS)
     )
-    """Host → counter → growth a second."""
+    """Host → counter → increase per second."""
     scale: float = 1.0
     scenario: Mapping[str, Any] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
 
 
-def link(begin: str, end: str, rate: float | None = RATE_BIT_PER_S, delay_s: float = 0.005) -> dict[str, Any]:
-    return {"from": begin, "to": end, "rate_bit_per_s": rate, "delay_s": delay_s, "jitter_s": 0.0, "queue_bytes": 125_000,
+def link(start_node: str, end: str, rate: float | None = RATE_BIT_PER_S, delay_s: float = 0.005) -> dict[str, Any]:
+    return {"from": start_node, "to": end, "rate_bit_per_s": rate, "delay_s": delay_s, "jitter_s": 0.0, "queue_bytes": 125_000,
             "loss": None, "reorder_probability": 0.0, "overhead_bytes": 0, "up": True}  # fmt: skip
 
 
@@ -80,8 +82,8 @@ def lab_run(
     plan = base / "plan.jsonl"
     plan.write_text("\n".join(_plan(points, trials, repeat, world, name)) + "\n")
     with RunWriter.create(base / "runs", plan, backend="lab") as writer:
-        facts = {"cpu": {"usable": 4}}
-        writer.begin_session({"a": facts, "b": facts, "network": {"lab": {"packages": {"server": "1.2-3"}}}})
+        metadata = {"cpu": {"usable": 4}}
+        writer.start_session({"a": metadata, "b": metadata, "network": {"lab": {"packages": {"server": "1.2-3"}}}})
         now, moved = 1.0, []
         for number, (point, _) in enumerate(trials):
             record, now, own = _trial(number, points[point], now, world)
@@ -90,6 +92,8 @@ def lab_run(
         for host in ("a", "b"):
             _sockets(writer, host, moved, world)
         _samples(writer, now, moved, world)
+        for finding in world.findings:
+            writer.finding(finding)
         writer.finish("complete")
         path = writer.path
     return Run.open(path)
@@ -99,14 +103,21 @@ def _plan(
     points: Sequence[Mapping[str, Any]], trials: Sequence[tuple[int, int]], repeat: int, world: World, name: str
 ) -> list[str]:
     lab = {"site": None, "cpus": [0, 1], "cpu_limit_cores": None, "memory_limit_bytes": None}
-    service = {"kind": "gridftp", "interface": "a.eth0", "places": ["src"], "after": [], "ports": [2811], "doors": {}}
+    service = {
+        "kind": "gridftp",
+        "interface": "a.eth0",
+        "storages": ["src"],
+        "after": [],
+        "ports": [2811],
+        "service_ports": {},
+    }
     header = {
-        "format": "venturi-plan", "version": 1, "name": name, "seed": 1, "scale": world.scale,
+        "format": "venturi-plan", "version": 2, "name": name, "seed": 1, "scale": world.scale,
         "scenario": {"venturi": 1, "name": name, "workload": {"kind": "sweep", "repeat": repeat, "mover": "globus-url-copy"},
                      "analyse": {"against": ["files", "size", "streams"], "families": "all", "criterion": "aicc"},
                      **world.scenario},
         "hosts": {h: {"ssh": None, "memory_bytes": None, "lab": lab} for h in ("a", "b")},
-        "places": {p: {"host": h, "path": p, "storage": None}
+        "storages": {p: {"host": h, "path": p, "spec": None}
                    for p, h in (("src", "a"), ("dst", "b"), ("gpfs", "a"), ("tmp", "a"))},
         "services": {"ga": {**service, "host": "a", "options": {"auth": "gsi"}}, "plain": {**service, "host": "a", "options": {"auth": "none"}},
                      "gb": {**service, "host": "b", "options": {"auth": "gsi"}}},
@@ -126,7 +137,7 @@ def _plan(
 
 @dataclass(frozen=True)
 class _Moved:
-    """The bytes of one transfer on their way."""
+    """The bytes of one transfer in flight."""
 
     sender: str
     receiver: str
@@ -144,27 +155,27 @@ def _trial(
     number: int, factors: Mapping[str, Any], now: float, world: World
 ) -> tuple[dict[str, Any], float, list[_Moved]]:
     transfers, moved, end = [], [], now
-    ways = ("there", "back") if world.two_ways else ("there",)
-    for slot, way in itertools.product(range(factors.get("files", 1)), ways):
+    directions = ("forward", "reverse") if world.bidirectional else ("forward",)
+    for slot, direction in itertools.product(range(factors.get("files", 1)), directions):
         size, failed = factors["size_bytes"], world.fails(factors, slot)
-        seconds = world.seconds({**factors, "trial": number, "slot": slot}, way)
+        seconds = world.seconds({**factors, "trial": number, "slot": slot}, direction)
         ends = [
             (world.source(factors), world.source_service(factors)),
             (world.destination(factors), world.destination_service),
         ]
-        if way == "back":
+        if direction == "reverse":
             ends.reverse()
         hosts = [{"ga": "a", "plain": "a", "gb": "b"}.get(str(service), "a") for _, service in ends]
         if hosts[0] != hosts[1]:
-            port = 20_000 + (1_000 * number + 2 * slot + (way == "back")) % 40_000
+            port = 20_000 + (1_000 * number + 2 * slot + (direction == "reverse")) % 40_000
             moved.append(_Moved(hosts[0], hosts[1], now, now + seconds, 0 if failed else size, port))
         transfers.append({
             "trial": f"t{number:07d}", "actor": "sweep", "slot": slot, "call": "guc", "source": f"{ends[0][0]}:f",
             "source_via": ends[0][1] and f"{ends[0][1]}/gsiftp", "destination": f"{ends[1][0]}:g", "destination_via": ends[1][1] and f"{ends[1][1]}/gsiftp",
-            "files": 1, "asked_bytes": size, "received_bytes": 0 if failed else size, "intended_s": None, "start_s": now,
+            "files": 1, "requested_bytes": size, "received_bytes": 0 if failed else size, "intended_s": None, "start_s": now,
             "end_s": now + seconds, "duration_s": seconds, "outcome": "failed" if failed else "ok", "exit_code": int(failed),
             "signal": None, "error": "cut" if failed else None, "user_s": 0.01, "system_s": 0.01,
-            "labels": {"way": way} if world.two_ways else {},
+            "labels": {"direction": direction} if world.bidirectional else {},
         })  # fmt: skip
         end = max(end, now + seconds)
     record = {"trial": f"t{number:07d}", "actor": "sweep", "start_s": now - 0.001, "end_s": end, "outcome": "ok", "cache": None,
@@ -173,7 +184,10 @@ def _trial(
 
 
 def _sockets(writer: RunWriter, host: str, moved: Sequence[_Moved], world: World) -> None:
-    """Write for each transfer a connection of data with a sample in its middle, and one of control, as this host sees them."""
+    """Write the sockets of each transfer as this host sees them.
+
+    A data connection has a sample at half time. A control connection also exists.
+    """
     for one in moved:
         if host in world.unwatched or host not in (one.sender, one.receiver):
             continue
@@ -197,23 +211,27 @@ def _sockets(writer: RunWriter, host: str, moved: Sequence[_Moved], world: World
 
 
 def _samples(writer: RunWriter, end_s: float, moved: Sequence[_Moved], world: World) -> None:
-    """Write counters every 0.1 s: bytes flow evenly over each transfer, acknowledgements are half as many packets."""
+    """Write counters every 0.1 s.
+
+    Bytes flow evenly over each transfer. There are half as many acknowledgements as packets.
+    """
     for tick in range(int(end_s / 0.1) + 5):
         now = tick * 0.1
         link_counts: dict[str, float] = {}
         for names, sender in ((("a>r", "r>b"), "a"), (("b>r", "r>a"), "b")):
             payload = packets = 0.0
             for one in moved:
-                share = min(max((now - one.start_s) / (one.end_s - one.start_s), 0.0), 1.0)
-                segments = share * one.framed / SEGMENT
-                payload += share * (
+                fraction = min(max((now - one.start_s) / (one.end_s - one.start_s), 0.0), 1.0)
+                segments = fraction * one.framed / SEGMENT
+                payload += fraction * (
                     (one.framed * (1 + world.wire_extra) if one.sender == sender else 0.0) + CONTROL[0]
                 )
                 packets += segments * (1.0 if one.sender == sender else 0.5)
             for name in names:
                 link_counts |= {f"link.{name}.bytes": payload + HEADERS * packets, f"link.{name}.packets": packets,
                                 f"link.{name}.queue_drops": 0.0, f"link.{name}.loss_drops": 0.0, f"link.{name}.queue_high_bytes": 40_000.0}  # fmt: skip
-        writer.sample({"time_s": now, "counters": link_counts}, "network")
+        emulator = {name: rate * now for name, rate in world.counters.get("network", {}).items()}
+        writer.sample({"time_s": now, "counters": link_counts | emulator}, "network")
         for host in ("a", "b"):
             if host in world.unwatched and tick > 2:
                 continue

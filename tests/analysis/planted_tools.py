@@ -1,4 +1,4 @@
-"""Runs of tools of the network and of disks with a planted truth: one call a trial, from host ``a`` to ``b`` or on ``a`` alone."""
+"""Runs of network and disk tools with planted results: one call per trial, from host ``a`` to ``b`` or on ``a`` alone."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from venturi.run import Run, RunWriter
 
 RTT_S = 0.020
 LINK_BIT_PER_S = 100e6
-"""Of the way from a to b in NETWORK: four delays of 5 ms, and the slower of its two links."""
+"""Properties of the route from a to b in NETWORK: four delays of 5 ms, and the slower of its two links."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """One point: how it was called, and what each of its trials gave.
+class ToolOutput:
+    """One design point: the call, and the output of each of its trials.
 
-    ``seconds`` is one value a trial; ``window_bytes`` and ``flow_bytes_per_s`` are those of each connection, ``held`` the share of its
-    time that the window held it back. Without connections the kernels saw nothing.
+    ``seconds`` has one value per trial. ``window_bytes`` and ``flow_bytes_per_s`` apply to each connection. ``held`` is
+    the fraction of its time in which the window limited it. Without connections, the kernels counted nothing.
     """
 
     mover: str
@@ -40,7 +40,7 @@ class Told:
     at: str = "a>b"
 
 
-def tool_run(base: Path, points: Sequence[Told], scenario: Mapping[str, Any] | None = None) -> Run:
+def tool_run(base: Path, points: Sequence[ToolOutput], scenario: Mapping[str, Any] | None = None) -> Run:
     """Write the run and open it."""
     base.mkdir(parents=True, exist_ok=True)
     trials = [
@@ -54,7 +54,7 @@ def tool_run(base: Path, points: Sequence[Told], scenario: Mapping[str, Any] | N
         return reports[record["trial"]]
 
     with RunWriter.create(base / "runs", plan, backend="lab", parse=parse) as writer:
-        writer.begin_session({"a": {}, "b": {}, "network": {}})
+        writer.start_session({"a": {}, "b": {}, "network": {}})
         now = 1.0
         for serial, (number, one, repetition) in enumerate(trials):
             now = _trial(writer, serial, number, one, one.seconds[repetition], now)
@@ -75,7 +75,7 @@ def _report(tool: Mapping[str, Any]) -> ToolReport | None:
     )  # fmt: skip
 
 
-def _plan(points: Sequence[Told], trials: Sequence[Any], scenario: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _plan(points: Sequence[ToolOutput], trials: Sequence[Any], scenario: Mapping[str, Any]) -> list[dict[str, Any]]:
     lab = {
         "site": None,
         "cpus": None,
@@ -84,12 +84,12 @@ def _plan(points: Sequence[Told], trials: Sequence[Any], scenario: Mapping[str, 
         "congestion_control": "reno",
     }
     header = {
-        "format": "venturi-plan", "version": 1, "name": "tools", "seed": 1, "scale": 1.0,
+        "format": "venturi-plan", "version": 2, "name": "tools", "seed": 1, "scale": 1.0,
         "scenario": {"venturi": 1, "name": "tools", "workload": {"kind": "sweep", "repeat": 1}, "analyse": {"against": ["streams"]}, **scenario},
         "hosts": {h: {"ssh": None, "memory_bytes": None, "lab": lab} for h in ("a", "b")},
-        "places": {"disk": {"host": "a", "path": "disk", "storage": {"kind": "disk", "size_bytes": 2**30, "read_bytes_per_s": 5e7, "write_bytes_per_s": 2e7}},
-                   "far": {"host": "b", "path": "far", "storage": None}},
-        "services": {"server": {"kind": "any", "host": "b", "interface": "b.eth0", "places": ["far"], "after": [], "ports": [1], "doors": {}, "options": {}}},
+        "storages": {"disk": {"host": "a", "path": "disk", "spec": {"kind": "disk", "size_bytes": 2**30, "read_bytes_per_s": 5e7, "write_bytes_per_s": 2e7}},
+                   "far": {"host": "b", "path": "far", "spec": None}},
+        "services": {"server": {"kind": "any", "host": "b", "interface": "b.eth0", "storages": ["far"], "after": [], "ports": [1], "service_ports": {}, "options": {}}},
         "network": NETWORK, "datasets": {}, "draws": {}, "pools": {},
         "calls": {f"c{n}": {"mover": one.mover, "argv": [one.mover], "options": dict(one.options), "requires": [], "timeout_s": 60.0, "capture": False,
                             "expect": "nothing"} for n, one in enumerate(points)},
@@ -104,13 +104,13 @@ def _plan(points: Sequence[Told], trials: Sequence[Any], scenario: Mapping[str, 
     return [header, *({"actor": "sweep", "host": "a", "steps": [step]} for step in steps)]
 
 
-def _trial(writer: RunWriter, serial: int, number: int, one: Told, seconds: float, now: float) -> float:
+def _trial(writer: RunWriter, serial: int, number: int, one: ToolOutput, seconds: float, now: float) -> float:
     name, far = f"t{serial:07d}", one.at == "a>b"
     transfer = {
         "trial": name, "actor": "sweep", "slot": 0, "call": f"c{number}", "mover": one.mover,
         "source": "disk:f" if one.mover in ("fio-read", "read", "globus-url-copy") else "zero:", "source_via": None,
         "destination": "far:g" if far else "disk:g", "destination_via": "server/any" if far else None, "files": 1,
-        "asked_bytes": one.size_bytes, "received_bytes": None, "intended_s": None, "start_s": now, "end_s": now + seconds,
+        "requested_bytes": one.size_bytes, "received_bytes": None, "intended_s": None, "start_s": now, "end_s": now + seconds,
         "duration_s": seconds, "outcome": "ok", "exit_code": 0, "signal": None, "error": None, "user_s": 0.01, "system_s": 0.01, "stdout": "said" if one.tool else None, "stderr": "",
         "labels": {},
     }  # fmt: skip
@@ -122,17 +122,17 @@ def _trial(writer: RunWriter, serial: int, number: int, one: Told, seconds: floa
     return now + seconds + 0.2
 
 
-def _connection(writer: RunWriter, one: Told, port: int, now: float, seconds: float) -> None:
+def _connection(writer: RunWriter, one: ToolOutput, port: int, now: float, seconds: float) -> None:
     own, other = f"10.77.0.1:{port}", f"10.77.0.2:{port}"
     size = int(one.tool.get("kernel_bytes", one.tool.get("tool_bytes", one.size_bytes))) // one.connections
     base = {"state": "established", "mss_bytes": SEGMENT, "cwnd_bytes": 10**7, "send_window_bytes": one.window_bytes, "rtt_s": RTT_S, "min_rtt_s": RTT_S,
             "delivery_bytes_per_s": one.flow_bytes_per_s, "congestion_control": one.congestion_control, "retransmitted_bytes": 0}  # fmt: skip
 
-    def seen(share: float, *, closed: bool) -> dict[str, Any]:
-        moved = round(share * size)
+    def seen(fraction: float, *, closed: bool) -> dict[str, Any]:
+        moved = round(fraction * size)
         busy = {
-            "busy_s": share * seconds,
-            "receive_window_limited_s": one.held * share * seconds,
+            "busy_s": fraction * seconds,
+            "receive_window_limited_s": one.held * fraction * seconds,
             "send_buffer_limited_s": 0.0,
         }
         return {

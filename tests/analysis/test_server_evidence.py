@@ -1,11 +1,11 @@
-"""What servers and control channels say of a run, from hand-made events."""
+"""Evidence from servers and control connections about a run, from hand-made events."""
 
 import pytest
 
 from testkit import call_of, tiny_trials, transfer_record, trial_record, write_plan
 from venturi.analysis import analyse
 from venturi.analysis.control import control_sessions
-from venturi.analysis.measured import measure
+from venturi.analysis.run_columns import load_run_columns
 from venturi.analysis.servers import server_counts
 from venturi.mover import ToolReport
 from venturi.run import Run, RunWriter
@@ -15,13 +15,13 @@ SIZE = 100_000
 
 @pytest.fixture
 def run_with(tmp_path):
-    """Return a function that writes a run of two uploads through a door, and of these events."""
+    """Return a function that writes a run of two uploads through a service port, with the given events."""
 
     def write(events):
         calls = {"put": call_of(["put", "{source}", "{destination}"])}
         plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(2, call="put"), calls=calls)
         with RunWriter.create(tmp_path / "runs", plan, backend="lab") as run:
-            run.begin_session({"node1": {}})
+            run.start_session({"node1": {}})
             for number in range(2):
                 trial = f"t{number:07d}"
                 moved = transfer_record(trial, call="put", source_via="out/ftp", destination_via="in/ftp",
@@ -49,35 +49,35 @@ def logged(endpoint, size, command="STOR", service="in", code="226", start_s=1.1
         ([logged("data:out/t0000000", SIZE), logged("data:out/t0000001", SIZE)], 2, 0),
         ([logged("data:out/t0000000", SIZE - 1), logged("data:out/t0000001", SIZE)], 2, 1),
         ([logged("data:out/t0000000", SIZE + 1)], 1, 1),
-        # Sent again after it broke off: between the good part and all of it.
+        # Resent after an abort: the total is between the successful part and the sum.
         ([logged("data:out/t0000000", 60_000), logged("data:out/t0000000", 70_000, code="426")], 1, 0),
         ([logged("data:out/t0000000", 60_000), logged("data:out/t0000000", 10_000, code="426")], 1, 1),
-        # The same source file is read by both; each counts in its own time.
+        # Both transfers read the same source file; each counts in its own time.
         ([logged("data:set/000000", SIZE, "RETR", "out", start_s=s) for s in (1.1, 2.1)], 2, 0),
         ([logged("data:set/000000", SIZE - 1, "RETR", "out", start_s=2.1)], 1, 1),
-        # Another server, another file, nothing of the file's bytes: not to be compared.
+        # Another server, another file, or no bytes of the file: not comparable.
         ([logged("data:out/t0000000", 1, service="out"), logged("data:out/t0000009", 1), logged("data:set/000001", 1, "RETR", "out")],
          0, 0),
         ([logged("data:out/t0000000", None)], 0, 0),
     ],
 )  # fmt: skip
-def test_servers_and_receivers_are_held_against_each_other(run_with, events, compared, wrong):
+def test_server_counts_are_compared_with_receiver_counts(run_with, events, compared, wrong):
     with run_with(events) as run:
         counts = server_counts(run)
         assert (counts.compared, counts.disagreeing) == (compared, wrong)
-        codes = [notice.code for notice in analyse(run).notices]
+        codes = [finding.code for finding in analyse(run).findings]
         assert ("server-disagrees" in codes) is bool(wrong)
 
 
-def test_readers_of_one_file_at_the_same_time_are_not_held_against_its_replies(tmp_path):
+def test_concurrent_readers_of_one_file_are_not_compared_with_server_replies(tmp_path):
     plan = write_plan(
         tmp_path / "plan.jsonl",
         tiny_trials(3, call="put"),
         calls={"put": call_of(["put", "{source}", "{destination}"])},
     )
     with RunWriter.create(tmp_path / "runs", plan, backend="lab") as run:
-        run.begin_session({"node1": {}})
-        # The first two overlap: each would be given the replies of both. The third is alone.
+        run.start_session({"node1": {}})
+        # The first two overlap, so each would get the replies of both. The third is alone.
         for number, (start_s, end_s) in enumerate([(1.0, 1.5), (1.2, 1.7), (2.0, 2.5)]):
             trial = f"t{number:07d}"
             moved = transfer_record(trial, call="put", source_via="out/ftp", start_s=start_s, end_s=end_s)
@@ -89,16 +89,16 @@ def test_readers_of_one_file_at_the_same_time_are_not_held_against_its_replies(t
         assert (counts.compared, counts.disagreeing) == (1, 0)
 
 
-def reading_run(base, options, replies, *, asked_bytes=SIZE, counted=None):
-    """Write a run of one reader after the other, and of the replies of the server that has the file."""
+def reading_run(base, options, replies, *, requested_bytes=SIZE, counted=None):
+    """Write a run of readers in sequence, with the replies of the server that has the file."""
     call = call_of(["get", "{source}", "{destination}"], options=options)
     plan = write_plan(base / "plan.jsonl", tiny_trials(len(replies), call="get"), calls={"get": call})
     with RunWriter.create(base / "runs", plan, backend="lab", parse=lambda call, record: ToolReport(counted)) as run:
-        run.begin_session({"node1": {}})
+        run.start_session({"node1": {}})
         for number, sizes in enumerate(replies):
             trial, start_s = f"t{number:07d}", 1.0 + number
             moved = transfer_record(trial, call="get", source_via="out/http", destination="null:", received_bytes=None,
-                                    asked_bytes=asked_bytes, start_s=start_s, end_s=start_s + 0.5, stdout="")  # fmt: skip
+                                    requested_bytes=requested_bytes, start_s=start_s, end_s=start_s + 0.5, stdout="")  # fmt: skip
             run.trial(trial_record(trial, transfers=[moved], start_s=start_s, end_s=start_s + 0.5), "node1")
             for size in sizes:
                 run.event(logged("data:set/000000", size, "GET", "out", code="200", start_s=start_s + 0.1), "node1")
@@ -109,36 +109,36 @@ def reading_run(base, options, replies, *, asked_bytes=SIZE, counted=None):
 @pytest.mark.parametrize(
     ("options", "compared", "wrong"), [({}, 2, 1), ({"proxy": None}, 2, 1), ({"proxy": "http://s:3128"}, 0, 0)]
 )
-def test_replies_of_an_origin_are_those_of_readers_only_without_a_proxy_between(tmp_path, options, compared, wrong):
-    # As a proxy asks: once for all of the object, then for the rest of it alone, and then it has it.
+def test_replies_of_an_origin_are_compared_with_readers_only_without_a_proxy(tmp_path, options, compared, wrong):
+    # A proxy requests the whole object first, then only its rest, and then it has the object.
     with reading_run(tmp_path, options, [[SIZE], [SIZE // 2], []]) as run:
         counts = server_counts(run)
     assert (counts.compared, counts.disagreeing) == (compared, wrong)
 
 
 @pytest.mark.parametrize(("counted", "wrong"), [(3 * SIZE, 0), (2 * SIZE, 1)])
-def test_who_is_asked_for_a_time_moved_what_the_tool_counted(tmp_path, counted, wrong):
-    with reading_run(tmp_path, {}, [[SIZE] * 3], asked_bytes=0, counted=counted) as run:
+def test_the_bytes_of_a_timed_mover_are_those_counted_by_the_tool(tmp_path, counted, wrong):
+    with reading_run(tmp_path, {}, [[SIZE] * 3], requested_bytes=0, counted=counted) as run:
         counts = server_counts(run)
         assert (counts.compared, counts.disagreeing) == (1, wrong)
-        assert list(measure(run).trial_bytes) == [counted]
+        assert list(load_run_columns(run).trial_bytes) == [counted]
 
 
-@pytest.mark.parametrize(("asked_bytes", "counted"), [(SIZE, 3 * SIZE), (0, None)])
-def test_who_is_asked_for_bytes_moved_these_whatever_the_tool_says(tmp_path, asked_bytes, counted):
-    with reading_run(tmp_path, {}, [[]], asked_bytes=asked_bytes, counted=counted) as run:
-        assert list(measure(run).trial_bytes) == [asked_bytes]
+@pytest.mark.parametrize(("requested_bytes", "counted"), [(SIZE, 3 * SIZE), (0, None)])
+def test_the_requested_bytes_of_a_mover_count_regardless_of_the_tool_report(tmp_path, requested_bytes, counted):
+    with reading_run(tmp_path, {}, [[]], requested_bytes=requested_bytes, counted=counted) as run:
+        assert list(load_run_columns(run).trial_bytes) == [requested_bytes]
 
 
-def test_a_disagreement_is_told_with_both_numbers(run_with):
+def test_a_disagreement_is_reported_with_both_numbers(run_with):
     with run_with([logged("data:out/t0000001", 90_000)]) as run:
-        (notice,) = [notice for notice in analyse(run).notices if notice.code == "server-disagrees"]
-    assert notice.subject == "in"
-    assert "data:out/t0000001 in logged 90 kB, held are 100 kB" in notice.evidence
+        (finding,) = [finding for finding in analyse(run).findings if finding.code == "server-disagrees"]
+    assert finding.subject == "in"
+    assert "at data:out/t0000001, in logged 90 kB, but 100 kB were delivered" in finding.evidence
 
 
-def said(texts, *, seen="wire", session=0, start_s=1.1):
-    """Return the events of a control channel: ``>`` is said by the client, ``<`` by the server, ``.`` is a note."""
+def printed(texts, *, seen="wire", session=0, start_s=1.1):
+    """Return the events of a control connection: ``>`` is from the client, ``<`` from the server, ``.`` is a note."""
     direction = {">": "client", "<": "server", ".": "note"}
     return [
         {"time_s": start_s + 0.01 * number, "kind": "control",
@@ -163,8 +163,8 @@ PIPELINED = [
 IN_TURN = [">PASV", "<227 Entering", ">RETR a", "<226 Done", ">PASV", "<227 Entering", ">RETR b", "<550 No such file"]
 
 
-def test_sessions_tell_what_waited_and_what_was_opened(run_with):
-    events = said(LOGIN + PIPELINED) + said(LOGIN + IN_TURN, session=1, start_s=2.1)
+def test_sessions_report_outstanding_commands_and_data_connections(run_with):
+    events = printed(LOGIN + PIPELINED) + printed(LOGIN + IN_TURN, session=1, start_s=2.1)
     with run_with(events) as run:
         first, second = control_sessions(run)
         one, other = analyse(run).sessions
@@ -176,18 +176,28 @@ def test_sessions_tell_what_waited_and_what_was_opened(run_with):
         ("in", 0, 1, 3, 2), ("in", 1, 1, 2, 1)]  # fmt: skip
 
 
-def test_a_log_tells_who_logged_in_and_not_what_waited(run_with):
+def test_connections_without_a_point_come_before_point_zero(run_with):
+    events = [
+        event
+        for number, start_s in enumerate((1.1, 1.7, 2.1))  # the second one starts between the trials
+        for event in printed(LOGIN + IN_TURN, session=number, start_s=start_s)
+    ]
+    with run_with(events) as run:
+        assert [row.point for row in analyse(run).sessions] == [None, 0, 1]
+
+
+def test_a_server_log_gives_the_user_and_no_outstanding_commands(run_with):
     login = [
         *LOGIN[:3],
         ".DN /O=Venturi/CN=Lab User successfully authorized.",
         ".User root successfully authorized.",
         LOGIN[3],
     ]
-    with run_with(said(login + PIPELINED, seen="log")) as run:
+    with run_with(printed(login + PIPELINED, seen="log")) as run:
         (session,) = control_sessions(run)
     assert (session.user, session.most_outstanding, session.trial, session.data_channels) == ("root", None, None, 1)
 
 
-def test_who_only_looked_whether_the_server_is_there_is_no_session(run_with):
-    with run_with(said([">USER anonymous", "<331 Password required.", ">QUIT", "<221 Bye."])) as run:
+def test_a_probe_of_the_server_is_not_a_session(run_with):
+    with run_with(printed([">USER anonymous", "<331 Password required.", ">QUIT", "<221 Bye."])) as run:
         assert control_sessions(run) == []

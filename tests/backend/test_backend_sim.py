@@ -1,4 +1,4 @@
-"""The backend `sim` from a plan to a run: what is in it, that it is the same twice, and how it ends before its end."""
+"""The backend `sim` from a plan to a run: contents, reproducibility, and early ends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from venturi.analysis.explain import explain
-from venturi.backend import Outcome, SimBackend
-from venturi.errors import BackendError, RunError
+from venturi.advice import advise
+from venturi.backend import SessionOutcome, SimBackend
+from venturi.errors import BackendError
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
 from venturi.run.directory import INFO, JOURNAL
@@ -19,7 +19,7 @@ from venturi.scenario import scenario_from
 from venturi.workload import expand
 
 WRITE_BYTES_PER_S = 1e9
-"""What the engine assumes of a place that the plan gives no rate."""
+"""Default of the engine for a storage without a rate in the plan."""
 
 SWEEP: dict[str, Any] = {
     "venturi": 1,
@@ -36,15 +36,15 @@ SWEEP: dict[str, Any] = {
 }
 
 
-def carry_out(base: Path, document: dict[str, Any]) -> tuple[Run, Outcome]:
+def execute(base: Path, document: dict[str, Any]) -> tuple[Run, SessionOutcome]:
     write_plan(expand(scenario_from(document)), base / "plan.jsonl")
     with RunWriter.create(base / "runs", base / "plan.jsonl", backend="sim") as run:
-        outcome = SimBackend().carry_out(run)
+        outcome = SimBackend().execute(run)
     return Run.open(run.path), outcome
 
 
-def test_a_sweep_is_carried_out_whole_and_copies_share_the_rate_of_their_disk(tmp_path: Path) -> None:
-    run, outcome = carry_out(tmp_path, SWEEP)
+def test_a_sweep_runs_completely_and_copies_share_the_rate_of_their_disk(tmp_path: Path) -> None:
+    run, outcome = execute(tmp_path, SWEEP)
     assert (run.backend, run.state, outcome.state, outcome.trials_done, outcome.failed) == (
         "sim",
         "complete",
@@ -52,39 +52,39 @@ def test_a_sweep_is_carried_out_whole_and_copies_share_the_rate_of_their_disk(tm
         8,
         0,
     )
-    rows = run.query("SELECT factor_files AS files, asked_bytes, received_bytes, duration_s FROM transfers")
-    assert (rows["asked_bytes"] == rows["received_bytes"]).all()
-    # A copy is bound by the writing, which all copies of a trial share; the tool's own start comes besides.
-    least_s = rows["files"] * rows["asked_bytes"] / WRITE_BYTES_PER_S
+    rows = run.query("SELECT factor_files AS files, requested_bytes, received_bytes, duration_s FROM transfers")
+    assert (rows["requested_bytes"] == rows["received_bytes"]).all()
+    # Writing limits a copy, and all copies of a trial share it. The start of the tool comes on top.
+    least_s = rows["files"] * rows["requested_bytes"] / WRITE_BYTES_PER_S
     assert (rows["duration_s"] >= least_s * (1 - 1e-9)).all()
     assert (rows["duration_s"] <= least_s + 0.1).all()
 
 
-def test_what_is_not_simulated_is_absent_and_never_zero(tmp_path: Path) -> None:
-    run, _ = carry_out(tmp_path, SWEEP)
+def test_values_that_are_not_simulated_are_absent_instead_of_zero(tmp_path: Path) -> None:
+    run, _ = execute(tmp_path, SWEEP)
     absent = ("exit_code", "user_s", "system_s", "max_rss_bytes", "minor_faults", "read_call_bytes", "tool_bytes")
     counts = run.query("SELECT " + ", ".join(f"count({name}) AS {name}" for name in absent) + " FROM transfers")
     assert {name: int(counts[name][0]) for name in absent} == dict.fromkeys(absent, 0)
 
 
-def test_what_bound_a_transfer_adds_up_to_its_time(tmp_path: Path) -> None:
-    run, _ = carry_out(tmp_path, SWEEP)
-    bound = [json.loads(text) for text in run.query("SELECT bound FROM transfers")["bound"]]
-    assert np.allclose([sum(shares.values()) for shares in bound], 1.0, rtol=0, atol=1e-9)
-    assert all(shares["disk:disk:write"] > 0.9 for shares in bound)
+def test_bottleneck_fractions_of_a_transfer_add_up_to_one(tmp_path: Path) -> None:
+    run, _ = execute(tmp_path, SWEEP)
+    bottleneck = [json.loads(text) for text in run.query("SELECT bottleneck FROM transfers")["bottleneck"]]
+    assert np.allclose([sum(bottlenecks.values()) for bottlenecks in bottleneck], 1.0, rtol=0, atol=1e-9)
+    assert all(bottlenecks["disk:disk:write"] > 0.9 for bottlenecks in bottleneck)
 
 
 def test_the_same_plan_gives_the_same_run(tmp_path: Path) -> None:
     tables = []
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        run, _ = carry_out(tmp_path / name, SWEEP)
-        tables.append(run.query("SELECT trial, slot, start_s, end_s, bound FROM transfers ORDER BY ALL"))
+        run, _ = execute(tmp_path / name, SWEEP)
+        tables.append(run.query("SELECT trial, slot, start_s, end_s, bottleneck FROM transfers ORDER BY ALL"))
     assert all((tables[0][key] == tables[1][key]).all() for key in tables[0])
 
 
-def test_a_run_that_was_cut_off_is_carried_out_again_from_its_beginning(tmp_path: Path) -> None:
-    run, _ = carry_out(tmp_path, SWEEP)
+def test_an_interrupted_simulation_is_run_again_from_its_start(tmp_path: Path) -> None:
+    run, _ = execute(tmp_path, SWEEP)
     whole = run.query("SELECT trial, start_s, end_s FROM trials ORDER BY trial")
     run.close()
     journal = run.path / JOURNAL
@@ -93,7 +93,7 @@ def test_a_run_that_was_cut_off_is_carried_out_again_from_its_beginning(tmp_path
     (run.path / INFO).write_text(json.dumps({**info, "state": "stopped"}))
     with RunWriter.resume(run.path) as writer:
         assert 0 < len(writer.finished) < 8
-        outcome = SimBackend().carry_out(writer)
+        outcome = SimBackend().execute(writer)
     again = Run.open(run.path).query("SELECT trial, start_s, end_s FROM trials ORDER BY trial")
     assert outcome.state == "complete"
     assert all((whole[key] == again[key]).all() for key in whole)
@@ -120,35 +120,35 @@ CUT: dict[str, Any] = {
         "factors": {"size": ["1 MB"]},
     },
 }
-"""The first transfer has no chance in its 20 s, the second has 10 s of them."""
+"""The first transfer cannot finish in its 20 s; the second has a working link for 10 s of them."""
 
 
-def test_trials_that_failed_are_carried_out_once_more_at_the_time_that_has_come_by_then(tmp_path: Path) -> None:
-    run, outcome = carry_out(tmp_path, CUT)
+def test_failed_trials_are_retried_at_the_virtual_time_after_the_other_trials(tmp_path: Path) -> None:
+    run, outcome = execute(tmp_path, CUT)
     assert (outcome.state, outcome.failed) == ("complete", 1)
     first = run.query("SELECT outcome, duration_s FROM transfers ORDER BY end_s")
     assert (list(first["outcome"]), first["duration_s"][0]) == (["timeout", "ok"], 20.0)
     run.close()
     with RunWriter.resume(run.path, retry_failed=True) as writer:
-        outcome = SimBackend().carry_out(writer)
+        outcome = SimBackend().execute(writer)
     assert (outcome.state, outcome.failed) == ("complete", 0)
     rows = Run.open(run.path).query("SELECT trial, outcome, start_s, end_s FROM trials ORDER BY trial")
     assert list(rows["outcome"]) == ["ok", "ok"]
-    # It begins when the other has ended, on a link that is whole again.
+    # It starts after the end of the other, when the link is up again.
     assert rows["start_s"][0] == rows["end_s"][1] > 30.0
     assert rows["end_s"][0] - rows["start_s"][0] < 1.0
 
 
-def test_a_plan_in_which_somebody_waits_for_ever_is_refused_with_his_name(tmp_path: Path) -> None:
+def test_a_plan_with_an_actor_that_waits_forever_is_rejected_with_its_name(tmp_path: Path) -> None:
     header = {
         "format": "venturi-plan",
-        "version": 1,
+        "version": 2,
         "name": "waits",
         "seed": 1,
         "scale": 1.0,
         "scenario": {},
         "hosts": {"here": {"ssh": None, "memory_bytes": None}},
-        "places": {},
+        "storages": {},
         "datasets": {},
         "calls": {},
         "draws": {},
@@ -161,24 +161,21 @@ def test_a_plan_in_which_somebody_waits_for_ever_is_refused_with_his_name(tmp_pa
     plan.write_text(f"{json.dumps(header)}\n{json.dumps(actor)}\n")
     run = RunWriter.create(tmp_path / "runs", plan, backend="sim")
     with pytest.raises(BackendError, match=r"on here, actor `one` waits for .*never"):
-        SimBackend().carry_out(run)
+        SimBackend().execute(run)
 
 
-def test_an_assumption_that_cannot_be_is_refused_by_its_name(tmp_path: Path) -> None:
+def test_an_impossible_assumption_is_rejected_by_name(tmp_path: Path) -> None:
     write_plan(expand(scenario_from(SWEEP)), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="sim")
     with pytest.raises(
         BackendError, match=r"world\.loopback_bytes_per_s: expected a finite number above 0, found -1"
     ):
-        SimBackend(assumptions={"loopback_bytes_per_s": -1.0}).carry_out(run)
+        SimBackend(assumptions={"loopback_bytes_per_s": -1.0}).execute(run)
 
 
-def test_a_run_is_explained_by_the_shares_of_its_time(tmp_path: Path) -> None:
-    run, _ = carry_out(tmp_path, SWEEP)
-    found = explain(run)
-    assert found.transfers == 20
-    assert found.shares[0].name == "disk:disk:write"
-    assert sum(one.share for one in found.shares) == pytest.approx(1.0, abs=1e-9)
-    assert explain(run, "t0000000").transfers in (1, 4)
-    with pytest.raises(RunError, match="of the trial t0000099"):
-        explain(run, "t0000099")
+def test_the_advice_on_a_simulated_run_has_the_fractions_of_its_time(tmp_path: Path) -> None:
+    run, _ = execute(tmp_path, SWEEP)
+    found = advise(run).run
+    assert (found.cause, found.resource) == ("destination-disk", "the disk of storage disk on here")
+    assert sum(one.fraction for one in found.fractions) == pytest.approx(1.0, abs=0.05)
+    assert found.fraction > 0.5

@@ -1,4 +1,4 @@
-"""What the benches share: verdicts, and the short forms of figures."""
+"""Shared code of the benches: verdicts, and short forms of figures."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ FIGURES = runpy.run_path(str(BENCH / "figures.py"))
         (0.5, {"most": 1}, 1.05, "pass"),
     ],
 )
-def test_a_bound_that_the_machine_alone_misses_is_void_unless_it_is_met(found, bounds, machine, word):
+def test_a_bound_that_the_machine_itself_misses_is_void_unless_it_is_met(found, bounds, machine, word):
     held = FIGURES["Bounds"]()
-    held.judge("case", found, machine=machine, **bounds)
+    held.assess("case", found, machine=machine, **bounds)
     assert [verdict.word for verdict in held.verdicts] == [word]
 
 
-def test_the_table_says_what_was_found_what_was_asked_and_why_it_is_void(capsys):
+def test_the_table_has_values_bounds_and_the_reason_of_a_void_verdict(capsys):
     held = FIGURES["Bounds"]()
-    held.judge("rate", 0.7, least=0.6, most=1, unit=" Gb/s")
-    held.judge("error", 40, most=30, unit=" µs", machine=35)
+    held.assess("rate", 0.7, least=0.6, most=1, unit=" Gb/s")
+    held.assess("error", 40, most=30, unit=" µs", machine=35)
     held.show("asked")
     assert [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()] == [
         "",
@@ -45,8 +45,8 @@ def test_the_table_says_what_was_found_what_was_asked_and_why_it_is_void(capsys)
     ]
 
 
-@pytest.mark.parametrize("bench", ["analysis", "faults", "fits", "harness", "mover", "services", "sim", "wire"])
-def test_every_bench_says_how_it_is_used(bench):
+@pytest.mark.parametrize("bench", ["analysis", "faults", "fits", "harness", "mover", "services", "sim", "emulator"])
+def test_every_benchmark_prints_its_usage(bench):
     done = subprocess.run(
         [sys.executable, BENCH / f"{bench}.py", "--help"], capture_output=True, text=True, timeout=60, check=False
     )
@@ -55,7 +55,7 @@ def test_every_bench_says_how_it_is_used(bench):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_bench_that_is_ended_says_so_in_a_line(number):
+def test_an_interrupted_benchmark_reports_the_end_in_one_line(number):
     words = [sys.executable, BENCH / "fits.py"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline()

@@ -1,4 +1,4 @@
-"""Runs whose costs are known, as they were simulated with them: GridFTP at a distance, with scatter."""
+"""Simulated runs with known costs and scatter: GridFTP over a long path."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from venturi.backend import SimBackend
-from venturi.backend.sim import world_of
-from venturi.cost import Cost, MoverCost, MoverRule, ServiceCost
+from venturi.backend.sim import engine_assumptions
+from venturi.cost import CostParameters, MoverCost, MoverRule, ServiceCost
 from venturi.plan import read_header, write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
@@ -45,13 +45,13 @@ def scenario(rtt: str, **factors: Any) -> dict[str, Any]:
     }
 
 
-def planted(mover: Mapping[str, float], service: Mapping[str, float]) -> Cost:
-    """Return costs of the mover and of the server."""
-    return Cost((MoverRule(MOVER, MoverCost(**mover)),), {"gridftp": ServiceCost(**service)})  # type: ignore[arg-type]
+def planted(mover: Mapping[str, float], service: Mapping[str, float]) -> CostParameters:
+    """Return the cost parameters of the mover and of the server."""
+    return CostParameters((MoverRule(MOVER, MoverCost(**mover)),), {"gridftp": ServiceCost(**service)})  # type: ignore[arg-type]
 
 
 class Scattered(RunWriter):
-    """A run in which times scatter as logarithms of a normal distribution do."""
+    """A run whose times have lognormal scatter."""
 
     scatter, seed = 0.0, 0
 
@@ -63,15 +63,21 @@ class Scattered(RunWriter):
 
 
 def simulated_run(
-    base: Path, document: dict[str, Any], cost: Cost, *, scatter: float = 0.0, seed: int = 0, backend: str = "hosts"
+    base: Path,
+    document: dict[str, Any],
+    cost: CostParameters,
+    *,
+    scatter: float = 0.0,
+    seed: int = 0,
+    backend: str = "lab",
 ) -> Run:
-    """Return a run of a scenario as a world with these costs measures it; its plan knows nothing of them."""
+    """Return a run of a scenario as measured in a world with these costs. Its plan does not contain them."""
     base.mkdir(parents=True, exist_ok=True)
     plan = base / f"{document['name']}-{seed}.jsonl"
     write_plan(expand(scenario_from(document)), plan)
-    world = world_of(dataclasses.replace(read_header(plan), cost=cost))
+    world = engine_assumptions(dataclasses.replace(read_header(plan), cost=cost))
     with Scattered.create(base / "runs", plan, backend=backend) as run:
         assert isinstance(run, Scattered)
         run.scatter, run.seed = scatter, seed
-        SimBackend(assumptions=world).carry_out(run)
+        SimBackend(assumptions=world).execute(run)
     return Run.open(run.path)

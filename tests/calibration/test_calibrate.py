@@ -1,4 +1,4 @@
-"""``calibrate``: costs that were put in come out again, what cannot be told is named, and what was held out is foretold."""
+"""``calibrate`` recovers planted costs, names costs that it cannot determine, and predicts held-out points."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from calibrationkit import MOVER, planted, scenario, simulated_run
 from venturi.calibration import Calibration, calibrate
 from venturi.calibration.calibrate import errors_of, split
 from venturi.calibration.document import costs_text, read_costs
-from venturi.calibration.result import Estimated, Point
+from venturi.calibration.origin import read_origin
+from venturi.calibration.result import CalibrationPoint, Errors, Estimated
+from venturi.calibration.sections import calibration_section
 from venturi.calibration.validate import validate
 from venturi.errors import SampleError, ScenarioError
 from venturi.run import Run
@@ -45,7 +47,7 @@ def found(result: Calibration, parameter: str) -> Estimated:
     return one
 
 
-def test_planted_costs_are_found_again_from_times_without_scatter(calibrated: Calibration) -> None:
+def test_planted_costs_are_recovered_from_times_without_scatter(calibrated: Calibration) -> None:
     for parameter, truth in (
         ("start_s", START_S),
         ("session_round_trips", ROUND_TRIPS),
@@ -57,7 +59,7 @@ def test_planted_costs_are_found_again_from_times_without_scatter(calibrated: Ca
     assert calibrated.naive.median is not None and calibrated.naive.median > 0.3
 
 
-def test_intervals_hold_what_was_planted_about_as_often_as_they_say(base: Path) -> None:
+def test_intervals_contain_the_planted_costs_at_about_the_stated_level(base: Path) -> None:
     inside = total = 0
     for seed in range(1, 6):
         runs = [simulated_run(base / f"s{seed}", scenario(rtt), COST, scatter=0.08, seed=seed) for rtt in RTTS]
@@ -71,11 +73,11 @@ def test_intervals_hold_what_was_planted_about_as_often_as_they_say(base: Path) 
             assert one.state == "estimated" and one.low is not None
             total += 1
             inside += one.low <= truth <= (math.inf if one.high is None else one.high)
-    # Of 15 intervals of 95 % fewer than 12 hold in 1 of 180 such suites; the seeds are fixed.
+    # Of 15 intervals of 95 %, fewer than 12 contain the value in 1 of 180 such suites. The seeds are fixed.
     assert total == 15 and inside >= 12
 
 
-def test_what_has_the_same_effect_is_said_not_to_be_told_apart(exact: list[Run]) -> None:
+def test_parameters_with_the_same_effect_are_reported_as_indistinguishable(exact: list[Run]) -> None:
     one_distance = calibrate(exact[:1], hold_out=0.0)
     alike = [
         one for one in one_distance.parameters if one.parameter in ("start_s", "session_round_trips", "start_core_s")
@@ -87,12 +89,12 @@ def test_what_has_the_same_effect_is_said_not_to_be_told_apart(exact: list[Run])
             assert one.value == one.default and one.low is None
 
 
-def test_what_no_time_depends_on_has_no_effect(calibrated: Calibration) -> None:
+def test_a_parameter_that_changes_no_time_is_reported_without_effect(calibrated: Calibration) -> None:
     state = {one.parameter: one.state for one in calibrated.parameters if one.of == "storages"}
     assert state["write_bytes_per_s"] in ("no effect", "too uncertain")
 
 
-def test_the_same_seed_holds_out_the_same_points_and_gives_the_same_numbers(
+def test_equal_seeds_hold_out_the_same_points_and_give_the_same_results(
     exact: list[Run], calibrated: Calibration
 ) -> None:
     again = calibrate(exact, workers=1)
@@ -101,9 +103,16 @@ def test_the_same_seed_holds_out_the_same_points_and_gives_the_same_numbers(
     assert [p.held_out for p in other.points] != [p.held_out for p in again.points]
 
 
-def test_the_half_held_out_is_one_of_each_pair_of_neighbours_in_time() -> None:
+def test_the_sentence_compares_the_errors_with_those_of_a_perfect_model(calibrated: Calibration) -> None:
+    inexact = dataclasses.replace(
+        calibrated, held_out=Errors(5, 0.3, 0.5), floor=Errors(5, 0.021, 0.052), repeatability=Errors(5, 0.033, 0.077)
+    )
+    assert "a perfect model would have 2.1 % and 5.2 %" in calibration_section(inexact).sentence
+
+
+def test_one_of_each_pair_of_points_with_similar_times_is_held_out() -> None:
     points = [
-        Point(0, n, MOVER, MOVER, {}, 1, 1e6, 1, False, 3, float(time), 0.03, None, None)
+        CalibrationPoint(0, n, MOVER, MOVER, {}, 1, 1e6, 1, False, 3, float(time), 0.03, None, None)
         for n, time in enumerate((8, 1, 5, 2, 7, 3))
     ]
     held = split(points, 0.5, 11)
@@ -111,7 +120,7 @@ def test_the_half_held_out_is_one_of_each_pair_of_neighbours_in_time() -> None:
     assert split(points, 0.0, 11).sum() == 0
 
 
-def test_a_file_of_costs_says_where_it_is_from_and_a_scenario_takes_it_in(
+def test_a_cost_file_names_its_runs_and_can_be_included_in_a_scenario(
     exact: list[Run], calibrated: Calibration, base: Path
 ) -> None:
     text = costs_text(calibrated)
@@ -122,8 +131,22 @@ def test_a_file_of_costs_says_where_it_is_from_and_a_scenario_takes_it_in(
     (base / "scenario.toml").write_text('include = ["costs.toml"]\n' + toml(written), encoding="utf-8")
     header = expand(load_scenario(base / "scenario.toml")).header
     assert header.cost == read_costs(base / "costs.toml")
-    told = validate(exact[0], header.cost, costs="costs.toml")
-    assert told.of_points.p90 is not None and told.of_points.p90 < 0.02
+    output = validate(exact[0], header.cost, costs="costs.toml")
+    assert output.of_points.p90 is not None and output.of_points.p90 < 0.02
+
+
+def test_the_origin_of_a_cost_file_has_the_intervals_of_its_parameters(calibrated: Calibration, base: Path) -> None:
+    path = base / "origin.toml"
+    path.write_text(costs_text(calibrated), encoding="utf-8")
+    origin = read_origin(path)
+    assert (origin.runs, origin.seed) == (calibrated.runs, calibrated.seed)
+    assert origin.hold_out == pytest.approx(calibrated.hold_out)
+    estimated = {one.name: one for one in calibrated.parameters if one.state == "estimated"}
+    assert origin.intervals is not None and set(origin.intervals) == set(estimated)
+    for name, (low, value, high) in origin.intervals.items():
+        one = estimated[name]
+        # The comment has three digits.
+        assert (low, value, high) == pytest.approx((one.low, one.value, one.high), rel=0.01, abs=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +159,7 @@ def test_a_file_of_costs_says_where_it_is_from_and_a_scenario_takes_it_in(
         ("[testbed.cost]\nmachine_cores = 0\n", "testbed.cost.machine_cores"),
     ],
 )
-def test_a_file_that_says_no_costs_is_refused_with_its_place(tmp_path: Path, text: str, where: str) -> None:
+def test_an_invalid_cost_file_is_rejected_with_the_location(tmp_path: Path, text: str, where: str) -> None:
     path = tmp_path / "costs.toml"
     path.write_text(text, encoding="utf-8")
     with pytest.raises(ScenarioError, match="expected") as caught:
@@ -145,9 +168,9 @@ def test_a_file_that_says_no_costs_is_refused_with_its_place(tmp_path: Path, tex
 
 
 @pytest.mark.parametrize(
-    ("text", "what"), [(None, "found none that can be read"), ("x = ", "found none \\(Invalid value")]
+    ("text", "what"), [(None, "cannot read the cost file"), ("x = ", "expected a cost file, found Invalid value")]
 )
-def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path, text: str | None, what: str) -> None:
+def test_an_unreadable_cost_file_is_named_once(tmp_path: Path, text: str | None, what: str) -> None:
     path = tmp_path / "costs.toml"
     if text is not None:
         path.write_text(text, encoding="utf-8")
@@ -156,55 +179,58 @@ def test_a_file_that_cannot_be_read_is_named_once(tmp_path: Path, text: str | No
     assert str(caught.value).count(str(path)) == 1
 
 
-def test_a_run_is_divided_in_the_same_way_alone_and_beside_others() -> None:
-    def points(run: int) -> list[Point]:
-        return [Point(run, n, MOVER, MOVER, {}, 1, 1e6, 1, False, 3, 1.0 + n, 0.03, None, None) for n in range(9)]
+def test_the_held_out_points_of_a_run_do_not_depend_on_other_runs() -> None:
+    def points(run: int) -> list[CalibrationPoint]:
+        return [
+            CalibrationPoint(run, n, MOVER, MOVER, {}, 1, 1e6, 1, False, 3, 1.0 + n, 0.03, None, None)
+            for n in range(9)
+        ]
 
     together = split([*points(0), *points(1)], 0.5, 5)
     alone = split(points(0), 0.5, 5)
     assert list(together[:9]) == list(together[9:]) == list(alone) and 4 <= alone.sum() <= 5
 
 
-def test_two_points_are_too_few(base: Path) -> None:
+def test_a_calibration_requires_three_points(base: Path) -> None:
     run = simulated_run(base / "few", scenario("5 ms", files=[1], size=["1 kB", "1 MB"]), COST)
     with pytest.raises(SampleError, match="expected at least 3 points with good trials"):
         calibrate([run], hold_out=0.0)
 
 
-def test_errors_are_relative_to_what_was_measured() -> None:
+def test_errors_are_relative_to_the_measured_times() -> None:
     errors = errors_of([(1.1, 1.0), (4.0, 2.0), (None, 3.0), (0.5, 1.0)])
     assert (errors.n, errors.median) == (3, pytest.approx(0.5))
     assert errors_of([(None, 1.0)]).median is None
 
 
 def shared(rtt: str, cores: float) -> dict[str, Any]:
-    """Return a scenario that says how many cores all hosts share, and that each session takes 0.2 s of one."""
-    said = scenario(rtt)
-    said["testbed"]["cost"] = {"machine_cores": cores, "service": {"gridftp": {"session_core": "200 ms"}}}
-    return said
+    """Return a scenario with the number of cores that all hosts share. Each session uses one for 0.2 s."""
+    written = scenario(rtt)
+    written["testbed"]["cost"] = {"machine_cores": cores, "service": {"gridftp": {"session_core": "200 ms"}}}
+    return written
 
 
-def test_cores_that_all_hosts_share_are_found_and_go_with_the_costs(base: Path) -> None:
+def test_cores_shared_by_all_hosts_are_estimated_and_written_with_the_costs(base: Path) -> None:
     truth = dataclasses.replace(planted({}, {"session_core_s": 0.2}), machine_cores=1.0)
     run = simulated_run(base / "one core", shared("10 ms", 2.0), truth)
     result = calibrate([run], hold_out=0.0)
     assert result.machine_cores == (2.0,)
     assert result.cost.machine_cores == pytest.approx(1.0, rel=0.02)
     (base / "cores.toml").write_text(costs_text(result), encoding="utf-8")
-    told = validate(run, read_costs(base / "cores.toml"))
-    assert told.of_points.p90 is not None and told.of_points.p90 < 0.02
-    # With four, four sessions of 0.2 s of a core end together after 0.2 s in place of 0.8 s.
-    told = validate(run, dataclasses.replace(result.cost, machine_cores=4.0))
-    assert told.of_points.p90 is not None and told.of_points.p90 > 0.2
+    output = validate(run, read_costs(base / "cores.toml"))
+    assert output.of_points.p90 is not None and output.of_points.p90 < 0.02
+    # With four cores, four sessions of 0.2 s of a core end together after 0.2 s instead of 0.8 s.
+    output = validate(run, dataclasses.replace(result.cost, machine_cores=4.0))
+    assert output.of_points.p90 is not None and output.of_points.p90 > 0.2
 
 
-def test_runs_that_differ_in_the_cores_that_hosts_share_give_none_and_say_so(base: Path) -> None:
+def test_runs_with_different_shared_cores_give_no_estimate_and_a_note(base: Path) -> None:
     runs = [simulated_run(base / f"{n} cores", shared(rtt, n), COST) for rtt, n in zip(RTTS, (2.0, 4.0), strict=True)]
     result = calibrate(runs)
     assert result.machine_cores == (2.0, 4.0) and result.cost.machine_cores is None
     assert not [one for one in result.parameters if one.parameter == "cores" and "machine" in one.of]
-    (said,) = [line for line in costs_text(result).splitlines() if "machine_cores" in line]
-    assert f"2 in {runs[0].path.name}, 4 in {runs[1].path.name}" in said
+    (printed,) = [line for line in costs_text(result).splitlines() if "machine_cores" in line]
+    assert f"2 in {runs[0].path.name}, 4 in {runs[1].path.name}" in printed
 
 
 def toml(document: dict[str, Any]) -> str:

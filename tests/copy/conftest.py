@@ -1,4 +1,4 @@
-"""Servers of the Globus toolkit for the tests that name them, and a folder below theirs."""
+"""Fixtures for tests with Globus servers: a server, and directories below its root."""
 
 import shutil
 import tempfile
@@ -10,18 +10,18 @@ from ftpkit import Server
 
 @pytest.fixture(scope="module")
 def root():
-    """A folder that the user of the servers reaches and writes to."""
-    # In memory where there is some: large files are large.
+    """Yield a directory that the user of the servers can access and write."""
+    # Use memory if possible, because large files are large.
     memory = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="venturi-ftp-", dir=memory if memory.is_dir() else None))
-    folder.chmod(0o777)
-    yield folder
-    shutil.rmtree(folder)
+    directory = Path(tempfile.mkdtemp(prefix="venturi-ftp-", dir=memory if memory.is_dir() else None))
+    directory.chmod(0o777)
+    yield directory
+    shutil.rmtree(directory)
 
 
 @pytest.fixture(scope="module")
 def server(root):
-    """A server for anybody."""
+    """Yield a server for anonymous users."""
     found = Server(root)
     yield found
     found.stop()
@@ -29,8 +29,8 @@ def server(root):
 
 @pytest.fixture
 def here(root, monkeypatch):
-    """A folder to be in, below that of the server."""
-    folder = Path(tempfile.mkdtemp(dir=root))
-    folder.chmod(0o777)
-    monkeypatch.chdir(folder)
-    return folder
+    """Return the working directory, below the server's directory."""
+    directory = Path(tempfile.mkdtemp(dir=root))
+    directory.chmod(0o777)
+    monkeypatch.chdir(directory)
+    return directory

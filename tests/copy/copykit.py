@@ -1,4 +1,4 @@
-"""What tests of `venturi-engine copy` share: calling it, and seeing a tree as it is."""
+"""Helpers for tests of `venturi-engine copy`: run a copy, and compare trees."""
 
 import json
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def copy(engine, *words, code=0, **changes):
-    """Run a copy, see that it ends with a code, and return what it did."""
+    """Run a copy, check its exit code, and return the completed process."""
     done = subprocess.run([engine, "copy", *words], capture_output=True, check=False, timeout=60, **changes)
     assert done.returncode == code, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
     return done
@@ -20,14 +20,14 @@ def events(engine, *words, code=0, **changes):
     return [json.loads(line) for line in lines]
 
 
-def end_of(told):
+def end_of(output):
     """Return the last event, which must be the end."""
-    assert told[-1]["event"] == "end"
-    return told[-1]
+    assert output[-1]["event"] == "end"
+    return output[-1]
 
 
 def tree_of(root, *, times=True, owners=False):
-    """Return what is below a directory, by relative path: kind, mode, time, content, and which names are one file."""
+    """Return the entries of a tree by relative path: kind, mode, time, content, and the first name of hard links."""
     found, first_names = {}, {}
     for path in sorted([Path(root), *Path(root).rglob("*")]):
         seen = path.lstat()
@@ -46,14 +46,17 @@ def tree_of(root, *, times=True, owners=False):
 
 
 def leftovers(root):
-    """Return what a copy has for itself below a directory, which must be nothing when it is done."""
+    """Return the temporary files of a copy below a directory; there are none after a complete copy."""
     return [
-        name for _, folders, files in os.walk(root) for name in [*folders, *files] if name.startswith(".venturi-")
+        name
+        for _, directories, files in os.walk(root)
+        for name in [*directories, *files]
+        if name.startswith(".venturi-")
     ]
 
 
 def differences_by_others(source, destination):
-    """Return what `diff` and `rsync`, which know nothing of us, find different."""
+    """Return the differences that the independent programs `diff` and `rsync` report."""
     differ = subprocess.run(["diff", "-r", "--no-dereference", source, destination], capture_output=True, check=False)
     dry = ["rsync", "-n", "-c", "-i", "-rlptgoD", "--delete", f"{source}/", destination]
     would = subprocess.run(dry, capture_output=True, check=False)
@@ -61,5 +64,5 @@ def differences_by_others(source, destination):
 
 
 def every(cases, stride):
-    """Return every so-manieth of cases that take too long together; ``VENTURI_STRIDE=1`` has all of them."""
+    """Return every `stride`-th of many slow cases; ``VENTURI_STRIDE=1`` selects all."""
     return list(cases)[:: int(os.environ.get("VENTURI_STRIDE", stride))]

@@ -1,4 +1,4 @@
-"""A server of FTP that does one thing wrong at one step, counted over all its connections; what comes after is as it should be."""
+"""An FTP server with one fault at one step, counted over all its connections; later steps are correct."""
 
 import contextlib
 import re
@@ -6,17 +6,17 @@ import socket
 import struct
 import threading
 
-_PATIENCE_S = 5
+_TIMEOUT_S = 5
 _BLOCK_BYTES = 4096
 _MOST_BYTES = 1 << 24
 
 
 class Left(Exception):
-    """The session is over."""
+    """The session has ended."""
 
 
 class Misdoer:
-    """Files in memory behind a port of loopback. `misdeed` happens at `step`; `steps` are told as they come."""
+    """Files in memory behind a port of loopback. `misdeed` happens at `step`; `steps` records all steps."""
 
     scheme = ""
 
@@ -39,14 +39,14 @@ class Misdoer:
         return f"{self.scheme}://127.0.0.1:{self.port}{path}"
 
     def stop(self):
-        """End it, with all its connections: a client that has ended has closed its side of them."""
-        self._listener.shutdown(socket.SHUT_RDWR)  # closing alone would not wake who accepts
+        """Stop the server and all its connections, which a finished client has closed on its side."""
+        self._listener.shutdown(socket.SHUT_RDWR)  # wakes the thread in accept(), which close() alone does not
         for thread in self._threads:
             thread.join()
         self._listener.close()
 
     def step(self, what):
-        """Return what is to be done wrong at this step, or nothing."""
+        """Return the fault of this step, or an empty string."""
         with self._lock:
             self.steps.append(what)
             at, misdeed = self._wrong
@@ -65,33 +65,33 @@ class Misdoer:
 
 
 class FakePeer(Misdoer):
-    """One of FTP.
+    """FTP server with one fault.
 
-    `folders` are directories besides the root; `broken` ones end their listing, after half of it, with a failure, and the session of
-    who lists a `lost` one for the first time ends there. Commands that are `refused` are each time.
+    `directories` exist in addition to the root. The listing of a `broken` one ends half-way with a failure. The
+    first listing of a `lost` one ends the session. `rejected` commands always fail.
     """
 
     scheme = "ftp"
 
-    def __init__(self, files, step=None, misdeed="", *, folders=(), broken=(), lost=(), refused=()):
-        self.folders = {"/", *folders}
+    def __init__(self, files, step=None, misdeed="", *, directories=(), broken=(), lost=(), rejected=()):
+        self.directories = {"/", *directories}
         self.broken = frozenset(broken)
         self.lost = set(lost)
-        self.refused = frozenset(refused)
+        self.rejected = frozenset(rejected)
         super().__init__(files, step, misdeed)
 
-    def facts(self, path):
-        """Return what is told of a file or folder."""
-        if path in self.folders:
+    def metadata(self, path):
+        """Return the facts of a file or directory."""
+        if path in self.directories:
             return "Type=dir;Modify=20200101000000;"
         return f"Type=file;Size={len(self.files[path])};Modify=20200101000000;"
 
     def sending(self, path, offset):
-        """See that a block of a file is about to be sent; a reply that is returned ends its transfer."""
+        """Return a reply that ends the transfer before this block of the file, or an empty string."""
         return ""
 
     def _serve(self, control):
-        control.settimeout(_PATIENCE_S)
+        control.settimeout(_TIMEOUT_S)
         session = _Session(self, control)
         with contextlib.suppress(Left, OSError):
             session.run()
@@ -114,16 +114,16 @@ class _Session:
         self.control.close()
 
     def run(self):
-        self.say("220 Fake GridFTP Server [Globus Toolkit 6.0] ready.")
+        self.send_line("220 Fake GridFTP Server [Globus Toolkit 6.0] ready.")
         with self.control.makefile("rb") as lines:
             for line in lines:
                 name, _, argument = line.decode().rstrip("\r\n").partition(" ")
-                if self.peer.step(f"do {name}") == "fail" or name in self.peer.refused:
+                if self.peer.step(f"do {name}") == "fail" or name in self.peer.rejected:
                     self.control.sendall(b"550 No.\r\n")
                     continue
                 getattr(self, f"do_{name.lower()}", self.do_noop)(argument)
 
-    def say(self, text):
+    def send_line(self, text):
         data = text.encode() + b"\r\n"
         match self.peer.step(f"say {text[:20]}"):
             case "hang up":
@@ -147,78 +147,78 @@ class _Session:
         self.control.sendall(data)
 
     def do_noop(self, _):
-        self.say("200 OK.")
+        self.send_line("200 OK.")
 
     def do_user(self, _):
-        self.say("331 Password.")
+        self.send_line("331 Password.")
 
     def do_pass(self, _):
-        self.say("230 In.")
+        self.send_line("230 In.")
 
     def do_feat(self, _):
-        self.say("211-Extensions\r\n PARALLEL\r\n SIZE\r\n MLST Type*;Size*;\r\n MLSC\r\n211 End.")
+        self.send_line("211-Extensions\r\n PARALLEL\r\n SIZE\r\n MLST Type*;Size*;\r\n MLSC\r\n211 End.")
 
     def do_mode(self, letter):
         self.extended = letter == "E"
-        self.say("200 OK.")
+        self.send_line("200 OK.")
 
     def do_mlst(self, path):
-        if path in self.peer.files or path in self.peer.folders or path == "":
-            self.say(f"250-status\r\n {self.peer.facts(path or '/')} {path}\r\n250 End.")
+        if path in self.peer.files or path in self.peer.directories or path == "":
+            self.send_line(f"250-status\r\n {self.peer.metadata(path or '/')} {path}\r\n250 End.")
         else:
-            self.say("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550 End.")
+            self.send_line("550-GlobusError: v=1 c=PATH_NOT_FOUND\r\n550 End.")
 
     def do_mlsc(self, path):
         below = path.rstrip("/") + "/"
         inside = sorted(
             name
-            for name in {*self.peer.files, *self.peer.folders}
+            for name in {*self.peer.files, *self.peer.directories}
             if name != "/" and name.startswith(below) and "/" not in name[len(below) :]
         )
         lost = path in self.peer.lost
         if lost or path in self.peer.broken:
             inside = inside[: len(inside) // 2]
-        lines = "".join(f" {self.peer.facts(name)} {name[len(below) :]}\r\n" for name in inside)
+        lines = "".join(f" {self.peer.metadata(name)} {name[len(below) :]}\r\n" for name in inside)
         if lost:
             self.peer.lost.discard(path)
             self.control.sendall(f"250-Contents of {path}\r\n{lines}".encode())
             raise Left
         code = 550 if path in self.peer.broken else 250
-        self.say(f"{code}-Contents of {path}\r\n{lines}{code} End.")
+        self.send_line(f"{code}-Contents of {path}\r\n{lines}{code} End.")
 
     def do_mkd(self, path):
-        if path in self.peer.folders or path.rpartition("/")[0] + "/" not in {
-            folder.rstrip("/") + "/" for folder in self.peer.folders
+        if path in self.peer.directories or path.rpartition("/")[0] + "/" not in {
+            directory.rstrip("/") + "/" for directory in self.peer.directories
         }:
-            return self.say("553 No.")
-        self.peer.folders.add(path)
-        return self.say("257 Made.")
+            return self.send_line("553 No.")
+        self.peer.directories.add(path)
+        return self.send_line("257 Made.")
 
     def do_rmd(self, path):
-        self.peer.folders.discard(path)
-        self.say("250 Gone.")
+        self.peer.directories.discard(path)
+        self.send_line("250 Gone.")
 
     def do_size(self, path):
-        self.say(f"213 {len(self.peer.files[path])}" if path in self.peer.files else "550 No such file.")
+        self.send_line(f"213 {len(self.peer.files[path])}" if path in self.peer.files else "550 No such file.")
 
     def do_rest(self, argument):
         self.rest = int(re.findall(r"\d+", argument)[-1])
-        self.say("350 Go on.")
+        self.send_line("350 Go on.")
 
     def do_rnfr(self, path):
         self.rename = path
-        self.say("350 Go on.")
+        self.send_line("350 Go on.")
 
     def do_rnto(self, path):
         if self.rename in self.peer.files:
             self.peer.files[path] = self.peer.files.pop(self.rename)
-        self.say("250 Done.")
+        self.send_line("250 Done.")
 
     def do_dele(self, path):
-        self.say("250 Done." if self.peer.files.pop(path, None) is not None else "550 No such file.")
+        self.send_line("250 Done." if self.peer.files.pop(path, None) is not None else "550 No such file.")
 
     def do_quit(self, _):
-        self.say("221 Goodbye.")
+        self.send_line("221 Goodbye.")
         raise Left
 
     def drop(self):
@@ -235,36 +235,36 @@ class _Session:
     def do_pasv(self, _):
         self.forget()
         self.passive = socket.create_server(("127.0.0.1", 0))
-        self.passive.settimeout(_PATIENCE_S)
+        self.passive.settimeout(_TIMEOUT_S)
         port = self.passive.getsockname()[1]
-        self.say(f"227 Entering Passive Mode (127,0,0,1,{port // 256},{port % 256})")
+        self.send_line(f"227 Entering Passive Mode (127,0,0,1,{port // 256},{port % 256})")
 
     def do_port(self, argument):
         self.forget()
         numbers = argument.split(",")
         self.active = ("127.0.0.1", int(numbers[4]) * 256 + int(numbers[5]))
-        self.say("200 OK.")
+        self.send_line("200 OK.")
 
     def connect(self):
         if self.data is None and self.passive is not None:
             self.data, _ = self.passive.accept()
         elif self.data is None and self.active is not None:
-            self.data = socket.create_connection(self.active, timeout=_PATIENCE_S)
+            self.data = socket.create_connection(self.active, timeout=_TIMEOUT_S)
         elif self.data is None:
-            raise Left  # it refused to be told where to, and is asked for data all the same
-        self.data.settimeout(_PATIENCE_S)
+            raise Left  # the server rejected the address, but the client requests data anyway
+        self.data.settimeout(_TIMEOUT_S)
 
     def do_retr(self, path):
         if path not in self.peer.files:
-            return self.say("550 No such file.")
-        self.say("150 Begin.")
+            return self.send_line("550 No such file.")
+        self.send_line("150 Begin.")
         self.connect()
         length = len(self.peer.files[path])
         try:
             for offset in range(self.rest, length, _BLOCK_BYTES):
-                if answer := self.peer.sending(path, offset):
+                if reply := self.peer.sending(path, offset):
                     self.drop()
-                    return self.say(answer)
+                    return self.send_line(reply)
                 self.send(self.peer.files[path][offset : min(offset + _BLOCK_BYTES, length)], offset)
             if self.extended:
                 self.data.sendall(struct.pack(">BQQ", 0x48, 0, 1))
@@ -273,9 +273,9 @@ class _Session:
         except (OSError, EOFError):
             self.drop()
             self.rest = 0
-            return self.say("426 Closed.")
+            return self.send_line("426 Closed.")
         self.rest = 0
-        return self.say("226 Done.")
+        return self.send_line("226 Done.")
 
     def send(self, block, offset):
         header = struct.pack(">BQQ", 0, len(block), offset) if self.extended else b""
@@ -293,21 +293,21 @@ class _Session:
 
     def do_stor(self, path):
         self.peer.files[path] = b""
-        self.say("150 Begin.")
+        self.send_line("150 Begin.")
         self.connect()
         try:
             self.peer.files[path] = self.receive_blocks() if self.extended else self.receive()
         except (OSError, EOFError):
             self.drop()
-            return self.say("426 Closed.")
-        return self.say("226 Done.")
+            return self.send_line("426 Closed.")
+        return self.send_line("226 Done.")
 
     def receive(self):
         content = b""
-        while piece := self.data.recv(_BLOCK_BYTES):
+        while chunk := self.data.recv(_BLOCK_BYTES):
             if self.peer.step("take") == "close data":
                 raise EOFError
-            content += piece
+            content += chunk
         self.drop()
         return content
 
@@ -320,7 +320,7 @@ class _Session:
             if descriptor & 0x40:
                 expected = offset
             elif offset + count > _MOST_BYTES:
-                raise EOFError  # what the other end of a third-party copy sends is no block
+                raise EOFError  # the other side of a third-party copy sent an invalid block
             else:
                 content.extend(bytes(max(0, offset + count - len(content))))
                 content[offset : offset + count] = self.exactly(count)
@@ -330,8 +330,8 @@ class _Session:
     def exactly(self, count):
         content = b""
         while len(content) < count:
-            piece = self.data.recv(count - len(content))
-            if not piece:
+            chunk = self.data.recv(count - len(content))
+            if not chunk:
                 raise EOFError
-            content += piece
+            content += chunk
         return content

@@ -1,4 +1,4 @@
-"""A server of HTTP and WebDAV that does one thing wrong at one step, counted over all its connections; what comes after is as it should be."""
+"""An HTTP and WebDAV server with one fault at one step, counted over all its connections; later steps are correct."""
 
 import base64
 import contextlib
@@ -7,35 +7,37 @@ import zlib
 
 from fakepeer import Left, Misdoer
 
-_PATIENCE_S = 5
+_TIMEOUT_S = 5
 _BLOCK_BYTES = 1 << 20
 _LARGEST_HEAD = 1 << 16
 
 
 class FakeWeb(Misdoer):
-    """One of HTTP.
+    """HTTP server with one fault.
 
-    Collections are what files are in. It tells Adler-32 of all files if it `tells`, so that a client can see what it changes on the way. What it
-    is to pull, it takes from those of the peer `beyond`.
+    Every directory of a file is a collection. If `has_body`, the server reports the Adler-32 of all files, so that a
+    client detects changes in transit. It pulls files from the peer `beyond`.
     """
 
     scheme = "dav"
 
-    def __init__(self, files, step=None, misdeed="", *, tells=True, beyond=None):
-        self.folders = {path[: cut + 1] for path in files for cut, letter in enumerate(path) if letter == "/"} | {"/"}
-        self.tells, self.beyond = tells, beyond
+    def __init__(self, files, step=None, misdeed="", *, has_body=True, beyond=None):
+        self.directories = {path[: cut + 1] for path in files for cut, letter in enumerate(path) if letter == "/"} | {
+            "/"
+        }
+        self.has_body, self.beyond = has_body, beyond
         super().__init__(files, step, misdeed)
 
     def _serve(self, connection):
-        connection.settimeout(_PATIENCE_S)
+        connection.settimeout(_TIMEOUT_S)
         with connection, contextlib.suppress(Left, OSError, ValueError):
             stream = connection.makefile("rb")
-            while _Request(self, connection, stream).answer():
+            while _Request(self, connection, stream).respond():
                 pass
 
 
 def adler(content):
-    """Return a checksum as `Digest` has it."""
+    """Return a checksum in the format of `Digest`."""
     return f"adler32={zlib.adler32(content):08x}"
 
 
@@ -53,21 +55,21 @@ class _Request:
             name, _, value = line.decode().partition(":")
             self.fields[name.lower()] = value.strip()
 
-    def answer(self):
-        """Answer it; return whether the connection goes on."""
+    def respond(self):
+        """Send the response. Return whether the connection stays open."""
         match self.peer.step(f"do {self.method}"):
             case "hang up":
                 raise Left
             case "refuse":
-                return self.say(403, b"No.")
+                return self.reply(403, b"No.")
             case "busy":
-                return self.say(503, b"Later.", Retry_After="0")
+                return self.reply(503, b"Later.", Retry_After="0")
             case "redirect":
-                return self.say(307, Location=self.path)
+                return self.reply(307, Location=self.path)
         return getattr(self, f"do_{self.method.lower()}")()
 
-    def say(self, status, body=b"", **fields):
-        """Send an answer, as it should be or not; a body that is asked for by HEAD is not sent."""
+    def reply(self, status, body=b"", **fields):
+        """Send a response, correct or with a fault. A response to HEAD has no body."""
         fields = {"Content-Length": len(body), **{name.replace("_", "-"): value for name, value in fields.items()}}
         again = 1
         match self.peer.step(f"say {self.method} {status}"):
@@ -105,13 +107,13 @@ class _Request:
             self._connection.sendall(_head(status, fields))
             if self.method != "HEAD":
                 self._send(body)
-        # What was said of the length is not what was sent: what follows would be taken for the rest.
+        # If the length was wrong, the client would read the next response as the rest of this one.
         return fields["Content-Length"] == len(body) and again == 1
 
     def _send(self, body):
-        for begin in range(0, len(body), _BLOCK_BYTES):
-            block = body[begin : begin + _BLOCK_BYTES]
-            match self.peer.step(f"send {begin}"):
+        for start in range(0, len(body), _BLOCK_BYTES):
+            block = body[start : start + _BLOCK_BYTES]
+            match self.peer.step(f"send {start}"):
                 case "close":
                     raise Left
                 case "skip":
@@ -127,64 +129,64 @@ class _Request:
 
     def _body(self):
         """Return the body of the request."""
-        left, content = int(self.fields.get("content-length", 0)), bytearray()
+        remaining, content = int(self.fields.get("content-length", 0)), bytearray()
         if self.fields.get("expect"):
             self._connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-        while left > 0:
-            piece = self._stream.read(min(left, _BLOCK_BYTES))
-            if not piece or self.peer.step("take") == "close":
+        while remaining > 0:
+            chunk = self._stream.read(min(remaining, _BLOCK_BYTES))
+            if not chunk or self.peer.step("take") == "close":
                 raise Left
-            content += piece
-            left -= len(piece)
+            content += chunk
+            remaining -= len(chunk)
         return bytes(content)
 
     def _found(self):
         return self.peer.files.get(self.path)
 
-    def _told(self, content):
-        """Return the fields that tell of a file."""
-        told = {"ETag": f'"{zlib.crc32(content)}"', "Accept-Ranges": "bytes"}
-        return told | ({"Digest": adler(content)} if self.peer.tells else {})
+    def _output(self, content):
+        """Return the response fields of a file."""
+        output = {"ETag": f'"{zlib.crc32(content)}"', "Accept-Ranges": "bytes"}
+        return output | ({"Digest": adler(content)} if self.peer.has_body else {})
 
     def do_head(self):
         content = self._found()
         if content is None:
-            return self.say(404 if self.path not in self.peer.folders else 200)
-        return self.say(200, content, **self._told(content))
+            return self.reply(404 if self.path not in self.peer.directories else 200)
+        return self.reply(200, content, **self._output(content))
 
     def do_get(self):
         content = self._found()
         if content is None:
-            return self.say(404, b"None.")
-        asked = re.fullmatch(r"bytes=(\d+)-(\d*)", self.fields.get("range", ""))
-        told = self._told(content)
-        if asked is None or self.fields.get("if-range", told["ETag"]) != told["ETag"]:
-            return self.say(200, content, **told)
-        first, last = int(asked[1]), min(int(asked[2] or len(content)), len(content) - 1)
+            return self.reply(404, b"None.")
+        requests = re.fullmatch(r"bytes=(\d+)-(\d*)", self.fields.get("range", ""))
+        output = self._output(content)
+        if requests is None or self.fields.get("if-range", output["ETag"]) != output["ETag"]:
+            return self.reply(200, content, **output)
+        first, last = int(requests[1]), min(int(requests[2] or len(content)), len(content) - 1)
         if first > last:
-            return self.say(416, Content_Range=f"bytes */{len(content)}")
-        place = f"bytes {first}-{last}/{len(content)}"
-        return self.say(206, content[first : last + 1], **told, Content_Range=place)
+            return self.reply(416, Content_Range=f"bytes */{len(content)}")
+        location = f"bytes {first}-{last}/{len(content)}"
+        return self.reply(206, content[first : last + 1], **output, Content_Range=location)
 
     def do_put(self):
         content = self._body()
         self.peer.files[self.path] = content
-        return self.say(201, **self._told(content))
+        return self.reply(201, **self._output(content))
 
     def do_mkcol(self):
         path = self.path.rstrip("/") + "/"
-        known = path in self.peer.folders
-        self.peer.folders.add(path)
-        return self.say(405 if known else 201)
+        known = path in self.peer.directories
+        self.peer.directories.add(path)
+        return self.reply(405 if known else 201)
 
     def do_delete(self):
-        return self.say(204 if self.peer.files.pop(self.path, None) is not None else 404)
+        return self.reply(204 if self.peer.files.pop(self.path, None) is not None else 404)
 
     def do_copy(self):
-        """Pull a file from another one of its kind; the last line says what came of it."""
+        """Pull a file from another fake server; the last line of the response is the result."""
         source = self.fields.get("source")
         if source is None:
-            return self.say(501, b"It pushes to nobody.")
+            return self.reply(501, b"It pushes to nobody.")
         content = self.peer.beyond.files.get("/" + source.partition("://")[2].partition("/")[2])
         text = f"Perf Marker\nStripe Index: 0\nStripe Bytes Transferred: {len(content or b'')}\nEnd\n"
         lines = {"lines": f"{text}success: Created\n"}
@@ -197,19 +199,19 @@ class _Request:
                 raise Left
         if content is not None and "success" in lines["lines"]:
             self.peer.files[self.path] = content
-        return self.say(202, lines["lines"].encode())
+        return self.reply(202, lines["lines"].encode())
 
     def do_propfind(self):
         self._body()
         own = self.path.rstrip("/") + "/"
         if self._found() is not None:
-            return self.say(207, _listing([(self.path, self._found())]))
-        if own not in self.peer.folders:
-            return self.say(404, b"None.")
+            return self.reply(207, _listing([(self.path, self._found())]))
+        if own not in self.peer.directories:
+            return self.reply(404, b"None.")
         inside = [
             (name, content) for name, content in self.peer.files.items() if name.rpartition("/")[0] + "/" == own
         ]
-        deeper = [(name, None) for name in self.peer.folders if name.rstrip("/").rpartition("/")[0] + "/" == own]
+        deeper = [(name, None) for name in self.peer.directories if name.rstrip("/").rpartition("/")[0] + "/" == own]
         entries = [(own, None), *inside, *(entry for entry in deeper if entry[0] != own)]
         if self.fields.get("depth") == "0":
             entries = entries[:1]
@@ -225,7 +227,7 @@ class _Request:
                 text = _listing([*entries, (own + "./", None)])
             case "page":
                 text = base64.b64encode(text)
-        return self.say(207, text)
+        return self.reply(207, text)
 
 
 def _head(status, fields):
@@ -240,9 +242,9 @@ def _shifted(value):
 def _listing(entries):
     text = '<?xml version="1.0"?><D:multistatus xmlns:D="DAV:">'
     for path, content in entries:
-        facts = "<D:resourcetype><D:collection/></D:resourcetype>"
+        metadata = "<D:resourcetype><D:collection/></D:resourcetype>"
         if content is not None:
-            facts = f"<D:resourcetype/><D:getcontentlength>{len(content)}</D:getcontentlength>"
-        text += f"<D:response><D:href>{path}</D:href><D:propstat><D:prop>{facts}</D:prop>"
+            metadata = f"<D:resourcetype/><D:getcontentlength>{len(content)}</D:getcontentlength>"
+        text += f"<D:response><D:href>{path}</D:href><D:propstat><D:prop>{metadata}</D:prop>"
         text += "<D:status>HTTP/1.1 200 OK</D:status></D:propstat></D:response>"
     return f"{text}</D:multistatus>".encode()

@@ -1,4 +1,4 @@
-"""What tests of copies over HTTP share: nginx and XRootD as they are, our own server, and one that does as a test says."""
+"""Servers for tests of copies over HTTP: nginx, XRootD, our own server, and a scripted one."""
 
 import contextlib
 import json
@@ -10,6 +10,7 @@ import ssl
 import subprocess
 import tempfile
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -19,16 +20,16 @@ DAV_MODULE = Path("/usr/lib/nginx/modules/ngx_http_dav_ext_module.so")
 
 NGINX = """\
 load_module {module};
-daemon off; worker_processes 1; pid {folder}/pid; error_log {folder}/error.log;
+daemon off; worker_processes 1; pid {directory}/pid; error_log {directory}/error.log;
 events {{ worker_connections 512; }}
-http {{ access_log {folder}/access.log; client_max_body_size 0; keepalive_requests 100000;
-  client_body_temp_path {folder}/b; proxy_temp_path {folder}/p; fastcgi_temp_path {folder}/f;
-  uwsgi_temp_path {folder}/u; scgi_temp_path {folder}/s;
+http {{ access_log {directory}/access.log; client_max_body_size 0; keepalive_requests 100000;
+  client_body_temp_path {directory}/b; proxy_temp_path {directory}/p; fastcgi_temp_path {directory}/f;
+  uwsgi_temp_path {directory}/u; scgi_temp_path {directory}/s;
   server {{ listen 127.0.0.1:{port}; root {root};
     location / {{ dav_methods PUT DELETE MKCOL COPY MOVE; dav_ext_methods PROPFIND OPTIONS; dav_access all:rw; }} }} }}
 """
 
-NOBODY = [
+NO_TRUST = [
     *("setpriv", "--reuid", "nobody", "--regid", "nogroup", "--clear-groups"),
     *("--inh-caps", "+dac_override", "--ambient-caps", "+dac_override"),
 ]
@@ -42,33 +43,33 @@ http.listingdeny no
 http.desthttps yes
 http.exthandler xrdtpc libXrdHttpTPC.so
 {checksums}
-all.adminpath {folder}/adm
-all.pidpath {folder}/run
+all.adminpath {directory}/adm
+all.pidpath {directory}/run
 {tls}
 """
 
 
-def _answers(port):
+def _is_listening(port):
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
 
 
 @contextlib.contextmanager
-def running(command, port, log, **how):
-    """Have a server of HTTP as it is; yields its URL.
+def running(command, port, log, **options):
+    """Run an HTTP server and yield its URL.
 
-    XRootD 5.5 sets variables of its environment while other threads of it read them, and is ended by that at a start now and then: what a signal ends
-    before it listens is started again, twice at most.
+    XRootD 5.5 sets variables of its environment while other threads read them, which sometimes crashes it at the start.
+    If a signal ends the server before it listens, it is restarted, at most twice.
     """
-    for left in (2, 1, 0):
+    for remaining in (2, 1, 0):
         with Path(log).open("wb") as out:
-            process = subprocess.Popen(command, stdout=out, stderr=out, **how)
+            process = subprocess.Popen(command, stdout=out, stderr=out, **options)
         try:
             wait_until(
-                lambda process=process: _answers(port) or process.poll() is not None, "the server to listen", 20
+                lambda process=process: _is_listening(port) or process.poll() is not None, "the server to listen", 20
             )
-            if left and (process.returncode or 0) < 0:
+            if remaining and (process.returncode or 0) < 0:
                 continue
             assert process.returncode is None, f"exit code {process.returncode}: {Path(log).read_text()}"
             yield f"http://127.0.0.1:{port}"
@@ -79,88 +80,106 @@ def running(command, port, log, **how):
 
 
 @contextlib.contextmanager
-def nginx(root, folder):
-    """Have nginx serve a directory with WebDAV; yields its URL."""
+def nginx(root, directory):
+    """Serve a directory over WebDAV with nginx, and yield its URL."""
     port = free_port()
     user = "user root;\n" if os.geteuid() == 0 else ""
-    (folder / "nginx.conf").write_text(user + NGINX.format(module=DAV_MODULE, folder=folder, root=root, port=port))
+    (directory / "nginx.conf").write_text(
+        user + NGINX.format(module=DAV_MODULE, directory=directory, root=root, port=port)
+    )
     with running(
-        [shutil.which("nginx") or "/usr/sbin/nginx", "-c", folder / "nginx.conf"], port, folder / "out"
+        [shutil.which("nginx") or "/usr/sbin/nginx", "-c", directory / "nginx.conf"], port, directory / "out"
     ) as url:
         yield url
 
 
 @contextlib.contextmanager
-def xrootd(root, folder, pki=None, *, checksums=True):
-    """Have XRootD serve a directory over HTTP(S); yields its URL. It refuses to be root, so root has it be nobody, whom no mode keeps out.
+def xrootd(root, directory, pki=None, *, checksums=True):
+    """Serve a directory over HTTP(S) with XRootD, and yield its URL.
 
-    The folder that pytest makes is for its user alone, and each pytest that begins sees to that: what is opened there does not stay so.
-    Without TLS it does not copy between servers.
+    XRootD refuses to run as root, so root starts it as nobody, with the capability to ignore modes. Opening the
+    directory would not last, because each start of pytest restricts its temporary directory to its user again. Without
+    TLS, XRootD does not copy between servers.
     """
     port, tls = free_port(), ""
     if pki:
         trust, cert, key = pki
-        tls = f"xrd.tls {shutil.copy(cert, folder)} {shutil.copy(key, folder)}\nxrd.tlsca certdir {trust}"
-    told = "xrootd.chksum max 4 adler32" if checksums else ""
+        tls = f"xrd.tls {shutil.copy(cert, directory)} {shutil.copy(key, directory)}\nxrd.tlsca certdir {trust}"
+    output = "xrootd.chksum max 4 adler32" if checksums else ""
     other_port = free_port()
-    (folder / "x.cfg").write_text(
-        XROOTD.format(root=root, folder=folder, port=port, other_port=other_port, checksums=told, tls=tls)
+    (directory / "x.cfg").write_text(
+        XROOTD.format(root=root, directory=directory, port=port, other_port=other_port, checksums=output, tls=tls)
     )
-    command = ["xrootd", "-I", "v4", "-c", folder / "x.cfg", "-l", folder / "x.log"]
+    command = ["xrootd", "-I", "v4", "-c", directory / "x.cfg", "-l", directory / "x.log"]
     if os.geteuid() == 0:
-        command = [*NOBODY, *command]
-        for path in (root, *folder.iterdir(), folder, *Path(root).rglob("*")):
+        command = [*NO_TRUST, *command]
+        for path in (root, *directory.iterdir(), directory, *Path(root).rglob("*")):
             shutil.chown(path, "nobody", "nogroup")
-    with running(command, port, folder / "out", cwd=folder) as url:
+    with running(command, port, directory / "out", cwd=directory) as url:
         yield url.replace("http://127.0.0.1", "https://localhost") if pki else url
 
 
 SQUID = """\
 http_port 127.0.0.1:{port}
-access_log stdio:{folder}/access.log
-cache_log {folder}/cache.log
-pid_filename {folder}/squid.pid
-coredump_dir {folder}
+access_log stdio:{directory}/access.log
+cache_log {directory}/cache.log
+pid_filename {directory}/squid.pid
+coredump_dir {directory}
 cache deny all
 http_access allow all
-hosts_file {folder}/hosts
+hosts_file {directory}/hosts
 icp_port 0
 pinger_enable off
 shutdown_lifetime 0 seconds
 """
 
 
+def established(port):
+    """Return the number of established TCP connections to or from a port of this host."""
+    lines = Path("/proc/net/tcp").read_text().splitlines() + Path("/proc/net/tcp6").read_text().splitlines()
+    ends = [line.split()[1:4] for line in lines if ":" in line]
+    return sum(state == "01" and f"{port:04X}" in (own[-4:], other[-4:]) for own, other, state in ends)
+
+
 @contextlib.contextmanager
 def squid(*names):
-    """Have Squid as a proxy that keeps nothing, and finds these hosts on this one; yields its URL and what its log says was asked of it."""
-    folder = Path(tempfile.mkdtemp(prefix="venturi-squid-"))
-    # Started by root it becomes another user.
-    folder.chmod(0o777)
-    port, log = free_port(), folder / "access.log"
-    # Of its memory, which is the host's.
-    name = f"venturi{os.urandom(4).hex()}"
-    (folder / "hosts").write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
-    (folder / "squid.conf").write_text(SQUID.format(port=port, folder=folder))
+    """Run Squid as a proxy without a cache, and yield its URL and a function that returns its logged requests.
 
-    def asked():
-        lines = map(str.split, log.read_text().splitlines())
-        # Who only sees whether it listens, asks for nothing.
+    Squid resolves `names` to this host.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="venturi-squid-"))
+    # If root starts it, Squid changes to another user.
+    directory.chmod(0o777)
+    port, log = free_port(), directory / "access.log"
+    # Name of its shared memory, which is global on the host.
+    name = f"venturi{os.urandom(4).hex()}"
+    (directory / "hosts").write_text(f"127.0.0.1 localhost {' '.join(names)}\n")
+    (directory / "squid.conf").write_text(SQUID.format(port=port, directory=directory))
+
+    def requests():
+        # Squid logs a tunnel after its end.
+        wait_until(lambda: not established(port), "the connections of the proxy to end")
+        text = ""
+        while text != (text := log.read_text()):
+            time.sleep(0.1)
+        lines = map(str.split, text.splitlines())
+        # A connection that only checks if Squid listens sends no request.
         return [(line[5], line[6]) for line in lines if not line[6].startswith("error:")]
 
     try:
-        with running(["squid", "-n", name, "-N", "-f", folder / "squid.conf"], port, folder / "out") as url:
-            yield url, asked
+        with running(["squid", "-n", name, "-N", "-f", directory / "squid.conf"], port, directory / "out") as url:
+            yield url, requests
     finally:
-        shutil.rmtree(folder)
+        shutil.rmtree(directory)
 
 
 @contextlib.contextmanager
-def venturi(engine, root, folder, *words, secure=False, env=None):
-    """Have our own server; yields its URL."""
-    log = Path(folder) / f"serve-{os.urandom(4).hex()}.jsonl"
+def venturi(engine, root, directory, *arguments, secure=False, env=None):
+    """Run our own server and yield its URL."""
+    log = Path(directory) / f"serve-{os.urandom(4).hex()}.jsonl"
     with log.open("wb") as out:
-        door = "--https" if secure else "--http"
-        command = [engine, "serve", root, door, "127.0.0.1:0", "--json", *words]
+        service_port = "--https" if secure else "--http"
+        command = [engine, "serve", root, service_port, "127.0.0.1:0", "--json", *arguments]
         process = subprocess.Popen(command, stdout=out, env={**os.environ, **(env or {})})
     try:
         wait_until(lambda: b"\n" in log.read_bytes() or process.poll() is not None, "the server to listen", 20)
@@ -175,12 +194,13 @@ def venturi(engine, root, folder, *words, secure=False, env=None):
 
 
 @contextlib.contextmanager
-def puppet(answer, met=None, tls=None):
-    """Have a server that does as a function says, which gets each request's handler; yields its URL and the requests.
+def puppet(respond, met=None, tls=None):
+    """Run a server that `respond` controls, called with the handler of each request. Yield its URL and the requests.
 
-    Who connects is in `met`, handshakes included. `tls` has the files of its certificate and its key.
+    `met` collects the addresses of clients, even if they only do a handshake. `tls` contains the files of the
+    certificate and its key.
     """
-    seen, counting = [], threading.Lock()
+    recorded, counting = [], threading.Lock()
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -194,7 +214,7 @@ def puppet(answer, met=None, tls=None):
             with contextlib.suppress(ConnectionError):
                 super().handle_one_request()
 
-        def say(self, status, body=b"", length=None, **fields):
+        def reply(self, status, body=b"", length=None, **fields):
             self.send_response(status)
             self.send_header("Content-Length", str(len(body) if length is None else length))
             for name, value in fields.items():
@@ -204,12 +224,12 @@ def puppet(answer, met=None, tls=None):
 
         def serve(self):
             with counting:
-                seen.append((self.command, self.path, dict(self.headers)))
-                number = len(seen)
-            answer(self, number)
+                recorded.append((self.command, self.path, dict(self.headers)))
+                number = len(recorded)
+            respond(self, number)
 
         def handle_expect_100(self):
-            return True  # what is said, the function says
+            return True  # the function sends the response
 
         def log_message(self, *_):
             pass
@@ -225,8 +245,8 @@ def puppet(answer, met=None, tls=None):
     thread = threading.Thread(target=server.serve_forever, args=(0.01,))
     thread.start()
     try:
-        place = "https://localhost" if tls else "http://127.0.0.1"
-        yield f"{place}:{server.server_port}", seen
+        origin = "https://localhost" if tls else "http://127.0.0.1"
+        yield f"{origin}:{server.server_port}", recorded
     finally:
         server.shutdown()
         thread.join()

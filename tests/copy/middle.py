@@ -1,4 +1,4 @@
-"""What stands between a client and a server of FTP: it passes on what they say, and has data come as a test wants."""
+"""A relay between an FTP client and a server, which delays data as a test requires."""
 
 import contextlib
 import socket
@@ -8,24 +8,24 @@ _DRIP_S = 0.5
 
 
 class Middle:
-    """Passes everything on; of downloads in MODE E the data when all are to begin, and those of one session as a drip.
+    """Relay that forwards everything, but delays the data of downloads in MODE E.
 
     Attributes
     ----------
     sessions
-        One for each control connection, in their order.
+        One for each control connection, in order.
     held
-        The session whose data hardly move.
-    begin
-        Until it is set no data move at all.
+        The session whose data only trickles.
+    start_event
+        No data moves until it is set.
     again
-        While it is not set no file is asked for that the held session was asked for before.
+        While it is not set, requests of other sessions for files of the held session wait.
     """
 
     def __init__(self, port):
         self.server = ("127.0.0.1", port)
         self.sessions, self.held = [], None
-        self.begin, self.again, self.over = threading.Event(), threading.Event(), threading.Event()
+        self.start_event, self.again, self.over = threading.Event(), threading.Event(), threading.Event()
         self.again.set()
         self.repeated = set()
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -33,13 +33,13 @@ class Middle:
         _start(self._accept)
 
     def hold(self, session):
-        """Let the data of all sessions come, and those of one as a drip."""
+        """Release the data of all sessions; the data of `session` only trickles."""
         self.held = session
-        self.begin.set()
+        self.start_event.set()
 
     def stop(self):
-        """End all that is under way."""
-        for event in (self.over, self.begin, self.again):
+        """Stop all connections."""
+        for event in (self.over, self.start_event, self.again):
             event.set()
         _end(self._listener)
         for session in self.sessions:
@@ -54,7 +54,7 @@ class Middle:
 
 class _Session:
     def __init__(self, middle, client):
-        self.middle, self.asked, self.connections = middle, [], 0
+        self.middle, self.requested, self.connections = middle, [], 0
         self.gone = threading.Event()
         self._client, self._server = client, socket.create_connection(middle.server)
         self._data = None
@@ -84,13 +84,13 @@ class _Session:
 
     def _see(self, line):
         held = self.middle.held
-        if held not in (None, self) and line in held.asked:
+        if held not in (None, self) and line in held.requested:
             self.middle.repeated.add(line)
             self.middle.again.wait()
-        self.asked.append(line)
+        self.requested.append(line)
 
     def _port(self, line):
-        """Have the server open its data connections to us; we open those to the client."""
+        """Redirect the data connections of the server to the relay, which connects to the client."""
         fields = [int(field) for field in line[5:].split(b",")]
         client = (".".join(map(str, fields[:4])), fields[4] * 256 + fields[5])
         self._data = socket.create_server(("127.0.0.1", 0))
@@ -106,9 +106,9 @@ class _Session:
                 _start(lambda server=server: self._bytes(server, client))
 
     def _bytes(self, server, client):
-        """Carry the bytes of a data connection to the client."""
+        """Forward the bytes of a data connection to the client."""
         with contextlib.suppress(OSError), server, socket.create_connection(client) as to:
-            self.middle.begin.wait()
+            self.middle.start_event.wait()
             drips = self.middle.held is self
             while came := server.recv(1 if drips else 65_536):
                 to.sendall(came)

@@ -1,9 +1,14 @@
-"""A server of FTP that is neither ours nor of the Globus toolkit: pyftpdlib, started as a program, with commands taken away as others lack them.
+"""An FTP server other than ours and Globus: pyftpdlib, run as a program, without some commands.
 
-Its session is one at a time, as the standard has it: a PASV while a transfer is under way closes the connection of that. Words: directory, port, the
-address that it tells of itself, commands that it does not know. It tells each command on standard output. Words with ``=`` say how else it differs:
-behind ``HOLD`` bytes the first transfer all but stops, behind ``BREAK`` each of the first ``BREAKS`` breaks, ``REST=deaf`` says that it goes on and begins anew, ``REST=read`` goes on with what is read alone and
-writes into nothing that is there, as ProFTPD does, ``MDTM=set`` sets a time where it has two arguments, as vsftpd does.
+A session runs one transfer at a time, as the standard requires: a PASV during a transfer closes its connection.
+Arguments: directory, port, the address that the server reports, and commands that it lacks. It prints each command to
+standard output. Arguments with ``=`` select other behaviour:
+
+- ``HOLD``: the first transfer nearly stops after this many bytes.
+- ``BREAK``: each of the first ``BREAKS`` transfers fails after this many bytes.
+- ``REST=deaf``: the server reports a restart, but sends the file from the start.
+- ``REST=read``: it restarts only downloads, and does not overwrite files, like ProFTPD.
+- ``MDTM=set``: MDTM with two arguments sets a time, as in vsftpd.
 """
 
 import sys
@@ -13,7 +18,7 @@ from pyftpdlib.handlers import FTPHandler, ThrottledDTPHandler
 from pyftpdlib.servers import FTPServer
 
 
-def main(folder, port, address, *words):
+def main(directory, port, address, *words):
     """Serve until killed."""
     lacking = [word for word in words if "=" not in word]
     manners = {"HOLD": 1 << 60, "BREAK": 1 << 60, "BREAKS": 1} | dict(
@@ -47,12 +52,12 @@ def main(folder, port, address, *words):
             return super().ftp_STOR(file, mode)
 
     class Held(ThrottledDTPHandler):
-        begun, number = 0, 0
+        started, number = 0, 0
 
         def __init__(self, *args):
             super().__init__(*args)
-            self.number = Held.begun
-            Held.begun += 1
+            self.number = Held.started
+            Held.started += 1
 
         def limit(self):
             held = self.number == 0 and self.get_transmitted_bytes() > int(manners["HOLD"])
@@ -81,7 +86,7 @@ def main(folder, port, address, *words):
     Handler.proto_cmds = {name: what for name, what in FTPHandler.proto_cmds.items() if name not in lacking}
     Handler.masquerade_address = address
     Handler.authorizer = DummyAuthorizer()
-    Handler.authorizer.add_user("user", "sesame", folder, perm="elradfmwMT")
+    Handler.authorizer.add_user("user", "sesame", directory, perm="elradfmwMT")
     FTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
 
 

@@ -1,4 +1,4 @@
-"""Trees as nobody would write them, copied and held against what `cp -a`, `diff` and `rsync` say."""
+"""Random trees, copied and compared with `cp -a`, `diff` and `rsync`."""
 
 import json
 import os
@@ -36,7 +36,7 @@ TREES = st.recursive(
 
 
 def grow(path, tree, files):
-    """Make a tree; ``other`` is another name of an earlier file."""
+    """Create a tree; ``other`` is another name of an earlier file."""
     if tree[0] == "folder":
         path.mkdir()
         for name, inner in tree[1].items():
@@ -55,7 +55,7 @@ def grow(path, tree, files):
 
 
 def write(path, content):
-    """Write bytes, or, for a number, a hole so long with a byte at its end."""
+    """Write bytes, or for a number, a hole of this size that ends with a byte."""
     if isinstance(content, bytes):
         path.write_bytes(content)
         return
@@ -65,29 +65,29 @@ def write(path, content):
         file.write(b"x" if content else b"")
 
 
-def forget(folder):
-    """Remove a tree whatever its modes are."""
-    subprocess.run(["chmod", "-R", "u+rwx", folder], check=True)
-    shutil.rmtree(folder)
+def forget(directory):
+    """Remove a tree with any modes."""
+    subprocess.run(["chmod", "-R", "u+rwx", directory], check=True)
+    shutil.rmtree(directory)
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.dictionaries(NAMES, TREES, max_size=8))
-def test_any_tree_is_what_cp_makes_of_it(engine, content):
-    folder = Path(tempfile.mkdtemp(prefix="venturi-copy-"))
+def test_a_copied_tree_equals_the_tree_that_cp_creates(engine, content):
+    directory = Path(tempfile.mkdtemp(prefix="venturi-copy-"))
     try:
-        grow(folder / "source", ("folder", content, 0o755, 10**18 + 1), [])
-        subprocess.run(["cp", "-a", folder / "source", folder / "theirs"], check=True)
-        copy(engine, "-r", "--preserve", "all", folder / "source", folder / "ours")
-        wanted = tree_of(folder / "theirs")
-        assert tree_of(folder / "ours") == wanted
-        assert differences_by_others(folder / "source", folder / "ours") == b""
-        # Again: nothing is copied twice, and nothing changes.
-        told = events(engine, "-r", "-T", "--preserve", "all", folder / "source", folder / "ours")
-        assert (end_of(told)["files"], end_of(told)["hard_links"]) == (0, 0)
-        assert tree_of(folder / "ours") == wanted
+        grow(directory / "source", ("folder", content, 0o755, 10**18 + 1), [])
+        subprocess.run(["cp", "-a", directory / "source", directory / "theirs"], check=True)
+        copy(engine, "-r", "--preserve", "all", directory / "source", directory / "ours")
+        expected = tree_of(directory / "theirs")
+        assert tree_of(directory / "ours") == expected
+        assert differences_by_others(directory / "source", directory / "ours") == b""
+        # The second copy transfers nothing and changes nothing.
+        output = events(engine, "-r", "-T", "--preserve", "all", directory / "source", directory / "ours")
+        assert (end_of(output)["files"], end_of(output)["hard_links"]) == (0, 0)
+        assert tree_of(directory / "ours") == expected
     finally:
-        forget(folder)
+        forget(directory)
 
 
 @settings(max_examples=8, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -98,19 +98,19 @@ def test_any_tree_is_what_cp_makes_of_it(engine, content):
          ("--fixed", "--concurrency", "3", "--block", "8KiB"), ("--checksum",)]
     ),
 )  # fmt: skip
-def test_every_way_of_moving_bytes_moves_the_same_bytes(engine, content, words):
-    folder = Path(tempfile.mkdtemp(prefix="venturi-copy-"))
+def test_every_method_of_moving_bytes_moves_the_same_bytes(engine, content, words):
+    directory = Path(tempfile.mkdtemp(prefix="venturi-copy-"))
     try:
-        grow(folder / "source", ("folder", content, 0o755, 10**18), [])
-        copy(engine, "-r", *words, "--preserve", "all", folder / "source", folder / "ours")
-        assert tree_of(folder / "ours") == tree_of(folder / "source")
-        told = events(engine, "-r", "-T", *words, "--preserve", "all", folder / "source", folder / "ours")
-        assert (end_of(told)["files"], end_of(told)["links"], end_of(told)["errors"]) == (0, 0, 0)
+        grow(directory / "source", ("folder", content, 0o755, 10**18), [])
+        copy(engine, "-r", *words, "--preserve", "all", directory / "source", directory / "ours")
+        assert tree_of(directory / "ours") == tree_of(directory / "source")
+        output = events(engine, "-r", "-T", *words, "--preserve", "all", directory / "source", directory / "ours")
+        assert (end_of(output)["files"], end_of(output)["links"], end_of(output)["errors"]) == (0, 0, 0)
     finally:
-        forget(folder)
+        forget(directory)
 
 
-def test_holes_stay_where_they_are_and_five_terabytes_of_them_take_a_moment(engine, tmp_path):
+def test_holes_are_preserved_in_a_sparse_file_of_five_terabytes(engine, tmp_path):
     source, ours = tmp_path / "sparse", tmp_path / "copy"
     with source.open("wb") as file:
         for start in (0, 3 << 30, 1 << 40, (5 << 40) - 5):
@@ -119,15 +119,15 @@ def test_holes_stay_where_they_are_and_five_terabytes_of_them_take_a_moment(engi
     assert end_of(events(engine, source, ours))["bytes"] == 5 << 40
     assert ours.stat().st_size == 5 << 40
     assert ours.stat().st_blocks == source.stat().st_blocks
-    assert stretches(ours) == stretches(source)
+    assert data_ranges(ours) == data_ranges(source)
     with ours.open("rb") as file:
         for start in (0, 3 << 30, 1 << 40, (5 << 40) - 5):
             file.seek(start)
             assert file.read(5) == b"data!"
 
 
-def stretches(path):
-    """Return where a file has data, as the kernel says."""
+def data_ranges(path):
+    """Return the data ranges of a file, as the kernel reports them."""
     found, at = [], 0
     with path.open("rb") as file:
         while True:
@@ -140,7 +140,7 @@ def stretches(path):
             at = end
 
 
-def test_a_large_file_in_chunks_is_the_same_file(engine, tmp_path):
+def test_a_large_file_copied_in_chunks_is_identical(engine, tmp_path):
     source = tmp_path / "large"
     with source.open("wb") as file:
         for number in range(150):
@@ -158,20 +158,20 @@ def test_a_large_file_in_chunks_is_the_same_file(engine, tmp_path):
     assert leftovers(tmp_path) == []
 
 
-def test_files_of_proc_that_say_they_are_empty_are_not(engine, tmp_path):
+def test_files_in_proc_with_a_reported_size_of_zero_are_copied_with_content(engine, tmp_path):
     copy(engine, "/proc/version", tmp_path / "version")
     assert (tmp_path / "version").read_bytes() == Path("/proc/version").read_bytes() != b""
 
 
-def test_files_of_sys_that_say_they_are_a_page_have_what_is_read(engine, tmp_path):
+def test_files_in_sys_with_a_reported_size_of_a_page_get_their_actual_content(engine, tmp_path):
     for words in ((), ("--verify",), ("--direct",), ("--method", "buffers")):
         copy(engine, *words, "--existing", "replace", "/sys/class/net/lo/mtu", tmp_path / "mtu")
         assert (tmp_path / "mtu").read_bytes() == Path("/sys/class/net/lo/mtu").read_bytes() != b""
     assert leftovers(tmp_path) == []
 
 
-def test_a_tree_deeper_than_any_path_is_copied(engine, tmp_path):
-    depth = 500  # of 12 bytes each: more than the 4096 of a path
+def test_a_tree_deeper_than_the_maximum_path_length_is_copied(engine, tmp_path):
+    depth = 500  # of 12 bytes each, more than the 4096 of a path
     bottom = os.open(tmp_path, os.O_RDONLY)
     for name in ["source", *(["a-directory"] * depth)]:
         os.mkdir(name, dir_fd=bottom)
@@ -195,7 +195,7 @@ def test_a_tree_deeper_than_any_path_is_copied(engine, tmp_path):
 
 def test_memory_does_not_grow_with_the_number_of_files(engine, tmp_path):
     peaks = []
-    # So many that all workers have something to do.
+    # Enough files to keep all workers busy.
     for count in (10_000, 40_000):
         source = tmp_path / f"source{count}"
         source.mkdir()
@@ -203,23 +203,26 @@ def test_memory_does_not_grow_with_the_number_of_files(engine, tmp_path):
             os.close(os.open(source / f"a rather long name of a small file {number:08d}", os.O_CREAT | os.O_WRONLY))
         peaks.append(peak_kib(engine, "copy", "-r", source, tmp_path / f"copy{count}"))
         assert sum(1 for _ in (tmp_path / f"copy{count}").iterdir()) == count
-    # 30,000 names alone would be 1.5 MB, with what is around them twice that.
+    # 30,000 names alone would take 1.5 MB, and twice that with their overhead.
     assert 0 < peaks[0] < 30_000, peaks
     assert peaks[1] - peaks[0] < 1000, peaks
 
 
 def peak_kib(*argv):
-    """Return the most memory of a command. What `wait4` says of it begins with the memory of who started it: that of the tests."""
+    """Return the peak memory of a command, in KiB.
+
+    `wait4` is not usable, because its value starts with the memory of the parent process.
+    """
     process, peak = subprocess.Popen(argv), 0
     while process.poll() is None:
-        told = Path(f"/proc/{process.pid}/status").read_text()
-        peak = max([peak, *(int(line.split()[1]) for line in told.splitlines() if line.startswith("VmHWM:"))])
+        output = Path(f"/proc/{process.pid}/status").read_text()
+        peak = max([peak, *(int(line.split()[1]) for line in output.splitlines() if line.startswith("VmHWM:"))])
     assert process.returncode == 0
     return peak
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_owners_are_kept_where_asked_for_and_lent_rights_are_not_given_to_others(engine, tmp_path):
+def test_owners_are_kept_on_request_and_setuid_bits_only_with_their_owner(engine, tmp_path):
     source = tmp_path / "source"
     source.mkdir()
     for name, mode in {"plain": 0o640, "lends": 0o6755}.items():
@@ -233,7 +236,7 @@ def test_owners_are_kept_where_asked_for_and_lent_rights_are_not_given_to_others
     assert (tmp_path / "usual" / "lends").stat().st_mode & 0o7777 == 0o755
 
 
-def test_extended_attributes_are_kept_where_asked_for(engine, tmp_path):
+def test_extended_attributes_are_kept_on_request(engine, tmp_path):
     source = tmp_path / "source"
     source.write_bytes(b"x")
     try:
@@ -246,7 +249,7 @@ def test_extended_attributes_are_kept_where_asked_for(engine, tmp_path):
     assert "user.origin" not in os.listxattr(tmp_path / "usual")
 
 
-def test_without_preserve_modes_follow_the_umask_and_content_tells_what_is_whole(engine, tmp_path):
+def test_without_preserve_modes_follow_the_umask_and_contents_are_compared(engine, tmp_path):
     source = tmp_path / "source"
     source.mkdir(mode=0o777)
     source.chmod(0o777)
@@ -265,12 +268,12 @@ def test_without_preserve_modes_follow_the_umask_and_content_tells_what_is_whole
 
 
 @pytest.mark.parametrize(("kept", "mode"), [("none", 0o2755), ("mode", 0o2775), ("mode,owner", 0o775)])
-def test_directories_of_a_place_that_is_shared_are_shared_too(engine, tmp_path, kept, mode):
+def test_directories_created_in_a_setgid_directory_inherit_its_setgid_bit(engine, tmp_path, kept, mode):
     source, shared = tmp_path / "source", tmp_path / "shared"
     (source / "inner").mkdir(parents=True)
     shared.mkdir()
-    for folder, has in ((source, 0o775), (source / "inner", 0o775), (shared, 0o2775)):
-        folder.chmod(has)
+    for directory, has in ((source, 0o775), (source / "inner", 0o775), (shared, 0o2775)):
+        directory.chmod(has)
     for _ in range(2):
         copy(engine, "-r", "-T", "--preserve", kept, source, shared / "copy", umask=0o022)
         modes = [path.stat().st_mode & 0o7777 for path in (shared / "copy", shared / "copy" / "inner")]
@@ -279,7 +282,7 @@ def test_directories_of_a_place_that_is_shared_are_shared_too(engine, tmp_path, 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts a file")
 @needs_programs("mkfs.xfs", "strace")
-def test_a_file_system_that_clones_is_had_to_clone(engine, tmp_path):
+def test_files_are_cloned_on_a_file_system_that_supports_clones(engine, tmp_path):
     script = """
         truncate -s 400M "$2/image"; mkfs.xfs -q "$2/image"; mkdir "$2/disk"; mount -o loop "$2/image" "$2/disk"
         cd "$2/disk"; mkdir tree; head -c 200000000 /dev/urandom >tree/large; head -c 100000 /dev/urandom >tree/small
@@ -294,14 +297,14 @@ def test_a_file_system_that_clones_is_had_to_clone(engine, tmp_path):
     done = subprocess.run(inside, capture_output=True, text=True, check=False, timeout=60)
     if "mount:" in done.stderr:
         pytest.skip(f"no loop devices here: {done.stderr.strip()}")
-    # strace has a line of its own on a thread that ends while it is held back.
-    said = [line for line in done.stderr.splitlines() if not line.startswith("strace: dispatch_event: ")]
-    assert (done.returncode, done.stdout, said) == (0, "", []), done.stderr
-    ways = {
-        Path(event["path"]).name: event["how"]
+    # strace prints a line for each thread that ends during its delay.
+    printed = [line for line in done.stderr.splitlines() if not line.startswith("strace: dispatch_event: ")]
+    assert (done.returncode, done.stdout, printed) == (0, "", []), done.stderr
+    methods = {
+        Path(event["path"]).name: event["method"]
         for name in ("auto", "copy")
         for event in map(json.loads, (tmp_path / name).read_text().splitlines())
         if event["event"] == "file"
     }
-    # 400 MB hold 200 MB twice only as clones.
-    assert ways == {"large": "clone", "small": "clone", "copied": "kernel"}
+    # A 400 MB disk can hold 200 MB twice only as clones.
+    assert methods == {"large": "clone", "small": "clone", "copied": "kernel"}

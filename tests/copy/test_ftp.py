@@ -1,4 +1,4 @@
-"""`venturi-engine copy` from and to unmodified servers of the Globus toolkit: what arrives is what was sent, and told is what does not."""
+"""`venturi-engine copy` with unmodified Globus servers: received files are equal, and failures are reported."""
 
 import os
 
@@ -21,15 +21,15 @@ pytestmark = needs_programs("globus-gridftp-server")
         ["--fixed", "--streams", "2", "--pipelining", "64", "--block", "64KiB", "--window", "256KiB"],
     ],
 )
-def test_a_tree_comes_back_as_it_went(engine, server, here, words):
+def test_a_tree_is_unchanged_after_upload_or_download(engine, server, here, words):
     make_tree(here / "tree")
     there = below(server, here)
-    told = events(engine, "-r", *words, "tree", f"{there}/up")
-    assert (end_of(told)["files"], end_of(told)["links"]) == (40, 1)
+    output = events(engine, "-r", *words, "tree", f"{there}/up")
+    assert (end_of(output)["files"], end_of(output)["links"]) == (40, 1)
     assert contents(here / "up") == contents(here / "tree")
-    told = events(engine, "-r", *words, f"{there}/tree", "down")
-    assert (end_of(told)["files"], end_of(told)["links"], end_of(told)["errors"]) == (40, 1, 0)
-    # Servers tell and take times in whole seconds; those of links nobody sets.
+    output = events(engine, "-r", *words, f"{there}/tree", "down")
+    assert (end_of(output)["files"], end_of(output)["links"], end_of(output)["errors"]) == (40, 1, 0)
+    # Servers report and set times in whole seconds, and do not set the times of links.
     kept = {name: what for name, what in tree_of(here / "down").items() if name != b"d0/link"}
     assert kept == {name: what for name, what in tree_of(here / "tree").items() if name != b"d0/link"}
     assert leftovers(here) == []
@@ -42,7 +42,7 @@ def test_modes_and_times_are_kept_at_the_server(engine, server, here):
     assert seen == {name: what[1:3] for name, what in tree_of(here / "tree").items() if name != b"d0/link"}
 
 
-def test_the_same_command_again_moves_nothing_and_a_changed_file_alone_goes(engine, server, here):
+def test_a_repeated_copy_moves_nothing_and_a_later_one_only_the_changed_file(engine, server, here):
     make_tree(here / "tree")
     there = below(server, here)
     for words in (["tree/", f"{there}/up"], [f"{there}/tree/", "down"]):
@@ -68,8 +68,8 @@ def test_hundreds_of_small_files_are_pipelined_and_each_has_its_own_bytes(engine
         assert contents(here / copied) == contents(here / "many")
 
 
-def test_a_file_that_fails_takes_no_other_with_it(engine, server, here):
-    """The bytes of a refused file never come to be in the next one (reference: protocols, section 6)."""
+def test_a_failed_file_does_not_affect_other_files(engine, server, here):
+    """The bytes of a rejected file are never stored in the next one (reference: protocols, section 6)."""
     (here / "many").mkdir()
     for number in range(60):
         (here / "many" / f"f{number:02}").write_bytes(content(number, 1000))
@@ -82,8 +82,8 @@ def test_a_file_that_fails_takes_no_other_with_it(engine, server, here):
     (here / "up").mkdir()
     (here / "up").chmod(0o777)
     (here / "list").write_text("".join(f"{source} {copied}\n" for source, copied in pairs))
-    told = copy(engine, "--list", "list", code=3).stderr.decode()
-    assert told.count("closed/f") == 3 and "Permission denied" in told
+    output = copy(engine, "--list", "list", code=3).stderr.decode()
+    assert output.count("closed/f") == 3 and "Permission denied" in output
     assert list((here / "closed").iterdir()) == []
     for number in range(60):
         if number % 20 != 7:
@@ -102,7 +102,7 @@ def test_a_file_that_fails_takes_no_other_with_it(engine, server, here):
     assert leftovers(here) == []
 
 
-def test_names_rules_and_patterns_are_those_of_local_copies(engine, server, here):
+def test_destination_rules_and_patterns_are_those_of_local_copies(engine, server, here):
     make_tree(here / "tree", files=10)
     (here / "there").mkdir()
     (here / "there").chmod(0o777)
@@ -123,54 +123,54 @@ def test_names_rules_and_patterns_are_those_of_local_copies(engine, server, here
     ):
         copy(engine, *words, input=b"a.root\nb.root\n")
         assert (here / made).exists(), words
-    told = copy(engine, f"{there}/*.none", "x", code=1).stderr.decode()
-    assert "expected something of that pattern, found nothing" in told
+    output = copy(engine, f"{there}/*.none", "x", code=1).stderr.decode()
+    assert "expected matches of the pattern, found none" in output
 
 
-def test_what_cannot_be_is_told_and_no_password_is(engine, server, here):
+def test_impossible_copies_are_reported_without_passwords(engine, server, here):
     there = below(server, here)
     (here / "file").write_bytes(b"1")
     (here / "é").write_bytes(b"1")
     (here / "folder").mkdir()
     os.mkfifo(here / "pipe")
     closed = there.replace(str(server.port), "1")
-    for words, code, told in (
+    for words, code, output in (
         ([f"{there}/none", "x"], 3, "none: expected a file or directory, found 550"),
-        ([f"{there}/folder", "x"], 3, "expected a file, found a directory; say --recursive"),
-        ([f"{closed}/file", "x"], 1, "expected a server that lets us in, found no answer of 127.0.0.1:1"),
+        ([f"{there}/folder", "x"], 3, "expected a file, found a directory; add --recursive"),
+        ([f"{closed}/file", "x"], 1, "expected a successful login, found cannot connect to 127.0.0.1:1"),
         (
             [there.replace("ftp://", "ftp://somebody:secret@") + "/file", "x"],
             1,
-            "expected a server that lets us in, found the login refused: `530",
+            "expected a successful login, found the server rejected the login: `530",
         ),
         (["sshftp://ann:secret@h/file", "x"], 1, "expected no password"),
-        (["file", f"{there}/none/x"], 3, "none/x: expected a copy there, found"),
-        (["file", f"{there}/none/x"], 3, "say --mkpath if its directory is not there"),
+        (["file", f"{there}/none/x"], 3, "none/x: expected a copy at the server, found"),
+        (["file", f"{there}/none/x"], 3, "add --mkpath if its directory does not exist"),
         (["pipe", f"{there}/y"], 3, "pipe: expected a file or directory, found a named pipe"),
         (["/dev/null", f"{there}/y"], 3, "/dev/null: expected a file or directory, found a device"),
-        ([f"{there}/%C3%A9", "x"], 3, "expected a name that the server understands"),
-        (["é", f"{there}/"], 3, "expected a name that the server understands"),
-        ([f"{there}/file", "https://h/x"], 1, "by way of this host"),
+        ([f"{there}/%C3%A9", "x"], 3, "expected a name that the server supports"),
+        (["é", f"{there}/"], 3, "expected a name that the server supports"),
+        ([f"{there}/file", "https://h/x"], 1, "through this host"),
     ):
-        said = copy(engine, *words, code=code).stderr.decode()
-        assert told in said, said
-        assert "secret" not in said
-    said = copy(engine, "--json", there.replace("ftp://", "ftp://somebody:secret@") + "/file", "x", code=1)
-    assert b"secret" not in said.stdout + said.stderr
+        printed = copy(engine, *words, code=code).stderr.decode()
+        assert output in printed, printed
+        assert "secret" not in printed
+    printed = copy(engine, "--json", there.replace("ftp://", "ftp://somebody:secret@") + "/file", "x", code=1)
+    assert b"secret" not in printed.stdout + printed.stderr
     assert not (here / "x").exists()
 
 
-def test_a_dry_run_tells_and_does_nothing(engine, server, here):
+def test_a_dry_run_reports_and_does_nothing(engine, server, here):
     make_tree(here / "tree", files=10)
     there = below(server, here)
     before = tree_of(here)
     for words in (["tree", f"{there}/up"], [f"{there}/tree", "down"]):
-        told = events(engine, "-r", "--dry-run", *words)
-        assert sum(event.get("outcome") == "would copy" for event in told) == 10
+        output = events(engine, "-r", "--dry-run", *words)
+        assert sum(event.get("outcome") == "would copy" for event in output) == 10
         assert tree_of(here) == before
 
 
-def test_what_is_verified_is_compared_at_both_ends_and_content_tells_where_it_is_asked(engine, server, here):
+def test_verify_compares_files_at_both_ends_and_checksum_compares_content(engine, server, here):
     (here / "many").mkdir()
     for number in range(20):
         (here / "many" / f"f{number:02}").write_bytes(content(number, SIZES[number % len(SIZES)]))
@@ -179,7 +179,7 @@ def test_what_is_verified_is_compared_at_both_ends_and_content_tells_where_it_is
     assert end_of(events(engine, "--verify", "-r", "many", f"{there}/up"))["files"] == 21
     assert end_of(events(engine, "--verify", "-r", f"{there}/many", "down"))["files"] == 21
     assert contents(here / "up") == contents(here / "down") == contents(here / "many")
-    # As long and as old, but not the same: only its content tells.
+    # Same size and time, but other content.
     for copied in ("up", "down"):
         wrong = here / copied / "f01"
         seen = wrong.stat()
@@ -187,26 +187,26 @@ def test_what_is_verified_is_compared_at_both_ends_and_content_tells_where_it_is
         os.utime(wrong, (seen.st_atime, seen.st_mtime))
     for words, copied in ((["many/", f"{there}/up"], "up"), ([f"{there}/many/", "down"], "down")):
         assert end_of(events(engine, "-r", *words))["kept"] == 21
-        told = end_of(events(engine, "--checksum", "-r", *words))
-        assert (told["files"], told["kept"]) == (1, 20)
+        output = end_of(events(engine, "--checksum", "-r", *words))
+        assert (output["files"], output["kept"]) == (1, 20)
         assert (here / copied / "f01").read_bytes() == content(1, 1)
 
 
-def test_copies_between_servers_pass_by_us_and_arrive(engine, server, here):
-    other = Server(server.folder)
+def test_copies_between_servers_arrive_and_an_unreadable_file_affects_no_other(engine, server, here):
+    other = Server(server.directory)
     try:
         make_tree(here / "tree")
         there, beyond = below(server, here), below(other, here)
-        told = events(engine, "-r", f"{there}/tree/", f"{beyond}/third")
-        assert end_of(told)["files"] == 40 and end_of(told)["errors"] == 0
+        output = events(engine, "-r", f"{there}/tree/", f"{beyond}/third")
+        assert end_of(output)["files"] == 40 and end_of(output)["errors"] == 0
         want = {name: what for name, what in contents(here / "tree").items() if name != b"d0/link"}
         assert contents(here / "third") == want
         again = end_of(events(engine, "-r", f"{there}/tree/", f"{beyond}/third"))
         assert (again["files"], again["kept"]) == (0, 40)
-        # A file that cannot be read takes no other with it.
+        # An unreadable file does not affect others.
         next(path for path in sorted((here / "tree").rglob("*file*")) if path.is_file()).chmod(0)
-        told = events(engine, "-r", f"{there}/tree/", f"{beyond}/fourth", code=3)
-        assert (end_of(told)["files"], end_of(told)["errors"]) == (39, 1)
+        output = events(engine, "-r", f"{there}/tree/", f"{beyond}/fourth", code=3)
+        assert (end_of(output)["files"], end_of(output)["errors"]) == (39, 1)
         for path in (here / "fourth").rglob("*"):
             if path.is_file():
                 assert path.read_bytes() == (here / "tree" / path.relative_to(here / "fourth")).read_bytes()
@@ -214,7 +214,7 @@ def test_copies_between_servers_pass_by_us_and_arrive(engine, server, here):
         other.stop()
 
 
-def test_decisions_are_told_and_fixed_ones_are_as_asked_for(engine, server, here):
+def test_decisions_are_reported_and_fixed_settings_are_respected(engine, server, here):
     (here / "file").write_bytes(b"1")
     words = [
         "--fixed",
@@ -227,6 +227,6 @@ def test_decisions_are_told_and_fixed_ones_are_as_asked_for(engine, server, here
         f"{below(server, here)}/file",
         "x",
     ]
-    told = {event["what"]: event for event in events(engine, *words) if event["event"] == "decision"}
-    assert (told["streams"]["value"], told["pipelining"]["value"], told["sessions"]["value"]) == (3, 7, 2)
-    assert all(decision["reason"] for decision in told.values())
+    output = {event["setting"]: event for event in events(engine, *words) if event["event"] == "decision"}
+    assert (output["streams"]["value"], output["pipelining"]["value"], output["sessions"]["value"]) == (3, 7, 2)
+    assert all(decision["reason"] for decision in output.values())

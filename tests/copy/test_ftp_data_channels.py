@@ -1,4 +1,4 @@
-"""Secured data connections of `venturi-engine copy`, with a server of the Globus toolkit and proxies of a throw-away authority."""
+"""Secured data connections of `venturi-engine copy`, with a Globus server and proxies of a temporary CA."""
 
 import contextlib
 import json
@@ -21,20 +21,20 @@ pytestmark = needs_programs("globus-gridftp-server", "openssl")
 SIZE = 3_000_001
 LARGE = 64 << 20
 EOF_AND_EOD = bytes([0x40 | 0x08])
-"""Descriptor of a block of MODE E that is the last of its connection, and of all (GFD.20)."""
+"""Descriptor of a block of MODE E that ends its connection and the file (GFD.20)."""
 
 
 class GsiServer:
-    """A server of the Globus toolkit for whoever has a certificate of the authority."""
+    """A Globus server for owners of a certificate of the CA."""
 
-    def __init__(self, folder):
-        self.folder, self.log = folder, folder / "control.log"
-        pki = Pki(folder / "pki")
+    def __init__(self, directory):
+        self.directory, self.log = directory, directory / "control.log"
+        pki = Pki(directory / "pki")
         host = pki.host("localhost", ["127.0.0.1"])
         account = "root" if os.geteuid() == 0 else os.environ.get("USER", "")
         self.environment = {**os.environ, **pki.client_environment()}
         given = {"X509_CERT_DIR": str(pki.certificates), "X509_USER_CERT": str(host.certificate), "X509_USER_KEY": str(host.key),
-                 "GRIDMAP": str(pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: account}))}  # fmt: skip
+                 "GRIDMAP": str(pki.grid_mapfile(directory / "grid-mapfile", {DEFAULT_USER: account}))}  # fmt: skip
         self.port = free_port()
         command = [
             "globus-gridftp-server",
@@ -62,11 +62,11 @@ class GsiServer:
         wait_until(lambda: _connects(self.port), "the server to listen", 20)
 
     def url(self, name):
-        """Return where a file of the folder is."""
-        return f"gsiftp://localhost:{self.port}{self.folder}/{name}"
+        """Return the URL of a file of the directory."""
+        return f"gsiftp://localhost:{self.port}{self.directory}/{name}"
 
     def commands(self, since):
-        """Return what clients have said since the log had so many bytes."""
+        """Return the commands of clients since the log had `since` characters."""
         lines = self.log.read_text(errors="replace")[since:].splitlines()
         return [line.partition("[CLIENT]: ")[2] for line in lines if "[CLIENT]: " in line]
 
@@ -78,17 +78,17 @@ def _connects(port):
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    """The server, with a file `file`."""
+    """Yield the server, with the files `file` and `large`."""
     server = GsiServer(tmp_path_factory.mktemp("grid"))
-    (server.folder / "file").write_bytes(content("file", SIZE))
-    (server.folder / "large").write_bytes(content("large", LARGE))
+    (server.directory / "file").write_bytes(content("file", SIZE))
+    (server.directory / "large").write_bytes(content("large", LARGE))
     yield server
     server.process.terminate()
     server.process.wait(20)
 
 
 @pytest.mark.parametrize(
-    ("words", "said", "authenticated"),
+    ("words", "printed", "authenticated"),
     [
         ([], {"DCAU A"}, 1),
         (["--data-channel", "authenticated"], {"DCAU A"}, 1),
@@ -98,28 +98,28 @@ def server(tmp_path_factory):
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_data_connections_are_secured_as_was_asked_and_files_go_both_ways(
-    engine, server, tmp_path, words, said, authenticated
+def test_data_connections_are_secured_as_requested_in_both_directions(
+    engine, server, tmp_path, words, printed, authenticated
 ):
     for streams in ([], ["--streams", "3"]):
         since = server.log.stat().st_size
         there = server.url(f"copy-{tmp_path.name}")
         options = [*words, *streams, "--existing", "replace", "-T"]
-        told = events(engine, *options, server.url("file"), str(tmp_path / "down"), env=server.environment)
+        output = events(engine, *options, server.url("file"), str(tmp_path / "down"), env=server.environment)
         copy(engine, *options, str(tmp_path / "down"), there, env=server.environment)
-        assert (server.folder / f"copy-{tmp_path.name}").read_bytes() == content("file", SIZE)
-        decided = {event["what"]: event["value"] for event in told if event["event"] == "decision"}
+        assert (server.directory / f"copy-{tmp_path.name}").read_bytes() == content("file", SIZE)
+        decided = {event["setting"]: event["value"] for event in output if event["event"] == "decision"}
         assert decided["authenticated"] == authenticated
         found = {command for command in server.commands(since) if command[:4] in ("DCAU", "PROT")}
-        assert found == said
+        assert found == printed
 
 
-def test_a_stranger_on_the_port_of_a_download_changes_nothing(engine, server, tmp_path):
+def test_foreign_connections_to_the_port_of_a_download_change_nothing(engine, server, tmp_path):
     strangers = []
 
     def come():
         port = None if strangers else _port_of_listener(copying.pid)
-        for said in (
+        for printed in (
             b"",
             EOF_AND_EOD + (9).to_bytes(8) + bytes(8) + b"not yours",
             b"\x16\x03\x01\x00\x05hello",
@@ -127,7 +127,7 @@ def test_a_stranger_on_the_port_of_a_download_changes_nothing(engine, server, tm
         ):
             if port is not None:
                 strangers.append(socket.create_connection(("127.0.0.1", port), 5))
-                strangers[-1].sendall(said)
+                strangers[-1].sendall(printed)
 
     relay = _Relay(server.port, come)
     url = server.url("large").replace(f":{server.port}/", f":{relay.server_address[1]}/")
@@ -137,17 +137,17 @@ def test_a_stranger_on_the_port_of_a_download_changes_nothing(engine, server, tm
         stdout=subprocess.PIPE,
     )
     with relay:
-        told = [json.loads(line) for line in copying.communicate(timeout=60)[0].splitlines()]
+        output = [json.loads(line) for line in copying.communicate(timeout=60)[0].splitlines()]
     assert len(strangers) == 4
-    # With open data connections some bytes move twice here, for the transfer is begun again.
-    assert (copying.returncode, told[-1]["moved_bytes"]) == (0, LARGE)
+    # Open data connections transfer some bytes twice, because the transfer restarts.
+    assert (copying.returncode, output[-1]["moved_bytes"]) == (0, LARGE)
     assert (tmp_path / "large").read_bytes() == content("large", LARGE)
     for stranger in strangers:
         stranger.close()
 
 
 class _Relay(socketserver.ThreadingTCPServer):
-    """Between clients and a server: calls something before each thing that a client says gets there."""
+    """Relay between clients and a server that calls `before` ahead of each command."""
 
     daemon_threads = True
 
@@ -166,22 +166,22 @@ class _Relay(socketserver.ThreadingTCPServer):
     def finish_request(self, client, _):
         with socket.create_connection(("127.0.0.1", self.onward)) as there:
             threading.Thread(target=self._pass_back, args=(there, client), daemon=True).start()
-            while said := client.recv(1 << 16):
+            while printed := client.recv(1 << 16):
                 self.before()
-                there.sendall(said)
+                there.sendall(printed)
 
     @staticmethod
     def _pass_back(there, client):
-        with contextlib.suppress(OSError):  # the client has gone
-            while said := there.recv(1 << 16):
-                client.sendall(said)
+        with contextlib.suppress(OSError):  # the client has disconnected
+            while printed := there.recv(1 << 16):
+                client.sendall(printed)
 
 
 def _port_of_listener(process):
-    """Return the port that a process listens on, if it does."""
+    """Return the port of a listening process, or None."""
     sockets = set()
     for descriptor in Path(f"/proc/{process}/fd").iterdir():
-        with contextlib.suppress(OSError):  # it was closed meanwhile
+        with contextlib.suppress(OSError):  # it was closed in the meantime
             sockets.add(str(descriptor.readlink()))
     for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
         words = line.split()
@@ -190,14 +190,14 @@ def _port_of_listener(process):
     return None
 
 
-def test_what_cannot_be_secured_is_refused(engine, tmp_path):
-    for words, told in (
-        (["--data-channel", "private", "ftp://127.0.0.1:1/x", "y"], "expected gsiftp at every server"),
-        (["--data-channel", "open", "ftp://127.0.0.1:1/x", "y"], "expected gsiftp at every server"),
+def test_data_channel_protection_without_gridftp_is_rejected(engine, tmp_path):
+    for words, output in (
+        (["--data-channel", "private", "ftp://127.0.0.1:1/x", "y"], "expected gsiftp for every server"),
+        (["--data-channel", "open", "ftp://127.0.0.1:1/x", "y"], "expected gsiftp for every server"),
         (["--data-channel", "safe", "gsiftp://localhost:1/x", "ftp://127.0.0.1:1/"], "found ftp://127.0.0.1:1/"),
-        (["--data-channel", "open", "x", "y"], "expected a place at a server of GridFTP"),
-        (["--data-channel", "safe", "https://127.0.0.1:1/x", "y"], "expected a place at a server of GridFTP"),
+        (["--data-channel", "open", "x", "y"], "expected a GridFTP server"),
+        (["--data-channel", "safe", "https://127.0.0.1:1/x", "y"], "expected a GridFTP server"),
     ):
         (tmp_path / "x").touch()
-        said = copy(engine, *words, code=1, cwd=tmp_path).stderr.decode()
-        assert told in said and "--data-channel" in said, said
+        printed = copy(engine, *words, code=1, cwd=tmp_path).stderr.decode()
+        assert output in printed and "--data-channel" in printed, printed

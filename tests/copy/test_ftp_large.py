@@ -1,4 +1,4 @@
-"""Large files, and copies that something ends: what is there is kept, and the same command goes on."""
+"""Large files and interrupted copies: existing bytes are kept, and the same command resumes."""
 
 import contextlib
 import json
@@ -18,24 +18,24 @@ from testkit import needs_programs
 pytestmark = needs_programs("globus-gridftp-server")
 
 CHUNK = 8 << 20
-"""The first ones of files of 128 to 512 MiB."""
+"""Size of the first chunks of files of 128 to 512 MiB."""
 SIZE = 16 * CHUNK + 12_345
-PATIENCE_S = 300
-"""What ends a test that hangs. Slow uploads are slow: of many on one core each takes a minute."""
+TIMEOUT_S = 300
+"""Timeout of a hanging test. With many slow uploads on one core, each takes a minute."""
 
 
 @pytest.mark.parametrize("words", [[], ["--streams", "4"], ["--concurrency", "4"]])
-def test_a_large_file_comes_in_chunks_over_all_sessions(engine, server, here, words):
+def test_a_large_file_is_downloaded_and_uploaded_in_chunks(engine, server, here, words):
     large(here / "large", (130 << 20) + 12_345)
     there = below(server, here)
-    told = events(engine, *words, f"{there}/large", "down")
-    assert [event["how"] for event in told if event["event"] == "file"] == ["ftp in chunks"]
+    output = events(engine, *words, f"{there}/large", "down")
+    assert [event["method"] for event in output if event["event"] == "file"] == ["ftp in chunks"]
     copy(engine, *words, "large", f"{there}/up")
     assert digest(here / "down") == digest(here / "up") == digest(here / "large")
     assert leftovers(here) == []
 
 
-def test_a_large_file_goes_on_with_the_chunks_that_are_missing(engine, server, here):
+def test_a_resumed_large_download_transfers_only_missing_chunks(engine, server, here):
     large(here / "large", (200 << 20) + 1)
     command = [engine, "copy", "--fixed", "--window", "4KiB", f"{below(server, here)}/large", "down"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -48,21 +48,21 @@ def test_a_large_file_goes_on_with_the_chunks_that_are_missing(engine, server, h
     if (here / "down").exists():
         pytest.fail("it was done before it was killed: the file is too small for this machine")
     there = recorded(here, size)
-    told = events(engine, f"{below(server, here)}/large", "down")
-    kept = [event["value"] for event in told if event.get("what") == "chunks_kept"]
+    output = events(engine, f"{below(server, here)}/large", "down")
+    kept = [event["value"] for event in output if event.get("setting") == "chunks_kept"]
     assert kept and kept[0] >= len(there)
-    assert end_of(told)["moved_bytes"] <= size - sum(there)
+    assert end_of(output)["moved_bytes"] <= size - sum(there)
     assert digest(here / "down") == digest(here / "large")
     assert leftovers(here) == []
 
 
-@pytest.mark.parametrize("way", ["up", "down"])
-def test_whatever_ended_a_copy_the_same_command_goes_on(engine, server, here, way):
+@pytest.mark.parametrize("method", ["up", "down"])
+def test_a_killed_directory_copy_resumes_with_the_same_command(engine, server, here, method):
     (here / "many").mkdir()
     for number in range(800):
         (here / "many" / f"f{number:04}").write_bytes(content(number, 20_000))
     there = below(server, here)
-    words = ["-r", "many", f"{there}/copied"] if way == "up" else ["-r", f"{there}/many", "copied"]
+    words = ["-r", "many", f"{there}/copied"] if method == "up" else ["-r", f"{there}/many", "copied"]
     process = subprocess.Popen([engine, "copy", "--fixed", "--pipelining", "8", *words], stderr=subprocess.DEVNULL)
     end = time.monotonic() + 20
     while not any((here / "copied").glob("f*")) and process.poll() is None:
@@ -70,16 +70,16 @@ def test_whatever_ended_a_copy_the_same_command_goes_on(engine, server, here, wa
     process.send_signal(signal.SIGKILL)
     process.wait()
     before = sum(1 for _ in (here / "copied").glob("f*"))
-    told = end_of(events(engine, *words))
-    # It is the copy, and no directory to put another into.
-    assert told["files"] + told["kept"] == 800 and told["kept"] >= before
-    if way == "down":
+    output = end_of(events(engine, *words))
+    # The directory is the unfinished copy, so the source is not copied into it.
+    assert output["files"] + output["kept"] == 800 and output["kept"] >= before
+    if method == "down":
         assert leftovers(here) == []
     mine = {name: what for name, what in contents(here / "copied").items() if not name.startswith(b".venturi-")}
     assert mine == contents(here / "many")
 
 
-def test_a_signal_stops_it_and_no_file_is_half_there(engine, server, here):
+def test_a_signal_stops_a_download_before_its_destination_exists(engine, server, here):
     large(here / "large", 300 << 20)
     command = [engine, "copy", "--fixed", "--window", "4KiB", f"{below(server, here)}/large", "down"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -87,13 +87,13 @@ def test_a_signal_stops_it_and_no_file_is_half_there(engine, server, here):
     while not any(here.glob(".venturi-*.part")):
         assert time.monotonic() < end
     process.send_signal(signal.SIGTERM)
-    told = process.communicate(timeout=20)[1]
-    assert process.returncode == 130 and b"Run the same command again" in told
+    output = process.communicate(timeout=20)[1]
+    assert process.returncode == 130 and b"Run the same command again" in output
     assert not (here / "down").exists()
 
 
-def test_a_file_that_is_cut_while_it_is_sent_gets_no_name(engine, server, here):
-    """It is told, and the other files arrive."""
+def test_a_file_truncated_during_its_upload_is_reported_and_not_created(engine, server, here):
+    """The failure is reported, and the other files arrive."""
     large(here / "growing", 400 << 20)
     (here / "list").write_text("".join(f"{name} {below(server, here)}/up/{name}\n" for name in ("growing", "b", "c")))
     for name in ("b", "c"):
@@ -108,14 +108,17 @@ def test_a_file_that_is_cut_while_it_is_sent_gets_no_name(engine, server, here):
         assert time.monotonic() < end
     with stopped(process), (here / "growing").open("r+b") as file:
         file.truncate(1000)
-    told = process.communicate(timeout=PATIENCE_S)[1].decode()
-    assert process.returncode == 3 and "written to while it was copied" in told, told
+    output = process.communicate(timeout=TIMEOUT_S)[1].decode()
+    assert (
+        process.returncode == 3
+        and "up/growing: expected a copy at the server, found a change during the copy" in output
+    ), output
     assert not (here / "up" / "growing").exists()
     for name in ("b", "c"):
         assert (here / "up" / name).read_bytes() == content(name, 5000)
 
 
-def test_a_server_that_goes_away_is_told_and_what_is_there_stays(engine, here, root):
+def test_a_lost_server_is_reported_and_complete_files_stay(engine, here, root):
     gone = Server(root)
     (here / "many").mkdir()
     for number in range(300):
@@ -125,32 +128,32 @@ def test_a_server_that_goes_away_is_told_and_what_is_there_stays(engine, here, r
     end = time.monotonic() + 20
     while not any((here / "copied").glob("f*")):
         assert time.monotonic() < end
-    # Sessions of this server are processes of their own, which would go on.
+    # Sessions of this server are separate processes, which would continue.
     with stopped(process):
         sessions = gone.sessions()
         gone.stop()
         for session in sessions:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(session, signal.SIGKILL)
-    told = process.communicate(timeout=40)[1].decode()
+    output = process.communicate(timeout=40)[1].decode()
     if process.returncode == 0:
         pytest.fail("it was done before the server went away")
-    assert process.returncode == 3 and "expected a session" in told
+    assert process.returncode == 3 and "expected a session" in output
     for path in (here / "copied").glob("f*"):
         assert path.read_bytes() == content(int(path.name[1:]), 100_000)
 
 
 def chunks_of(size):
-    """Return the sizes of the chunks of a file of 128 to 512 MiB: towards the end they become smaller."""
+    """Return the chunk sizes of a file of 128 to 512 MiB; chunks become smaller towards the end."""
     first = (size - (96 << 20)) // CHUNK
     left = size - first * CHUNK - 16 * CHUNK // 2
     last = [CHUNK // 4] * (left // (CHUNK // 4)) + [left % (CHUNK // 4)]
     return [CHUNK] * first + [CHUNK // 2] * 16 + [size for size in last if size]
 
 
-def recorded(folder, size):
-    """Return the sizes of the chunks that the record of a copy has."""
-    for path in folder.glob(".venturi-*.progress"):
+def recorded(directory, size):
+    """Return the sizes of the chunks in the chunk map of a copy."""
+    for path in directory.glob(".venturi-*.progress"):
         marks = path.read_bytes()[512:].ljust(len(chunks_of(size)), b"\0")
         return [chunk for chunk, mark in zip(chunks_of(size), marks, strict=True) if mark == ord("1")]
     return []
@@ -158,25 +161,25 @@ def recorded(folder, size):
 
 @pytest.fixture(params=["globus", "ours"])
 def killable(request, engine, root):
-    """A server that can be killed, and begun again where it was."""
+    """Yield a server that can be killed and restarted in place."""
     server = Globus(root) if request.param == "globus" else Ours(engine, root, "--listen")
     yield server
     server.kill()
 
 
-def source_of(folder, seed):
-    """Write a large file that has no holes, so that none at the server can pass for its bytes."""
-    path = folder / "large"
+def source_of(directory, seed):
+    """Write a large file without holes, so that holes at the server cannot look like its bytes."""
+    path = directory / "large"
     path.write_bytes(random.Random(seed).randbytes(SIZE))
     path.chmod(0o644)
     return path
 
 
-def begin_upload(engine, source, server, reached):
-    """Begin a slow upload; return it when so many bytes are at the server."""
+def start_upload(engine, source, server, reached):
+    """Start a slow upload; return it once `reached` bytes are at the server."""
     command = [engine, "copy", "--json", "--fixed", "--window", "4KiB", source, server.url(source.parent / "up")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    end = time.monotonic() + PATIENCE_S
+    end = time.monotonic() + TIMEOUT_S
     while sum(part.stat().st_blocks * 512 for part in source.parent.glob(".venturi-*.part")) < reached:
         assert process.poll() is None, "it was done before it was killed"
         assert time.monotonic() < end
@@ -186,7 +189,7 @@ def begin_upload(engine, source, server, reached):
 
 @contextlib.contextmanager
 def stopped(process):
-    """Have a process wait, so that it is not done with what a test needs it for."""
+    """Stop a process temporarily, so that it does not finish during the test."""
     process.send_signal(signal.SIGSTOP)
     try:
         yield
@@ -195,19 +198,19 @@ def stopped(process):
 
 
 def kill_upload(engine, source, server, reached):
-    process = begin_upload(engine, source, server, reached)
+    process = start_upload(engine, source, server, reached)
     process.send_signal(signal.SIGKILL)
     process.communicate()
     assert not (source.parent / "up").exists()
-    # What it has of a client that was killed it still writes.
+    # The server still writes data of a killed client.
     server.rest()
 
 
-def kept_of(told):
-    return sum(event["value"] for event in told if event.get("what") == "chunks_kept")
+def kept_of(output):
+    return sum(event["value"] for event in output if event.get("setting") == "chunks_kept")
 
 
-def test_a_large_upload_goes_on_with_the_chunks_that_are_missing(engine, here, killable):
+def test_a_resumed_large_upload_transfers_only_missing_chunks(engine, here, killable):
     source = source_of(here, 1)
     kept = []
     for reached in (1, 2 * CHUNK, 4 * CHUNK):
@@ -217,111 +220,111 @@ def test_a_large_upload_goes_on_with_the_chunks_that_are_missing(engine, here, k
         there = whole_chunks(parts[0], source)
         kept.append(len(there))
     assert kept == sorted(kept) and kept[-1] >= 2
-    told = events(engine, source, killable.url(here / "up"))
-    assert kept_of(told) == kept[-1]
-    assert end_of(told)["moved_bytes"] == SIZE - sum(there)
+    output = events(engine, source, killable.url(here / "up"))
+    assert kept_of(output) == kept[-1]
+    assert end_of(output)["moved_bytes"] == SIZE - sum(there)
     assert digest(here / "up") == digest(source)
     assert (here / "up").stat().st_mtime == int(source.stat().st_mtime)
     assert leftovers(here) == []
 
 
 def whole_chunks(part, source):
-    """Return the sizes of the chunks of a file that are as they are to be."""
+    """Return the sizes of the chunks with correct bytes."""
     with part.open("rb") as mine, source.open("rb") as other:
         return [chunk for chunk in chunks_of(SIZE) if mine.read(chunk) == other.read(chunk)]
 
 
 @pytest.mark.parametrize("reached", [CHUNK + CHUNK // 2, 2 * CHUNK])
-def test_an_upload_goes_on_by_itself_when_its_server_was_killed_and_is_back(engine, here, killable, reached):
+def test_an_upload_resumes_automatically_after_its_server_restarts(engine, here, killable, reached):
     source = source_of(here, 2)
-    process = begin_upload(engine, source, killable, reached)
+    process = start_upload(engine, source, killable, reached)
     killable.kill()
     killable.start()
-    told = [json.loads(line) for line in process.communicate(timeout=PATIENCE_S)[0].splitlines()]
+    output = [json.loads(line) for line in process.communicate(timeout=TIMEOUT_S)[0].splitlines()]
     assert process.returncode == 0
-    # What had come of the chunk that was under way goes again, and no more: without pipelining there is one at a time.
-    assert SIZE <= end_of(told)["moved_bytes"] <= SIZE + CHUNK
+    # Only the interrupted chunk is sent again; without pipelining there is one at a time.
+    assert SIZE <= end_of(output)["moved_bytes"] <= SIZE + CHUNK
     assert digest(here / "up") == digest(source)
     assert leftovers(here) == []
 
 
-def test_no_hole_no_damage_and_no_other_version_is_taken_for_what_is_there(engine, here, killable):
+def test_a_resumed_upload_keeps_no_damaged_chunks_and_none_of_another_version(engine, here, killable):
     source = source_of(here, 3)
     kill_upload(engine, source, killable, 3 * CHUNK)
     part = next(here.glob(".venturi-*.part"))
-    # As long as the file, and what was written last is lost: so a server's machine may come back.
+    # As after a crash of the server's machine: the size is complete, but the last writes are lost.
     os.truncate(part, SIZE)
     with part.open("r+b") as file:
         file.seek(CHUNK + 4096)
         file.write(bytes(4096))
     there = whole_chunks(part, source)
-    told = events(engine, source, killable.url(here / "up"))
-    assert kept_of(told) == len(there)
+    output = events(engine, source, killable.url(here / "up"))
+    assert kept_of(output) == len(there)
     assert digest(here / "up") == digest(source)
     (here / "up").unlink()
     kill_upload(engine, source, killable, 3 * CHUNK)
     source = source_of(here, 4)
-    told = events(engine, source, killable.url(here / "up"))
-    assert (kept_of(told), end_of(told)["moved_bytes"]) == (0, SIZE)
+    output = events(engine, source, killable.url(here / "up"))
+    assert (kept_of(output), end_of(output)["moved_bytes"]) == (0, SIZE)
     assert digest(here / "up") == digest(source)
 
 
-def test_a_large_upload_that_is_refused_is_told_once_and_its_other_chunks_do_not_go(engine, server, here):
+def test_a_rejected_large_upload_is_reported_once_and_its_other_chunks_are_not_sent(engine, server, here):
     source = source_of(here, 5)
     (here / "closed").mkdir(mode=0o755)
-    told = events(engine, source, f"{below(server, here)}/closed/up", code=3)
-    assert [event["expected"] for event in told if event["event"] == "error"] == ["a copy there"]
-    assert end_of(told)["moved_bytes"] < SIZE
+    output = events(engine, source, f"{below(server, here)}/closed/up", code=3)
+    assert [event["expected"] for event in output if event["event"] == "error"] == ["a copy at the server"]
+    assert end_of(output)["moved_bytes"] < SIZE
     assert list((here / "closed").iterdir()) == []
 
 
 def test_a_large_upload_is_verified_chunk_by_chunk(engine, here, killable):
     source = source_of(here, 6)
     kill_upload(engine, source, killable, 2 * CHUNK)
-    told = events(engine, "--verify", source, killable.url(here / "up"))
-    assert [event["how"] for event in told if event["event"] == "file"] == ["ftp in chunks"]
+    output = events(engine, "--verify", source, killable.url(here / "up"))
+    assert [event["method"] for event in output if event["event"] == "file"] == ["ftp in chunks"]
     assert digest(here / "up") == digest(source)
     assert leftovers(here) == []
 
 
-def test_of_two_copies_of_the_same_one_is_refused(engine, here, killable):
+def test_a_second_concurrent_upload_of_the_same_file_is_rejected(engine, here, killable):
     source = source_of(here, 7)
-    first = begin_upload(engine, source, killable, CHUNK)
+    first = start_upload(engine, source, killable, CHUNK)
     with stopped(first):
-        told = copy(engine, source, killable.url(here / "up"), code=3).stderr
-    assert b"another copy of the same that is writing it" in told
-    first.communicate(timeout=PATIENCE_S)
+        output = copy(engine, source, killable.url(here / "up"), code=3).stderr
+    assert b"another running copy of the same source" in output
+    first.communicate(timeout=TIMEOUT_S)
     assert first.returncode == 0
     assert digest(here / "up") == digest(source)
     assert leftovers(here) == []
 
 
 @pytest.mark.parametrize("reached", [CHUNK + CHUNK // 2, 2 * CHUNK])
-def test_a_copy_whose_temporary_file_another_one_named_gives_its_own_no_name(engine, here, killable, reached):
-    """On another host nothing tells of the first: the file would have its size, and holes."""
+def test_an_upload_whose_temporary_file_was_renamed_by_another_copy_fails(engine, here, killable, reached):
+    """Another host does not detect the first copy, so the file would have its size, but holes."""
     source = source_of(here, 8)
-    second = begin_upload(engine, source, killable, reached)
+    second = start_upload(engine, source, killable, reached)
     with stopped(second):
         part = next(here.glob(".venturi-*.part"))
         part.write_bytes(source.read_bytes())
         part.rename(here / "up")
-    told = second.communicate(timeout=PATIENCE_S)[0]
-    assert second.returncode == 3 and b"another copy of the same" in told
+    output = second.communicate(timeout=TIMEOUT_S)[0]
+    assert second.returncode == 3 and b"another copy of the same" in output
     assert digest(here / "up") == digest(source)
 
 
-def test_a_large_upload_that_gets_no_name_keeps_its_chunks(engine, here, killable):
+def test_a_large_upload_that_cannot_be_renamed_keeps_its_chunks(engine, here, killable):
     source = source_of(here, 9)
-    process = begin_upload(engine, source, killable, 2 * CHUNK)
+    process = start_upload(engine, source, killable, 2 * CHUNK)
     with stopped(process):
         (here / "up" / "in the way").mkdir(parents=True)
-    process.communicate(timeout=PATIENCE_S)
+    process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 3
     part = next(here.glob(".venturi-*.part"))
     assert digest(part) == digest(source)
     (here / "up" / "in the way").rmdir()
     (here / "up").rmdir()
-    told = events(engine, source, killable.url(here / "up"))
-    assert end_of(told)["moved_bytes"] == 0
+    output = events(engine, source, killable.url(here / "up"))
+    assert end_of(output)["moved_bytes"] == 0
     assert digest(here / "up") == digest(source)
     assert leftovers(here) == []

@@ -1,4 +1,4 @@
-"""Links from and to servers of the Globus toolkit, and what is already where they are to be."""
+"""Links from and to Globus servers, with existing entries at the destination."""
 
 import pytest
 from copykit import copy, end_of, events, leftovers
@@ -10,7 +10,7 @@ pytestmark = needs_programs("globus-gridftp-server")
 
 
 def linked(here):
-    """Make a tree with a file and links to it, and return the names of the links."""
+    """Create a tree with a file and links to it, and return the names of the links."""
     (here / "tree").mkdir()
     (here / "tree" / "file").write_bytes(b"1")
     names = ["same", "other", "file-there", "folder-there", "new"]
@@ -19,25 +19,25 @@ def linked(here):
     return names
 
 
-def copied(folder):
-    """Make what is there already: the same link, another, a file, a folder."""
-    folder.mkdir()
-    folder.chmod(0o777)
-    (folder / "file").write_bytes(b"1")
-    (folder / "same").symlink_to("file")
-    (folder / "other").symlink_to("same")
-    (folder / "file-there").write_bytes(b"mine")
-    (folder / "folder-there").mkdir()
+def copied(directory):
+    """Create existing entries: the same link, another link, a file, a directory."""
+    directory.mkdir()
+    directory.chmod(0o777)
+    (directory / "file").write_bytes(b"1")
+    (directory / "same").symlink_to("file")
+    (directory / "other").symlink_to("same")
+    (directory / "file-there").write_bytes(b"mine")
+    (directory / "folder-there").mkdir()
 
 
-@pytest.mark.parametrize("way", ["down", "up"])
-def test_what_is_where_a_link_is_to_be_is_kept_if_that_is_asked_for(engine, server, here, way):
+@pytest.mark.parametrize("method", ["down", "up"])
+def test_existing_files_and_directories_are_kept_instead_of_links_on_request(engine, server, here, method):
     linked(here)
     copied(here / "copy")
     there = below(server, here)
-    words = [f"{there}/tree/", "copy"] if way == "down" else ["tree/", f"{there}/copy"]
-    told = copy(engine, "-r", "--existing", "keep", *words)
-    assert not told.stderr
+    words = [f"{there}/tree/", "copy"] if method == "down" else ["tree/", f"{there}/copy"]
+    output = copy(engine, "-r", "--existing", "keep", *words)
+    assert not output.stderr
     assert (here / "copy" / "other").readlink().name == "same"
     assert (here / "copy" / "file-there").read_bytes() == b"mine"
     assert (here / "copy" / "folder-there").is_dir()
@@ -46,15 +46,15 @@ def test_what_is_where_a_link_is_to_be_is_kept_if_that_is_asked_for(engine, serv
 
 
 @pytest.mark.parametrize("existing", ["update", "replace"])
-@pytest.mark.parametrize("way", ["down", "up"])
-def test_a_link_replaces_a_file_or_another_link_and_no_folder(engine, server, here, way, existing):
+@pytest.mark.parametrize("method", ["down", "up"])
+def test_a_link_replaces_a_file_or_another_link_but_not_a_directory(engine, server, here, method, existing):
     linked(here)
     copied(here / "copy")
     there = below(server, here)
-    words = [f"{there}/tree/", "copy"] if way == "down" else ["tree/", f"{there}/copy"]
-    told = events(engine, "-r", "--existing", existing, *words, code=3)
-    assert end_of(told)["errors"] == 1
-    assert [event["found"] for event in told if event["event"] == "error"] == ["a directory"]
+    words = [f"{there}/tree/", "copy"] if method == "down" else ["tree/", f"{there}/copy"]
+    output = events(engine, "-r", "--existing", existing, *words, code=3)
+    assert end_of(output)["errors"] == 1
+    assert [event["found"] for event in output if event["event"] == "error"] == ["a directory"]
     for name in ("same", "other", "file-there", "new"):
         assert (here / "copy" / name).is_symlink(), name
         assert (here / "copy" / name).resolve() == here / "copy" / "file", name

@@ -1,4 +1,4 @@
-"""Striped servers of the Globus toolkit, whose data nodes share each file: every node has its part, and no byte is lost."""
+"""Striped Globus servers, whose data nodes share each file: every node takes part, and no byte is lost."""
 
 import contextlib
 import os
@@ -16,12 +16,12 @@ from testkit import needs_programs, wait_until
 pytestmark = needs_programs("globus-gridftp-server")
 
 BYTES = 150_000_000
-"""Beyond what goes in chunks where one node has all of it."""
+"""Larger than files that a single node transfers in chunks."""
 
 
 @contextlib.contextmanager
-def striped(folder, nodes):
-    """Yield a server over data nodes; what it logs of transfers is beside its folder."""
+def striped(directory, nodes):
+    """Yield a server with data nodes; its transfer log is next to its directory."""
     ports = []
     who = ["-aa", "-no-si", "-c", "none", "-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
     if os.geteuid() == 0:
@@ -36,17 +36,17 @@ def striped(folder, nodes):
             running.callback(node.wait)
             running.callback(node.kill)
             until_listening(node, port)
-        folder.mkdir(mode=0o777)
-        folder.chmod(0o777)
-        log = folder.with_suffix(".log")
+        directory.mkdir(mode=0o777)
+        directory.chmod(0o777)
+        log = directory.with_suffix(".log")
         options = ["-r", ",".join(f"127.0.0.1:{port}" for port in ports), "-Z", str(log)]
-        server = Server(folder, options=options)
+        server = Server(directory, options=options)
         running.callback(server.stop)
         yield server, lambda kind: _stripes(log, kind)
 
 
 def until_listening(node, port):
-    """Wait for a data node, which greets nobody."""
+    """Wait for a data node, which sends no greeting."""
     deadline = time.monotonic() + 20
     while True:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
@@ -56,7 +56,10 @@ def until_listening(node, port):
 
 
 def _stripes(log, kind):
-    """Return of each transfer that is logged how many nodes had a part in it, once there is a line: it comes after the client's answer."""
+    """Return the number of nodes for each logged transfer, once there is a line.
+
+    The line appears after the client's reply.
+    """
     line = re.compile(rf" STRIPES=(\d+) .*TYPE=(?:{kind}) CODE=226")
     wait_until(lambda: line.search(log.read_text()), f"a line of {kind} in the log", 20)
     return [int(found) for found in line.findall(log.read_text())]
@@ -69,12 +72,12 @@ def source(here):
     return here / "large"
 
 
-def test_a_large_file_goes_to_all_nodes_and_comes_from_them(engine, source, here):
+def test_a_large_file_is_copied_to_all_nodes_and_from_them(engine, source, here):
     with striped(here / "there", 3) as (server, stripes):
-        told = events(engine, "--stripe", source, server.url("stored"))
+        output = events(engine, "--stripe", source, server.url("stored"))
         assert digest(here / "there" / "stored") == digest(source)
         assert set(stripes("STOR|ESTO")) == {3}
-        (chosen,) = [event for event in told if event["event"] == "decision" and event["what"] == "stripe"]
+        (chosen,) = [event for event in output if event["event"] == "decision" and event["setting"] == "stripe"]
         assert chosen["value"] == 3
         copy(engine, "--stripe", "--streams", "2", server.url("stored"), here / "back")
         assert digest(here / "back") == digest(source)
@@ -82,7 +85,7 @@ def test_a_large_file_goes_to_all_nodes_and_comes_from_them(engine, source, here
         assert leftovers(here) == []
 
 
-def test_a_download_that_was_killed_goes_on_without_a_hole(engine, source, here):
+def test_a_killed_striped_download_resumes_without_holes(engine, source, here):
     with striped(here / "there", 2) as (server, _):
         (here / "there" / "large").write_bytes(source.read_bytes())
         (here / "there" / "large").chmod(0o644)
@@ -98,33 +101,33 @@ def test_a_download_that_was_killed_goes_on_without_a_hole(engine, source, here)
         assert leftovers(here) == []
 
 
-def parts(folder):
-    """Return what is unfinished."""
-    return [path for path in folder.iterdir() if path.name.startswith(".venturi-") and path.name.endswith(".part")]
+def parts(directory):
+    """Return the unfinished files."""
+    return [path for path in directory.iterdir() if path.name.startswith(".venturi-") and path.name.endswith(".part")]
 
 
-def test_trees_go_both_ways_and_between_two_striped_servers(engine, here):
+def test_trees_are_copied_to_from_and_between_striped_servers(engine, here):
     make_tree(here / "tree")
-    # Between two servers links are left out.
+    # Copies between two servers omit links.
     (here / "tree" / "d0" / "link").unlink()
     with striped(here / "a", 2) as (first, _), striped(here / "b", 3) as (second, stripes):
         copy(engine, "--stripe", "-r", here / "tree", first.url("tree"))
         assert contents(here / "a" / "tree") == contents(here / "tree")
-        told = events(engine, "--stripe", "-r", first.url("tree"), second.url("tree"))
-        assert end_of(told)["errors"] == 0
+        output = events(engine, "--stripe", "-r", first.url("tree"), second.url("tree"))
+        assert end_of(output)["errors"] == 0
         assert contents(here / "b" / "tree") == contents(here / "tree")
         assert set(stripes("STOR|ESTO")) == {3}
         copy(engine, "--stripe", "-r", below(second, here / "b" / "tree"), here / "back")
         assert contents(here / "back") == contents(here / "tree")
 
 
-def test_a_server_without_data_nodes_is_as_ever(engine, server, source, here):
+def test_the_stripe_option_works_with_a_server_without_data_nodes(engine, server, source, here):
     there = below(server, here)
     copy(engine, "--stripe", source, f"{there}/stored")
     copy(engine, "--stripe", f"{there}/stored", here / "back")
     assert digest(here / "back") == digest(source)
 
 
-def test_stripes_of_a_web_server_are_refused(engine, source):
+def test_the_stripe_option_is_rejected_for_a_web_server(engine, source):
     done = copy(engine, "--stripe", source, "http://127.0.0.1:9/x", code=1)
     assert b"--stripe" in done.stderr and b"FTP or GridFTP" in done.stderr

@@ -1,4 +1,4 @@
-"""Servers that fail, lie, or lead elsewhere: no corruption, no hang, no secret to a stranger."""
+"""HTTP servers that fail, lie or redirect: no corruption, no hang, and no secret for other hosts."""
 
 import base64
 import itertools
@@ -17,206 +17,213 @@ SIZE = 9 << 20
 CONTENT = os.urandom(SIZE)
 
 
-def given(handler, content=CONTENT, tag='"1"', **fields):
-    """Answer a GET with a range, as a good server does."""
-    asked = handler.headers.get("Range")
-    if asked is None:
-        return handler.say(200, content, ETag=tag, **fields)
-    first, last = asked.removeprefix("bytes=").split("-")
+def received(handler, content=CONTENT, tag='"1"', **fields):
+    """Reply to a GET with a range, like a correct server."""
+    requests = handler.headers.get("Range")
+    if requests is None:
+        return handler.reply(200, content, ETag=tag, **fields)
+    first, last = requests.removeprefix("bytes=").split("-")
     first, last = int(first), min(int(last), len(content) - 1)
     content_range = f"bytes {first}-{last}/{len(content)}"
-    return handler.say(206, content[first : last + 1], ETag=tag, Content_Range=content_range, **fields)
+    return handler.reply(206, content[first : last + 1], ETag=tag, Content_Range=content_range, **fields)
 
 
 def hang_up(handler):
-    """End a connection in the middle of what it was said to bring."""
+    """Close a connection in the middle of its response."""
     handler.close_connection = True
     handler.connection.close()
 
 
-def break_off(handler, **fields):
-    """Answer with all as a range, and end after 3 MB of it."""
-    handler.say(206, CONTENT[:3_000_000], length=SIZE, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **fields)
+def disconnect(handler, **fields):
+    """Reply with the whole file as a range, and close the connection after 3 MB."""
+    handler.reply(206, CONTENT[:3_000_000], length=SIZE, Content_Range=f"bytes 0-{SIZE - 1}/{SIZE}", **fields)
     return hang_up(handler)
 
 
-def test_a_body_that_breaks_off_goes_on_where_it_was(engine, tmp_path):
-    def answer(handler, count):
+def test_an_interrupted_body_resumes_at_the_same_offset(engine, tmp_path):
+    def respond(handler, count):
         if count > 1:
-            return given(handler)
-        return break_off(handler, ETag='"1"')
+            return received(handler)
+        return disconnect(handler, ETag='"1"')
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         end = end_of(events(engine, f"{url}/x", tmp_path / "x"))
     assert (tmp_path / "x").read_bytes() == CONTENT
     assert end["moved_bytes"] == SIZE
-    (asked,) = [fields for _, _, fields in seen if "If-Range" in fields]
-    assert (asked["Range"], asked["If-Range"]) == (f"bytes=3000000-{SIZE - 1}", '"1"')
+    (request,) = [fields for _, _, fields in recorded if "If-Range" in fields]
+    assert (request["Range"], request["If-Range"]) == (f"bytes=3000000-{SIZE - 1}", '"1"')
 
 
 def test_two_versions_of_a_file_do_not_mix(engine, tmp_path):
-    def answer(handler, count):
+    def respond(handler, count):
         if count > 1:
-            return handler.say(200, os.urandom(SIZE), ETag='"2"')
-        return break_off(handler, ETag='"1"')
+            return handler.reply(200, os.urandom(SIZE), ETag='"2"')
+        return disconnect(handler, ETag='"1"')
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert "it was replaced while it was copied" in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert "written during the copy" in output
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("size", [100, SIZE], ids=["small", "large"])
-def test_bytes_that_are_not_those_of_the_checksum_get_no_name(engine, tmp_path, size):
+def test_a_download_with_a_wrong_checksum_is_not_created(engine, tmp_path, size):
     wrong = f"adler32={zlib.adler32(CONTENT[:size]) ^ 1:08x}"
-    with puppet(lambda handler, _: given(handler, CONTENT[:size], Digest=wrong)) as (url, _):
-        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert f"{tmp_path}/x: expected bytes of adler32 {wrong[8:]}, found others" in told
+    with puppet(lambda handler, _: received(handler, CONTENT[:size], Digest=wrong)) as (url, _):
+        output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert f"{tmp_path}/x: expected bytes of adler32 {wrong[8:]}, found a checksum" in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_short_answer_is_no_file(engine, tmp_path):
-    def answer(handler, _):
-        handler.say(200, b"abc", length=10)
+def test_a_truncated_response_is_retried_and_not_saved(engine, tmp_path):
+    def respond(handler, _):
+        handler.reply(200, b"abc", length=10)
         hang_up(handler)
 
-    with puppet(answer) as (url, seen):
-        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert "expected an answer" in told
-    assert len(seen) > 1
+    with puppet(respond) as (url, recorded):
+        output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert "expected a response" in output
+    assert len(recorded) > 1
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_server_that_is_busy_is_asked_again_and_one_that_refuses_is_not(engine, tmp_path):
-    busy = lambda handler, count: handler.say(503, b"later", Retry_After="0") if count < 3 else given(handler, b"1")  # noqa: E731
-    with puppet(busy) as (url, seen):
+def test_a_busy_server_is_retried_and_a_rejection_is_not(engine, tmp_path):
+    def busy(handler, count):
+        if count < 3:
+            return handler.reply(503, b"later", Retry_After="0")
+        return received(handler, b"1")
+
+    with puppet(busy) as (url, recorded):
         copy(engine, f"{url}/x", tmp_path / "x")
-    whole = [fields for _, _, fields in seen if "Range" not in fields]
+    whole = [fields for _, _, fields in recorded if "Range" not in fields]
     assert (len(whole), (tmp_path / "x").read_bytes()) == (3, b"1")
-    with puppet(lambda handler, _: handler.say(403, b"not yours")) as (url, seen):
-        told = copy(engine, f"{url}/x", tmp_path / "y", code=3).stderr.decode()
-    assert "403 Forbidden (not yours)" in told
-    assert len(seen) == 1
+    with puppet(lambda handler, _: handler.reply(403, b"not yours")) as (url, recorded):
+        output = copy(engine, f"{url}/x", tmp_path / "y", code=3).stderr.decode()
+    assert "403 Forbidden (not yours)" in output
+    assert len(recorded) == 1
 
 
-def test_a_token_goes_to_the_server_that_is_named_and_to_no_other(engine, tmp_path):
+def test_a_token_is_sent_only_to_the_named_server(engine, tmp_path):
     env = {**os.environ, "BEARER_TOKEN": "sesame"}
     with (
-        puppet(lambda handler, _: given(handler, b"1")) as (pool, there),
-        puppet(lambda handler, _: handler.say(307, Location=f"{pool}/x?authz=ticket")) as (door, here),
+        puppet(lambda handler, _: received(handler, b"1")) as (pool, there),
+        puppet(lambda handler, _: handler.reply(307, Location=f"{pool}/x?authz=ticket")) as (service_port, here),
     ):
-        told = copy(engine, "-v", f"{door}/x", tmp_path / "x", env=env)
+        output = copy(engine, "-v", f"{service_port}/x", tmp_path / "x", env=env)
     assert here[0][2]["Authorization"] == "Bearer sesame"
     assert there[0][1] == "/x?authz=ticket"
     assert "Authorization" not in there[0][2]
-    assert b"sesame" not in told.stdout + told.stderr
-    assert b"ticket" not in told.stdout + told.stderr
+    assert b"sesame" not in output.stdout + output.stderr
+    assert b"ticket" not in output.stdout + output.stderr
 
 
-def test_an_upload_is_led_elsewhere_before_its_bytes_are_sent(engine, tmp_path):
+def test_an_upload_is_redirected_before_its_bytes_are_sent(engine, tmp_path):
     (tmp_path / "x").write_bytes(CONTENT)
     puts = []
 
-    def door(handler, _):
+    def service_port(handler, _):
         if handler.command != "PUT":
             handler.rfile.read(int(handler.headers["Content-Length"]))
-            return handler.say(404)
+            return handler.reply(404)
         handler.close_connection = True
-        return handler.say(307, Location=f"{pool}/y")
+        return handler.reply(307, Location=f"{pool}/y")
 
-    with puppet(lambda handler, _: puts.append(stored(handler))) as (pool, _), puppet(door) as (url, seen):
+    with (
+        puppet(lambda handler, _: puts.append(stored(handler))) as (pool, _),
+        puppet(service_port) as (url, recorded),
+    ):
         end = end_of(events(engine, "--existing", "replace", tmp_path / "x", f"{url}/y"))
-    assert [method for method, *_ in seen if method == "PUT"] == ["PUT"]
+    assert [method for method, *_ in recorded if method == "PUT"] == ["PUT"]
     assert (puts == [CONTENT], end["moved_bytes"] >= SIZE) == (True, True)
 
 
 @pytest.mark.parametrize(
     ("status", "location"), [(302, "../there/y?b=1"), (307, "//{server}/there/y?b=1"), (303, "/there/y?b=1#c")]
 )
-def test_a_redirection_may_be_relative_or_to_see_something_else(engine, tmp_path, status, location):
-    def answer(handler, _):
+def test_relative_and_see_other_redirections_are_followed(engine, tmp_path, status, location):
+    def respond(handler, _):
         if handler.path == "/there/y?b=1":
-            return given(handler)
+            return received(handler)
         server = handler.headers["Host"]
-        return handler.say(status, Location=location.format(server=server))
+        return handler.reply(status, Location=location.format(server=server))
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         copy(engine, f"{url}/here/x?a=1", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-def test_redirections_in_a_circle_end(engine, tmp_path):
-    with puppet(lambda handler, _: handler.say(302, Location="/x")) as (url, seen):
-        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert "redirections" in told
-    assert len(seen) < 20
+def test_a_redirection_loop_ends(engine, tmp_path):
+    with puppet(lambda handler, _: handler.reply(302, Location="/x")) as (url, recorded):
+        output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert "redirections" in output
+    assert len(recorded) < 20
 
 
 @pytest.mark.parametrize(
     ("body", "found"),
     [
-        ("Perf Marker\n Stripe Bytes Transferred: 5\nEnd\n", "without saying what came of it"),
+        ("Perf Marker\n Stripe Bytes Transferred: 5\nEnd\n", "a response without a result"),
         ("success\nfailure: disk is full\n", "disk is full"),
-        ("", "without saying what came of it"),
+        ("", "a response without a result"),
     ],
 )
-def test_a_third_party_copy_is_done_only_if_its_last_line_says_so(engine, body, found):
-    def answer(handler, _):
+def test_a_third_party_copy_succeeds_only_if_its_last_line_confirms_it(engine, body, found):
+    def respond(handler, _):
         if handler.command == "HEAD":
-            return handler.say(200, length=5) if handler.path == "/x" else handler.say(404)
-        return handler.say(202, body.encode())
+            return handler.reply(200, length=5) if handler.path == "/x" else handler.reply(404)
+        return handler.reply(202, body.encode())
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, f"{url}/x", f"{url}/y", code=3).stderr.decode()
-    assert found in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, f"{url}/x", f"{url}/y", code=3).stderr.decode()
+    assert found in output
 
 
-def test_a_listing_cannot_lead_out_of_the_destination(engine, tmp_path):
-    def answer(handler, _):
+def test_a_listing_cannot_name_files_outside_the_destination(engine, tmp_path):
+    def respond(handler, _):
         handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
         entry = "<D:response><D:href>{}</D:href><D:propstat><D:prop><D:resourcetype>{}</D:resourcetype></D:prop></D:propstat></D:response>"
         own = entry.format("/d/", "<D:collection/>")
         evil = entry.format("/d/%2e%2e%2fevil", "")
-        handler.say(207, f'<D:multistatus xmlns:D="DAV:">{own}{evil}</D:multistatus>'.encode())
+        handler.reply(207, f'<D:multistatus xmlns:D="DAV:">{own}{evil}</D:multistatus>'.encode())
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, "-r", f"{url}/d", tmp_path / "d", code=3).stderr.decode()
-    assert "which is not in it" in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, "-r", f"{url}/d", tmp_path / "d", code=3).stderr.decode()
+    assert "outside of the directory" in output
     assert not (tmp_path / "evil").exists()
     assert leftovers(tmp_path) == []
 
 
-def test_a_server_that_says_nothing_is_left_at_ctrl_c(engine, tmp_path):
-    left = threading.Event()
-    with puppet(lambda *_: left.wait(5)) as (url, seen):
+def test_ctrl_c_ends_a_copy_from_a_silent_server(engine, tmp_path):
+    remaining = threading.Event()
+    with puppet(lambda *_: remaining.wait(5)) as (url, recorded):
         process = subprocess.Popen([engine, "copy", f"{url}/x", tmp_path / "x"], stderr=subprocess.DEVNULL)
-        while not seen:
+        while not recorded:
             assert process.poll() is None
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=3) == 130
-        left.set()
+        remaining.set()
 
 
 def listing(*entries, size=1, changed=None):
-    """Return a multistatus of paths and whether each is a directory; of their size, and when they were changed last."""
+    """Return a multistatus of paths, each with a flag for directories; `size` and `changed` apply to all."""
     kind = {True: "<D:collection/>", False: ""}
-    time_of = f"<D:getlastmodified>{changed}</D:getlastmodified>" if changed else ""
+    modification_time = f"<D:getlastmodified>{changed}</D:getlastmodified>" if changed else ""
     texts = [
         f"<D:response><D:href>{path}</D:href><D:propstat><D:prop><D:resourcetype>{kind[is_directory]}</D:resourcetype>"
-        f"<D:getcontentlength>{size}</D:getcontentlength>{time_of}</D:prop></D:propstat></D:response>"
+        f"<D:getcontentlength>{size}</D:getcontentlength>{modification_time}</D:prop></D:propstat></D:response>"
         for path, is_directory in entries
     ]
     return f'<D:multistatus xmlns:D="DAV:">{"".join(texts)}</D:multistatus>'.encode()
 
 
-def body_of(handler):
-    """Read the body of a request to its end."""
+def read_body(handler):
+    """Return the body of a request."""
     return handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
 
 
 @pytest.mark.parametrize(
-    ("given", "found"),
+    ("received", "found"),
     [
         (listing(("/d/", True), ("/d/a%00b", False)), "/d/a%00b"),
         (listing(), "nothing"),
@@ -224,217 +231,217 @@ def body_of(handler):
     ],
     ids=["zero byte", "no directory", "no path"],
 )
-def test_a_listing_that_names_what_cannot_be_is_told(engine, tmp_path, given, found):
-    def answer(handler, _):
-        body_of(handler)
-        handler.say(207, given)
+def test_an_invalid_listing_is_reported(engine, tmp_path, received, found):
+    def respond(handler, _):
+        read_body(handler)
+        handler.reply(207, received)
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, "-r", f"{url}/d", tmp_path / "d", code=3).stderr.decode()
-    assert found in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, "-r", f"{url}/d", tmp_path / "d", code=3).stderr.decode()
+    assert found in output
 
 
-def test_a_tree_of_many_files_is_listed_once_and_more_of_them_are_under_way_than_there_are_threads(engine, tmp_path):
+def test_a_large_tree_is_listed_once_with_more_requests_in_flight_than_threads(engine, tmp_path):
     at_once = 32
     names = [f"/d/{number:03d}" for number in range(10 * at_once)]
-    # None is answered before so many have been asked for.
-    asked, enough = itertools.count(1), threading.Event()
+    # The server sends no response before this many requests.
+    requests, enough = itertools.count(1), threading.Event()
 
-    def answer(handler, _):
+    def respond(handler, _):
         if handler.command == "PROPFIND":
-            body_of(handler)
-            return handler.say(207, listing(("/d/", True), *((name, False) for name in names)))
-        if next(asked) >= at_once:
+            read_body(handler)
+            return handler.reply(207, listing(("/d/", True), *((name, False) for name in names)))
+        if next(requests) >= at_once:
             enough.set()
         assert enough.wait(timeout=30)
-        return handler.say(200, handler.path.encode())
+        return handler.reply(200, handler.path.encode())
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         copy(engine, "-r", f"{url}/d", tmp_path / "d")
-    assert [method for method, *_ in seen].count("PROPFIND") == 1
+    assert [method for method, *_ in recorded].count("PROPFIND") == 1
     assert {f"/d/{path.name}": path.read_text() for path in (tmp_path / "d").iterdir()} == {
         name: name for name in names
     }
 
 
 @pytest.mark.parametrize("status", [201, 405], ids=["called new", "there"])
-def test_what_is_there_is_kept_whatever_the_server_says_of_its_directory(engine, tmp_path, status):
+def test_existing_files_are_kept_for_any_response_to_the_creation_of_their_directory(engine, tmp_path, status):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x").write_bytes(b"2")
 
-    def answer(handler, _):
-        body_of(handler)
+    def respond(handler, _):
+        read_body(handler)
         if handler.command == "MKCOL":
-            return handler.say(status)
-        return handler.say(207, listing(("/d/", True), ("/d/x", False)))
+            return handler.reply(status)
+        return handler.reply(207, listing(("/d/", True), ("/d/x", False)))
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         end = end_of(events(engine, "-r", "-T", "--existing", "keep", tmp_path / "d", f"{url}/d"))
     assert (end["files"], end["kept"]) == (0, 1)
-    assert "PUT" not in [method for method, *_ in seen]
+    assert "PUT" not in [method for method, *_ in recorded]
 
 
-def test_nothing_is_replaced_where_a_listing_fails_and_all_is_to_be_kept(engine, tmp_path):
+def test_nothing_is_replaced_if_a_listing_fails_and_existing_files_must_be_kept(engine, tmp_path):
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x").write_bytes(b"2")
 
-    def answer(handler, _):
-        body_of(handler)
-        return handler.say(405 if handler.command == "MKCOL" else 403)
+    def respond(handler, _):
+        read_body(handler)
+        return handler.reply(405 if handler.command == "MKCOL" else 403)
 
-    with puppet(answer) as (url, seen):
-        told = copy(engine, "-r", "-T", "--existing", "keep", tmp_path / "d", f"{url}/d", code=3).stderr.decode()
-    assert "403 Forbidden" in told
-    assert "PUT" not in [method for method, *_ in seen]
+    with puppet(respond) as (url, recorded):
+        output = copy(engine, "-r", "-T", "--existing", "keep", tmp_path / "d", f"{url}/d", code=3).stderr.decode()
+    assert "403 Forbidden" in output
+    assert "PUT" not in [method for method, *_ in recorded]
 
 
 @pytest.mark.parametrize("existing", ["keep", "update"])
-def test_each_file_is_asked_for_where_there_are_no_listings(engine, tmp_path, existing):
+def test_each_file_is_queried_if_the_server_has_no_listings(engine, tmp_path, existing):
     (tmp_path / "d").mkdir()
     for name in ("there", "new"):
         (tmp_path / "d" / name).write_bytes(b"2")
 
-    def answer(handler, _):
-        body_of(handler)
+    def respond(handler, _):
+        read_body(handler)
         if handler.command == "HEAD" and handler.path == "/d/there":
-            return handler.say(200, length=1, Last_Modified="Sat, 06 Nov 2094 08:49:37 GMT")
-        return handler.say({"PROPFIND": 405, "HEAD": 404}.get(handler.command, 201))
+            return handler.reply(200, length=1, Last_Modified="Sat, 06 Nov 2094 08:49:37 GMT")
+        return handler.reply({"PROPFIND": 405, "HEAD": 404}.get(handler.command, 201))
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         end = end_of(events(engine, "-r", "-T", "--existing", existing, tmp_path / "d", f"{url}/d"))
     assert (end["files"], end["kept"], end["errors"]) == (1, 1, 0)
-    assert [path for method, path, _ in seen if method == "PUT"] == ["/d/new"]
+    assert [path for method, path, _ in recorded if method == "PUT"] == ["/d/new"]
 
 
-def test_a_file_that_came_to_be_meanwhile_is_kept_if_the_server_understands_that(engine, tmp_path):
+def test_a_file_created_during_the_copy_is_kept_if_the_server_checks_if_none_match(engine, tmp_path):
     (tmp_path / "x").write_bytes(b"2")
 
-    def answer(handler, _):
-        body_of(handler)
-        return handler.say(412 if handler.headers.get("If-None-Match") == "*" else 404)
+    def respond(handler, _):
+        read_body(handler)
+        return handler.reply(412 if handler.headers.get("If-None-Match") == "*" else 404)
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         end = end_of(events(engine, "--existing", "keep", tmp_path / "x", f"{url}/x"))
     assert (end["files"], end["kept"], end["errors"]) == (0, 1, 0)
 
 
-def test_what_was_written_to_while_it_was_sent_does_not_stay(engine, tmp_path):
+def test_an_upload_whose_source_changes_is_deleted_from_the_server(engine, tmp_path):
     (tmp_path / "x").write_bytes(CONTENT)
 
-    def answer(handler, _):
+    def respond(handler, _):
         if handler.command == "PUT":
             handler.send_response_only(100)
             handler.end_headers()
-            body_of(handler)
+            read_body(handler)
             (tmp_path / "x").write_bytes(b"another")
-        return handler.say(201 if handler.command == "PUT" else 204)
+        return handler.reply(201 if handler.command == "PUT" else 204)
 
-    with puppet(answer) as (url, seen):
-        told = copy(engine, "--existing", "replace", tmp_path / "x", f"{url}/x", code=3).stderr.decode()
-    assert "it was written to while it was copied" in told
-    assert [method for method, *_ in seen][-2:] == ["PUT", "DELETE"]
+    with puppet(respond) as (url, recorded):
+        output = copy(engine, "--existing", "replace", tmp_path / "x", f"{url}/x", code=3).stderr.decode()
+    assert "changed during the copy" in output
+    assert [method for method, *_ in recorded][-2:] == ["PUT", "DELETE"]
 
 
-def test_a_body_that_ends_with_its_connection_is_no_file(engine, tmp_path):
-    def answer(handler, _):
+def test_a_body_of_unknown_length_is_rejected(engine, tmp_path):
+    def respond(handler, _):
         handler.send_response(200)
         handler.end_headers()
         handler.wfile.write(b"abc")
         hang_up(handler)
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert "expected bytes whose end is told" in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert "expected a body of known length" in output
     assert list(tmp_path.iterdir()) == []
 
 
 def stored(handler):
-    """Say that the body of an upload is wanted, take it, and return it."""
+    """Request the body of an upload, store it, and return it."""
     handler.send_response_only(100)
     handler.end_headers()
-    content = body_of(handler)
-    handler.say(201)
+    content = read_body(handler)
+    handler.reply(201)
     return content
 
 
 def unable(handler):
-    """Answer as a server that does not copy, and has one file of `SIZE` bytes, `/x`."""
-    body_of(handler)
+    """Reply like a server that cannot copy and has one file of `SIZE` bytes, `/x`."""
+    read_body(handler)
     if handler.command == "HEAD" and handler.path == "/x":
-        return handler.say(200, length=SIZE)
-    return handler.say(501 if handler.command == "COPY" else 404)
+        return handler.reply(200, length=SIZE)
+    return handler.reply(501 if handler.command == "COPY" else 404)
 
 
-def test_what_goes_through_the_client_is_led_elsewhere_by_the_destination(engine):
+def test_a_copy_through_the_client_follows_redirections_of_the_destination(engine):
     puts = []
 
-    def door(handler, _):
+    def service_port(handler, _):
         if handler.command == "GET":
-            return given(handler)
+            return received(handler)
         if handler.command != "PUT":
             return unable(handler)
         handler.close_connection = True
-        return handler.say(307, Location=f"{pool}/y")
+        return handler.reply(307, Location=f"{pool}/y")
 
-    with puppet(lambda handler, _: puts.append(stored(handler))) as (pool, _), puppet(door) as (url, _):
-        told = events(engine, f"{url}/x", f"{url}/y")
+    with puppet(lambda handler, _: puts.append(stored(handler))) as (pool, _), puppet(service_port) as (url, _):
+        output = events(engine, f"{url}/x", f"{url}/y")
     assert puts == [CONTENT]
-    assert [event["how"] for event in told if event["event"] == "file"] == ["through the client"]
+    assert [event["method"] for event in output if event["event"] == "file"] == ["through the client"]
 
 
-def test_what_goes_through_the_client_is_sent_again_when_the_source_breaks_off(engine):
-    gets, puts = [], []
+def test_a_copy_through_the_client_is_repeated_if_the_source_disconnects(engine):
+    get_count, puts = [], []
 
-    def answer(handler, _):
+    def respond(handler, _):
         if handler.command == "PUT":
             return puts.append(stored(handler))
         if handler.command != "GET":
             return unable(handler)
-        gets.append(1)
-        if len(gets) > 1:
-            return given(handler)
-        handler.say(200, CONTENT[:1_000_000], length=SIZE)
+        get_count.append(1)
+        if len(get_count) > 1:
+            return received(handler)
+        handler.reply(200, CONTENT[:1_000_000], length=SIZE)
         return hang_up(handler)
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         end = end_of(events(engine, f"{url}/x", f"{url}/y"))
-    assert (puts[-1], len(gets), end["errors"]) == (CONTENT, 2, 0)
+    assert (puts[-1], len(get_count), end["errors"]) == (CONTENT, 2, 0)
 
 
-@pytest.mark.parametrize("refused", [405, 500, None], ids=["405", "500", "silence"])
+@pytest.mark.parametrize("rejected", [405, 500, None], ids=["405", "500", "silence"])
 @pytest.mark.parametrize("known", [False, True], ids=["a stranger", "known"])
-def test_a_server_that_stumbles_over_a_checksum_is_asked_for_bytes_alone(engine, tmp_path, refused, known):
+def test_a_server_that_fails_on_checksum_requests_gets_requests_without_them(engine, tmp_path, rejected, known):
     over = threading.Event()
 
-    def answer(handler, _):
+    def respond(handler, _):
         if handler.command == "PROPFIND":
-            body_of(handler)
-            return handler.say(207, listing(("/d/", True), ("/d/x", False)))
+            read_body(handler)
+            return handler.reply(207, listing(("/d/", True), ("/d/x", False)))
         if "Want-Digest" not in handler.headers:
-            return given(handler, b"1")
-        return handler.say(refused) if refused else over.wait(timeout=60)
+            return received(handler, b"1")
+        return handler.reply(rejected) if rejected else over.wait(timeout=60)
 
-    with puppet(answer) as (url, seen):
-        places = ["-r", f"{url}/d/", tmp_path] if known else [f"{url}/x", tmp_path / "x"]
-        copy(engine, "--concurrency", "1", *places)
+    with puppet(respond) as (url, recorded):
+        operands = ["-r", f"{url}/d/", tmp_path] if known else [f"{url}/x", tmp_path / "x"]
+        copy(engine, "--concurrency", "1", *operands)
         over.set()
     assert (tmp_path / "x").read_bytes() == b"1"
-    # Who is silent over a file on a connection that was kept is asked on another, too: the connection may be at fault.
-    assert [method for method, *_ in seen].count("GET") == (3 if known and refused is None else 2)
+    # After silence on a reused connection, the client tries another one, because the connection can be the cause.
+    assert [method for method, *_ in recorded].count("GET") == (3 if known and rejected is None else 2)
 
 
-def test_a_stranger_that_is_silent_over_a_checksum_is_asked_for_no_other(engine, tmp_path):
+def test_an_unknown_server_silent_after_a_checksum_request_gets_no_second_one(engine, tmp_path):
     over = threading.Event()
 
-    def answer(handler, _):
-        return over.wait(timeout=60) if "Want-Digest" in handler.headers else given(handler, b"1")
+    def respond(handler, _):
+        return over.wait(timeout=60) if "Want-Digest" in handler.headers else received(handler, b"1")
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         (tmp_path / "list").write_text("".join(f"{url}/{name} {tmp_path}/{name}\n" for name in "xyz"))
         copy(engine, "--concurrency", "1", "--list", tmp_path / "list")
         over.set()
     assert [(tmp_path / name).read_bytes() for name in "xyz"] == [b"1"] * 3
-    assert [("Want-Digest" in fields, path) for _, path, fields in seen] == [
+    assert [("Want-Digest" in fields, path) for _, path, fields in recorded] == [
         (False, "/x"),
         (True, "/x"),
         (False, "/y"),
@@ -442,132 +449,132 @@ def test_a_stranger_that_is_silent_over_a_checksum_is_asked_for_no_other(engine,
     ]
 
 
-def test_a_checksum_that_nobody_asked_for_is_of_another_file(engine, tmp_path):
-    def answer(handler, _):
+def test_an_unrequested_checksum_is_ignored(engine, tmp_path):
+    def respond(handler, _):
         if "Want-Digest" in handler.headers:
-            return handler.say(405)
-        return handler.say(200, b"1", Digest="adler32=12345678")
+            return handler.reply(405)
+        return handler.reply(200, b"1", Digest="adler32=12345678")
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         copy(engine, f"{url}/x", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize("size", [100, SIZE], ids=["small", "large"])
 @pytest.mark.parametrize("field", ["Digest", "Repr-Digest"])
-def test_a_stranger_is_asked_for_the_checksum_in_both_ways_and_believed(engine, tmp_path, size, field):
+def test_an_unknown_server_gets_both_checksum_headers_and_its_checksum_is_trusted(engine, tmp_path, size, field):
     wrong = zlib.adler32(CONTENT[:size]) ^ 1
     coded = {
         "Digest": f"adler32={wrong:08x}",
         "Repr-Digest": f"adler=:{base64.b64encode(wrong.to_bytes(4, 'big')).decode()}:",
     }
 
-    def answer(handler, _):
-        told = {field: coded[field]} if f"Want-{field}" in handler.headers else {}
-        return given(handler, CONTENT[:size], **told)
+    def respond(handler, _):
+        output = {field: coded[field]} if f"Want-{field}" in handler.headers else {}
+        return received(handler, CONTENT[:size], **output)
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
-    assert f"{tmp_path}/x: expected bytes of adler32 {wrong:08x}, found others" in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+    assert f"{tmp_path}/x: expected bytes of adler32 {wrong:08x}, found a checksum" in output
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("size", [100, SIZE], ids=["small", "large"])
-def test_xrootd_is_not_asked_for_a_checksum_that_it_would_compute_first(engine, tmp_path, size):
-    """Nor has it more connections than are of use: each that is opened before it is needed is used."""
-    # No piece is there before as many are asked for as there are sessions, so that each session has one.
+def test_xrootd_gets_no_checksum_request_that_would_delay_its_response(engine, tmp_path, size):
+    """The client opens no unnecessary connections: each prepared connection is used."""
+    # The server sends no chunk before each session has requested one.
     ranges, enough = itertools.count(1), threading.Event()
 
-    def answer(handler, _):
+    def respond(handler, _):
         handler.version_string = lambda: "XrootD/v5.5.3"
         if handler.command == "PROPFIND":
-            body_of(handler)
-            return handler.say(207, listing(("/x", False), size=size, changed="Sun, 06 Nov 1994 08:49:37 GMT"))
+            read_body(handler)
+            return handler.reply(207, listing(("/x", False), size=size, changed="Sun, 06 Nov 1994 08:49:37 GMT"))
         if "Range" in handler.headers:
             if next(ranges) == 2:
                 enough.set()
             assert enough.wait(timeout=30)
-        return given(handler, CONTENT[:size], tag='W/"1"')
+        return received(handler, CONTENT[:size], tag='W/"1"')
 
     met = []
-    with puppet(answer, met) as (url, seen):
+    with puppet(respond, met) as (url, recorded):
         copy(engine, "--concurrency", "2", f"{url}/x", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == CONTENT[:size]
     assert (tmp_path / "x").stat().st_mtime == 784_111_777
-    # One for the first answer, which of a large file is left for those to the pieces.
+    # One for the first response. For a large file, the client drops it and requests chunks on two others.
     assert len(met) == (1 if size == 100 else 3)
-    assert not any("Want-Digest" in fields for _, _, fields in seen)
+    assert not any("Want-Digest" in fields for _, _, fields in recorded)
 
 
-def test_a_checksum_that_xrootd_forgets_to_tell_is_asked_for_again(engine, tmp_path):
+def test_a_checksum_that_xrootd_does_not_return_is_requested_again(engine, tmp_path):
     over, forgotten = threading.Event(), itertools.count()
 
-    def answer(handler, _):
+    def respond(handler, _):
         handler.version_string = lambda: "XrootD/v5.5.3"
         if handler.command == "PROPFIND":
-            body_of(handler)
-            return handler.say(207, listing(("/d/", True), ("/d/x", False), size=1))
+            read_body(handler)
+            return handler.reply(207, listing(("/d/", True), ("/d/x", False), size=1))
         if handler.command == "HEAD" and next(forgotten) == 0:
             return over.wait(timeout=60)
-        return given(handler, b"1", Digest=f"adler32={zlib.adler32(b'1'):08x}")
+        return received(handler, b"1", Digest=f"adler32={zlib.adler32(b'1'):08x}")
 
-    began = time.monotonic()
-    with puppet(answer) as (url, seen):
+    started = time.monotonic()
+    with puppet(respond) as (url, recorded):
         copy(engine, "-r", "--verify", f"{url}/d/", tmp_path)
         over.set()
-    # It is on a connection that was kept, and is waited for as long as a small file's checksum may take.
-    assert 9 < time.monotonic() - began < 30
+    # On a reused connection, the client waits as long as the checksum of a small file can take.
+    assert 9 < time.monotonic() - started < 30
     assert (tmp_path / "x").read_bytes() == b"1"
-    assert [method for method, *_ in seen].count("HEAD") == 2
+    assert [method for method, *_ in recorded].count("HEAD") == 2
 
 
 @pytest.mark.parametrize("change", [1, 2, 3])
-def test_a_change_that_only_listings_tell_is_seen_whenever_it_comes(engine, tmp_path, change):
-    """What is at the server is another file from its so-manieth request on, of the same size."""
+def test_a_change_visible_only_in_listings_is_detected_at_any_request(engine, tmp_path, change):
+    """From a given request on, the server has another file of the same size."""
     files = [CONTENT, CONTENT[::-1]]
 
-    def answer(handler, count):
+    def respond(handler, count):
         handler.version_string = lambda: "XrootD/v5.5.3"
         version = int(count > change)
         if handler.command == "PROPFIND":
-            body_of(handler)
-            return handler.say(
+            read_body(handler)
+            return handler.reply(
                 207, listing(("/x", False), size=SIZE, changed=f"Sun, 06 Nov 1994 08:49:3{version} GMT")
             )
-        return given(handler, files[version], tag='W/"1"')
+        return received(handler, files[version], tag='W/"1"')
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         done = subprocess.run(
             [engine, "copy", "--fixed", f"{url}/x", tmp_path / "x"], capture_output=True, check=False
         )
     if done.returncode:
-        assert b"it was replaced while it was copied" in done.stderr
+        assert b"written during the copy" in done.stderr
         assert list(tmp_path.iterdir()) == []
     else:
         assert (tmp_path / "x").read_bytes() in files
     assert done.returncode == (0 if change == 1 else 3)
 
 
-def test_what_a_refused_copy_has_left_is_of_use_where_listings_alone_tell_versions(engine, tmp_path):
-    refused, changed = threading.Event(), "Sun, 06 Nov 1994 08:49:37 GMT"
+def test_a_failed_copy_can_be_resumed_if_only_listings_distinguish_versions(engine, tmp_path):
+    rejected, changed = threading.Event(), "Sun, 06 Nov 1994 08:49:37 GMT"
 
-    def answer(handler, _):
+    def respond(handler, _):
         handler.version_string = lambda: "XrootD/v5.5.3"
         if handler.command == "PROPFIND":
-            body_of(handler)
-            return handler.say(207, listing(("/x", False), size=SIZE, changed=changed))
-        if refused.is_set() or "Range" not in handler.headers:
-            return given(handler, tag='W/"1"')
+            read_body(handler)
+            return handler.reply(207, listing(("/x", False), size=SIZE, changed=changed))
+        if rejected.is_set() or "Range" not in handler.headers:
+            return received(handler, tag='W/"1"')
         if handler.headers["Range"] != f"bytes=0-{SIZE - 1}":
-            refused.set()
-            return handler.say(403)
-        return break_off(handler)
+            rejected.set()
+            return handler.reply(403)
+        return disconnect(handler)
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         copy(engine, "--concurrency", "1", f"{url}/x", tmp_path / "x", code=3)
-        before = len(seen)
+        before = len(recorded)
         copy(engine, "--concurrency", "1", f"{url}/x", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == CONTENT
-    asked = [fields["Range"] for _, _, fields in seen[before:] if "Range" in fields]
-    assert asked == [f"bytes={2 << 20}-{SIZE - 1}"]
+    requests = [fields["Range"] for _, _, fields in recorded[before:] if "Range" in fields]
+    assert requests == [f"bytes={2 << 20}-{SIZE - 1}"]
     assert [path.name for path in tmp_path.iterdir()] == ["x"]

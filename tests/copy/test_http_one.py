@@ -1,66 +1,68 @@
-"""One file that goes to a server: what is at its place is asked for once, and a connection for its bytes is there when the answer comes."""
+"""One file for a server: its location is queried once, while a connection for its bytes is opened."""
 
 import os
 
 import pytest
 from copykit import end_of, events
 from httpkit import puppet
-from test_http_collections import LATER, methods
-from test_http_faults import body_of, listing
+from test_http_directories import LATER, methods
+from test_http_faults import listing, read_body
 
 from testkit import throwaway_certificates, wait_until
 
 
 @pytest.fixture
 def source(tmp_path):
-    """A file of one byte."""
+    """Return a file of one byte."""
     path = tmp_path / "source"
     path.write_bytes(b"1")
     return path
 
 
-def there_is(kind):
-    """Return how a server answers that has a file, a directory or nothing of that name, and keeps what is put there."""
+def exists(kind):
+    """Return the response function of a server with a file, a directory or nothing at this name; it stores uploads."""
 
-    def answer(handler, _):
-        body_of(handler)
+    def respond(handler, _):
+        read_body(handler)
         if handler.command == "PROPFIND":
             if kind == "nothing":
-                return handler.say(404)
-            return handler.say(207, listing((handler.path, kind == "directory"), changed=LATER))
+                return handler.reply(404)
+            return handler.reply(207, listing((handler.path, kind == "directory"), changed=LATER))
         if handler.command == "HEAD":
             if kind == "file":
-                return handler.say(200, length=1, Last_Modified=LATER)
-            return handler.say(404)
-        return handler.say(201)
+                return handler.reply(200, length=1, Last_Modified=LATER)
+            return handler.reply(404)
+        return handler.reply(201)
 
-    return answer
+    return respond
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "asked"),
+    ("kind", "arguments", "requests"),
     [
         ("nothing", [], {"PROPFIND": 1, "PUT": 1}),
         ("file", [], {"PROPFIND": 1}),
-        # What is in it nobody has asked for.
+        # The content of the directory is unknown.
         ("directory", [], {"PROPFIND": 1, "HEAD": 1, "PUT": 1}),
         ("file", ["--existing", "replace"], {"PROPFIND": 1, "PUT": 1}),
-        # Where what is there is to be kept, no listing is believed that lacks it.
+        # If existing files must be kept, a listing without the file is not trusted.
         ("nothing", ["--existing", "keep"], {"PROPFIND": 1, "HEAD": 1, "PUT": 1}),
         ("file", ["--existing", "keep"], {"PROPFIND": 1}),
         ("nothing", ["--no-target-directory"], {"HEAD": 1, "PUT": 1}),
     ],
 )
-def test_what_is_at_the_place_of_a_file_is_asked_for_once(engine, tmp_path, source, kind, words, asked):
-    with puppet(there_is(kind)) as (url, seen):
-        end = end_of(events(engine, *words, source, f"{url}/x"))
-    assert methods(seen) == asked
-    assert (end["files"], end["kept"]) == ((1, 0) if "PUT" in asked else (0, 1))
-    assert {path for method, path, _ in seen if method == "PUT"} <= {"/x/source" if kind == "directory" else "/x"}
+def test_the_destination_of_a_single_file_is_checked_with_as_few_requests_as_possible(
+    engine, tmp_path, source, kind, arguments, requests
+):
+    with puppet(exists(kind)) as (url, recorded):
+        end = end_of(events(engine, *arguments, source, f"{url}/x"))
+    assert methods(recorded) == requests
+    assert (end["files"], end["kept"]) == ((1, 0) if "PUT" in requests else (0, 1))
+    assert {path for method, path, _ in recorded if method == "PUT"} <= {"/x/source" if kind == "directory" else "/x"}
 
 
 @pytest.mark.parametrize(
-    ("kind", "words", "asked"),
+    ("kind", "arguments", "requests"),
     [
         ("nothing", [], {"MKCOL": 1, "PROPFIND": 1, "PUT": 1}),
         ("file", [], {"MKCOL": 1, "PROPFIND": 1}),
@@ -68,31 +70,31 @@ def test_what_is_at_the_place_of_a_file_is_asked_for_once(engine, tmp_path, sour
         ("nothing", ["--existing", "replace"], {"MKCOL": 1, "PUT": 1}),
     ],
 )
-def test_what_is_in_the_directory_for_a_file_is_asked_for_while_that_is_made(
-    engine, tmp_path, source, kind, words, asked
+def test_a_destination_directory_is_queried_only_as_needed_while_it_is_created(
+    engine, tmp_path, source, kind, arguments, requests
 ):
-    with puppet(there_is(kind)) as (url, seen):
-        end_of(events(engine, *words, source, f"{url}/d/"))
-    assert methods(seen) == asked
-    assert {path for method, path, _ in seen if method != "MKCOL"} == {"/d/source"}
+    with puppet(exists(kind)) as (url, recorded):
+        end_of(events(engine, *arguments, source, f"{url}/d/"))
+    assert methods(recorded) == requests
+    assert {path for method, path, _ in recorded if method != "MKCOL"} == {"/d/source"}
 
 
-@pytest.mark.parametrize("words", [[], ["--no-target-directory"]])
-def test_a_refusal_that_closes_its_connection_costs_no_other_handshake(engine, tmp_path, source, words):
-    """XRootD (5.5) closes a connection with each refusal."""
+@pytest.mark.parametrize("arguments", [[], ["--no-target-directory"]])
+def test_a_rejection_that_closes_its_connection_needs_no_additional_handshake(engine, tmp_path, source, arguments):
+    """XRootD 5.5 closes a connection with each rejection."""
     trust, cert, key = throwaway_certificates(tmp_path / "pki")
     met = []
 
-    def answer(handler, _):
-        body_of(handler)
+    def respond(handler, _):
+        read_body(handler)
         if handler.command == "PUT":
-            return handler.say(201)
+            return handler.reply(201)
         wait_until(lambda: len(met) == 2, "another connection before the answer", 20)
         handler.close_connection = True
-        return handler.say(404, Connection="close")
+        return handler.reply(404, Connection="close")
 
     env = {**os.environ, "X509_CERT_DIR": str(trust)}
-    with puppet(answer, met, tls=(cert, key)) as (url, seen):
-        end = end_of(events(engine, *words, source, f"{url}/x", env=env))
+    with puppet(respond, met, tls=(cert, key)) as (url, recorded):
+        end = end_of(events(engine, *arguments, source, f"{url}/x", env=env))
     assert (end["files"], len(met)) == (1, 2)
-    assert [method for method, *_ in seen] == ["HEAD" if words else "PROPFIND", "PUT"]
+    assert [method for method, *_ in recorded] == ["HEAD" if arguments else "PROPFIND", "PUT"]

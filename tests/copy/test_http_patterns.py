@@ -1,4 +1,4 @@
-"""Wildcards in URLs of HTTP: what they stand for at servers with listings, and that each source has a name of its own."""
+"""Wildcards in HTTP URLs: they match the listings of servers, and each source needs a distinct name."""
 
 import pytest
 from copykit import copy, end_of, events
@@ -30,7 +30,7 @@ SERVERS = [
 
 @pytest.fixture(params=SERVERS)
 def url(request, engine, tmp_path):
-    """Yield the URL of a server with the files of `NAMES`, each of which has its own name as contents."""
+    """Yield the URL of a server with the files of `NAMES`; each contains its own name."""
     served = tmp_path / "served"
     for name in NAMES:
         (served / name).parent.mkdir(parents=True, exist_ok=True)
@@ -45,33 +45,33 @@ def url(request, engine, tmp_path):
         yield url
 
 
-def names_in(folder):
-    """Return the files below a directory; each is what it should be."""
-    found = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+def names_in(directory):
+    """Return the files below a directory, after checking their contents."""
+    found = {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
     for name in found:
-        assert (folder / name).read_text().endswith(name)
+        assert (directory / name).read_text().endswith(name)
     return found
 
 
-def test_wildcards_stand_for_what_listings_have(engine, tmp_path, url):
-    for number, (words, expected) in enumerate(
+def test_wildcards_match_names_in_listings(engine, tmp_path, url):
+    for number, (arguments, expected) in enumerate(
         {
             (f"{url}/run1/*.root",): {"a.root", "b.root"},
             (f"{url}/run1/[!a].*",): {"b.root", "b.txt"},
             (f"{url}/run*/b.root",): {"b.root"},
             ("-r", f"{url}/run*"): {"run1/a.root", "run1/b.root", "run1/b.txt", "run2/a.root", "run3"},
-            # What is there is no pattern.
+            # An existing name is not a pattern.
             (f"{url}/[x]",): {"[x]"},
         }.items()
     ):
         to = tmp_path / f"to{number}"
         to.mkdir()
-        end = end_of(events(engine, *words, f"{to}/"))
-        assert (names_in(to), end["files"]) == (expected, len(expected)), words
+        end = end_of(events(engine, *arguments, f"{to}/"))
+        assert (names_in(to), end["files"]) == (expected, len(expected)), arguments
 
 
-def test_a_dot_at_the_beginning_is_written_and_a_question_mark_is_itself(engine, tmp_path):
-    """nginx lists no names with a dot first, and XRootD takes `%3F` for the beginning of a query."""
+def test_a_leading_dot_must_be_explicit_and_an_encoded_question_mark_is_literal(engine, tmp_path):
+    """nginx does not list names that start with a dot, and XRootD reads `%3F` as the start of a query."""
     (tmp_path / "served").mkdir()
     for name in (".a1", "b1", "?1"):
         (tmp_path / "served" / name).write_text(name)
@@ -82,42 +82,43 @@ def test_a_dot_at_the_beginning_is_written_and_a_question_mark_is_itself(engine,
         assert "404" in copy(engine, f"{url}/%3F2", tmp_path, code=3).stderr.decode()
 
 
-def test_one_that_matches_may_have_another_name(engine, tmp_path, url):
+def test_a_single_match_can_be_copied_under_another_name(engine, tmp_path, url):
     copy(engine, f"{url}/run1/*.txt", tmp_path / "named")
     assert (tmp_path / "named").read_text() == "run1/b.txt"
-    told = copy(engine, f"{url}/run1/*.root", tmp_path / "named", code=3).stderr.decode()
-    assert "expected a directory for several sources, found 2 that match" in told
+    output = copy(engine, f"{url}/run1/*.root", tmp_path / "named", code=3).stderr.decode()
+    assert "named: expected" in output
+    assert "found 2 matches of" in output
     assert (tmp_path / "named").read_text() == "run1/b.txt"
 
 
-def test_several_for_a_url_without_a_slash_are_told_what_is_wrong_with_it(engine, tmp_path, url):
-    """The server is not asked what is there: that it is a directory does not help."""
+def test_several_sources_for_a_url_without_a_trailing_slash_are_rejected(engine, tmp_path, url):
+    """The client does not query the location, because an existing directory would not help."""
     here = [tmp_path / "served" / name for name in ("run1/a.root", "run1/b.txt")]
-    told = copy(engine, *here, f"{url}/run2", code=1).stderr.decode()
+    output = copy(engine, *here, f"{url}/run2", code=1).stderr.decode()
     assert (
-        "/run2: expected a directory for several sources, found a URL without a slash at its end; end it with a slash"
-        in told
+        "/run2: expected a directory as destination of several sources, found a URL without a trailing slash"
+        in output
     )
 
 
-def test_nothing_that_matches_is_told(engine, tmp_path, url):
+def test_a_pattern_without_matches_is_reported(engine, tmp_path, url):
     for pattern in ("none*", "none*/a.root", "run*/none", "missing/*"):
-        told = copy(engine, f"{url}/{pattern}", tmp_path, code=3).stderr.decode()
-        assert f"/{pattern}: expected something of that pattern, found nothing" in told
+        output = copy(engine, f"{url}/{pattern}", tmp_path, code=3).stderr.decode()
+        assert f"/{pattern}: expected a path that matches the pattern, found " in output
 
 
-def test_two_of_one_name_are_told_and_neither_gets_the_bytes_of_the_other(engine, tmp_path, url):
+def test_two_sources_with_the_same_name_are_reported_and_do_not_mix(engine, tmp_path, url):
     (tmp_path / "up").mkdir()
-    for words in [[f"{url}/run*/a.root"], [f"{url}/run1/a.root", f"{url}/run2/a.root"]]:
-        told = copy(engine, *words, f"{tmp_path}/up/", code=3).stderr.decode()
-        assert "a.root: expected a name for each source, found two of the same name" in told
+    for arguments in [[f"{url}/run*/a.root"], [f"{url}/run1/a.root", f"{url}/run2/a.root"]]:
+        output = copy(engine, *arguments, f"{tmp_path}/up/", code=3).stderr.decode()
+        assert "a.root: expected different names for all sources, found two sources with the same name" in output
         assert (tmp_path / "up" / "a.root").read_text() in ("run1/a.root", "run2/a.root")
     here = [tmp_path / "served" / name for name in ("run1/a.root", "run2/a.root")]
-    told = copy(engine, *here, f"{url}/other/", code=3).stderr.decode()
-    assert f"{url}/other/a.root: expected a name for each source" in told
+    output = copy(engine, *here, f"{url}/other/", code=3).stderr.decode()
+    assert f"{url}/other/a.root: expected different names for all sources" in output
 
 
-def test_patterns_go_from_server_to_server(engine, tmp_path, url):
+def test_patterns_work_in_copies_between_servers(engine, tmp_path, url):
     (tmp_path / "second").mkdir()
     with venturi(engine, tmp_path / "second", tmp_path, "--write") as there:
         end = end_of(events(engine, f"{url}/run1/*.root", f"{there}/"))
@@ -125,7 +126,7 @@ def test_patterns_go_from_server_to_server(engine, tmp_path, url):
     assert names_in(tmp_path / "second") == {"a.root", "b.root"}
 
 
-def test_a_list_has_names_and_no_patterns(engine, tmp_path):
+def test_names_in_a_list_are_not_patterns(engine, tmp_path):
     (tmp_path / "served").mkdir()
     for name in ("*", "a"):
         (tmp_path / "served" / name).write_text(name)
@@ -136,23 +137,23 @@ def test_a_list_has_names_and_no_patterns(engine, tmp_path):
 
 
 @pytest.mark.parametrize("status", [405, 501, 403])
-def test_where_there_are_no_listings_a_name_is_a_name(engine, tmp_path, status):
-    def answer(ask, _):
-        ask.rfile.read(int(ask.headers.get("Content-Length", 0)))
-        ask.say(status) if ask.command == "PROPFIND" else ask.say(200, b"whole")
+def test_a_pattern_is_a_literal_name_if_the_server_has_no_listings(engine, tmp_path, status):
+    def respond(send, _):
+        send.rfile.read(int(send.headers.get("Content-Length", 0)))
+        send.reply(status) if send.command == "PROPFIND" else send.reply(200, b"whole")
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         copy(engine, f"{url}/a*", tmp_path / "a")
     assert (tmp_path / "a").read_bytes() == b"whole"
-    assert {path for _, path, _ in seen} == {"/a*"}
+    assert {path for _, path, _ in recorded} == {"/a*"}
 
 
-def test_a_listing_that_is_refused_is_told(engine, tmp_path):
-    def answer(ask, _):
-        ask.rfile.read(int(ask.headers["Content-Length"]))
-        ask.say(404 if ask.path == "/d/*" else 403)
+def test_a_rejected_listing_is_reported(engine, tmp_path):
+    def respond(send, _):
+        send.rfile.read(int(send.headers["Content-Length"]))
+        send.reply(404 if send.path == "/d/*" else 403)
 
-    with puppet(answer) as (url, _):
-        told = copy(engine, f"{url}/d/*", tmp_path / "a", code=3).stderr.decode()
-    assert f"{url}/d: " in told and "403" in told
+    with puppet(respond) as (url, _):
+        output = copy(engine, f"{url}/d/*", tmp_path / "a", code=3).stderr.decode()
+    assert f"{url}/d: " in output and "403" in output
     assert not (tmp_path / "a").exists()

@@ -1,4 +1,4 @@
-"""Connections that become slow within a large file: others take over what is left on them, and no byte comes twice."""
+"""Connections that become slow during a large file: others take over their rest, and no byte is sent twice."""
 
 import base64
 import itertools
@@ -22,50 +22,50 @@ SO_MAX_PACING_RATE = 47
 SLOW_BYTES_PER_S = 4_000_000
 
 
-def asked_of(handler):
-    """Return the range that a request asks for; who asks for all is given a part, so that more have to be asked for."""
-    asked = handler.headers.get("Range", f"bytes=0-{FIRST - 1}").removeprefix("bytes=").split("-")
-    return int(asked[0]), int(asked[1])
+def requests_for(handler):
+    """Return the requested range; without one, only a part, so that the client sends more requests."""
+    requests = handler.headers.get("Range", f"bytes=0-{FIRST - 1}").removeprefix("bytes=").split("-")
+    return int(requests[0]), int(requests[1])
 
 
-def begin(handler, first, last):
-    """Send the head of an answer."""
+def start(handler, first, last):
+    """Send the header of a response."""
     handler.send_response(206)
-    told = {
+    output = {
         "Content-Length": last + 1 - first,
         "Content-Range": f"bytes {first}-{last}/{SIZE}",
         "ETag": '"1"',
         "Repr-Digest": ADLER,
     }
-    for name, value in told.items():
+    for name, value in output.items():
         handler.send_header(name, str(value))
     handler.end_headers()
 
 
 def send(handler, first, last):
-    """Send bytes of the file, while somebody takes them."""
+    """Send bytes of the file until the client disconnects."""
     try:
         handler.wfile.write(CONTENT[first : last + 1])
     except OSError:
         handler.close_connection = True
 
 
-# Who says nothing at all of the first is waited for: there is no file yet.
+# Silence on the first request is tolerated, because there is no file yet.
 @pytest.mark.parametrize(
     ("which", "slow"),
     [(1, "a part"), (1, "drips"), (2, "nothing"), (2, "a part"), (5, "nothing"), (5, "drips")],
 )
-def test_what_one_connection_holds_back_comes_over_others(engine, tmp_path, slow, which):
-    """The so-manieth piece begins, or does not, and its end comes when the copy is over, or at a rate that would take half an hour."""
-    asked, over = itertools.count(1), threading.Event()
+def test_chunks_delayed_by_one_connection_are_fetched_over_others(engine, tmp_path, slow, which):
+    """The given request stalls, or its bytes trickle at a rate that would take half an hour."""
+    requests, over = itertools.count(1), threading.Event()
 
-    def answer(handler, _):
-        first, last = asked_of(handler)
-        if next(asked) != which:
-            begin(handler, first, last)
+    def respond(handler, _):
+        first, last = requests_for(handler)
+        if next(requests) != which:
+            start(handler, first, last)
             return send(handler, first, last)
         if slow != "nothing":
-            begin(handler, first, last)
+            start(handler, first, last)
             send(handler, first, first + PART - 1)
         at = first + PART
         while not over.wait(timeout=DRIP_S if slow == "drips" else None):
@@ -74,75 +74,76 @@ def test_what_one_connection_holds_back_comes_over_others(engine, tmp_path, slow
         handler.close_connection = True
         return None
 
-    with puppet(answer) as (url, seen):
+    with puppet(respond) as (url, recorded):
         try:
-            told = events(engine, f"{url}/x", tmp_path / "x")
+            output = events(engine, f"{url}/x", tmp_path / "x")
         finally:
             over.set()
     assert (tmp_path / "x").read_bytes() == CONTENT
-    assert end_of(told)["moved_bytes"] == SIZE
-    assert end_of(told)["duration_s"] < 30
+    assert end_of(output)["moved_bytes"] == SIZE
+    assert end_of(output)["duration_s"] < 30
     assert leftovers(tmp_path) == []
-    assert all(fields["If-Range"] == '"1"' for _, _, fields in seen if "Range" in fields)
+    assert all(fields["If-Range"] == '"1"' for _, _, fields in recorded if "Range" in fields)
 
 
-def test_all_that_were_slow_to_begin_are_waited_for_in_the_end(engine, tmp_path):
-    """Who is slow with each answer is not asked anew for ever: pieces are taken over less and less often."""
+def test_a_download_completes_if_all_its_connections_are_slow_to_start(engine, tmp_path):
+    """A slow server is not queried forever: chunks are reassigned less and less often."""
     over, late_s = threading.Event(), 2
 
-    def answer(handler, _):
-        first, last = asked_of(handler)
+    def respond(handler, _):
+        first, last = requests_for(handler)
         if first:
             over.wait(timeout=late_s)
-        begin(handler, first, last)
+        start(handler, first, last)
         return send(handler, first, last)
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         copy(engine, f"{url}/x", tmp_path / "x")
     over.set()
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 
-def test_a_file_that_is_replaced_while_a_slow_piece_is_taken_over_does_not_mix(engine, tmp_path):
-    asked, held, gone = itertools.count(1), [], threading.Event()
+def test_versions_do_not_mix_if_a_file_is_replaced_while_a_slow_chunk_is_reassigned(engine, tmp_path):
+    requests, paused, disconnected = itertools.count(1), [], threading.Event()
 
-    def answer(handler, _):
-        first, last = asked_of(handler)
-        if next(asked) == 2:
-            held.append(range(first + 1, last + 1))
-            return gone.wait(timeout=60)
-        if held and first in held[0]:
-            return handler.say(200, os.urandom(SIZE), ETag='"2"')
-        begin(handler, first, last)
+    def respond(handler, _):
+        first, last = requests_for(handler)
+        if next(requests) == 2:
+            paused.append(range(first + 1, last + 1))
+            return disconnected.wait(timeout=60)
+        if paused and first in paused[0]:
+            return handler.reply(200, os.urandom(SIZE), ETag='"2"')
+        start(handler, first, last)
         return send(handler, first, last)
 
-    with puppet(answer) as (url, _):
+    with puppet(respond) as (url, _):
         try:
-            told = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
+            output = copy(engine, f"{url}/x", tmp_path / "x", code=3).stderr.decode()
         finally:
-            gone.set()
-    assert "it was replaced while it was copied" in told
+            disconnected.set()
+    assert "written during the copy" in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_connection_more_that_is_not_to_be_had_leaves_the_file_to_the_one_that_there_is(engine, tmp_path):
-    def answer(handler, _):
+def test_a_failed_extra_connection_leaves_the_file_to_the_first_one(engine, tmp_path):
+    def respond(handler, _):
         handler.server.socket.shutdown(socket.SHUT_RDWR)
         handler.connection.setsockopt(socket.SOL_SOCKET, SO_MAX_PACING_RATE, SLOW_BYTES_PER_S)
-        begin(handler, 0, SIZE - 1)
+        start(handler, 0, SIZE - 1)
         send(handler, 0, SIZE - 1)
 
-    with puppet(answer) as (url, seen):
-        told = events(engine, f"{url}/x", tmp_path / "x")
+    with puppet(respond) as (url, recorded):
+        output = events(engine, f"{url}/x", tmp_path / "x")
     assert (tmp_path / "x").read_bytes() == CONTENT
-    assert len(seen) == 1
-    (decided,) = [event for event in told if event["event"] == "decision" and event["what"] == "streams"]
-    assert (decided["value"], decided["reason"]) == (1, "no more connections to the server are to be had")
+    assert len(recorded) == 1
+    (decided,) = [event for event in output if event["event"] == "decision" and event["setting"] == "streams"]
+    assert decided["value"] == 1
+    assert "no more connections" in decided["reason"]
 
 
-@pytest.mark.parametrize(("streams", "is_cut"), [("1", False), ("3", True)])
-def test_one_stream_asks_once_and_several_have_pieces(engine, tmp_path, streams, is_cut):
-    """A path is empty for a round trip with each request."""
+@pytest.mark.parametrize(("streams", "truncated"), [("1", False), ("3", True)])
+def test_one_stream_sends_one_request_and_several_streams_request_chunks(engine, tmp_path, streams, truncated):
+    """A path is idle for a round trip with each request."""
     root, bytes_ = tmp_path / "root", 192 << 20
     root.mkdir()
     with (root / "large").open("wb") as file:
@@ -153,7 +154,7 @@ def test_one_stream_asks_once_and_several_have_pieces(engine, tmp_path, streams,
     with (tmp_path / "copy").open("rb") as made:
         assert (made.read(SIZE), made.seek(0, os.SEEK_END)) == (CONTENT, bytes_)
     (log,) = tmp_path.glob("serve-*.jsonl")
-    told = [json.loads(line) for line in log.read_text().splitlines()]
-    # What a file is may be asked for with its first byte.
-    asked = [event for event in told if event["event"] == "transfer" and event["bytes"] > 1]
-    assert (len(asked) > 3) if is_cut else (len(asked) == 1)
+    output = [json.loads(line) for line in log.read_text().splitlines()]
+    # The metadata of a file can be requested with its first byte.
+    requests = [event for event in output if event["event"] == "transfer" and event["bytes"] > 1]
+    assert (len(requests) > 3) if truncated else (len(requests) == 1)

@@ -1,4 +1,4 @@
-"""TLS: who we are to a server, and servers that are silent, for which nobody waits for long."""
+"""TLS: client identities, and timeouts for silent servers."""
 
 import contextlib
 import os
@@ -18,15 +18,16 @@ from venturi.testbed.pki import DEFAULT_USER, Pki
 
 
 @contextlib.contextmanager
-def served(context, answer, silent=None):
-    """Give the URL of a file of a server of ours, which answers each connection in a thread of its own, but the first two, where they are to be kept.
+def served(context, respond, silent=None):
+    """Yield the URL of a file of a test server, which handles each connection in its own thread.
 
-    Of a single file it is asked for the file, and for its entry in a listing, at once.
+    With `silent`, the first two connections get no response. For a single file, the client opens one for the file and
+    one for its entry in a listing.
     """
 
     def secured(connection):
         with contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as stream:
-            answer(stream)
+            respond(stream)
 
     def serve(listener):
         with contextlib.suppress(OSError):
@@ -45,20 +46,20 @@ def served(context, answer, silent=None):
             thread.join(20)
 
 
-def test_a_silent_handshake_is_given_up_and_made_anew(engine, tmp_path):
+def test_a_silent_handshake_is_abandoned_and_retried(engine, tmp_path):
     trust, cert, key = throwaway_certificates(tmp_path / "pki")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     silent = []
 
-    def answer(stream):
+    def respond(stream):
         status = b"200 OK" if stream.recv(65536).startswith(b"GET") else b"405 Method Not Allowed"
         stream.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 1\r\nConnection: close\r\n\r\n1")
 
-    with served(context, answer, silent) as url:
-        began_s = time.monotonic()
+    with served(context, respond, silent) as url:
+        started_s = time.monotonic()
         copy(engine, url, tmp_path / "x", env={**os.environ, "X509_CERT_DIR": str(trust)})
-        took_s = time.monotonic() - began_s
+        took_s = time.monotonic() - started_s
     for connection in silent:
         connection.close()
     assert (tmp_path / "x").read_bytes() == b"1"
@@ -66,56 +67,56 @@ def test_a_silent_handshake_is_given_up_and_made_anew(engine, tmp_path):
 
 
 def test_a_file_does_not_wait_for_the_connection_of_its_listing(engine, tmp_path):
-    """Of a server that serves one connection at a time, until it is closed, and met first the one for the entry in a listing."""
+    """The server handles one connection at a time, and the connection for the listing comes first."""
     trust, cert, key = throwaway_certificates(tmp_path / "pki")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    listing_is_closed, in_time = threading.Event(), []
+    closes_listing, in_time = threading.Event(), []
 
-    def answer(stream):
+    def respond(stream):
         if stream.recv(65536).startswith(b"GET"):
-            in_time.append(listing_is_closed.wait(10))
+            in_time.append(closes_listing.wait(10))
             stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
         else:
             stream.sendall(b"HTTP/1.1 405 Method Not Allowed\r\nContent-Length: 0\r\n\r\n")
             stream.recv(1)
-            listing_is_closed.set()
+            closes_listing.set()
 
-    with served(context, answer) as url:
+    with served(context, respond) as url:
         copy(engine, url, tmp_path / "x", env={**os.environ, "X509_CERT_DIR": str(trust)})
-    # It is asked for its checksum afterwards.
+    # The client requests the checksum later.
     assert in_time and all(in_time)
     assert (tmp_path / "x").read_bytes() == b"1"
 
 
-def test_an_upload_does_not_wait_for_the_connection_that_is_kept_for_its_bytes(engine, tmp_path):
-    """Of a server that serves one connection at a time, until it is closed, and met that one first."""
+def test_an_upload_does_not_wait_for_the_connection_reserved_for_its_bytes(engine, tmp_path):
+    """The server handles one connection at a time, and the connection for the bytes comes first."""
     trust, cert, key = throwaway_certificates(tmp_path / "pki")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     (tmp_path / "x").write_bytes(b"1")
-    spare_is_closed, in_time, asked = threading.Event(), [], []
+    closes_spare, in_time, requests = threading.Event(), [], []
 
-    def answer(stream):
+    def respond(stream):
         try:
             request = stream.recv(65536)
         except OSError:
             request = b""
         if not request:
-            spare_is_closed.set()
+            closes_spare.set()
             return
-        asked.append(request.split()[0])
+        requests.append(request.split()[0])
         if request.startswith(b"PROPFIND"):
-            in_time.append(spare_is_closed.wait(10))
+            in_time.append(closes_spare.wait(10))
         status = b"201 Created" if request.startswith(b"PUT") else b"404 Not Found"
         stream.sendall(b"HTTP/1.1 " + status + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
 
-    with served(context, answer) as url:
+    with served(context, respond) as url:
         copy(engine, tmp_path / "x", url, env={**os.environ, "X509_CERT_DIR": str(trust)})
-    assert (in_time, asked) == ([True], [b"PROPFIND", b"PUT"])
+    assert (in_time, requests) == ([True], [b"PROPFIND", b"PUT"])
 
 
-def test_a_server_that_is_silent_in_its_handshake_is_left_at_ctrl_c(engine, tmp_path):
+def test_ctrl_c_ends_a_copy_from_a_server_that_is_silent_in_its_handshake(engine, tmp_path):
     trust, _, _ = throwaway_certificates(tmp_path / "pki")
     env = {**os.environ, "X509_CERT_DIR": str(trust)}
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -128,7 +129,7 @@ def test_a_server_that_is_silent_in_its_handshake_is_left_at_ctrl_c(engine, tmp_
 
 
 @pytest.mark.parametrize("proxy", [True, False])
-def test_a_server_that_asks_who_we_are_is_shown_a_proxy_or_a_certificate(engine, tmp_path, proxy):
+def test_a_proxy_or_user_certificate_is_sent_to_a_server_that_requests_it(engine, tmp_path, proxy):
     pki = Pki(tmp_path / "pki")
     host, user = pki.host("localhost"), pki.user()
     env = {**os.environ, "X509_CERT_DIR": str(pki.certificates)}
@@ -142,19 +143,19 @@ def test_a_server_that_asks_who_we_are_is_shown_a_proxy_or_a_certificate(engine,
     context.verify_flags |= ssl.VERIFY_ALLOW_PROXY_CERTS
     shown = []
 
-    def answer(stream):
+    def respond(stream):
         shown.append([value for ((_, value),) in stream.getpeercert()["subject"]])
         stream.recv(65536)
         stream.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\n1")
 
-    with served(context, answer) as url:
+    with served(context, respond) as url:
         copy(engine, url, tmp_path / "x", env=env)
     assert (tmp_path / "x").read_bytes() == b"1"
-    # A proxy has the name of its user, and one more.
+    # The name of a proxy has one part more than the name of its user.
     assert {names.index(DEFAULT_USER) - len(names) for names in shown} == {-2 if proxy else -1}
 
 
-def test_a_key_of_another_certificate_is_refused_with_what_to_do(engine, tmp_path):
+def test_a_key_that_does_not_match_the_certificate_is_rejected(engine, tmp_path):
     pki = Pki(tmp_path / "pki")
     env = {**os.environ, "X509_CERT_DIR": str(pki.certificates)}
     env |= {"X509_USER_CERT": str(pki.user().certificate), "X509_USER_KEY": str(pki.user("another").key)}
@@ -162,15 +163,15 @@ def test_a_key_of_another_certificate_is_refused_with_what_to_do(engine, tmp_pat
     assert b"expected a certificate and its key" in done.stderr
 
 
-def test_a_server_that_leads_from_http_to_https_is_followed(engine, tmp_path):
+def test_a_redirection_from_http_to_https_is_followed(engine, tmp_path):
     trust, *own = throwaway_certificates(tmp_path / "pki")
     trusting = {**os.environ, "X509_CERT_DIR": str(trust)}
-    nobody = {**os.environ, "X509_CERT_DIR": str(tmp_path)}
+    untrusting = {**os.environ, "X509_CERT_DIR": str(tmp_path)}
     with (
-        puppet(lambda handler, _: handler.say(200, b"within TLS"), tls=own) as (secure, _),
-        puppet(lambda handler, _: handler.say(301, Location=secure + handler.path)) as (url, _),
+        puppet(lambda handler, _: handler.reply(200, b"within TLS"), tls=own) as (secure, _),
+        puppet(lambda handler, _: handler.reply(301, Location=secure + handler.path)) as (url, _),
     ):
         copy(engine, f"{url}/x", tmp_path / "x", env=trusting)
-        said = copy(engine, f"{url}/x", tmp_path / "y", code=3, env=nobody).stderr.decode()
+        output = copy(engine, f"{url}/x", tmp_path / "y", code=3, env=untrusting).stderr.decode()
     assert (tmp_path / "x").read_bytes() == b"within TLS"
-    assert "expected a server that is who it says" in said
+    assert f"{url}/x: expected a trusted server certificate" in output

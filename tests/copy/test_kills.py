@@ -1,4 +1,4 @@
-"""What `kills.py` does for hours, for seconds; and what it found."""
+"""Short runs of `kills.py`, and regression tests for its findings."""
 
 import shutil
 import stat
@@ -12,37 +12,37 @@ from copykit import copy, leftovers
 from testkit import needs_programs
 
 SEED = 20
-"""Of the moments; another one is another test."""
+"""Seed of the moments; another seed is another test."""
 
 
 @pytest.fixture
 def memory():
-    """A folder in memory where there is some, for large files are large; a server's user reaches it."""
+    """Yield a directory in memory if possible, because files are large; the user of a server can access it."""
     shared = Path("/dev/shm")
-    folder = Path(tempfile.mkdtemp(prefix="venturi-kills-", dir=shared if shared.is_dir() else None))
-    folder.chmod(0o755)
-    yield folder
-    shutil.rmtree(folder)
+    directory = Path(tempfile.mkdtemp(prefix="venturi-kills-", dir=shared if shared.is_dir() else None))
+    directory.chmod(0o755)
+    yield directory
+    shutil.rmtree(directory)
 
 
 @pytest.mark.parametrize(
-    "way",
+    "method",
     [
         pytest.param("from:globus", marks=needs_programs("globus-gridftp-server")),
         "to:serve-ftp",
         "from:serve-http",
     ],
 )
-def test_killed_at_random_moments_client_or_server_the_same_command_has_all_there(engine, memory, way):
-    told = []
+def test_the_same_command_completes_a_copy_after_random_kills_of_client_or_server(engine, memory, method):
+    output = []
     tree = {"large": {"large": (129 << 20) + 5}, "small": 60}
-    wrong = kills.kill(engine, memory, 2, SEED, [way], told.append, **tree)
-    assert wrong == [], told
+    wrong = kills.kill(engine, memory, 2, SEED, [method], output.append, **tree)
+    assert wrong == [], output
 
 
 @pytest.fixture
 def unfinished(engine, memory):
-    """A tree that was uploaded to our server but for one file, and what lacks its mode as after a kill; yields a function that goes on."""
+    """Yield a function that resumes an upload to our server that lacks one file and modes, as after a kill."""
     (memory / "source" / "inner").mkdir(parents=True)
     for name, mode in (("program", 0o750), ("inner/secret", 0o600), ("last", 0o644)):
         (memory / "source" / name).write_bytes(b"x")
@@ -59,11 +59,11 @@ def unfinished(engine, memory):
     server.kill()
 
 
-def modes(folder):
-    return {path.relative_to(folder): stat.S_IMODE(path.stat().st_mode) for path in folder.rglob("*")}
+def modes(directory):
+    return {path.relative_to(directory): stat.S_IMODE(path.stat().st_mode) for path in directory.rglob("*")}
 
 
-def test_what_was_killed_between_its_name_and_its_mode_gets_the_mode(memory, unfinished):
+def test_a_resumed_upload_sets_modes_that_a_kill_left_unset(memory, unfinished):
     unfinished()
     assert modes(memory / "copy") == modes(memory / "source")
     assert leftovers(memory) == []

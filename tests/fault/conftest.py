@@ -1,22 +1,22 @@
-"""What tests of faults share: labs in a folder that must be empty at the end."""
+"""Fixtures for tests of faults: labs in a directory that must be empty at the end."""
 
 import tempfile
 from pathlib import Path
 
 import pytest
 
-from venturi.backend import campaign
+from venturi.backend import run_controller
 from venturi.testbed.lab import registered, sweep
 
 
 @pytest.fixture
 def labs(monkeypatch):
-    """A folder for labs that all users may enter; it is empty at the end."""
+    """A directory for labs that all users can enter; it must be empty at the end."""
     base = Path(tempfile.mkdtemp(prefix="venturi-test-"))
     base.chmod(0o755)
     monkeypatch.setenv("VENTURI_LAB", str(base))
-    # Progress is told with every record: what a test does when so many trials are done is not up to a tenth of a second late.
-    monkeypatch.setattr(campaign, "PROGRESS_INTERVAL_S", 0.0)
+    # Report progress with every record, so that tests act on a number of trials without a delay of up to 0.1 s.
+    monkeypatch.setattr(run_controller, "PROGRESS_INTERVAL_S", 0.0)
     yield base
     sweep(base)
     assert registered(base) == []

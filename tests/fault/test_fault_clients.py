@@ -1,4 +1,4 @@
-"""A proxy that is killed under closed-loop clients, in the study of Squid made tiny."""
+"""A proxy is killed while closed-loop clients use it, in a tiny variant of the Squid study."""
 
 import os
 import shutil
@@ -27,7 +27,7 @@ pytestmark = [
     needs_root,
     pytest.mark.skipif(bool(LACKING), reason=f"not installed: {', '.join(LACKING)}"),
 ]
-# One process a host, so that a host's proxy is gone with it; 12 clients a machine, which talk with one host alone.
+# Each host has one process, so a kill ends its proxy. Each machine has 12 clients, which use one host only.
 TINY = (
     "scale=0.002", "workload.size=\"10 MB\"", "workload.clients_scale=0.004", 'workload.duration="1 s"', "workload.ramp=\"0 s\"",
     "workload.repeat=3", "workload.timeout=\"5 s\"", "workload.factors.group=[\"anl-10-off\"]", "workload.factors.pairing=[\"one to one\"]",
@@ -37,32 +37,32 @@ TINY = (
 
 
 def squid_pid(labs, service):
-    """Return the PID of the one Squid of a service."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # it has ended meanwhile
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+    """Return the PID of the only Squid of a service."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # the process has exited
+            words = (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")
             if words[0] == "squid" and any(word.startswith(str(labs)) and f"/{service}/" in word for word in words):
-                return int(folder.name)
+                return int(directory.name)
     raise AssertionError(f"no squid of {service}")
 
 
-def test_a_killed_squid_fails_the_clients_of_its_host_and_no_others(tmp_path, labs, engine):
+def test_a_killed_squid_fails_only_the_clients_of_its_host(tmp_path, labs, engine):
     scenario = load_scenario(study("ani/squid").scenario_path, overrides=list(TINY))
     write_plan(expand(scenario), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
     kill = when(3, lambda: os.kill(squid_pid(labs, "anl2-10-off"), signal.SIGKILL))
-    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=kill)
+    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run, on_progress=kill)
     assert (outcome.state, outcome.trials_done) == ("complete", 9)
     with Run.open(run.path) as found:
-        (ended_s,) = found.query("SELECT time_s FROM events WHERE kind = 'service-ended'")["time_s"]
+        (ended_s,) = found.query("SELECT time_s FROM events WHERE kind = 'service-exited'")["time_s"]
         after = rows_of(found, f"labels->>'service' = 'anl2-10-off' AND start_s > {ended_s}")
         assert after and {row["outcome"] for row in after} == {"failed"}
         assert all("Connection refused" in str(row["error"]) for row in after)
         others = rows_of(found, "labels->>'service' <> 'anl2-10-off'")
         assert {row["outcome"] for row in others} == {"ok"}
         assert {row["repetition"] for row in others if row["start_s"] > ended_s} >= {2}
-        assert ("service-ended", "anl2-10-off") in {(finding.code, finding.subject) for finding in found.findings()}
-        (chapter,) = analyse(found).chapters
-        (rates,) = [table for table in chapter.tables if table.name == "clients-rates"]
+        assert ("service-exited", "anl2-10-off") in {(finding.code, finding.subject) for finding in found.findings()}
+        (section,) = analyse(found).sections
+        (rates,) = [table for table in section.tables if table.name == "clients-rates"]
         row = dict(zip([column.name for column in rates.columns], rates.rows[0], strict=True))
         assert row["errors"] == len([one for one in rows_of(found) if one["outcome"] != "ok"])

@@ -1,4 +1,4 @@
-"""Batches of jobs in a lab whose KDC dies, and then one of their two servers within a batch: the rest goes on."""
+"""Batches of jobs in a lab whose KDC is killed, and later one of the two servers during a batch. Other batches succeed."""
 
 import os
 import signal
@@ -58,40 +58,41 @@ against = ["jobs"]
 """
 
 
-def carried_out(tmp_path, engine, on_progress=None):
+def executed(tmp_path, engine, on_progress=None):
     write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
+    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run, on_progress=on_progress)
     assert (outcome.state, outcome.trials_done) == ("complete", outcome.trials_total)
     return Run.open(run.path)
 
 
 def pid_of(labs, program, port=None):
-    """Return the process of this lab that runs a program, and has its configuration at a port if one is given."""
-    for folder in Path("/proc").glob("[0-9]*"):
+    """Return the PID of a program of this lab; if a port is given, its configuration must name the port."""
+    for directory in Path("/proc").glob("[0-9]*"):
         try:
-            words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            words = (directory / "cmdline").read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
         if not words[0].endswith(program) or not any(str(labs) in word for word in words):
             continue
         files = [Path(word) for word in words if word.endswith(".cfg")]
         if port is None or any(str(port) in file.read_text() for file in files):
-            return int(folder.name)
+            return int(directory.name)
     raise AssertionError(f"no {program} of this lab")
 
 
-def test_a_dead_kdc_fails_nobody_with_a_ticket_and_a_dead_server_fails_its_own_batch_alone(tmp_path, labs, engine):
+def test_a_killed_kdc_fails_no_client_with_a_ticket_and_a_killed_server_only_its_batch(tmp_path, labs, engine):
     killed = []
 
     def look(progress):
-        # Two parts make a batch: the KDC dies with the first batch done, the server that asks for tickets within the third.
+        # A batch has two parts. The KDC is killed after the first batch, the server that requires tickets during the
+        # third.
         for least, program, port in ((2, "krb5kdc", None), (4, "xrootd", 1094)):
             if progress.trials_done >= least and program not in killed:
                 killed.append(program)
                 os.kill(pid_of(labs, program, port), signal.SIGKILL)
 
-    run = carried_out(tmp_path, engine, look)
+    run = executed(tmp_path, engine, look)
     found = batches(run)
     assert killed == ["krb5kdc", "xrootd"]
     assert [(batch.configuration, batch.repetition, batch.failed) for batch in found] == [
@@ -102,16 +103,16 @@ def test_a_dead_kdc_fails_nobody_with_a_ticket_and_a_dead_server_fails_its_own_b
     ]
     assert found[2].wall_s is None
     for batch in (found[0], found[1], found[3]):
-        # 4 MB through 20 Mb/s take 1.6 s at least; heads and what is under way at the ends are the difference.
+        # 4 MB over 20 Mb/s take at least 1.6 s. Headers and bytes in flight at both ends cause the difference.
         assert batch.wall_s > 1.6
         counted = batch.slice.whole.mean * (len(batch.rate_bit_per_s) * 0.2) / 8
         assert 0.7 * batch.moved_bytes < counted < 1.2 * batch.moved_bytes
-    ended = run.query("SELECT DISTINCT subject FROM findings WHERE code = 'service-ended' ORDER BY subject")
+    ended = run.query("SELECT DISTINCT subject FROM findings WHERE code = 'service-exited' ORDER BY subject")
     assert len(ended["subject"]) == 2
     lost = run.query(
         "SELECT outcome, error, received_bytes FROM transfers WHERE outcome <> 'ok' AND factor_configuration = 'server'"
     )
-    # A tool that says why, or one that the deadline ended: nothing else, and nothing is counted of them.
+    # The tool reports an error or reaches the timeout, and no bytes are counted.
     assert set(lost["outcome"]) <= {"failed", "timeout"}
     assert len(lost["outcome"]) == 4
     jobs = run.query(

@@ -1,4 +1,4 @@
-"""A campaign that is killed again and again: nothing is lost, nothing counts twice."""
+"""A run whose controller and agent are killed repeatedly: no trial is lost or counted twice."""
 
 import json
 import multiprocessing
@@ -11,39 +11,36 @@ from pathlib import Path
 import pytest
 
 from testkit import call_of, living_processes, name_of, tiny_trials, wait_until, write_plan
-from venturi.backend import HostsBackend, campaign
-from venturi.errors import BackendError
+from venturi.backend import HostsBackend, run_controller
+from venturi.errors import AgentExitedError
 from venturi.run import Run, RunWriter
 
 KILLS = 100
 TRIALS = 40
 SEED = 20260101
 LATEST_KILL_S = 0.3
-"""A session of this plan takes about a quarter of a second: kills fall anywhere in it, its start and its end included."""
+"""Latest time of a kill. A session takes about 0.25 s, so kills also hit its start and its end."""
 
 
 def control(run, plan, scratch, engine, token):
-    """Be the controller: make the run, or carry on with it."""
+    """Create or resume the run, as a controller process."""
     os.environ["VENTURI_TEST"] = token
-    campaign.RESTART_DELAYS_S = (0.0,)  # no connection that could come back is waited for
+    run_controller.RESTART_DELAYS_S = (0.0,)  # do not wait for a connection that could come back
     writer = (
         RunWriter.resume(run)
         if (run / "run.json").exists()
         else RunWriter.create(run, plan, backend="hosts", path=run)
     )
-    try:
-        HostsBackend(scratch=scratch, engine=engine).carry_out(writer)
-    except BackendError as error:
-        # Agents killed too often in a row: that is for the next session.
-        assert "times in a row" in str(error) or "found its end" in str(error), error
+    with suppress(AgentExitedError):  # killed at its start or too often in sequence: the next session resumes
+        HostsBackend(scratch=scratch, engine=engine).execute(writer)
 
 
 def agent_of(controller):
-    """Return the PID of the agent of a controller, None while it has none."""
+    """Return the PID of the agent of a controller, or None if it has none."""
     try:
         for task in Path(f"/proc/{controller}/task").glob("*/children"):
             for child in task.read_text().split():
-                if name_of(child) == "venturi-engine":
+                if Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[1:2] == [b"agent"]:  # not the host shell
                     return int(child)
     except OSError:
         pass
@@ -51,7 +48,7 @@ def agent_of(controller):
 
 
 def check(run, path):
-    """Check that a finished run holds the planned trials, each once and whole."""
+    """Check that a finished run has the planned trials, each complete and exactly once."""
     planned = [f"t{number:07d}" for number in range(TRIALS)]
     lines = [json.loads(line) for line in (path / "journal.jsonl").read_bytes().splitlines()]
     trials = [line["trial"] for line in lines if "trial" in line]
@@ -64,10 +61,10 @@ def check(run, path):
     assert run.state == "complete"
 
 
-def test_a_campaign_killed_at_a_hundred_moments_loses_no_trial_and_counts_none_twice(tmp_path, engine, scratch):
+def test_a_run_killed_a_hundred_times_neither_loses_nor_repeats_a_trial(tmp_path, engine, scratch):
     random_ = random.Random(SEED)
     plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(TRIALS))
-    # Imports once, then forks: the kills fall into the campaign, not into the start of Python.
+    # It imports once and forks, so that kills hit the run instead of the start of Python.
     server = multiprocessing.get_context("forkserver")
     server.set_forkserver_preload(["venturi.backend"])
     kills = {"controller": 0, "agent": 0}
@@ -84,7 +81,7 @@ def test_a_campaign_killed_at_a_hundred_moments_loses_no_trial_and_counts_none_t
             victim = "controller" if kills["controller"] <= kills["agent"] else "agent"
             pid = controller.pid if victim == "controller" else agent_of(controller.pid)
             if pid is not None:
-                with suppress(ProcessLookupError):  # the agent has come to its end meanwhile
+                with suppress(ProcessLookupError):  # the agent has exited
                     os.kill(pid, signal.SIGKILL)
                     kills[victim] += 1
         controller.join(60)
@@ -95,7 +92,7 @@ def test_a_campaign_killed_at_a_hundred_moments_loses_no_trial_and_counts_none_t
             if sum(kills.values()) == KILLS:
                 break
         elif run.exists() and not (run / "run.json").exists():
-            finished += 1  # killed before the run was one: its directory is no run, and another is begun
+            finished += 1  # killed before the directory was a run: start another
     assert min(kills.values()) == KILLS // 2
     assert sessions > KILLS // 2
     wait_until(lambda: not living_processes(tmp_path), "all processes to end")
@@ -103,8 +100,8 @@ def test_a_campaign_killed_at_a_hundred_moments_loses_no_trial_and_counts_none_t
 
 
 @pytest.mark.parametrize("victim", ["controller", "agent"])
-def test_a_mover_does_not_outlive_what_started_it(tmp_path, engine, scratch, victim):
-    """One that runs long and has a child of its own, which is known by its environment alone."""
+def test_a_mover_does_not_outlive_a_killed_controller_or_agent(tmp_path, engine, scratch, victim):
+    """The mover runs for long and has a child, which only its environment identifies."""
     call = call_of(
         ["sh", "-c", "sleep 600 & sleep 600", "{source}", "{destination}"], requires=["sh"], timeout_s=900.0
     )

@@ -1,4 +1,4 @@
-"""A file system whose metadata server is killed: who prepares or copies files on its mount never gets an answer, and the run ends all the same."""
+"""The metadata server of a file system is killed, so preparations and copies on its mount hang. The run still ends."""
 
 import json
 import sys
@@ -42,7 +42,9 @@ argv = %s
 """
 
 
-# Takes the labs' folder, a file for its count of calls and the transfer's places, of which it copies the first to the second if there are two. The third call kills the metadata server, so that what comes before and after it does not hang on who looks when.
+# The arguments are the directory of the labs, a file that counts the calls, and the paths of the transfer. With two
+# paths, it copies the first to the second. The third call kills the metadata server, so that the order of events is
+# deterministic.
 TOOL = """
 import os, shutil, signal, sys, time
 from pathlib import Path
@@ -66,33 +68,33 @@ if len(places) == 2:
 """
 
 
-def carry_out(cache, places, tmp_path, engine, labs):
-    """Carry the scenario out with a tool that kills the metadata server in its third call; return the run."""
+def execute(cache, storages, tmp_path, engine, labs):
+    """Run the scenario with a tool that kills the metadata server in its third call; return the run."""
     (tmp_path / "tool.py").write_text(TOOL)
-    argv = [sys.executable, f"{tmp_path}/tool.py", f"{labs}", f"{tmp_path}/calls", *places]
+    argv = [sys.executable, f"{tmp_path}/tool.py", f"{labs}", f"{tmp_path}/calls", *storages]
     write_plan(expand(scenario_from(tomllib.loads(SCENARIO % (cache, json.dumps(argv))))), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run)
+    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run)
     assert (outcome.state, outcome.trials_done) == ("complete", 6)
     return Run.open(run.path)
 
 
-def test_a_mount_that_hangs_fails_each_trial_in_its_time_and_leaves_nothing(tmp_path, labs, engine):
-    with carry_out("cold", ["{source}"], tmp_path, engine, labs) as done:
+def test_a_hanging_mount_fails_each_trial_in_bounded_time_and_leaves_nothing(tmp_path, labs, engine):
+    with execute("cold", ["{source}"], tmp_path, engine, labs) as done:
         trials = done.query("SELECT outcome, end_s - start_s AS took_s FROM trials ORDER BY position")
         assert list(trials["outcome"][:2]) == ["ok"] * 2
         assert set(trials["outcome"][-2:]) == {"failed"}
         stalled = done.query("SELECT evidence FROM findings WHERE code = 'prepare-failed'")["evidence"]
-    # A preparation is given up when a transfer would have been, of which it knows after as long again at most.
+    # A preparation has the timeout of a transfer. It can notice the timeout up to the same time later.
     assert all(4 <= took_s < 16 for took_s in trials["took_s"][-2:])
-    assert any("found it still for 4 s" in evidence for evidence in stalled)
+    assert any("no progress for 4 s" in evidence for evidence in stalled)
 
 
-def test_a_tool_that_not_even_a_kill_ends_is_left_behind_and_the_run_goes_on(tmp_path, labs, engine):
-    with carry_out("as_is", ["{source}", "{destination}"], tmp_path, engine, labs) as done:
+def test_a_mover_that_cannot_be_killed_is_abandoned_and_the_run_continues(tmp_path, labs, engine):
+    with execute("as_is", ["{source}", "{destination}"], tmp_path, engine, labs) as done:
         outcomes = done.query("SELECT outcome FROM transfers ORDER BY position")["outcome"]
         hung = done.query("SELECT duration_s, error FROM transfers WHERE outcome = 'timeout'")
     assert list(outcomes[:3]) == ["ok", "ok", "timeout"]
-    # Four seconds, and two after SIGTERM and SIGKILL each.
+    # 4 s timeout, and 2 s each after SIGTERM and SIGKILL.
     assert all(8 <= took_s < 12 for took_s in hung["duration_s"])
-    assert all("nor when it was killed" in error for error in hung["error"])
+    assert all("did not exit when killed" in error for error in hung["error"])

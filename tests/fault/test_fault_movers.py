@@ -1,4 +1,4 @@
-"""Tools and disks that fail: each a clear record, and the rest goes on."""
+"""Tools and disks fail: each failure has a clear record, and other transfers succeed."""
 
 import os
 import stat
@@ -17,10 +17,10 @@ SIZE = 100_000
 
 
 @pytest.fixture
-def carry_out(tmp_path, engine, scratch):
+def execute(tmp_path, engine, scratch):
     def work(plan):
         run = RunWriter.create(tmp_path / "runs", plan, backend="hosts")
-        return HostsBackend(scratch=scratch, engine=engine).carry_out(run), Run.open(run.path)
+        return HostsBackend(scratch=scratch, engine=engine).execute(run), Run.open(run.path)
 
     return work
 
@@ -30,14 +30,14 @@ def small_disk(tmp_path):
     """A file system of 2 MiB."""
     if os.geteuid() != 0:
         pytest.skip("only root can mount a small file system to fill")
-    folder = tmp_path / "small"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "venturi-test", folder]
+    directory = tmp_path / "small"
+    directory.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "venturi-test", directory]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
     if mounted.returncode != 0:
         pytest.skip(f"no small file system to fill: {mounted.stderr.strip()}")
-    yield folder
-    subprocess.run(["umount", folder], check=True)
+    yield directory
+    subprocess.run(["umount", directory], check=True)
 
 
 def trial(number, call, **changes):
@@ -68,7 +68,7 @@ FAULTS = {
 }
 
 
-def test_whatever_a_mover_does_it_is_written_down_and_the_next_trial_follows(carry_out, tmp_path, monkeypatch):
+def test_every_outcome_of_a_mover_is_recorded_and_the_next_trial_starts(execute, tmp_path, monkeypatch):
     monkeypatch.setenv("VENTURI_TEST", str(tmp_path))
     calls = {"cp": call_of(["cp", "{source}", "{destination}"]),
              "gone": call_of(["no-such-tool", "{source}", "{destination}"])}  # fmt: skip
@@ -76,15 +76,15 @@ def test_whatever_a_mover_does_it_is_written_down_and_the_next_trial_follows(car
         path = tmp_path / name
         path.write_text(f"#!/bin/sh\n{text}\n")
         path.chmod(stat.S_IRWXU)
-        # Who ends by himself has time, also on a slow machine.
+        # A tool that exits by itself has enough time, even on a slow machine.
         calls[name] = call_of(
             [str(path), "{source}", "{destination}"], timeout_s=0.3 if FAULTS[name][1] == "timeout" else 60.0
         )
     order = [name for fault in (*FAULTS, "gone") for name in (fault, "cp")]
     lines = [trial(number, call) for number, call in enumerate(order)]
-    began_s = time.monotonic()
-    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, calls=calls))
-    assert time.monotonic() - began_s < 120, "far from the 600 s that one of them sleeps"
+    started_s = time.monotonic()
+    outcome, run = execute(write_plan(tmp_path / "plan.jsonl", lines, calls=calls))
+    assert time.monotonic() - started_s < 120, "far from the 600 s that one of them sleeps"
     assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", len(order), len(FAULTS) + 1)
     rows = run.query("SELECT call, outcome, exit_code, signal, error, received_bytes FROM transfers ORDER BY trial")
     found = dict(zip(rows["call"], zip(*list(rows.values())[1:], strict=True), strict=True))
@@ -108,7 +108,7 @@ def test_whatever_a_mover_does_it_is_written_down_and_the_next_trial_follows(car
 
 
 def kept_text(run, call):
-    """Return the output kept of the transfer of a call, which is in the journal."""
+    """Return the stored output of the transfer of a call, which is in the journal."""
     source = str(run.path / "journal.jsonl")
     columns = "{trial: 'STRUCT(transfers STRUCT(call VARCHAR, stdout VARCHAR, stderr VARCHAR)[])'}"
     rows = run.query(
@@ -119,14 +119,14 @@ def kept_text(run, call):
     return rows["text"][0]
 
 
-def test_a_disk_that_fills_up_fails_what_does_not_fit_and_nothing_else(carry_out, tmp_path, small_disk):
-    """The plan says that it needs little; a foreign file takes the room."""
+def test_a_full_disk_fails_only_transfers_that_do_not_fit(execute, tmp_path, small_disk):
+    """The plan declares that it needs little space, but another file fills the disk."""
     (small_disk / "foreign").write_bytes(b"\0" * (2 * 2**20 - 3 * SIZE))
-    places = {"data": {"host": "node1", "path": str(small_disk)}}
+    storages = {"data": {"host": "node1", "path": str(small_disk)}}
     calls = {"cp": call_of(["cp", "{source}", "{destination}"]),
              "grows": call_of(["sh", "-c", 'cat "$0" "$0" "$0" > "$1"', "{source}", "{destination}"], requires=["sh"])}  # fmt: skip
     lines = [trial(number, call) for number, call in enumerate(["cp", "grows", "cp"])]
-    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, calls=calls, places=places))
+    outcome, run = execute(write_plan(tmp_path / "plan.jsonl", lines, calls=calls, storages=storages))
     assert (outcome.state, outcome.failed) == ("complete", 1)
     rows = run.query("SELECT outcome, error FROM transfers ORDER BY trial")
     assert rows["outcome"].tolist() == ["ok", "failed", "ok"]
@@ -134,12 +134,13 @@ def test_a_disk_that_fills_up_fails_what_does_not_fit_and_nothing_else(carry_out
 
 
 @pytest.mark.parametrize("spoilt", [2, 5])
-def test_a_data_set_that_cannot_be_made_fails_its_trials_which_have_no_transfers(carry_out, tmp_path, spoilt):
-    """Its place is a file. The other trials go on, tables and analysis tell which is which."""
-    (tmp_path / "file").write_text("no directory")
-    places = {"bad": {"host": "node1", "path": str(tmp_path / "file")}, "data": {"host": "node1", "path": "data"}}
-    lines = [*tiny_trials(spoilt, place="bad"), *tiny_trials(5 - spoilt, first=spoilt)]
-    outcome, run = carry_out(write_plan(tmp_path / "plan.jsonl", lines, places=places))
+def test_a_dataset_that_cannot_be_created_fails_its_trials_without_transfers(execute, tmp_path, spoilt):
+    """A file has the path of its directory. The other trials are done, and tables and analysis show the failed ones."""
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "set").write_text("no directory")
+    storages = {"bad": {"host": "node1", "path": str(tmp_path / "bad")}, "data": {"host": "node1", "path": "data"}}
+    lines = [*tiny_trials(spoilt, storage="bad"), *tiny_trials(5 - spoilt, first=spoilt)]
+    outcome, run = execute(write_plan(tmp_path / "plan.jsonl", lines, storages=storages))
     assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", 5, spoilt)
     names = [f"t{number:07d}" for number in range(5)]
     assert run.table("transfers")["trial"].tolist() == names[spoilt:]
@@ -147,29 +148,27 @@ def test_a_data_set_that_cannot_be_made_fails_its_trials_which_have_no_transfers
     assert rows["outcome"].tolist() == ["failed"] * spoilt + ["ok"] * (5 - spoilt)
     found = [(finding.code, finding.trial, finding.subject) for finding in run.findings()]
     assert found == [("prepare-failed", name, "set-bad") for name in names[:spoilt]]
-    assert all("Not a directory" in finding.evidence for finding in run.findings())
+    assert [finding.evidence for finding in run.findings() if "/bad/set`: File exists" not in finding.evidence] == []
     result = analyse(run)
     assert (result.counts.trials_failed, result.counts.transfers) == (spoilt, 5 - spoilt)
     if spoilt == 5:
-        assert result.answer == "Nothing was measured: 5 trials failed before their first transfer."
+        assert result.conclusion == "Nothing was measured: 5 trials failed before their first transfer."
 
 
-def test_a_full_disk_under_the_run_itself_is_a_clear_error_and_the_run_goes_on_when_there_is_room(
+def test_a_full_disk_of_the_run_directory_is_reported_and_the_run_can_be_resumed(
     tmp_path, engine, scratch, small_disk
 ):
     plan = write_plan(tmp_path / "plan.jsonl", tiny_trials(60))
     run = RunWriter.create(small_disk, plan, backend="hosts")
     foreign = small_disk / "foreign"
     free = os.statvfs(small_disk)
-    foreign.write_bytes(b"\0" * (free.f_bavail * free.f_frsize - 8 * 4096))
-    with pytest.raises(
-        RunError, match=r"journal.jsonl: cannot be written: No space left on device; .*then resume the run"
-    ):
-        HostsBackend(scratch=scratch, engine=engine).carry_out(run)
+    foreign.write_bytes(b"\0" * (free.f_bavail * free.f_frsize - 14 * 4096))
+    with pytest.raises(RunError, match=r"journal.jsonl: cannot write: No space left on device\..*resume the run"):
+        HostsBackend(scratch=scratch, engine=engine).execute(run)
     foreign.unlink()
     with RunWriter.resume(run.path) as again:
         assert 0 < len(again.finished) < 60
-        outcome = HostsBackend(scratch=scratch, engine=engine).carry_out(again)
+        outcome = HostsBackend(scratch=scratch, engine=engine).execute(again)
     assert outcome.state == "complete"
     with Run.open(run.path) as read:
         assert sorted(read.table("transfers")["trial"]) == [f"t{number:07d}" for number in range(60)]

@@ -1,4 +1,4 @@
-"""Machines that exchange files while links, servers and the campaign itself fail: recorded, the rest goes on, nothing counted twice."""
+"""Peers exchange files while links, servers and the controller fail: failures are recorded, and no trial is counted twice."""
 
 import json
 import os
@@ -67,24 +67,24 @@ Two = { link = "two" }
 
 def scenario_text(mover, kind, more):
     """Return a scenario of two machines at One and one at Two."""
-    machines = "".join(
+    shells = "".join(
         MACHINE.replace("NAME", name).replace("SITE", site).replace("ROUTER", site.lower()).replace("KIND", kind)
         for name, site in (("a", "One"), ("b", "One"), ("c", "Two"))
     )
     text = WORKLOAD.replace("MOVER", mover)
     head, _, tail = text.partition("[workload.site]")
-    return TOP + machines + head + more + "\n[workload.site]" + tail
+    return TOP + shells + head + more + "\n[workload.site]" + tail
 
 
 @pytest.fixture
-def carry_out(tmp_path, labs, engine):
-    """Return a function that carries a scenario out in a lab and opens the run."""
+def execute(tmp_path, labs, engine):
+    """Return a function that runs a scenario in a lab and opens the run."""
     opened = []
 
     def work(text, on_progress=None):
         write_plan(expand(scenario_from(tomllib.loads(text))), tmp_path / "plan.jsonl")
         run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=on_progress)
+        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run, on_progress=on_progress)
         assert outcome.state == "complete"
         opened.append(Run.open(run.path))
         return opened[-1]
@@ -95,51 +95,52 @@ def carry_out(tmp_path, labs, engine):
 
 
 def rows_of(run):
-    """Return the transfers in the order in which they began, as dictionaries, labels among them."""
+    """Return the transfers by start time, as dictionaries with labels."""
     rows = run.query("SELECT *, labels->>'partner' AS partner FROM transfers ORDER BY start_s")
     return [{name: values[index] for name, values in rows.items()} for index in range(len(rows["trial"]))]
 
 
-def test_a_server_that_is_killed_fails_what_asks_it_and_the_rest_goes_on_to_the_end(carry_out, labs):
+def test_a_killed_server_fails_only_its_transfers_and_the_rest_of_the_run_continues(execute, labs):
     done = []
 
     def kill(progress):
         if progress.trials_done >= 4 and not done:
             done.append(os.kill(gridftp_server(labs, "c"), signal.SIGKILL))
 
-    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '12 s'"), kill)
-    (ended_s,) = run.query("SELECT time_s FROM events WHERE kind = 'service-ended'")["time_s"]
+    run = execute(scenario_text("globus-url-copy", "gridftp", "duration = '12 s'"), kill)
+    (ended_s,) = run.query("SELECT time_s FROM events WHERE kind = 'service-exited'")["time_s"]
     after = [row for row in rows_of(run) if row["start_s"] > ended_s]
-    # Both at One have c for a partner alone; c asks their servers, which live.
+    # Both machines at One have only c as a partner. c uses their servers, which still run.
     assert {row["outcome"] for row in after if row["partner"] == "c"} == {"failed"}
     assert {row["outcome"] for row in after if row["host"] == "c"} == {"ok"}
-    assert ("service-ended", "c") in {(found.code, found.subject) for found in run.findings()}
+    assert ("service-exited", "c") in {(found.code, found.subject) for found in run.findings()}
     assert max(row["start_s"] for row in after) > ended_s + 1
 
 
-def test_a_link_that_is_cut_fails_what_was_begun_and_transfers_go_on_when_it_is_restored(carry_out):
+def test_a_cut_link_fails_transfers_until_it_is_restored(execute):
     cut = "\n".join(
         f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {str(up).lower()}'
         for at, up in ((5, False), (11, True))
     )
-    run = carry_out(scenario_text("globus-url-copy", "gridftp", "duration = '23 s'") + cut)
+    run = execute(scenario_text("globus-url-copy", "gridftp", "duration = '23 s'") + cut)
     changes = run.query("SELECT min(time_s) AS low, max(time_s) AS high FROM events WHERE kind = 'network-change'")
     cut_s, restored_s = float(changes["low"][0]), float(changes["high"][0])
     rows = rows_of(run)
     assert {row["outcome"] for row in rows if row["end_s"] < cut_s} == {"ok"}
-    # Each machine had one under way, which had two seconds; those that were begun afterwards had no more.
+    # Each machine had one transfer in flight, with a timeout of 2 s. Transfers that started later have the same
+    # timeout.
     meanwhile = [row for row in rows if cut_s < row["end_s"] < restored_s]
     assert "timeout" in {row["outcome"] for row in meanwhile}
     assert "timeout" in {row["outcome"] for row in meanwhile if cut_s < row["start_s"] < restored_s - 2.1}
     assert "ok" not in {row["outcome"] for row in meanwhile if row["start_s"] > cut_s}
     late = [row for row in rows if row["start_s"] > restored_s]
     assert late and {row["outcome"] for row in late} == {"ok"}
-    # Time is over at 23 s: nothing was begun after it, but for the pause before.
+    # The time limit is 23 s. No transfer starts later, except after a pause that started earlier.
     assert max(row["start_s"] for row in rows) < 23 + 0.05 + 1
     assert len(rows) < run.header["totals"]["trials"]
 
 
-def test_a_disk_that_is_full_fails_what_is_written_to_it_and_nothing_else(carry_out, labs):
+def test_a_full_disk_fails_only_transfers_to_that_disk(execute, labs):
     done = []
 
     def look(progress):
@@ -148,18 +149,18 @@ def test_a_disk_that_is_full_fails_what_is_written_to_it_and_nothing_else(carry_
 
     own = '[testbed.storage.c]\nhost = "c"\npath = "disk"'
     text = scenario_text("globus-url-copy", "gridftp", "duration = '12 s'")
-    run = carry_out(text.replace(own, f'{own}\nkind = "tmpfs"\nsize = "32 MiB"'), look)
+    run = execute(text.replace(own, f'{own}\nkind = "tmpfs"\nsize = "32 MiB"'), look)
     rows = rows_of(run)
     to_c = [row for row in rows if row["destination"].startswith("c:")]
     assert {row["outcome"] for row in rows if row not in to_c} == {"ok"}
     failed = [row for row in to_c if row["outcome"] != "ok"]
-    assert failed and all(row["received_bytes"] < row["asked_bytes"] for row in failed)
+    assert failed and all(row["received_bytes"] < row["requested_bytes"] for row in failed)
     assert to_c[-1] in failed
 
 
-def test_a_run_that_is_killed_and_resumed_has_every_transfer_once_in_its_order(tmp_path, labs, engine):
+def test_a_killed_and_resumed_run_has_every_transfer_once_and_in_order(tmp_path, labs, engine):
     scenario = tmp_path / "peers.toml"
-    # With keys of all machines known to all: the login of the report.
+    # All machines know the keys of all others, as in the report.
     text = scenario_text("scp", "sshd", "transfers = 6")
     scenario.write_text(text.replace('timeout = "2 s"', 'timeout = "60 s"'))
     venturi = [sys.executable, "-c", "from venturi.cli import main; main()", "run"]
@@ -189,7 +190,7 @@ def test_a_run_that_is_killed_and_resumed_has_every_transfer_once_in_its_order(t
 
 
 def finished(runs):
-    """Return how many trials stand in the journal of the one run there."""
+    """Return the number of trials in the journal of the only run below a directory."""
     for journal in runs.glob("*/journal.jsonl"):
         lines = [line for line in journal.read_bytes().split(b"\n")[:-1] if line]
         return sum("trial" in json.loads(line) for line in lines)

@@ -1,4 +1,4 @@
-"""A GridFTP session that is killed under way: the client goes on where the file stopped, and the report shows it."""
+"""A GridFTP session is killed during a transfer: the client resumes it, and the report shows the restart."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from venturi.backend import LabBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
-from venturi.testbed.lab.living import children
+from venturi.testbed.lab.process_id import children
 from venturi.workload import expand
 
 pytestmark = [
@@ -22,7 +22,7 @@ pytestmark = [
     needs_programs("globus-url-copy", "globus-gridftp-server"),
 ]
 SIZE = 6_500_000
-"""At 8 Mb/s more than the five seconds after which a server tells for the first time which ranges are safe."""
+"""Size of the file. At 8 Mb/s, it takes longer than 5 s, when a server first reports the received byte ranges."""
 
 SCENARIO = f"""
 venturi = 1
@@ -53,40 +53,40 @@ factors = {{ size = ["{SIZE} B"] }}
 """
 
 
-def test_a_transfer_between_servers_goes_on_where_it_stopped_and_its_progress_is_recorded(tmp_path, labs, engine):
+def test_a_broken_transfer_between_servers_resumes_and_its_progress_is_recorded(tmp_path, labs, engine):
     write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
     killed = []
 
     def look(progress):
-        """Kill the sessions of the receiving server once it has said which ranges are safe."""
+        """Kill the sessions of the receiving server after its first range marker."""
         if killed or not any("111 Range Marker" in log for log in logs(labs)):
             return
         for session in children(gridftp_server(labs, "b")):
             killed.append(session)
             os.kill(session, signal.SIGKILL)
 
-    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=look)
+    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run, on_progress=look)
     assert (outcome.state, len(killed)) == ("complete", 1)
     with Run.open(run.path) as done:
         assert list(done.query("SELECT outcome, received_bytes FROM transfers")["received_bytes"]) == [SIZE]
-        (chapter,) = [chapter for chapter in analyse(done).chapters if chapter.name == "gridftp"]
+        (section,) = [section for section in analyse(done).sections if section.name == "gridftp"]
         logged = done.query(
             "SELECT (detail->>'received_bytes')::BIGINT AS n FROM events WHERE kind = 'server-transfer' AND detail->>'service' = 'b'"
         )
-    (table,) = [table for table in chapter.tables if table.name == "gridftp-markers"]
-    (told,) = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
-    assert (told["marked_transfers"], told["broken"], told["resumed"], told["interval_s"]) == (2, 1, 1, 5.0)
-    # What its log says came the second time, and what was not sent again, are the file.
-    assert list(logged["n"]) == [SIZE - told["skipped_bytes"]]
-    assert 0 < told["skipped_bytes"] < SIZE
-    (figure,) = chapter.figures
-    assert [series.name for series in figure.panels[0].series] == ["transfer", "taken up"]
+    (table,) = [table for table in section.tables if table.name == "gridftp-markers"]
+    (output,) = [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
+    assert (output["marked_transfers"], output["broken"], output["resumed"], output["interval_s"]) == (2, 1, 1, 5.0)
+    # The bytes of the second attempt in the server log and the skipped bytes add up to the file.
+    assert list(logged["n"]) == [SIZE - output["skipped_bytes"]]
+    assert 0 < output["skipped_bytes"] < SIZE
+    (figure,) = section.figures
+    assert [series.name for series in figure.panels[0].series] == ["transfer", "resumed"]
     assert figure.panels[0].series[1].y[-1] == SIZE
 
 
 def logs(labs):
-    """Yield the control logs of a lab, as far as they are written."""
+    """Yield the control logs of a lab as written so far."""
     with suppress(OSError):
         for pid in children(os.getpid()):
             yield from (

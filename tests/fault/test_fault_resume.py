@@ -1,4 +1,4 @@
-"""A run in the lab that is killed and resumed goes on in the time of its plan: links have changed as they would have."""
+"""A lab run is killed and resumed. It continues at the elapsed time of its plan, and its links have the state of that time."""
 
 import json
 import subprocess
@@ -50,17 +50,17 @@ size = ["1 kB"]
 argv = ["sh", "-c", 'sleep 0.1; cp "$0" "$1"', "{source}", "{destination}"]
 """
 FIRST_CHANGES, LAST_S, SLACK_S = 4, 4.0, 0.3
-"""Changes of both directions before the kill; the last change of the plan; what a sample's interval and a start may add."""
+"""Changes of both directions before the kill; time of the last change; tolerance for a sampling interval and the start."""
 
 
 def changes_of(path):
-    """Return the changes so far: time, direction and what was set."""
+    """Return the changes so far, as tuples of time, direction and settings."""
     lines = (path / "events.jsonl").read_text().splitlines()
     events = [json.loads(line) for line in lines if '"network-change"' in line]
     return [(event["time_s"], event["detail"]["link"], event["detail"]["set"]) for event in events]
 
 
-def test_a_resumed_run_goes_on_in_the_time_of_its_plan(tmp_path, labs, engine):
+def test_a_resumed_run_continues_on_the_timeline_of_its_plan(tmp_path, labs, engine):
     scenario, runs = tmp_path / "changes.toml", tmp_path / "runs"
     scenario.write_text(SCENARIO)
     venturi = [sys.executable, "-c", "from venturi.cli import main; main()", "run"]
@@ -73,7 +73,7 @@ def test_a_resumed_run_goes_on_in_the_time_of_its_plan(tmp_path, labs, engine):
     first.kill()
     first.wait()
     path = paths[0].parent
-    with RunWriter.resume(path) as run:  # waits for the remains of the first
+    with RunWriter.resume(path) as run:  # waits until the processes of the first session have exited
         elapsed_s = run.elapsed_s
     assert 0.6 <= elapsed_s < LAST_S - SLACK_S
     again = subprocess.run([*venturi, "--resume", str(path), *options], capture_output=True, text=True, timeout=120)
@@ -90,12 +90,13 @@ def test_a_resumed_run_goes_on_in_the_time_of_its_plan(tmp_path, labs, engine):
     ]
     assert [session["elapsed_s"] for session in sessions] == [0, elapsed_s]
     epoch_ns = json.loads((path / "run.json").read_text())["created_unix_ns"]
-    begun_s = (sessions[1]["time_unix_ns"] - epoch_ns) / 1e9
+    started_s = (sessions[1]["time_unix_ns"] - epoch_ns) / 1e9
     for direction in ("a>b", "b>a"):
-        before = [change for change in changes_of(path) if change[1] == direction and change[0] < begun_s]
-        after = [change for change in changes_of(path) if change[1] == direction and change[0] >= begun_s]
+        before = [change for change in changes_of(path) if change[1] == direction and change[0] < started_s]
+        after = [change for change in changes_of(path) if change[1] == direction and change[0] >= started_s]
         assert [what for _, _, what in before] == [{"up": False}, {"up": True, "rate_bit_per_s": 50e6}]
-        # As one state, without the outage again; and what was still to come, when it would have come.
+        # The past changes are applied as one state, without the outage. The later change is applied at its planned
+        # time.
         assert [what for _, _, what in after] == [{"up": True, "rate_bit_per_s": 50e6}, {"rate_bit_per_s": 20e6}]
-        assert after[0][0] == pytest.approx(begun_s, abs=SLACK_S)
+        assert after[0][0] == pytest.approx(started_s, abs=SLACK_S)
         assert after[1][0] - after[0][0] == pytest.approx(LAST_S - elapsed_s, abs=1e-3)

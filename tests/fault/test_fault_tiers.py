@@ -1,4 +1,4 @@
-"""The workload `tiers` while a server is killed, a link is cut, a disk is full: what fails has not arrived, and jobs begin when they should."""
+"""The workload `tiers` with a killed server, a cut link or a full disk: failed files do not count, and jobs start on time."""
 
 import os
 import signal
@@ -71,12 +71,12 @@ wait_tier1 = "50 ms"
 wait_tier2 = "50 ms"
 """
 MADE = 2
-"""Batches, which come before the first file is sent."""
+"""Number of batches, which come before the first file is sent."""
 
 
 @pytest.fixture
-def carry_out(tmp_path, labs, engine):
-    """Return a function that carries the scenario out in a lab and opens the run."""
+def execute(tmp_path, labs, engine):
+    """Return a function that runs the scenario in a lab and opens the run."""
     opened = []
 
     def work(more="", on_progress=None, timeout_s=60, search=()):
@@ -84,7 +84,7 @@ def carry_out(tmp_path, labs, engine):
         write_plan(expand(scenario_from(tomllib.loads(text))), tmp_path / "plan.jsonl")
         run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
         backend = LabBackend(scratch=tmp_path / "scratch", engine=engine, search=list(map(str, search)))
-        outcome = backend.carry_out(run, on_progress=on_progress)
+        outcome = backend.execute(run, on_progress=on_progress)
         assert outcome.state == "complete" and outcome.trials_done == outcome.trials_total
         opened.append(Run.open(run.path))
         return opened[-1]
@@ -96,12 +96,12 @@ def carry_out(tmp_path, labs, engine):
 
 @pytest.fixture
 def gate(tmp_path):
-    """A gate that lets two files pass."""
+    """A gate that opens for two files."""
     return Gate(tmp_path / "gate", 2, "globus-url-copy")
 
 
 def once_two_are_sent(gate, act):
-    """Return a spectator that acts once, when two files are sent, and lets the others go then."""
+    """Return a progress callback that acts once, when two files are sent, and then opens the gate."""
     acted = []
 
     def look(progress):
@@ -113,7 +113,7 @@ def once_two_are_sent(gate, act):
 
 
 def files_and_jobs(run):
-    """Return the files that were sent and the jobs, each in the order of their ends."""
+    """Return the replicated files and the jobs, each by end time."""
     columns = run.query("SELECT factor_phase AS phase, outcome, start_s, end_s FROM trials ORDER BY end_s")
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     files, jobs = ([row for row in rows if row["phase"] == phase] for phase in ("replication", "analysis"))
@@ -122,14 +122,14 @@ def files_and_jobs(run):
 
 
 def reached_s(run):
-    """Return when the report says that enough had arrived, of all files."""
-    chapter = next(chapter for chapter in analyse(run).chapters if chapter.name == "tiers")
-    table = next(table for table in chapter.tables if table.name == "tier-threshold")
+    """Return the time at which the report states that enough of all files had arrived."""
+    section = next(section for section in analyse(run).sections if section.name == "tiers")
+    table = next(table for table in section.tables if table.name == "tier-threshold")
     return table.rows[0][[column.name for column in table.columns].index("reached_s")]
 
 
 def check_nothing_arrives_from_then_on(run):
-    """Fewer than enough have arrived, so that jobs began when the last file had been tried, and the report knows no threshold."""
+    """Check that too few files arrived: jobs started after the last attempt, and the report has no threshold time."""
     files, jobs = files_and_jobs(run)
     arrived = [row for row in files if row["outcome"] == "ok"]
     assert 1 <= len(arrived) < ENOUGH
@@ -138,29 +138,27 @@ def check_nothing_arrives_from_then_on(run):
     assert reached_s(run) is None
 
 
-def test_when_a_server_is_killed_files_that_fail_do_not_count_and_jobs_begin_when_all_were_tried(
-    carry_out, labs, gate
-):
+def test_files_lost_to_a_killed_server_do_not_count_and_jobs_start_after_all_attempts(execute, labs, gate):
     kill = once_two_are_sent(gate, lambda: os.kill(gridftp_server(labs, "one"), signal.SIGKILL))
-    run = carry_out(on_progress=kill, search=[gate.folder])
+    run = execute(on_progress=kill, search=[gate.directory])
     check_nothing_arrives_from_then_on(run)
-    assert ("service-ended", "one") in {(found.code, found.subject) for found in run.findings()}
+    assert ("service-exited", "one") in {(found.code, found.subject) for found in run.findings()}
 
 
-def test_when_a_disk_is_full_files_that_do_not_fit_do_not_count(carry_out, labs, gate):
-    run = carry_out(on_progress=once_two_are_sent(gate, lambda: fill(labs, "one")), search=[gate.folder])
+def test_files_that_do_not_fit_on_a_full_disk_do_not_count(execute, labs, gate):
+    run = execute(on_progress=once_two_are_sent(gate, lambda: fill(labs, "one")), search=[gate.directory])
     check_nothing_arrives_from_then_on(run)
     sizes = run.query(
-        "SELECT received_bytes, asked_bytes FROM transfers WHERE outcome <> 'ok' AND factor_phase = 'replication'"
+        "SELECT received_bytes, requested_bytes FROM transfers WHERE outcome <> 'ok' AND factor_phase = 'replication'"
     )
-    assert (sizes["received_bytes"] < sizes["asked_bytes"]).all()
+    assert (sizes["received_bytes"] < sizes["requested_bytes"]).all()
 
 
-def test_when_a_link_is_cut_files_are_lost_meanwhile_and_jobs_wait_for_enough_that_arrive(carry_out):
+def test_a_cut_link_loses_files_and_jobs_wait_until_enough_files_arrive(execute):
     cut = "".join(
         f'[[testbed.change]]\nat = "{at} s"\nlink = "two"\nup = {up}\n' for at, up in ((0.5, "false"), (12.5, "true"))
     )
-    run = carry_out(cut, timeout_s=4)
+    run = execute(cut, timeout_s=4)
     restored_s = run.query("SELECT max(time_s) AS s FROM events WHERE kind = 'network-change'")["s"][0]
     files, jobs = files_and_jobs(run)
     lost = [row for row in files if row["outcome"] != "ok"]

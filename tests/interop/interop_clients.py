@@ -1,4 +1,4 @@
-"""How each client is called for a cell, as its users call it."""
+"""Command lines of each client for a case, as its users write them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote_from_bytes
 
-from interop_cells import GET, PUT, THIRD, Cell
+from interop_cases import GET, PUT, THIRD, InteropCase
 from interop_ssh import with_script
 
 USER, PASSWORD = "ann", "pass word?"
@@ -41,25 +41,25 @@ else:
         ftp.storbinary(f"STOR {remote}", file, 1 << 20, rest=start or None)
 ftp.quit()
 """
-"""Names are bytes for us, and Latin-1 is bytes for it."""
+"""Client that uses ftplib. Names are bytes in the tests, and ftplib decodes them as Latin-1."""
 
 
 @dataclass(frozen=True)
-class Ends:
-    """Where a cell's file is and where it goes.
+class Endpoints:
+    """Source and destination of a case.
 
     Attributes
     ----------
     remote
         URL of the file on the server.
     local
-        Path of the file here; none of a third-party transfer.
+        Path of the local file; None for a third-party transfer.
     target
-        URL at the second server of a third-party transfer.
+        URL on the second server of a third-party transfer.
     host, port, path
-        Of `remote`, where a client wants them apart.
+        Parts of `remote`, for clients that take them separately.
     trust
-        The certificate of the authority, and the directory with it.
+        The certificate of the CA, and the directory with it.
     """
 
     remote: str
@@ -70,124 +70,152 @@ class Ends:
     path: str
     trust: tuple[Path, Path]
 
-    def order(self, cell: Cell, local: str) -> list[str]:
+    def order(self, case: InteropCase, local: str) -> list[str]:
         """Return source and destination."""
         if self.target:
             return [self.remote, self.target]
-        return [self.remote, local] if cell.way == GET else [local, self.remote]
+        return [self.remote, local] if case.direction == GET else [local, self.remote]
 
 
-def argv_of(cell: Cell, ends: Ends, engine: Path, *, again: bool = False) -> list[str]:
-    """Return the command line; ``again`` after it was killed."""
-    return _CLIENTS[cell.client](cell, ends, engine, again)
+def build_argv(case: InteropCase, endpoints: Endpoints, engine: Path, *, again: bool = False) -> list[str]:
+    """Return the command line; ``again`` is for the call after a kill."""
+    return _CLIENTS[case.client](case, endpoints, engine, again)
 
 
-def program_of(client: str) -> str:
-    """Return the program that must be there."""
+def find_program(client: str) -> str:
+    """Return the program that must be installed."""
     return {"ftplib": sys.executable, "venturi": sys.executable}.get(client, client)
 
 
-def _venturi(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    words = [] if cell.channel == "auto" or cell.is_web else ["--fixed", "--streams", cell.channel.split()[1]]
+def _venturi(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    arguments = [] if case.channel == "auto" or case.is_web else ["--fixed", "--streams", case.channel.split()[1]]
     data_channel = {"gsi nodcau": "open", "gsi safe": "safe", "gsi private": "private"}
-    words += ["--data-channel", data_channel[cell.security]] if cell.security in data_channel else []
-    return [str(engine), "copy", "-q", *words, *ends.order(cell, str(ends.local))]
+    arguments += ["--data-channel", data_channel[case.security]] if case.security in data_channel else []
+    return [str(engine), "copy", "-q", *arguments, *endpoints.order(case, str(endpoints.local))]
 
 
-def _globus(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    mode, _, streams = cell.channel.partition(" ")
-    words = ["-fast", "-p", streams] if mode == "E" else []
+def _globus(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    mode, _, streams = case.channel.partition(" ")
+    arguments = ["-fast", "-p", streams] if mode == "E" else []
     protection = {"nodcau": ["-nodcau"], "safe": ["-dcsafe"], "private": ["-dcpriv"]}
-    words += protection.get(cell.security.rpartition(" ")[2], [])
-    local = f"file://{_quoted(ends.local)}" if ends.local else ""
-    argv = ["globus-url-copy", *words, *ends.order(cell, local)]
-    return with_script(argv) if cell.security == "ssh" else argv
+    arguments += protection.get(case.security.rpartition(" ")[2], [])
+    local = f"file://{_quoted(endpoints.local)}" if endpoints.local else ""
+    argv = ["globus-url-copy", *arguments, *endpoints.order(case, local)]
+    return with_script(argv) if case.security == "ssh" else argv
 
 
-def _gfal(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    words = ["-n", cell.channel.split()[1]] if cell.channel.startswith("E") else []
-    words += ["-D", "GRIDFTP PLUGIN:DCAU=true"] if cell.security == "gsi dcau" else []
-    words += ["--copy-mode", cell.channel.split()[1]] if cell.is_web and cell.way == THIRD else []
-    local = f"file://{_quoted(ends.local)}" if ends.local else ""
-    return ["gfal-copy", "-f", "-t", "60", *words, *ends.order(cell, local)]
+def _gfal(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    arguments = ["-n", case.channel.split()[1]] if case.channel.startswith("E") else []
+    arguments += ["-D", "GRIDFTP PLUGIN:DCAU=true"] if case.security == "gsi dcau" else []
+    arguments += ["--copy-mode", case.channel.split()[1]] if case.is_web and case.direction == THIRD else []
+    local = f"file://{_quoted(endpoints.local)}" if endpoints.local else ""
+    return ["gfal-copy", "-f", "-t", "60", *arguments, *endpoints.order(case, local)]
 
 
-def _curl(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    if cell.is_web and cell.way == THIRD:
-        return _curl_copy(cell, ends)
-    words = {"S passive": ["--disable-epsv"], "S active": ["--ftp-port", "-", "--disable-eprt"]}.get(cell.channel, [])
-    # The server may have the file of the killed one open for a moment: 450, which means: again, later.
-    words += ["-C", "-", "--retry", "3"] if again else []
-    moved = ["-o", str(ends.local)] if cell.way == GET else ["-T", str(ends.local)]
-    words += ["--fail", "--cacert", str(ends.trust[0]), *_field(cell)] if cell.is_web else []
-    return ["curl", "-sS", "--globoff", "--path-as-is", *words, *moved, ends.remote]
+def _curl(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    if case.is_web and case.direction == THIRD:
+        return _curl_copy(case, endpoints)
+    arguments = {"S passive": ["--disable-epsv"], "S active": ["--ftp-port", "-", "--disable-eprt"]}.get(
+        case.channel, []
+    )
+    # The server can still have the file of the killed client open for a moment: 450, a transient error.
+    arguments += ["-C", "-", "--retry", "3"] if again else []
+    moved = ["-o", str(endpoints.local)] if case.direction == GET else ["-T", str(endpoints.local)]
+    arguments += ["--fail", "--cacert", str(endpoints.trust[0]), *_field(case)] if case.is_web else []
+    return ["curl", "-sS", "--globoff", "--path-as-is", *arguments, *moved, endpoints.remote]
 
 
-def _curl_copy(cell: Cell, ends: Ends) -> list[str]:
-    """HTTP-TPC by hand: what counts is the last line of the answer."""
-    pull = cell.channel.endswith("pull")
-    asked, field, other = (ends.target, "Source", ends.remote) if pull else (ends.remote, "Destination", ends.target)
+def _curl_copy(case: InteropCase, endpoints: Endpoints) -> list[str]:
+    """Return the command line of a manual HTTP-TPC request; the last line of the response has the result."""
+    pull = case.channel.endswith("pull")
+    target, field, other = (
+        (endpoints.target, "Source", endpoints.remote)
+        if pull
+        else (endpoints.remote, "Destination", endpoints.target)
+    )
     fields = [f"{field}: {other}", "Credential: none", f"TransferHeaderAuthorization: Bearer {TOKEN}"]
-    call = ["curl", "-sS", "--fail", "--cacert", str(ends.trust[0]), *_field(cell), "-X", "COPY"]
+    call = ["curl", "-sS", "--fail", "--cacert", str(endpoints.trust[0]), *_field(case), "-X", "COPY"]
     call += [word for one in fields for word in ("-H", one)]
-    return ["sh", "-c", '"$@" | tee /dev/stderr | tail -n 1 | grep -q "^success"', "sh", *call, asked]
+    return ["sh", "-c", '"$@" | tee /dev/stderr | tail -n 1 | grep -q "^success"', "sh", *call, target]
 
 
-def _field(cell: Cell) -> list[str]:
-    return ["-H", f"Authorization: Bearer {TOKEN}"] if cell.security == "token" else []
+def _field(case: InteropCase) -> list[str]:
+    return ["-H", f"Authorization: Bearer {TOKEN}"] if case.security == "token" else []
 
 
-def _davix(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    program = "davix-put" if cell.way == PUT else "davix-get"
-    return [program, "--capath", str(ends.trust[1]), *_field(cell), *ends.order(cell, str(ends.local))]
+def _davix(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    program = "davix-put" if case.direction == PUT else "davix-get"
+    return [program, "--capath", str(endpoints.trust[1]), *_field(case), *endpoints.order(case, str(endpoints.local))]
 
 
-def _rclone(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    base = f"{cell.channel}://{ends.host}:{ends.port}"
-    words = ["--webdav-bearer-token", TOKEN] if cell.security == "token" else []
-    far = f":webdav:{ends.path}"
-    order = [far, str(ends.local)] if cell.way == GET else [str(ends.local), far]
+def _rclone(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    base = f"{case.channel}://{endpoints.host}:{endpoints.port}"
+    arguments = ["--webdav-bearer-token", TOKEN] if case.security == "token" else []
+    far = f":webdav:{endpoints.path}"
+    order = [far, str(endpoints.local)] if case.direction == GET else [str(endpoints.local), far]
     return [
         "rclone",
         "copyto",
         "--config=",
         "--retries=1",
         "--ca-cert",
-        str(ends.trust[0]),
+        str(endpoints.trust[0]),
         "--webdav-url",
         base,
-        *words,
+        *arguments,
         *order,
     ]
 
 
-def _xrdcp(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    return ["xrdcp", "-A", "-s", "-f", "-N", *ends.order(cell, str(ends.local))]
+def _xrdcp(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    return ["xrdcp", "-A", "-s", "-f", "-N", *endpoints.order(case, str(endpoints.local))]
 
 
-def _ftplib(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    login = [USER, PASSWORD] if cell.security == "password" else ["anonymous", "interop@test"]
-    words = [ends.host, str(ends.port), *login, cell.channel, cell.way, str(ends.local), ends.path]
-    return [sys.executable, "-c", _FTPLIB, *words, "again" if again else ""]
+def _ftplib(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    login = [USER, PASSWORD] if case.security == "password" else ["anonymous", "interop@test"]
+    arguments = [
+        endpoints.host,
+        str(endpoints.port),
+        *login,
+        case.channel,
+        case.direction,
+        str(endpoints.local),
+        endpoints.path,
+    ]
+    return [sys.executable, "-c", _FTPLIB, *arguments, "again" if again else ""]
 
 
-def _lftp(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    login = f"-u {shlex.quote(f'{USER},{PASSWORD}')} " if cell.security == "password" else ""
-    passive = "no" if cell.channel == "S active" else "yes"
+def _lftp(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    login = f"-u {shlex.quote(f'{USER},{PASSWORD}')} " if case.security == "password" else ""
+    passive = "no" if case.channel == "S active" else "yes"
     settings = f"set ftp:passive-mode {passive}; set net:timeout 20; set net:max-retries 1"
-    words = ["-c"] if again else []
-    moved = (["get", *words, ends.path, "-o", str(ends.local)] if cell.way == GET
-             else ["put", *words, str(ends.local), "-o", ends.path])  # fmt: skip
-    script = f"{settings}; open {login}ftp://{ends.host}:{ends.port}; {' '.join(map(_lftp_word, moved))}"
+    arguments = ["-c"] if again else []
+    moved = (["get", *arguments, endpoints.path, "-o", str(endpoints.local)] if case.direction == GET
+             else ["put", *arguments, str(endpoints.local), "-o", endpoints.path])  # fmt: skip
+    script = f"{settings}; open {login}ftp://{endpoints.host}:{endpoints.port}; {' '.join(map(_lftp_word, moved))}"
     return ["lftp", "--norc", "-c", script]
 
 
-def _wget(cell: Cell, ends: Ends, engine: Path, again: bool) -> list[str]:
-    words = ["--no-passive-ftp"] if cell.channel == "S active" else []
-    words += ["-c"] if again else []
-    if cell.is_web:
-        words += ["--ca-certificate", str(ends.trust[0]), *(f"--header={field}" for field in _field(cell)[1:])]
-    return ["wget", "-q", "--no-glob", "--tries=1", "--timeout=20", *words, "-O", str(ends.local), ends.remote]
+def _wget(case: InteropCase, endpoints: Endpoints, engine: Path, again: bool) -> list[str]:
+    arguments = ["--no-passive-ftp"] if case.channel == "S active" else []
+    arguments += ["-c"] if again else []
+    if case.is_web:
+        arguments += [
+            "--ca-certificate",
+            str(endpoints.trust[0]),
+            *(f"--header={field}" for field in _field(case)[1:]),
+        ]
+    return [
+        "wget",
+        "-q",
+        "--no-glob",
+        "--tries=1",
+        "--timeout=20",
+        *arguments,
+        "-O",
+        str(endpoints.local),
+        endpoints.remote,
+    ]
 
 
 def _lftp_word(word: str) -> str:

@@ -1,4 +1,4 @@
-"""What programs of others cannot do, with the evidence that a run must show: a cell here must fail, and fail like that."""
+"""Known defects of other programs. A case with a known defect must fail with the evidence listed here."""
 
 from __future__ import annotations
 
@@ -6,81 +6,81 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from interop_cells import GLOBUS, NAMES, PUT, XROOTD, Cell
+from interop_cases import GLOBUS, NAMES, PUT, XROOTD, InteropCase
 from interop_rig import Outcome
 
 
 @dataclass(frozen=True)
 class Defect:
-    """Cells that no program on our side can make identical.
+    """A defect of another program that Venturi cannot work around.
 
     Attributes
     ----------
     of
-        The program.
-    says
-        What it does, and why that is its own doing.
+        Program and version.
+    message
+        Description, for the reference page.
     applies
-        Which cells it touches.
+        Whether the defect affects a case.
     evidence
-        What a run of such a cell says (a regular expression).
+        Regular expression that the output of an affected case matches.
     sometimes
-        Whether only some runs show it; the others must be identical.
+        Whether the defect occurs only in some runs. In the other runs, the file must be identical.
     """
 
     of: str
-    says: str
-    applies: Callable[[Cell], bool]
+    message: str
+    applies: Callable[[InteropCase], bool]
     evidence: str
     sometimes: bool = False
 
     def shown_by(self, outcome: Outcome) -> bool:
-        """Return whether a run has shown it."""
-        return not outcome.identical and re.search(self.evidence, outcome.said) is not None
+        """Return whether the defect occurred."""
+        return not outcome.identical and re.search(self.evidence, outcome.output) is not None
 
     def spares(self, outcome: Outcome) -> bool:
-        """Return whether it need not show in a run, and has not."""
+        """Return whether the defect was absent, if it occurs only in some runs."""
         return self.sometimes and outcome.identical
 
 
-def _loses_bytes(cell: Cell) -> bool:
-    plain = not cell.security.startswith("gsi")
-    return cell.server == GLOBUS and plain and any(byte > 0x7F for byte in NAMES[cell.name])
+def _loses_bytes(case: InteropCase) -> bool:
+    plain = not case.security.startswith("gsi")
+    return case.server == GLOBUS and plain and any(byte > 0x7F for byte in NAMES[case.name])
 
 
 DEFECTS = (
     Defect(
         "XRootD 5.5.3",
-        "By HTTP it takes what follows `%3F` in a path for its own parameters: a file with a question mark in its name is not found, and one that is uploaded comes to be "
-        "under what is before it, without an error.",
-        lambda cell: cell.is_web and cell.server == XROOTD and b"?" in NAMES[cell.name],
+        "Over HTTP, XRootD treats the part of a path after `%3F` as its own parameters. It does not find a file with a question mark in its name. An upload of such "
+        "a file creates a file whose name ends before the question mark, without an error.",
+        lambda case: case.is_web and case.server == XROOTD and b"?" in NAMES[case.name],
         r"404|found \['a'\]|failure|failed",
     ),
     Defect(
         "lftp 4.9.2",
-        "It takes `%2F` at the end of the name that `put -o` is given for a slash, without asking the server, and uploads into a directory of that name.",
-        lambda cell: cell.client == "lftp" and cell.way == PUT and NAMES[cell.name].endswith(b"%2F"),
+        "`put -o` treats `%2F` at the end of the destination name as a slash, without a request to the server. It uploads into a directory of that name.",
+        lambda case: case.client == "lftp" and case.direction == PUT and NAMES[case.name].endswith(b"%2F"),
         r"Access failed: 550.*%2F/local",
     ),
     Defect(
         "globus-gridftp-server 13.24",
-        "On a control connection in the clear it drops bytes from 0x80 on, though it lists UTF8 in FEAT: `Müon→π` becomes `Mon`. Downloads do "
-        "not find the file, uploads come to be under another name; our client refuses both.",
+        "On an unencrypted control connection, the server drops bytes from 0x80 on, although its FEAT reply lists UTF8: `Müon→π` becomes `Mon`. Downloads do not "
+        "find the file. Uploads create a file with another name. `venturi copy` rejects both.",
         _loses_bytes,
-        r"served/\d+/(Mon|caf) |found \['(Mon|caf)'\]|found nothing|drops from names",
+        r"served/\d+/(Mon|caf) |found \['(Mon|caf)'\]|found nothing|Globus servers drop from names",
     ),
     Defect(
         "gfal-copy 2.21.3",
-        "With certificates it dies at times of SIGABRT or SIGSEGV when all is done and the copy is whole (its SHA-256 is that of the source): 6 of 360 copies with "
-        "globus-gridftp-server, 5 of 360 with `venturi serve`, none of 720 anonymous ones, on a busy machine. Threads of its libraries close GridFTP connections while OpenSSL is "
-        'taken down. Scenarios have `exit = "at once"` against that.',
-        lambda cell: cell.client == "gfal-copy" and cell.security.startswith("gsi"),
+        "With certificates, `gfal-copy` sometimes dies of SIGABRT or SIGSEGV after the copy is complete (the SHA-256 matches). On a busy host, this happened in 6 of "
+        "360 copies with globus-gridftp-server, in 5 of 360 with `venturi serve`, and in none of 720 anonymous copies. Threads of its libraries close GridFTP "
+        'connections while OpenSSL shuts down. In scenarios, the option `exit = "at once"` of the mover prevents this.',
+        lambda case: case.client == "gfal-copy" and case.security.startswith("gsi"),
         r"^died of SIG(ABRT|SEGV) with the copy whole$",
         sometimes=True,
     ),
 )
 
 
-def defect_of(cell: Cell) -> Defect | None:
-    """Return the first that touches a cell."""
-    return next((defect for defect in DEFECTS if defect.applies(cell)), None)
+def find_defect(case: InteropCase) -> Defect | None:
+    """Return the first defect that affects a case, or None."""
+    return next((defect for defect in DEFECTS if defect.applies(case)), None)

@@ -1,4 +1,4 @@
-"""The death of a client that counts for nothing: that of gfal-copy after a whole copy, and all that must be so for it."""
+"""Crashes of gfal-copy after a complete copy, which the suite ignores, and the conditions for that."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-AT_ITS_END = (signal.SIGABRT, signal.SIGSEGV)
-"""Threads of its libraries still close connections of GridFTP while OpenSSL, which they do that with, is taken down."""
+EXIT_FAULT = (signal.SIGABRT, signal.SIGSEGV)
+"""Signals of crashes on exit: threads of libraries still close GridFTP connections while OpenSSL is unloaded."""
 
 _CERTIFICATES = ("gsiftp://", "srm://")
 
 
-def died_at_its_end(argv: Sequence[str], code: int, arrived: Path, digest: str) -> bool:
-    """Return whether a call is gfal-copy's, with certificates, that died as it does at its end, and what arrived has that SHA-256."""
+def crashed_on_exit(argv: Sequence[str], code: int, arrived: Path, digest: str) -> bool:
+    """Return whether gfal-copy used certificates and crashed on exit, and the file that arrived has that SHA-256."""
     known = Path(argv[0]).name == "gfal-copy" and any(word.startswith(_CERTIFICATES) for word in argv)
-    return known and -code in AT_ITS_END and arrived.is_file() and sha256_of(arrived) == digest
+    return known and -code in EXIT_FAULT and arrived.is_file() and sha256_of(arrived) == digest
 
 
 def sha256_of(path: Path) -> str:

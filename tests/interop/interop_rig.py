@@ -1,4 +1,4 @@
-"""The ground of the matrix: servers on loopback, files to move, and the one way to carry a cell out."""
+"""Rig of the matrix: servers on loopback, files, and the execution of a case."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from pathlib import Path
 from urllib.parse import quote, quote_from_bytes
 
 import interop_ssh
-from interop_cells import GET, GLOBUS, NAMES, OURS, THIRD, Cell
-from interop_clients import PASSWORD, TOKEN, USER, Ends, argv_of, program_of
-from interop_gfal import died_at_its_end, sha256_of
-from interop_webdav import SERVERS, Ground, account, argv_of_server
+from interop_cases import GET, GLOBUS, NAMES, OURS, THIRD, InteropCase
+from interop_clients import PASSWORD, TOKEN, USER, Endpoints, build_argv, find_program
+from interop_gfal import crashed_on_exit, sha256_of
+from interop_webdav import SERVERS, Sandbox, account, build_server_argv
 
 from venturi.testbed.pki import DEFAULT_USER, Pki
 
 LIMIT_S = 90.0
-"""Of one call: what takes longer hangs."""
+"""Time limit of one call; a longer call hangs."""
 
 _READY_S = 15.0
 _STARTS = 3
-"""XRootD 5.5 has been seen to end by SIGSEGV before it listened: that is not what is tested here."""
+"""Maximum starts of a server. XRootD 5.5 sometimes crashes with SIGSEGV before it listens, which is not tested here."""
 _SPARSE_BYTES = 500_000_000
 _MEMORY_BYTES = 8 << 30
 _LOCALHOST = {"X509": "localhost", "plain": "127.0.0.1"}
@@ -39,26 +39,26 @@ _LOCALHOST = {"X509": "localhost", "plain": "127.0.0.1"}
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a cell.
+    """Result of a case.
 
     Attributes
     ----------
     identical
-        Whether what arrived has the SHA-256 of what was sent, and every call said that all was well.
-    said
-        What there is to say if not: exit code and the client's last words, or what differed.
+        Whether the file that arrived has the SHA-256 of the source, and every call succeeded.
+    output
+        Reason of a failure: exit code and last output of the client, or the difference. Empty if ``identical``.
     duration_s
-        Of the calls.
+        Duration of the calls.
     """
 
     identical: bool
-    said: str
+    output: str
     duration_s: float
 
 
 @dataclass
 class Server:
-    """A server that is up."""
+    """A running server."""
 
     kind: str
     port: int
@@ -67,16 +67,16 @@ class Server:
     scheme: str
 
     def path(self, name: bytes) -> bytes:
-        """Return a name as clients see it: a Globus server gives the whole machine, others one directory as /."""
+        """Return a path as clients see it. A Globus server serves the whole file system, others serve one directory as /."""
         return os.fsencode(self.root) + b"/" + name if self.kind == GLOBUS else b"/" + name
 
     @property
     def host(self) -> str:
-        """As certificates have it, or its address."""
+        """Name in the certificates, or the address."""
         return _LOCALHOST["X509" if self.scheme in ("gsiftp", "https") else "plain"]
 
     def url(self, name: bytes, security: str) -> str:
-        """Return where a name is for clients."""
+        """Return the URL of a name for clients."""
         password = security == "password" and self.kind == OURS
         login = f"{quote(USER, safe='')}:{quote(PASSWORD, safe='')}@" if password else ""
         return f"{self.scheme}://{login}{self.host}:{self.port}{quote_from_bytes(self.path(name))}"
@@ -84,9 +84,9 @@ class Server:
 
 @dataclass
 class Rig:
-    """Servers and files in one folder, in memory where that has room."""
+    """Servers and files in one directory, which is in memory if that has enough space."""
 
-    folder: Path
+    directory: Path
     engine: Path
     _servers: dict[tuple[str, str], Server] = field(default_factory=dict)
     _sources: dict[str, tuple[Path, str]] = field(default_factory=dict)
@@ -96,14 +96,14 @@ class Rig:
     @classmethod
     @contextlib.contextmanager
     def up(cls, engine: Path) -> Iterator[Rig]:
-        """Make the folder; servers come as they are asked for. All is gone at the end."""
+        """Create the directory; servers start on first use. Everything is removed at the end."""
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > _MEMORY_BYTES
         with tempfile.TemporaryDirectory(prefix="venturi-interop-", dir=memory if roomy else None) as name:
-            folder = Path(name)
-            # Anonymous clients of a Globus server that root has started are nobody.
-            folder.chmod(0o755)
-            rig = cls(folder, engine)
+            directory = Path(name)
+            # Anonymous clients have the account "nobody" if root started the Globus server.
+            directory.chmod(0o755)
+            rig = cls(directory, engine)
             try:
                 yield rig
             finally:
@@ -112,12 +112,12 @@ class Rig:
                 for server in rig._servers.values():
                     server.process.wait(_READY_S)
 
-    def server(self, kind: str, cell: Cell) -> Server:
-        """Return a server for the client of a cell, which comes up at the first call."""
-        known = cell.security.split()[0]
+    def server(self, kind: str, case: InteropCase) -> Server:
+        """Return the server for the client of a case; the first call starts it."""
+        known = case.security.split()[0]
         if kind != OURS and known in ("password", "token"):
-            known = "anonymous"  # the other end of a third-party transfer
-        scheme = cell.channel.split()[0] if cell.is_web else {"gsi": "gsiftp", "ssh": "sshftp"}.get(known, "ftp")
+            known = "anonymous"  # other end of a third-party transfer
+        scheme = case.channel.split()[0] if case.is_web else {"gsi": "gsiftp", "ssh": "sshftp"}.get(known, "ftp")
         key = (kind, f"{scheme}-{known}")
         if key not in self._servers:
             self._servers[key] = self._start(kind, scheme, known)
@@ -126,112 +126,114 @@ class Rig:
     def source(self, size: str, size_bytes: int) -> tuple[Path, str]:
         """Return a file of that size and its SHA-256."""
         if size not in self._sources:
-            path = self.folder / f"source-{size_bytes}"
+            path = self.directory / f"source-{size_bytes}"
             _fill(path, size_bytes)
             self._sources[size] = path, sha256_of(path)
         return self._sources[size]
 
-    def lacks(self, cell: Cell) -> str:
-        """Return what keeps a cell from being carried out on this machine, if something does."""
+    def lacks(self, case: InteropCase) -> str:
+        """Return the reason why a case cannot run on this machine, or an empty string."""
         programs = SERVERS | {GLOBUS: "globus-gridftp-server"}
-        servers = [programs[kind] for kind in (cell.server, cell.target) if kind in programs]
-        lacking = [program for program in (program_of(cell.client), *servers) if shutil.which(program) is None]
-        room = shutil.disk_usage(self.folder).free
-        if not lacking and room < 2 * cell.size_bytes:
-            return f"room for {2 * cell.size_bytes / 1e9:.1f} GB in {self.folder.parent}, found {room / 1e9:.1f} GB"
-        if not lacking and cell.security == "ssh":
-            return interop_ssh.lacks(cell.client)
+        servers = [programs[kind] for kind in (case.server, case.target) if kind in programs]
+        lacking = [program for program in (find_program(case.client), *servers) if shutil.which(program) is None]
+        free_bytes = shutil.disk_usage(self.directory).free
+        if not lacking and free_bytes < 2 * case.size_bytes:
+            return f"free space of {2 * case.size_bytes / 1e9:.1f} GB in {self.directory.parent}, found {free_bytes / 1e9:.1f} GB"
+        if not lacking and case.security == "ssh":
+            return interop_ssh.lacks(case.client)
         return f"not installed: {', '.join(lacking)}" if lacking else ""
 
-    def environment(self, cell: Cell) -> Mapping[str, str]:
-        """Return that of clients: nothing of whoever runs this."""
+    def environment(self, case: InteropCase) -> Mapping[str, str]:
+        """Return the environment of clients, without the settings of the user who runs the tests."""
         kept = {key: os.environ[key] for key in ("PATH", "LANG") if key in os.environ}
-        home = {"HOME": str(self.folder), "LC_ALL": "C.UTF-8", "GFAL_PYTHONBIN": "/usr/bin/python3"}
-        if cell.is_web:
-            token = {"BEARER_TOKEN": TOKEN} if cell.security == "token" else {}
+        home = {"HOME": str(self.directory), "LC_ALL": "C.UTF-8", "GFAL_PYTHONBIN": "/usr/bin/python3"}
+        if case.is_web:
+            token = {"BEARER_TOKEN": TOKEN} if case.security == "token" else {}
             return kept | home | token | {"X509_CERT_DIR": str(self.pki.certificates)}
-        if cell.security == "ssh":
-            return kept | home | interop_ssh.environment(self.folder / f"{GLOBUS}-sshftp-ssh", kept["PATH"])
-        return kept | home | (self.pki.client_environment() if cell.security.startswith("gsi") else {})
+        if case.security == "ssh":
+            return kept | home | interop_ssh.environment(self.directory / f"{GLOBUS}-sshftp-ssh", kept["PATH"])
+        return kept | home | (self.pki.client_environment() if case.security.startswith("gsi") else {})
 
     @property
     def pki(self) -> Pki:
-        """The authority of host and user."""
+        """The CA of host and user."""
         if self._pki is None:
-            self._pki = Pki(self.folder / "pki")
+            self._pki = Pki(self.directory / "pki")
         return self._pki
 
-    def carry_out(self, cell: Cell) -> Outcome:
-        """Move the file of a cell and see what has arrived."""
+    def execute(self, case: InteropCase) -> Outcome:
+        """Move the file of a case and compare the copy."""
         self._count += 1
-        here = self.folder / f"cell-{self._count}"
-        here.mkdir(mode=0o755)
-        made = [here]
+        local_dir = self.directory / f"cell-{self._count}"
+        local_dir.mkdir(mode=0o755)
+        made = [local_dir]
         try:
-            ends, arrived = self._lay_out(cell, here, made)
-            calls = [argv_of(cell, ends, self.engine)]
-            began_s = time.monotonic()
-            said = ""
-            if cell.killed:
-                offset = round(random.Random(cell.id).uniform(0.1, 0.5) * cell.size_bytes)
-                said = self._kill(calls[0], cell, offset, here)
-                calls = [argv_of(cell, ends, self.engine, again=True)]
-            code, said = (0, said) if said else self._call(calls[0], cell)
-            duration_s = time.monotonic() - began_s
-            digest = self.source(cell.size, cell.size_bytes)[1]
-            if died_at_its_end(calls[0], code, arrived, digest):
-                said = f"died of {signal.Signals(-code).name} with the copy whole"
-            said = said or _difference(arrived, digest)
-            return Outcome(not said, said, duration_s)
+            endpoints, arrived = self._lay_out(case, local_dir, made)
+            calls = [build_argv(case, endpoints, self.engine)]
+            started_s = time.monotonic()
+            output = ""
+            if case.killed:
+                offset = round(random.Random(case.id).uniform(0.1, 0.5) * case.size_bytes)
+                output = self._kill(calls[0], case, offset, local_dir)
+                calls = [build_argv(case, endpoints, self.engine, again=True)]
+            code, output = (0, output) if output else self._call(calls[0], case)
+            duration_s = time.monotonic() - started_s
+            digest = self.source(case.size, case.size_bytes)[1]
+            if crashed_on_exit(calls[0], code, arrived, digest):
+                output = f"died of {signal.Signals(-code).name} with the copy whole"
+            output = output or _difference(arrived, digest)
+            return Outcome(not output, output, duration_s)
         finally:
             for path in made:
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _lay_out(self, cell: Cell, here: Path, made: list[Path]) -> tuple[Ends, Path]:
-        """Put the source where it belongs; return the ends and where the copy will be."""
-        source, _ = self.source(cell.size, cell.size_bytes)
-        server = self.server(cell.server, cell)
-        name = b"%d/%s" % (self._count, NAMES[cell.name])
-        remote = self._folder(server, made) / os.fsdecode(NAMES[cell.name])
-        local = here / "local"
-        if cell.way in (GET, THIRD):
+    def _lay_out(self, case: InteropCase, local_dir: Path, made: list[Path]) -> tuple[Endpoints, Path]:
+        """Create the source; return the endpoints and the path of the copy."""
+        source, _ = self.source(case.size, case.size_bytes)
+        server = self.server(case.server, case)
+        name = b"%d/%s" % (self._count, NAMES[case.name])
+        remote = self._directory(server, made) / os.fsdecode(NAMES[case.name])
+        local = local_dir / "local"
+        if case.direction in (GET, THIRD):
             remote.hardlink_to(source)
         else:
             local.hardlink_to(source)
-        target, arrived = "", local if cell.way == GET else remote
-        if cell.way == THIRD:
-            other = self.server(cell.target, cell)
-            folder = self._folder(other, made, "-to")
-            target, arrived = other.url(b"%d-to/copy" % self._count, cell.security), folder / "copy"
+        target, arrived = "", local if case.direction == GET else remote
+        if case.direction == THIRD:
+            other = self.server(case.target, case)
+            directory = self._directory(other, made, "-to")
+            target, arrived = other.url(b"%d-to/copy" % self._count, case.security), directory / "copy"
         path = os.fsdecode(server.path(name))
         trust = self.pki.authority, self.pki.certificates
-        return Ends(server.url(name, cell.security), local, target, server.host, server.port, path, trust), arrived
+        return Endpoints(
+            server.url(name, case.security), local, target, server.host, server.port, path, trust
+        ), arrived
 
-    def _folder(self, server: Server, made: list[Path], suffix: str = "") -> Path:
-        folder = server.root / f"{self._count}{suffix}"
-        folder.mkdir()
-        folder.chmod(0o777)
-        made.append(folder)
-        return folder
+    def _directory(self, server: Server, made: list[Path], suffix: str = "") -> Path:
+        directory = server.root / f"{self._count}{suffix}"
+        directory.mkdir()
+        directory.chmod(0o777)
+        made.append(directory)
+        return directory
 
-    def _call(self, argv: list[str], cell: Cell) -> tuple[int, str]:
-        """Run a client; return its exit code, and what is wrong."""
+    def _call(self, argv: list[str], case: InteropCase) -> tuple[int, str]:
+        """Run a client; return its exit code and an error."""
         try:
-            done = subprocess.run(argv, env=self.environment(cell), stdin=subprocess.DEVNULL, capture_output=True,
+            done = subprocess.run(argv, env=self.environment(case), stdin=subprocess.DEVNULL, capture_output=True,
                                   timeout=LIMIT_S, check=False)  # fmt: skip
         except subprocess.TimeoutExpired:
             return 1, f"did not end within {LIMIT_S:.0f} s"
-        words = (done.stderr + done.stdout).decode(errors="replace").split()
+        arguments = (done.stderr + done.stdout).decode(errors="replace").split()
         code = done.returncode
-        # Of the place of this run nothing is left, wherever the text is cut.
-        said = " ".join(words).replace(str(self.folder), "…")[-400:]
-        return code, f"exit code {code}: {said}" if code else ""
+        # Remove the directory of this run before the text is cut.
+        output = " ".join(arguments).replace(str(self.directory), "…")[-400:]
+        return code, f"exit code {code}: {output}" if code else ""
 
-    def _kill(self, argv: list[str], cell: Cell, offset: int, here: Path) -> str:
-        """Run a client and kill it when it has read or written so many bytes of a file; return what is wrong."""
-        # The kernel counts no bytes that go from a socket to a file without passing the process (splice).
-        arriving = here if cell.way == GET else None
-        with subprocess.Popen(argv, env=self.environment(cell), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    def _kill(self, argv: list[str], case: InteropCase, offset: int, local_dir: Path) -> str:
+        """Run a client, kill it after it read or wrote a number of bytes of a file, and return an error."""
+        # The kernel does not count bytes that go from a socket to a file without passing through the process (splice).
+        arriving = local_dir if case.direction == GET else None
+        with subprocess.Popen(argv, env=self.environment(case), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                               stderr=subprocess.DEVNULL) as process:  # fmt: skip
             deadline_s = time.monotonic() + LIMIT_S
             while process.poll() is None and time.monotonic() < deadline_s:
@@ -244,62 +246,64 @@ class Rig:
         return "" if process.returncode == -signal.SIGKILL else f"ended before it was killed: {process.returncode}"
 
     def _start(self, kind: str, scheme: str, security: str) -> Server:
-        folder = self.folder / f"{kind}-{scheme}-{security}"
-        (folder / "served").mkdir(parents=True, exist_ok=True)
-        for path in (folder, folder / "served"):
+        directory = self.directory / f"{kind}-{scheme}-{security}"
+        (directory / "served").mkdir(parents=True, exist_ok=True)
+        for path in (directory, directory / "served"):
             path.chmod(0o777)
         port = _free_port()
         environment: Mapping[str, str] = {}
         owner = account(kind)
         if scheme.startswith("http"):
-            argv = argv_of_server(kind, self._ground(folder, port, secure=scheme == "https"), self.engine, security)
+            argv = build_server_argv(
+                kind, self._sandbox(directory, port, secure=scheme == "https"), self.engine, security
+            )
             environment = {"X509_CERT_DIR": str(self.pki.certificates)}
         elif scheme == "sshftp":
-            argv = interop_ssh.argv_of_sshd(folder, port)
+            argv = interop_ssh.build_sshd_argv(directory, port)
         else:
-            argv, environment = (self._venturi if kind == OURS else self._globus)(folder, port, security)
+            argv, environment = (self._venturi if kind == OURS else self._globus)(directory, port, security)
         for _ in range(_STARTS):
-            with (folder / "log").open("ab") as log:
+            with (directory / "log").open("ab") as log:
                 process = subprocess.Popen(
-                    argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=folder,
+                    argv, env={**os.environ, **environment}, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=directory,
                     user=owner, group="nogroup" if owner else None, extra_groups=[] if owner else None,
                 )  # fmt: skip
-            if _comes_to_listen(process, port):
-                return Server(kind, port, folder / "served", process, scheme)
+            if _wait_until_listening(process, port):
+                return Server(kind, port, directory / "served", process, scheme)
             if process.poll() != -signal.SIGSEGV:
                 break
             sys.stderr.write(f"{kind} on port {port} ended by SIGSEGV before it listened: started anew\n")
         process.kill()
         process.wait()
-        said = (folder / "log").read_text(errors="replace")[-500:]
-        raise AssertionError(f"expected a server on port {port}, found exit code {process.returncode}: {said}")
+        output = (directory / "log").read_text(errors="replace")[-500:]
+        raise AssertionError(f"expected a server on port {port}, found exit code {process.returncode}: {output}")
 
-    def _ground(self, folder: Path, port: int, *, secure: bool) -> Ground:
+    def _sandbox(self, directory: Path, port: int, *, secure: bool) -> Sandbox:
         tls = None
         if secure:
             host = self.pki.host("localhost", ["127.0.0.1"])
             tls = (host.certificate, host.key, self.pki.certificates)
-        return Ground(folder, folder / "served", port, tls)
+        return Sandbox(directory, directory / "served", port, tls)
 
-    def _venturi(self, folder: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
-        words = ["--listen", f"127.0.0.1:{port}", "--write", "--quiet"]
+    def _venturi(self, directory: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
+        arguments = ["--listen", f"127.0.0.1:{port}", "--write", "--quiet"]
         if security == "password":
-            users = folder / "users"
+            users = directory / "users"
             hashed = subprocess.run(
                 ["openssl", "passwd", "-6", PASSWORD], capture_output=True, text=True, check=True
             ).stdout.strip()
             users.write_text(f"{USER}:{hashed}\n")
             users.chmod(0o600)
-            words += ["--users", str(users), "--third-party"]
+            arguments += ["--users", str(users), "--third-party"]
         if security == "gsi":
             host = self.pki.host("localhost", ["127.0.0.1"])
-            words += ["--cert", str(host.certificate), "--key", str(host.key), "--ca-dir", str(self.pki.certificates),
-                      "--grid-mapfile", str(self.pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: USER})), "--third-party"]  # fmt: skip
-        return [str(self.engine), "serve", str(folder / "served"), *words], {}
+            arguments += ["--cert", str(host.certificate), "--key", str(host.key), "--ca-dir", str(self.pki.certificates),
+                      "--grid-mapfile", str(self.pki.grid_mapfile(directory / "grid-mapfile", {DEFAULT_USER: USER})), "--third-party"]  # fmt: skip
+        return [str(self.engine), "serve", str(directory / "served"), *arguments], {}
 
-    def _globus(self, folder: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
+    def _globus(self, directory: Path, port: int, security: str) -> tuple[list[str], dict[str, str]]:
         common = ["globus-gridftp-server", "-c", "none", "-p", str(port), "-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1",
-                  "-perms", "0666", "-l", str(folder / "control.log"), "-d", "ALL", "-log-module", "stdio:buffer=0"]  # fmt: skip
+                  "-perms", "0666", "-l", str(directory / "control.log"), "-d", "ALL", "-log-module", "stdio:buffer=0"]  # fmt: skip
         root = os.geteuid() == 0
         if security != "gsi":
             return [
@@ -311,12 +315,12 @@ class Rig:
         account = "root" if root else os.environ.get("USER", "")
         environment = {"X509_CERT_DIR": str(self.pki.certificates), "X509_USER_CERT": str(host.certificate),
                        "X509_USER_KEY": str(host.key), "X509_USER_PROXY": "",
-                       "GRIDMAP": str(self.pki.grid_mapfile(folder / "grid-mapfile", {DEFAULT_USER: account}))}  # fmt: skip
+                       "GRIDMAP": str(self.pki.grid_mapfile(directory / "grid-mapfile", {DEFAULT_USER: account}))}  # fmt: skip
         return [*("env", "-u", "X509_USER_PROXY"), *common, *(["-allow-root"] if root else [])], environment
 
 
 def _fill(path: Path, size_bytes: int) -> None:
-    """Write a file without repetitions; a large one is a hole but for its begin, its end and the 2 GiB mark."""
+    """Write a file without repetitions. A large file is sparse except for its start, its end and the 2 GiB mark."""
     draw = random.Random(size_bytes)
     with path.open("wb") as file:
         if size_bytes < _SPARSE_BYTES:
@@ -337,16 +341,16 @@ def _difference(arrived: Path, digest: str) -> str:
     return "" if found == digest else f"expected SHA-256 {digest}, found {found} of {arrived.stat().st_size} B"
 
 
-def _stored_bytes(folder: Path | None) -> int:
-    """Return how much of files in a folder is there: blocks, since files may have holes."""
-    if folder is None:
+def _stored_bytes(directory: Path | None) -> int:
+    """Return the allocated bytes of files in a directory; their sizes would include holes."""
+    if directory is None:
         return 0
-    with os.scandir(folder) as entries:
+    with os.scandir(directory) as entries:
         return 512 * sum(entry.stat(follow_symlinks=False).st_blocks for entry in entries)
 
 
 def _moved_bytes(pid: int) -> int:
-    """Return what a process has read or written, whichever is more: of sockets only what goes by read and write counts."""
+    """Return the bytes that a process has read or written, whichever is more. For sockets, only read and write count."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
         return max(int(line.split()[1]) for line in lines[:2])
@@ -354,16 +358,16 @@ def _moved_bytes(pid: int) -> int:
 
 
 def _free_port() -> int:
-    """Return a port of loopback below those that the kernel gives out: nobody else is given it before a server listens there."""
+    """Return a free loopback port below the ephemeral range, so that the kernel assigns it to no other program."""
     while True:
         port = secrets.choice(range(15_000, 32_000))
-        with contextlib.suppress(OSError), socket.socket() as asked:
-            asked.bind(("127.0.0.1", port))
+        with contextlib.suppress(OSError), socket.socket() as requests:
+            requests.bind(("127.0.0.1", port))
             return port
 
 
-def _comes_to_listen(process: subprocess.Popen[bytes], port: int) -> bool:
-    """Wait until a server listens there; whether it does."""
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int) -> bool:
+    """Wait until a server listens on a port; return whether it does."""
     deadline_s = time.monotonic() + _READY_S
     while time.monotonic() < deadline_s and process.poll() is None:
         with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1.0):

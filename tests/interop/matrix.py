@@ -1,9 +1,10 @@
-"""Carries out the whole interoperability matrix and prints it.
+"""Run the interoperability matrix, and write the reference page *Interoperability*.
 
     python tests/interop/matrix.py [--short] [--only REGULAR-EXPRESSION] [--write docs/reference/interoperability.md]
 
-It takes minutes: every channel with every security and size of each pairing, odd names, files of 2 GiB, clients that are killed and called again. Ends with 1 if a cell
-is neither identical nor a defect that is stated.
+The complete matrix takes minutes. For each pair of programs, it covers every channel with every security setting and
+size, unusual file names, files of 2 GiB, and clients that are killed and started again. The exit code is 1 if a case is
+neither identical nor a known defect.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,9 +21,9 @@ from pathlib import Path
 
 from venturi.backend import find_engine
 
-sys.path.append(str(Path(__file__).parents[1]))  # what all tests share; pytest finds it by itself
-from interop_cells import NAMES, SIZES, Cell, cells
-from interop_defects import DEFECTS, defect_of
+sys.path.append(str(Path(__file__).parents[1]))  # modules that all tests share; pytest adds this path itself
+from interop_cases import NAMES, SIZES, InteropCase, cases
+from interop_defects import DEFECTS, find_defect
 from interop_rig import Outcome, Rig
 
 _VERSIONS = {
@@ -38,35 +40,59 @@ _VERSIONS = {
     "nginx": "nginx",
     "Apache": "apache2-bin",
 }
-"""Program → the Debian package whose version is told."""
+"""Debian package with the version of each program."""
 
-Row = tuple[Cell, Outcome | None]
-"""A cell and what came of it; nothing if its program is not installed."""
+_CHANNELS = (
+    ("`auto`", "The client chooses."),
+    ("`E 4`", "MODE E over 4 data connections; other numbers likewise."),
+    ("`S passive`, `S extended`, `S active`", "MODE S with PASV, EPSV or PORT."),
+    ("`http`, `https`", "HTTP without or with TLS."),
+    (
+        "`https pull`, `https push`",
+        "Third-party copy over HTTPS. The target pulls the file, or the server pushes it.",
+    ),
+)
+"""Values of the column *channels*, with their meaning."""
+
+_SECURITY = (
+    ("`anonymous`", "No credential."),
+    ("`password`", "User name and password."),
+    ("`token`", "Bearer token (HTTP)."),
+    ("`ssh`", "GridFTP over SSH (`sshftp:`)."),
+    ("`gsi nodcau`", "Grid certificate; open data connections."),
+    ("`gsi dcau`", "Grid certificate; authenticated data connections."),
+    ("`gsi safe`", "Grid certificate; data connections with PROT S."),
+    ("`gsi private`", "Grid certificate; data connections with PROT P."),
+)
+"""Values of the column *security*, with their meaning."""
+
+Row = tuple[InteropCase, Outcome | None]
+"""A case and its outcome; None if a program of the case is not installed."""
 
 
-def carry_out_all(table: Sequence[Cell], engine: Path, jobs: int) -> list[Row]:
-    """Carry cells out, so many at a time, each job with servers of its own."""
+def run_all(table: Sequence[InteropCase], engine: Path, jobs: int) -> list[Row]:
+    """Run the cases in parallel jobs. Each job starts its own servers."""
     with ProcessPoolExecutor(jobs) as pool:
-        parts = list(pool.map(_carry_out, [table[first::jobs] for first in range(jobs)], [engine] * jobs))
-    found = {cell: outcome for part in parts for cell, outcome in part}
-    return [(cell, found[cell]) for cell in table]
+        parts = list(pool.map(_run, [table[first::jobs] for first in range(jobs)], [engine] * jobs))
+    found = {case: outcome for part in parts for case, outcome in part}
+    return [(case, found[case]) for case in table]
 
 
-def _carry_out(table: Sequence[Cell], engine: Path) -> list[Row]:
+def _run(table: Sequence[InteropCase], engine: Path) -> list[Row]:
     rows: list[Row] = []
     with Rig.up(engine) as rig:
-        for cell in table:
-            lacks = rig.lacks(cell)
-            outcome = None if lacks else rig.carry_out(cell)
-            rows.append((cell, outcome))
+        for case in table:
+            lacks = rig.lacks(case)
+            outcome = None if lacks else rig.execute(case)
+            rows.append((case, outcome))
             if outcome is None or not outcome.identical:
-                print(f"{verdict(cell, outcome):10} {cell.id}: {outcome.said if outcome else lacks}", flush=True)
+                print(f"{verdict(case, outcome):10} {case.id}: {outcome.output if outcome else lacks}", flush=True)
     return rows
 
 
-def verdict(cell: Cell, outcome: Outcome | None) -> str:
-    """Return what a cell comes to in a word."""
-    defect = defect_of(cell)
+def verdict(case: InteropCase, outcome: Outcome | None) -> str:
+    """Return the verdict on a case: "identical", "defect", "not run", "DIFFERS" or "NO DEFECT"."""
+    defect = find_defect(case)
     if outcome is None:
         return "not run"
     if defect is not None and not defect.spares(outcome):
@@ -75,76 +101,142 @@ def verdict(cell: Cell, outcome: Outcome | None) -> str:
 
 
 def page(rows: Sequence[Row], *, took_s: float) -> str:
-    """Return the table as a page of the reference."""
-    return "\n".join([*_head(rows, took_s), *_pairings(rows), *_defects(rows), ""])
+    """Return the reference page with the results."""
+    return "\n".join([*_head(rows, took_s), *_programs(), *_cases(), *_pairings(rows), *_defects(rows), ""])
 
 
 def _head(rows: Sequence[Row], took_s: float) -> list[str]:
-    words = [verdict(*row) for row in rows]
-    versions = ", ".join(f"{name} {_version(package)}" for name, package in _VERSIONS.items())
+    verdicts = [verdict(*row) for row in rows]
+    identical, defects = verdicts.count("identical"), verdicts.count("defect")
     return [
         "# Interoperability",
         "",
-        "<!-- Written by `python tests/interop/matrix.py --write`. Change the tables in tests/interop, not this page. -->",
+        "<!-- Written by `python tests/interop/matrix.py --write docs/reference/interoperability.md`. To change this page, edit tests/interop. -->",
         "",
-        f"Of {len(rows):,} files moved between our client or server and programs of others, {words.count('identical'):,} arrived byte-identical (SHA-256), and "
-        f"{words.count('defect'):,} met a defect of the other program that is stated below, with its evidence. {len(rows) - words.count('identical') - words.count('defect'):,} "
-        f"were neither. Carried out on loopback in {took_s / 60:.0f} minutes with {versions}.",
+        "This page lists the programs that were tested with `venturi copy` and `venturi serve`, and the results of the test.",
         "",
-        f"Sizes: {', '.join(SIZES)} (512 MB is for clients that are killed at a random offset and called again). Names: "
-        + ", ".join(f"{name} `{value.decode(errors='backslashreplace').strip('`')}`" for name, value in NAMES.items())
-        + ". A third-party transfer goes from the server to the target.",
+        f"The test has {len(rows):,} cases. In each case, a client transfers one file, and the test compares the SHA-256 of the copy.",
+        "",
+        f"- {identical:,} files were identical.",
+        f"- {defects:,} cases showed a known defect of another program (see [Defects of other programs](#defects-of-other-programs)).",
+        f"- {len(rows) - identical - defects:,} cases had another result.",
+        "",
+        f"All programs ran on one host, over loopback. The test took {took_s / 60:.0f} minutes.",
         "",
     ]
+
+
+def _programs() -> list[str]:
+    return [
+        "## Tested versions",
+        "",
+        "| program | version |",
+        "|---|---|",
+        *(f"| {name} | {_version(package)} |" for name, package in _VERSIONS.items()),
+        "",
+    ]
+
+
+def _cases() -> list[str]:
+    return [
+        "## Test cases",
+        "",
+        *_wrapped(
+            f"**Sizes.** {', '.join(SIZES)}. The size 512 MB is for clients that are killed at a random offset and started again."
+        ),
+        "",
+        "**Names.** Most files are named `plain`. The other names are:",
+        "",
+        *(f"- {name}: `{_shown(value)}`" for name, value in NAMES.items() if name != "plain"),
+        "",
+        "**Channels.**",
+        "",
+        *(f"- {channel}: {meaning}" for channel, meaning in _CHANNELS),
+        "",
+        "**Security.**",
+        "",
+        *(f"- {security}: {meaning}" for security, meaning in _SECURITY),
+        "",
+    ]
+
+
+def _wrapped(text: str) -> list[str]:
+    """Return a paragraph as lines of at most 120 characters."""
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _shown(name: bytes) -> str:
+    return name.decode(errors="backslashreplace").strip("`")
 
 
 def _pairings(rows: Sequence[Row]) -> list[str]:
     lines = [
-        "| client | | server | target | channels | security | sizes | odd names | killed | identical | defects | neither |",
+        "## Results",
+        "",
+        *_wrapped(
+            "Each row is one combination of programs. `get` is a download, `put` an upload. In a third-party transfer, the file goes from the server to the "
+            "target. Rows without `venturi` check the test setup itself."
+        ),
+        "",
+        *_wrapped(
+            "The columns *sizes*, *odd names* and *killed* count the different sizes, the cases with an unusual name, and the cases with a killed client. The last "
+            "three columns count the results. A case that was not run counts as *other*."
+        ),
+        "",
+        "| client | transfer | server | target | channels | security | sizes | odd names | killed | identical | defect | other |",
         "|" + "---|" * 12,
     ]
     groups: dict[tuple[str, str, str, str], list[Row]] = {}
-    for cell, outcome in rows:
-        groups.setdefault((cell.client, cell.way, cell.server, cell.target), []).append((cell, outcome))
-    for (client, way, server, target), group in groups.items():
-        words = [verdict(*row) for row in group]
-        listed = [_distinct(group, "channel"), _distinct(group, "security"), len({cell.size for cell, _ in group}),
-                  sum(cell.name != "plain" for cell, _ in group), sum(cell.killed for cell, _ in group)]  # fmt: skip
+    for case, outcome in rows:
+        groups.setdefault((case.client, case.direction, case.server, case.target), []).append((case, outcome))
+    for (client, direction, server, target), group in groups.items():
+        verdicts = [verdict(*row) for row in group]
+        listed = [_distinct(group, "channel"), _distinct(group, "security"), len({case.size for case, _ in group}),
+                  sum(case.name != "plain" for case, _ in group), sum(case.killed for case, _ in group)]  # fmt: skip
         counts = [
-            words.count("identical"),
-            words.count("defect"),
-            len(words) - words.count("identical") - words.count("defect"),
+            verdicts.count("identical"),
+            verdicts.count("defect"),
+            len(verdicts) - verdicts.count("identical") - verdicts.count("defect"),
         ]
-        lines.append("| " + " | ".join(map(str, [client, way, server, target, *listed, *counts])) + " |")
+        lines.append("| " + " | ".join(map(str, [client, direction, server, target, *listed, *counts])) + " |")
     return lines
 
 
 def _distinct(group: Sequence[Row], key: str) -> str:
-    return ", ".join(dict.fromkeys(getattr(cell, key) for cell, _ in group))
+    return ", ".join(dict.fromkeys(getattr(case, key) for case, _ in group))
 
 
 def _defects(rows: Sequence[Row]) -> list[str]:
+    if not DEFECTS:
+        return []
     lines = [
         "",
-        "## Defects of others",
+        "## Defects of other programs",
         "",
-        "Each is a cell that must fail, and fail like that, for the suite to pass; where it does so at times it must be identical else.",
-        "",
+        *_wrapped(
+            "A case with a known defect must fail with the expected evidence; otherwise the test fails. Some defects occur only sometimes. If such a defect does "
+            "not occur, the file must be identical."
+        ),
     ]
-    lines += ["| program | what it does | cells | evidence of one |", "|---|---|---|---|"]
     for defect in DEFECTS:
         shown = [
-            (cell, outcome)
-            for cell, outcome in rows
-            if outcome and defect_of(cell) is defect and defect.shown_by(outcome)
+            (case, outcome)
+            for case, outcome in rows
+            if outcome and find_defect(case) is defect and defect.shown_by(outcome)
         ]
-        example = (
-            f"{shown[0][0].id}: `{shown[0][1].said.replace('|', '¦').replace('`', '')[:200]}`"
-            if shown
-            else "not met in this run"
-        )
-        lines.append(f"| {defect.of} | {defect.says} | {len(shown)} | {example} |")
-    return lines if DEFECTS else []
+        lines += [
+            "",
+            f"### {defect.of}",
+            "",
+            *_wrapped(defect.message),
+            "",
+            f"Cases with this defect in this run: {len(shown)}.",
+        ]
+        if shown:
+            case, outcome = shown[0]
+            output = outcome.output.replace("|", "¦").replace("`", "")[:200]
+            lines += ["", f"Evidence from the case *{case.id}*:", "", "```text", output, "```"]
+    return lines
 
 
 def _version(package: str) -> str:
@@ -155,26 +247,26 @@ def _version(package: str) -> str:
 
 
 def main() -> None:
-    """Carry out what is asked for."""
+    """Run the cases that the command line selects."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--short", action="store_true", help="the table of every test run")
-    parser.add_argument("--only", default="", help="cells whose names have this in them")
-    parser.add_argument("--write", type=Path, help="the page to write")
+    parser.add_argument("--short", action="store_true", help="run the short matrix of the test suite")
+    parser.add_argument("--only", default="", help="run only cases whose name matches this expression")
+    parser.add_argument("--write", type=Path, help="page to write")
     parser.add_argument(
-        "--jobs", type=int, default=3, help="cells at a time (default 3); each may take 4 GB of memory"
+        "--jobs", type=int, default=3, help="parallel jobs, each with up to 4 GB of memory. Default: 3"
     )
-    given = parser.parse_args()
-    table = [cell for cell in cells(whole=not given.short) if re.search(given.only, cell.id)]
-    began_s = time.monotonic()
-    rows = carry_out_all(table, find_engine(), given.jobs)
-    words = [verdict(*row) for row in rows]
+    options = parser.parse_args()
+    table = [case for case in cases(whole=not options.short) if re.search(options.only, case.id)]
+    start_s = time.monotonic()
+    rows = run_all(table, find_engine(), options.jobs)
+    verdicts = [verdict(*row) for row in rows]
     print(
-        ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)),
-        f"in {time.monotonic() - began_s:.0f} s",
+        ", ".join(f"{verdicts.count(word)} {word}" for word in dict.fromkeys(verdicts)),
+        f"in {time.monotonic() - start_s:.0f} s",
     )
-    if given.write:
-        given.write.write_text(page(rows, took_s=time.monotonic() - began_s), encoding="utf-8")
-    sys.exit(any(word.isupper() for word in words))
+    if options.write:
+        options.write.write_text(page(rows, took_s=time.monotonic() - start_s), encoding="utf-8")
+    sys.exit(any(word.isupper() for word in verdicts))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Fixtures of the lab's tests: a parent folder of their own, and that nothing is left when they end."""
+"""Fixtures of the lab tests: a parent directory, and a check that nothing remains."""
 
 import shutil
 import tempfile
@@ -12,26 +12,26 @@ from venturi.testbed.lab import Lab, registered, sweep
 
 @pytest.fixture
 def parent(monkeypatch):
-    """A folder for labs that all users may enter, and that is empty at the end; what the machine looked like is compared.
+    """A directory for labs that all users can enter. At the end, it must be empty, and the machine must be as before.
 
-    Not below pytest's own folder: that belongs to one user alone, and each pytest that starts makes it so again.
+    It is not below pytest's directory, because each start of pytest restricts that directory to one user.
     """
     base = Path(tempfile.mkdtemp(prefix="venturi-test-"))
     base.chmod(0o755)
-    folder = base / "labs"
-    folder.mkdir()
-    monkeypatch.setenv("VENTURI_LAB", str(folder))
-    before = traces(folder)
-    yield folder
-    sweep(folder)
-    assert registered(folder) == []
-    assert traces(folder) == before
+    directory = base / "labs"
+    directory.mkdir()
+    monkeypatch.setenv("VENTURI_LAB", str(directory))
+    before = traces(directory)
+    yield directory
+    sweep(directory)
+    assert registered(directory) == []
+    assert traces(directory) == before
     shutil.rmtree(base)
 
 
 @pytest.fixture
 def bring_up(parent, engine):
-    """Return a function that brings a lab up, which is taken down when the test ends."""
+    """Return a function that starts a lab, which is stopped at the end of the test."""
     labs = []
 
     def up(header, **options):

@@ -1,4 +1,4 @@
-"""What tests of the lab build with: headers from the words of a scenario, and what a machine looks like before and after."""
+"""Tools for tests of the lab: headers from scenario texts, and the state of a machine before and after."""
 
 import os
 import subprocess
@@ -8,19 +8,19 @@ from contextlib import suppress
 from pathlib import Path
 
 from venturi.plan import Header, Measure, Totals
-from venturi.scenario.testbed import Testbed
-from venturi.testbed.lab.living import ProcessId, children
+from venturi.scenario.testbed import TestbedTable
+from venturi.testbed.lab.process_id import ProcessId, children
 from venturi.testbed.plan import resolve_testbed
 
 
 def header_of(text, *, name="test", seed=1):
-    """Return the header of a plan for the testbed that the TOML describes; tables need no ``testbed.`` before their names."""
+    """Return the header of a plan for a testbed in TOML, whose tables need no ``testbed.`` prefix."""
     problems = []
     testbed = tomllib.loads(text)
-    parts = resolve_testbed(Testbed.model_validate(testbed), 1.0, problems)
+    parts = resolve_testbed(TestbedTable.model_validate(testbed), 1.0, problems)
     assert not problems, problems
     return Header(
-        name, seed, 1.0, {"testbed": testbed}, parts.hosts, parts.places, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
+        name, seed, 1.0, {"testbed": testbed}, parts.hosts, parts.storages, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}),
         services=parts.services, network=parts.network,
     )  # fmt: skip
 
@@ -43,21 +43,21 @@ def pair(*, delay="5 ms", rate="1 Gb/s", more=""):
     """
 
 
-def sites(count, machines):
-    """Return a testbed of so many sites around one exchange, with machines dealt out to them in turn."""
+def sites(count, hosts):
+    """Return a testbed with ``count`` sites around one exchange, with the hosts assigned to them in turn."""
     lines = ["[router.exchange]"]
     for site in range(count):
         lines += [f"[router.site{site}]", f"[link.site{site}-exchange]", f'between = ["site{site}", "exchange"]']
         lines += ['rate = "10 Gb/s"', f'delay = "{1 + site} ms"']
-    for machine in range(machines):
-        site = machine % count
-        lines += [f"[host.m{machine}]", f'site = "site{site}"', f"[link.m{machine}-site{site}]"]
-        lines += [f'between = ["m{machine}", "site{site}"]', 'rate = "1 Gb/s"', 'delay = "0.1 ms"']
+    for number in range(hosts):
+        site = number % count
+        lines += [f"[host.m{number}]", f'site = "site{site}"', f"[link.m{number}-site{site}]"]
+        lines += [f'between = ["m{number}", "site{site}"]', 'rate = "1 Gb/s"', 'delay = "0.1 ms"']
     return "\n".join(lines)
 
 
 def traces(parent):
-    """Return what labs in ``parent`` could leave on this machine; other tests may have labs in other folders."""
+    """Return possible remains of labs in ``parent`` on this machine; other tests can have labs in other directories."""
     return {
         "processes": [words for words in command_lines() if str(parent) in words],
         "mounts": [line.split()[4] for line in _lines("/proc/self/mountinfo") if str(parent) in line],
@@ -67,24 +67,24 @@ def traces(parent):
 
 
 class Remains:
-    """What a lab consists of outside of its folder, noted while it is up, to be looked for when it is down."""
+    """Parts of a running lab outside of its directory, which must be gone after it is down."""
 
-    def __init__(self, lab_id, keeper_children):
+    def __init__(self, lab_id, daemon_children):
         ours = namespaces_of("self")
-        self.namespaces = {name for pid in keeper_children for name in namespaces_of(pid)} - ours
-        self.processes = [identity for pid in keeper_children if (identity := ProcessId.of(pid)) is not None]
+        self.namespaces = {name for pid in daemon_children for name in namespaces_of(pid)} - ours
+        self.processes = [identity for pid in daemon_children if (identity := ProcessId.of(pid)) is not None]
         self.groups = list(Path("/sys/fs/cgroup").glob(f"*/venturi-{lab_id}*"))
         self.noted_ticks = float(Path("/proc/uptime").read_text().split()[0]) * os.sysconf("SC_CLK_TCK")
 
     def left(self):
-        """Return what is still there."""
+        """Return the remaining parts."""
         namespaces = set()
-        for folder in Path("/proc").glob("[0-9]*"):
-            identity = ProcessId.of(int(folder.name))
-            # The kernel gives the number of a namespace that is gone to the next one: whoever came later is not meant.
+        for directory in Path("/proc").glob("[0-9]*"):
+            identity = ProcessId.of(int(directory.name))
+            # The kernel reuses the number of a removed namespace, so skip processes that started later.
             if identity is None or identity.start_ticks > self.noted_ticks:
                 continue
-            namespaces |= namespaces_of(folder.name)
+            namespaces |= namespaces_of(directory.name)
         return {
             "namespaces": self.namespaces & namespaces,
             "processes": [identity for identity in self.processes if identity.alive],
@@ -92,7 +92,7 @@ class Remains:
         }
 
     def in_the_end(self):
-        """Return what is still there when all had time to go: the `nsenter` of a client sees its child's end a moment later."""
+        """Return the parts that remain after a time limit, because the `nsenter` of a client exits shortly after its child."""
         deadline_s = time.monotonic() + 30
         while (left := self.left()) != NOTHING and time.monotonic() < deadline_s:
             time.sleep(0.01)
@@ -103,7 +103,7 @@ NOTHING = {"namespaces": set(), "processes": [], "groups": []}
 
 
 def namespaces_of(pid):
-    """Return the kinds and names of a process' namespaces; none if it has ended meanwhile."""
+    """Return the kinds and names of the namespaces of a process; empty if it has exited."""
     found = set()
     for kind in ("net", "mnt", "uts", "pid"):
         with suppress(OSError):
@@ -112,7 +112,7 @@ def namespaces_of(pid):
 
 
 def below(pid):
-    """Return the PIDs of a process and all that it has started."""
+    """Return the PIDs of a process and all its descendants."""
     found = [pid]
     for parent in found:
         found += children(parent)
@@ -120,12 +120,13 @@ def below(pid):
 
 
 def inhabitants(parent):
-    """Return the processes that see something mounted in a folder."""
+    """Return the processes that see a mount in a directory."""
     found = []
-    for mounts in Path("/proc").glob("[0-9]*/mountinfo"):
+    for directory in Path("/proc").glob("[0-9]*"):
         try:
-            if any(str(parent) in line.split()[4] for line in mounts.read_text().splitlines()):
-                found.append(int(mounts.parts[2]))
+            mounts = (directory / "mountinfo").read_text().splitlines()
+            if any(str(parent) in line.split()[4] for line in mounts):
+                found.append(int(directory.name))
         except OSError:
             continue
     return found
@@ -138,7 +139,7 @@ def command_lines():
 
 def shell(lab, host, script, timeout_s=20):
     """Run a script on a host of a lab and return its output; it must succeed."""
-    done = lab.machine(host).run(["sh", "-c", script], timeout_s=timeout_s)
+    done = lab.shell(host).run(["sh", "-c", script], timeout_s=timeout_s)
     assert done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
     return done.stdout
 

@@ -1,4 +1,4 @@
-"""The commands for work by hand: up, shell, status, link, down."""
+"""Commands for interactive use: up, shell, status, link, down."""
 
 import json
 import os
@@ -38,7 +38,7 @@ size = ["1 MB"]
 
 @pytest.fixture
 def venturi(parent, engine, tmp_path):
-    """Return a function that runs `venturi lab` with labs in a folder of the test's own."""
+    """Return a function that runs `venturi lab` with labs in a directory of the test."""
     (tmp_path / "by-hand.toml").write_text(SCENARIO)
     environment = os.environ | {"VENTURI_LAB": str(parent), "VENTURI_ENGINE": str(engine)}
 
@@ -53,11 +53,11 @@ def venturi(parent, engine, tmp_path):
 
 
 def rtt_ms(done):
-    """Return the least round trip that ping printed: a busy machine only makes them longer, but not each of them."""
+    """Return the minimum round-trip time that ping printed. A busy machine delays some packets, but not all."""
     return min(map(float, re.findall(r"time=([0-9.]+) ms", done.stdout)))
 
 
-def test_a_lab_by_hand_from_up_to_down(venturi, parent):
+def test_the_lab_commands_work_from_up_to_down(venturi, parent):
     up = venturi("up", "by-hand.toml")
     assert up.returncode == 0, up.stderr
     assert "10.77.0.1" in up.stdout and "venturi lab shell a" in up.stderr
@@ -76,10 +76,10 @@ def test_a_lab_by_hand_from_up_to_down(venturi, parent):
     assert registered(parent) == []
 
 
-def test_a_lab_must_be_named_where_there_are_two(venturi, parent):
+def test_a_command_requires_the_name_of_the_lab_if_two_labs_exist(venturi, parent):
     ids = [json.loads(venturi("up", "by-hand.toml", "--no-probe", "--json").stdout)["id"] for _ in range(2)]
-    refused = venturi("shell", "a", "--", "true")
-    assert refused.returncode == 1 and all(id_ in refused.stderr for id_ in ids)
+    rejected = venturi("shell", "a", "--", "true")
+    assert rejected.returncode == 1 and all(id_ in rejected.stderr for id_ in ids)
     assert venturi("shell", "--lab", ids[1], "a", "--", "true").returncode == 0
     assert venturi("down", "--lab", ids[0]).returncode == 0
     assert [entry.id for entry in registered(parent)] == [ids[1]]
@@ -87,8 +87,8 @@ def test_a_lab_must_be_named_where_there_are_two(venturi, parent):
     assert registered(parent) == []
 
 
-def test_words_that_make_no_sense_are_refused_with_what_would(venturi):
-    assert "expected one lab that is up" in venturi("shell", "a").stderr
+def test_invalid_arguments_are_rejected_with_the_valid_choices(venturi):
+    assert "expected one lab" in venturi("shell", "a").stderr
     assert venturi("up", "by-hand.toml", "--no-probe").returncode == 0
     assert "expected one of the hosts a, b" in venturi("shell", "c", "--", "true").stderr
     assert "expected one of the links path, a>b, b>a" in venturi("link", "x-y", "rate=1Gb/s").stderr

@@ -1,4 +1,4 @@
-"""A small run of the lab from its trials to costs, and back to a simulation that is nearer for them."""
+"""A small lab run is calibrated to costs, and a simulation with these costs is closer to it."""
 
 from testkit import needs_programs, needs_root
 from venturi.backend import LabBackend
@@ -41,13 +41,13 @@ SCENARIO = {
 def test_a_run_of_the_lab_calibrates_and_validates(parent, tmp_path, engine):
     write_plan(expand(scenario_from(SCENARIO)), tmp_path / "plan.jsonl")
     with RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab") as writer:
-        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(writer)
+        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(writer)
     assert (outcome.state, outcome.failed) == ("complete", 0)
     run = Run.open(writer.path)
     result = calibrate([run], engine=engine)
     assert (result.fitted.n, result.held_out.n) == (3, 3)
     (tmp_path / "costs.toml").write_text(costs_text(result), encoding="utf-8")
-    # A login alone is some ten round trips, of which the naive estimate has one.
-    told = validate(run, read_costs(tmp_path / "costs.toml"), engine=engine)
-    assert len(told.transfers) == 2 * 3 * (1 + 2)
-    assert told.of_points.median < 0.3 < told.naive.median
+    # A login alone takes about ten round trips; the naive estimate has one.
+    output = validate(run, read_costs(tmp_path / "costs.toml"), engine=engine)
+    assert len(output.transfers) == 2 * 3 * (1 + 2)
+    assert output.of_points.median < 0.3 < output.naive.median

@@ -1,4 +1,7 @@
-"""A data challenge in the lab: real servers get what is asked for, when it is asked for, as lines and as an open loop; and again."""
+"""A data challenge in the lab: real servers get the planned bytes at the planned times.
+
+It runs as sequences, as an open loop, and in a replay.
+"""
 
 import shutil
 import tomllib
@@ -30,43 +33,43 @@ def challenge(**workload):
     return scenario_from(document)
 
 
-def carried_out(scenario, folder, engine):
-    """Carry a scenario out in the lab, and return its plan's header and its run."""
-    folder.mkdir()
+def executed(scenario, directory, engine):
+    """Run a scenario in the lab, and return its plan header and its run."""
+    directory.mkdir()
     plan = expand(scenario)
-    write_plan(plan, folder / "plan.jsonl")
-    run = RunWriter.create(folder / "runs", folder / "plan.jsonl", backend="lab")
-    outcome = LabBackend(scratch=folder / "scratch", engine=engine).carry_out(run)
+    write_plan(plan, directory / "plan.jsonl")
+    run = RunWriter.create(directory / "runs", directory / "plan.jsonl", backend="lab")
+    outcome = LabBackend(scratch=directory / "scratch", engine=engine).execute(run)
     assert (outcome.state, outcome.failed) == ("complete", 0)
     return plan.header, Run.open(run.path)
 
 
-COLUMNS = (
-    "SELECT intended_s, start_s, asked_bytes, received_bytes, trial, destination FROM transfers ORDER BY intended_s"
-)
+COLUMNS = "SELECT intended_s, start_s, requested_bytes, received_bytes, trial, destination FROM transfers ORDER BY intended_s"
 
 
-def test_a_challenge_is_carried_out_at_its_times_and_a_run_of_it_is_replayed(tmp_path, parent, engine):
-    header, run = carried_out(challenge(), tmp_path / "challenge", engine)
+def test_a_challenge_runs_at_its_planned_times_and_can_be_replayed(tmp_path, parent, engine):
+    header, run = executed(challenge(), tmp_path / "challenge", engine)
     first = run.query(COLUMNS)
     assert len(first["trial"]) == header.totals.transfers == len(set(first["trial"])) > 0
-    assert first["received_bytes"].sum() == first["asked_bytes"].sum() == header.totals.bytes
-    # Never early; how late, the machine decides, but the lead has been enough to make the files.
+    assert first["received_bytes"].sum() == first["requested_bytes"].sum() == header.totals.bytes
+    # Transfers never start early. The delay depends on the machine, but the lead time is long enough to create the
+    # files.
     assert np.all(first["start_s"] >= first["intended_s"])
     assert np.median(first["start_s"] - first["intended_s"]) < 1
     again = challenge(kind="replay", mover="xrdcp", trace=str(run.path), speed=2.0, size_factor=0.5, lead="1 s")
-    header, run = carried_out(again, tmp_path / "again", engine)
+    header, run = executed(again, tmp_path / "again", engine)
     second = run.query(COLUMNS)
     assert second["intended_s"] == pytest.approx(1 + (first["intended_s"] - first["intended_s"][0]) / 2, abs=2e-6)
-    assert list(second["received_bytes"]) == list(first["asked_bytes"] // 2)
+    assert list(second["received_bytes"]) == list(first["requested_bytes"] // 2)
 
 
-def test_an_open_loop_of_many_transfers_side_by_side_leaves_each_its_own_file(tmp_path, parent, engine):
-    header, run = carried_out(challenge(form="arrivals", arrivals="even"), tmp_path / "loop", engine)
+def test_concurrent_transfers_of_an_open_loop_have_separate_destination_files(tmp_path, parent, engine):
+    header, run = executed(challenge(form="arrivals", arrivals="even"), tmp_path / "loop", engine)
     found = run.query(COLUMNS)
-    # Two sizes as often as each other are 750 kB on average: 16 Mb/s are 2.67 /s to each of two sites, for five of six seconds' worth.
+    # The mean of two equally frequent sizes is 750 kB. 16 Mb/s are 2.67 transfers per second to each of two sites, for
+    # the equivalent of five of six seconds.
     assert len(found["trial"]) == pytest.approx(2 * 2.667 * 5, abs=4)
     assert header.totals.trials == len(set(found["trial"])) == 2
     assert len(set(found["destination"])) == len(found["destination"])
     assert np.all(found["start_s"] >= found["intended_s"])
-    assert list(found["received_bytes"]) == list(found["asked_bytes"])
+    assert list(found["received_bytes"]) == list(found["requested_bytes"])

@@ -1,4 +1,4 @@
-"""Closed-loop clients in a lab: processes and the load generator agree, and a proxy that is killed is seen in the numbers."""
+"""Closed-loop clients in a lab: processes and the load generator agree, and the results show a killed proxy."""
 
 import os
 import shutil
@@ -55,52 +55,52 @@ group.both = { services = ["squid"], clients = ["c1", "c2"] }
 """
 
 
-def carry_out(tmp_path, engine, scenario, **options):
-    """Carry a scenario out in the lab; return how it went, and the run."""
+def execute(tmp_path, engine, scenario, **options):
+    """Run a scenario in the lab; return the outcome and the run."""
     plan = tmp_path / "plan.jsonl"
     write_plan(expand(scenario), plan)
     run = RunWriter.create(tmp_path / "runs", plan, backend="lab")
-    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, **options)
+    outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run, **options)
     return outcome, Run.open(run.path)
 
 
-def chapter_table(analysis, name):
-    """Return the rows of a table of the chapter."""
-    (table,) = [table for chapter in analysis.chapters for table in chapter.tables if table.name == name]
+def section_table(analysis, name):
+    """Return the rows of a table of the report section."""
+    (table,) = [table for section in analysis.sections for table in section.tables if table.name == name]
     names = [column.name for column in table.columns]
     return [dict(zip(names, row, strict=True)) for row in table.rows]
 
 
 @pytest.mark.alone
-def test_wget_by_the_process_and_the_load_generator_give_the_same_rate_and_what_the_proxy_logged(
-    tmp_path, parent, engine
-):
-    outcome, run = carry_out(tmp_path, engine, scenario_from(tomllib.loads(SCENARIO)))
+def test_wget_processes_and_the_load_generator_agree_on_the_rate_and_with_the_proxy_log(tmp_path, parent, engine):
+    outcome, run = execute(tmp_path, engine, scenario_from(tomllib.loads(SCENARIO)))
     assert (outcome.state, outcome.trials_done, outcome.failed) == ("complete", 8, 0)
     analysis = analyse(run)
-    rates = {row["mover"]: row for row in chapter_table(analysis, "clients-rates")}
+    rates = {row["mover"]: row for row in section_table(analysis, "clients-rates")}
     assert {row["errors"] for row in rates.values()} == {0} and {row["n"] for row in rates.values()} == {2}
-    # A fetch is four or five round trips of 60 ms. A wget has to be started and ended besides, on a busy machine some 10 ms.
+    # A fetch takes four or five round trips of 60 ms. A wget also starts and exits, which takes about 10 ms on a busy
+    # machine.
     ratio = rates["wget"]["rate_bit_per_s"] / rates["http-load"]["rate_bit_per_s"]
     assert 0.8 <= ratio <= 1.1, rates
     fetch_s = [row["fetch_s"] for row in rates.values()]
     assert all(0.18 <= time_s <= 0.6 for time_s in fetch_s), fetch_s
-    # Truth from outside: the wire delivers the bodies, 52 bytes of heads with each 1448 of them, and the handshakes.
-    # Of a wget that is 50 kB of 35 segments, a head, four short ones: 0.955. The generator's own count is held against samples 0.1 s apart.
-    for row in chapter_table(analysis, "clients-hosts"):
+    # External reference: the network carries the bodies, 52 bytes of headers per 1448 bytes, and the handshakes. For a
+    # wget, that is 50 kB in 35 segments, one header and four short segments: 0.955. The count of the generator is
+    # compared with samples at intervals of 0.1 s.
+    for row in section_table(analysis, "clients-hosts"):
         low, high = (0.93, 0.965) if row["mover"] == "wget" else (0.85, 1.0)
         assert row["host"] in ("c1", "c2", "all") and low <= row["wire_ratio"] <= high, row
-    (squid,) = [row for row in chapter_table(analysis, "clients-servers") if row["service"] == "squid"]
+    (squid,) = [row for row in section_table(analysis, "clients-servers") if row["service"] == "squid"]
     done = run.query(
         """SELECT sum(coalesce((tool->>'fetches')::BIGINT, 1))::BIGINT AS fetches,
-                  sum(coalesce(tool_bytes, asked_bytes))::BIGINT AS bytes FROM transfers"""
+                  sum(coalesce(tool_bytes, requested_bytes))::BIGINT AS bytes FROM transfers"""
     )
     assert squid["requests"] == done["fetches"][0] and squid["client_bytes"] == done["bytes"][0]
     assert squid["agrees"] and squid["hits"] > 0.9 * squid["requests"]
     assert registered(parent) == []
 
 
-def test_a_process_of_squid_that_is_killed_is_a_finding_and_the_others_go_on(tmp_path, parent, engine):
+def test_a_killed_squid_process_is_a_finding_and_the_other_process_continues(tmp_path, parent, engine):
     document = tomllib.loads(SCENARIO)
     document["workload"] |= {
         "mover": "wget",
@@ -115,17 +115,17 @@ def test_a_process_of_squid_that_is_killed_is_a_finding_and_the_others_go_on(tmp
     def kill_one(progress):
         if progress.trials_done >= 2 and not killed:
             for pid in below(os.getpid()):
-                with suppress(OSError):  # gone meanwhile
+                with suppress(OSError):  # the process has exited
                     if not killed and b"squid\0-n\0" in Path(f"/proc/{pid}/cmdline").read_bytes():
                         os.kill(pid, signal.SIGKILL)
                         killed.append(pid)
 
-    outcome, run = carry_out(tmp_path, engine, scenario_from(document), on_progress=kill_one)
+    outcome, run = execute(tmp_path, engine, scenario_from(document), on_progress=kill_one)
     assert killed and (outcome.state, outcome.trials_done) == ("complete", 4)
-    assert ("service-ended", "squid") in {(finding.code, finding.subject) for finding in run.findings()}
+    assert ("service-exited", "squid") in {(finding.code, finding.subject) for finding in run.findings()}
     after = run.query("SELECT count(*) FILTER (outcome = 'ok') AS ok FROM transfers WHERE repetition = 1")["ok"][0]
     assert after > 0, "the process that is left serves both interfaces"
     trials = run.query("SELECT count(*) AS n, count(DISTINCT trial) AS ids FROM trials")
     assert (trials["n"][0], trials["ids"][0]) == (4, 4)
-    assert chapter_table(analyse(run), "clients-rates")
+    assert section_table(analyse(run), "clients-rates")
     assert registered(parent) == []

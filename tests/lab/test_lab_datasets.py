@@ -1,4 +1,4 @@
-"""File sets through real GridFTP servers: who pipelines, which interface carries what, what a file costs in round trips."""
+"""Datasets through real GridFTP servers: pipelining, bytes by interface, and round trips per file."""
 
 import tomllib
 
@@ -55,7 +55,7 @@ files = 20
 fast = true
 pipelining = true
 [workload.factors]
-files_as = ["list", "folder"]
+files_as = ["list", "directory"]
 [measure]
 interval = "100 ms"
 """
@@ -63,10 +63,10 @@ interval = "100 ms"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, engine):
-    folder = tmp_path_factory.mktemp("sets")
-    write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), folder / "plan.jsonl")
-    writer = RunWriter.create(folder / "runs", folder / "plan.jsonl", backend="lab")
-    outcome = LabBackend(scratch=folder / "scratch", engine=engine).carry_out(writer)
+    directory = tmp_path_factory.mktemp("sets")
+    write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), directory / "plan.jsonl")
+    writer = RunWriter.create(directory / "runs", directory / "plan.jsonl", backend="lab")
+    outcome = LabBackend(scratch=directory / "scratch", engine=engine).execute(writer)
     assert outcome.state == "complete"
     found = Run.open(writer.path)
     yield found
@@ -76,52 +76,52 @@ def run(tmp_path_factory, engine):
 def _tables(run):
     return {
         table.name: [dict(zip((column.name for column in table.columns), row, strict=True)) for row in table.rows]
-        for chapter in analyse(run).chapters
-        for table in chapter.tables
+        for section in analyse(run).sections
+        for table in section.tables
     }
 
 
-def test_a_folder_is_pipelined_and_a_list_is_not(run):
-    listed, folder = _tables(run)["gridftp-control"]
-    assert (listed["files_as"], folder["files_as"]) == ("list", "folder")
+def test_a_directory_is_pipelined_and_a_list_is_not(run):
+    listed, directory = _tables(run)["gridftp-control"]
+    assert (listed["files_as"], directory["files_as"]) == ("list", "directory")
     assert listed["most_outstanding"] == 1
-    assert folder["most_outstanding"] > 5
+    assert directory["most_outstanding"] > 5
 
 
-def test_a_file_of_a_list_costs_a_round_trip_and_one_of_a_folder_next_to_none(run):
-    listed, folder = _tables(run)["gridftp-control"]
+def test_each_file_costs_a_round_trip_in_a_list_but_not_in_a_directory(run):
+    listed, directory = _tables(run)["gridftp-control"]
     assert listed["rtt_s"] == pytest.approx(RTT_S)
-    # The next STOR goes when the last file's completion has come. A busy machine adds to that, nothing takes from it.
+    # The client sends the next STOR after the completion of the previous file. A busy machine can only add time.
     assert listed["idle_s"] >= 0.95 * RTT_S
-    assert folder["idle_s"] < 0.25 * listed["idle_s"]
-    listed_rate, folder_rate = (row["rate_bit_per_s"] for row in _tables(run)["dataset-rates"])
-    assert folder_rate > 1.5 * listed_rate
+    assert directory["idle_s"] < 0.25 * listed["idle_s"]
+    listed_rate, directory_rate = (row["rate_bit_per_s"] for row in _tables(run)["dataset-rates"])
+    assert directory_rate > 1.5 * listed_rate
 
 
-def test_server_to_server_takes_two_control_connections_and_channels_are_kept(run):
+def test_a_third_party_copy_uses_two_control_connections_and_reuses_data_connections(run):
     for row in _tables(run)["gridftp-control"]:
         assert (row["sessions_per_call"], row["logins_per_call"], row["files_per_call"]) == (2, 2, FILES)
-        # One for the data at either end, and in a folder one to list it.
-        assert row["data_channels_per_call"] == {"list": 2, "folder": 3}[row["files_as"]]
+        # One data connection at either end, and one more for the listing of a directory.
+        assert row["data_channels_per_call"] == {"list": 2, "directory": 3}[row["files_as"]]
 
 
-def test_what_a_pair_of_interfaces_moves_goes_through_both(run):
+def test_a_pair_of_interfaces_shares_the_bytes_of_a_transfer(run):
     moved = run.query(
         "SELECT counter, max(value) - min(value) AS bytes FROM samples WHERE counter LIKE 'link.%.bytes' GROUP BY counter"
     )
     bytes_of = dict(zip(moved["counter"], moved["bytes"], strict=True))
-    asked = float(run.query("SELECT sum(asked_bytes) AS bytes FROM transfers")["bytes"][0])
+    requested = float(run.query("SELECT sum(requested_bytes) AS bytes FROM transfers")["bytes"][0])
     for link in ("a>r", "a>r@a-1", "r>b", "r>b@b-1"):
-        assert bytes_of[f"link.{link}.bytes"] >= 0.5 * asked
+        assert bytes_of[f"link.{link}.bytes"] >= 0.5 * requested
 
 
 def test_the_sequence_shows_the_login_the_commands_and_the_data(run):
-    (chapter,) = [chapter for chapter in analyse(run).chapters if chapter.name == "gridftp"]
-    assert len(chapter.sequences) == 2
-    for diagram in chapter.sequences:
+    (section,) = [section for section in analyse(run).sections if section.name == "gridftp"]
+    assert len(section.sequences) == 2
+    for diagram in section.sequences:
         source, client, destination = diagram.parties
         assert (source[0], client, destination[0]) == ("a", "client", "b")
-        said = [(message.sender, message.text.split()[0]) for message in diagram.messages]
+        printed = [(message.sender, message.text.split()[0]) for message in diagram.messages]
         for one in (
             ("client", "USER"),
             ("client", "RETR"),
@@ -129,7 +129,7 @@ def test_the_sequence_shows_the_login_the_commands_and_the_data(run):
             (source, "data"),
             (destination, "226"),
         ):
-            assert one in said
+            assert one in printed
         times = [message.time_s for message in diagram.messages]
         assert times == sorted(times)
         assert times[0] == 0

@@ -1,177 +1,168 @@
-"""What tools and servers say of a run is in the run: pipelining and data channels as the server sees them, the cost of GSI."""
+"""Evidence for the limit of a transfer: a lab run records it by default, from movers, servers and control groups of all hosts."""
 
-import dataclasses
-import tomllib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
-import numpy as np
 import pytest
+from labkit import pair
+from test_lab_runs import execute, plan_in_lab
 
-from testkit import needs_programs, needs_root
-from venturi.analysis.control import control_sessions
-from venturi.analysis.servers import server_counts
-from venturi.backend import LabBackend
-from venturi.plan import write_plan
+from testkit import call_of, needs_programs, needs_root
 from venturi.run import Run, RunWriter
-from venturi.scenario import scenario_from
-from venturi.testbed.lab import evidence
-from venturi.workload import expand
 
-pytestmark = [
-    needs_root,
-    needs_programs("globus-url-copy", "globus-gridftp-server", "tcpdump"),
-]
+pytestmark = [needs_root, needs_programs("globus-gridftp-server")]
 
-FILES = 50
-TESTBED = """
+SIZE_BYTES = 12_000_000
+READ_RATE = 4_000_000.0
+
+THIRD_PARTY = f"""
 venturi = 1
-name = "evidence"
-[testbed.host.a]
-[testbed.host.b]
-[testbed.host.c]
-[testbed.router.r]
-[testbed.link]
-a-r = { between = ["a", "r"], rate = "1 Gb/s", rtt = "1 ms" }
-b-r = { between = ["b", "r"], rate = "1 Gb/s", rtt = "1 ms" }
-c-r = { between = ["c", "r"], rate = "1 Gb/s", rtt = "1 ms" }
-[testbed.storage]
-source = { host = "a", path = "source" }
-sink = { host = "b", path = "sink" }
-[measure]
-interval = "off"
-counters = []
-"""
-PIPELINING = """
-[testbed.service]
-out = { kind = "gridftp", host = "a", storage = ["source"], options = { trace = "packets" } }
-in = { kind = "gridftp", host = "b", storage = ["sink"] }
-[mover.folder]
-argv = ["globus-url-copy", "-fast", "-pp", "{source}", "{destination}"]
-speaks = ["ftp"]
-lists = true
+name = "third-party"
+seed = 1
+
+[testbed.host.client]
+[testbed.host.source]
+[testbed.host.sink]
+memory_limit = "512 MiB"
+[testbed.router.core]
+[testbed.link.client-core]
+between = ["client", "core"]
+rate = "1 Gb/s"
+delay = "1 ms"
+[testbed.link.source-core]
+between = ["source", "core"]
+rate = "1 Gb/s"
+delay = "1 ms"
+[testbed.link.sink-core]
+between = ["sink", "core"]
+rate = "1 Gb/s"
+delay = "1 ms"
+[testbed.storage.slow]
+host = "source"
+path = "slow"
+kind = "disk"
+size = "100 MB"
+read_rate = "{READ_RATE / 1e6:g} MB/s"
+[testbed.storage.fast]
+host = "sink"
+path = "fast"
+[testbed.service.giver]
+kind = "gridftp"
+host = "source"
+storage = ["slow"]
+[testbed.service.taker]
+kind = "gridftp"
+host = "sink"
+storage = ["fast"]
+
 [workload]
 kind = "sweep"
-source = "source"
-destination = "sink"
+mover = "venturi"
+client = "client"
+source = "slow"
+destination = "fast"
 repeat = 1
-files_per_call = 50
-order = "given"
-[workload.options]
-files_as = "list"
-[workload.sweep]
-zip = [["mover", "client", "fast", "pipelining"]]
-[workload.factors]
-size = ["10 kB"]
-mover = ["globus-url-copy", "globus-url-copy", "globus-url-copy", "globus-url-copy", "folder"]
-client = ["c", "c", "c", "b", "c"]
-fast = [false, true, true, true, true]
-pipelining = [false, false, true, true, false]
-"""
-AUTHENTICATION = """
-[testbed.service]
-anonymous = { kind = "gridftp", host = "a", storage = ["source"] }
-gsi = { kind = "gridftp", host = "a", storage = ["source"], options = { auth = "gsi" }, ports = [2911] }
-[workload]
-kind = "sweep"
-source = "source"
-destination = "sink"
-client = "b"
-mover = "globus-url-copy"
-repeat = 15
-[workload.factors]
-size = ["0 B"]
-source_service = ["anonymous", "gsi"]
+cache = "cold"
+factors = {{ size = ["{SIZE_BYTES / 1e6:g} MB"] }}
 """
 
 
 @pytest.fixture
-def carry_out(tmp_path, parent, engine):
-    """Return a function that carries a scenario out in a lab, and opens the run."""
-    opened = []
-
-    def work(text):
-        plan = expand(scenario_from(tomllib.loads(text)))
-        write_plan(plan, tmp_path / "plan.jsonl")
-        run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-        outcome = LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run)
-        assert outcome.state == "complete"
-        opened.append(Run.open(run.path))
-        return opened[-1]
-
-    yield work
-    for run in opened:
-        run.close()
-
-
-def test_the_server_sees_who_pipelines_and_who_keeps_data_channels(carry_out):
-    run = carry_out(TESTBED + PIPELINING)
-    assert set(run.query("SELECT outcome FROM transfers")["outcome"]) == {"ok"}
-    seen = {one.trial: one for one in control_sessions(run) if one.service == "out"}
-    one_a_file, kept, listed, local, folder = (seen[f"t{number:07d}"] for number in range(5))
-    # A list is sent one after the other whatever is asked for, and so is everything that has a local end.
-    assert [one.most_outstanding for one in (one_a_file, kept, listed, local)] == [1, 1, 1, 1]
-    assert folder.most_outstanding >= 5
-    assert (one_a_file.data_channels, kept.data_channels) == (FILES, 1)
-    assert [one.transfers for one in (one_a_file, kept, listed, local)] == [FILES] * 4
-    assert [one.logins for one in seen.values()] == [1] * 5
-    others = [one for one in control_sessions(run) if one.service == "in"]
-    assert len(others) == 4 and {one.most_outstanding for one in others} == {None}  # a log cannot tell
-    assert {one.user for one in others} == {"anonymous"}
-
-
-def test_what_servers_logged_agrees_with_what_receivers_hold_and_hidden_files_of_a_folder_are_found_out(carry_out):
-    run = carry_out(TESTBED + PIPELINING)
-    counts = server_counts(run)
-    # All ends behind doors: five at the source, four at the sink. The folder has the list of the data set in it, too.
-    assert (counts.compared, counts.disagreeing) == (9, 1)
-    assert counts.endpoint == "sink:out/t0000004-000000"
-    assert counts.logged_bytes > counts.held_bytes == FILES * 10_000
-    rows = run.query(
-        """SELECT detail->>'command' AS command, count(*) AS n, min((detail->>'start_s')::DOUBLE) AS first_s,
-                  min((detail->>'end_s')::DOUBLE - (detail->>'start_s')::DOUBLE) AS least_s
-           FROM events WHERE kind = 'server-transfer' AND detail->>'endpoint' LIKE '%/00%' GROUP BY ALL ORDER BY ALL"""
+def third_party(tmp_path, parent, engine):
+    """A run of one third-party copy from a slow disk, with the default counters."""
+    (tmp_path / "copy.toml").write_text(THIRD_PARTY)
+    words = [Path(sys.executable).with_name("venturi"), "run", "copy.toml", "--on", "lab"]
+    environment = os.environ | {"VENTURI_ENGINE": str(engine), "VENTURI_SCRATCH": str(tmp_path / "scratch")}
+    done = subprocess.run(
+        words, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False
     )
-    assert dict(zip(rows["command"], rows["n"], strict=True)) == {"RETR": 5 * FILES, "STOR": 4 * FILES}
-    began = run.query("SELECT min(start_s) AS start_s, max(end_s) AS end_s FROM transfers")
-    assert (rows["first_s"] >= began["start_s"][0]).all() and (rows["least_s"] >= 0).all()
+    assert done.returncode == 0, done.stdout + done.stderr
+    return Run.open(next((tmp_path / "runs").glob("third-party-*")))
 
 
-def test_authentication_costs_as_a_distribution_in_one_run(carry_out):
-    run = carry_out(TESTBED + AUTHENTICATION)
-    took = {
-        service: run.query(
-            "SELECT duration_s FROM transfers WHERE outcome = 'ok' AND factor_source_service = ?", [service]
-        )["duration_s"]
-        for service in ("anonymous", "gsi")
+def growth(run, host, counter, *, start_s=0.0, end_s=1e12):
+    """Return the increase of a counter between the first and the last sample of an interval."""
+    rows = run.query(
+        """SELECT max(value) - min(value) AS grown FROM samples
+           WHERE host = $host AND counter = $counter AND time_s BETWEEN $start AND $end""",
+        {"host": host, "counter": counter, "start": start_s, "end": end_s},
+    )
+    return float(rows["grown"][0])
+
+
+def counters(run, host):
+    """Return the names of the counters of a host."""
+    return set(run.query("SELECT DISTINCT counter FROM samples WHERE host = $host", {"host": host})["counter"])
+
+
+def test_both_ends_of_a_third_party_copy_are_measured_by_default(third_party):
+    run = third_party
+    transfer = run.query("SELECT start_s, end_s, outcome FROM transfers")
+    assert list(transfer["outcome"]) == ["ok"]
+    start_s, end_s = float(transfer["start_s"][0]), float(transfer["end_s"][0])
+    # The client moves no bytes; the servers move all of them.
+    assert "process.mover.user_s" in counters(run, "client")
+    assert growth(run, "source", "process.server.giver.read_call_bytes") >= SIZE_BYTES
+    assert growth(run, "sink", "process.server.taker.write_bytes") >= SIZE_BYTES
+    sockets = run.query(
+        """SELECT host, sum(acked_bytes) AS acked, sum(received_bytes) AS received, count(ssthresh_bytes) AS thresholds,
+                  count(reordering) AS reordering, count(sent_segments) AS segments
+           FROM sockets WHERE closed GROUP BY host ORDER BY host"""
+    )
+    rows = dict(zip(sockets["host"], zip(sockets["acked"], sockets["received"], strict=True), strict=True))
+    assert rows["source"][0] >= SIZE_BYTES and rows["sink"][1] >= SIZE_BYTES
+    assert rows["client"][0] < SIZE_BYTES / 10 and rows["client"][1] < SIZE_BYTES / 10
+    assert growth(run, "source", "tcp.sent_segments") >= SIZE_BYTES / 1500 / 45  # large packets of up to 64 KiB (GSO)
+    for host in ("client", "source", "sink"):
+        assert {"cpu.softirq_s", "core.0.busy_s", "softnet.dropped", "nic.lo.rx_errors"} <= counters(run, host)
+    environment = run.environment()
+    disk = environment["source"]["storages.slow.disk"]
+    assert disk.startswith("loop")
+    for prefix in ("cgroup.io", "disk"):
+        assert growth(run, "source", f"{prefix}.{disk}.read_bytes") >= SIZE_BYTES
+    assert growth(run, "source", f"disk.{disk}.read_ios") > 0
+    assert f"disk.{disk}.read_wait_s" in counters(run, "source")
+    used = run.query(
+        "SELECT max(value) AS most FROM samples WHERE host = 'sink' AND counter = 'cgroup.memory.used_bytes'"
+    )
+    assert 0 < float(used["most"][0]) <= 512 * 2**20
+    # The disk of the source is the limit, so only this host has I/O pressure in the kernel.
+    if "cgroup.pressure.io.some_s" not in counters(run, "source"):
+        pytest.skip("the kernel counts no pressure of control groups")
+    waited = {
+        host: growth(run, host, "cgroup.pressure.io.some_s", start_s=start_s, end_s=end_s) / (end_s - start_s)
+        for host in ("client", "source", "sink")
     }
-    assert [len(values) for values in took.values()] == [15, 15]
-    assert all(len(set(values)) == 15 for values in took.values())
-    assert np.median(took["gsi"]) / np.median(took["anonymous"]) > 2
-    logins = [one for one in control_sessions(run) if one.service == "gsi"]
-    assert len(logins) == 15 and {one.logins for one in logins} == {1}
+    assert waited["source"] > 0.5 > max(waited["client"], waited["sink"]), waited
 
 
-def test_lines_beyond_what_a_session_keeps_are_told_to_be_missing(carry_out, monkeypatch):
-    monkeypatch.setattr(evidence, "MAX_CONTROL_LINES", 7)
-    run = carry_out(TESTBED + AUTHENTICATION.replace("repeat = 15", "repeat = 1"))
-    assert run.query("SELECT count(*) AS n FROM events WHERE kind = 'control'")["n"][0] == 7
-    (told,) = [one for one in run.findings() if one.code == "control-trace-cut"]
-    assert (told.subject, told.evidence.split()[:3]) == ("lines of control channels", ["the", "first", "7"])
+def test_a_cpu_limit_applies_to_movers_but_not_to_the_agent(tmp_path, parent, engine):
+    script = "cat /proc/self/cgroup; echo; cat /proc/$PPID/cgroup; timeout 2 sh -c 'while :; do :; done'; cp $0 $1"
+    calls = {"cp": call_of(["sh", "-c", script, "{source}", "{destination}"], capture=True)}
+    text = pair().replace("[host.a]", "[host.a]\ncpu_limit = 0.05")
+    plan = plan_in_lab(tmp_path, 1, text, calls=calls)
+    run = RunWriter.create(tmp_path / "runs", plan, backend="lab")
+    assert execute(run, tmp_path, engine).failed == 0
+    journal = [json.loads(line) for line in (Path(run.path) / "journal.jsonl").read_text().splitlines()]
+    (trial,) = [line["trial"] for line in journal if "trial" in line]
+    of_mover, _, of_agent = trial["transfers"][0]["stdout"].partition("\n\n")
 
+    def limited(groups):
+        lines = (line.split(":") for line in groups.splitlines() if line)
+        # Version 1: the controller `cpu`; version 2: the group with the limit.
+        return any(
+            "venturi-" in path and ("cpu" in controllers.split(",") or path.endswith("/work"))
+            for _, controllers, path in lines
+        )
 
-def test_a_session_that_breaks_off_has_what_the_servers_saw(tmp_path, parent, engine):
-    scenario = scenario_from(tomllib.loads(TESTBED + AUTHENTICATION))
-    write_plan(expand(scenario), tmp_path / "plan.jsonl")
-    run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-
-    def interrupt(progress):
-        if progress.trials_done >= 3:
-            raise RuntimeError("the spectator has fallen off the chair")
-
-    with pytest.raises(RuntimeError):
-        LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run, on_progress=interrupt)
-    with Run.open(run.path) as broken:
-        assert broken.state == "stopped"
-        done = broken.query("SELECT count(*) AS n FROM transfers")["n"][0]
-        logged = broken.query("SELECT count(*) AS n FROM events WHERE kind = 'server-transfer'")["n"][0]
-        assert logged >= done >= 3
-        assert [dataclasses.asdict(one)["logins"] for one in control_sessions(broken)][:3] == [1, 1, 1]
+    assert limited(of_mover), of_mover
+    assert not limited(of_agent), of_agent
+    opened = Run.open(run.path)
+    # A quota of 1 ms is less than a time slice on a core, so it is used up even on a busy machine.
+    throttled = growth(opened, "a", "cgroup.cpu_throttle.throttled_periods")
+    assert growth(opened, "a", "cgroup.cpu_throttle.periods") >= throttled > 0
+    assert growth(opened, "a", "cgroup.cpu_throttle.throttled_s") > 0
+    assert not any(name.startswith("cgroup.cpu_throttle") for name in counters(opened, "b"))

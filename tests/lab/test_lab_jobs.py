@@ -1,4 +1,4 @@
-"""Jobs of a lab that are forks of a server on their own worker, and read through its network card."""
+"""Jobs of a lab are forked by a server on their own worker, and read through its network interface."""
 
 import tomllib
 
@@ -52,16 +52,16 @@ against = ["jobs"]
 """
 
 
-def test_each_worker_reads_its_share_of_a_batch_through_its_own_card(tmp_path, parent, engine):
+def test_each_worker_reads_its_part_of_a_batch_over_its_own_link(tmp_path, parent, engine):
     write_plan(expand(scenario_from(tomllib.loads(SCENARIO))), tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="lab")
-    LabBackend(scratch=tmp_path / "scratch", engine=engine).carry_out(run)
+    LabBackend(scratch=tmp_path / "scratch", engine=engine).execute(run)
     run = Run.open(run.path)
-    # It says what it fetched, which is not all of the file: no count disagrees with another.
-    assert not {"tool-count-differs", "bytes-disagree"} & {notice.code for notice in analyse(run).notices}
+    # The tool reports its fetched bytes, which are less than the file. All counts agree.
+    assert not {"tool-count-differs", "bytes-disagree"} & {finding.code for finding in analyse(run).findings}
     (batch,) = batches(run)
     assert batch.failed == 0
-    # The rate of a job is 250 kB/s, and it reads nearly all of its file.
+    # A job has a rate of 250 kB/s and reads nearly all of its file.
     assert batch.wall_s > 0.9 * 400 / 250
     assert not [cpu for cpu in batch.job_cpu_s if not cpu > 0]
     carried = run.query(

@@ -1,4 +1,4 @@
-"""Whatever kills the keeper of a lab, and whenever: the next lab command removes what is left, and nothing else."""
+"""The daemon of a lab is killed at any time: the next lab command removes its remains, and nothing else."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from venturi.plan.codec import HEADER
 from venturi.testbed.lab import Lab, memory, registered, sweep
 from venturi.testbed.lab.registry import new_entry
 
-KEEPER = """
+DAEMON = """
 import json, sys
 from pathlib import Path
 from venturi.plan.codec import HEADER
@@ -42,29 +42,30 @@ size = "10 MB"
 
 
 def keep(parent, engine, header):
-    """Start a process that keeps a lab, and return it."""
-    keeper = subprocess.Popen(
-        [sys.executable, "-c", KEEPER, str(engine), str(parent.parent / "scratch")],
+    """Start a process that owns a lab, and return it."""
+    daemon = subprocess.Popen(
+        [sys.executable, "-c", DAEMON, str(engine), str(parent.parent / "scratch")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         env=os.environ | {"VENTURI_LAB": str(parent)},
     )
-    keeper.stdin.write(json.dumps(HEADER.emit(header)) + "\n")
-    keeper.stdin.flush()
-    return keeper
+    daemon.stdin.write(json.dumps(HEADER.emit(header)) + "\n")
+    daemon.stdin.flush()
+    return daemon
 
 
-def lines_until(keeper, beginning):
-    """Read what a keeper says until it says something; return that line."""
-    for line in keeper.stdout:
-        if line.startswith(beginning):
+def lines_until(daemon, prefix):
+    """Read the output of a daemon until a line with a prefix; return that line."""
+    for line in daemon.stdout:
+        if line.startswith(prefix):
             return line
-    raise AssertionError(f"the keeper ended before it said {beginning}")
+        assert not line.startswith("up "), f"the keeper never said {prefix}"
+    raise AssertionError(f"the keeper ended before it said {prefix}")
 
 
 def claims_on_memory():
-    """Return what stands in the file of claims, None if there is none: other labs on this machine make it and remove it."""
+    """Return the content of the claims file, or None if there is none. Other labs on this machine create and remove it."""
     try:
         return json.loads(memory.CLAIMS.read_text())
     except FileNotFoundError:
@@ -72,7 +73,7 @@ def claims_on_memory():
 
 
 def machine_tcp_mem():
-    """Return what the bound is when no lab has raised it, as other labs on this machine may have."""
+    """Return the kernel's original limit, because other labs on this machine can have raised it."""
     while True:
         setting = Path("/proc/sys/net/ipv4/tcp_mem").read_text()
         claims = claims_on_memory()
@@ -82,34 +83,34 @@ def machine_tcp_mem():
             return setting.split()
 
 
-def kill(keeper):
-    """End a keeper as the out-of-memory killer would."""
-    keeper.kill()
-    keeper.wait()
-    keeper.stdin.close()
-    keeper.stdout.close()
+def kill(daemon):
+    """Kill a daemon as the out-of-memory killer would."""
+    daemon.kill()
+    daemon.wait()
+    daemon.stdin.close()
+    daemon.stdout.close()
 
 
 @needs_root
-@pytest.mark.parametrize("moment", ["making", "connecting", "trying", "up"])
+@pytest.mark.parametrize("moment", ["creating", "connecting", "probing", "up"])
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.04])
-def test_what_a_killed_keeper_leaves_is_removed_by_the_next_command(parent, engine, moment, delay_s):
+def test_the_next_command_removes_all_remains_of_a_killed_daemon(parent, engine, moment, delay_s):
     original = machine_tcp_mem()
-    # A path this fat needs more memory for TCP than machines have by default, so that the bound is raised.
+    # The bandwidth-delay product of this path needs more TCP memory than the default, so the limit is raised.
     text = pair(rate="10 Gb/s", delay="30 ms", more=EVERYTHING).replace("[host.a]", "[host.a]\ncpu_limit = 0.5")
-    keeper = keep(parent, engine, header_of(text))
-    lines_until(keeper, moment)
-    # Not a synchronisation: it spreads the moments of death.
+    daemon = keep(parent, engine, header_of(text))
+    lines_until(daemon, moment)
+    # This delay is not a synchronisation: it varies the time of the kill.
     signal.sigtimedwait([], delay_s)
     (entry,) = registered(parent)
-    remains = Remains(entry.id, below(keeper.pid)[1:])
-    kill(keeper)
-    assert not entry.kept
+    remains = Remains(entry.id, below(daemon.pid)[1:])
+    kill(daemon)
+    assert not entry.active
     assert sweep(parent) == []
     assert registered(parent) == []
     assert remains.in_the_end() == NOTHING
     assert inhabitants(parent) == []
-    assert not entry.folder.exists()
+    assert not entry.directory.exists()
     assert not list(Path("/sys/fs/cgroup").glob(f"*/venturi-{entry.id}*"))
     assert not list((parent.parent / "scratch").glob(".venturi-*"))
     assert entry.id not in (claims_on_memory() or {"labs": {}})["labs"]
@@ -117,40 +118,40 @@ def test_what_a_killed_keeper_leaves_is_removed_by_the_next_command(parent, engi
 
 
 @needs_root
-def test_bringing_a_lab_up_removes_a_dead_one_and_leaves_a_living_one_alone(parent, engine, bring_up):
+def test_starting_a_lab_removes_dead_labs_and_keeps_active_ones(parent, engine, bring_up):
     living = bring_up(header_of(pair()), probe=False)
-    keeper = keep(parent, engine, header_of(pair()))
-    dead = lines_until(keeper, "up").split()[1]
+    daemon = keep(parent, engine, header_of(pair()))
+    dead = lines_until(daemon, "up").split()[1]
     assert {entry.id for entry in registered(parent)} == {living.id, dead}
-    kill(keeper)
+    kill(daemon)
     third = bring_up(header_of(pair()), probe=False)
     assert {entry.id for entry in registered(parent)} == {living.id, third.id}
-    assert living.machine("a").run(["ping", "-c", "1", "-W", "2", "b"], timeout_s=5).returncode == 0
+    assert living.shell("a").run(["ping", "-c", "1", "-W", "2", "b"], timeout_s=5).returncode == 0
 
 
 @needs_root
-def test_a_lab_whose_keeper_was_killed_ends_at_once_even_if_nobody_cleans_up(parent, engine):
-    keeper = keep(parent, engine, header_of(pair()))
-    lines_until(keeper, "up")
+def test_a_lab_with_a_killed_daemon_ends_without_a_cleanup_command(parent, engine):
+    daemon = keep(parent, engine, header_of(pair()))
+    lines_until(daemon, "up")
     (entry,) = registered(parent)
-    remains = Remains(entry.id, below(keeper.pid)[1:])
-    kill(keeper)
+    remains = Remains(entry.id, below(daemon.pid)[1:])
+    kill(daemon)
     for identity in remains.processes:
-        deadline = 1000
-        while identity.alive and deadline:
+        polls = 1000
+        while identity.alive and polls:
             signal.sigtimedwait([], 0.01)
-            deadline -= 1
+            polls -= 1
     assert remains.left()["namespaces"] == set()
     assert remains.left()["processes"] == []
 
 
-def test_a_reused_pid_is_not_taken_for_a_keeper(tmp_path):
+def test_a_reused_pid_is_not_mistaken_for_a_daemon(tmp_path):
     entry = new_entry("gone", tmp_path)
-    entry.keeper = type(entry.keeper)(os.getpid(), entry.keeper.start_ticks - 1)
+    entry.daemon = type(entry.daemon)(os.getpid(), entry.daemon.start_ticks - 1)
     entry.write()
-    entry.folder.mkdir()
-    (entry.folder / "file").touch()
-    assert not entry.kept
+    entry.directory.mkdir()
+    (entry.directory / "file").touch()
+    assert not entry.active
     assert sweep(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -166,16 +167,16 @@ def killed(beside, path):
         return replace(beside, path)
     os.kill(os.getpid(), signal.SIGKILL)
 Path.replace = killed
-registry.new_entry("gone", Path(sys.argv[1])).will_make("cgroup", path="/sys/fs/cgroup/venturi-none")
+registry.new_entry("gone", Path(sys.argv[1])).register("cgroup", path="/sys/fs/cgroup/venturi-none")
 """
 
 
 @pytest.mark.parametrize("moment", ["first", "again"])
-def test_what_is_left_of_an_entry_whose_writer_was_killed_is_removed(tmp_path, moment):
+def test_a_partial_entry_of_a_killed_writer_is_removed(tmp_path, moment):
     assert subprocess.run([sys.executable, "-c", WRITER, tmp_path, moment], check=False).returncode == -signal.SIGKILL
     (torn,) = tmp_path.glob("*/*.new")
     assert len(registered(tmp_path)) == (moment == "again")
-    being_written = torn.with_name(f"abcdef.{os.getpid()}-{new_entry('living', tmp_path).keeper.start_ticks}.new")
+    being_written = torn.with_name(f"abcdef.{os.getpid()}-{new_entry('living', tmp_path).daemon.start_ticks}.new")
     not_ours = torn.with_name("other.new")
     for path in (being_written, not_ours):
         path.touch()
@@ -184,14 +185,14 @@ def test_what_is_left_of_an_entry_whose_writer_was_killed_is_removed(tmp_path, m
     assert sorted(tmp_path.glob("*/*.new")) == sorted([being_written, not_ours])
 
 
-def test_nothing_is_left_of_the_registry_of_a_process_that_was_killed_at_its_first_entry(tmp_path):
+def test_the_registry_of_a_process_killed_at_its_first_entry_is_removed(tmp_path):
     subprocess.run([sys.executable, "-c", WRITER, tmp_path, "first"], check=False)
     assert list(tmp_path.glob("*/*.new"))
     assert sweep(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_entry_that_goes_while_labs_are_listed_is_no_lab(tmp_path):
+def test_an_entry_that_disappears_during_listing_is_ignored(tmp_path):
     entry = new_entry("living", tmp_path)
     entry.path.with_name("abcdef.json").symlink_to(tmp_path / "gone")
     assert [found.name for found in registered(tmp_path)] == ["living"]
@@ -200,19 +201,19 @@ def test_an_entry_that_goes_while_labs_are_listed_is_no_lab(tmp_path):
     assert registered(tmp_path) == []
 
 
-def test_a_claim_on_memory_that_was_never_made_whole_is_removed(tmp_path, monkeypatch):
+def test_an_incomplete_file_of_memory_claims_is_removed(tmp_path, monkeypatch):
     claims, setting = tmp_path / "claims.json", tmp_path / "tcp_mem"
     setting.write_text("1 2 3")
-    beside = claims.with_suffix(".new")
-    beside.write_text('{"boot"')
-    for name, path in (("CLAIMS", claims), ("_BESIDE", beside), ("SETTING", setting)):
+    sibling = claims.with_suffix(".new")
+    sibling.write_text('{"boot"')
+    for name, path in (("CLAIMS", claims), ("_TEMPORARY", sibling), ("SETTING", setting)):
         monkeypatch.setattr(memory, name, path)
     memory.release_tcp_memory("gone")
     assert [path.name for path in tmp_path.iterdir()] == ["tcp_mem"]
     assert setting.read_text() == "1 2 3"
 
 
-def test_what_is_not_listed_is_not_removed_whatever_its_name(tmp_path):
+def test_an_unregistered_directory_is_kept_regardless_of_its_name(tmp_path):
     entry = new_entry("gone", tmp_path)
     entry.boot = "another boot"
     entry.write()
@@ -224,11 +225,11 @@ def test_what_is_not_listed_is_not_removed_whatever_its_name(tmp_path):
 
 
 @needs_root
-def test_a_folder_with_a_foreign_mount_in_it_is_left_and_told_of(tmp_path):
+def test_a_directory_with_a_foreign_mount_is_kept_and_reported(tmp_path):
     entry = new_entry("gone", tmp_path)
     entry.boot = "another boot"
     entry.write()
-    inside = entry.folder / "hosts" / "a"
+    inside = entry.directory / "hosts" / "a"
     inside.mkdir(parents=True)
     subprocess.run(["mount", "-t", "tmpfs", "venturi-test", str(inside)], check=True)
     try:
@@ -243,8 +244,8 @@ def test_a_folder_with_a_foreign_mount_in_it_is_left_and_told_of(tmp_path):
 
 
 @needs_root
-@pytest.mark.alone  # other labs that come up meanwhile ask for memory, too
-def test_the_memory_for_tcp_goes_back_when_the_last_lab_that_needs_it_is_down(bring_up):
+@pytest.mark.alone  # other labs that start at the same time also claim memory
+def test_the_tcp_memory_limit_is_restored_when_the_last_lab_that_needs_it_ends(bring_up):
     setting = Path("/proc/sys/net/ipv4/tcp_mem")
     original = setting.read_text()
     if memory.CLAIMS.exists():
@@ -265,9 +266,9 @@ def test_the_memory_for_tcp_goes_back_when_the_last_lab_that_needs_it_is_down(br
 
 
 @needs_root
-def test_an_error_on_the_way_up_leaves_nothing(parent, engine, monkeypatch):
+def test_an_error_during_lab_start_leaves_no_lab(parent, engine, monkeypatch):
     def broken(self, **options):
-        self._make_hosts()
+        self._create_hosts()
         self._connect()
         raise KeyboardInterrupt
 

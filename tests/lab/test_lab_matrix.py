@@ -1,7 +1,7 @@
-"""Every mover through every service that makes sense, as a user runs it: ``venturi run --on lab``.
+"""Every mover with every suitable service, as users run them: ``venturi run --on lab``.
 
-Each matrix is one scenario and one lab. Its rows, a mover with its ends, are points of one sweep, which vary together. What must be true of a row is
-looked up in the tables of the run: outcome, bytes at the receiver, sockets, links.
+Each matrix is one scenario and one lab. Its rows, each a mover with its endpoints, are the points of one sweep and vary
+together. The checks use the tables of the run: outcome, bytes at the receiver, sockets, links.
 """
 
 import json
@@ -26,8 +26,8 @@ pytestmark = needs_root
 
 SIZE = 1_500_000
 TIMEOUT_S = 200
-# Transfers one after the other leave their last sockets and counters within this time.
-SETTLED_S = 0.5
+# The last sockets and counters of a transfer appear within this time.
+WARMUP_S = 0.5
 
 HOSTS = """
 venturi = 1
@@ -85,12 +85,12 @@ BEHIND = {
     "striped": ["node1", "node2"], "redirector": ["member"], "shared": ["sharer"], "proxy": ["root-a"], "cache": ["root-a"],
     "krb5-a": ["kdc"], "krb5-b": ["kdc"], "krb5-too": ["kdc"], "mount": ["master", "chunkserver"],
 }  # fmt: skip
-"""What a server cannot do without."""
+"""Services that each server needs."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """A mover, its ends and the services that it reaches them through (``""``: a file of host c), and the files of one call."""
+    """A mover, its endpoints and their services (``""``: a file of host c), and the files per call."""
 
     mover: str
     source: str = "disk-a"
@@ -107,7 +107,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Matrix:
-    """Rows that are carried out in one lab; ``more`` are lines of the workload, ``unnamed`` servers are not said by any row."""
+    """Rows that run in one lab. ``more`` has lines of the workload; no row names the servers in ``unnamed``."""
 
     rows: list[Row]
     more: str = ""
@@ -139,7 +139,8 @@ MATRICES = {
         get("wget", "nginx-a"), get("wget", "root-a"), get("wget", "x509-a"),
         get("davix", "nginx-a"), get("davix", "root-a"), get("davix", "x509-a"),
         get("gfal-copy", "ftp-a"), get("gfal-copy", "root-a"), get("gfal-copy", "nginx-a"),
-        get("scp", "sshd-a"), get("iperf3", "iperf3"), get("nuttcp", "nuttcp"),
+        get("scp", "sshd-a"), get("sftp", "sshd-a"), get("rsync", "sshd-a"), get("rclone", "sshd-a"),
+        get("iperf3", "iperf3"), get("nuttcp", "nuttcp"),
     ], "options = { certificate = true }"),
     "upload": Matrix([
         put("globus-url-copy", "ftp-a", files=5), put("globus-url-copy", "gsiftp-a"), put("globus-url-copy", "striped"),
@@ -150,7 +151,8 @@ MATRICES = {
         put("curl", "nginx-a"), put("curl", "root-a"), put("curl", "x509-a"),
         put("davix", "nginx-a"), put("davix", "root-a"), put("davix", "x509-a"),
         put("gfal-copy", "gsiftp-a"), put("gfal-copy", "root-a"), put("gfal-copy", "nginx-a"),
-        put("scp", "sshd-a"), put("iperf3", "iperf3"), put("nuttcp", "nuttcp"),
+        put("scp", "sshd-a"), put("sftp", "sshd-a"), put("rsync", "sshd-a"), put("rclone", "sshd-a"),
+        put("iperf3", "iperf3"), put("nuttcp", "nuttcp"),
     ], 'options = { certificate = true, exit = "at once" }'),
     "third-party": Matrix([
         between("globus-url-copy", "ftp", files=5), between("globus-url-copy", "gsiftp"),
@@ -163,12 +165,12 @@ MATRICES = {
         between("davix", "root"), between("davix", "x509"),
         between("gfal-copy", "ftp"),
         between("venturi", "root"), between("venturi", "x509"), between("venturi", "gsiftp", files=5),
-        # Through the client.
+        # Bytes through the client.
         between("xrdcp", "root"), between("xrdcp", "root", other="krb5"),
     ], "options = { certificate = true }"),
     "others": Matrix([
         Row("cp", "disk-c", "", "mounted"), Row("rsync", "mounted", "", "disk-c"),
-        # Nobody but nginx serves disk-a there, so it need not be named.
+        # Only nginx serves disk-a in this lab, so rows need not name it.
         Row("curl"), Row("wget"),
     ], 'options = { proxy = "http://b.lab.test:3128" }', ("mount", "nginx-a", "squid")),
 }  # fmt: skip
@@ -218,7 +220,7 @@ def scenario_of(name):
 
 
 def lacking(name):
-    """Return the programs that a matrix needs and this machine has not."""
+    """Return the programs of a matrix that are missing on this machine."""
     matrix = MATRICES[name]
     programs = {tool for row in matrix.rows for tool in BUILT_IN[row.mover].requires}
     programs |= {
@@ -229,41 +231,41 @@ def lacking(name):
 
 
 @pytest.fixture(scope="module")
-def carried_out():
-    """Return a function that carries a matrix out, once, and returns what came of it; no lab may leave anything."""
-    folder = Path(tempfile.mkdtemp(prefix="venturi-matrix-"))
-    folder.chmod(0o755)
-    labs = folder / "labs"
+def executed():
+    """Return a function that runs a matrix once and returns the run directory; no lab can have remains."""
+    directory = Path(tempfile.mkdtemp(prefix="venturi-matrix-"))
+    directory.chmod(0o755)
+    labs = directory / "labs"
     labs.mkdir(mode=0o755)
     done = {}
 
-    def carry_out(name):
+    def execute(name):
         missing = lacking(name)
         if missing:
             pytest.skip(f"not installed: {', '.join(missing)}")
         if name not in done:
-            done[name] = run(name, folder, labs)
-        path, said = done[name]
-        assert path is not None, said
+            done[name] = run(name, directory, labs)
+        path, printed = done[name]
+        assert path is not None, printed
         return path
 
-    yield carry_out
+    yield execute
     assert registered(labs) == []
     left = traces(labs)
-    shutil.rmtree(folder)
+    shutil.rmtree(directory)
     assert left == {"processes": [], "mounts": [], "loops": [], "files": []}
 
 
-def run(name, folder, labs):
-    """Carry a matrix out from the command line, and return the directory of the run (``None``: there is none) and what the command said."""
-    scenario = folder / f"{name}.toml"
+def run(name, directory, labs):
+    """Run a matrix from the command line, and return the run directory (``None`` if there is none) and the output."""
+    scenario = directory / f"{name}.toml"
     scenario.write_text(scenario_of(name))
     venturi = Path(sys.executable).with_name("venturi")
     done = subprocess.run(
-        [venturi, "run", scenario, "--on", "lab", "--runs", folder / "runs", "--json"],
+        [venturi, "run", scenario, "--on", "lab", "--runs", directory / "runs", "--json"],
         env={**os.environ, "VENTURI_LAB": str(labs)}, capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
     )  # fmt: skip
-    paths = list((folder / "runs").glob(f"{name}-2*"))
+    paths = list((directory / "runs").glob(f"{name}-2*"))
     return paths[0] if paths and done.returncode in (0, 3) else None, done.stdout + done.stderr
 
 
@@ -280,28 +282,28 @@ def transfer_of(run_path, name, row):
 
 
 @pytest.mark.parametrize(("name", "row"), CASES)
-def test_what_is_sent_arrives_whole_over_sockets_and_links_that_saw_it(name, row, carried_out):
-    path = carried_out(name)
+def test_every_transfer_arrives_completely_and_sockets_and_links_count_its_bytes(name, row, executed):
+    path = executed(name)
     transfer = transfer_of(path, name, row)
     assert (transfer["outcome"], transfer["error"]) == ("ok", None)
-    assert transfer["asked_bytes"] == row.files * SIZE
+    assert transfer["requested_bytes"] == row.files * SIZE
     memory = row.mover in ("iperf3", "nuttcp")
     if memory:
         assert transfer["tool_bytes"] >= SIZE
     elif row.destination != "null":
         assert transfer["received_bytes"] == row.files * SIZE
-    assert crossed_bytes(path, transfer, receivers(row)) >= transfer["asked_bytes"] * (0.99 if memory else 1)
+    assert crossed_bytes(path, transfer, receivers(row)) >= transfer["requested_bytes"] * (0.99 if memory else 1)
     if "mounted" not in (row.source, row.destination):  # a mount keeps its connections
         found = sockets(path, transfer, receivers(row))
-        assert sum(received for _, received, _ in found) >= transfer["asked_bytes"]
-        # The kernel tells it of a socket that lives, and not of one that has ended: of short ones nobody knows.
+        assert sum(received for _, received, _ in found) >= transfer["requested_bytes"]
+        # The kernel reports the congestion control of open sockets only, so it is unknown for short connections.
         assert {(host, CONTROL[host]) for host, _, control in found if control} == {
             (host, control) for host, _, control in found if control
         }
 
 
 def receivers(row):
-    """Return the hosts that the bytes of a row come to; those of a striped server may come to either of its nodes."""
+    """Return the hosts that receive the bytes of a row; for a striped server, these are both nodes."""
     if row.destination_service == "striped":
         return ("a", "b")
     if row.destination == "null":
@@ -310,12 +312,12 @@ def receivers(row):
 
 
 def crossed_bytes(run_path, transfer, hosts):
-    """Return what the links to some hosts carried during a transfer."""
+    """Return the bytes that the links to some hosts carried during a transfer."""
     total = 0
     for host in hosts:
         ((before, after),) = duckdb.sql(
             f"""select max(value) filter (where time_s <= {transfer["start_s"]}),
-                       max(value) filter (where time_s <= {transfer["end_s"] + SETTLED_S})
+                       max(value) filter (where time_s <= {transfer["end_s"] + WARMUP_S})
                 from '{run_path}/samples.parquet' where counter = 'link.core>{host}.bytes'"""
         ).fetchall()
         total += after - (before or 0)
@@ -323,21 +325,21 @@ def crossed_bytes(run_path, transfer, hosts):
 
 
 def sockets(run_path, transfer, hosts):
-    """Return host, bytes received and congestion control of each socket that ended on some hosts during a transfer."""
+    """Return host, received bytes and congestion control of each socket that closed on some hosts during a transfer."""
     return duckdb.sql(
         f"""select host, max(received_bytes), max(congestion_control) from '{run_path}/sockets.parquet'
             where host in ({",".join(f"'{host}'" for host in hosts)})
             and split_part(local, ':', 1) != split_part(remote, ':', 1)
-            and time_s between {transfer["start_s"]} and {transfer["end_s"] + SETTLED_S}
+            and time_s between {transfer["start_s"]} and {transfer["end_s"] + WARMUP_S}
             group by host, local, remote having bool_or(closed)"""
     ).fetchall()
 
 
 @pytest.mark.parametrize("name", ["download", "upload", "third-party"])
-def test_sockets_have_the_congestion_control_of_their_host(name, carried_out):
-    # It is a property of routes, which what a host says to itself does not take.
+def test_sockets_have_the_congestion_control_of_their_host(name, executed):
+    # Routes have the congestion control, and connections of a host to itself use none of them.
     found = duckdb.sql(
-        f"""select distinct host, congestion_control from '{carried_out(name)}/sockets.parquet'
+        f"""select distinct host, congestion_control from '{executed(name)}/sockets.parquet'
             where congestion_control is not null and state = 'established'
             and split_part(local, ':', 1) != split_part(remote, ':', 1)"""
     ).fetchall()
@@ -345,13 +347,17 @@ def test_sockets_have_the_congestion_control_of_their_host(name, carried_out):
 
 
 ELSEWHERE = {"bbftp", "http-load", "managed", "root-read"}
-"""Movers of the network with tests of their own: tests/mover/test_mover_bbftp.py, test_lab_clients.py, tests/managed, test_lab_jobs.py."""
+"""Network movers with their own tests.
 
-LOCAL = {"cp", "rsync"}
+These are tests/mover/test_mover_bbftp.py, test_lab_clients.py, tests/transfer_jobs and test_lab_jobs.py.
+"""
+
+LOCAL = {"cp"}
 
 
-def test_every_mover_of_the_network_and_every_service_is_in_a_matrix():
+def test_every_network_mover_and_every_service_is_in_a_matrix():
     movers = {row.mover for matrix in MATRICES.values() for row in matrix.rows}
-    assert {name for name, mover in BUILT_IN.items() if mover.speaks} == movers - LOCAL | ELSEWHERE
+    assert {name for name, mover in BUILT_IN.items() if mover.protocols} == movers - LOCAL | ELSEWHERE
     kinds = {SERVERS[server][0] for matrix in MATRICES.values() for server in servers_of(matrix)}
-    assert kinds | {"root-jobs", "srm"} == set(SERVICES)  # with tests of their own: test_lab_jobs.py, tests/services
+    # test_lab_jobs.py and tests/services test the others. In a lab, sshd replaces ssh.
+    assert kinds | {"root-jobs", "srm", "ssh"} == set(SERVICES)

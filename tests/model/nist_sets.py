@@ -1,4 +1,4 @@
-"""Reader of the NIST StRD sets in tests/data/nist, and their models as functions."""
+"""Reader of the NIST StRD datasets in tests/data/nist, and their models as functions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-FOLDER = Path(__file__).parents[1] / "data" / "nist"
+DIRECTORY = Path(__file__).parents[1] / "data" / "nist"
 
 
 def _gauss(x, b1, b2, b3, b4, b5, b6, b7, b8):
@@ -27,7 +27,15 @@ def _thurber(x, b1, b2, b3, b4, b5, b6, b7):
     return (b1 + b2 * x + b3 * x**2 + b4 * x**3) / (1 + b5 * x + b6 * x**2 + b7 * x**3)
 
 
-# The function, and the parameters in which it is linear.
+def _enso(x, b1, b2, b3, b4, b5, b6, b7, b8, b9):
+    year, second, third = 2 * np.pi * x / 12, 2 * np.pi * x / b4, 2 * np.pi * x / b7
+    return (
+        b1 + b2 * np.cos(year) + b3 * np.sin(year) + b5 * np.cos(second) + b6 * np.sin(second) + b8 * np.cos(third)
+        + b9 * np.sin(third)
+    )  # fmt: skip
+
+
+# The function, and its linear parameters.
 MODELS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
     "Misra1a": (lambda x, b1, b2: b1 * (1 - np.exp(-b2 * x)), ("b1",)),
     "Misra1b": (lambda x, b1, b2: b1 * (1 - (1 + b2 * x / 2) ** -2), ("b1",)),
@@ -50,12 +58,21 @@ MODELS: dict[str, tuple[Callable[..., np.ndarray], tuple[str, ...]]] = {
     "Gauss1": (_gauss, ("b1", "b3", "b6")),
     "Gauss2": (_gauss, ("b1", "b3", "b6")),
     "Gauss3": (_gauss, ("b1", "b3", "b6")),
+    "Kirby2": (
+        lambda x, b1, b2, b3, b4, b5: (b1 + b2 * x + b3 * x**2) / (1 + b4 * x + b5 * x**2),
+        ("b1", "b2", "b3"),
+    ),
+    "Hahn1": (_thurber, ("b1", "b2", "b3", "b4")),
+    "Nelson": (lambda x, b1, b2, b3: b1 - b2 * x[0] * np.exp(-b3 * x[1]), ("b1", "b2")),
+    "Roszman1": (lambda x, b1, b2, b3, b4: b1 - b2 * x - np.arctan(b3 / (x - b4)) / np.pi, ("b1", "b2")),
+    "ENSO": (_enso, ("b1", "b2", "b3", "b5", "b6", "b8", "b9")),
+    "Bennett5": (lambda x, b1, b2, b3: b1 * (b2 + x) ** (-1 / b3), ("b1",)),
 }
 
 
 @dataclass(frozen=True, eq=False)
 class CertifiedSet:
-    """One set: points, starts and certified results."""
+    """One dataset: points, starts and certified results."""
 
     name: str
     function: Callable[..., np.ndarray]
@@ -69,7 +86,7 @@ class CertifiedSet:
 
 
 def read(name: str) -> CertifiedSet:
-    lines = (FOLDER / f"{name}.csv").read_text(encoding="utf-8").splitlines()
+    lines = (DIRECTORY / f"{name}.csv").read_text(encoding="utf-8").splitlines()
     head = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# ") and ": " in line)
     table = np.array([line.split(",") for line in lines if line[0] not in "#x"], dtype=float)
     function, linear = MODELS[name]
@@ -77,7 +94,9 @@ def read(name: str) -> CertifiedSet:
     def named(key: str) -> dict[str, float]:
         return {f"b{index + 1}": float(text) for index, text in enumerate(head[key].split())}
 
+    y = np.log(table[:, -1]) if name == "Nelson" else table[:, -1]  # this model predicts the logarithm
+    x = table[:, 0] if table.shape[1] == 2 else table[:, :-1].T
     return CertifiedSet(
-        name, function, linear, table[:, 0], table[:, 1], (named("start1"), named("start2")), named("certified"),
+        name, function, linear, x, y, (named("start1"), named("start2")), named("certified"),
         named("standard_deviation"), float(head["residual_sum_of_squares"]),
     )  # fmt: skip

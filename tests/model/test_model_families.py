@@ -1,4 +1,4 @@
-"""The formulas of the families against their sources."""
+"""The formulas of the families compared with their sources."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def value(name, x, *parameters):
     return FAMILIES[name].value(points, np.array(parameters)[:, None])[:, 0]
 
 
-def test_the_slopes_that_the_search_uses_are_those_of_the_basis():
+def test_the_slopes_of_the_search_are_the_derivatives_of_the_basis():
     for family in [*FAMILIES.values(), CONSTANT, *SURFACES, *SURFACES_WITH_STREAMS]:
         rng = np.random.default_rng(1)
         x = rng.uniform(0.1, 0.9, (3, 7, 1)) if family.name.startswith("surface") else rng.uniform(0.1, 0.9, (7, 1))
@@ -31,7 +31,7 @@ def test_the_slopes_that_the_search_uses_are_those_of_the_basis():
                 assert found == pytest.approx(expected, rel=1e-6, abs=1e-8), family.name
 
 
-def test_what_is_searched_and_what_is_reported_are_the_same_curve():
+def test_searched_and_reported_parameters_give_the_same_curve():
     for family in FAMILIES.values():
         rng = np.random.default_rng(2)
         x = rng.uniform(0.1, 0.9, (7, 1)) if family.name.startswith("loss") else rng.uniform(1.0, 9.0, (7, 1))
@@ -45,7 +45,7 @@ def test_what_is_searched_and_what_is_reported_are_the_same_curve():
         )
 
 
-def test_every_family_says_what_it_is():
+def test_every_family_has_a_reason_and_a_formula():
     for family in [*FAMILIES.values(), *SURFACES]:
         assert family.reason, family.name
         assert family.formula, family.name
@@ -66,7 +66,7 @@ def test_pftk_without_timeouts_is_the_square_root_law_with_delayed_acknowledgeme
     assert value("loss-pftk", 1e-4, 1.0, 0.0) == pytest.approx(value("loss-mathis", 1e-4, 1.0))
 
 
-def test_overload_peaks_where_the_scalability_law_says():
+def test_overload_peaks_where_the_scalability_law_predicts():
     sigma, kappa = 0.1, 0.0036
     peak = np.sqrt((1 - sigma) / kappa)
     near = value("overload", [peak - 0.1, peak, peak + 0.1], 1e8, sigma, kappa)
@@ -75,7 +75,7 @@ def test_overload_peaks_where_the_scalability_law_says():
 
 
 def test_window_fills_the_link_at_the_bandwidth_delay_product():
-    # 25 Mbit/s and 25 ms (document 004, table 5, with the factor of ten of 004-E01 mended): 78 kB.
+    # 25 Mbit/s and 25 ms (document 004, table 5, with the factor of ten of 004-E01 corrected): 78 kB.
     rtt_s, link_bytes_per_s = 0.025, 25e6 / 8
     windows = np.array([16e3, 64e3, 78.125e3, 256e3])
     expected = np.minimum(windows / rtt_s, link_bytes_per_s)
@@ -83,7 +83,7 @@ def test_window_fills_the_link_at_the_bandwidth_delay_product():
 
 
 def test_setup_gives_the_idle_time_of_small_files():
-    # F129: one round trip of 53 ms for each file of 838 kB is 126 Mbit/s on a channel that is otherwise free.
+    # F129: one round trip of 53 ms for each file of 838 kB is 126 Mbit/s on an otherwise unlimited channel.
     assert value("setup", 838e3, 0.053, 1e15) * 8 / 1e6 == pytest.approx(126, abs=0.6)
 
 

@@ -1,9 +1,9 @@
-"""The fit core against NIST's certified nonlinear regressions.
+"""The fit core compared with the certified nonlinear regressions of NIST.
 
-Certified values have 11 digits. Parameters and standard deviations are asked to agree to 1e-9 relative, ten digits,
-which leaves room for the rounding of the certified numbers and for cancellation in ill-conditioned sets.
-Lanczos1 is exact but for the 13th digit of its data: its residuals (8e-14) are 300 times the rounding of y in double
-precision, so only about three digits of SSE and of the standard deviations exist; its parameters have ten like all.
+Certified values have 11 digits. Parameters and standard deviations must agree to 1e-9 relative, which is ten digits.
+The margin covers the rounding of the certified numbers and cancellation in ill-conditioned datasets. Lanczos1 is exact
+except for the 13th digit of its data. Its residuals (8e-14) are 300 times the rounding of y in double precision, so
+only about three digits of SSE and of the standard deviations exist. Its parameters have ten digits.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from venturi.model import FAMILIES, Curve, Fit, Search, family_of, fit
 
 NAMES = sorted(MODELS)
 
-# Levenberg-Marquardt from NIST's far start alone, without the linear split, runs away or crawls on these. They are
-# solved from the same start once points around it are tried too, or once the amplitudes are projected out.
-RUN_AWAY = {("MGH09", 0, "split"), ("MGH10", 0, "whole"), ("MGH17", 0, "whole"), ("Eckerle4", 0, "whole")}
+# Levenberg-Marquardt diverges or is slow for these, from NIST's far start alone and without the linear split. The same
+# start succeeds if points around it are also tried, or if the amplitudes are projected out.
+RUN_AWAY = {
+    ("MGH09", 0, "split"), ("MGH10", 0, "whole"), ("MGH17", 0, "whole"), ("Eckerle4", 0, "whole"),
+    ("Bennett5", 0, "whole"),
+}  # fmt: skip
 OTHER_MINIMUM = {("BoxBOD", 0, "whole")}
-# Terms that can be exchanged: indices of the parameters of each term, and which of them orders the terms.
+# Exchangeable terms: indices of the parameters of each term, and the parameter that orders the terms.
 EXCHANGEABLE = {
     "Lanczos1": ([(1, 2), (3, 4), (5, 6)], 1),
     "Lanczos2": ([(1, 2), (3, 4), (5, 6)], 1),
@@ -30,8 +33,9 @@ EXCHANGEABLE = {
     "Gauss1": ([(3, 4, 5), (6, 7, 8)], 1),
     "Gauss2": ([(3, 4, 5), (6, 7, 8)], 1),
     "Gauss3": ([(3, 4, 5), (6, 7, 8)], 1),
+    "ENSO": ([(7, 8, 9), (4, 5, 6)], 0),
 }
-# Widths that enter squared, with the amplitude that changes sign with them if any.
+# Widths that enter squared, with the amplitude that changes sign with them, if there is one.
 SIGNLESS = {"Gauss1": ("b5", "b8"), "Gauss2": ("b5", "b8"), "Gauss3": ("b5", "b8"), "Eckerle4": ("b1", "b2")}
 
 
@@ -68,10 +72,11 @@ def as_family(certified: CertifiedSet, form: str):
 @pytest.mark.parametrize("form", ["whole", "split"])
 @pytest.mark.parametrize("start", [0, 1])
 @pytest.mark.parametrize("name", NAMES)
-def test_certified_values_are_reached_from_the_start_that_nist_gives(name, start, form):
+def test_certified_values_are_reached_from_the_nist_starts(name, start, form):
     certified = read(name)
-    # MGH10 without the split is a narrow bent valley: thousands of steps from the far start.
-    settings = Search(last_steps=5000 if (name, start, form) == ("MGH10", 0, "whole") else 300)
+    # MGH10 and Bennett5 without the split are narrow, bent valleys that need thousands of steps from the far start.
+    valley = (name, start, form) in {("MGH10", 0, "whole"), ("Bennett5", 0, "whole")}
+    settings = Search(last_steps=5000 if valley else 300)
     found = fit(Curve(certified.x, certified.y), as_family(certified, form), start=certified.starts[start],
                 settings=settings)  # fmt: skip
     check(found, certified)
@@ -87,33 +92,54 @@ def from_one_start(name, start, form):
     ("name", "start", "form"),
     [case for case in itertools.product(NAMES, (0, 1), ("whole", "split")) if case not in RUN_AWAY | OTHER_MINIMUM],
 )
-def test_certified_values_are_reached_from_that_one_start_alone(name, start, form):
+def test_certified_values_are_reached_from_a_single_start(name, start, form):
     check(*from_one_start(name, start, form))
 
 
 @pytest.mark.parametrize(("name", "start", "form"), sorted(RUN_AWAY))
-def test_a_search_that_runs_away_from_one_start_says_so(name, start, form):
-    """The test above reaches them with points tried around that start, which is what `fit` does unless told."""
+def test_a_search_that_diverges_from_a_single_start_warns(name, start, form):
+    """By default, `fit` also tries points around the start, and then it succeeds."""
     found, certified = from_one_start(name, start, form)
     assert found.warnings
     assert found.goodness.sse > certified.residual_sum_of_squares
 
 
-def test_boxbod_has_another_minimum_beside_its_first_start():
-    """There b is so large that the model is a constant, whose best value is the mean."""
+def test_a_boxbod_fit_that_reaches_the_constant_minimum_is_reported_as_failed():
+    """In that minimum, b is so large that the model is constant, and the best constant is the mean."""
     ((name, start, form),) = OTHER_MINIMUM
     found, certified = from_one_start(name, start, form)
     assert found.goodness.sse == pytest.approx(((certified.y - certified.y.mean()) ** 2).sum(), rel=1e-9)
+    assert found.failed
+    assert found.warnings[0].startswith("failed:")
+
+
+FAR_FROM_DEFAULT_STARTS = {("MGH17", "whole"), ("Gauss1", "whole"), ("Gauss3", "whole"), ("Bennett5", "whole")}
+"""Datasets whose certified values a fit without given starts does not reach.
+
+Bennett5 (R² = −3270) reports its failure. The others end in a minimum with R² above 0.9.
+"""
+
+
+@pytest.mark.parametrize("form", ["whole", "split"])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fit_without_starts_reaches_the_certified_values_except_in_known_cases(name, form):
+    certified = read(name)
+    found = fit(Curve(certified.x, certified.y), as_family(certified, form))
+    reached = found.goodness.sse < 1e-20 or found.goodness.sse < certified.residual_sum_of_squares * (1 + 1e-6)
+    assert reached == ((name, form) not in FAR_FROM_DEFAULT_STARTS)
+    assert found.failed == (found.goodness.r_squared <= 0)
+    assert found.failed == any(note.startswith("failed:") for note in found.warnings)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_certified_values_are_reached_from_our_own_seeded_starts(name):
+def test_certified_values_are_reached_from_seeded_starts(name):
     certified = read(name)
     boxes = {}
     for key in certified.parameters:
         if key not in certified.linear:
             one, two = (start[key] for start in certified.starts)
-            boxes[key] = (min(one, two) / 3, 3 * max(one, two))
+            ends = (one / 3, 3 * one, two / 3, 3 * two)
+            boxes[key] = (min(ends), max(ends))
     family = family_of(name, certified.function, list(certified.parameters), linear=certified.linear, starts=boxes)
     settings = Search(screened=(1000,), kept=(16,), heats=((10, 4),))
     check(fit(Curve(certified.x, certified.y), family, settings=settings), certified)

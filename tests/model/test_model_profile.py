@@ -14,7 +14,7 @@ SIZES = np.array([1e7, 3e7, 1e8, 2e8, 5e8, 1e9, 2e9])
 FILES = np.array([1.0, 2, 5, 10, 15, 20, 25, 30])
 
 
-def test_for_a_linear_model_the_interval_is_students():
+def test_a_linear_model_has_students_interval():
     x, y = np.arange(7.0), np.array([1.0, 2.2, 2.9, 4.1, 5.2, 5.8, 7.1])
     found = fit(Curve(x, y), FAMILIES["linear"])
     for name, interval in profile(found, level=0.9).items():
@@ -24,21 +24,21 @@ def test_for_a_linear_model_the_interval_is_students():
         )
 
 
-def test_at_the_ends_the_best_of_the_rest_is_worse_by_the_quantile():
+def test_the_best_fit_at_the_ends_of_an_interval_is_worse_by_the_quantile():
     rng = np.random.default_rng(4)
     curve = Curve(SIZES, SIZES / (1.5 + SIZES / 1e8) * (1 + 0.05 * rng.standard_normal(len(SIZES))))
     found = fit(curve, FAMILIES["setup"])
     interval = profile(found, parameters=["t0"])["t0"]
     for end in (interval.low, interval.high):
-        # scipy's one-dimensional search for r at this t0
+        # one-dimensional search by scipy for r at this t0
         best = minimize_scalar(lambda u, t0=end: np.sum((curve.y - curve.x / (t0 + curve.x / (u * 1e8))) ** 2) / 1e14,
                                bounds=(0.2, 5), method="bounded", options={"xatol": 1e-12})  # fmt: skip
         rise = (best.fun * 1e14 - found.goodness.sse) / found.goodness.reduced_chi_square
         assert rise == pytest.approx(stats.t.ppf(0.975, 5) ** 2, rel=1e-4)
 
 
-# Curvature is mild at this noise, so coverage is near its level; 400 curves give a binomial standard deviation of 0.015
-# at 0.9, and the bounds hold 99.9 % of the binomial distribution.
+# Curvature is mild at this noise, so coverage is close to its level. 400 curves have a binomial standard deviation of
+# 0.015 at 0.9, and the bounds contain 99.9 % of the binomial distribution.
 @pytest.mark.parametrize(
     ("name", "x", "truth"),
     [
@@ -49,7 +49,7 @@ def test_at_the_ends_the_best_of_the_rest_is_worse_by_the_quantile():
     ],
 )
 @pytest.mark.parametrize("absolute", [True, False])
-def test_intervals_cover_the_planted_parameters_as_often_as_they_say(name, x, truth, absolute):
+def test_intervals_cover_the_planted_parameters_at_the_stated_level(name, x, truth, absolute):
     level, count = 0.9, 400
     rng = np.random.default_rng(20)
     family = FAMILIES[name]
@@ -64,8 +64,8 @@ def test_intervals_cover_the_planted_parameters_as_often_as_they_say(name, x, tr
         assert low <= covered <= high, (key, covered)
 
 
-def test_an_end_that_the_data_do_not_set_is_open():
-    # No fixed time in the data: t0 has an upper end, and its lower end is the zero of its meaning.
+def test_an_undetermined_lower_end_is_the_smallest_meaningful_value():
+    # The data have no fixed time, so t0 has an upper limit, and its lower limit is 0, its smallest meaningful value.
     noise = np.array([1, -1, 1, -1, 1, -1, 1]) * 0.05
     found = fit(Curve(SIZES, 1e8 * (1 + noise)), FAMILIES["setup"])
     interval = profile(found, parameters=["t0"])["t0"]
@@ -73,13 +73,13 @@ def test_an_end_that_the_data_do_not_set_is_open():
     assert 0 < interval.high < 1
 
 
-def test_without_degrees_of_freedom_a_profile_is_refused():
+def test_a_profile_without_degrees_of_freedom_is_rejected():
     found = fit(Curve(SIZES[:2], SIZES[:2]), FAMILIES["linear"])
     with pytest.raises(FitError, match="as many parameters as points"):
         profile(found)
 
 
-def test_unknown_parameters_are_refused():
+def test_unknown_parameters_are_rejected():
     found = fit(Curve(SIZES, SIZES), FAMILIES["linear"])
     with pytest.raises(FitError, match="among a, b"):
         profile(found, parameters=["slope"])

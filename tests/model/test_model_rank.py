@@ -1,4 +1,4 @@
-"""Ranking: by every criterion, over many curves, and against closed forms of cross-validation."""
+"""Ranking by every criterion and over many curves, and closed forms of cross-validation."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_aicc_mostly_finds_the_family_that_made_the_curve(family, parameters):
     assert sum(each.best.family.name == family for each in rankings) >= 26
 
 
-def test_r_squared_never_prefers_a_line_to_a_cubic_and_aicc_does():
+def test_r_squared_never_prefers_a_line_to_a_cubic_but_aicc_can():
     curve = noisy("linear", [3e8, -2e6], 1)[0]
     lines = [FAMILIES["linear"], FAMILIES["cubic"]]
     assert rank(curve, lines, criterion="r_squared").best.family.name == "cubic"
@@ -61,7 +61,7 @@ def test_leave_one_out_of_a_linear_model_is_the_closed_form():
     assert cross_validate([Curve(x, y, sigma)], FAMILIES["quadratic"])[0] == pytest.approx(expected, rel=1e-9)
 
 
-def test_folds_are_dealt_by_the_seed_and_cover_every_point_once():
+def test_folds_are_assigned_by_the_seed_and_cover_every_point_once():
     curve = noisy("setup", [1.0, 1e8], 1, x=np.geomspace(1e7, 2e9, 12))[0]
     one, two = (cross_validate([curve], FAMILIES["setup"], folds=4)[0] for _ in range(2))
     assert one == two
@@ -69,7 +69,7 @@ def test_folds_are_dealt_by_the_seed_and_cover_every_point_once():
     assert cross_validate([curve], FAMILIES["setup"], folds=12) == cross_validate([curve], FAMILIES["setup"])
 
 
-def test_cross_validation_refuses_a_family_with_too_few_points_left():
+def test_cross_validation_rejects_a_family_with_too_few_points_left():
     curve = Curve(FILES[:4], np.array([4.0, 2, 1, 0.5]))
     assert cross_validate([curve], FAMILIES["cubic"]) == [float("inf")]
     with pytest.raises(FitError, match="at least 2 folds"):
@@ -82,7 +82,7 @@ def test_cross_validation_ranks_the_simple_truth_above_the_flexible_shape():
     assert sum(each.best.family.name == "share" for each in rankings) >= 18
 
 
-def test_scores_that_do_not_exist_come_last():
+def test_undefined_scores_are_ranked_last():
     # Six points: AICc of a family with four parameters (and the variance) is infinite.
     curve = noisy("exponential-sum", [3e8, 0.6, 1e8, 0.02], 1, x=FILES[:6])[0]
     entries = rank(curve, PAPER_FAMILIES).entries
@@ -91,15 +91,28 @@ def test_scores_that_do_not_exist_come_last():
     assert not all(finite)
 
 
-def test_no_best_where_nothing_can_be_judged():
+@pytest.mark.parametrize("criterion", ["aicc", "r_squared", "cross_validation"])
+def test_failed_fits_are_ranked_last(criterion):
+    # The noise does not depend on x. The falling share has one parameter fewer than a line, and fits the points worse
+    # than their mean.
+    rng = np.random.default_rng(4)
+    curve = Curve(FILES, 1e8 * (1 + 0.02 * rng.standard_normal(len(FILES))))
+    entries = rank(curve, families_for("files"), criterion=criterion).entries
+    failed = [entry.fit.failed for entry in entries if np.isfinite(entry.score)]
+    assert any(failed)
+    assert failed == sorted(failed)
+    assert not entries[0].fit.failed
+
+
+def test_there_is_no_best_fit_without_comparable_scores():
     curve = Curve(FILES[:3], FILES[:3])
-    with pytest.raises(FitError, match="no family can be judged by aicc on 3 points"):
+    with pytest.raises(FitError, match="aicc on 3 points"):
         _ = rank(curve, [FAMILIES["linear"]]).best
 
 
-def test_refused_families_are_listed_with_the_reason():
+def test_rejected_families_are_listed_with_the_reason():
     listed = rank(Curve(np.array([0.0, 1, 2, 3]), np.ones(4)), [FAMILIES["power"], FAMILIES["linear"]])
-    assert [(each.family.name, "x > 0" in each.reason) for each in listed.refused] == [("power", True)]
+    assert [(each.family.name, "x > 0" in each.reason) for each in listed.rejected] == [("power", True)]
 
 
 def test_mean_over_curves_has_the_form_of_table_3():
@@ -117,22 +130,22 @@ def test_mean_over_curves_has_the_form_of_table_3():
     assert [row.mean_score for row in rows] == sorted((row.mean_score for row in rows), reverse=True)
 
 
-def test_a_family_refused_on_some_curves_comes_after_those_fitted_to_all():
+def test_a_family_rejected_on_some_curves_is_ranked_after_families_fitted_to_all():
     short = Curve(FILES[:3], np.array([3.0, 2, 1.2]))
     rankings = rank_many([*noisy("power", [1e8, -0.5], 2), short], [FAMILIES["cubic"], FAMILIES["linear"]],
                          criterion="r_squared")  # fmt: skip
     assert [row.family.name for row in mean_over_curves(rankings)] == ["linear", "cubic"]
 
 
-def test_an_unknown_criterion_is_refused():
+def test_an_unknown_criterion_is_rejected():
     with pytest.raises(FitError, match="aicc"):
         rank(Curve(FILES, FILES), [FAMILIES["linear"]], criterion="bic")
 
 
-def test_the_public_names_are_these():
+def test_the_public_names_match_the_expected_list():
     assert set(venturi.model.__all__) == {
         "DEFAULT_SEARCH", "EXHAUSTIVE_SEARCH", "FAMILIES", "NULL_SURFACES", "PAPER_FAMILIES", "SURFACES",
-        "SURFACES_WITH_STREAMS", "Curve", "Entry", "Family", "FamilyMean", "Fit", "Goodness", "Interval", "Prediction",
-        "Ranking", "Refusal", "Search", "Span", "Terms", "cross_validate", "families_for", "family_named", "family_of",
-        "fit", "fit_many", "judge", "mean_over_curves", "profile", "profile_many", "rank", "rank_many",
+        "SURFACES_WITH_STREAMS", "Curve", "RankedFit", "Family", "FamilyMean", "Fit", "Goodness", "ParameterInterval", "Prediction",
+        "Ranking", "RejectedFit", "Search", "Span", "Terms", "cross_validate", "families_for", "family_named", "family_of",
+        "fit", "fit_many", "assess", "mean_over_curves", "profile", "profile_many", "rank", "rank_many",
     }  # fmt: skip

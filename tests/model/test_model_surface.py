@@ -1,4 +1,4 @@
-"""Rate over size, files and streams together."""
+"""Rate as a function of size, files and streams."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from venturi.errors import FitError, RangeError
 from venturi.model import FAMILIES, NULL_SURFACES, SURFACES, SURFACES_WITH_STREAMS, Curve, fit, profile, rank
 
-# The grid of document 000, scenario 2.
+# Grid of document 000, scenario 2.
 SIZES = np.array([0.01, 0.1, 0.2, 0.5, 1, 2]) * 1e9
 FILES = np.array([1.0, 2, 5, 10, 15, 20, 25, 30])
 STREAMS = np.array([1.0, 5, 10])
@@ -55,14 +55,14 @@ def test_the_surface_that_made_the_points_beats_the_others_and_the_null(family, 
     assert all(scores[null] > scores[family] for null in NULL_SURFACES)
 
 
-def test_without_any_dependence_the_constant_wins():
+def test_the_constant_surface_wins_for_data_without_dependence():
     x = grid(SIZES, FILES)
     rng = np.random.default_rng(5)
     order = rank(Curve(x, 1e8 * (1 + 0.05 * rng.standard_normal(x.shape[1]))), SURFACES)
     assert order.best.family.name == "surface-constant"
 
 
-def test_one_surface_fits_all_curves_of_the_grid_with_its_uncertainty():
+def test_intervals_of_a_surface_contain_its_planted_parameters():
     family = SURFACES[0]
     parameters, curve = made_by(family, grid(SIZES, FILES), noise=0.05, seed=8)
     found = fit(curve, family)
@@ -71,7 +71,7 @@ def test_one_surface_fits_all_curves_of_the_grid_with_its_uncertainty():
         assert intervals[name].low < planted < intervals[name].high
 
 
-def test_a_surface_refuses_to_leave_the_range_of_either_variable():
+def test_a_surface_rejects_predictions_outside_the_range_of_a_variable():
     _, curve = made_by(SURFACES[0], grid(SIZES, FILES))
     found = fit(curve, SURFACES[0])
     assert found.predict(np.array([[1e8, 1e9], [3.0, 12.0]])).value.shape == (2,)
@@ -79,7 +79,7 @@ def test_a_surface_refuses_to_leave_the_range_of_either_variable():
         found.predict(np.array([[1e8], [31.0]]))
 
 
-def test_a_curve_is_no_surface_and_a_surface_no_curve():
+def test_families_reject_points_with_another_number_of_variables():
     _, curve = made_by(SURFACES[0], grid(SIZES, FILES))
     with pytest.raises(FitError, match="expected x with 1 variables, found 2"):
         fit(curve, FAMILIES["setup"])

@@ -1,4 +1,4 @@
-"""How tests call a mover: its command line by the rules of the plan, its record as an agent makes it."""
+"""Calls of movers in tests: command lines by the rules of the plan, and records like those of an agent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from venturi.mover.command import placeholders
 
 
 def call_with(mover, **options):
-    """Return the call of a mover with options as a scenario writes them."""
+    """Return the call of a mover with options in scenario syntax."""
     unknown = set(options) - {option.name for option in mover.options}
     assert not unknown, unknown
     written = {option.name: option.parse(options[option.name]) for option in mover.options if option.name in options}
@@ -19,7 +19,7 @@ def call_with(mover, **options):
 
 
 def argv_of(call, **values):
-    """Return the command line of a call: a group is left out when one of its placeholders has no value."""
+    """Return the command line of a call, without groups that have a placeholder without a value."""
     known = {key: _word(value) for key, value in call.options.items() if value is not None}
     known |= {key: str(value) for key, value in values.items() if value is not None}
     argv = []
@@ -32,16 +32,16 @@ def argv_of(call, **values):
 
 
 def transfer_argv(
-    call, source, destination, size_bytes, *, files=1, list_path=None, folder=None, offset_bytes=None, slot=0
+    call, source, destination, size_bytes, *, files=1, list_path=None, directory=None, offset_bytes=None, slot=0
 ):
-    """Return the command line of a transfer between two ends, each a path of this host or a URL."""
+    """Return the command line of a transfer between two endpoints, each a local path or a URL."""
     values = {
         "bytes": size_bytes,
         "files": files,
         "slot": slot,
         "scratch": "/tmp",
         "list": list_path,
-        "folder": folder,
+        "folder": directory,
         "offset_bytes": offset_bytes,
     }
     for name, end in (("source", source), ("destination", destination)):
@@ -52,8 +52,8 @@ def transfer_argv(
     return argv_of(call, **values)
 
 
-def carry_out(argv, *, prefix=(), environment=None, timeout_s=30):
-    """Run a command as an agent does, and return what of its record a parser sees."""
+def execute(argv, *, prefix=(), environment=None, timeout_s=30):
+    """Run a command as an agent does, and return the parts of its record that a parser sees."""
     done = subprocess.run(
         [*prefix, *argv], capture_output=True, check=False, timeout=timeout_s, stdin=subprocess.DEVNULL,
         env={**os.environ, **(environment or {}), "LC_ALL": "C"},

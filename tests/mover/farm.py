@@ -1,4 +1,4 @@
-"""Real servers on the loopback interface, for tests of movers: each started when it is first asked for, ended by its PID."""
+"""Real servers on the loopback interface for tests of movers, each started on first use and stopped by its PID."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from testkit import free_port, make_room_for_sshd
+from testkit import free_port, make_sshd_directory
+from venturi.backend.engine import find_engine
 from venturi.testbed.pki import Pki
-from venturi.testbed.services import listener
 
 _ROOT = os.geteuid() == 0
 _START_S = 20.0
@@ -24,18 +24,18 @@ _STATE_LISTEN = "0A"
 
 
 class Farm:
-    """Servers of one folder ``data``, which anybody may read and write; URLs of doors by protocol."""
+    """Servers of one directory ``data``, which all accounts can read and write, with URLs by protocol."""
 
     def __init__(self) -> None:
-        self.folder = Path(tempfile.mkdtemp(prefix="venturi-farm-"))
-        self.folder.chmod(0o755)
-        self.data = self.folder / "data"
+        self.directory = Path(tempfile.mkdtemp(prefix="venturi-farm-"))
+        self.directory.chmod(0o755)
+        self.data = self.directory / "data"
         self.data.mkdir()
         self.data.chmod(0o777)
         self._processes: list[subprocess.Popen[bytes]] = []
 
     def close(self) -> None:
-        """End all servers and remove the folder."""
+        """Stop all servers and remove the directory."""
         for process in reversed(self._processes):
             process.terminate()
         for process in self._processes:
@@ -44,10 +44,10 @@ class Farm:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        shutil.rmtree(self.folder)
+        shutil.rmtree(self.directory)
 
     def url(self, protocol: str, path: Path | str) -> str:
-        """Return the URL of a path through the door of a protocol."""
+        """Return the URL of a path for a protocol."""
         return {
             "ftp": lambda: f"ftp://127.0.0.1:{self.gridftp}{path}",
             "root": lambda: f"root://localhost:{self.xrootd[0]}/{path}",
@@ -56,19 +56,23 @@ class Farm:
             "davs": lambda: f"davs://localhost:{self.xrootd_tls}{path}",
             "ssh": lambda: f"ssh://127.0.0.1:{self.sshd}{path}",
             "iperf3": lambda: f"iperf3://127.0.0.1:{self.iperf3}",
-            "nuttcp": lambda: f"nuttcp://{self.nuttcp}:5000",
+            "nuttcp": lambda: self.nuttcp,
         }[protocol]()
 
     @cached_property
     def environment(self) -> dict[str, str]:
-        """Variables of clients; whatever proxy the environment names leads nowhere."""
+        """Environment variables of clients; proxies point to a closed port."""
         nowhere = dict.fromkeys(("http_proxy", "https_proxy", "all_proxy"), "http://127.0.0.1:9")
-        return {**nowhere, "GLOBUS_HOSTNAME": "127.0.0.1", "VENTURI_SSH_CONFIG": str(self.folder / "ssh" / "config")}
+        return {
+            **nowhere,
+            "GLOBUS_HOSTNAME": "127.0.0.1",
+            "VENTURI_SSH_CONFIG": str(self.directory / "ssh" / "config"),
+        }
 
     @cached_property
     def pki(self) -> Pki:
-        """Certificates of the server with TLS and of its user."""
-        return Pki(self.folder / "pki")
+        """Certificates of the TLS server and of its user."""
+        return Pki(self.directory / "pki")
 
     @cached_property
     def gridftp(self) -> int:
@@ -92,10 +96,10 @@ class Farm:
 
     @cached_property
     def xrootd_tls(self) -> int:
-        """Port of HTTPS of an XRootD server with third-party copy, for the user of the lab."""
+        """HTTPS port of an XRootD server with third-party copy, for the user of the lab."""
         port, https = free_port(), free_port()
         host = self.pki.host("localhost", ["127.0.0.1"], owner="xrootd" if _ROOT else None)
-        mapped = self.pki.grid_mapfile(self.folder / "grid-mapfile", {"Lab User": "nobody"})
+        mapped = self.pki.grid_mapfile(self.directory / "grid-mapfile", {"Lab User": "nobody"})
         self.environment.update(self.pki.client_environment())
         self._start_xrootd(
             "tls", port, https,
@@ -106,21 +110,23 @@ class Farm:
 
     @cached_property
     def sshd(self) -> int:
-        """Port of an OpenSSH server that lets this account in with a key of its own."""
-        folder, port = self.folder / "ssh", free_port()
-        folder.mkdir()
+        """Port of an OpenSSH server that accepts this account with its own key."""
+        directory, port = self.directory / "ssh", free_port()
+        directory.mkdir()
         for key in ("host", "user"):
-            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / key], check=True)
-        make_room_for_sshd()
-        (folder / "sshd_config").write_text(
-            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {folder}/host\nAuthorizedKeysFile {folder}/user.pub\nStrictModes no\n"
+            subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", directory / key], check=True)
+        make_sshd_directory()
+        (directory / "sshd_config").write_text(
+            f"Port {port}\nListenAddress 127.0.0.1\nHostKey {directory}/host\nAuthorizedKeysFile {directory}/user.pub\nStrictModes no\n"
             "PidFile none\nUsePAM no\nPermitRootLogin prohibit-password\nSubsystem sftp internal-sftp\n"
         )
-        (folder / "config").write_text(
-            f"Host *\n IdentityFile {folder}/user\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"
+        (directory / "config").write_text(
+            f"Host *\n IdentityFile {directory}/user\n IdentitiesOnly yes\n StrictHostKeyChecking no\n UserKnownHostsFile /dev/null\n"
             " LogLevel ERROR\n"
         )
-        self._start([shutil.which("sshd") or "/usr/sbin/sshd", "-D", "-e", "-f", str(folder / "sshd_config")], port)
+        self._start(
+            [shutil.which("sshd") or "/usr/sbin/sshd", "-D", "-e", "-f", str(directory / "sshd_config")], port
+        )
         return port
 
     @cached_property
@@ -132,16 +138,19 @@ class Farm:
 
     @cached_property
     def nuttcp(self) -> str:
-        """Address of nuttcp servers, at their usual port."""
+        """URL of nuttcp servers."""
+        return self.nuttcp_server("nuttcp", "-S")
+
+    def nuttcp_server(self, *argv: str) -> str:
+        """Start a server with one process per client; return its URL."""
         number = os.getpid()
         address = f"127.{77 + number // 62500 % 100}.{number // 250 % 250}.{1 + number % 250}"
-        self._start(
-            [sys.executable, "-I", "-S", listener.__file__, address, "5000", "nuttcp", "-S"], 5000, address=address
-        )
-        return address
+        port = free_port()
+        self._start([str(find_engine()), "inetd", "--listen", f"{address}:{port}", *argv], port, address=address)
+        return f"nuttcp://{address}:{port}"
 
     def _start_xrootd(self, name: str, port: int, http: int, more: str) -> None:
-        home = self.folder / name
+        home = self.directory / name
         home.mkdir()
         (home / "cfg").write_text(
             f"all.export {self.data}\nxrd.port {port}\nall.adminpath {home}/adm\nall.pidpath {home}/run\nxrd.protocol XrdHttp:{http} libXrdHttp.so\n"
@@ -150,46 +159,46 @@ class Farm:
         argv = ["xrootd", "-I", "v4", "-c", f"{home}/cfg", "-l", f"{home}/xrootd.log"]
         if _ROOT:
             shutil.chown(home, "xrootd")
-            # It must resolve the name of its host.
+            # The server must resolve the name of its host.
             argv = ["unshare", "--uts", "sh", "-c", 'hostname localhost; exec "$@"', "sh", *argv, "-R", "xrootd"]
-        self._start(argv, http, folder=home, program="xrootd")
+        self._start(argv, http, directory=home, program="xrootd")
 
     def _start(
         self,
         argv: list[str],
         port: int,
         *,
-        folder: Path | None = None,
+        directory: Path | None = None,
         program: str | None = None,
         address: str = "127.0.0.1",
     ) -> None:
         program = program or argv[0]
         if shutil.which(program) is None:
             pytest.skip(f"{Path(program).name} is not installed")
-        log = self.folder / f"{Path(program).name}-{port}.log"
+        log = self.directory / f"{Path(program).name}-{port}.log"
         with log.open("wb") as stream:
             process = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=folder or self.folder
+                argv, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, cwd=directory or self.directory
             )
         self._processes.append(process)
         deadline = time.monotonic() + _START_S
         while not listens(port, address):
             if process.poll() is not None or time.monotonic() > deadline:
-                told = f"{Path(program).name} did not start to listen: {log.read_text(errors='replace')[-500:]}"
-                assert not _ROOT, told
-                pytest.skip(told)
+                output = f"{Path(program).name} did not start to listen: {log.read_text(errors='replace')[-500:]}"
+                assert not _ROOT, output
+                pytest.skip(output)
             time.sleep(0.01)
 
 
 def listens(port: int, address: str = "127.0.0.1") -> bool:
-    """Tell whether somebody listens there, without connecting: some servers serve one connection only."""
-    wanted = {
+    """Return whether a program listens on a port, without a connection: some servers accept only one."""
+    expected = {
         f"{int.from_bytes(socket.inet_aton(found), sys.byteorder):08X}:{port:04X}" for found in (address, "0.0.0.0")
     }
-    wanted.add(f"{'0' * 32}:{port:04X}")
+    expected.add(f"{'0' * 32}:{port:04X}")
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             _, local, _, state, *_ = line.split()
-            if state == _STATE_LISTEN and local in wanted:
+            if state == _STATE_LISTEN and local in expected:
                 return True
     return False

@@ -1,4 +1,4 @@
-"""What tools really printed, version by version: read as it was meant, or refused."""
+"""Recorded outputs of tools by version, which are parsed correctly or rejected."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ RECORDS = {
     for record in map(json.loads, path.read_text(encoding="utf-8").splitlines())
 }
 GOOD = sorted(name for name, record in RECORDS.items() if record["exit_code"] == 0)
-SILENT = ("davix", "scp", "xrdcp")
-"""Movers that say nothing of a transfer that went well."""
+SILENT = ("davix", "scp", "sftp", "xrdcp")
+"""Movers without output for a successful transfer."""
 
 DISK_TOOLS = {"bonnie", "fio-read", "fio-write"}
 
-REFUSED = {"curl third-party-no-file", "iperf3 killed", "iperf3 refused"}
-"""Failures that these tools end with exit code 0: only what they print tells."""
+REJECTED = {"curl third-party-no-file", "iperf3 killed", "iperf3 refused"}
+"""Failures for which these tools exit with 0; only their output shows them."""
 
-SAYS_MORE = {
+REPORTS_MORE = {
     "curl download": 8_000_000, "curl upload": 8_000_000, "curl empty": 0, "curl https": 8_000_000, "curl third-party-pull": None,
     "curl third-party-push": None, "wget download": 8_000_000, "wget empty": 0, "wget https": 8_000_000, "gfal-copy download": 8_000_000,
     "gfal-copy empty": 0, "gfal-copy third-party": 8_000_000, "gfal-copy third-party-http": 8_000_000, "iperf3 send": 100_007_936,
@@ -35,6 +35,8 @@ SAYS_MORE = {
     "bonnie quick": None, "bbftp download": 8_000_000, "bbftp upload": 8_000_000, "bbftp plain": 8_000_000, "bbftp ports": 8_000_000,
     "http-load once": 8_000_000, "http-load fetches": 32_000_000, "http-load duration": 2_160_000_000,
     "managed copy": 8_000_000, "root-read read": 7_977_298,
+    "rsync download": 8_000_000, "rsync upload": 8_000_000, "rsync empty": 0,
+    "rclone download": 8_000_000, "rclone upload": 8_000_000, "rclone empty": 0, "rclone third-party": 8_000_000, "rclone new-directory": 8_000_000,
     "bbftp active": 8_000_000, "bbftp gzip": 8_000_000, "bbftp empty": 0,
     "venturi download": 8_000_000, "venturi upload": 8_000_000, "venturi empty": 0, "venturi fixed": 8_000_000, "venturi list": 8_000_000,
 }  # fmt: skip
@@ -45,17 +47,17 @@ def report_of(name):
     return BUILT_IN[record["tool"]].parse(record)
 
 
-def test_every_tool_was_recorded_with_good_ends_and_bad():
+def test_every_tool_has_recorded_successes_and_failures():
     tools = {record["tool"] for record in RECORDS.values()}
-    assert tools == {mover.name for mover in BUILT_IN.values() if mover.speaks} | DISK_TOOLS
+    assert tools == {mover.name for mover in BUILT_IN.values() if mover.protocols} | DISK_TOOLS
     for tool in tools:
         codes = {record["exit_code"] == 0 for record in RECORDS.values() if record["tool"] == tool}
         assert codes == ({True} if tool == "iperf3" else {True, False}), tool
 
 
 @pytest.mark.parametrize("name", GOOD)
-def test_recorded_output_of_a_good_end_is_understood(name):
-    if name in REFUSED:
+def test_recorded_output_of_successful_transfers_is_parsed(name):
+    if name in REJECTED:
         with pytest.raises(OutputError) as caught:
             report_of(name)
         assert caught.value.text == RECORDS[name]["stdout"]
@@ -67,20 +69,20 @@ def test_recorded_output_of_a_good_end_is_understood(name):
         assert report.bytes is None
         assert report.detail["files_named"] == RECORDS[name]["files"]
     else:
-        assert report.bytes == SAYS_MORE[name]
+        assert report.bytes == REPORTS_MORE[name]
 
 
-def test_the_last_words_of_globus_url_copy_are_of_progress_and_no_total():
-    """Each line of progress is rewritten with a carriage return; the counts are those of marks on the way."""
+def test_the_last_output_of_globus_url_copy_is_progress_and_not_a_total():
+    """Each progress line overwrites the previous with a carriage return. The counts are from markers during the transfer."""
     long, third = report_of("globus-url-copy long"), report_of("globus-url-copy long-third-party")
     assert long.detail["marker_bytes"] < 100_000_000 == third.detail["marker_bytes"]
     assert long.rate_bytes_per_s == pytest.approx(11.34 * 2**20)
     assert third.rate_bytes_per_s == pytest.approx(12.0e6, rel=0.02)  # a link of 100 Mb/s
     again = report_of("globus-url-copy killed-third-party-restarted")
-    assert again.detail["marker_bytes"] < 100_000_000  # though the whole file arrived
+    assert again.detail["marker_bytes"] < 100_000_000  # although the whole file arrived
 
 
-def test_iperf3_says_what_both_ends_counted():
+def test_iperf3_reports_the_bytes_counted_at_both_ends():
     report = report_of("iperf3 time")
     assert report.received_bytes == 6_061_948_928 < report.bytes
     assert report.rate_bytes_per_s == pytest.approx(report.received_bytes / report.duration_s, rel=1e-3)
@@ -89,15 +91,15 @@ def test_iperf3_says_what_both_ends_counted():
     assert 0 < report.detail["client_cpu_percent"] < 100
 
 
-def test_what_iperf3_says_went_wrong_is_what_is_shown_though_it_exits_well():
+def test_an_error_in_the_output_of_iperf3_is_reported_despite_exit_code_zero():
     assert RECORDS["iperf3 refused"]["exit_code"] == 0
     with pytest.raises(
-        OutputError, match="without an error in the output of the tool, found: unable to connect to server"
+        OutputError, match="without an error in the output of the tool, found unable to connect to server"
     ):
         BUILT_IN["iperf3"].parse(RECORDS["iperf3 refused"])
 
 
-def test_a_report_of_iperf3_whose_middle_was_left_out_is_read_all_the_same():
+def test_an_iperf3_report_without_its_middle_is_parsed():
     whole = RECORDS["iperf3 send"]["stdout"]
     cut = whole[:200] + "\n[… 70000 bytes left out …]\n" + whole[-1200:]
     assert BUILT_IN["iperf3"].parse({"stdout": cut}) == report_of("iperf3 send")
@@ -112,7 +114,7 @@ def test_nuttcp_counts_in_mebibytes():
     assert report_of("nuttcp receive").retransmits == 0
 
 
-def test_fio_tells_rate_and_time_of_the_way_that_it_went():
+def test_fio_reports_rate_and_time_of_its_direction():
     report = report_of("fio-read read")
     assert report.rate_bytes_per_s == pytest.approx(67_108_864 / report.duration_s)
     assert 0 < report.detail["mean_latency_s"] < report.duration_s
@@ -122,9 +124,10 @@ def test_fio_tells_rate_and_time_of_the_way_that_it_went():
         BUILT_IN["fio-write"].parse(RECORDS["fio-write disk-full"])
 
 
-def test_bonnie_tells_rates_in_kibibytes_and_none_of_a_part_that_was_too_quick():
+def test_bonnie_reports_rates_in_kibibytes_and_omits_parts_that_were_too_short():
     assert set(report_of("bonnie quick").detail) == {"version"}
-    # The example of `man bon_csv2txt` has another form: rates of a call that took long enough, in the places of `quick`.
+    # The example of `man bon_csv2txt` has another form: rates of a call that took long enough, in the fields of
+    # `quick`.
     slow = RECORDS["bonnie quick"]["stdout"].replace(
         "+++++,+++,+++++,+++,,,+++++,+++,+++++,+++", "20480,3,10240,2,,,40960,5,123.5,7"
     )
@@ -134,8 +137,8 @@ def test_bonnie_tells_rates_in_kibibytes_and_none_of_a_part_that_was_too_quick()
     }  # fmt: skip
 
 
-def test_bbftp_tells_what_both_ends_agreed_on():
-    """No more than that: the kernels granted less of a window than was agreed on (document 004, 004-E11)."""
+def test_bbftp_reports_the_negotiated_settings():
+    """It reports no more: the kernels granted a smaller window than agreed (document 004, 004-E11)."""
     report = report_of("bbftp download")
     assert report.detail == {
         "block_bytes": 1 << 20,
@@ -147,17 +150,17 @@ def test_bbftp_tells_what_both_ends_agreed_on():
     assert report_of("bbftp empty").rate_bytes_per_s is None
 
 
-def test_curl_tells_its_phases_in_their_order():
+def test_curl_reports_its_phases_in_order():
     detail, report = report_of("curl https").detail, report_of("curl https")
     assert 0 < detail["lookup_s"] < detail["connect_s"] < detail["tls_s"] < report.first_byte_s < report.duration_s
     assert "tls_s" not in report_of("curl download").detail
     assert report.rate_bytes_per_s == pytest.approx(8_000_000 / report.duration_s, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in GOOD if name not in REFUSED and name.split()[0] not in SILENT])
-def test_output_of_a_tool_that_is_cut_or_strange_is_refused_with_its_text(name):
+@pytest.mark.parametrize("name", [name for name in GOOD if name not in REJECTED and name.split()[0] not in SILENT])
+def test_truncated_or_unknown_output_of_a_tool_is_rejected_with_its_text(name):
     record = RECORDS[name]
-    stream = "stderr" if record["tool"] == "wget" else "stdout"
+    stream = "stderr" if record["tool"] in ("rclone", "wget") else "stdout"
     for text in ("", record[stream][:30], "something else\n", None):
         with pytest.raises(OutputError) as caught:
             BUILT_IN[record["tool"]].parse({"stdout": "", "stderr": "", stream: text})
@@ -166,7 +169,7 @@ def test_output_of_a_tool_that_is_cut_or_strange_is_refused_with_its_text(name):
 
 @pytest.mark.parametrize("name", ["curl download", "iperf3 send"])
 @pytest.mark.parametrize("value", ["null", '"x"', "1e999", "NaN", "[]", "{}"])
-def test_numbers_of_a_strange_form_are_not_guessed(name, value):
+def test_malformed_numbers_are_rejected(name, value):
     record = RECORDS[name]
     known = {
         "curl": ('"size_download":8000000', '"time_total":0.006889'),
@@ -179,9 +182,9 @@ def test_numbers_of_a_strange_form_are_not_guessed(name, value):
             BUILT_IN[record["tool"]].parse({**record, "stdout": record["stdout"].replace(text, f"{key}:{value}")})
 
 
-@given(st.text(max_size=200), st.sampled_from([mover.name for mover in BUILT_IN.values() if mover.speaks]))
+@given(st.text(max_size=200), st.sampled_from([mover.name for mover in BUILT_IN.values() if mover.protocols]))
 @settings(deadline=None)
-def test_no_output_makes_a_parser_of_a_network_tool_fail_otherwise(text, name):
+def test_network_tool_parsers_accept_arbitrary_output_or_raise_an_output_error(text, name):
     try:
         report = BUILT_IN[name].parse({"stdout": text, "stderr": text})
     except OutputError:
@@ -189,8 +192,8 @@ def test_no_output_makes_a_parser_of_a_network_tool_fail_otherwise(text, name):
     assert report is None or isinstance(report, ToolReport)
 
 
-def test_exit_codes_and_last_words_of_failures_are_those_that_are_documented():
-    """What the agent makes of each: all of these are ``failed``; a full disk is ``short`` with xrdcp, which ends with 0."""
+def test_exit_codes_of_recorded_failures_match_the_documentation():
+    """For the agent, all of these are ``failed``, except that a full disk is ``short`` with xrdcp, which exits with 0."""
     codes = {name: record["exit_code"] for name, record in RECORDS.items()}
     assert codes["xrdcp disk-full"] == 0 == codes["iperf3 refused"] == codes["curl third-party-no-file"]
     assert {codes[f"xrdcp {case}"] for case in ("refused", "killed")} == {51}

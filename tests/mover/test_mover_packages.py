@@ -1,4 +1,4 @@
-"""Movers of other packages, found by their entry point."""
+"""Movers of other packages, found through their entry point."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Teleport:
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
-    speaks: tuple = ()
+    protocols: tuple = ()
     lists: bool = False
     options: tuple = (Option("power", "integer", 3, "Of the beam."),)
 
@@ -43,7 +43,7 @@ instance = Teleport()
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Put a distribution with these entry points on the path, as an installer would."""
+    """Return a function that puts a distribution with these entry points on the path, as an installer would."""
 
     def install(entry_points):
         (tmp_path / "venturi_teleport.py").write_text(MODULE)
@@ -62,7 +62,7 @@ def install(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("target", ["venturi_teleport:Teleport", "venturi_teleport:instance"])
-def test_a_mover_of_another_package_is_used_like_our_own(install, target):
+def test_a_mover_of_another_package_is_used_like_a_built_in_one(install, target):
     install(f"teleport = {target}\n")
     scenario = scenario_from(
         {
@@ -82,7 +82,7 @@ def test_a_mover_of_another_package_is_used_like_our_own(install, target):
     [
         (
             "cp = venturi_teleport:Teleport",
-            "the mover cp of venturi-teleport: expected a name that is free, found one that is taken",
+            "the mover cp of venturi-teleport: expected an unused name, found an existing one",
         ),
         (
             "gone = venturi_gone:X",
@@ -90,20 +90,20 @@ def test_a_mover_of_another_package_is_used_like_our_own(install, target):
         ),
         (
             "half = venturi_teleport:half",
-            "expected a mover of that name, found no summary, requires, options, reads, writes, null_destination, speaks, lists, parse",
+            "expected a mover of this name, found no summary, requires, options, reads, writes, null_destination, protocols, lists, parse",
         ),
-        ("other = venturi_teleport:Teleport", 'expected a mover of that name, found the name "teleport"'),
+        ("other = venturi_teleport:Teleport", 'expected a mover of this name, found the name "teleport"'),
         ("nothing = venturi_teleport:MISSING", "found AttributeError"),
     ],
 )
-def test_a_mover_that_cannot_be_used_is_told_with_its_package(install, entry, message):
+def test_an_unusable_mover_is_reported_with_its_package(install, entry, message):
     install(entry + "\n")
     with pytest.raises(MoverError) as caught:
         movers()
     assert message in str(caught.value)
 
 
-def test_without_the_package_its_mover_is_unknown():
+def test_a_mover_is_unknown_without_its_package():
     with pytest.raises(ScenarioError, match='found "teleport"'):
         scenario_from(
             {

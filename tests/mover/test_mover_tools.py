@@ -1,4 +1,4 @@
-"""Every mover of the network, with its real tool and a real server: its command line is accepted and its bytes arrive."""
+"""Every network mover with its real tool and a real server: its command line is accepted and its bytes arrive."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from callkit import call_with, carry_out, transfer_argv
+from callkit import call_with, execute, transfer_argv
 from farm import Farm
 
 from venturi.mover import BUILT_IN, OptionError
@@ -28,47 +28,57 @@ def farm():
 
 @pytest.fixture
 def ends(farm, tmp_path):
-    """A source and a place for a destination, each as a path that the servers and this account can use."""
-    folder = farm.data / tmp_path.name
-    folder.mkdir(mode=0o777)
-    folder.chmod(0o777)
-    source = folder / "source"
+    """A source and a destination path, which the servers and this account can use."""
+    directory = farm.data / tmp_path.name
+    directory.mkdir(mode=0o777)
+    directory.chmod(0o777)
+    source = directory / "source"
     source.write_bytes(CONTENT)
     source.chmod(0o644)
-    yield source, folder / "destination"
-    shutil.rmtree(folder)
+    yield source, directory / "destination"
+    shutil.rmtree(directory)
 
 
-BUSY, BUSY_TRIES, BUSY_PAUSE_S = "the server is busy", 20, 0.1
-"""An iperf3 server takes one client at a time, and a moment to be done with the last one."""
+BUSY, BUSY_ATTEMPTS, BUSY_PAUSE_S = "the server is busy", 20, 0.1
+"""Retries for iperf3, whose server accepts one client at a time and needs a moment after the previous one."""
 
 
 def move(
-    farm, name, source, destination, size=SIZE, *, list_path=None, folder=None, files=1, offset_bytes=None, **options
+    farm,
+    name,
+    source,
+    destination,
+    size=SIZE,
+    *,
+    list_path=None,
+    directory=None,
+    files=1,
+    offset_bytes=None,
+    **options,
 ):
-    """Carry out a transfer; return what the tool says of it."""
+    """Execute a transfer; return the report of the tool."""
     mover = BUILT_IN[name]
     call = call_with(mover, **options)
     assert set(mover.requires) <= set(call.requires)
     for tool in call.requires:
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
-    # Slots of their own: other tests may run at the same time, and slots are what data ports of nuttcp follow from.
+    # Tests that run at the same time need different slots, because slots determine the data ports of nuttcp.
     argv = transfer_argv(
-        call, source, destination, size, files=files, list_path=list_path, folder=folder, offset_bytes=offset_bytes,
+        call, source, destination, size, files=files, list_path=list_path, directory=directory, offset_bytes=offset_bytes,
         slot=os.getpid() % 5000,
     )  # fmt: skip
-    for _ in range(BUSY_TRIES):
-        record = carry_out(argv, environment=farm.environment)
+    for _ in range(BUSY_ATTEMPTS):
+        record = execute(argv, environment=farm.environment)
         if BUSY not in (record["stdout"] or ""):
             break
         time.sleep(BUSY_PAUSE_S)
     assert record["outcome"] == "ok", (argv, record)
-    return mover.parse(record | {"files": files, "asked_bytes": size})
+    return mover.parse(record | {"files": files, "requested_bytes": size})
 
 
 def all_options(name, **values):
-    """Return these values, and see to it that no option of the mover was forgotten."""
+    """Return these values, and check that they include all options of the mover."""
     assert set(values) == {option.name for option in BUILT_IN[name].options}
     return values
 
@@ -80,7 +90,10 @@ XRDCP = all_options(
 )
 CURL = {"http": "1.1", "rate": "1 GB/s"}
 GFAL = {"streams": 2, "window": "256 KiB"}
-SCP = {"cipher": "aes128-gcm@openssh.com", "requests": 16, "block": "16 KiB", "compression": True}
+SCP = {"cipher": "aes128-gcm@openssh.com", "requests": 16, "block": "16 KiB", "compression": True, "rate": "1 GB/s"}
+SFTP = all_options(
+    "sftp", cipher="aes128-gcm@openssh.com", requests=16, block="16 KiB", rate="1 GB/s", compression=True, fsync=True
+)
 MOVES = [
     ("globus-url-copy", "ftp", "get", {}), ("globus-url-copy", "ftp", "get", GLOBUS), ("globus-url-copy", "ftp", "put", {}),
     ("globus-url-copy", "ftp", "put", GLOBUS), ("globus-url-copy", "ftp", "third", {}),
@@ -98,14 +111,17 @@ MOVES = [
     ("gfal-copy", "ftp", "third", GFAL), ("gfal-copy", "root", "get", {"checksum": "ADLER32"}), ("gfal-copy", "http", "put", {}),
     ("gfal-copy", "https", "third", {"token": "none", "third_party": "pull"}), ("gfal-copy", "ftp", "get", {"exit": "at once"}),
     ("scp", "ssh", "get", {}), ("scp", "ssh", "put", {"legacy": True}), ("scp", "ssh", "get", SCP), ("scp", "ssh", "third", {}),
+    ("sftp", "ssh", "get", {}), ("sftp", "ssh", "put", {}), ("sftp", "ssh", "get", SFTP), ("sftp", "ssh", "put", SFTP),
+    ("rsync", "ssh", "get", {}), ("rsync", "ssh", "put", {"inplace": True, "fsync": True, "rate": "1 GB/s"}),
+    ("rclone", "ssh", "get", {}), ("rclone", "ssh", "put", {"checksum": False, "streams": 2, "rate": "1 GB/s"}), ("rclone", "ssh", "third", {}),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "protocol", "way", "options"), MOVES, ids=str)
-def test_a_mover_of_the_network_moves_every_byte(name, protocol, way, options, farm, ends):
+@pytest.mark.parametrize(("name", "protocol", "direction", "options"), MOVES, ids=str)
+def test_a_network_mover_transfers_every_byte(name, protocol, direction, options, farm, ends):
     source, destination = ends
-    read = str(source) if way == "put" else farm.url(protocol, source)
-    written = str(destination) if way == "get" else farm.url(protocol, destination)
+    read = str(source) if direction == "put" else farm.url(protocol, source)
+    written = str(destination) if direction == "get" else farm.url(protocol, destination)
     report = move(farm, name, read, written, **options)
     assert destination.read_bytes() == CONTENT
     if report is not None and report.bytes is not None:
@@ -115,12 +131,12 @@ def test_a_mover_of_the_network_moves_every_byte(name, protocol, way, options, f
 @pytest.mark.parametrize("name", ["globus-url-copy", "xrdcp"])
 @pytest.mark.parametrize(
     "many",
-    [{}, {"concurrency": 2, "pipelining": True, "fast": True}, {"pipelining": True, "files_as": "list"}, {"files_as": "folder"},
+    [{}, {"concurrency": 2, "pipelining": True, "fast": True}, {"pipelining": True, "files_as": "list"}, {"files_as": "directory"},
      {"parallel": 2}],
     ids=str,
 )  # fmt: skip
-@pytest.mark.parametrize("way", ["get", "third"])
-def test_a_list_or_a_folder_is_moved_by_one_call(name, many, way, farm, ends):
+@pytest.mark.parametrize("direction", ["get", "third"])
+def test_a_list_or_a_directory_is_transferred_by_one_call(name, many, direction, farm, ends):
     if not set(many) <= {option.name for option in BUILT_IN[name].options}:
         return
     source, destination = ends
@@ -134,19 +150,19 @@ def test_a_list_or_a_folder_is_moved_by_one_call(name, many, way, farm, ends):
     call = call_with(BUILT_IN[name], **many)
 
     def end(path):
-        return farm.url(protocol, path) if way == "third" else call.local.format(path=path)
+        return farm.url(protocol, path) if direction == "third" else call.local.format(path=path)
 
     pairs = "".join(f"{farm.url(protocol, file)} {end(destination / file.name)}\n" for file in files)
     list_path = source.with_name("list")
     list_path.write_text(pairs)
-    to = end(f"{destination}/") if way == "third" else f"{destination}/"
-    if any("{folder}" in argument for argument in call.argv if isinstance(argument, tuple)):
-        folder = source.with_name("folder")
-        folder.mkdir(mode=0o755)
+    to = end(f"{destination}/") if direction == "third" else f"{destination}/"
+    if any("{directory}" in argument for argument in call.argv if isinstance(argument, tuple)):
+        directory = source.with_name("folder")
+        directory.mkdir(mode=0o755)
         for file in files:
-            (folder / file.name).hardlink_to(file)
-        url = farm.url(protocol, f"{folder}/")
-        move(farm, name, url, to, list_path=list_path, folder=url, files=5, **many)
+            (directory / file.name).hardlink_to(file)
+        url = farm.url(protocol, f"{directory}/")
+        move(farm, name, url, to, list_path=list_path, directory=url, files=5, **many)
     else:
         move(farm, name, farm.url(protocol, f"{source.parent}/"), to, list_path=list_path, files=5, **many)
     assert [(destination / file.name).read_bytes() for file in files] == [CONTENT[number:] for number in range(5)]
@@ -161,7 +177,7 @@ def test_globus_url_copy_reads_a_part_of_a_file(farm, ends):
         destination.unlink()
 
 
-def test_globus_url_copy_reads_a_source_without_an_end_as_far_as_it_is_told(farm):
+def test_globus_url_copy_reads_the_requested_length_of_an_endless_source(farm):
     report = move(
         farm, "globus-url-copy", farm.url("ftp", "/dev/zero"), farm.url("ftp", "/dev/null"), 10_000_000, length=True
     )
@@ -176,11 +192,11 @@ MEMORY = [
 
 
 @pytest.mark.parametrize(("name", "options"), MEMORY, ids=str)
-@pytest.mark.parametrize("way", ["to the server", "from the server"])
-def test_what_moves_from_memory_to_memory_is_as_much_as_was_asked(name, options, way, farm):
+@pytest.mark.parametrize("direction", ["to the server", "from the server"])
+def test_a_memory_to_memory_transfer_has_the_requested_size(name, options, direction, farm):
     size = 20_000_000
-    door = farm.url(name, "")
-    source, destination = ("/dev/zero", door) if way == "to the server" else (door, "/dev/null")
+    service_port = farm.url(name, "")
+    source, destination = ("/dev/zero", service_port) if direction == "to the server" else (service_port, "/dev/null")
     report = move(farm, name, source, destination, size, **options)
     assert size <= report.bytes < size + 1_000_000
     assert 0 < report.received_bytes <= report.bytes
@@ -188,14 +204,28 @@ def test_what_moves_from_memory_to_memory_is_as_much_as_was_asked(name, options,
 
 
 @pytest.mark.parametrize("name", ["iperf3", "nuttcp"])
-def test_what_moves_from_memory_to_memory_can_go_by_the_clock(name, farm):
+def test_a_memory_to_memory_transfer_can_have_a_fixed_duration(name, farm):
     report = move(farm, name, "/dev/zero", farm.url(name, ""), time="1 s")
     assert report.duration_s == pytest.approx(1, rel=0.2)
 
 
+def test_a_nuttcp_server_with_a_late_data_port_is_retried_on_other_ports(tmp_path, farm):
+    """The client waits 20 ms. Only the first server is late, and no client can reach it when it listens."""
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    late = "exec strace -f -qq -o /dev/null -e inject=listen:delay_enter=300000:when=1 nuttcp -S"
+    script = f"mkdir {tmp_path}/late 2>/dev/null && {late}; exec nuttcp -S"
+    report = move(farm, "nuttcp", "/dev/zero", farm.nuttcp_server("sh", "-c", script), 20_000_000, streams=2)
+    assert (tmp_path / "late").exists()
+    assert report.bytes >= 20_000_000
+
+
 @pytest.mark.parametrize("name", ["globus-url-copy", "curl", "wget", "davix", "scp"])
-def test_a_download_into_the_null_device_leaves_it_a_device(name, farm, ends):
-    """Into a device of the test's own: a tool that replaced it would replace that of the machine. (xrdcp goes by the name /dev/null.)"""
+def test_a_download_to_the_null_device_does_not_replace_the_device(name, farm, ends):
+    """The test has its own device, because a tool that replaced it would replace the real one.
+
+    xrdcp recognises the name /dev/null.
+    """
     source, destination = ends
     try:
         os.mknod(destination, stat.S_IFCHR | 0o666, os.makedev(1, 3))
@@ -209,12 +239,12 @@ def test_a_download_into_the_null_device_leaves_it_a_device(name, farm, ends):
 
 
 @pytest.mark.parametrize("name", ["curl", "wget", "venturi"])
-def test_a_fetch_goes_through_the_proxy_that_it_is_told_and_no_other(name, tmp_path, farm):
-    asked = []
+def test_a_fetch_uses_only_the_configured_proxy(name, tmp_path, farm):
+    requested = []
 
     class Proxy(BaseHTTPRequestHandler):
         def do_GET(self):
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(200)
             self.send_header("Content-Length", str(SIZE))
             self.end_headers()
@@ -227,23 +257,25 @@ def test_a_fetch_goes_through_the_proxy_that_it_is_told_and_no_other(name, tmp_p
         threading.Thread(target=server.serve_forever, daemon=True).start()
         port = server.server_address[1]
         move(farm, name, "http://origin.lab.test/file", tmp_path / "x", proxy=f"http://127.0.0.1:{port}")
-        move(farm, name, f"http://127.0.0.1:{port}/file", tmp_path / "y")  # the environment's proxy would refuse
+        move(
+            farm, name, f"http://127.0.0.1:{port}/file", tmp_path / "y"
+        )  # the proxy of the environment would reject it
         server.shutdown()
-    # Ours asks for the checksum of a file, too.
-    assert list(dict.fromkeys(asked)) == ["http://origin.lab.test/file", "/file"]
+    # Venturi also requests the checksum of a file.
+    assert list(dict.fromkeys(requested)) == ["http://origin.lab.test/file", "/file"]
     assert (tmp_path / "x").read_bytes() == CONTENT == (tmp_path / "y").read_bytes()
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("globus-url-copy", {"restart_interval": "1 s"}, "expected restarts beside restart_interval"),
+        ("globus-url-copy", {"restart_interval": "1 s"}, "expected restarts with restart_interval"),
         ("globus-url-copy", {"restarts": 1, "restart_interval": "1.5 s"}, "of whole seconds, 1 s or more, found 1.5 s"),
         ("globus-url-copy", {"length": True, "checksum": "MD5"}, "expected length or checksum, found both"),
         ("xrdcp", {"streams": 16}, "expected streams of 15 at most, found 16"),
         ("xrdcp", {"parallel": 129}, "expected parallel of 128 at most, found 129"),
-        ("xrdcp", {"third_party": "only", "rate": "1 MB/s"}, "expected no rate beside third_party"),
-        ("curl", {"http": "2", "proxy": "http://p:1"}, 'expected http = "1.1" through a proxy'),
+        ("xrdcp", {"third_party": "only", "rate": "1 MB/s"}, "expected no rate with third_party"),
+        ("curl", {"http": "2", "proxy": "http://p:1"}, 'expected http = "1.1" with a proxy'),
         ("scp", {"legacy": True, "block": "1 MiB"}, "expected legacy or block, found both"),
         ("iperf3", {"streams": 129}, "expected 128 streams at most, found 129"),
         ("iperf3", {"time": "0.5 s"}, "of whole seconds, 1 s or more, found 0.5 s"),
@@ -251,6 +283,52 @@ def test_a_fetch_goes_through_the_proxy_that_it_is_told_and_no_other(name, tmp_p
         ("nuttcp", {"time": "0"}, "longer than 0 s"),
     ],
 )  # fmt: skip
-def test_options_that_make_no_sense_together_are_refused_with_a_sentence(name, options, message):
+def test_conflicting_or_invalid_options_are_rejected_with_a_message(name, options, message):
     with pytest.raises(OptionError, match=message):
         call_with(BUILT_IN[name], **options)
+
+
+@pytest.mark.parametrize("name", ["sftp", "rsync", "rclone"])
+@pytest.mark.parametrize("direction", ["get", "put"])
+def test_a_mover_over_ssh_moves_files_with_special_names(name, direction, farm, ends):
+    directory = ends[0].parent / 'a "b" [c] * \\ d'
+    directory.mkdir(mode=0o777)
+    directory.chmod(0o777)
+    source, destination = directory / "it's", directory / "$HOME `id`"
+    source.write_bytes(CONTENT)
+    source.chmod(0o644)
+    read = str(source) if direction == "put" else farm.url("ssh", source)
+    written = str(destination) if direction == "get" else farm.url("ssh", destination)
+    move(farm, name, read, written)
+    assert destination.read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("name", ["sftp", "rsync"])
+def test_a_mover_with_one_local_file_rejects_two_servers(name):
+    find_conflict = BUILT_IN[name].option_conflict
+    assert find_conflict({}, "ssh", None) is None
+    assert find_conflict({}, None, "ssh") is None
+    key, message = find_conflict({}, "ssh", "ssh")
+    assert key == "client"
+    assert "expected the host of the source or of the destination" in message
+
+
+def test_rclone_rejects_an_unknown_host_key(farm, ends, tmp_path):
+    source, destination = ends
+    configuration = tmp_path / "config"
+    text = (farm.directory / "ssh" / "config").read_text() if farm.sshd else ""
+    configuration.write_text(text.replace("StrictHostKeyChecking no", "StrictHostKeyChecking yes"))
+    argv = transfer_argv(call_with(BUILT_IN["rclone"]), farm.url("ssh", source), destination, SIZE)
+    record = execute(argv, environment=farm.environment | {"VENTURI_SSH_CONFIG": str(configuration)})
+    assert record["outcome"] == "failed"
+    assert "expected the host key of [127.0.0.1]" in record["stderr"]
+    host_key = (farm.directory / "ssh" / "host.pub").read_text()
+    (tmp_path / "known_hosts").write_text(f"[127.0.0.1]:{farm.sshd} {host_key}")
+    configuration.write_text(
+        configuration.read_text().replace(
+            "UserKnownHostsFile /dev/null", f"UserKnownHostsFile {tmp_path}/known_hosts"
+        )
+    )
+    record = execute(argv, environment=farm.environment | {"VENTURI_SSH_CONFIG": str(configuration)})
+    assert record["outcome"] == "ok", record
+    assert destination.read_bytes() == CONTENT

@@ -1,11 +1,11 @@
-"""What is in flight limits: n streams with a window W carry the lesser of n · W / RTT and what the link carries."""
+"""The window limits: n streams with window W have the smaller of n · W / RTT and the capacity of the link."""
 
 import re
 import statistics
 import time
 
 import pytest
-from ground import MSS_BYTES, MTU_BYTES, PORT, Flow, needs_iperf3, pair, payload_share, wait_for
+from lab_rig import MSS_BYTES, MTU_BYTES, PORT, Flow, needs_iperf3, pair, payload_fraction, wait_for
 
 from testkit import needs_root
 
@@ -15,11 +15,13 @@ SECONDS = 10
 SAMPLES = 20
 RTT_S = 0.050
 
-# name → streams, rate of the link: the window is a thousandth of the BDP, or twice the BDP. The fast link sends a window in 0.1 % of the RTT.
+# Streams and link rate by name. The window is a thousandth of the BDP, or twice the BDP. The fast link sends a window
+# in 0.1 % of the RTT.
 CASES = {"one": (1, "10 Gb/s"), "four": (4, "10 Gb/s"), "slow": (1, "5 Mb/s")}
 NARROW = ("one", "four")
 
-# Without scaling no window is larger than its 16 bits (RFC 9293, section 3.1), whatever the buffers: W is known, and `ss` says whether it is so.
+# Without scaling, the maximum window is 16 bits (RFC 9293, section 3.1), regardless of buffers. So W is known, and `ss`
+# confirms it.
 WINDOW_BYTES = 65535
 PROFILE = """
     [tcp.unscaled]
@@ -31,62 +33,58 @@ PROFILE = """
 
 @pytest.fixture(scope="module")
 def limited(bring_up):
-    """All cases at once: goodput, and what the sender's sockets said on the way."""
+    """Goodput of all cases, which run at the same time, and samples of the sender's sockets."""
     parts = [pair(name, rate=rate, rtt="50 ms", host='tcp = "unscaled"') for name, (_, rate) in CASES.items()]
-    ground = bring_up("".join(parts) + PROFILE)
+    rig = bring_up("".join(parts) + PROFILE)
     flows = {
-        name: Flow.start(ground, f"a{name}", f"b{name}", SECONDS, streams=streams, block="8K")
+        name: Flow.start(rig, f"a{name}", f"b{name}", SECONDS, streams=streams, block="8K")
         for name, (streams, _) in CASES.items()
     }
     start_s = time.monotonic()
-    said = {name: [] for name in CASES}
+    printed = {name: [] for name in CASES}
     for number in range(SAMPLES):
         due_s = start_s + (number + 1) * SECONDS / (SAMPLES + 2)
         wait_for(lambda due_s=due_s: time.monotonic() > due_s, "the next moment")
         for name in CASES:
-            said[name].append(_sockets(ground, name))
-    return ground, {name: flow.wait().goodput_bit_per_s() for name, flow in flows.items()}, said
+            printed[name].append(_sockets(rig, name))
+    return rig, {name: flow.wait().goodput_bit_per_s() for name, flow in flows.items()}, printed
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_n_windows_a_round_trip_are_the_goodput(limited, name):
-    ground, goodputs, said = limited
+def test_the_goodput_is_the_sum_of_the_windows_per_round_trip(limited, name):
+    rig, goodputs, printed = limited
     streams, _ = CASES[name]
-    settled = said[name][SAMPLES // 2 :]
-    assert all(len(sockets) == streams for sockets in settled), (
-        f"expected {streams} sockets each time, found {settled}"
-    )
-    offered = statistics.median(one["snd_wnd"] for sockets in settled for one in sockets)
+    steady = printed[name][SAMPLES // 2 :]
+    assert all(len(sockets) == streams for sockets in steady), f"expected {streams} sockets each time, found {steady}"
+    offered = statistics.median(one["snd_wnd"] for sockets in steady for one in sockets)
     assert offered == WINDOW_BYTES
-    # A sender sends whole segments: of the window, what they fill.
+    # A sender sends only whole segments of the window.
     theory = 8 * streams * (WINDOW_BYTES // MSS_BYTES * MSS_BYTES) / RTT_S
-    ground.expect(
-        f"goodput of {streams} streams with windows of {WINDOW_BYTES} B", goodputs[name], theory, within=0.05
-    )
+    rig.expect(f"goodput of {streams} streams with windows of {WINDOW_BYTES} B", goodputs[name], theory, within=0.05)
 
 
 @pytest.mark.parametrize("name", NARROW)
-def test_the_sender_says_that_the_window_limits_it(limited, name):
-    ground, _, said = limited
-    shares = [one["rwnd_limited_percent"] for one in said[name][-1]]
-    assert min(shares, default=0) > 80, f"{shares} % of the time; {ground.instrument()}"
+def test_the_sender_reports_that_the_window_limits_it(limited, name):
+    rig, _, printed = limited
+    fractions = [one["rwnd_limited_percent"] for one in printed[name][-1]]
+    assert min(fractions, default=0) > 80, f"{fractions} % of the time; {rig.instrument()}"
 
 
 def test_a_window_of_more_than_the_bdp_fills_the_link_and_queues_the_rest(limited):
-    ground, goodputs, said = limited
-    link = ground.link("aslow>bslow")
-    ground.expect("goodput", goodputs["slow"], link.rate_bit_per_s * payload_share(), within=0.01)
+    rig, goodputs, printed = limited
+    link = rig.link("aslow>bslow")
+    rig.expect("goodput", goodputs["slow"], link.rate_bit_per_s * payload_fraction(), within=0.01)
     assert 2 * link.rate_bit_per_s * RTT_S / 8 < WINDOW_BYTES
-    # All of the window is on its way: on the link for the RTT, and in the queue for what is left of it.
-    rtts_s = [one["rtt_s"] for sockets in said["slow"][SAMPLES // 2 :] for one in sockets]
+    # The whole window is in flight: on the link for the RTT, and the rest in the queue.
+    rtts_s = [one["rtt_s"] for sockets in printed["slow"][SAMPLES // 2 :] for one in sockets]
     segments = WINDOW_BYTES // MSS_BYTES
     expected_s = 8 * segments * MTU_BYTES / link.rate_bit_per_s
-    ground.expect(f"RTT with {segments} segments in flight", statistics.median(rtts_s), expected_s, within=0.05)
+    rig.expect(f"RTT with {segments} segments in flight", statistics.median(rtts_s), expected_s, within=0.05)
 
 
-def _sockets(ground, name):
-    """Return what `ss` says of the data sockets of a flow at its sender: those that have sent the most."""
-    out = ground.lab.machine(f"a{name}").run(
+def _sockets(rig, name):
+    """Return the `ss` output for the data sockets of a flow at its sender, which are those with the most acknowledged bytes."""
+    out = rig.lab.shell(f"a{name}").run(
         ["ss", "-tinOH", "state", "established", "dport", "=", f":{PORT}"], timeout_s=5
     )
     found = []
@@ -102,6 +100,6 @@ def _sockets(ground, name):
                     "rwnd_limited_percent": float(limited[1]) if limited else 0.0,
                 }
             )
-    # The control connection of iperf3 has sent some hundred bytes.
+    # The control connection of iperf3 has sent only some hundred bytes.
     found.sort(key=lambda one: one["bytes_acked"], reverse=True)
     return found[: CASES[name][0]]

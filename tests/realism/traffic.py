@@ -1,14 +1,14 @@
-"""Programs for the hosts of a lab: datagrams with numbers and times in them, and a stream of so many bytes.
+"""Programs for lab hosts: numbered and timestamped datagrams, and a stream of a given size.
 
-    python traffic.py take ADDRESS PORT FILE                            datagrams, until nothing has come for a while
-    python traffic.py send ADDRESS PORT COUNT INTERVAL_S BYTES
-    python traffic.py echo ADDRESS PORT                                 datagrams, until killed
-    python traffic.py ask ADDRESS PORT COUNT INTERVAL_S FILE
-    python traffic.py drain ADDRESS PORT                                one connection, to its end; prints how many bytes came
-    python traffic.py pour ADDRESS PORT BYTES
+    python traffic.py take ADDRESS PORT FILE                            receive datagrams until none arrives for a while
+    python traffic.py send ADDRESS PORT COUNT INTERVAL_S BYTES [FILE]   send datagrams; write their times to FILE, in ns since 1970
+    python traffic.py echo ADDRESS PORT                                 echo datagrams until killed
+    python traffic.py rtt ADDRESS PORT COUNT INTERVAL_S FILE            send datagrams; write round-trip times to FILE
+    python traffic.py drain ADDRESS PORT                                read one connection; print the number of bytes
+    python traffic.py pour ADDRESS PORT BYTES                           send bytes over one connection
 
-All hosts of a lab have one clock, so the time from host to host can be read directly. When a datagram came is asked of the kernel, which notes it
-as the packet reaches the host: how soon Python gets a core does not matter.
+All hosts of a lab share one clock, so one-way delays can be measured directly. The kernel records the arrival time when
+the packet reaches the host, so scheduling delays of Python have no effect.
 """
 
 import array
@@ -19,28 +19,28 @@ import time
 from pathlib import Path
 
 STAMP = struct.Struct("!IQ")
-"""Number, and when it was sent: nanoseconds since 1970."""
+"""Number and send time, in nanoseconds since 1970."""
 
 RECORD = struct.Struct("=IQQ")
-"""Of a file: number, when it was sent, when it came."""
+"""Record of a file: number, send time, arrival time."""
 
-# asm-generic/socket.h: the time of reception as a `struct timespec`, in nanoseconds; Python has no name for it.
+# asm-generic/socket.h: arrival time as a `struct timespec`, in nanoseconds; Python has no name for it.
 _SO_TIMESTAMPNS = 35
 _TIMESPEC = struct.Struct("qq")
 
 FIRST_S = 20.0
-"""How long to wait for the first datagram."""
+"""Maximum wait for the first datagram."""
 
 QUIET_S = 1.5
-"""After so long without one there are no more; ways here are shorter."""
+"""Time without a datagram after which the stream has ended; delays here are shorter."""
 
 _BUFFER_BYTES = 1 << 22
 _TOP_UP_S = 0.000_2
-"""Shorter waits are not worth a sleep: what is due then is sent with what follows."""
+"""Minimum sleep; packets that are due earlier are sent together with the next."""
 
 
 def take(address: str, port: int, path: Path) -> None:
-    """Write a record of every datagram that comes."""
+    """Write a record of every received datagram."""
     with _bound(address, port) as sock:
         sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, _BUFFER_BYTES)
@@ -61,9 +61,10 @@ def _next(sock: socket.socket) -> bytes | None:
     return RECORD.pack(*STAMP.unpack_from(data), seconds * 1_000_000_000 + nanoseconds)
 
 
-def send(address: str, port: int, count: int, interval_s: float, size_bytes: int) -> None:
-    """Send so many datagrams of so many IP bytes, one every interval."""
+def send(address: str, port: int, count: int, interval_s: float, size_bytes: int, path: Path | None) -> None:
+    """Send ``count`` datagrams of ``size_bytes`` IP bytes, one per interval."""
     rest = bytes(size_bytes - 28 - STAMP.size)
+    times_ns = array.array("Q")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _BUFFER_BYTES)
         sock.connect((address, port))
@@ -72,19 +73,22 @@ def send(address: str, port: int, count: int, interval_s: float, size_bytes: int
             wait_s = start_s + number * interval_s - time.monotonic()
             if wait_s > _TOP_UP_S:
                 time.sleep(wait_s)
-            sock.send(STAMP.pack(number, time.time_ns()) + rest)
+            times_ns.append(time.time_ns())
+            sock.send(STAMP.pack(number, times_ns[-1]) + rest)
+    if path is not None:
+        path.write_bytes(times_ns.tobytes())
 
 
 def echo(address: str, port: int) -> None:
-    """Send back all that comes, until killed."""
+    """Echo all datagrams until killed."""
     with _bound(address, port) as sock:
         while True:
             data, peer = sock.recvfrom(65536)
             sock.sendto(data, peer)
 
 
-def ask(address: str, port: int, count: int, interval_s: float, path: Path) -> None:
-    """Send a datagram every interval, and write the round-trip times in seconds of those that come back within one."""
+def measure_rtts(address: str, port: int, count: int, interval_s: float, path: Path) -> None:
+    """Send one datagram per interval, and write the round-trip times in seconds of replies within one interval."""
     rtts_s = array.array("d")
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
         sock.connect((address, port))
@@ -103,7 +107,7 @@ def ask(address: str, port: int, count: int, interval_s: float, path: Path) -> N
 
 
 def drain(address: str, port: int) -> None:
-    """Take one connection to its end and print how many bytes came."""
+    """Read one connection to its end and print the number of bytes."""
     with socket.create_server((address, port)) as listener:
         connection, _ = listener.accept()
         with connection:
@@ -114,18 +118,25 @@ def drain(address: str, port: int) -> None:
 
 
 def pour(address: str, port: int, size_bytes: int) -> None:
-    """Send so many bytes and close the connection."""
+    """Send ``size_bytes`` and close the connection."""
     with socket.create_connection((address, port), FIRST_S) as sock:
         sock.sendall(bytes(size_bytes))
 
 
 def read_records(path: Path) -> list[tuple[int, int, int]]:
-    """Return what was taken: number, when it was sent, when it came, in the order in which it came."""
+    """Return number, send time and arrival time of the received datagrams, by arrival."""
     return list(RECORD.iter_unpack(path.read_bytes()))
 
 
+def read_sent_ns(path: Path) -> list[int]:
+    """Return the send times of the datagrams, in ns since 1970."""
+    times_ns = array.array("Q")
+    times_ns.frombytes(path.read_bytes())
+    return list(times_ns)
+
+
 def read_rtts_s(path: Path) -> list[float]:
-    """Return what was asked."""
+    """Return the recorded round-trip times."""
     rtts_s = array.array("d")
     rtts_s.frombytes(path.read_bytes())
     return list(rtts_s)
@@ -143,11 +154,11 @@ if __name__ == "__main__":
         case "take":
             take(to, int(at), Path(more[0]))
         case "send":
-            send(to, int(at), int(more[0]), float(more[1]), int(more[2]))
+            send(to, int(at), int(more[0]), float(more[1]), int(more[2]), Path(more[3]) if more[3:] else None)
         case "echo":
             echo(to, int(at))
-        case "ask":
-            ask(to, int(at), int(more[0]), float(more[1]), Path(more[2]))
+        case "rtt":
+            measure_rtts(to, int(at), int(more[0]), float(more[1]), Path(more[2]))
         case "drain":
             drain(to, int(at))
         case "pour":

@@ -1,5 +1,5 @@
 import sys
 from pathlib import Path
 
-# The planted runs are made beside the tests of the analysis; one maker serves both.
+# The modules for planted runs are in the directory of the analysis tests.
 sys.path.insert(0, str(Path(__file__).parents[1] / "analysis"))

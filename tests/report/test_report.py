@@ -1,4 +1,4 @@
-"""The forms of a report: complete, well formed, self-contained, and honest at the edges."""
+"""Report formats are complete, well-formed and self-contained, including those of unusual runs."""
 
 import csv as csv_reader
 import io
@@ -21,13 +21,13 @@ from rich.console import Console
 from venturi import report
 from venturi.analysis import analyse, compare
 from venturi.plan import plan_lines
-from venturi.report.figures import MOST_HOSTS, pictures
+from venturi.report.figures import MAX_HOSTS, pictures
 from venturi.report.page import _formula
 from venturi.report.svg import css_variables, inline_svg
 from venturi.report.theme import VARIABLES
 from venturi.report.toml import as_toml
 from venturi.scenario import load_scenario
-from venturi.study import study
+from venturi.study import reports, study
 from venturi.workload import expand
 
 GRID = product(files=[1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45], size_bytes=[10**5, 10**6, 10**7])
@@ -36,7 +36,7 @@ ATTACK = "</pre><script>alert(1)</script>"
 
 
 class Page(HTMLParser):
-    """Collects what a browser would load, and refuses tags that do not nest."""
+    """Collects links of a page, and rejects tags that do not nest."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -72,15 +72,15 @@ class Page(HTMLParser):
         self.text.append(data)
 
 
-def terminal_text(result, width=80):
+def terminal_text(result, width=80, *, full=True):
     console = Console(width=width, file=io.StringIO(), no_color=True, force_terminal=False)
-    console.print(report.terminal(result))
+    console.print(report.terminal(result, full=full))
     return console.file.getvalue()
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
-    """A run with everything: a study, failures with a hostile message, counters, published values."""
+    """A run with all features: a study, failures with a hostile message, counters, published values."""
 
     def law(factors, rng):
         return 0.002 + share_law(factors, rng)
@@ -98,13 +98,13 @@ def page(full):
     return report.html(full)
 
 
-def test_the_page_is_well_formed_with_unique_ids_and_links_that_lead_somewhere(page):
+def test_the_page_is_well_formed_with_unique_ids_and_valid_links(page):
     parsed = Page(page)
     assert len(parsed.ids) == len(set(parsed.ids))
     assert {link.removeprefix("#") for link in parsed.links if link.startswith("#")} <= set(parsed.ids)
 
 
-def test_the_page_refers_to_nothing_outside_and_holds_no_script(page):
+def test_the_page_has_no_external_references_and_no_scripts(page):
     parsed = Page(page)
     assert all(link.startswith(("#", "data:")) for link in parsed.links)
     assert "script" not in parsed.tags
@@ -113,17 +113,23 @@ def test_the_page_refers_to_nothing_outside_and_holds_no_script(page):
     assert not re.search(r"url\((?!#)", page)
 
 
-def test_what_came_with_the_run_is_escaped(page):
+def test_text_from_the_run_is_escaped(page):
     assert "<script>alert(1)" not in page
     assert "&lt;script&gt;alert(1)" in page
 
 
-def test_the_page_leads_with_the_answer_and_shows_failures_claims_and_published_values(page, full):
+def test_the_page_leads_with_the_summary_and_shows_failures_claims_and_published_values(page, full):
     text = " ".join(" ".join(Page(page).text).replace("\u00a0", " ").split())
-    assert text.index("Over 3 sizes") < text.index("TB/h") < text.index("Throughput per file against number")
+    assert (
+        text.index(full.headline.text)
+        < text.index("Total throughput against number")
+        < text.index("With files of 10 MB")
+        < text.index("TB/h")
+    )
     for words in (f"{full.counts.transfers_failed} of {full.counts.transfers:,} transfers failed",
-                  "page cache", "760 MB/s", "000-E03", "throughput per file falls as the files grow", "What this run did not test",
-                  full.about.plan_sha256, "venturi run planted.toml", "SHA-256"):  # fmt: skip
+                  "page cache", "760 MB/s", "000-E03", "throughput per file falls", "Not tested in this run",
+                  full.about.plan_sha256, "venturi run planted.toml", "SHA-256",
+                  reports()["000"].full_reference(), "docs/reference/bibliography.md#report-000"):  # fmt: skip
         assert words in text
 
 
@@ -135,7 +141,7 @@ def test_every_figure_has_a_title_and_a_description_with_numbers(page):
         assert re.search(r"<title[^>]*>[^<]+</title><desc[^>]*>[^<]*\d[^<]*</desc>", figure)
 
 
-def test_figures_follow_the_page_into_the_dark_and_stay_small(page, full):
+def test_figures_use_the_colours_of_the_theme_and_stay_small(page, full):
     drawn = [inline_svg(picture) for group in pictures(full).values() for picture in group]
     for svg in drawn:
         assert not any(swatch.light in svg for swatch in VARIABLES)
@@ -146,27 +152,27 @@ def test_figures_follow_the_page_into_the_dark_and_stay_small(page, full):
     assert css_variables(dark=False).count("--") == css_variables(dark=True).count("--") == len(VARIABLES)
 
 
-def test_labels_of_eleven_curves_do_not_touch(full):
+def test_labels_of_eleven_curves_do_not_overlap(full):
     picture = next(p for p in pictures(full)["curves"] if p.name == "throughput-size")
     axes = picture.figure.axes[0]
     FigureCanvasAgg(picture.figure).draw()
-    # Without the leaders, which an annotation counts as part of itself.
+    # An annotation includes its leader in its extent.
     boxes = sorted((Text.get_window_extent(label) for label in axes.texts), key=lambda box: box.y0)
     assert len(boxes) == 11
     assert all(box.x1 <= picture.figure.bbox.x1 for box in boxes)
     assert all(lower.y1 <= upper.y0 + 1.0 for lower, upper in itertools.pairwise(boxes))
 
 
-def test_the_terminal_form_fits_80_columns_and_needs_no_colour(full):
+def test_terminal_output_fits_80_columns_without_colour(full):
     text = terminal_text(full)
     assert max(map(len, text.splitlines())) <= 80
     assert "\x1b" not in text
-    assert "Over 3 sizes" in text
+    assert " ".join(text.split()).startswith(full.headline.text)
     assert "! transfers-failed" in text
     assert "agrees: throughput per file falls as more files" in text
 
 
-def test_csv_tables_hold_the_points_in_base_units_and_read_back(full, tmp_path):
+def test_csv_tables_have_the_points_in_base_units_and_can_be_read_back(full, tmp_path):
     paths = {path.name: path for path in report.csv(full, tmp_path / "new")}
     assert {
         "points.csv",
@@ -186,11 +192,11 @@ def test_csv_tables_hold_the_points_in_base_units_and_read_back(full, tmp_path):
     assert "nan" not in paths["points.csv"].read_text().lower()
 
 
-def test_json_is_strict_versioned_and_gives_the_numbers_back(full):
-    def refuse(text):
+def test_json_is_strict_and_versioned_with_exact_numbers(full):
+    def reject(text):
         raise AssertionError(f"{text} is not JSON")
 
-    document = json_reader.loads(report.json(full), parse_constant=refuse)
+    document = json_reader.loads(report.json(full), parse_constant=reject)
     assert (document["format"], document["version"]) == ("venturi-analysis", 1)
     assert document["sentence"] == full.sentence
     assert [p["throughput_bytes_per_s"] for p in document["points"]] == [
@@ -198,7 +204,7 @@ def test_json_is_strict_versioned_and_gives_the_numbers_back(full):
     ]
 
 
-def test_png_files_are_written_one_a_figure(full, tmp_path):
+def test_each_figure_is_written_to_a_png_file(full, tmp_path):
     paths = report.png(full, tmp_path)
     assert {path.name for path in paths} >= {"throughput-files.png", "throughput-size.png", "total.png"}
     assert all(path.read_bytes().startswith(b"\x89PNG") for path in paths)
@@ -220,11 +226,11 @@ EDGES = {
 
 
 @pytest.mark.parametrize("name", EDGES)
-def test_every_form_can_be_made_of_a_run_of_which_little_can_be_said(tmp_path, name):
+def test_every_output_format_works_for_a_run_with_little_data(tmp_path, name):
     case = dict(EDGES[name])
     analysis = analyse(planted_run(tmp_path, case.pop("points"), **case))
     text = " ".join(" ".join(Page(report.html(analysis)).text).replace("\u00a0", " ").split())
-    assert analysis.answer in text
+    assert analysis.conclusion in text
     assert " nan" not in text.lower()
     assert not re.search(r"\bNone\b", text)
     shown = terminal_text(analysis)
@@ -233,7 +239,7 @@ def test_every_form_can_be_made_of_a_run_of_which_little_can_be_said(tmp_path, n
     assert report.csv(analysis, tmp_path / "csv") or name == "empty"
 
 
-def test_failures_are_named_where_nothing_succeeded(tmp_path):
+def test_failures_are_named_if_all_transfers_failed(tmp_path):
     case = dict(EDGES["all failed"])
     analysis = analyse(planted_run(tmp_path, case.pop("points"), **case))
     for text in (terminal_text(analysis), report.html(analysis)):
@@ -249,27 +255,27 @@ def test_failures_are_named_where_nothing_succeeded(tmp_path):
         ("a<b^(c", "a&lt;b<sup>c</sup>"),
     ],
 )
-def test_exponents_of_formulas_are_raised_and_the_rest_is_escaped(text, shown):
+def test_exponents_of_formulas_are_superscripts_and_other_text_is_escaped(text, shown):
     assert str(_formula(text)) == f'<span class="formula">{shown}</span>'
 
 
 # --- comparisons
 
 
-def test_of_dozens_of_hosts_those_that_moved_most_are_drawn_and_the_page_says_so(full):
+def test_only_the_busiest_of_many_hosts_are_drawn_and_the_caption_reports_it(full):
     (one,) = full.series
-    share = {f"h{number:02}": (7 * number) % 20 + 1 for number in range(20)}
+    factor = {f"h{number:02}": (7 * number) % 20 + 1 for number in range(20)}
 
     def moving(host):
         traces = [
-            trace if trace.unit == "ratio" else replace(trace, mean=trace.mean * share[host]) for trace in one.traces
+            trace if trace.unit == "ratio" else replace(trace, mean=trace.mean * factor[host]) for trace in one.traces
         ]
         return replace(one, host=host, traces=tuple(traces))
 
-    drawn = pictures(replace(full, series=tuple(map(moving, share))))["series"]
-    busiest = sorted(sorted(share, key=share.get)[-MOST_HOSTS:])
-    assert [picture.title.split()[-2] for picture in drawn] == busiest
-    assert all(f"the {MOST_HOSTS} of 20 hosts that moved most" in picture.caption for picture in drawn)
+    drawn = pictures(replace(full, series=tuple(map(moving, factor))))["series"]
+    busiest = sorted(sorted(factor, key=factor.get)[-MAX_HOSTS:])
+    assert [picture.title.split()[-1] for picture in drawn] == busiest
+    assert all(f"the {MAX_HOSTS} of 20 hosts that moved most" in picture.caption for picture in drawn)
 
 
 @pytest.fixture(scope="module")
@@ -280,7 +286,7 @@ def compared(tmp_path_factory):
     return compare(slow, fast)
 
 
-def test_a_comparison_has_every_form_too(compared, tmp_path):
+def test_a_comparison_has_every_output_format(compared, tmp_path):
     page = Page(report.html(compared))
     text = " ".join(" ".join(page.text).split())
     assert text.count("faster") >= 9
@@ -294,7 +300,7 @@ def test_a_comparison_has_every_form_too(compared, tmp_path):
     assert np.allclose([float(row["ratio"]) for row in rows], 2.0, rtol=0.05)
 
 
-def test_a_comparison_of_nothing_says_so(tmp_path):
+def test_a_comparison_without_common_points_reports_it(tmp_path):
     a = planted_run(tmp_path / "a", product(files=[1], size_bytes=[10**6]))
     b = planted_run(tmp_path / "b", product(files=[2], size_bytes=[10**6]))
     result = compare(a, b)
@@ -313,7 +319,7 @@ def test_the_scenario_in_a_report_expands_into_the_same_plan(tmp_path):
     assert list(plan_lines(expand(load_scenario(tmp_path / "again.toml")))) == lines
 
 
-def test_names_with_dollars_are_names_and_not_formulas(tmp_path):
+def test_names_with_dollar_signs_are_not_rendered_as_formulas(tmp_path):
     points = product(mover=["$HOME/a$b", "$x^2$"], files=[1, 2, 3], size_bytes=[10**7])
     analysis = analyse(planted_run(tmp_path, points))
     assert "$HOME/a$b" in inline_svg(pictures(analysis)["curves"][0])
@@ -327,5 +333,5 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(KEYS, VALUES, max_size=5))
-def test_a_scenario_written_as_toml_reads_back_the_same(document):
+def test_a_scenario_written_as_toml_is_read_back_unchanged(document):
     assert tomllib.loads(as_toml(document)) == document

@@ -1,4 +1,4 @@
-"""Paths of figures are written short and stay what they are."""
+"""Shortened SVG paths have the same shape."""
 
 import re
 
@@ -19,8 +19,8 @@ NUMBERS = st.one_of(
 
 
 def ends(path):
-    """Return the points of a path by the rules of SVG 1.1, section 8.3: each with its command, relative ones from where the last ended."""
-    found, here, begun, command = [], np.zeros(2), np.zeros(2), ""
+    """Return the points of a path with their commands (SVG 1.1, section 8.3), with relative coordinates resolved."""
+    found, here, started, command = [], np.zeros(2), np.zeros(2), ""
     tokens = re.findall(r"[A-Za-z]|-?(?:\d+\.?\d*|\.\d+)(?:e-?\d+)?", path)
     while tokens:
         if tokens[0].isalpha():
@@ -28,8 +28,8 @@ def ends(path):
         count = CODES[command.lower()][1]
         points = np.array([float(tokens.pop(0)) for _ in range(2 * count)]).reshape(-1, 2)
         points = points + here if command.islower() else points
-        here = points[-1] if count else begun
-        begun = here if command in "mM" else begun
+        here = points[-1] if count else started
+        started = here if command in "mM" else started
         found += [(command.lower(), *point) for point in points] or [("z", 0.0, 0.0)]
     return found
 
@@ -46,7 +46,7 @@ def drawn(draw):
 
 
 @given(drawn())
-def test_a_short_path_goes_through_the_same_points(path):
+def test_a_shortened_path_goes_through_the_same_points(path):
     (short,) = re.findall(r'd="([^"]*)"', short_paths(f'<path d="{path}" style="fill: none"/>'))
     after = ends(short)
     at = 0
@@ -54,7 +54,7 @@ def test_a_short_path_goes_through_the_same_points(path):
         if at < len(after) and after[at][0] == command and (command == "z" or near(after[at], x, y)):
             at += 1
             continue
-        # Left out: a step to where it is already, or a point in the middle of a level line.
+        # The shortened path lacks only steps of zero length and points inside a level line.
         assert command == "l"
         assert near(after[at - 1], x, y) or on_level_line(after[at - 1], after[at], x, y)
     assert at == len(after)
@@ -64,18 +64,18 @@ def near(point, x, y):
     return abs(point[1] - x) <= HALF_A_STEP and abs(point[2] - y) <= HALF_A_STEP
 
 
-def on_level_line(begin, end, x, y):
-    low, high = sorted((begin[1], end[1]))
+def on_level_line(start, end, x, y):
+    low, high = sorted((start[1], end[1]))
     return abs(end[2] - y) <= HALF_A_STEP and low - HALF_A_STEP <= x <= high + HALF_A_STEP
 
 
-def test_a_long_curve_takes_two_fifths_of_its_letters_at_most():
+def test_a_long_curve_is_shortened_to_two_fifths_or_less():
     x = np.linspace(0, 600, 1000)
     path = "\n".join(f"{'L' if i else 'M'} {a:.6f} {200 + 100 * np.sin(a):.6f} " for i, a in enumerate(x))
     assert len(short_paths(f'<path d="{path}"/>')) < 0.4 * len(path)
 
 
 @pytest.mark.parametrize("path", ["M 1 2 A 3 3 0 0 1 5 5", "M 1", "nonsense"])
-def test_a_path_of_another_form_stays_as_it_is(path):
+def test_a_path_of_another_form_is_unchanged(path):
     text = f'<path d="{path}"/>'
     assert short_paths(text) == text

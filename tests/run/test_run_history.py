@@ -1,4 +1,4 @@
-"""What earlier sessions have left: how much of the plan's time is over, and trials that failed and are carried out again."""
+"""State left by earlier sessions: elapsed time of the plan, and failed trials to repeat."""
 
 import json
 
@@ -12,7 +12,7 @@ FAILED = {"outcome": "failed", "transfers": []}
 
 
 def set_starts(path, *starts_s):
-    """Let the sessions of a run have begun so many seconds after its epoch."""
+    """Set the starts of the sessions of a run, in seconds after its epoch."""
     epoch_ns = json.loads((path / "run.json").read_text())["created_unix_ns"]
     lines = [json.loads(line) for line in (path / "journal.jsonl").read_text().splitlines()]
     for session, start_s in zip((line["session"] for line in lines if "session" in line), starts_s, strict=True):
@@ -25,24 +25,24 @@ def elapsed_s(path):
         return run.elapsed_s
 
 
-def test_the_time_of_the_plan_goes_on_where_the_session_before_was_killed(new_run):
+def test_plan_time_resumes_at_the_last_record_of_a_killed_session(new_run):
     run = new_run()
     assert run.elapsed_s == 0
     run.trial(trial_record(end_s=10.5), "node1")
     run.sample({"time_s": 12.25, "counters": {"cpu.user_s": 1}}, "node1")
     run.event({"time_s": 11, "kind": "network-change"}, "network")
-    run.close()  # as a kill leaves it
+    run.close()  # like a kill
     set_starts(run.path, 2)
     assert elapsed_s(run.path) == pytest.approx(10.25)
 
 
-def test_time_between_sessions_is_none_of_the_plan(new_run):
+def test_plan_time_excludes_the_time_between_sessions(new_run):
     run = new_run()
     run.trial(trial_record("t0000000", end_s=10), "node1")
     run.close()
     set_starts(run.path, 4)
     again = RunWriter.resume(run.path)
-    again.begin_session({})
+    again.start_session({})
     again.trial(trial_record("t0000001", end_s=1003), "node1")
     again.close()
     assert json.loads((run.path / "journal.jsonl").read_text().splitlines()[2])["session"]["elapsed_s"] == 6
@@ -50,13 +50,13 @@ def test_time_between_sessions_is_none_of_the_plan(new_run):
     assert elapsed_s(run.path) == pytest.approx(9)
 
 
-def test_a_session_that_wrote_nothing_took_none_of_the_plans_time(new_run):
+def test_a_session_without_records_adds_no_plan_time(new_run):
     run = new_run()
     run.trial(trial_record(end_s=10), "node1")
     run.close()
     set_starts(run.path, 4)
     again = RunWriter.resume(run.path)
-    again.begin_session({})
+    again.start_session({})
     again.close()
     set_starts(run.path, 4, 1000)
     assert elapsed_s(run.path) == pytest.approx(6)
@@ -65,14 +65,14 @@ def test_a_session_that_wrote_nothing_took_none_of_the_plans_time(new_run):
 @pytest.mark.parametrize(
     ("most", "lines"), [(1, []), (4, [b"33"]), (7, [b"22", b"33"]), (99, [b"1111", b"22", b"33"])]
 )
-def test_the_last_lines_of_a_file_are_whole_ones(tmp_path, most, lines):
+def test_last_lines_returns_complete_lines_only(tmp_path, most, lines):
     path = tmp_path / "file"
-    path.write_bytes(b"1111\n22\n33\n44")  # the last is torn
+    path.write_bytes(b"1111\n22\n33\n44")  # the last line is incomplete
     assert last_lines(path, most) == lines
     assert last_lines(tmp_path / "absent", most) == []
 
 
-def test_failed_trials_are_done_unless_they_are_to_be_carried_out_again(new_run):
+def test_failed_trials_count_as_done_unless_retries_are_requested(new_run):
     run = new_run()
     run.trial(trial_record("t0000000"), "node1")
     run.trial(trial_record("t0000001", **FAILED), "node1")
@@ -84,16 +84,16 @@ def test_failed_trials_are_done_unless_they_are_to_be_carried_out_again(new_run)
         assert again.retried == {"t0000001"} and again.finished == {"t0000000"}
 
 
-def test_of_a_trial_that_is_carried_out_again_both_attempts_are_kept_and_the_last_counts(new_run):
+def test_both_attempts_of_a_retried_trial_are_kept_and_the_last_one_counts(new_run):
     run = new_run(2)
-    doubt = {"code": "cache-unknown", "subject": "set", "evidence": "mincore failed", "advice": ""}
-    run.trial(trial_record("t0000001", outcome="failed", findings=[doubt]), "node1")
+    warning = {"code": "cache-unknown", "subject": "set", "evidence": "mincore failed", "advice": ""}
+    run.trial(trial_record("t0000001", outcome="failed", findings=[warning]), "node1")
     run.trial(trial_record("t0000000"), "node1")
     run.finish("complete")
     with Run.open(run.path) as before:
         assert before.query("SELECT outcome FROM trials ORDER BY position")["outcome"].tolist() == ["failed", "ok"]
     again = RunWriter.resume(run.path, retry_failed=True)
-    again.begin_session({})
+    again.start_session({})
     assert again.trial(trial_record("t0000001", start_s=7.0), "node1") == "ok"
     assert again.trial(trial_record("t0000001"), "node1") is None, "once more, not twice"
     again.finish("complete")
@@ -113,21 +113,21 @@ def test_of_a_trial_that_is_carried_out_again_both_attempts_are_kept_and_the_las
         ]
         assert read.table("transfers")["trial"].tolist() == ["t0000000", "t0000001"]
         assert [finding.code for finding in read.findings()] == ["failed-trials-retried"]
-        assert "1 trials that had failed" in read.findings()[0].evidence
+        assert "1 failed trials" in read.findings()[0].evidence
 
 
-def test_a_trial_that_fails_again_counts_once_and_can_be_carried_out_a_third_time(new_run):
+def test_a_trial_that_fails_again_counts_once_and_can_be_retried_again(new_run):
     run = new_run(1)
     run.trial(trial_record(**FAILED), "node1")
     run.finish("complete")
     again = RunWriter.resume(run.path, retry_failed=True)
-    again.begin_session({})
+    again.start_session({})
     assert again.trial(trial_record(**FAILED), "node1") == "failed"
-    again.close()  # killed: what is in the journal is done
+    again.close()  # killed: only the journal records the completed trials
     with RunWriter.resume(run.path) as plain:
         assert list(plain.remaining()) == []
     third = RunWriter.resume(run.path, retry_failed=True)
-    third.begin_session({})
+    third.start_session({})
     third.trial(trial_record(), "node1")
     third.finish("complete")
     with Run.open(run.path) as read:

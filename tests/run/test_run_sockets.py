@@ -1,4 +1,4 @@
-"""TCP sockets on their way from the agents' records to a table."""
+"""TCP sockets from the records of agents to a table."""
 
 import json
 import shutil
@@ -18,13 +18,13 @@ from venturi.run.columns import COLUMNS
 NOT_OF_A_SOCKET = ("host", "time_s")
 
 
-def socket(local, **told):
-    """Return a socket as an agent records it; what is not ``told``, the kernel does not tell."""
+def socket(local, **output):
+    """Return a socket as an agent records it; values missing in ``output`` are unknown to the kernel."""
     absent = dict.fromkeys(name for name in COLUMNS["sockets"] if name not in NOT_OF_A_SOCKET)
-    return absent | {"local": local, "remote": "10.77.0.2:2811", "state": "established", "closed": False} | told
+    return absent | {"local": local, "remote": "10.77.0.2:2811", "state": "established", "closed": False} | output
 
 
-def test_every_socket_of_every_record_is_a_row_and_what_was_not_told_is_null(new_run):
+def test_every_socket_of_every_record_is_a_row_and_missing_values_are_null(new_run):
     run = new_run()
     first = socket(
         "10.77.0.1:50000", cwnd_bytes=14480, rtt_s=0.0101, congestion_control="cubic", acked_bytes=2**53 - 1
@@ -48,7 +48,7 @@ def test_every_socket_of_every_record_is_a_row_and_what_was_not_told_is_null(new
     np.testing.assert_array_equal(rows["delivery_bytes_per_s"], [np.nan, np.nan, 1.25e8])
 
 
-def test_the_columns_are_those_of_the_agents_record(engine):
+def test_the_columns_match_the_socket_record_of_the_agent(engine):
     schema = json.loads(subprocess.run([engine, "schema", "record"], capture_output=True, check=True).stdout)
     kinds = {"boolean": "BOOLEAN", "string": "VARCHAR", "integer": "BIGINT", "number": "DOUBLE"}
 
@@ -61,11 +61,11 @@ def test_the_columns_are_those_of_the_agents_record(engine):
         types = [content["type"]] if isinstance(content["type"], str) else content["type"]
         return next(kinds[name] for name in types if name != "null")
 
-    told = {name: kind(content) for name, content in schema["$defs"]["Socket"]["properties"].items()}
-    assert told == {name: kind for name, kind in COLUMNS["sockets"].items() if name not in NOT_OF_A_SOCKET}
+    output = {name: kind(content) for name, content in schema["$defs"]["Socket"]["properties"].items()}
+    assert output == {name: kind for name, kind in COLUMNS["sockets"].items() if name not in NOT_OF_A_SOCKET}
 
 
-def test_sockets_of_a_killed_session_are_read_up_to_the_torn_line(new_run):
+def test_sockets_of_a_killed_session_are_read_up_to_a_torn_line(new_run):
     run = new_run()
     run.sockets({"record": "sockets", "time_s": 0.5, "sockets": [socket("10.77.0.1:50000")]}, "a")
     run.close()
@@ -75,7 +75,7 @@ def test_sockets_of_a_killed_session_are_read_up_to_the_torn_line(new_run):
         assert read.table("sockets")["time_s"].tolist() == [0.5]
 
 
-def test_tables_that_were_kept_alone_by_an_older_version_have_no_sockets(new_run):
+def test_a_run_with_only_tables_of_an_older_version_has_no_sockets(new_run):
     run = new_run()
     run.trial(trial_record("t0000000"), "a")
     run.finish("stopped")
@@ -87,11 +87,11 @@ def test_tables_that_were_kept_alone_by_an_older_version_have_no_sockets(new_run
         assert read.finished_trials() == {"t0000000"}
 
 
-def test_a_transfer_says_through_which_doors_it_went(new_run):
-    ways = {"source_via": "gridftp-a/gsiftp", "destination_via": None}
+def test_a_transfer_records_its_service_ports(new_run):
+    routes = {"source_via": "gridftp-a/gsiftp", "destination_via": None}
     run = new_run()
-    run.trial(trial_record("t0000000", transfers=[transfer_record("t0000000", **ways)]), "a")
-    run.trial(trial_record("t0000001"), "a")  # as agents before the lab told it
+    run.trial(trial_record("t0000000", transfers=[transfer_record("t0000000", **routes)]), "a")
+    run.trial(trial_record("t0000001"), "a")  # like agents from before the lab, without these fields
     run.finish("stopped")
     with Run.open(run.path) as read:
         rows = read.table("transfers")
@@ -100,7 +100,7 @@ def test_a_transfer_says_through_which_doors_it_went(new_run):
 
 
 def serve_in_halves(listener, size_bytes, watched):
-    """Send bytes to the first who connects, the second half when ``watched`` is a file that is not empty."""
+    """Send bytes to the first client; send the second half when the file ``watched`` is not empty."""
     with listener.accept()[0] as connection:
         connection.sendall(bytes(size_bytes // 2))
         end_s = time.monotonic() + 30
@@ -110,7 +110,7 @@ def serve_in_halves(listener, size_bytes, watched):
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is the client here")
-def test_a_campaign_records_the_sockets_of_the_tools_that_it_starts(tmp_path, engine, scratch):
+def test_a_run_records_the_sockets_of_the_tools_that_it_starts(tmp_path, engine, scratch):
     size_bytes = 1_000_000
     with sockets.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -121,7 +121,7 @@ def test_a_campaign_records_the_sockets_of_the_tools_that_it_starts(tmp_path, en
         run = RunWriter.create(tmp_path / "runs", plan, backend="hosts")
         server = threading.Thread(target=serve_in_halves, args=(listener, size_bytes, run.path / "sockets.jsonl"))
         server.start()
-        HostsBackend(scratch=scratch, engine=engine).carry_out(run)
+        HostsBackend(scratch=scratch, engine=engine).execute(run)
         server.join()
     with Run.open(run.path) as read:
         rows = read.table("sockets")
@@ -129,5 +129,5 @@ def test_a_campaign_records_the_sockets_of_the_tools_that_it_starts(tmp_path, en
         assert [finding.code for finding in read.findings() if "socket" in finding.code] == []
     assert set(rows["host"]) == {"node1"}
     assert set(rows["remote"]) == {f"127.0.0.1:{port}"}, "the server is no child of the agent"
-    # FIN has a place in the sequence of bytes and is counted with them.
+    # FIN has a sequence number, so it counts as a byte.
     assert size_bytes <= rows["received_bytes"][rows["closed"].tolist().index(True)] <= size_bytes + 1

@@ -9,12 +9,12 @@ from venturi.mover.base import ToolReport
 from venturi.run import Finding, Run, RunWriter
 
 
-def test_a_trial_in_the_journal_is_done_and_no_other(new_run):
+def test_only_trials_in_the_journal_are_done(new_run):
     run = new_run()
     assert run.trial(trial_record("t0000001"), "node1")
     run.flush()
     assert list(run.remaining()) == ["t0000000", "t0000002", "t0000003"]
-    run.close()  # as a kill leaves it: no tables, still "running"
+    run.close()  # like a kill: no tables, still "running"
     again = RunWriter.resume(run.path)
     assert again.info.state == "running"
     assert again.finished == {"t0000001"}
@@ -22,26 +22,26 @@ def test_a_trial_in_the_journal_is_done_and_no_other(new_run):
     again.close()
 
 
-def test_a_trial_that_comes_twice_counts_once(new_run):
+def test_a_trial_recorded_twice_counts_once(new_run):
     run = new_run()
     assert run.trial(trial_record(), "node1") == "ok"
     assert run.trial(trial_record(), "node1") is None
     run.finish("stopped")
     again = RunWriter.resume(run.path)
-    again.begin_session({})
+    again.start_session({})
     assert again.trial(trial_record(), "node1") is None
     again.finish("stopped")
     assert Run.open(run.path).query("SELECT count(*) AS n FROM transfers")["n"].tolist() == [1]
 
 
-def test_positions_and_sessions_go_on_where_they_stopped(new_run):
+def test_positions_and_sessions_continue_after_a_resume(new_run):
     run = new_run()
     run.trial(trial_record("t0000002"), "node1")
     run.trial(trial_record("t0000000"), "node1")
     run.finish("stopped")
     assert Run.open(run.path).state == "stopped"
     again = RunWriter.resume(run.path)
-    again.begin_session({"node1": {"kernel": "6.2"}})
+    again.start_session({"node1": {"kernel": "6.2"}})
     assert json.loads((run.path / "run.json").read_text())["state"] == "running"
     again.trial(trial_record("t0000003"), "node1")
     again.trial(trial_record("t0000001"), "node1")
@@ -56,7 +56,7 @@ def test_positions_and_sessions_go_on_where_they_stopped(new_run):
         assert read.environment()["node1"]["kernel"] == "6.2"
 
 
-def test_the_journal_carries_what_the_plan_says_of_a_trial(new_run):
+def test_the_tables_have_the_properties_of_a_trial_from_the_plan(new_run):
     run = new_run()
     run.trial(trial_record("t0000003"), "node1")
     run.finish("stopped")
@@ -67,7 +67,7 @@ def test_the_journal_carries_what_the_plan_says_of_a_trial(new_run):
         assert read.factors == ("files", "size_bytes", "half")
 
 
-def test_a_trial_of_another_plan_is_refused(new_run):
+def test_a_trial_of_another_plan_is_rejected(new_run):
     with (
         new_run() as run,
         pytest.raises(RunError, match=r"expected a trial of the plan from node1, found 't0000009'"),
@@ -75,25 +75,25 @@ def test_a_trial_of_another_plan_is_refused(new_run):
         run.trial(trial_record("t0000009"), "node1")
 
 
-def test_a_plan_that_has_changed_cannot_be_resumed(new_run):
+def test_a_run_with_a_changed_plan_cannot_be_resumed(new_run):
     run = new_run()
     run.close()
     with (run.path / "plan.jsonl").open("a") as plan:
         plan.write(json.dumps(next(tiny_trials(1, first=9))) + "\n")
-    with pytest.raises(RunError, match=r"expected the plan of this run .* put the plan back, or start a new run"):
+    with pytest.raises(RunError, match=r"expected the plan of this run .* restore the plan, or start a new run"):
         RunWriter.resume(run.path)
     with pytest.raises(RunError, match="expected the plan of this run"):
-        RunWriter.resume(run.path)  # the lock was given up, so this is not "in use"
+        RunWriter.resume(run.path)  # the lock is free; otherwise, the error would name a PID
 
 
-def test_a_plan_with_a_trial_twice_is_refused(tmp_path):
+def test_a_plan_with_a_duplicate_trial_is_rejected(tmp_path):
     lines = [*tiny_trials(1), *tiny_trials(1)]
     plan = write_plan(tmp_path / "plan.jsonl", lines)
     with pytest.raises(PlanError, match="t0000000 twice"):
         RunWriter.create(tmp_path / "runs", plan, backend="hosts")
 
 
-def test_what_a_tool_says_of_itself_is_kept_beside_what_was_measured(new_run):
+def test_values_reported_by_a_tool_are_kept_next_to_measured_values(new_run):
     run = new_run(parse=lambda call, record: ToolReport(int(record["stdout"].split()[0])))
     run.trial(trial_record(transfers=[transfer_record(stdout="99999 bytes copied")]), "node1")
     run.finish("stopped")
@@ -102,11 +102,11 @@ def test_what_a_tool_says_of_itself_is_kept_beside_what_was_measured(new_run):
     assert (row["tool_bytes"][0], row["received_bytes"][0], row["outcome"][0]) == (99_999, 100_000, "ok")
 
 
-def test_all_that_a_tool_says_of_itself_has_its_column(new_run):
-    said = ToolReport(
+def test_every_value_reported_by_a_tool_has_a_column(new_run):
+    printed = ToolReport(
         99_999, 2e6, 0.25, received_bytes=99_000, retransmits=3, first_byte_s=0.01, detail={"rtt_s": 0.002}
     )
-    run = new_run(parse=lambda call, record: said)
+    run = new_run(parse=lambda call, record: printed)
     run.trial(trial_record("t0000000", transfers=[transfer_record("t0000000", stdout="x")]), "node1")
     run.trial(trial_record("t0000001", transfers=[transfer_record("t0000001")]), "node1")
     run.finish("stopped")
@@ -120,18 +120,18 @@ def test_all_that_a_tool_says_of_itself_has_its_column(new_run):
 
 
 @pytest.mark.parametrize(
-    "said", [ToolReport(2**63), ToolReport(1, float("nan")), ToolReport(1, detail={"rtt_s": float("inf")})]
+    "printed", [ToolReport(2**63), ToolReport(1, float("nan")), ToolReport(1, detail={"rtt_s": float("inf")})]
 )
-def test_a_number_that_no_table_holds_makes_a_failed_transfer(new_run, said):
-    run = new_run(parse=lambda call, record: said)
+def test_a_number_that_does_not_fit_into_the_table_fails_the_transfer(new_run, printed):
+    run = new_run(parse=lambda call, record: printed)
     run.trial(trial_record(transfers=[transfer_record(stdout="x")]), "node1")
     run.finish("stopped")
     with Run.open(run.path) as read:
         row = read.query("SELECT outcome, error, tool_bytes FROM transfers")
-    assert row["outcome"].tolist() == ["failed"] and "could not be understood" in row["error"][0]
+    assert row["outcome"].tolist() == ["failed"] and "cannot parse the output" in row["error"][0]
 
 
-def test_output_that_cannot_be_understood_makes_a_failed_transfer_with_its_text_kept(new_run):
+def test_output_that_cannot_be_parsed_fails_the_transfer_and_is_kept(new_run):
     run = new_run(parse=lambda call, record: ToolReport(int(record["stdout"].split()[0])))
     run.trial(trial_record(transfers=[transfer_record(stdout="some bytes copied")]), "node1")
     run.finish("stopped")
@@ -139,13 +139,13 @@ def test_output_that_cannot_be_understood_makes_a_failed_transfer_with_its_text_
         row = read.query("SELECT outcome, error, tool_bytes FROM transfers")
         assert read.query("SELECT outcome FROM trials")["outcome"].tolist() == ["failed"]
     assert row["outcome"].tolist() == ["failed"]
-    assert "the output of cp could not be understood: invalid literal" in row["error"][0]
+    assert "cannot parse the output of cp: invalid literal" in row["error"][0]
     journal = [json.loads(line) for line in (run.path / "journal.jsonl").read_text().splitlines()]
     assert journal[1]["trial"]["transfers"][0]["stdout"] == "some bytes copied"
 
 
-def test_a_mover_of_the_table_parses_its_own_output(new_run):
-    """The parser of the real movers is asked when no other is given; `cp` says nothing of itself."""
+def test_a_built_in_mover_parses_its_own_output(new_run):
+    """Without another parser, the run uses the parser of the real mover. `cp` has no output."""
     run = new_run(calls={"cp": call_of(["cp", "{source}", "{destination}"], capture=True)})
     run.trial(trial_record(transfers=[transfer_record(stdout="")]), "node1")
     run.finish("stopped")
@@ -153,7 +153,7 @@ def test_a_mover_of_the_table_parses_its_own_output(new_run):
         assert read.query("SELECT outcome, tool_bytes FROM transfers")["outcome"].tolist() == ["ok"]
 
 
-def test_findings_come_back_once_each_with_where_they_were_seen(new_run):
+def test_findings_are_read_back_once_with_their_host_and_trial(new_run):
     seen = Finding("agent-restarted", "node1", "killed by signal 9", "look into the log", host="node1")
     of_a_trial = {"code": "not-cold", "subject": "set", "evidence": "0.3 resident", "advice": "use root"}
     run = new_run()
@@ -180,10 +180,10 @@ def test_samples_events_and_transfers_outside_trials_are_kept(new_run):
                                                                    "node1", "cp", 0.75]  # fmt: skip
 
 
-def test_names_of_counters_are_written_when_they_change_and_every_value_comes_back_exactly(new_run):
+def test_counter_names_are_written_when_they_change_and_values_are_read_back_exactly(new_run):
     values = [0.1, 5e-324, 1.7976931348623157e308, 2**53 - 1, -0.0, 1e-7 / 3]
     names = [f'nic.eth{number}, "odd" é' for number in range(len(values))]
-    taken = [  # a device comes and goes, hosts differ, and one counter differs from another by a capital only
+    taken = [  # a device comes and goes, hosts differ, and two counters differ only by a capital letter
         ("node1", 0.5, dict(zip(names, values, strict=True))),
         ("node1", 1.5, dict(zip(names, reversed(values), strict=True))),
         ("node2", 1.5, {"disk.a": 1, "disk.A": 2}),
@@ -196,7 +196,7 @@ def test_names_of_counters_are_written_when_they_change_and_every_value_comes_ba
     for host, time_s, counters in taken[:3]:
         run.sample({"time_s": time_s, "counters": counters}, host)
     run.close()
-    with RunWriter.resume(run.path) as again:  # another session, which knows nothing of the sets of the first
+    with RunWriter.resume(run.path) as again:  # a new session, which does not know the counter sets of the first
         for host, time_s, counters in taken[3:]:
             again.sample({"time_s": time_s, "counters": counters}, host)
     lines = [json.loads(line) for line in (run.path / "samples.jsonl").read_text().splitlines()]
@@ -212,7 +212,7 @@ def test_names_of_counters_are_written_when_they_change_and_every_value_comes_ba
 
 
 @pytest.mark.parametrize("values", [[1.0], [1.0, 2.0, 3.0]])
-def test_samples_that_do_not_fit_their_set_of_counters_are_an_error_and_not_a_guess(new_run, values):
+def test_samples_that_do_not_match_their_set_of_counters_are_an_error(new_run, values):
     run = new_run()
     run.sample({"time_s": 0.5, "counters": {"cpu.user_s": 1.5, "cpu.idle_s": 10}}, "node1")
     run.close()
@@ -224,7 +224,7 @@ def test_samples_that_do_not_fit_their_set_of_counters_are_an_error_and_not_a_gu
             Run.open(run.path).table("samples")
 
 
-def test_transfers_inside_and_outside_trials_share_one_table_each_with_its_place(new_run):
+def test_transfers_inside_and_outside_trials_are_in_one_table_in_order(new_run):
     run = new_run()
     run.transfer({"record": "transfer", **transfer_record(None, slot=7, labels={"kind": "read"})}, "node2")
     run.trial(
@@ -243,13 +243,13 @@ def test_transfers_inside_and_outside_trials_share_one_table_each_with_its_place
     assert rows["kind"].tolist() == ["read", None, None, None]
 
 
-def test_a_run_directory_that_exists_is_not_overwritten(tmp_path, tiny_plan):
+def test_an_existing_run_directory_is_not_overwritten(tmp_path, tiny_plan):
     RunWriter.create(tmp_path, tiny_plan(), backend="hosts", path=tmp_path / "mine").close()
-    with pytest.raises(RunError, match="expected no such directory yet"):
+    with pytest.raises(RunError, match="expected a new directory"):
         RunWriter.create(tmp_path, tiny_plan(), backend="hosts", path=tmp_path / "mine")
 
 
-def test_two_runs_made_in_one_second_have_two_directories(tmp_path, tiny_plan):
+def test_runs_created_in_the_same_second_have_different_directories(tmp_path, tiny_plan):
     paths = set()
     for _ in range(3):
         with RunWriter.create(tmp_path, tiny_plan(), backend="hosts") as run:

@@ -1,12 +1,14 @@
-"""Scenarios with mistakes, each with the exact text of what is said about it.
+"""Invalid scenarios, each with its expected messages.
 
-A case is the good scenario below with some values replaced (``GONE``: taken out), and the lines that are expected.
+A case is the valid scenario below with some values replaced (``GONE``: removed), and the expected lines. Tests compare
+the facts of a line, not its wording: see :func:`details`.
 """
 
 from __future__ import annotations
 
 import copy
 import datetime
+import re
 from typing import Any
 
 from venturi.mover.command import PLACEHOLDERS
@@ -15,7 +17,7 @@ from venturi.scenario.families import FAMILY_NAMES
 
 GONE = object()
 MOVERS = ", ".join(movers())
-PLACES = ", ".join(PLACEHOLDERS)
+STORAGES = ", ".join(PLACEHOLDERS)
 KEYS_OF_HOST = "ssh, memory, site, cpus, cpu_limit, memory_limit, congestion_control, tcp, nat"
 
 GOOD: dict[str, Any] = {
@@ -43,7 +45,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "no version": ({"venturi": GONE}, ["venturi: expected venturi = 1 (the version of this format), found nothing"]),
     "a newer version": (
         {"venturi": 2},
-        ["venturi: expected 1, found 2: this file is written for a newer Venturi; use that one"],
+        ["venturi: expected 1, found 2; use the newer Venturi of this file"],
     ),
     "a version as text": ({"venturi": "1"}, ['venturi: expected 1, found "1"']),
     "no name": ({"name": GONE}, ["name: expected a value (names the run), found nothing"]),
@@ -62,23 +64,23 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an infinite scale": ({"scale": float("inf")}, ["scale: expected a finite number, found inf"]),
     "a scale at which sizes become one": (
         {"scale": 1e-08},
-        ["scale: expected a scale at which sizes stay apart, found that 10 MB and 100 MB both become 1 B"],
+        ["scale: expected a scale with distinct sizes, found 10 MB and 100 MB both scaled to 1 B"],
     ),
     "an unknown key at the top": (
         {"measures": {}},
         [
-            "measures: expected one of the keys venturi, name, seed, scale, include, study, testbed, workload, mover, measure, analyse, found measures (did you mean measure?)"
+            "measures: expected one of the keys venturi, name, seed, scale, include, study, testbed, workload, mover, measure, analyse, found measures; did you mean measure?"
         ],
     ),
     "an unknown key of the workload": (
         {"workload.repet": 3},
         [
-            "workload.repet: expected one of the keys kind, mover, source, destination, client, source_service, destination_service, direction, files_per_call, repeat, retries, order, cache, timeout, data_at_least, factors, options, sweep, found repet (did you mean repeat?)"
+            "workload.repet: expected one of the keys kind, mover, source, destination, client, source_service, destination_service, direction, files_per_call, repeat, retries, order, cache, timeout, data_at_least, factors, options, sweep, found repet; did you mean repeat?"
         ],
     ),
     "an unknown key of a host": (
         {"testbed.host.node1.memroy": "1 GiB"},
-        [f"testbed.host.node1.memroy: expected one of the keys {KEYS_OF_HOST}, found memroy (did you mean memory?)"],
+        [f"testbed.host.node1.memroy: expected one of the keys {KEYS_OF_HOST}, found memroy; did you mean memory?"],
     ),
     "an unknown key far from any other": (
         {"workload.sweep": {"xyzzy": 1}},
@@ -98,12 +100,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown kind": (
         {"workload.kind": "swep"},
         [
-            'workload: expected one of the kinds of workload: sweep, dataset, clients, peers, tiers, jobs, inject, replay, found "swep" (did you mean sweep?)'
+            'workload: expected one of the kinds of workload: sweep, dataset, clients, peers, tiers, jobs, inject, replay, found "swep"; did you mean sweep?'
         ],
     ),
     "a storage on an unknown host": (
         {"testbed.storage.gpfs.host": "node3"},
-        ['testbed.storage.gpfs.host: expected one of the hosts: node1, node2, found "node3" (did you mean node2?)'],
+        ['testbed.storage.gpfs.host: expected one of the hosts: node1, node2, found "node3"; did you mean node2?'],
     ),
     "a storage without a path": (
         {"testbed.storage.gpfs.path": GONE},
@@ -124,7 +126,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "memory in bits": (
         {"testbed.host.node1.memory": "16 Gb"},
         [
-            'testbed.host.node1.memory: expected a size such as "100 MB" or "1 MiB", found "16 Gb" (bits are not bytes: write MB, not Mb)'
+            'testbed.host.node1.memory: expected a size such as "100 MB" or "1 MiB", found "16 Gb"; write MB, not Mb (bits are not bytes)'
         ],
     ),
     "a rate without a time": (
@@ -133,7 +135,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "an unknown source": (
         {"workload.source": "gpsf"},
-        ['workload.source: expected one of the storages: gpfs, tmp, far, found "gpsf" (did you mean gpfs?)'],
+        ['workload.source: expected one of the storages: gpfs, tmp, far, found "gpsf"; did you mean gpfs?'],
     ),
     "no source": (
         {"workload.source": GONE},
@@ -149,11 +151,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "an unknown mover": (
         {"workload.mover": "rsynk"},
-        [f'workload.mover: expected one of the movers: {MOVERS}, found "rsynk" (did you mean rsync?)'],
+        [f'workload.mover: expected one of the movers: {MOVERS}, found "rsynk"; did you mean rsync?'],
     ),
     "an unknown mover beside a known one": (
         {"workload.mover": "read+wriet"},
-        [f'workload.mover: expected one of the movers: {MOVERS}, found "wriet" (did you mean write?)'],
+        [f'workload.mover: expected one of the movers: {MOVERS}, found "wriet"; did you mean write?'],
     ),
     "a mover beside itself": (
         {"workload.mover": "cp+cp"},
@@ -196,12 +198,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a size in bits": (
         {"workload.factors.size": ["10 Mb"]},
         [
-            'workload.factors.size[0]: expected a size such as "100 MB" or "1 MiB", found "10 Mb" (bits are not bytes: write MB, not Mb)'
+            'workload.factors.size[0]: expected a size such as "100 MB" or "1 MiB", found "10 Mb"; write MB, not Mb (bits are not bytes)'
         ],
     ),
     "a size that is no whole number of bytes": (
         {"workload.factors.size": ["0.5 B"]},
-        ['workload.factors.size[0]: expected a whole number of bytes, found "0.5 B", which is 0.5 B'],
+        ['workload.factors.size[0]: expected a whole number of bytes, found "0.5 B" (0.5 B); round the size'],
     ),
     "a size that is truth": (
         {"workload.factors.size": [True]},
@@ -246,24 +248,22 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an unknown factor": (
         {"workload.factors.fiels": [1]},
         [
-            'workload.factors.fiels: expected one of the factors: files, size, mover, source, destination, cache, client, source_service, destination_service, direction, files_per_call, fsync, reflink, found "fiels" (did you mean files?)'
+            'workload.factors.fiels: expected one of the factors: files, size, mover, source, destination, cache, client, source_service, destination_service, direction, files_per_call, fsync, reflink, found "fiels"; did you mean files?'
         ],
     ),
     "factors that are no table": ({"workload.factors": [1, 2]}, ["workload.factors: expected a table, found [1, 2]"]),
     "an unknown mover among the factors": (
         {"workload.mover": GONE, "workload.factors.mover": ["cp", "xcp"]},
-        [f'workload.factors.mover[1]: expected one of the movers: {MOVERS}, found "xcp" (did you mean cp?)'],
+        [f'workload.factors.mover[1]: expected one of the movers: {MOVERS}, found "xcp"; did you mean cp?'],
     ),
     "an unknown storage among the factors": (
         {"workload.source": GONE, "workload.factors.source": ["gpfs", "temp"]},
-        [
-            'workload.factors.source[1]: expected one of the storages: gpfs, tmp, far, found "temp" (did you mean tmp?)'
-        ],
+        ['workload.factors.source[1]: expected one of the storages: gpfs, tmp, far, found "temp"; did you mean tmp?'],
     ),
     "an unknown option": (
         {"workload.options": {"fsyn": True}},
         [
-            'workload.options.fsyn: expected one of the options of cp: fsync, reflink, found "fsyn" (did you mean fsync?)'
+            'workload.options.fsyn: expected one of the options of cp: fsync, reflink, found "fsyn"; did you mean fsync?'
         ],
     ),
     "an option of the wrong type": (
@@ -289,7 +289,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "an option that one of the movers does not have": (
         {"workload.mover": GONE, "workload.factors.mover": ["cp", "read"], "workload.factors.fsync": [True, False]},
         [
-            "workload.factors.fsync: expected a factor that matters to every mover, found that read does the same for true and false; leave one out with workload.sweep.filter"
+            "workload.factors.fsync: expected a factor that every mover uses, found read with equal calls for true and false; exclude one with workload.sweep.filter"
         ],
     ),
     "a zip of unequal lengths": (
@@ -298,7 +298,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a zip of an unknown factor": (
         {"workload.sweep": {"zip": [["files", "sizes"]]}},
-        ['workload.sweep.zip[0]: expected one of the factors: files, size, found "sizes" (did you mean size?)'],
+        ['workload.sweep.zip[0]: expected one of the factors: files, size, found "sizes"; did you mean size?'],
     ),
     "a zip of none": (
         {"workload.sweep": {"zip": [[]]}},
@@ -321,7 +321,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a filter with an unknown name": (
         {"workload.sweep": {"filter": ["fils > 1"]}},
-        ['workload.sweep.filter[0]: expected one of the factors: files, size, found "fils" (did you mean files?)'],
+        ['workload.sweep.filter[0]: expected one of the factors: files, size, found "fils"; did you mean files?'],
     ),
     "a filter that is a number": (
         {"workload.sweep": {"filter": ["files + 1"]}},
@@ -335,15 +335,11 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a filter that compares a size with a number": (
         {"workload.sweep": {"filter": ["size < 100"]}},
-        [
-            'workload.sweep.filter[0]: expected two quantities of one kind (text carries its unit: "100 MB"), found a size and a bare number'
-        ],
+        ["workload.sweep.filter[0]: expected two quantities of one kind, found a size and a bare number"],
     ),
     "a filter that compares a size with a time": (
         {"workload.sweep": {"filter": ["size < '10 s'"]}},
-        [
-            'workload.sweep.filter[0]: expected two quantities of one kind (text carries its unit: "100 MB"), found a size and a time'
-        ],
+        ["workload.sweep.filter[0]: expected two quantities of one kind, found a size and a time"],
     ),
     "a filter that compares a word with a number": (
         {"workload.sweep": {"filter": ["files == 'one'"]}},
@@ -359,11 +355,13 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a filter that leaves nothing": (
         {"workload.sweep": {"filter": ["files > 10"]}},
-        ["workload.sweep.filter: expected filters that leave a point, found none that passes all"],
+        ["workload.sweep.filter: expected at least one point that passes all filters, found none"],
     ),
     "filters that are one text": (
         {"workload.sweep": {"filter": "files > 1"}},
-        ['workload.sweep.filter: expected a list, found "files > 1"'],
+        [
+            'workload.sweep.filter: expected a list, found "files > 1"; write a list in brackets, such as ["files > 1"]'
+        ],
     ),
     "data by memory on a host without": (
         {"workload.source": "far", "workload.destination": "far", "workload.data_at_least": "2 x memory"},
@@ -399,7 +397,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "an unknown counter": (
         {"measure": {"counters": ["cpu", "gpu"]}},
-        ['measure.counters[1]: expected "cpu", "disk", "memory", "nic" or "tcp", found "gpu"'],
+        ['measure.counters[1]: expected "cpu", "disk", "memory", "nic", "pressure", "process" or "tcp", found "gpu"'],
     ),
     "a counter that stands twice": (
         {"measure": {"counters": ["cpu", "cpu"]}},
@@ -417,7 +415,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     "a family that does not exist": (
         {"analyse": {"families": ["power", "lineer"]}},
         [
-            f'analyse.families: expected one of the families: {", ".join(FAMILY_NAMES)}, found "lineer" (did you mean linear?)'
+            f'analyse.families: expected one of the families: {", ".join(FAMILY_NAMES)}, found "lineer"; did you mean linear?'
         ],
     ),
     "a storage beside the scratch directory": (
@@ -436,7 +434,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a tool with the name of a mover": (
         {"mover": {"cp": {"argv": ["cp", "{source}", "{destination}"]}}},
-        ["mover.cp: expected a name that is free, found cp, which Venturi has already"],
+        ["mover.cp: expected a name that is free, found cp, a mover of Venturi"],
     ),
     "a tool without a command": (
         {"mover": {"tool": {"argv": []}}},
@@ -444,12 +442,12 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "a tool with an unknown placeholder": (
         {"mover": {"tool": {"argv": ["tool", "{sorce}"]}}},
-        [f"mover.tool.argv[1]: expected one of the placeholders {PLACES}, found sorce (did you mean source?)"],
+        [f"mover.tool.argv[1]: expected one of the placeholders {STORAGES}, found sorce; did you mean source?"],
     ),
     "a tool that names a size without its unit": (
         {"mover": {"tool": {"argv": ["tool", ["-w", "{window}"], "{source}"], "options": {"window": "size"}}}},
         [
-            f"mover.tool.argv[1]: expected one of the placeholders {PLACES}, window_bytes, found window (did you mean window_bytes?)"
+            f"mover.tool.argv[1]: expected one of the placeholders {STORAGES}, window_bytes, found window; did you mean window_bytes?"
         ],
     ),
     "a tool with an open brace": (
@@ -474,7 +472,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
     ),
     "an unknown mover with an option that it may have": (
         {"workload.mover": "xcp", "workload.options": {"power": 3}, "workload.factors.beam": [1]},
-        [f'workload.mover: expected one of the movers: {MOVERS}, found "xcp" (did you mean cp?)'],
+        [f'workload.mover: expected one of the movers: {MOVERS}, found "xcp"; did you mean cp?'],
     ),
     "a scale beyond all measure": ({"scale": 1e300}, ["scale: expected 1000 or less, found 1e+300"]),
     "more bytes than can be counted": (
@@ -496,7 +494,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
         [
             "workload.repeat: expected 1 or more, found 0",
             "analyse.confidence: expected less than 1, found 2",
-            'testbed.storage.gpfs.host: expected one of the hosts: node1, node2, found "nod1" (did you mean node1?)',
+            'testbed.storage.gpfs.host: expected one of the hosts: node1, node2, found "nod1"; did you mean node1?',
             'workload.factors.size[1]: expected a size such as "100 MB", found 5',
         ],
     ),
@@ -504,7 +502,7 @@ CASES: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 def document(edits: dict[str, Any]) -> dict[str, Any]:
-    """Return the good scenario with the values at dotted paths replaced."""
+    """Return the valid scenario with the values at dotted paths replaced."""
     result = copy.deepcopy(GOOD)
     for path, value in edits.items():
         *tables, last = path.split(".")
@@ -516,3 +514,11 @@ def document(edits: dict[str, Any]) -> dict[str, Any]:
         else:
             table[last] = value
     return result
+
+
+def details(line: str) -> tuple[object, ...]:
+    """Return the facts of a message: location, quoted texts and numbers of the expected value, found value, suggestion."""
+    where, _, message = line.partition("expected ")
+    expected, _, found = message.rpartition(", found ")
+    suggested = re.search(r"did you mean ([^?]+)\?", line)
+    return where, set(re.findall(r'"[^"]*"|\d[\w.]*', expected)), found.partition("; ")[0], suggested and suggested[1]

@@ -1,4 +1,4 @@
-"""Other people's clients of HTTP and WebDAV read, list and write."""
+"""Third-party clients of HTTP and WebDAV read, list and write."""
 
 import os
 import re
@@ -21,15 +21,15 @@ def contents():
 
 @pytest.fixture(scope="module")
 def server(engine, tmp_path_factory, contents):
-    """A server that everybody may read and write, over HTTP and HTTPS."""
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "deep" / "er").mkdir(parents=True)
+    """A server that all clients can read and write, over HTTP and HTTPS."""
+    directory = tmp_path_factory.mktemp("served")
+    (directory / "deep" / "er").mkdir(parents=True)
     for name, content in contents.items():
-        (folder / name).write_bytes(content)
-        (folder / "deep" / "er" / name).write_bytes(content)
+        (directory / name).write_bytes(content)
+        (directory / "deep" / "er" / name).write_bytes(content)
     trust, cert, key = throwaway_certificates(tmp_path_factory.mktemp("pki"))
-    words = ["--write", "--tls-cert", cert, "--tls-key", key]
-    with web(engine, folder, tmp_path_factory.mktemp("log"), *words) as server:
+    arguments = ["--write", "--tls-cert", cert, "--tls-key", key]
+    with web(engine, directory, tmp_path_factory.mktemp("log"), *arguments) as server:
         server.trust = trust
         server.authority = trust.parent / "ca.pem"
         yield server
@@ -56,11 +56,11 @@ def test_curl_reads_whole_files_and_ranges_and_writes(server, contents, tmp_path
 
 @needs_programs("litmus")
 @pytest.mark.parametrize("suite", ["basic", "copymove", "props", "http"])
-def test_litmus_finds_no_more_wrong_than_that_no_properties_are_kept(server, tmp_path, suite):
-    words = ["env", f"TESTS={suite}", "litmus", "--keep-going", f"{server.url}/deep/"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
+def test_litmus_fails_only_the_tests_of_dead_properties(server, tmp_path, suite):
+    arguments = ["env", f"TESTS={suite}", "litmus", "--keep-going", f"{server.url}/deep/"]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=60)
     failed = set(re.findall(r"\d+\. (\w+)\.* FAIL", done.stdout))
-    # The last one asks for what the others were to set.
+    # The last one requests properties that the others set.
     assert failed == ({"propset", "propmanyns", "propget"} if suite == "props" else set()), done.stdout
     assert f"summary for `{suite}'" in done.stdout
 
@@ -77,7 +77,7 @@ def test_davix_reads_writes_and_lists(server, contents, tmp_path):
 
 
 @needs_programs("gfal-copy", "gfal-sum", "gfal-rm")
-def test_gfal_copies_both_ways_with_checksums_and_removes(server, contents, tmp_path):
+def test_gfal_copies_in_both_directions_with_checksums_and_removes(server, contents, tmp_path):
     python = {"GFAL_PYTHONBIN": "/usr/bin/python3"}
     base = server.url.replace("http:", "dav:")
     run("gfal-copy", "-f", "-K", "ADLER32", f"{base}/large", f"file://{tmp_path}/gfal", **python)
@@ -90,19 +90,19 @@ def test_gfal_copies_both_ways_with_checksums_and_removes(server, contents, tmp_
 
 
 @needs_programs("rclone")
-def test_rclone_copies_a_tree_both_ways_and_purges_it(server, contents, tmp_path):
-    there = [f"--webdav-url={server.url}", "--config", "/dev/null"]
-    run("rclone", "copy", *there, ":webdav:deep", tmp_path / "tree")
+def test_rclone_copies_a_tree_in_both_directions_and_purges_it(server, contents, tmp_path):
+    existing = [f"--webdav-url={server.url}", "--config", "/dev/null"]
+    run("rclone", "copy", *existing, ":webdav:deep", tmp_path / "tree")
     assert {path.name: path.read_bytes() for path in (tmp_path / "tree" / "er").iterdir()} == contents
-    run("rclone", "copy", *there, tmp_path / "tree", ":webdav:copied")
+    run("rclone", "copy", *existing, tmp_path / "tree", ":webdav:copied")
     copied = server.directory / "copied"
     assert {path.name: path.read_bytes() for path in (copied / "er").iterdir()} == contents
-    run("rclone", "purge", *there, ":webdav:copied")
+    run("rclone", "purge", *existing, ":webdav:copied")
     assert not copied.exists()
 
 
 @needs_programs("wget")
-def test_wget_goes_on_and_follows_the_links_of_directories(server, contents, tmp_path):
+def test_wget_resumes_and_follows_the_links_of_directories(server, contents, tmp_path):
     (tmp_path / "large").write_bytes(contents["large"][:5_000_000])
     run("wget", "-q", "-c", "-O", tmp_path / "large", f"{server.url}/large")
     assert (tmp_path / "large").read_bytes() == contents["large"]

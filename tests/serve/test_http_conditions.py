@@ -1,4 +1,4 @@
-"""Conditions of requests that change something: those of RFC 9110, and `If` of WebDAV. Where one is not true, nothing is changed."""
+"""Conditions of modifying requests (RFC 9110, and `If` of WebDAV): a false condition prevents any change."""
 
 import socket
 
@@ -17,7 +17,7 @@ REQUESTS = {
 
 @pytest.fixture
 def server(engine, tmp_path):
-    """A server that everybody may write, with two files and a directory."""
+    """A server that all clients can write, with two files and a directory."""
     data = tmp_path / "data"
     (data / "folder").mkdir(parents=True)
     for name in ("file", "second", "folder/inner"):
@@ -27,11 +27,11 @@ def server(engine, tmp_path):
 
 
 def tag(server, path="/file"):
-    return server.ask("HEAD", path)[1]["ETag"]
+    return server.send("HEAD", path)[1]["ETag"]
 
 
 def state(server):
-    """Return what is there, with its content."""
+    """Return the content of all files by path; False for directories."""
     found = sorted(server.directory.rglob("*"))
     return {str(path.relative_to(server.directory)): path.is_file() and path.read_bytes() for path in found}
 
@@ -53,11 +53,11 @@ def state(server):
         {"If_": "(<DAV:no-lock>)"},
     ],
 )
-def test_nothing_is_changed_where_a_condition_is_not_true(server, method, fields):
+def test_nothing_is_changed_if_a_condition_is_false(server, method, fields):
     path, others = REQUESTS[method]
     fields = {name: text.format(file=tag(server), second=tag(server, "/second")) for name, text in fields.items()}
     before = state(server)
-    assert server.ask(method, path, **others, **fields)[0] == 412
+    assert server.send(method, path, **others, **fields)[0] == 412
     assert state(server) == before
 
 
@@ -76,70 +76,70 @@ def test_nothing_is_changed_where_a_condition_is_not_true(server, method, fields
         {"If_": f"(Not [{OTHER}])"},
     ],
 )
-def test_it_is_changed_where_all_conditions_are_true(server, method, fields):
+def test_a_resource_is_changed_if_all_conditions_are_true(server, method, fields):
     path, others = REQUESTS[method]
     tags = {"file": tag(server), "second": tag(server, "/second"), "url": server.url}
     fields = {name: text.format(**tags) for name, text in fields.items()}
     before = state(server)
-    assert server.ask(method, path, **others, **fields)[0] in (201, 204)
+    assert server.send(method, path, **others, **fields)[0] in (201, 204)
     assert state(server) != before
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "[x]", "(x)", "([x])", '(["x"]', "</file>", '</a b> (["x"])'])
-def test_an_if_that_cannot_be_read_changes_nothing(server, text):
+def test_an_invalid_if_header_changes_nothing(server, text):
     before = state(server)
     for method, (path, others) in REQUESTS.items():
-        assert server.ask(method, path, **others, If_=text)[0] == 400, method
+        assert server.send(method, path, **others, If_=text)[0] == 400, method
     assert state(server) == before
 
 
-def test_what_a_condition_is_about_need_not_be_there(server):
+def test_conditions_apply_to_missing_resources(server):
     for method in ("DELETE", "MOVE", "COPY"):
-        assert server.ask(method, "/none", Destination="/beside", If_Match=OTHER)[0] == 404
-    assert server.ask("PUT", "/none", body=b"1", If_Match="*")[0] == 412
-    assert server.ask("MKCOL", "/new", If_=f"([{OTHER}])")[0] == 412
-    assert server.ask("MKCOL", "/new", If_=f"</file> ([{tag(server)}])", If_None_Match="*")[0] == 201
-    assert server.ask("MKCOL", "/new", If_None_Match="*")[0] == 405
-    assert server.ask("PUT", "/new/file", body=b"1", If_None_Match="*", If_=f"(Not [{OTHER}])")[0] == 201
+        assert server.send(method, "/none", Destination="/beside", If_Match=OTHER)[0] == 404
+    assert server.send("PUT", "/none", body=b"1", If_Match="*")[0] == 412
+    assert server.send("MKCOL", "/new", If_=f"([{OTHER}])")[0] == 412
+    assert server.send("MKCOL", "/new", If_=f"</file> ([{tag(server)}])", If_None_Match="*")[0] == 201
+    assert server.send("MKCOL", "/new", If_None_Match="*")[0] == 405
+    assert server.send("PUT", "/new/file", body=b"1", If_None_Match="*", If_=f"(Not [{OTHER}])")[0] == 201
 
 
-def test_conditions_of_directories_hold_for_all_in_them(server):
+def test_conditions_on_a_directory_and_its_files_are_checked(server):
     before = state(server)
     for method in ("DELETE", "MOVE", "COPY"):
         for fields in ({"If_None_Match": "*"}, {"If_Match": OTHER}, {"If_": f"</folder/inner> ([{OTHER}])"}):
-            assert server.ask(method, "/folder", Destination="/second", **fields)[0] == 412
+            assert server.send(method, "/folder", Destination="/second", **fields)[0] == 412
     assert state(server) == before
     assert (
-        server.ask(
+        server.send(
             "MOVE", "/folder", Destination="/beside", If_=f"</folder/inner> ([{tag(server, '/folder/inner')}])"
         )[0]
         == 201
     )
 
 
-def test_conditions_of_a_copy_between_servers_are_of_what_is_here(engine, server, tmp_path):
+def test_conditions_of_a_third_party_copy_apply_to_the_local_resource(engine, server, tmp_path):
     (tmp_path / "tokens").write_text("word\n")
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "file").write_bytes(b"1")
-    words = ["--write", "--third-party", "--tokens", tmp_path / "tokens"]
-    with web(engine, tmp_path / "own", tmp_path, *words) as own:
+    arguments = ["--write", "--third-party", "--tokens", tmp_path / "tokens"]
+    with web(engine, tmp_path / "own", tmp_path, *arguments) as own:
 
-        def ask(**fields):
-            status, _, said = own.ask("COPY", "/file", Authorization="Bearer word", **fields)
-            return status, b"success" in said
+        def send(**fields):
+            status, _, output = own.send("COPY", "/file", Authorization="Bearer word", **fields)
+            return status, b"success" in output
 
-        for there in ({"Source": f"{server.url}/second"}, {"Destination": f"{server.url}/second"}):
+        for existing in ({"Source": f"{server.url}/second"}, {"Destination": f"{server.url}/second"}):
             for fields in ({"If_Match": OTHER}, {"If_None_Match": "*"}, {"If_": f"([{OTHER}])"}):
-                assert ask(**there, **fields) == (412, False)
+                assert send(**existing, **fields) == (412, False)
         assert (tmp_path / "own" / "file").read_bytes() == b"1"
         assert (server.directory / "second").read_bytes() == b"second"
-        here = own.ask("HEAD", "/file", Authorization="Bearer word")[1]["ETag"]
-        assert ask(Source=f"{server.url}/second", If_Match=here) == (202, True)
+        here = own.send("HEAD", "/file", Authorization="Bearer word")[1]["ETag"]
+        assert send(Source=f"{server.url}/second", If_Match=here) == (202, True)
         assert (tmp_path / "own" / "file").read_bytes() == b"second"
 
 
 def put(server, *lines):
-    """Put one byte with these lines in the head, whatever their bytes, and return the status."""
+    """Send a PUT of one byte with these raw header lines, and return the status."""
     head = [b"PUT /file HTTP/1.1", b"Host: h", b"Content-Length: 1", b"Connection: close", *lines, b"", b"1"]
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
         link.sendall(b"\r\n".join(head))
@@ -147,7 +147,7 @@ def put(server, *lines):
 
 
 @pytest.mark.parametrize(("name", "if_own", "if_other"), [(b"If-Match", 204, 412), (b"If-None-Match", 412, 204)])
-def test_all_lines_and_bytes_of_lists_of_tags_count(server, name, if_own, if_other):
+def test_entity_tag_lists_can_span_lines_and_contain_any_bytes(server, name, if_own, if_other):
     def line(text):
         return name + b": " + text.replace(b"own", tag(server).encode())
 
@@ -158,12 +158,12 @@ def test_all_lines_and_bytes_of_lists_of_tags_count(server, name, if_own, if_oth
     assert put(server, line(b'"a"'), line(b'"b"')) == if_other
 
 
-def test_only_reading_looks_at_whether_something_was_changed_since(server):
+def test_if_modified_since_applies_only_to_reads(server):
     assert put(server, b"If-Modified-Since: " + FUTURE.encode()) == 204
-    assert server.ask("GET", "/file", If_Modified_Since=FUTURE)[0] == 304
+    assert server.send("GET", "/file", If_Modified_Since=FUTURE)[0] == 304
 
 
-def test_a_range_of_another_version_is_not_given_whatever_its_tag_is_made_of(server):
+def test_if_range_with_an_unknown_non_ascii_tag_returns_the_whole_file(server):
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as link:
         link.sendall(
             b'GET /file HTTP/1.1\r\nHost: h\r\nRange: bytes=0-1\r\nIf-Range: "\xe9"\r\nConnection: close\r\n\r\n'

@@ -1,4 +1,4 @@
-"""Other people's clients read, list and write."""
+"""Third-party clients read, list and write."""
 
 import io
 import os
@@ -12,13 +12,13 @@ from testkit import needs_programs
 
 
 def check_down(own):
-    """See that all files came back, byte for byte."""
+    """Check that all files arrived unchanged at the client."""
     for name, size in SIZES.items():
         assert (own / name).read_bytes() == content(name, size), name
 
 
 def check_up(server):
-    """See that all files arrived, byte for byte, and nothing else."""
+    """Check that all files arrived unchanged at the server, without other files."""
     for name, size in SIZES.items():
         path = server.directory / f"up-{name}"
         assert path.read_bytes() == content(f"up-{name}", size), name
@@ -28,18 +28,18 @@ def check_up(server):
 
 @needs_programs("curl")
 @pytest.mark.parametrize(
-    "door", [["--ftp-pasv"], ["--ftp-port", "127.0.0.1"], ["--disable-epsv"]], ids=["epsv", "eprt", "pasv"]
+    "mode", [["--ftp-pasv"], ["--ftp-port", "127.0.0.1"], ["--disable-epsv"]], ids=["epsv", "eprt", "pasv"]
 )
-def test_curl_reads_and_writes(writable, own, door):
+def test_curl_reads_and_writes(writable, own, mode):
     for name in SIZES:
-        run("curl", "-sS", *door, f"{writable.url}/{quote(name)}", "-o", own / name)
-        run("curl", "-sS", *door, "-T", own / f"up-{name}", f"{writable.url}/{quote(f'up-{name}')}")
+        run("curl", "-sS", *mode, f"{writable.url}/{quote(name)}", "-o", own / name)
+        run("curl", "-sS", *mode, "-T", own / f"up-{name}", f"{writable.url}/{quote(f'up-{name}')}")
     check_down(own)
     check_up(writable)
 
 
 @needs_programs("curl")
-def test_curl_goes_on_where_a_download_ended_and_makes_directories(writable, own):
+def test_curl_resumes_downloads_creates_directories_and_appends(writable, own):
     (own / "large").write_bytes(content("large", SIZES["large"])[:1_000_000])
     run("curl", "-sS", "-C", "-", f"{writable.url}/large", "-o", own / "large")
     assert (own / "large").read_bytes() == content("large", SIZES["large"])
@@ -63,7 +63,7 @@ def test_wget_reads_a_tree(writable, tmp_path):
 
 
 @needs_programs("lftp")
-def test_lftp_mirrors_both_ways_with_times(writable, own, tmp_path):
+def test_lftp_mirrors_in_both_directions_with_times(writable, own, tmp_path):
     settings = "set net:timeout 20; set net:max-retries 1; set cmd:fail-exit true"
     run(
         "lftp",
@@ -71,11 +71,11 @@ def test_lftp_mirrors_both_ways_with_times(writable, own, tmp_path):
         f"{settings}; open {writable.url}; mirror -R --parallel=4 {own} /mirrored; mirror --parallel=4 /mirrored {tmp_path}/back",
     )
     names = sorted(path.name for path in own.iterdir())
-    for folder in (writable.directory / "mirrored", tmp_path / "back"):
-        assert sorted(path.name for path in folder.iterdir()) == names
+    for directory in (writable.directory / "mirrored", tmp_path / "back"):
+        assert sorted(path.name for path in directory.iterdir()) == names
         for name in names:
-            assert (folder / name).read_bytes() == (own / name).read_bytes()
-            assert int((folder / name).stat().st_mtime) == int((own / name).stat().st_mtime)
+            assert (directory / name).read_bytes() == (own / name).read_bytes()
+            assert int((directory / name).stat().st_mtime) == int((own / name).stat().st_mtime)
     run("lftp", "-c", f"{settings}; open {writable.url}; rm -r /mirrored")
     assert not (writable.directory / "mirrored").exists()
 
@@ -92,7 +92,7 @@ def test_globus_url_copy_reads_and_writes_in_both_modes(writable, own, options):
 
 
 @needs_programs("globus-url-copy")
-def test_globus_url_copy_moves_a_folder_over_kept_connections_and_in_several_sessions(writable, own):
+def test_globus_url_copy_moves_a_directory_over_kept_connections_and_in_several_sessions(writable, own):
     for options in (["-fast"], ["-fast", "-p", "4", "-cc", "3"]):
         target = f"{writable.url}/folder/"
         run("globus-url-copy", *options, "-cd", "-r", f"file://{own}/", target)
@@ -126,7 +126,7 @@ def test_a_gridftp_transfer_is_logged_with_its_connections(writable, own):
 
 @needs_programs("gfal-copy")
 def test_gfal_copy_reads_writes_and_lists(writable, own):
-    # Its launcher looks for `python`, which Debian does not have.
+    # Its launcher uses `python`, which Debian does not have.
     environment = {**os.environ, "GFAL_PYTHONBIN": "/usr/bin/python3"}
     run("gfal-copy", "-f", f"{writable.url}/large", f"file://{own}/large", env=environment)
     run("gfal-copy", "-f", f"file://{own}/up-large", f"{writable.url}/up-gfal", env=environment)
@@ -136,13 +136,13 @@ def test_gfal_copy_reads_writes_and_lists(writable, own):
     assert (writable.directory / "up-gfal").read_bytes() == content("up-large", SIZES["large"])
 
 
-def test_ftplib_lists_in_every_way_renames_sets_times_and_goes_on(writable):
+def test_ftplib_lists_with_every_command_renames_sets_times_and_resumes(writable):
     size = SIZES["large"]
     (writable.directory / "stamped").write_bytes(b"")
     with logged_in(writable) as ftp:
-        facts = dict(ftp.mlsd("/"))
-        assert facts["large"]["size"] == str(size)
-        assert facts["large"]["type"] == "file"
+        metadata = dict(ftp.mlsd("/"))
+        assert metadata["large"]["size"] == str(size)
+        assert metadata["large"]["type"] == "file"
         assert set(SIZES) <= set(ftp.nlst())
         lines = []
         ftp.retrlines("LIST", lines.append)
@@ -171,7 +171,7 @@ def test_ftplib_lists_in_every_way_renames_sets_times_and_goes_on(writable):
     assert not (writable.directory / "d").exists()
 
 
-def test_a_directory_of_many_files_is_listed_whole(writable):
+def test_a_directory_of_many_files_is_listed_completely(writable):
     many = writable.directory / "many"
     many.mkdir()
     names = {f"file-{number:04}" for number in range(3000)}
@@ -183,8 +183,8 @@ def test_a_directory_of_many_files_is_listed_whole(writable):
     assert {line.partition("; ")[2] for line in contents[1:-1]} == names
 
 
-def test_checksums_are_those_of_other_programs(writable):
-    # Of `large`, by programs of others.
+def test_checksums_equal_those_of_other_programs(writable):
+    # Checksums of `large`, by third-party programs.
     path = writable.directory / "large"
     expected = {name: run(f"{name.lower()}sum", path).stdout.split()[0] for name in ("MD5", "SHA256")}
     with logged_in(writable) as ftp:

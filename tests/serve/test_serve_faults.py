@@ -1,4 +1,4 @@
-"""What goes wrong around a server: disks that fail, logs that are moved or full, an end before a transfer's, clients that are slow."""
+"""Faults around a server: failing disks, moved or full logs, shutdown during a transfer, slow clients."""
 
 import contextlib
 import ftplib
@@ -20,26 +20,26 @@ from servekit import EOD, EOF, Server, block, content, leftovers, logged_in, pas
 from testkit import free_port, needs_programs, wait_until
 
 CALLS = {"pwrite64": "EIO", "fsync": "EIO", "close": "EDQUOT", "renameat": "EIO"}
-"""What the end of an upload asks of the kernel, and the error that it gets from a disk."""
+"""System calls at the end of an upload, and the disk error that each one gets."""
 
 
 @pytest.fixture
 def served(tmp_path):
     """A directory with a file."""
-    folder = tmp_path / "served"
-    folder.mkdir()
-    (folder / "file").write_bytes(b"content")
-    return folder
+    directory = tmp_path / "served"
+    directory.mkdir()
+    (directory / "file").write_bytes(b"content")
+    return directory
 
 
 @contextlib.contextmanager
 def failing(server, call, error, path=None):
-    """Have a call of the server to the kernel fail, where it is about this file or directory, or always."""
+    """Make a system call of the server fail, for one file or directory or for all."""
     process = server.process.pid
-    words = ["strace", "-f", "-qq", "-p", process, "-e", f"trace={call}", "-o", "/dev/null"]
-    words += ["-P", path] if path else []
-    words += ["-e", f"inject={call}:error={error}"]
-    with subprocess.Popen([str(word) for word in words]) as tracer:
+    arguments = ["strace", "-f", "-qq", "-p", process, "-e", f"trace={call}", "-o", "/dev/null"]
+    arguments += ["-P", path] if path else []
+    arguments += ["-e", f"inject={call}:error={error}"]
+    with subprocess.Popen([str(word) for word in arguments]) as tracer:
         try:
             tasks = Path(f"/proc/{process}/task")
             wait_until(
@@ -54,14 +54,14 @@ def failing(server, call, error, path=None):
 
 def counted(port):
     """Return the server's counters."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        lines = answer.read().decode().splitlines()
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as response:
+        lines = response.read().decode().splitlines()
     return {name: int(value) for name, value in (line.split() for line in lines if not line.startswith("#"))}
 
 
 @needs_programs("strace")
 @pytest.mark.parametrize("call", CALLS)
-def test_what_a_disk_refuses_is_told_and_the_old_file_stays(engine, served, tmp_path, call):
+def test_a_disk_error_is_reported_and_the_old_file_stays(engine, served, tmp_path, call):
     with serving(engine, served, tmp_path, "--write", "--sync") as server, logged_in(server) as ftp:
         for command in ("TYPE I", "MODE E"):
             ftp.sendcmd(command)
@@ -69,8 +69,8 @@ def test_what_a_disk_refuses_is_told_and_the_old_file_stays(engine, served, tmp_
             ftp.putcmd("STOR file")
             data.sendall(block(0, 3, 0, b"new"))
             wait_until(lambda: leftovers(served), "the upload to begin", 10)
-            what = served if call == "renameat" else served / leftovers(served)[0]
-            with failing(server, call, CALLS[call], what):
+            fault = served if call == "renameat" else served / leftovers(served)[0]
+            with failing(server, call, CALLS[call], fault):
                 data.sendall(block(EOD | EOF, 0, 1))
                 while not ((line := ftp.getline())[:1] in tuple("245") and line[3:4] == " "):
                     pass
@@ -81,7 +81,7 @@ def test_what_a_disk_refuses_is_told_and_the_old_file_stays(engine, served, tmp_
 
 @needs_programs("strace")
 @pytest.mark.parametrize("error", ["ENOLCK", "EOPNOTSUPP", "ENOSYS"])
-def test_a_file_system_without_locks_takes_uploads(engine, served, tmp_path, error):
+def test_uploads_work_on_a_file_system_without_locks(engine, served, tmp_path, error):
     with serving(engine, served, tmp_path, "--write") as server, logged_in(server) as ftp:
         with failing(server, "flock", error):
             for command in ("STOR new", "STOR file", "APPE file"):
@@ -91,7 +91,7 @@ def test_a_file_system_without_locks_takes_uploads(engine, served, tmp_path, err
 
 
 @needs_programs("strace")
-def test_a_file_system_from_which_nothing_goes_by_itself_is_read_and_sent(engine, served, tmp_path):
+def test_downloads_work_from_a_file_system_without_sendfile(engine, served, tmp_path):
     large = content("large", 3_000_001)
     (served / "large").write_bytes(large)
     with serving(engine, served, tmp_path, "--write", "--http", "127.0.0.1:0") as server, logged_in(server) as ftp:
@@ -99,8 +99,8 @@ def test_a_file_system_from_which_nothing_goes_by_itself_is_read_and_sent(engine
         with failing(server, "sendfile", "EINVAL"):
             got = bytearray()
             ftp.retrbinary("RETR large", got.extend, rest=1)
-            with urllib.request.urlopen(web, timeout=20) as answer:
-                assert answer.read() == large
+            with urllib.request.urlopen(web, timeout=20) as response:
+                assert response.read() == large
             for streams in ("1", "3"):
                 run(engine, "copy", "-q", "--streams", streams, url, tmp_path / streams)
                 assert (tmp_path / streams).read_bytes() == large
@@ -108,36 +108,32 @@ def test_a_file_system_from_which_nothing_goes_by_itself_is_read_and_sent(engine
 
 
 @needs_programs("strace")
-def test_an_upload_from_a_file_system_from_which_nothing_goes_by_itself_arrives(engine, writable, tmp_path):
+def test_uploads_work_from_a_file_system_without_sendfile(engine, writable, tmp_path):
     large = content("up", 3_000_001)
     (tmp_path / "file").write_bytes(large)
-    words = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", tmp_path / "calls", "-e", "trace=sendfile"]
-    words += ["-e", "inject=sendfile:error=EINVAL", engine, "copy", "-q", tmp_path / "file"]
-    run(*words, f"{writable.url}/from-afar")
+    arguments = ["strace", "-f", "--seccomp-bpf", "-qq", "-o", tmp_path / "calls", "-e", "trace=sendfile"]
+    arguments += ["-e", "inject=sendfile:error=EINVAL", engine, "copy", "-q", tmp_path / "file"]
+    run(*arguments, f"{writable.url}/from-afar")
     assert (writable.directory / "from-afar").read_bytes() == large
     assert "INJECTED" in (tmp_path / "calls").read_text()
 
 
 @needs_programs("strace", "curl")
-def test_a_file_system_without_times_takes_uploads_by_http_and_their_time_is_not_said_to_be_kept(
-    engine, served, tmp_path
-):
+def test_an_http_upload_whose_time_cannot_be_set_does_not_report_it_as_accepted(engine, served, tmp_path):
     with serving(engine, served, tmp_path, "--write", "--http", "127.0.0.1:0") as server:
         web = f"http://{server.events('start')[0]['http'][0]}/new"
         with failing(server, "utimensat", "EPERM"):
-            told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
-        assert "HTTP/1.1 201" in told and "accepted" not in told
-        told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
-        assert "HTTP/1.1 204" in told and "accepted" in told
-        # A disk that fails is another matter.
+            output = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
+        assert "HTTP/1.1 201" in output and "accepted" not in output
+        output = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
+        assert "HTTP/1.1 204" in output and "accepted" in output
+        # A disk failure is a different error.
         with failing(server, "utimensat", "EIO"):
-            told = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
-        assert "HTTP/1.1 500" in told
+            output = run("curl", "-si", "-T", served / "file", "-H", "X-OC-Mtime: 1600000000", web).stdout
+        assert "HTTP/1.1 500" in output
 
 
-def test_what_was_on_its_way_when_the_server_ended_is_in_the_log_and_goes_on_from_its_markers(
-    engine, served, tmp_path
-):
+def test_an_upload_interrupted_by_a_shutdown_is_logged_and_resumes_from_its_markers(engine, served, tmp_path):
     whole = content("cut", 2_000_000)
     server = Server(engine, served, tmp_path, "--write", "--drain-time", "1")
     with server.process, logged_in(server) as ftp:
@@ -158,7 +154,7 @@ def test_what_was_on_its_way_when_the_server_ended_is_in_the_log_and_goes_on_fro
     assert (served / "cut").read_bytes() == whole
 
 
-def test_who_reads_slowly_is_served_to_the_end(engine, served, tmp_path):
+def test_a_slow_reader_receives_the_whole_file(engine, served, tmp_path):
     (served / "large").write_bytes(content("large", 1_200_000))
     with serving(engine, served, tmp_path, "--stall-time", "1") as server, logged_in(server) as ftp:
         ftp.sendcmd("TYPE I")
@@ -169,16 +165,16 @@ def test_who_reads_slowly_is_served_to_the_end(engine, served, tmp_path):
             data.connect((host, port))
             ftp.putcmd("RETR large")
             assert ftp.getline().startswith("150")
-            got, begin = b"", time.monotonic()
-            while piece := data.recv(16_384):
-                got += piece
-                # A pace, not a wait: 400 kB in a second, so that a block of 1 MiB takes longer than the server's patience.
-                time.sleep(max(0.0, begin + len(got) / 400_000 - time.monotonic()))
+            got, start = b"", time.monotonic()
+            while chunk := data.recv(16_384):
+                got += chunk
+                # Reads at 400 kB/s, so that a block of 1 MiB takes longer than the server's stall timeout.
+                time.sleep(max(0.0, start + len(got) / 400_000 - time.monotonic()))
         assert ftp.getline().startswith("226")
     assert got == content("large", 1_200_000)
 
 
-def test_a_log_that_was_moved_away_is_begun_anew(engine, served, tmp_path):
+def test_a_moved_log_is_created_again(engine, served, tmp_path):
     log = tmp_path / "transfers.log"
     with serving(engine, served, tmp_path, "--transfer-log", str(log)) as server, logged_in(server) as ftp:
         for name in ("first", "second"):
@@ -188,7 +184,7 @@ def test_a_log_that_was_moved_away_is_begun_anew(engine, served, tmp_path):
         assert [(tmp_path / name).read_text().count("TYPE=RETR") for name in ("first", "second")] == [1, 1]
 
 
-def test_lines_that_a_full_disk_does_not_take_are_counted_and_told_once(engine, served, tmp_path):
+def test_log_lines_lost_on_a_full_disk_are_counted_and_reported_once(engine, served, tmp_path):
     port = free_port()
     server = Server(engine, served, tmp_path, "--transfer-log", "/dev/full", "--metrics", str(port))
     with server.process:
@@ -197,36 +193,36 @@ def test_lines_that_a_full_disk_does_not_take_are_counted_and_told_once(engine, 
                 ftp.retrbinary("RETR file", lambda _: None)
         wait_until(lambda: counted(port)["venturi_serve_log_lines_lost_total"] == 3, "all lines to be missed", 10)
         server.process.terminate()
-        said = server.process.communicate(timeout=30)[1]
+        output = server.process.communicate(timeout=30)[1]
     assert server.process.returncode == 0
-    (line,) = said.splitlines()
-    full = "venturi serve: /dev/full: expected that lines can be written there, found No space left on device; "
+    (line,) = output.splitlines()
+    full = "venturi serve: /dev/full: cannot write log lines: No space left on device. "
     assert line.startswith(full)
 
 
-def test_who_asks_for_counters_and_says_nothing_holds_up_nobody(engine, served, tmp_path):
+def test_idle_metrics_connections_do_not_delay_other_clients(engine, served, tmp_path):
     port = free_port()
     with serving(engine, served, tmp_path, "--metrics", str(port)), contextlib.ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(socket.create_connection(("127.0.0.1", port), 10))
-        begin = time.monotonic()
+        start = time.monotonic()
         assert counted(port)["venturi_serve_sessions"] == 0
-        assert time.monotonic() - begin < 4, "less than the patience with one of them"
+        assert time.monotonic() - start < 4, "less than the patience with one of them"
 
 
-def test_a_checksum_ends_with_whoever_asked_for_it(engine, served, tmp_path):
+def test_a_checksum_is_aborted_when_its_client_disconnects(engine, served, tmp_path):
     with (served / "sparse").open("wb") as sparse:
-        sparse.truncate(1 << 42)  # which takes many minutes to read
+        sparse.truncate(1 << 42)  # reading this takes many minutes
     server = Server(engine, served, tmp_path)
     with server.process:
         with logged_in(server) as ftp:
             ftp.putcmd("CKSM ADLER32 0 -1 sparse")
-        begin = time.monotonic()
+        start = time.monotonic()
         server.stop()
-        assert time.monotonic() - begin < 10
+        assert time.monotonic() - start < 10
 
 
-def test_a_server_that_may_open_too_few_files_says_so(engine, served):
+def test_a_too_low_limit_of_open_files_is_reported(engine, served):
     few = (12, 12)
     done = run(
         engine,
@@ -244,18 +240,18 @@ def test_a_server_that_may_open_too_few_files_says_so(engine, served):
 
 
 @pytest.mark.parametrize("option", ["sessions", "sessions-per-address", "login-time", "idle-time", "stall-time"])
-def test_a_limit_that_lets_nobody_in_is_refused(engine, served, option):
+def test_a_limit_that_admits_no_client_is_rejected(engine, served, option):
     assert f"--{option}" in run(engine, "serve", served, f"--{option}", "0", code=2).stderr
 
 
 @needs_programs("strace")
-def test_a_server_without_threads_says_so_before_anybody_comes(engine, served, tmp_path):
+def test_a_server_that_cannot_start_its_threads_reports_it_before_it_is_ready(engine, served, tmp_path):
     ready = 0
     for count in range(1, 14):
-        # The thread of that number, and none of those after it, is to be had, of those that a thread starts.
+        # All thread creations from this number on fail, so the server gets only the threads before it.
         few = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", f"inject=clone3:error=EAGAIN:when={count}+"]
-        words = [*few, engine, "serve", served, "--listen", "127.0.0.1:0", "--json", "--threads", "1"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        arguments = [*few, engine, "serve", served, "--listen", "127.0.0.1:0", "--json", "--threads", "1"]
+        with subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
             if started := process.stdout.readline():
                 ready += 1
                 port = int(json.loads(started)["listen"][0].rpartition(":")[2])
@@ -264,13 +260,13 @@ def test_a_server_without_threads_says_so_before_anybody_comes(engine, served, t
                     ftp.login()
                     assert ftp.size("file") == 7
                 process.terminate()
-            said = process.communicate(timeout=30)[1]
-        assert (process.returncode, said) == (0, "") if started else "ulimit -u" in said, (count, said)
+            output = process.communicate(timeout=30)[1]
+        assert (process.returncode, output) == (0, "") if started else "ulimit -u" in output, (count, output)
     assert 0 < ready < 13
 
 
 @needs_programs("strace")
-def test_where_no_more_threads_are_to_be_had_sessions_share_those_that_are(engine, served, tmp_path):
+def test_sessions_share_the_existing_threads_if_no_more_can_be_created(engine, served, tmp_path):
     hashed = run("openssl", "passwd", "-6", "-salt", "saltsalt", "word").stdout.strip()
     (tmp_path / "users").write_text(f"ann:{hashed}\n")
     (served / "large").write_bytes(content("large", 3_000_000))
@@ -279,9 +275,9 @@ def test_where_no_more_threads_are_to_be_had_sessions_share_those_that_are(engin
     def transfer(number):
         with logged_in(server, "ann", "word") as ftp:
             ftp.storbinary(f"STOR {number}", io.BytesIO(content(str(number), 500_000)))
-            pieces = []
-            ftp.retrbinary("RETR large", pieces.append)
-            return b"".join(pieces) == content("large", 3_000_000)
+            chunks = []
+            ftp.retrbinary("RETR large", chunks.append)
+            return b"".join(chunks) == content("large", 3_000_000)
 
     try:
         with failing(server, "clone3", "EAGAIN"), ThreadPoolExecutor(8) as pool:
@@ -305,8 +301,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_file_that_is_changed_while_it_is_sent_is_not_said_to_be_sent(engine, served, tmp_path, change):
-    # More than the sockets between hold.
+def test_a_file_changed_during_its_download_is_reported_as_an_error(engine, served, tmp_path, change):
+    # These files are larger than the socket buffers.
     for name in ("file", "other"):
         (served / name).write_bytes(b"")
         os.truncate(served / name, 64 << 20)
@@ -325,7 +321,7 @@ def test_a_file_that_is_changed_while_it_is_sent_is_not_said_to_be_sent(engine, 
         else:
             with pytest.raises(ftplib.error_temp, match="changed while it was sent"):
                 ftp.voidresp()
-        # The next one is none of its business.
+        # The next transfer is not affected.
         whole = []
         ftp.retrbinary("RETR small", whole.append)
         assert b"".join(whole) == b"small"

@@ -1,4 +1,4 @@
-"""Files that go on, and what a session says of files: as RFC 959, 1123 and 3659 have it."""
+"""Restarted and appended files, and metadata of files in a session, as in RFC 959, 1123 and 3659."""
 
 import ftplib
 import io
@@ -13,11 +13,11 @@ from testkit import wait_until
 
 OLD, NEW = b"A" * 400_000, b"B" * (1 << 20)
 BLOCK_BYTES = 256 << 10
-"""What the server writes at a time."""
+"""Write size of the server."""
 
 
-def begun(ftp, command):
-    """Begin an upload; return its data connection."""
+def started(ftp, command):
+    """Start an upload; return its data connection."""
     ftp.sendcmd("TYPE I")
     data = passive(ftp)
     ftp.putcmd(command)
@@ -25,10 +25,10 @@ def begun(ftp, command):
     return data
 
 
-def break_off(server, name, content):
-    """Have an upload end in its middle, by an error of its connection: what has come of it is kept."""
+def disconnect(server, name, content):
+    """Break the data connection in the middle of an upload; the server keeps the received part."""
     with logged_in(server) as ftp:
-        data = begun(ftp, f"STOR {name}")
+        data = started(ftp, f"STOR {name}")
         (part,) = (server.directory / part for part in leftovers(server.directory))
         data.sendall(content)
         wait_until(lambda: part.stat().st_size == len(content), "all that was sent to be written", 10)
@@ -40,20 +40,20 @@ def break_off(server, name, content):
     return part
 
 
-@pytest.mark.parametrize("left", [len(NEW), BLOCK_BYTES, 0], ids=["more", "less", "nothing"])
-def test_who_goes_on_from_the_size_of_a_file_goes_on_in_it_whatever_else_was_left(writable, left):
-    name = f"whole-{left}"
+@pytest.mark.parametrize("remaining", [len(NEW), BLOCK_BYTES, 0], ids=["more", "less", "nothing"])
+def test_a_restart_at_the_size_of_a_file_appends_to_it_despite_leftovers(writable, remaining):
+    name = f"whole-{remaining}"
     with logged_in(writable) as ftp:
         ftp.storbinary(f"STOR {name}", io.BytesIO(OLD))
-        part = break_off(writable, name, NEW[:left])
+        part = disconnect(writable, name, NEW[:remaining])
         ftp.storbinary(f"STOR {name}", io.BytesIO(b"C" * 100), rest=ftp.size(name))
         assert (writable.directory / name).read_bytes() == OLD + b"C" * 100
         ftp.delete(name)
     assert not part.exists()
 
 
-def test_nothing_stays_behind_what_a_client_goes_on_from(writable):
-    break_off(writable, "shorter", NEW)
+def test_a_restarted_upload_truncates_the_leftover_after_its_offset(writable):
+    disconnect(writable, "shorter", NEW)
     with logged_in(writable) as ftp:
         ftp.storbinary("STOR shorter", io.BytesIO(b"C" * 10), rest=300_000)
     assert (writable.directory / "shorter").read_bytes() == NEW[:300_000] + b"C" * 10
@@ -61,9 +61,9 @@ def test_nothing_stays_behind_what_a_client_goes_on_from(writable):
 
 
 @pytest.mark.parametrize("between", ["LIST", "NLST", "MLSD", "APPE between", "RETR none"])
-def test_a_restart_is_for_the_next_transfer_alone(writable, between):
+def test_a_restart_offset_applies_only_to_the_next_transfer(writable, between):
     (writable.directory / "ten").write_bytes(b"0123456789")
-    came = []
+    arrived = []
     with logged_in(writable) as ftp:
         ftp.sendcmd("TYPE I")
         data = passive(ftp)
@@ -79,34 +79,34 @@ def test_a_restart_is_for_the_next_transfer_alone(writable, between):
             while not ftp.getline().startswith("550 "):
                 pass
         data.close()
-        ftp.retrbinary("RETR ten", came.append)
-    assert b"".join(came) == b"0123456789"
+        ftp.retrbinary("RETR ten", arrived.append)
+    assert b"".join(arrived) == b"0123456789"
 
 
-def test_a_restart_beyond_the_end_of_a_file_is_refused(writable):
+def test_a_restart_beyond_the_end_of_a_file_is_rejected(writable):
     (writable.directory / "ten").write_bytes(b"0123456789")
-    came = []
+    arrived = []
     with logged_in(writable) as ftp:
         with pytest.raises(ftplib.error_perm, match=r"^554"):
-            ftp.retrbinary("RETR ten", came.append, rest=11)
-        ftp.retrbinary("RETR ten", came.append, rest=10)
-        ftp.retrbinary("RETR ten", came.append, rest=8)
-    assert b"".join(came) == b"89"
+            ftp.retrbinary("RETR ten", arrived.append, rest=11)
+        ftp.retrbinary("RETR ten", arrived.append, rest=10)
+        ftp.retrbinary("RETR ten", arrived.append, rest=8)
+    assert b"".join(arrived) == b"89"
 
 
-def test_an_empty_file_may_have_come_before_it_is_asked_for(writable):
+def test_an_empty_upload_can_close_its_data_connection_before_the_command(writable):
     with (writable.directory / "sixteen").open("wb") as file:
         file.truncate(16 << 20)
     with logged_in(writable) as ftp:
         ftp.sendcmd("TYPE I")
         for number in range(20):
             passive(ftp).close()
-            # Before it is known that the connection has ended, and after.
+            # With and without time for the server to notice that the connection is closed.
             for _ in range(number % 3):
                 ftp.voidcmd("NOOP")
             assert ftp.sendcmd(f"STOR empty-{number}").startswith("150")
             assert ftp.voidresp().startswith("226")
-        # No download is taken for one, whether it is known by then that its connection has ended, or shows when it is written to.
+        # A download never uses a closed connection. The server notices it beforehand or during the write.
         passive(ftp).close()
         with pytest.raises(ftplib.error_temp, match=r"^42[56]"):
             assert ftp.sendcmd("RETR sixteen").startswith("150")
@@ -120,10 +120,10 @@ def test_a_directory_has_no_size(writable):
         ftp.size("folder")
 
 
-def test_what_is_appended_is_in_the_file_or_the_client_is_told(writable):
+def test_appended_data_is_stored_or_the_client_gets_an_error(writable):
     path = writable.directory / "grows"
     with logged_in(writable) as ftp, logged_in(writable) as other:
-        data = begun(ftp, "APPE grows")
+        data = started(ftp, "APPE grows")
         data.sendall(b"1" * 1000)
         with pytest.raises(ftplib.error_temp, match=r"^450"):
             other.storbinary("APPE grows", io.BytesIO(b"2" * 1000))
@@ -133,7 +133,7 @@ def test_what_is_appended_is_in_the_file_or_the_client_is_told(writable):
         assert path.read_bytes() == b"1" * 1000 + b"2" * 1000
         for change in (lambda: other.delete("grows"), lambda: other.storbinary("STOR grows", io.BytesIO(b"new"))):
             path.write_bytes(b"old")
-            data = begun(ftp, "APPE grows")
+            data = started(ftp, "APPE grows")
             data.sendall(b"1" * 1000)
             change()
             data.close()
@@ -141,13 +141,13 @@ def test_what_is_appended_is_in_the_file_or_the_client_is_told(writable):
                 ftp.voidresp()
 
 
-def test_who_logs_in_anew_may_do_what_the_new_user_may(engine, tmp_path):
+def test_a_second_login_gets_the_permissions_of_the_new_user(engine, tmp_path):
     served, users = tmp_path / "served", tmp_path / "users"
     served.mkdir()
     hashed = run("openssl", "passwd", "-6", "-salt", "saltsalt", "a password").stdout.strip()
     users.write_text(f"ann:{hashed}\n")
-    words = ("--users", users, "--write", "--anonymous")
-    with serving(engine, served, tmp_path, *words) as server, logged_in(server) as ftp:
+    arguments = ("--users", users, "--write", "--anonymous")
+    with serving(engine, served, tmp_path, *arguments) as server, logged_in(server) as ftp:
         for user, may in (("ann", True), ("anonymous", False), ("ann", True)):
             ftp.login(user, "a password")
             if may:
@@ -158,15 +158,15 @@ def test_who_logs_in_anew_may_do_what_the_new_user_may(engine, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["ftp", "http"])
-def test_who_reads_slowly_is_not_taken_for_one_who_has_gone(engine, tmp_path, kind):
-    """The kernel takes megabytes at once, and then none before a good part of them is gone."""
+def test_a_slow_reader_is_not_treated_as_disconnected(engine, tmp_path, kind):
+    """The kernel accepts megabytes at first, and then no more until the client has read a large part."""
     served = tmp_path / "served"
     served.mkdir()
     size = 12_000_000
     (served / "file").write_bytes(bytes(size))
-    came, stall_s = 0, 2
-    words = ["--stall-time", str(stall_s), *(["--http", "127.0.0.1:0"] if kind == "http" else [])]
-    with serving(engine, served, tmp_path, *words) as server, logged_in(server) as ftp, socket.socket() as data:
+    arrived, stall_s = 0, 2
+    arguments = ["--stall-time", str(stall_s), *(["--http", "127.0.0.1:0"] if kind == "http" else [])]
+    with serving(engine, served, tmp_path, *arguments) as server, logged_in(server) as ftp, socket.socket() as data:
         data.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 16 << 10)
         data.settimeout(20)
         if kind == "ftp":
@@ -176,12 +176,12 @@ def test_who_reads_slowly_is_not_taken_for_one_who_has_gone(engine, tmp_path, ki
         else:
             data.connect(("127.0.0.1", int(server.events("start")[0]["http"][0].rpartition(":")[2])))
             data.sendall(b"GET /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        # 40 kB/s, where 16 KiB in 2 s are enough.
+        # 40 kB/s; 16 KiB in 2 s are enough.
         end_s = time.monotonic() + 4 * stall_s
         while time.monotonic() < end_s:
-            came += len(data.recv(4000))
+            arrived += len(data.recv(4000))
             time.sleep(0.1)
-        assert came < size / 4, "it was slow"
+        assert arrived < size / 4, "it was slow"
         while chunk := data.recv(1 << 20):
-            came += len(chunk)
-        assert came >= size
+            arrived += len(chunk)
+        assert arrived >= size

@@ -1,4 +1,4 @@
-"""Uploads are transactions; and who may make them."""
+"""Uploads are transactions, and only permitted clients can make them."""
 
 import contextlib
 import ftplib
@@ -13,7 +13,7 @@ from servekit import EOD, EOF, Server, block, content, leftovers, logged_in, pas
 from testkit import needs_programs, wait_until
 
 
-def test_nothing_is_written_unless_it_is_asked_for(engine, tmp_path):
+def test_nothing_is_written_without_the_write_option(engine, tmp_path):
     served = tmp_path / "served"
     served.mkdir()
     (served / "file").write_bytes(b"content")
@@ -36,7 +36,7 @@ def test_nothing_is_written_unless_it_is_asked_for(engine, tmp_path):
     assert (served / "file").read_bytes() == b"content"
 
 
-def test_users_have_passwords_and_anonymous_ones_may_read_if_they_are_let_in(engine, tmp_path):
+def test_users_need_passwords_and_anonymous_clients_can_only_read_if_admitted(engine, tmp_path):
     served, users = tmp_path / "served", tmp_path / "users"
     served.mkdir()
     (served / "file").write_bytes(b"content")
@@ -50,25 +50,25 @@ def test_users_have_passwords_and_anonymous_ones_may_read_if_they_are_let_in(eng
                 pass
         wait_until(lambda: len(server.events("login")) == 4, "all logins to be told", 10)
         assert [event["admitted"] for event in server.events("login")] == [True, False, False, False]
-        said = str(server.events())
-        assert "a password" not in said
-        assert "another" not in said
-    words = ("--users", users, "--write", "--anonymous")
-    with serving(engine, served, tmp_path, *words) as server, logged_in(server) as ftp:
+        output = str(server.events())
+        assert "a password" not in output
+        assert "another" not in output
+    arguments = ("--users", users, "--write", "--anonymous")
+    with serving(engine, served, tmp_path, *arguments) as server, logged_in(server) as ftp:
         assert ftp.size("by-ann") == 1
         with pytest.raises(ftplib.error_perm, match=r"^550"):
             ftp.storbinary("STOR file", io.BytesIO(b"x"))
     assert (served / "file").read_bytes() == b"content"
 
 
-def test_a_file_of_users_that_is_not_of_the_form_is_refused_by_its_line(engine, tmp_path):
+def test_an_invalid_file_of_users_is_rejected_with_its_line_number(engine, tmp_path):
     (tmp_path / "users").write_text("ann:secret\n")
     done = run(engine, "serve", tmp_path, "--users", tmp_path / "users", "--listen", "127.0.0.1:0", code=1)
     assert "line 1: expected NAME:HASH, with HASH as `openssl passwd -6` prints it" in done.stderr
     assert "secret" not in done.stderr
 
 
-def test_an_upload_that_breaks_leaves_the_old_file_and_goes_on_from_its_markers(writable):
+def test_a_broken_upload_leaves_the_old_file_and_resumes_from_its_markers(writable):
     whole = content("broken", 3_000_000)
     (writable.directory / "broken").write_bytes(b"old")
     with logged_in(writable) as ftp:
@@ -80,12 +80,12 @@ def test_an_upload_that_breaks_leaves_the_old_file_and_goes_on_from_its_markers(
         data.sendall(
             block(0, 1_000_000, 0, whole[:1_000_000]) + block(0, 500_000, 2_000_000, whole[2_000_000:2_500_000])
         )
-        told = 0
-        while told < 1_500_000:  # until the markers tell of all of it
+        output = 0
+        while output < 1_500_000:  # until the markers cover all bytes
             line = ftp.getline()
             if line.startswith("111 Range Marker "):
                 ranges = [one.split("-") for one in line.rpartition(" ")[2].split(",")]
-                told += sum(int(end) - int(begin) for begin, end in ranges)
+                output += sum(int(end) - int(start) for start, end in ranges)
         data.close()
         while not (line := ftp.getline()).startswith("426"):
             assert line[:1] != "2", line
@@ -108,7 +108,7 @@ def test_an_upload_that_breaks_leaves_the_old_file_and_goes_on_from_its_markers(
     assert leftovers(writable.directory) == []
 
 
-def test_a_restart_of_what_is_not_there_is_refused_and_makes_no_hole(writable):
+def test_a_restart_of_a_missing_file_is_rejected_and_creates_no_hole(writable):
     with logged_in(writable) as ftp:
         with pytest.raises(ftplib.error_perm, match=r"^550"):
             ftp.storbinary("STOR nothing-yet", io.BytesIO(b"tail"), rest=1000)
@@ -118,7 +118,7 @@ def test_a_restart_of_what_is_not_there_is_refused_and_makes_no_hole(writable):
     assert (writable.directory / "begun").read_bytes() == b"01234567"
 
 
-def test_a_checksum_that_differs_leaves_nothing_of_the_file(writable):
+def test_an_upload_with_a_wrong_checksum_is_discarded(writable):
     (writable.directory / "checked").write_bytes(b"old")
     sums = {"ADLER32": f"{zlib.adler32(b'new'):08x}", "MD5": "22af645d1859cb5ca6da0c484f1f37ea"}
     with logged_in(writable) as ftp:
@@ -134,24 +134,24 @@ def test_a_checksum_that_differs_leaves_nothing_of_the_file(writable):
             (writable.directory / "checked").write_bytes(b"old")
 
 
-def test_the_adler_of_a_large_file_in_blocks_out_of_order_is_found_on_the_way(writable):
+def test_an_upload_with_blocks_out_of_order_matches_its_adler32_checksum(writable):
     whole = content("scattered", 2_000_000)
-    pieces = [(offset, whole[offset : offset + 70_000]) for offset in range(0, len(whole), 70_000)]
-    pieces = pieces[::2] + pieces[1::2][::-1]
+    chunks = [(offset, whole[offset : offset + 70_000]) for offset in range(0, len(whole), 70_000)]
+    chunks = chunks[::2] + chunks[1::2][::-1]
     with logged_in(writable) as ftp:
         for command in ("TYPE I", "MODE E", f"SCKS ADLER32 {zlib.adler32(whole):08x}"):
             ftp.sendcmd(command)
         with passive(ftp) as data:
             ftp.putcmd("STOR scattered")
-            for offset, piece in pieces:
-                data.sendall(block(0, len(piece), offset, piece))
+            for offset, chunk in chunks:
+                data.sendall(block(0, len(chunk), offset, chunk))
             data.sendall(block(EOD | EOF, 0, 1))
             while not (line := ftp.getline()).startswith("226"):
                 assert line[:1] not in "45", line
     assert (writable.directory / "scattered").read_bytes() == whole
 
 
-def test_parts_are_written_in_place_by_several_sessions(writable):
+def test_parts_are_written_to_their_offset_by_several_sessions(writable):
     whole = content("parts", 600_000)
     (writable.directory / "parts").write_bytes(b"\0" * 600_000)
     with contextlib.ExitStack() as stack:
@@ -163,7 +163,7 @@ def test_parts_are_written_in_place_by_several_sessions(writable):
 
 
 @needs_programs("globus-url-copy")
-def test_of_a_pipeline_with_a_folder_that_is_not_there_no_file_has_the_bytes_of_another(writable):
+def test_pipelined_uploads_do_not_mix_after_one_into_a_missing_directory_fails(writable):
     names = ["p0", "p1", "missing/p2", "p3", "p4"]
     bodies = {name: content(name, 50_000) for name in names}
     with logged_in(writable) as ftp:
@@ -171,7 +171,7 @@ def test_of_a_pipeline_with_a_folder_that_is_not_there_no_file_has_the_bytes_of_
             ftp.sendcmd(command)
         data = passive(ftp)
         ftp.sock.sendall("".join(f"STOR {name}\r\n" for name in names).encode())
-        with contextlib.suppress(OSError):  # the server drops what it cannot trust
+        with contextlib.suppress(OSError):  # the server closes connections that it cannot trust
             for name in names:
                 data.sendall(block(0, 50_000, 0, bodies[name]) + block(EOD | EOF, 0, 1))
         finals = []
@@ -188,12 +188,12 @@ def test_of_a_pipeline_with_a_folder_that_is_not_there_no_file_has_the_bytes_of_
 
 
 @pytest.mark.parametrize("kept", ["none", "mode"])
-def test_directories_of_a_place_that_is_shared_are_shared_too(engine, tmp_path, kept):
+def test_directories_created_in_a_setgid_directory_inherit_its_setgid_bit(engine, tmp_path, kept):
     source, served, shared = (tmp_path / name for name in ("source", "served", "shared"))
     (source / "inner").mkdir(parents=True)
-    for folder, mode in ((source, 0o775), (source / "inner", 0o775), (served, 0o2775), (shared, 0o2775)):
-        folder.mkdir(exist_ok=True)
-        folder.chmod(mode)
+    for directory, mode in ((source, 0o775), (source / "inner", 0o775), (served, 0o2775), (shared, 0o2775)):
+        directory.mkdir(exist_ok=True)
+        directory.chmod(mode)
     with serving(engine, served, tmp_path, "--write") as server:
         copy = (engine, "copy", "-r", "-T", "--preserve", kept)
         run(*copy, source, f"{server.url}/there")
@@ -203,7 +203,7 @@ def test_directories_of_a_place_that_is_shared_are_shared_too(engine, tmp_path, 
     assert [oct(path.stat().st_mode & 0o7777) for path in made] == [oct(mode)] * len(made)
 
 
-def test_what_was_killed_goes_on_and_a_new_upload_begins_anew(engine, tmp_path):
+def test_an_upload_resumes_after_a_server_kill_and_a_new_upload_restarts(engine, tmp_path):
     served = tmp_path / "served"
     served.mkdir()
     whole = content("killed", 2_000_000)
@@ -234,7 +234,7 @@ def test_what_was_killed_goes_on_and_a_new_upload_begins_anew(engine, tmp_path):
         assert leftovers(served) == []
 
 
-def test_a_full_disk_is_told_and_the_file_is_not_there(engine, tmp_path):
+def test_a_full_disk_is_reported_and_leaves_no_file(engine, tmp_path):
     if os.geteuid() != 0:
         pytest.skip("needs root to mount a small file system")
     small = tmp_path / "small"
@@ -244,7 +244,7 @@ def test_a_full_disk_is_told_and_the_file_is_not_there(engine, tmp_path):
         with serving(engine, small, tmp_path, "--write") as server, logged_in(server) as ftp:
             ftp.sendcmd("TYPE I")
             with contextlib.suppress(OSError), ftp.transfercmd("STOR big") as data:
-                data.sendall(bytes(3_000_000))  # which the server has not to take to the end
+                data.sendall(bytes(3_000_000))  # the server need not read all of it
             with pytest.raises(ftplib.error_temp, match="NO_SPACE_LEFT"):
                 ftp.voidresp()
             wait_until(lambda: leftovers(small) == [], "what was begun to go")

@@ -1,4 +1,4 @@
-"""What tests of the HTTP side of `venturi-engine serve` share: a server, and requests by hand."""
+"""Tools for tests of the HTTP side of `venturi-engine serve`: a server and manual requests."""
 
 import contextlib
 import http.client
@@ -14,11 +14,11 @@ from testkit import wait_until
 class Web:
     """A server of a directory over HTTP, and HTTPS if it has a certificate."""
 
-    def __init__(self, engine, directory, folder, *words, env=None, under=()):
+    def __init__(self, engine, directory, log_dir, *arguments, env=None, under=()):
         self.directory = Path(directory)
-        self._log = Path(folder) / f"web-{os.urandom(4).hex()}.jsonl"
-        tls = ["--https", "127.0.0.1:0"] if "--tls-cert" in words else []
-        command = [*under, engine, "serve", directory, "--http", "127.0.0.1:0", *tls, "--json", *words]
+        self._log = Path(log_dir) / f"web-{os.urandom(4).hex()}.jsonl"
+        tls = ["--https", "127.0.0.1:0"] if "--tls-cert" in arguments else []
+        command = [*under, engine, "serve", directory, "--http", "127.0.0.1:0", *tls, "--json", *arguments]
         with self._log.open("wb") as log:
             self.process = subprocess.Popen(
                 command, stdout=log, stderr=subprocess.PIPE, text=True, env={**os.environ, **(env or {})}
@@ -31,32 +31,38 @@ class Web:
         self.secure_url = f"https://localhost:{started[0]['https'][0].rpartition(':')[2]}" if tls else None
 
     def events(self, kind):
-        """Return its events of a kind; a line that is being written does not count yet."""
+        """Return its events of a kind; an incomplete line does not count."""
         lines = self._log.read_text().split("\n")[:-1]
         return [event for event in map(json.loads, lines) if event["event"] == kind]
 
-    def ask(self, method, path, body=None, **fields):
-        """Return status, fields and body of one answer; `Range_="x"` is written for `Range: x`, `_` within for `-`."""
+    def send(self, method, path, body=None, **fields):
+        """Return status, fields and body of a response.
+
+        The argument `Range_="x"` is the field `Range: x`, and `_` inside a name is `-`.
+        """
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
         try:
             named = {name.strip("_").replace("_", "-"): value for name, value in fields.items()}
             connection.request(method, path, body=body, headers=named)
-            answer = connection.getresponse()
-            return answer.status, answer.headers, answer.read()
+            response = connection.getresponse()
+            return response.status, response.headers, response.read()
         finally:
             connection.close()
 
 
 @contextlib.contextmanager
-def web(engine, directory, folder, *words, env=None, under=()):
-    """Have a server for a block of code, `under` another program; it must live until the end of it, and end well."""
-    server = Web(engine, directory, folder, *words, env=env, under=under)
+def web(engine, directory, log_dir, *arguments, env=None, under=()):
+    """Run a server for a block of code, optionally `under` another program.
+
+    The server must run until the end of the block and exit normally.
+    """
+    server = Web(engine, directory, log_dir, *arguments, env=env, under=under)
     try:
         yield server
         assert server.process.poll() is None, server.process.stderr.read()
         server.process.send_signal(signal.SIGTERM)
-        said = server.process.communicate(timeout=30)[1]
-        assert (server.process.returncode, said) == (0, "")
+        output = server.process.communicate(timeout=30)[1]
+        assert (server.process.returncode, output) == (0, "")
     finally:
         server.process.kill()
         server.process.wait()
@@ -64,12 +70,12 @@ def web(engine, directory, folder, *words, env=None, under=()):
 
 
 def powerless():
-    """Return the words before a command for which permissions count, as they do not for root."""
+    """Return a command prefix without the privileges of root, so that permissions apply."""
     return ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
 
 
 def run(*command, code=0, **env):
-    """Run another program, see how it ends, and return what it printed."""
+    """Run another program, check its exit code, and return its output."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, env={**os.environ, **env})
     assert done.returncode == code, (command, done.returncode, done.stdout[-1500:], done.stderr[-1500:])
     return done.stdout

@@ -1,31 +1,34 @@
-"""Two or three hosts without an emulated network: what a service needs of a lab, so that it can be tried alone.
+"""Two or three hosts without an emulated network: the parts of a lab that a single service needs.
 
-One mount, PID and network namespace holds a bridge, an ``/etc/hosts`` and fresh ``/run`` and ``/dev/shm``; each host is a
-network and UTS namespace below it. When its first process ends, the kernel ends and removes everything in it.
+One mount, PID and network namespace contains a bridge, an ``/etc/hosts`` and fresh ``/run`` and ``/dev/shm``. Each host
+is a network and UTS namespace below it. When its first process exits, the kernel kills and removes everything in it.
 """
 
 import os
 import pwd
-import signal
+import signal as signals
 import subprocess
 import tempfile
 import time
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from testkit import wait_until
+from venturi.backend.engine import find_engine
+from venturi.testbed.lab.host_shell import LabHostShell, _in_group, _open_descendants
 from venturi.testbed.pki import Pki
+from venturi.testbed.service_context import SharedServices, ShellServiceContext
 from venturi.testbed.services.base import ServiceSpec
-from venturi.testbed.services.calls import patient
+from venturi.testbed.services.client_calls import client_timeout_s
 from venturi.testbed.services.table import SERVICES
 
 NEEDED = ("unshare", "nsenter", "setsid", "ip", "mount", "bash")
 _READY_S = 60.0
 
-# bash reaps what is orphaned; `read` returns when the test process has gone, however that ended, and all goes with it.
+# bash reaps orphans. `read` returns when the test process exits for any reason, and then all processes end.
 _HOLD = """
 set -e
 mount --make-rprivate /
@@ -56,7 +59,7 @@ read -r _ || true
 
 
 def lacking(*services):
-    """Return why the kit cannot be used here for these kinds of service, None if it can."""
+    """Return the reason why the kit cannot run these kinds of service here, or None."""
     programs = [*NEEDED, *(package.program for kind in services for package in SERVICES[kind].packages)]
     missing = [program for program in programs if not _found(program)]
     if os.geteuid() != 0:
@@ -65,12 +68,14 @@ def lacking(*services):
 
 
 def _found(program):
-    return any(os.access(f"{folder}/{program}", os.X_OK) for folder in (*os.get_exec_path(), "/usr/sbin", "/sbin"))
+    return any(
+        os.access(f"{directory}/{program}", os.X_OK) for directory in (*os.get_exec_path(), "/usr/sbin", "/sbin")
+    )
 
 
 @dataclass
 class BareProcess:
-    """A server; it leads a session of its own within the lab."""
+    """A server in its own session within the lab."""
 
     log: Path
     pid: int
@@ -79,20 +84,27 @@ class BareProcess:
     def poll(self):
         return self._entered.poll()
 
-    def stop(self, *, signal=signal.SIGTERM, grace_s=5.0):
-        """Signal the group, SIGKILL what is left of it after the grace."""
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, signal)
-        with suppress(subprocess.TimeoutExpired):
-            self._entered.wait(grace_s)
-        with suppress(ProcessLookupError):
-            os.killpg(self.pid, 9)
-        self._entered.wait(10)
+    def stop(self, *, signal=signals.SIGTERM, grace_s=5.0):
+        """Signal the group; after the grace period, send SIGKILL to the rest of the group and to descendants outside of it."""
+        with ExitStack() as opened:
+            others = [
+                descriptor for pid, descriptor in _open_descendants(self.pid, opened) if not _in_group(pid, self.pid)
+            ]
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, signal)
+            with suppress(subprocess.TimeoutExpired):
+                self._entered.wait(grace_s)
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, 9)
+            self._entered.wait(10)
+            for descriptor in others:
+                with suppress(ProcessLookupError):
+                    signals.pidfd_send_signal(descriptor, signals.SIGKILL)
         wait_until(lambda: not _group_lives(self.pid), f"process group {self.pid} to end")
 
 
 @dataclass
-class BareMachine:
+class BareShell:
     """A host of the kit; ``outer`` is the PID of a process in it."""
 
     name: str
@@ -104,6 +116,19 @@ class BareMachine:
     def host_name(self):
         return f"{self.name}.lab.test"
 
+    @property
+    def engine(self):
+        return str(find_engine())
+
+    @property
+    def session(self):
+        return Path("/nonexistent")
+
+    # The kit has the files of a lab, but commands enter a host by another route.
+    put, get, exists, remove = LabHostShell.put, LabHostShell.get, LabHostShell.exists, LabHostShell.remove
+    make_directory, converse = LabHostShell.make_directory, LabHostShell.converse
+    which, free_ports, _change_files = LabHostShell.which, LabHostShell.free_ports, LabHostShell._change_files
+
     def _enter(self, argv, own=()):
         spaces = ["nsenter", "--target", str(self.outer), "--mount", "--net", "--uts", "--pid", "--"]
         return [*spaces, "setsid", *own, "sh", "-c", 'umask 0; exec "$@"', "sh", *map(str, argv)]
@@ -112,10 +137,10 @@ class BareMachine:
         path = f"{os.environ['PATH']}:/usr/sbin:/sbin"
         return {"PATH": path, "HOME": "/root", "LANG": "C", **(environment or {})}
 
-    def run(self, argv, *, timeout_s, environment=None, folder=None):
+    def run(self, argv, *, timeout_s, environment=None, directory=None):
         process = subprocess.Popen(
             self._enter(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-            errors="replace", env=self._environment(environment), cwd=folder,
+            errors="replace", env=self._environment(environment), cwd=directory,
         )  # fmt: skip
         try:
             out, err = process.communicate(timeout=timeout_s)
@@ -128,12 +153,12 @@ class BareMachine:
             raise
         return subprocess.CompletedProcess(list(argv), process.returncode, out, err)
 
-    def start(self, argv, *, log, environment=None, folder=None):
-        own = () if self.privileged else _as_nobody()
+    def start(self, argv, *, log, environment=None, directory=None):
+        own = () if self.privileged else _as_ordinary_user()
         with log.open("ab") as output:
             entered = subprocess.Popen(
                 self._enter(argv, own), stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                env=self._environment(environment), cwd=folder,
+                env=self._environment(environment), cwd=directory,
             )  # fmt: skip
         wait_until(lambda: entered.poll() is not None or _led(entered.pid), "the server to lead a group")
         children = _children(entered.pid)
@@ -141,91 +166,75 @@ class BareMachine:
 
 
 @dataclass
-class BareRoom:
-    spec: ServiceSpec
-    machine: BareMachine
-    lab: "BareLab"
-    folder: Path
+class BareLab:
+    """Hosts with a directory, storages, a CA and service contexts."""
+
+    directory: Path
+    shells: dict[str, BareShell]
+    pki: Pki
+    shared: SharedServices = None
+
+    def __post_init__(self):
+        self.storages = {}
+        make_open(self.directory / "clients")
+        self.shared = SharedServices(self.shells, self.storages, str(self.directory / "clients"))
 
     @property
-    def address(self):
-        return self.machine.address
-
-    @property
-    def host_name(self):
-        return self.machine.host_name
-
-    @property
-    def pki(self):
-        return self.lab.pki
+    def contexts(self):
+        return self.shared.contexts
 
     @property
     def client_environment(self):
-        return self.lab.client_environment
+        return self.shared.client_environment
 
-    def path(self, place):
-        return self.lab.places[place]
+    def storage(self, name, host="a"):
+        """Create a storage and return its path."""
+        self.storages[name] = self.directory / "hosts" / host / name
+        make_open(self.storages[name])
+        return self.storages[name]
 
-    def peer(self, service):
-        return self.lab.rooms[service]
-
-    def hosts(self):
-        return self.lab.machines
-
-
-@dataclass
-class BareLab:
-    """Hosts with a folder, places, a CA and rooms."""
-
-    folder: Path
-    machines: dict[str, BareMachine]
-    pki: Pki
-    places: dict[str, Path] = field(default_factory=dict)
-    rooms: dict[str, BareRoom] = field(default_factory=dict)
-    client_environment: dict[str, str] = field(default_factory=dict)
-
-    def place(self, name, host="a"):
-        """Make a place and return its path."""
-        self.places[name] = self.folder / "hosts" / host / name
-        make_open(self.places[name])
-        return self.places[name]
-
-    def room(self, name, kind, host="a", *, places=(), after=(), ports=None, **options):
-        """Return the room of a service, with the defaults of the options that are not given, and its first port."""
+    def context(self, name, kind, host="a", *, storages=(), after=(), ports=None, **options):
+        """Return the context of a service, with defaults for missing options, and its first port."""
         service = SERVICES[kind]
         values = {option.key: option.default for option in service.options}
         unknown = set(options) - set(values)
         assert not unknown, unknown
         spec = ServiceSpec(
-            name, kind, host, f"{host}.eth0", tuple(places), values | options, tuple(after),
+            name, kind, host, f"{host}.eth0", tuple(storages), values | options, tuple(after),
             service.default_ports[:1] if ports is None else tuple(ports),
         )  # fmt: skip
-        room = BareRoom(spec, self.machines[host], self, self.folder / "services" / name)
-        make_open(room.folder)
-        self.rooms[name] = room
-        return room
+        shell = self.shells[host]
+        context = ShellServiceContext(
+            spec, self.shared, address=shell.address, host_name=shell.host_name,
+            directory=self.directory / "services" / name, pki=self.pki,
+        )  # fmt: skip
+        make_open(context.directory)
+        self.contexts[name] = context
+        return context
 
     @contextmanager
-    def running(self, room):
-        """Configure, start and stop a service around a block; yield its doors."""
-        service = SERVICES[room.spec.kind]
-        service.configure(room)
-        processes = service.start(room)
+    def running(self, context):
+        """Configure, start and stop a service around a block; yield its service ports."""
+        service = SERVICES[context.spec.kind]
+        service.configure(context)
+        processes = service.start(context)
         try:
-            wait_until_ready(service, room, processes)
-            yield dict(service.doors(room.spec, room.host_name))
+            wait_until_ready(service, context, processes)
+            templates = service.service_ports(context.spec, context.host_name)
+            one = context.spec.ports[0] if context.spec.kind.startswith("xrootd") else "{port}"
+            yield {name: template.replace("{port}", str(one)) for name, template in templates.items()}
         finally:
-            service.stop(room, processes)
+            service.stop(context, processes)
 
     def run(self, host, *argv, timeout_s=30, environment=None):
-        """Run a client on a host, with the environment that services gave to clients."""
-        return self.machines[host].run(
+        """Run a client on a host, with the environment that services define for clients."""
+        return self.shells[host].run(
             argv, timeout_s=timeout_s, environment={**self.client_environment, **(environment or {})}
         )
 
     def processes(self):
-        """Return PID → name of all processes in the lab but those that hold it."""
-        space = Path(f"/proc/{next(iter(self.machines.values())).outer}/ns/pid").readlink()
+        """Return the names of all processes in the lab by PID, except those that keep its namespaces."""
+        space = Path(f"/proc/{next(iter(self.shells.values())).outer}/ns/pid").readlink()
         found = {}
         for entry in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
@@ -238,26 +247,26 @@ class BareLab:
         """Return the listening TCP ports of all hosts."""
         lines = [
             line
-            for machine in self.machines.values()
-            for line in machine.run(["ss", "-Hltn"], timeout_s=5).stdout.splitlines()
+            for shell in self.shells.values()
+            for line in shell.run(["ss", "-Hltn"], timeout_s=5).stdout.splitlines()
         ]
         return sorted(int(line.split()[3].rpartition(":")[2]) for line in lines)
 
     def shared_memory(self):
-        """Return the names of what is in the lab's /dev/shm."""
-        machine = next(iter(self.machines.values()))
-        return machine.run(["ls", "-A", "/dev/shm"], timeout_s=5).stdout.split()
+        """Return the names of the files in the lab's /dev/shm."""
+        shell = next(iter(self.shells.values()))
+        return shell.run(["ls", "-A", "/dev/shm"], timeout_s=5).stdout.split()
 
 
 @contextmanager
-def bare_lab(folder, hosts=("a", "b", "c")):
-    """Bring up hosts ``a`` (10.77.0.1), ``b`` … below a folder; all is gone at the end of the block."""
-    make_open(folder)
-    make_open(folder / "etc")
+def bare_lab(directory, hosts=("a", "b", "c")):
+    """Start hosts ``a`` (10.77.0.1), ``b`` … below a directory; everything is removed at the end of the block."""
+    make_open(directory)
+    make_open(directory / "etc")
     names = "".join(f"10.77.0.{number} {host}.lab.test {host}\n" for number, host in enumerate(hosts, 1))
-    (folder / "etc/hosts").write_text(f"127.0.0.1 localhost\n{names}")
-    (folder / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\nservices: files\n")
-    (folder / "etc/resolv.conf").write_text("")
+    (directory / "etc/hosts").write_text(f"127.0.0.1 localhost\n{names}")
+    (directory / "etc/nsswitch.conf").write_text("passwd: files\ngroup: files\nhosts: files\nservices: files\n")
+    (directory / "etc/resolv.conf").write_text("")
     spaces = [
         "unshare",
         "--mount",
@@ -269,10 +278,10 @@ def bare_lab(folder, hosts=("a", "b", "c")):
         "--propagation",
         "private",
     ]
-    with (folder / "hold.log").open("w") as said:
+    with (directory / "namespaces.log").open("w") as printed:
         holder = subprocess.Popen(
-            [*spaces, "bash", "-c", _HOLD, "bash", str(folder), *hosts],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True,
+            [*spaces, "bash", "-c", _HOLD, "bash", str(directory), *hosts],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed, text=True,
         )  # fmt: skip
     try:
         inner = {}
@@ -282,14 +291,15 @@ def bare_lab(folder, hosts=("a", "b", "c")):
             host, pid = line.split()
             inner[host] = int(pid)
         else:
-            raise RuntimeError((folder / "hold.log").read_text())
+            raise RuntimeError((directory / "namespaces.log").read_text())
         outer = _outer(_children(holder.pid)[0])
-        machines = {
-            host: BareMachine(host, f"10.77.0.{number}", outer[inner[host]]) for number, host in enumerate(hosts, 1)
+        shells = {
+            host: BareShell(host, f"10.77.0.{number}", outer[inner[host]]) for number, host in enumerate(hosts, 1)
         }
-        yield BareLab(folder, machines, Pki(folder / "pki"))
+        yield BareLab(directory, shells, Pki(directory / "pki"))
     finally:
-        # Its first process ends then, and the kernel the others; `unshare` returns when the last has gone, and mounts with it.
+        # The first process exits, and the kernel kills the others. `unshare` returns after the last one, when the
+        # mounts are gone.
         holder.stdin.close()
         try:
             holder.wait(20)
@@ -303,43 +313,45 @@ def bare_lab(folder, hosts=("a", "b", "c")):
 
 @pytest.fixture(scope="module")
 def lab():
-    """One kit of three hosts for the tests of a file."""
+    """A kit of three hosts for the tests of a file."""
     reason = lacking()
     if reason:
         pytest.skip(reason)
-    # Not below pytest's own folder, which each run of pytest closes again for others: servers that are not root must get in.
-    with tempfile.TemporaryDirectory(prefix="venturi-bare-") as folder, bare_lab(Path(folder)) as made:
+    # Each run of pytest restricts its own directory, but servers without root need access.
+    with tempfile.TemporaryDirectory(prefix="venturi-bare-") as directory, bare_lab(Path(directory)) as made:
         yield made
 
 
-def make_open(folder):
-    """Make a folder in which everybody may write."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o777)
+def make_open(directory):
+    """Create a directory that all users can write."""
+    directory.mkdir(parents=True, exist_ok=True)
+    directory.chmod(0o777)
 
 
 def check_nothing_left(lab):
-    """Fail if a process, a listening port or shared memory of a service is still there."""
+    """Fail if a process, a listening port or shared memory of a service remains."""
     wait_until(lambda: not lab.processes(), "all processes of the service to end")
     assert lab.listening() == []
     assert lab.shared_memory() == []
 
 
-def wait_until_ready(service, room, processes, limit_s=_READY_S):
-    """Ask a service until it is ready; fail with what it says and its logs."""
-    began_s, lack = time.monotonic(), "it was not asked yet"
+def wait_until_ready(service, context, processes, limit_s=_READY_S):
+    """Probe a service until it is ready; on failure, report its last answer and its logs."""
+    started_s, lack = time.monotonic(), "it was not asked yet"
     while lack is not None:
-        with patient(time.monotonic() - began_s):
-            lack = service.ready(room)
+        with client_timeout_s(time.monotonic() - started_s):
+            lack = service.ready(context)
         ended = [process.poll() for process in processes if process.poll() is not None]
-        if lack is not None and (ended or time.monotonic() > began_s + limit_s):
-            logs = [f"{log}: {log.read_text(errors='replace')[-2000:]}" for log in service.logs(room) if log.exists()]
-            raise AssertionError(f"{room.spec.name}: {lack}; exit codes {ended}\n" + "\n".join(logs))
+        if lack is not None and (ended or time.monotonic() > started_s + limit_s):
+            logs = [
+                f"{log}: {log.read_text(errors='replace')[-2000:]}" for log in service.logs(context) if log.exists()
+            ]
+            raise AssertionError(f"{context.spec.name}: {lack}; exit codes {ended}\n" + "\n".join(logs))
         time.sleep(0.02)
 
 
-def _as_nobody():
-    """As in a lab without root, servers (but not commands) run as a plain user."""
+def _as_ordinary_user():
+    """Return a prefix for servers (not for commands) that run as an ordinary user, as in a lab without root."""
     entry = pwd.getpwnam("nobody")
     return ["setpriv", f"--reuid={entry.pw_uid}", f"--regid={entry.pw_gid}", "--clear-groups"]
 
@@ -351,7 +363,7 @@ def _children(pid):
 
 
 def _led(pid):
-    """Tell whether the child of ``nsenter`` leads a group already."""
+    """Return whether the child of ``nsenter`` already leads a process group."""
     with suppress(ProcessLookupError):
         return any(os.getpgid(child) == child for child in _children(pid))
     return False
@@ -366,7 +378,7 @@ def _group_lives(group):
 
 
 def _outer(first):
-    """Return inner → outer PID of all processes in the PID namespace of ``first``."""
+    """Return the outer PIDs of all processes in the PID namespace of ``first``, by inner PID."""
     space = Path(f"/proc/{first}/ns/pid").readlink()
     found = {}
     for entry in Path("/proc").glob("[0-9]*"):

@@ -1,4 +1,4 @@
-"""The bare lab as a fixture for the tests of services, and what is known of the clients of others."""
+"""The bare lab as a fixture for the tests of services, and known properties of third-party clients."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""GridFTP servers, used by ``globus-url-copy``."""
+"""GridFTP servers with ``globus-url-copy`` as client."""
 
 import os
 import time
@@ -18,16 +18,16 @@ SIZE = 3_000_000
 
 @pytest.fixture
 def data(lab):
-    """A place with a file, and where to copy it to."""
-    place = lab.place("disk")
-    source = place / "source"
+    """A storage with a file, and a destination path."""
+    storage = lab.storage("disk")
+    source = storage / "source"
     source.write_bytes(os.urandom(SIZE))
-    yield source, place / "copy"
-    (place / "copy").unlink(missing_ok=True)
+    yield source, storage / "copy"
+    (storage / "copy").unlink(missing_ok=True)
 
 
-def url(doors, path):
-    (template,) = doors.values()
+def url(service_ports, path):
+    (template,) = service_ports.values()
     return template.format(port=2811, path=path)
 
 
@@ -37,18 +37,18 @@ def copy(lab, host, *arguments, status=0, **environment):
     return done
 
 
-def test_anonymous_clients_read_and_write_and_nothing_is_left(lab, data):
+def test_anonymous_clients_read_and_write_and_the_server_cleans_up(lab, data):
     source, target = data
     for number in range(3):
-        room = lab.room(f"anonymous{number}", "gridftp", places=["disk"])
-        with lab.running(room) as doors:
-            assert doors == {"ftp": "ftp://a.lab.test:{port}{path}"}
-            copy(lab, "b", "-p", "4", "-fast", url(doors, source), f"file://{target}")
+        context = lab.context(f"anonymous{number}", "gridftp", storages=["disk"])
+        with lab.running(context) as service_ports:
+            assert service_ports == {"ftp": "ftp://a.lab.test:{port}{path}"}
+            copy(lab, "b", "-p", "4", "-fast", url(service_ports, source), f"file://{target}")
             assert target.read_bytes() == source.read_bytes()
-            copy(lab, "b", f"file://{source}", url(doors, f"{target}.up"))
+            copy(lab, "b", f"file://{source}", url(service_ports, f"{target}.up"))
             assert target.with_name("copy.up").read_bytes() == source.read_bytes()
         check_nothing_left(lab)
-        lines = records(transfer_log(room).read_text())
+        lines = records(transfer_log(context).read_text())
         assert [(line.kind, line.bytes, line.streams, line.code) for line in lines] == [
             ("RETR", SIZE, 4, 226),
             ("STOR", SIZE, 1, 226),
@@ -57,38 +57,40 @@ def test_anonymous_clients_read_and_write_and_nothing_is_left(lab, data):
 
 def test_a_third_party_copy_with_certificates_authenticates_at_both_servers(lab, data):
     source, target = data
-    rooms = [lab.room(f"gsi-{host}", "gridftp", host, auth="gsi") for host in "ab"]
-    with lab.running(rooms[0]) as there, lab.running(rooms[1]) as here:
+    contexts = [lab.context(f"gsi-{host}", "gridftp", host, auth="gsi") for host in "ab"]
+    with lab.running(contexts[0]) as there, lab.running(contexts[1]) as here:
         assert list(there) == ["gsiftp"]
         copy(lab, "c", url(there, source), url(here, target))
         assert target.read_bytes() == source.read_bytes()
-    for room in rooms:
-        (login,) = logins(sessions(control_log(room).read_text()))
+    for context in contexts:
+        (login,) = logins(sessions(control_log(context).read_text()))
         assert (login.subject, login.user) == ("/O=Venturi/CN=Lab User", "root")
     check_nothing_left(lab)
 
 
-def test_a_client_without_a_proxy_is_refused(lab, data):
+def test_a_client_without_a_proxy_is_rejected(lab, data):
     source, target = data
-    with lab.running(lab.room("strict", "gridftp", auth="gsi")) as doors:
-        done = copy(lab, "b", url(doors, source), f"file://{target}", status=1, X509_USER_PROXY="/nonexistent")
+    with lab.running(lab.context("strict", "gridftp", auth="gsi")) as service_ports:
+        done = copy(
+            lab, "b", url(service_ports, source), f"file://{target}", status=1, X509_USER_PROXY="/nonexistent"
+        )
         assert "credential" in done.stderr
     assert not target.exists() or target.stat().st_size == 0
 
 
-def test_a_proxy_works_until_it_expires_and_then_fails_with_a_text_that_says_so(lab, data):
+def test_a_proxy_works_until_it_expires_and_the_error_reports_the_expiry(lab, data):
     source, target = data
-    with lab.running(lab.room("expiry", "gridftp", auth="gsi")) as doors:
-        short = {"X509_USER_PROXY": str(lab.pki.proxy(lifetime_s=10, path=lab.folder / "short"))}
-        copy(lab, "b", url(doors, source), f"file://{target}", **short)
+    with lab.running(lab.context("expiry", "gridftp", auth="gsi")) as service_ports:
+        short = {"X509_USER_PROXY": str(lab.pki.proxy(lifetime_s=10, path=lab.directory / "short"))}
+        copy(lab, "b", url(service_ports, source), f"file://{target}", **short)
         assert target.read_bytes() == source.read_bytes()
         deadline = time.monotonic() + 30
-        # While the last second runs out, one of several other things goes wrong.
-        while "expired" not in lab.run("b", "globus-url-copy", url(doors, source), f"file://{target}",
+        # During the last second of the proxy, other errors are possible.
+        while "expired" not in lab.run("b", "globus-url-copy", url(service_ports, source), f"file://{target}",
                                        environment=short).stderr:  # fmt: skip
             assert time.monotonic() < deadline
-        old = {"X509_USER_PROXY": str(lab.pki.proxy(lifetime_s=-1, path=lab.folder / "old"))}
-        done = copy(lab, "b", url(doors, source), f"file://{target}", status=1, **old)
+        old = {"X509_USER_PROXY": str(lab.pki.proxy(lifetime_s=-1, path=lab.directory / "old"))}
+        done = copy(lab, "b", url(service_ports, source), f"file://{target}", status=1, **old)
         assert "The proxy credential" in done.stderr
         assert "expired" in done.stderr
 
@@ -98,59 +100,62 @@ def test_a_striped_copy_moves_half_of_the_file_through_each_data_node(lab, data,
     source, target = data
     size = 8 << 20
     source.write_bytes(os.urandom(size))
-    nodes = [lab.room(f"node-{auth}-{host}", "gridftp-node", host, auth=auth) for host in "ab"]
-    sinks = [lab.room(f"sink-{auth}-{host}", "gridftp-node", host, ports=[6001], auth=auth) for host in "bc"]
-    front = lab.room(f"front-{auth}", "gridftp", auth=auth, data_nodes=", ".join(node.spec.name for node in nodes))
-    back = lab.room(f"back-{auth}", "gridftp", "c", auth=auth, data_nodes=",".join(node.spec.name for node in sinks))
+    nodes = [lab.context(f"node-{auth}-{host}", "gridftp-node", host, auth=auth) for host in "ab"]
+    sinks = [lab.context(f"sink-{auth}-{host}", "gridftp-node", host, ports=[6001], auth=auth) for host in "bc"]
+    front = lab.context(f"front-{auth}", "gridftp", auth=auth, data_nodes=", ".join(node.spec.name for node in nodes))
+    back = lab.context(
+        f"back-{auth}", "gridftp", "c", auth=auth, data_nodes=",".join(node.spec.name for node in sinks)
+    )
     gridftp = SERVICES["gridftp"]
     assert gridftp.needs(front.spec) == tuple(node.spec.name for node in nodes)
     with ExitStack() as running:
-        for room in [*nodes, *sinks]:
-            running.enter_context(lab.running(room))
-        there, here = (running.enter_context(lab.running(room)) for room in (front, back))
+        for context in [*nodes, *sinks]:
+            running.enter_context(lab.running(context))
+        there, here = (running.enter_context(lab.running(context)) for context in (front, back))
         copy(lab, "b", "-stripe", "-fast", "-nodcau", url(there, source), url(here, target))
         assert target.read_bytes() == source.read_bytes()
     check_nothing_left(lab)
-    for room, kind in [(front, "RETR"), (back, "STOR")]:
-        (line,) = records(transfer_log(room).read_text())
+    for context, kind in [(front, "RETR"), (back, "STOR")]:
+        (line,) = records(transfer_log(context).read_text())
         assert (line.kind, line.bytes, line.stripes) == (kind, size, 2)
-    # Of the data nodes, those that write report nothing of their own, and of those that read not each does.
+    # Writing data nodes do not log their own part, and not every reading data node does.
     own = [line for node in nodes for line in records(transfer_log(node).read_text())]
     assert {(line.kind, line.bytes, line.stripes) for line in own} == {("RETR", size // 2, 2)}
 
 
-def test_a_data_node_of_another_kind_or_with_other_access_is_refused(lab):
-    other = lab.room("not-a-node", "iperf3")
-    node = lab.room("open-node", "gridftp-node")
+def test_a_data_node_of_another_kind_or_with_other_access_is_rejected(lab):
+    other = lab.context("not-a-node", "iperf3")
+    node = lab.context("open-node", "gridftp-node")
     with pytest.raises(BackendError, match=r"kind gridftp-node, found not-a-node of kind iperf3"):
-        SERVICES["gridftp"].configure(lab.room("wrong", "gridftp", data_nodes=other.spec.name))
+        SERVICES["gridftp"].configure(lab.context("wrong", "gridftp", data_nodes=other.spec.name))
     with pytest.raises(BackendError, match=r'auth = "gsi" as its own, found open-node with "none"'):
-        SERVICES["gridftp"].configure(lab.room("wrong", "gridftp", auth="gsi", data_nodes=node.spec.name))
+        SERVICES["gridftp"].configure(lab.context("wrong", "gridftp", auth="gsi", data_nodes=node.spec.name))
 
 
-def test_clients_beyond_the_limit_are_refused(lab, data):
+def test_clients_beyond_the_limit_are_rejected(lab, data):
     source, target = data
-    with lab.running(lab.room("narrow", "gridftp", connections=1)) as doors:
-        machine = lab.machines["b"]
-        first = machine.start(
-            ["globus-url-copy", "-t", "10", url(doors, "/dev/zero"), "file:///dev/null"], log=lab.folder / "first"
+    with lab.running(lab.context("narrow", "gridftp", connections=1)) as service_ports:
+        shell = lab.shells["b"]
+        first = shell.start(
+            ["globus-url-copy", "-t", "10", url(service_ports, "/dev/zero"), "file:///dev/null"],
+            log=lab.directory / "first",
         )
-        control = control_log(lab.rooms["narrow"])
+        control = control_log(lab.contexts["narrow"])
         deadline = time.monotonic() + 10
         while "RETR /dev/zero" not in control.read_text() and "ERET" not in control.read_text():
             assert time.monotonic() < deadline
-        copy(lab, "c", url(doors, source), f"file://{target}", status=1)
+        copy(lab, "c", url(service_ports, source), f"file://{target}", status=1)
         first.stop()
 
 
 def test_a_server_of_an_ordinary_user_serves_as_that_user(lab, data):
     source, target = data
-    lab.machines["a"].privileged = False
+    lab.shells["a"].privileged = False
     try:
-        with lab.running(lab.room("plain", "gridftp")) as doors:
-            copy(lab, "b", url(doors, source), f"file://{target}")
-            copy(lab, "b", f"file://{source}", url(doors, f"{target}.plain"))
+        with lab.running(lab.context("plain", "gridftp")) as service_ports:
+            copy(lab, "b", url(service_ports, source), f"file://{target}")
+            copy(lab, "b", f"file://{source}", url(service_ports, f"{target}.plain"))
             assert target.with_name("copy.plain").owner() == "nobody"
     finally:
-        lab.machines["a"].privileged = True
+        lab.shells["a"].privileged = True
     check_nothing_left(lab)

@@ -1,4 +1,4 @@
-"""The table of services: what all kinds have in common, and the page that is made from it."""
+"""The table of services: common properties of all kinds, and the page generated from it."""
 
 import dataclasses
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 from testkit import wait_until
 from venturi.errors import BackendError
 from venturi.testbed.services.base import Package, ServiceSpec
-from venturi.testbed.services.calls import complaint, patient
+from venturi.testbed.services.client_calls import client_timeout_s, run_error
 from venturi.testbed.services.programs import account, require
 from venturi.testbed.services.reference import services_reference
 from venturi.testbed.services.table import SERVICES
@@ -26,17 +26,17 @@ def spec_of(kind, **changes):
     )
 
 
-def test_the_published_page_is_what_the_table_says():
+def test_the_published_page_matches_the_service_table():
     assert PAGE.read_text(encoding="utf-8") == services_reference(), "run: make reference"
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_doors_and_needs_are_the_same_each_time_and_ask_nothing_of_the_machine(kind):
+def test_service_ports_and_needs_are_deterministic_and_independent_of_the_host(kind):
     service, spec = SERVICES[kind], spec_of(kind)
     assert service.kind == kind
-    assert service.doors(spec, "a.lab.test") == service.doors(spec, "a.lab.test")
+    assert service.service_ports(spec, "a.lab.test") == service.service_ports(spec, "a.lab.test")
     assert service.needs(spec) == ()
-    for template in service.doors(spec, "a.lab.test").values():
+    for template in service.service_ports(spec, "a.lab.test").values():
         assert "a.lab.test" in template.format(path="/lab/a/disk/x", relative="x", port=1)
 
 
@@ -50,44 +50,44 @@ def test_options_are_described_and_their_defaults_are_among_their_values(kind):
             assert option.parse(option.default) == option.default
 
 
-def test_missing_programs_are_named_with_the_packages_that_bring_them(lab):
-    room = lab.room("lacking", "iperf3")
+def test_missing_programs_are_named_with_their_packages(lab):
+    context = lab.context("lacking", "iperf3")
     packages = [Package("sh", "dash"), Package("no-such-program", "no-such-package"), Package("no-such-one", "other")]
     with pytest.raises(BackendError) as raised:
-        require(room, packages)
+        require(context, packages)
     assert str(raised.value) == (
         "lacking: expected the programs no-such-program, no-such-one on a, found none; "
         "install the Debian package no-such-package other"
     )
 
 
-def test_the_account_is_the_one_that_servers_start_under(lab):
-    room = lab.room("whose", "iperf3")
-    assert account(room) == "root"
-    lab.machines["a"].privileged = False
+def test_the_account_of_servers_depends_on_the_privileges_of_the_shell(lab):
+    context = lab.context("whose", "iperf3")
+    assert account(context) == "root"
+    lab.shells["a"].privileged = False
     try:
-        assert account(room) == "nobody"
+        assert account(context) == "nobody"
     finally:
-        lab.machines["a"].privileged = True
+        lab.shells["a"].privileged = True
 
 
-def test_the_hosts_of_the_kit_know_each_other_and_are_apart(lab):
+def test_hosts_of_the_kit_resolve_each_other_and_have_their_own_names(lab):
     assert lab.run("a", "getent", "hosts", "b.lab.test").stdout.split() == ["10.77.0.2", "b.lab.test", "b"]
     assert lab.run("a", "hostname").stdout == "a.lab.test\n"
-    process = lab.machines["b"].start(["sh", "-c", "sleep 100 & exec sleep 100"], log=lab.folder / "sleeping")
+    process = lab.shells["b"].start(["sh", "-c", "sleep 100 & exec sleep 100"], log=lab.directory / "sleeping")
     wait_until(lambda: process.poll() is None, "it to run")
     process.stop()
     assert process.poll() == -15
 
 
-def test_a_client_that_asks_a_server_has_more_time_the_longer_it_was_waited_for():
+def test_the_client_timeout_grows_with_the_time_waited_for_the_server():
     class Slow:
         def run(self, argv, *, timeout_s, environment):
             raise subprocess.TimeoutExpired(argv, timeout_s)
 
-    told = []
+    output = []
     for waited_s in (0.0, 3.0, 30.0):
-        with patient(waited_s):
-            told.append(complaint(Slow(), ["ask"]))
-    told.append(complaint(Slow(), ["ask"]))
-    assert told == [f"ask: no answer within {seconds} s" for seconds in (2, 2, 15, 2)]
+        with client_timeout_s(waited_s):
+            output.append(run_error(Slow(), ["ask"]))
+    output.append(run_error(Slow(), ["ask"]))
+    assert output == [f"ask: no response within {seconds} s" for seconds in (2, 2, 15, 2)]

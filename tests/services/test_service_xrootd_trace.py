@@ -1,8 +1,8 @@
-"""Traces of XRootD: of recorded servers, and of one that is asked now.
+"""Traces of XRootD, from recorded servers and from a running one.
 
-The recording is of release 5.5.3: a source and a destination of third-party copies and a cache of the source. In turn, a client
-read 8 MiB with two more streams, wrote it back, had it copied over root://, read it over HTTP, had it copied over HTTP, and
-read it twice through the cache.
+The recording is of release 5.5.3: a source and a destination of third-party copies, and a cache of the source. In turn,
+a client read 8 MiB with two more streams, wrote it back, had it copied over root://, read it over HTTP, had it copied
+over HTTP, and read it twice through the cache.
 """
 
 import contextlib
@@ -62,7 +62,7 @@ def test_a_third_party_copy_has_its_size_only_in_its_event():
     ]
 
 
-def test_a_cache_asked_its_origin_only_the_first_time():
+def test_a_cache_queried_its_origin_only_the_first_time():
     cold, warm = recorded("cache")
     assert (cold.read_bytes, warm.read_bytes) == (SIZE, SIZE)
     first, second = parse_monitoring((RECORDED / "cache.bin").read_bytes()).events
@@ -70,7 +70,7 @@ def test_a_cache_asked_its_origin_only_the_first_time():
     assert second["access_cnt"] == 2
 
 
-def test_a_log_alone_gives_times_and_no_bytes():
+def test_a_log_without_monitoring_has_times_but_no_byte_counts():
     text = (RECORDED / "source.log").read_text()
     assert [(access.read_bytes, access.written_bytes) for access in parse_log(text, UTC)] == [(None, None)] * 8
     still_open = text[: text.index("Xrootd_File: closing")]
@@ -78,14 +78,14 @@ def test_a_log_alone_gives_times_and_no_bytes():
 
 
 @given(st.integers(0, (RECORDED / "source.bin").stat().st_size))
-def test_monitoring_that_ends_anywhere_gives_what_came_before(length):
+def test_truncated_monitoring_yields_the_files_before_the_end(length):
     whole = parse_monitoring((RECORDED / "source.bin").read_bytes()).files
     found = parse_monitoring((RECORDED / "source.bin").read_bytes()[:length]).files
     assert found == whole[: len(found)]
 
 
 @given(st.binary(max_size=100), st.sampled_from([b"f", b"u", b"{", b"x"]))
-def test_bytes_of_another_form_are_refused_or_passed_over(junk, code):
+def test_invalid_monitoring_data_is_rejected_or_skipped(junk, code):
     data = code + junk
     try:
         parse_monitoring(PREFIX.pack(1, len(data)) + data)
@@ -94,61 +94,73 @@ def test_bytes_of_another_form_are_refused_or_passed_over(junk, code):
 
 
 @pytest.mark.skipif(lacking("xrootd") is not None, reason=str(lacking("xrootd")))
-def test_a_server_that_is_monitored_records_each_transfer(lab):
-    place = lab.place("disk")
-    (place / "source").write_bytes(os.urandom(1_000_000))
-    room = lab.room("seen", "xrootd", places=["disk"], monitor=True)
-    with lab.running(room) as doors:
+def test_a_monitored_server_records_each_transfer(lab):
+    storage = lab.storage("disk")
+    (storage / "source").write_bytes(os.urandom(1_000_000))
+    context = lab.context("seen", "xrootd", storages=["disk"], monitor=True)
+    with lab.running(context) as service_ports:
         for _ in range(3):
-            done = lab.run("b", "xrdcp", "-f", "-N", doors["root"].format(path=place / "source"), "/dev/null")
+            done = lab.run(
+                "b", "xrdcp", "-f", "-N", service_ports["root"].format(path=storage / "source"), "/dev/null"
+            )
             assert done.returncode == 0, done.stderr
     check_nothing_left(lab)
-    log, monitoring = SERVICES["xrootd"].records(room)
+    log, monitoring = SERVICES["xrootd"].records(context)
     accesses = trace(log.read_text(errors="replace"), monitoring.read_bytes())
     assert [(access.path, access.host, access.read_bytes) for access in accesses] == [
-        (str(place / "source"), "b", 1_000_000)
+        (str(storage / "source"), "b", 1_000_000)
     ] * 3
     assert len({access.client for access in accesses}) == 3
 
 
 @pytest.mark.skipif(lacking("xrootd") is not None, reason=str(lacking("xrootd")))
-def test_monitoring_that_comes_late_is_waited_for(lab):
-    """Its collector is held up until the service is being stopped, and longer than a busy machine would."""
-    place = lab.place("disk")
-    (place / "source").write_bytes(os.urandom(1_000_000))
-    room = lab.room("late", "xrootd", places=["disk"], monitor=True)
+def test_the_service_waits_for_late_monitoring_data(lab):
+    """The collector is stopped until the service is being stopped, for longer than a busy machine would delay it."""
+    storage = lab.storage("disk")
+    (storage / "source").write_bytes(os.urandom(1_000_000))
+    context = lab.context("late", "xrootd", storages=["disk"], monitor=True)
     service = SERVICES["xrootd"]
-    service.configure(room)
-    processes = service.start(room)
-    assert (room.folder / "collector.ready").exists()
-    collector = collector_of(room)
+    service.configure(context)
+    processes = service.start(context)
+    assert (context.directory / "collector.ready").exists()
+    collector = collector_of(context)
     try:
-        wait_until_ready(service, room, processes)
+        wait_until_ready(service, context, processes)
         os.kill(collector, signal.SIGSTOP)
-        door = service.doors(room.spec, room.host_name)["root"]
-        done = lab.run("b", "xrdcp", "-f", "-N", door.format(path=place / "source"), "/dev/null")
+        service_port = service.service_ports(context.spec, context.host_name)["root"]
+        done = lab.run(
+            "b",
+            "xrdcp",
+            "-f",
+            "-N",
+            service_port.format(path=storage / "source", port=context.spec.ports[0]),
+            "/dev/null",
+        )
         assert done.returncode == 0, done.stderr
     finally:
         going_on = threading.Timer(3, go_on, (collector,))
         going_on.start()
-        service.stop(room, processes)
+        service.stop(context, processes)
         going_on.join()
-    (file,) = service.transfers(room)
+    (file,) = service.transfers(context)
     assert file.sent_bytes == 1_000_000
 
 
 def go_on(pid):
-    """Let a program go on, and nsenter, which stops with the one that it has started."""
+    """Continue a program and its parent nsenter, which was stopped together with it."""
     parent = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     for one in (parent, pid):
         os.kill(one, signal.SIGCONT)
 
 
-def collector_of(room):
-    """Return the PID of the program that keeps the monitoring of a service."""
-    for folder in Path("/proc").glob("[0-9]*"):
+def collector_of(context):
+    """Return the PID of the program that collects the monitoring of a service."""
+    for directory in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (folder / "cmdline").read_bytes().split(b"\0")
-            if words[0] == os.fsencode(sys.executable) and os.fsencode(room.folder / "collector.ready") in words:
-                return int(folder.name)
+            words = (directory / "cmdline").read_bytes().split(b"\0")
+            if (
+                words[0] == os.fsencode(sys.executable)
+                and os.fsencode(context.directory / "collector.ready") in words
+            ):
+                return int(directory.name)
     raise AssertionError("the collector does not run")

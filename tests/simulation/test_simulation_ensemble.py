@@ -1,4 +1,4 @@
-"""Ensembles: the same numbers whatever the number of workers, what is resumed, what fails, and how it ends before its end."""
+"""Ensembles: results independent of the number of workers, resumed and failed members, and interruption."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SCENARIO: dict[str, Any] = {
 RATE = "testbed.link.b.rate"
 
 
-def test_one_scenario_is_simulated_into_a_run_and_the_same_seed_gives_the_same() -> None:
+def test_equal_seeds_simulate_equal_runs_and_different_seeds_differ() -> None:
     ends = []
     for seed in (3, 3, 4):
         with venturi.simulate(SCENARIO, seed=seed) as run:
@@ -60,7 +60,7 @@ def test_one_scenario_is_simulated_into_a_run_and_the_same_seed_gives_the_same()
     assert ends[0] == ends[1] != ends[2]
 
 
-def test_a_run_without_a_directory_goes_with_its_object() -> None:
+def test_a_run_without_a_directory_is_deleted_with_its_object() -> None:
     run = venturi.simulate(SCENARIO)
     path = run.path
     assert path.exists()
@@ -69,14 +69,14 @@ def test_a_run_without_a_directory_goes_with_its_object() -> None:
     assert not path.parent.exists()
 
 
-def test_a_directory_that_is_there_is_left_alone(tmp_path: Path) -> None:
+def test_an_existing_directory_is_rejected_and_kept(tmp_path: Path) -> None:
     (tmp_path / "mine").write_text("precious")
-    with pytest.raises(RunError, match="expected no such directory yet"):
+    with pytest.raises(RunError, match="expected a new directory"):
         venturi.simulate(SCENARIO, directory=tmp_path)
     assert (tmp_path / "mine").read_text() == "precious"
 
 
-def test_members_are_the_same_whatever_the_number_of_workers(tmp_path: Path) -> None:
+def test_members_are_the_same_regardless_of_the_number_of_workers(tmp_path: Path) -> None:
     vary = {RATE: ["10 Gb/s", "2 Gb/s"]}
     one = venturi.ensemble(SCENARIO, seeds=[1, 2], vary=vary, directory=tmp_path / "one", workers=1)
     many = venturi.ensemble(SCENARIO, seeds=[1, 2], vary=vary, directory=tmp_path / "many", workers=3)
@@ -90,30 +90,30 @@ def test_members_are_the_same_whatever_the_number_of_workers(tmp_path: Path) -> 
     assert one.table()["makespan_s"][3] == makespan_s
 
 
-def test_members_that_are_there_are_not_simulated_again_and_more_may_be_asked_for(tmp_path: Path) -> None:
+def test_existing_members_are_reused_and_more_members_can_be_added(tmp_path: Path) -> None:
     first = venturi.ensemble(SCENARIO, seeds=[1, 2], directory=tmp_path, keep_runs=True, workers=2)
     with (tmp_path / MEMBERS).open("a") as lines:
-        lines.write('{"seed": 3, "param')  # a line that a crash cut off
-    told: list[tuple[int, int, int]] = []
+        lines.write('{"seed": 3, "param')  # an incomplete line after a crash
+    output: list[tuple[int, int, int]] = []
     more = venturi.ensemble(
-        SCENARIO, seeds=[1, 2, 3], directory=tmp_path, workers=1, on_progress=lambda *now: told.append(now)
+        SCENARIO, seeds=[1, 2, 3], directory=tmp_path, workers=1, on_progress=lambda *now: output.append(now)
     )
-    assert told == [(2, 3, 0), (3, 3, 0)]
+    assert output == [(2, 3, 0), (3, 3, 0)]
     assert more.members[:2] == first.members
     assert len((tmp_path / MEMBERS).read_text().splitlines()) == 3
     kept = first.members[0].run
     assert kept is not None and Run.open(tmp_path / kept).header["seed"] == 1
 
 
-def test_another_scenario_is_refused_in_the_directory_of_an_ensemble(tmp_path: Path) -> None:
+def test_the_directory_of_an_ensemble_rejects_another_scenario(tmp_path: Path) -> None:
     venturi.ensemble(SCENARIO, directory=tmp_path, workers=1)
     other = copy.deepcopy(SCENARIO)
     other["workload"]["flow"]["export"]["end"] = "10 s"
-    with pytest.raises(RunError, match="began with another scenario"):
+    with pytest.raises(RunError, match="different scenario"):
         venturi.ensemble(other, directory=tmp_path)
 
 
-def test_a_member_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> None:
+def test_a_failed_member_is_reported_and_the_others_continue(tmp_path: Path) -> None:
     vary = {"testbed.storage.b.host": ["b", "nowhere"]}
     found = venturi.ensemble(SCENARIO, vary=vary, directory=tmp_path, workers=1)
     assert [bool(member.error) for member in found.members] == [False, True]
@@ -134,7 +134,7 @@ def test_a_member_that_fails_is_named_and_the_others_go_on(tmp_path: Path) -> No
         ({"vary": {RATE: ["fast"]}}, "testbed.link.b.rate"),
     ],
 )
-def test_what_cannot_be_asked_for_is_refused_before_anything_is_written(
+def test_invalid_ensembles_are_rejected_before_the_directory_is_created(
     tmp_path: Path, change: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(ScenarioError, match=message):
@@ -142,13 +142,13 @@ def test_what_cannot_be_asked_for_is_refused_before_anything_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_a_figure_of_ones_own_is_a_number_of_each_run(tmp_path: Path) -> None:
+def test_a_custom_figure_is_computed_for_each_run(tmp_path: Path) -> None:
     figures = {"slowest_s": "SELECT max(duration_s) FROM transfers"}
     found = venturi.ensemble(SCENARIO, figures=figures, directory=tmp_path, workers=1)
     assert found.members[0].figures["slowest_s"] >= found.members[0].figures["duration_p95_s"]
 
 
-def test_a_summary_holds_the_median_and_covers_the_mean_of_its_members() -> None:
+def test_a_summary_has_the_median_and_an_interval_that_covers_the_true_value() -> None:
     rng = np.random.default_rng(1)
     values = rng.normal(100.0, 5.0, 200)
     members = [Member(seed, {"x": 1}, "", {"time_s": value}) for seed, value in enumerate(values)]
@@ -156,12 +156,12 @@ def test_a_summary_holds_the_median_and_covers_the_mean_of_its_members() -> None
     found = group.figures["time_s"]
     assert (group.members, group.failed, found.n, found.median) == (201, 1, 200, float(np.median(values)))
     assert found.mean is not None and found.median_interval is not None
-    # Standard error of a normal median: sqrt(pi / 2) sigma / sqrt(n), so that 95 % are about ±0.87 here.
+    # The standard error of the median of normal values is sqrt(pi / 2) sigma / sqrt(n), so 95 % are about ±0.87 here.
     assert found.median_interval.contains(100.0) and 0.4 < found.median_interval.half_width < 1.6
     assert summarise(members)[0].figures["time_s"].median_interval == found.median_interval
 
 
-def test_ctrl_c_leaves_what_is_done_and_no_process_or_file_behind(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_finished_members_and_leaves_no_process_or_temporary_file(tmp_path: Path) -> None:
     scenario = tmp_path / "scenario.json"
     scenario.write_text(json.dumps(SCENARIO))
     token = f"ensemble-{os.getpid()}"
@@ -198,7 +198,7 @@ def test_a_dask_cluster_gives_the_same_members_as_this_machine(tmp_path: Path) -
     assert there.members == here.members and not here.failed
 
 
-def test_a_cluster_that_does_not_answer_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_cluster_is_reported_with_its_address(tmp_path: Path) -> None:
     pytest.importorskip("distributed", reason="the extra dask is not installed")
     with pytest.raises(BackendError, match="--dask nonsense: expected the scheduler of a cluster"):
         venturi.ensemble(SCENARIO, directory=tmp_path / "new", dask="nonsense")

@@ -1,4 +1,4 @@
-"""Bytes into requests and back: HTTP, SOAP, certificates, SURLs, the grid-mapfile."""
+"""Bytes to requests and back: HTTP, SOAP, certificates, SURLs, the grid-mapfile."""
 
 import json
 import subprocess
@@ -24,7 +24,7 @@ TEXT = st.text(st.characters(min_codepoint=32, max_codepoint=0x2FFF, blacklist_c
 )
 
 
-def test_requests_come_whole_however_the_bytes_are_cut():
+def test_requests_are_parsed_for_any_split_of_their_bytes():
     bodies = [b"first", b"", b"<third/>"]
     data = b"".join(HEAD % len(body) + body for body in bodies)
     for size in (1, 7, len(data)):
@@ -47,7 +47,7 @@ def test_requests_come_whole_however_the_bytes_are_cut():
         (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 1\r\n\r\n", 411),
     ],
 )  # fmt: skip
-def test_what_is_no_request_is_refused_with_its_code(data, code):
+def test_an_invalid_request_is_rejected_with_its_status_code(data, code):
     reader = RequestReader(100)
     reader.feed(data)
     with pytest.raises(HttpError) as raised:
@@ -57,7 +57,7 @@ def test_what_is_no_request_is_refused_with_its_code(data, code):
 
 
 @given(st.binary(max_size=300))
-def test_no_bytes_make_the_parsers_raise_anything_else(data):
+def test_parsers_raise_only_their_own_errors_for_any_bytes(data):
     reader = RequestReader(1000)
     reader.feed(data)
     for parse, error in (
@@ -72,7 +72,7 @@ def test_no_bytes_make_the_parsers_raise_anything_else(data):
 
 
 @given(st.dictionaries(st.sampled_from(["path", "explanation", "turl"]), TEXT.filter(bool)))
-def test_what_is_written_is_read_again(values):
+def test_written_messages_are_parsed_back_unchanged(values):
     parts = [*values.items(), ("none", None), ("list", [("one", "1"), ("one", 2), ("yes", True)])]
     for found in (parse_reply(emit_reply("srmLs", parts)), parse_call(emit_request("srmLs", parts)).request):
         assert {name: found.text(name) for name in values} == values
@@ -80,8 +80,8 @@ def test_what_is_written_is_read_again(values):
         assert (found.part("list").texts("one"), found.part("list").text("yes")) == (["1", "2"], "true")
 
 
-def test_structures_by_reference_are_those_that_they_refer_to():
-    # As Apache Axis writes them: the argument and its parts stand beside the operation.
+def test_structures_by_reference_are_resolved():
+    # The format of Apache Axis: the argument and its parts are siblings of the operation.
     text = (
         '<e:Envelope xmlns:e="http://schemas.xmlsoap.org/soap/envelope/"><e:Body><ns1:srmRm xmlns:ns1="n"><srmRmRequest href="#id0"/></ns1:srmRm>'
         '<multiRef id="id0"><arrayOfSURLs href="#id1"/></multiRef><multiRef id="id1"><urlArray>srm://a/x</urlArray></multiRef></e:Body></e:Envelope>'
@@ -90,14 +90,14 @@ def test_structures_by_reference_are_those_that_they_refer_to():
     assert (call.operation, call.request.part("arrayOfSURLs").texts("urlArray")) == ("srmRm", ["srm://a/x"])
 
 
-def test_references_that_go_round_or_grow_without_end_are_refused():
-    def refused(refs):
+def test_cyclic_and_exponential_references_are_rejected():
+    def rejected(refs):
         body = f'<E:Envelope xmlns:E="e"><E:Body><a><aRequest href="#i0"/></a>{refs}</E:Body></E:Envelope>'
         with pytest.raises(SoapError, match="deep"):
             parse_call(body.encode())
 
-    refused('<m id="i0"><b href="#i0"/></m>')
-    refused(
+    rejected('<m id="i0"><b href="#i0"/></m>')
+    rejected(
         "".join(
             f'<m id="i{i}">{f"<b href=#i{i + 1}#/>".replace("#i", chr(34) + "#i", 1).replace("#/", chr(34) + "/") * 9}</m>'
             for i in range(9)
@@ -106,13 +106,13 @@ def test_references_that_go_round_or_grow_without_end_are_refused():
     )
 
 
-def test_a_document_type_and_its_entities_are_refused():
+def test_a_document_type_and_its_entities_are_rejected():
     bomb = b'<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]><x>&b;</x>'
     with pytest.raises(SoapError, match="no document type"):
         parse_call(bomb)
 
 
-def test_a_fault_is_told_to_who_asked():
+def test_a_fault_is_reported_to_the_client():
     with pytest.raises(SoapError, match="not <this>"):
         parse_reply(emit_fault("Client", "not <this>\0"))
     assert parse_call(b'<E:Envelope xmlns:E="e"><E:Body><srmPing/></E:Body></E:Envelope>').request == Fields()
@@ -125,7 +125,7 @@ def pki(tmp_path_factory):
 
 
 def der(path):
-    """The certificates of a PEM file in DER, by openssl."""
+    """Return the certificates of a PEM file in DER, converted by openssl."""
     text = path.read_text()
     blocks = [
         "-----BEGIN CERTIFICATE-----" + part.partition("-----END CERT")[0] + "-----END CERTIFICATE-----\n"
@@ -140,7 +140,7 @@ def der(path):
 
 
 def subject(data):
-    """The subject as openssl writes it."""
+    """Return the subject in the format of openssl."""
     argv = ["openssl", "x509", "-inform", "DER", "-noout", "-subject", "-nameopt", "compat"]
     return (
         subprocess.run(argv, input=data, capture_output=True, check=True)
@@ -151,18 +151,18 @@ def subject(data):
     )
 
 
-def test_the_user_behind_a_proxy_is_who_signed_it_and_openssl_agrees_on_subjects(pki):
+def test_a_proxy_is_identified_by_its_signing_user_and_subjects_match_openssl(pki):
     proxy, user = der(pki.proxy())
     found = identify([proxy, user, *der(pki.authority)])
     assert (found.subject, found.proxies, found.limited) == ("/O=Venturi/CN=Lab User", 1, False)
     for data in (proxy, user, *der(pki.authority)):
         assert parse_certificate(data).subject == subject(data)
     assert (parse_certificate(proxy).proxy, parse_certificate(user).proxy) == (True, False)
-    with pytest.raises(X509Error, match="found 1 proxies and none"):
+    with pytest.raises(X509Error, match="found 1 proxies"):
         identify([proxy])
 
 
-def test_names_of_all_kinds_are_written_as_openssl_does(tmp_path):
+def test_names_of_all_kinds_are_formatted_like_openssl_formats_them(tmp_path):
     name = "/DC=org/DC=grid/C=DE/ST=Hessen/L=Hall/O=A B/OU=C/UID=x/serialNumber=7/emailAddress=a@b.org/CN=Jane Doe"
     argv = [
         "openssl",
@@ -182,7 +182,7 @@ def test_names_of_all_kinds_are_written_as_openssl_does(tmp_path):
     assert parse_certificate(data).subject == subject(data) == name
 
 
-def test_a_user_whose_name_extends_that_of_the_authority_is_no_proxy(pki, tmp_path):
+def test_a_user_whose_name_extends_the_ca_name_is_not_a_proxy(pki, tmp_path):
     request, key = tmp_path / "request", tmp_path / "key"
     name = "/O=Venturi/CN=Lab CA/CN=123"
     subprocess.run(
@@ -199,7 +199,7 @@ def test_a_user_whose_name_extends_that_of_the_authority_is_no_proxy(pki, tmp_pa
         "-CA",
         pki.authority,
         "-CAkey",
-        pki.folder / "authority.key",
+        pki.directory / "authority.key",
         "-set_serial",
         "9",
         "-outform",
@@ -209,7 +209,7 @@ def test_a_user_whose_name_extends_that_of_the_authority_is_no_proxy(pki, tmp_pa
     assert identify([data, *der(pki.authority)]).subject == name
 
 
-def test_a_grid_mapfile_is_read_as_the_globus_library_reads_it():
+def test_a_grid_mapfile_is_parsed_as_in_the_globus_library():
     text = '# "/O=G/CN=Off" nobody\n"/O=G/CN=A \\"B\\"" anna\n\n"/O=G/CN=A \\"B\\"" second\nnonsense\n/O=G/CN=C carl,dora\n'
     assert parse_mapfile(text) == {'/O=G/CN=A "B"': "anna", "/O=G/CN=C": "carl"}
 
@@ -224,7 +224,7 @@ def test_a_grid_mapfile_is_read_as_the_globus_library_reads_it():
         "srm://a/any?SFN=//data/x/",
     ],
 )
-def test_all_ways_to_write_a_surl_mean_one_path(surl):
+def test_all_forms_of_a_surl_have_the_same_path(surl):
     assert surl_path(surl, ["a"]).as_posix() == "/data/x"
 
 
@@ -235,24 +235,24 @@ def test_all_ways_to_write_a_surl_mean_one_path(surl):
         ("srm://a?SFN=data", "absolute"), ("srm://a", "absolute"), ("srm://a/x\0y", "printable"), ("srm://[a/x", "srm://HOST/PATH"), ("", "srm://HOST/PATH"),
     ],
 )  # fmt: skip
-def test_what_is_no_surl_of_this_server_is_refused(surl, why):
+def test_an_invalid_or_foreign_surl_is_rejected(surl, why):
     with pytest.raises(SrmError, match=why.replace("[", r"\[").replace(".", r"\.")) as raised:
         surl_path(surl, ["a"])
     assert raised.value.status == "SRM_INVALID_PATH"
 
 
-def test_the_settings_that_the_help_shows_are_accepted_and_named():
+def test_the_settings_shown_in_the_help_are_valid_and_complete():
     done = subprocess.run(
         [sys.executable, "-m", "venturi.srm", "serve", "--help"], check=True, capture_output=True, text=True
     )
     shown = Settings.of(json.JSONDecoder().raw_decode(done.stdout, done.stdout.index("{"))[0])
     for one in fields(Settings):
-        # Those of the example have no default; each of the others is told with its own.
+        # The values of the example have no default. Each of the others is shown with its default.
         assert (f'"{one.name}":' in done.stdout) == (one.default is MISSING), one.name
         assert one.default is MISSING or f"{one.name} {getattr(shown, one.name)}" in done.stdout
 
 
-def test_the_help_of_both_commands_says_what_they_do_with_an_example():
+def test_the_help_of_both_commands_has_a_description_and_an_example():
     for command, does in (("serve", "Serve until"), ("ping", "Send one srmPing")):
         done = subprocess.run(
             [sys.executable, "-m", "venturi.srm", command, "--help"], check=True, capture_output=True, text=True

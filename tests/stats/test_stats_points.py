@@ -51,7 +51,7 @@ def assert_same(row, expected):
         if one is None or other is None or isinstance(other, int):
             assert one == other, field.name
         else:
-            # Sums run in another order; a scatter of nearly equal rates loses digits relative to the rate itself.
+            # The sums have another order. The scatter of nearly equal rates loses digits relative to the rate itself.
             scale = (
                 expected.mean_time_s
                 if field.name.endswith("_s") and "time" in field.name
@@ -80,12 +80,12 @@ def test_files_of_size_zero_have_a_mean_time_and_no_throughput():
     assert sized.throughput_bytes_per_s == 4.0
 
 
-def test_two_sizes_in_one_point_are_refused():
+def test_two_sizes_in_one_point_are_rejected():
     with pytest.raises(SampleError, match="expected one size within a point, found"):
         point_throughputs([3, 3], [0, 1], [1.0, 1.0], [10, 20])
 
 
-def test_indices_must_be_whole_numbers_of_the_same_length():
+def test_indices_must_be_integers_of_the_same_length():
     with pytest.raises(SampleError, match="group_index: expected one dimension of integers"):
         point_throughputs([0.5], [0], [1.0], 10)
     with pytest.raises(SampleError, match=r"slot_index: 1, time_s: 2|index for each of 2 transfers, found 1"):
@@ -97,7 +97,7 @@ def test_an_empty_table_has_no_points_and_no_trials():
     assert len(point_throughputs(np.empty(0, int), np.empty(0, int), np.empty(0), 1.0)) == 0
 
 
-def test_trial_rates_of_many_trials_equal_those_of_each():
+def test_trial_rates_of_many_trials_equal_the_rates_of_single_trials():
     rng = np.random.default_rng(7)
     trial, start = rng.integers(0, 9, 200), rng.uniform(0, 50, 200)
     end, size = start + rng.uniform(0, 5, 200), rng.integers(1, 1000, 200)

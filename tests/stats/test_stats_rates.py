@@ -1,4 +1,4 @@
-"""Mean rates and the rate of a trial against their closed forms."""
+"""Mean rates and the rate of a trial, compared with closed forms."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ DURATIONS = arrays(np.float64, st.integers(1, 20), elements=st.floats(1e-3, 1e3)
 
 
 @given(DURATIONS)
-def test_for_equal_sizes_harmonic_and_time_weighted_are_size_over_mean_time(duration):
+def test_harmonic_and_time_weighted_means_of_equal_sizes_are_size_over_mean_time(duration):
     means = mean_rates(np.full(duration.size, 5e6), duration)
     expected = slot_throughput(duration, 5e6).throughput_bytes_per_s
     assert means.harmonic_bytes_per_s == pytest.approx(expected)
@@ -48,7 +48,7 @@ def test_a_trial_without_duration_has_no_rate():
     assert trial_rate([1.0], [1.0], [5]).aggregate_bytes_per_s is None
 
 
-def test_an_end_before_its_start_is_refused():
+def test_an_end_before_its_start_is_rejected():
     with pytest.raises(SampleError, match=r"expected an end after the start 2\.0 s, found 1\.0 s at 1"):
         trial_rate([0.0, 2.0], [1.0, 1.0], [1, 1])
     with pytest.raises(SampleError, match="size_bytes: 1, duration_s: 2"):

@@ -1,4 +1,4 @@
-"""Summaries against printed tables, and outlier labels."""
+"""Summaries compared with published tables, and outlier labels."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ BATCH_MEANS = {
 }
 
 
-def test_the_probe_of_document_003_has_its_printed_mean_and_deviation():
+def test_the_probe_of_document_003_has_the_printed_mean_and_deviation():
     summary = summarise(IPERF_TOTALS)
     assert summary.n == 16
     assert summary.mean == pytest.approx(8617, abs=0.5)
@@ -28,12 +28,12 @@ def test_the_probe_of_document_003_has_its_printed_mean_and_deviation():
 def test_the_volatility_of_document_003_is_the_population_deviation_of_batch_averages(name):
     means, volatility, mean = BATCH_MEANS[name]
     summary = summarise(means)
-    assert summary.std_population == pytest.approx(volatility, abs=1)  # printed cut to whole Mbit/s
-    assert summary.std > volatility + 25  # the sample form is another number
+    assert summary.std_population == pytest.approx(volatility, abs=1)  # published without decimals, in Mbit/s
+    assert summary.std > volatility + 25  # the sample form gives a different value
     assert summary.mean == pytest.approx(mean, abs=0.6)
 
 
-def test_deviation_between_batches_is_kept_apart_from_that_within():
+def test_deviations_between_and_within_batches_are_separate():
     spread = batch_spread([np.array([8.0, 10.0, 12.0]), np.array([18.0, 22.0])])
     assert spread.mean_of_means == 15.0
     assert spread.between_population == 5.0
@@ -41,7 +41,7 @@ def test_deviation_between_batches_is_kept_apart_from_that_within():
     assert spread.within == pytest.approx((2.0 + np.sqrt(8)) / 2)
 
 
-def test_one_value_has_no_deviation_and_equal_values_have_exactly_none():
+def test_one_value_has_no_deviation_and_equal_values_have_zero_deviation():
     one = summarise([3.7])
     assert (one.std, one.std_pct, one.error_of_mean, one.std_population) == (None, None, None, 0.0)
     equal = summarise([0.1] * 7)
@@ -65,7 +65,7 @@ def test_a_planted_outlier_is_labelled_and_kept():
     assert not labels.first_only
 
 
-def test_an_outlier_is_seen_even_if_most_values_are_equal():
+def test_an_outlier_is_labelled_even_if_most_values_are_equal():
     labels = label_outliers([1.0] * 20 + [2.0])
     assert labels.scale == "mean deviation"
     assert labels.is_outlier.tolist() == [False] * 20 + [True]

@@ -1,4 +1,4 @@
-"""Studies of document 004 on single routes and machines: their grids, routes and limits are the published ones."""
+"""Studies of document 004 on single routes and machines have the published grids, routes and limits."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ PUBLISHED = {
 def test_the_matrix_has_the_points_of_figures_8_to_20(name, mover):
     found = [row for row in factors_of(name) if row["mover"] == mover]
     more = {("at-prague", n, 1 << 20) for n in (1, 4)} | {("at-prague-tuned", n, 256 << 10) for n in (1, 4)}
-    wanted = PUBLISHED | (more if name == "alice/matrix" else set())
-    assert {(row["destination"], row["streams"], row["block_bytes"]) for row in found} == wanted
+    expected = PUBLISHED | (more if name == "alice/matrix" else set())
+    assert {(row["destination"], row["streams"], row["block_bytes"]) for row in found} == expected
     sizes = {row["size_bytes"] for row in found}
     assert (min(sizes), max(sizes)) == (10_000_000, 800_000_000)
     assert load_scenario(study(name).scenario_path).workload.repeat == 5
@@ -46,7 +46,7 @@ def test_the_matrix_has_the_points_of_figures_8_to_20(name, mover):
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", MATRIX)
-def test_every_variant_has_all_routes_and_tuned_beside_default_settings(name, variant):
+def test_every_variant_has_all_routes_and_tuned_and_default_settings(name, variant):
     header = plan_of(name, variant).header
     found = factors_of(name, variant)
     for mover in {
@@ -57,14 +57,16 @@ def test_every_variant_has_all_routes_and_tuned_beside_default_settings(name, va
         assert {"at-prague", "at-prague-tuned"} <= own
         assert mover == "xrdcp" or {"at-catania", "at-houston"} <= own
     for row in found:
-        receiver = header.places[row["destination"]].host
-        sender = header.places[row["source"]].host
+        receiver = header.storages[row["destination"]].host
+        sender = header.storages[row["source"]].host
         assert header.hosts[sender].lab.sysctls == header.hosts[receiver].lab.sysctls
-    asked = {row["window_bytes"] for row in found if row["destination"] == "at-prague" and row["mover"] != "xrdcp"}
-    assert len(asked) >= 3  # fewer show no threshold
+    requested = {
+        row["window_bytes"] for row in found if row["destination"] == "at-prague" and row["mover"] != "xrdcp"
+    }
+    assert len(requested) >= 3  # a threshold needs at least three values
 
 
-def test_default_settings_are_those_of_the_kernel_of_the_time():
+def test_default_settings_match_linux_2_4():
     """Linux 2.4, net/ipv4/tcp.c: sysctl_tcp_rmem and sysctl_tcp_wmem."""
     header = plan_of("alice/matrix", "quick").header
     for host in ("cnaf", "catania", "houston", "prague"):
@@ -74,7 +76,7 @@ def test_default_settings_are_those_of_the_kernel_of_the_time():
 
 
 @pytest.mark.parametrize("name", MATRIX)
-def test_the_routes_are_those_of_table_5_with_the_preferred_bandwidth_of_prague(name):
+def test_the_routes_match_table_5_with_the_preferred_bandwidths(name):
     header = plan_of(name).header
     for row in library().tables["004-routes"].rows:
         host = str(row["site"]).lower()
@@ -85,7 +87,7 @@ def test_the_routes_are_those_of_table_5_with_the_preferred_bandwidth_of_prague(
     assert int(tuned["net.ipv4.tcp_rmem"].split()[2]) > int(plain["net.ipv4.tcp_rmem"].split()[2])
 
 
-def test_xrdcp_is_asked_for_no_window():
+def test_xrdcp_gets_no_window_option():
     calls = plan_of("alice/matrix").header.calls
     assert {"window_bytes" in call.options for call in calls.values() if call.mover == "xrdcp"} == {False}
     assert {call.mover for call in calls.values()} == {"globus-url-copy", "xrdcp", "iperf3"}
@@ -105,8 +107,8 @@ def test_the_characterisation_has_the_machines_and_streams_of_tables_2_to_4():
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_every_file_on_a_disk_is_twice_the_memory_that_the_test_may_use(variant):
-    """What bonnie++ is told is the limit of its host's processes, and files are twice that in every variant (004, L133)."""
+def test_every_disk_file_is_at_least_twice_the_memory_limit_of_its_host(variant):
+    """bonnie++ gets the memory limit of the processes on its host, and files are twice that in every variant (004, L133)."""
     header = plan_of("alice/characterise", variant).header
     for row in factors_of("alice/characterise", variant):
         if row["mover"] in ("iperf3", "nuttcp"):
@@ -116,10 +118,10 @@ def test_every_file_on_a_disk_is_twice_the_memory_that_the_test_may_use(variant)
         assert {call.options["memory_bytes"] for call in header.calls.values() if call.mover == "bonnie"} == {limit}
 
 
-def test_disks_are_made_to_give_what_bonnie_found_and_links_what_is_left_after_the_upgrades():
+def test_disks_have_the_published_bonnie_rates_and_links_fit_the_upgraded_access_rates():
     header = plan_of("alice/characterise").header
     for row in library().tables["004-disk"].rows:
-        storage = header.places[f"disk-{row['machine']}"].storage
+        storage = header.storages[f"disk-{row['machine']}"].spec
         assert (storage.write_bytes_per_s, storage.read_bytes_per_s) == (
             row["bonnie_write_bytes_per_s"],
             row["bonnie_read_bytes_per_s"],
@@ -129,7 +131,7 @@ def test_disks_are_made_to_give_what_bonnie_found_and_links_what_is_left_after_t
         assert row["network_bit_per_s"] < rate <= row["access_upgraded_bit_per_s"]
 
 
-def test_thresholds_in_the_library_are_those_of_the_text():
+def test_thresholds_in_the_library_match_the_text_of_the_report():
     rows = library().tables["004-windows"].rows
     assert [(row["site"], row["streams"], row["threshold_bytes"]) for row in rows] == [
         ("Catania", 1, 128_000),
@@ -137,12 +139,12 @@ def test_thresholds_in_the_library_are_those_of_the_text():
     ]
 
 
-def test_the_studies_are_found_and_each_names_what_it_carries_out():
+def test_the_alice_studies_are_listed_with_their_experiments():
     assert {"alice/characterise", *MATRIX} <= set(studies())
     assert study("alice/characterise").experiments == ("004-DISK", "004-NET")
 
 
-def test_what_the_study_of_bbftp_needs_is_named_in_its_calls():
+def test_only_bbftp_calls_of_the_bbftp_study_require_bbftp():
     calls = plan_of("alice/matrix-bbftp", "quick").header.calls.values()
     assert {call.mover for call in calls} == {"bbftp", "globus-url-copy", "xrdcp"}
     for call in calls:

@@ -1,4 +1,4 @@
-"""What is said to be possible is: every study, test and command that carries a capability out exists."""
+"""Every study, test and command that implements a capability exists."""
 
 import csv
 import re
@@ -21,28 +21,28 @@ MEANS = [(feature.id, means) for feature in features() for means in feature.by]
 
 @cache
 def names_of_tests(path):
-    """Return the names of the tests in a file, Python or Rust; those that are ignored are none."""
+    """Return the names of the tests in a Python or Rust file, without ignored tests."""
     text = (ROOT / path).read_text(encoding="utf-8")
     found = re.findall(r"^(?:async )?def (test_\w+)\(", text, flags=re.MULTILINE)
     return {*found, *re.findall(r"#\[test\]\s+fn (\w+)\(", text)}
 
 
-def test_there_are_the_168_capabilities_in_their_order():
+def test_the_feature_table_has_168_capabilities_in_order():
     assert [feature.id for feature in features()] == [f"F{number}" for number in range(1, 169)]
     assert all(feature.capability and feature.area for feature in features())
 
 
-def test_a_row_names_what_carries_it_out_or_what_is_missing():
+def test_a_row_names_its_implementation_or_its_missing_part():
     for feature in features():
         assert feature.by or feature.missing, feature.id
-        assert feature.state == ("not yet" if not feature.by else "in part" if feature.missing else "done")
+        assert feature.state == ("not implemented" if not feature.by else "in part" if feature.missing else "done")
 
 
 @pytest.mark.parametrize(("id_", "means"), MEANS)
-def test_what_carries_it_out_exists(id_, means):
+def test_every_named_implementation_exists(id_, means):
     if means.kind == "study":
         assert means.name in studies()
-        assert means.name in LONGEST_FIRST, "a study that no test carries out proves nothing"
+        assert means.name in LONGEST_FIRST, "a study that no test runs proves nothing"
     elif means.kind == "test":
         path, name = means.name.split("::")
         assert name in names_of_tests(path)
@@ -55,7 +55,7 @@ def test_what_carries_it_out_exists(id_, means):
             command = command.get_command(typer.Context(command), word)
 
 
-def test_rows_that_make_no_sense_are_told_by_their_id(tmp_path, monkeypatch):
+def test_invalid_rows_are_reported_by_their_id(tmp_path, monkeypatch):
     for by, missing, why in (("", "", "F7.*found neither"), ("idea good", "", "F7.*found 'idea good'")):
         path = tmp_path / "features.csv"
         with path.open("w", newline="") as stream:
@@ -66,12 +66,12 @@ def test_rows_that_make_no_sense_are_told_by_their_id(tmp_path, monkeypatch):
             features()
 
 
-def test_what_is_called_done_is_not_named_by_a_command_alone():
-    """That a command can be typed does not mean that what it does was ever tried."""
+def test_a_completed_feature_is_not_proved_by_a_command_alone():
+    """The existence of a command does not prove that it works."""
     for feature in features():
         assert feature.state != "done" or {means.kind for means in feature.by} != {"command"}, feature.id
 
 
-def test_the_published_page_is_what_the_table_says():
+def test_the_published_page_matches_the_feature_table():
     page = (ROOT / "docs" / "reference" / "features.md").read_text(encoding="utf-8")
-    assert page == features_reference(), "the page is out of date: `make reference` writes it again"
+    assert page == features_reference(), "the page is out of date; run `make reference`"

@@ -1,4 +1,4 @@
-"""The library of claims: what the reports say, held against the tables that the same reports printed."""
+"""Claims of the reports, compared with the tables of the same reports."""
 
 import csv
 from pathlib import Path
@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 import venturi.study
-from venturi.analysis.claims import TABLE_CHECKS, held_against_published
-from venturi.analysis.claims.table_checks import lacking
+from venturi.analysis.claims import TABLE_CHECKS, check_against_report
+from venturi.analysis.claims.table_checks import missing_keys
 from venturi.errors import ScenarioError
 from venturi.study import experiments, library, studies
-from venturi.study.library import with_library
+from venturi.study.library import complete_claims
 
 HOME = Path(venturi.study.__file__).parent
 CLAIMS = library().claims
@@ -20,13 +20,13 @@ CONTRADICTED = {
     "003-E01", "003-E02", "003-E04", "003-E05", "003-E06", "003-E07", "003-E08", "003-E12", "003-E13", "003-E23", "003-E24",
     "003-E25", "003-E26", "004-E01", "004-E02", "004-E03", "004-E04", "004-E05", "004-E06",
 }  # fmt: skip
-"""Slips of the errata list that are a sentence, or a cell, against a table of the same report."""
+"""Errata in which a sentence or a cell contradicts a table of the same report."""
 EXPLAINED = {"003-direct-spread-of-batches"}
-"""Claims that cite a slip and are true: what the slip should have said."""
+"""Claims that cite an erratum and are true, because they state the corrected text."""
 
 
 def held(id_):
-    return held_against_published(CLAIMS[id_], tuple(library().tables.values()))
+    return check_against_report(CLAIMS[id_], tuple(library().tables.values()))
 
 
 def errata():
@@ -35,15 +35,15 @@ def errata():
 
 
 @pytest.mark.parametrize("id_", CLAIMS)
-def test_a_claim_is_contradicted_by_its_reports_own_table_just_where_an_erratum_says_so(id_):
+def test_a_table_contradicts_a_claim_of_its_report_exactly_if_an_erratum_exists(id_):
     found = held(id_)
     assert found.verdict == ("disagrees" if "errata" in CLAIMS[id_] and id_ not in EXPLAINED else "agrees"), (
         found.evidence
     )
 
 
-def test_every_erratum_of_a_sentence_against_a_table_is_reproduced():
-    found = {slip for id_ in CLAIMS if held(id_).verdict == "disagrees" for slip in CLAIMS[id_]["errata"]}
+def test_every_erratum_between_text_and_table_is_reproduced():
+    found = {erratum_id for id_ in CLAIMS if held(id_).verdict == "disagrees" for erratum_id in CLAIMS[id_]["errata"]}
     assert found == CONTRADICTED
     assert set(errata()) >= CONTRADICTED
 
@@ -51,7 +51,7 @@ def test_every_erratum_of_a_sentence_against_a_table_is_reproduced():
 @pytest.mark.parametrize(
     ("id_", "figure"),
     [
-        # Figures as the errata list has them.
+        # Figures from the list of errata.
         ("002-srm-volumes-add-up", "medium: 1.47 TB against 4.13 TB"),
         ("002-anl-affinity-raises", "8 of 12 agree"),
         ("002-nersc-affinity-raises", "12 of 12 agree"),
@@ -66,7 +66,7 @@ def test_every_erratum_of_a_sentence_against_a_table_is_reproduced():
         ("004-bdp-prague", "ratio 9.6"),
     ],
 )
-def test_the_figure_that_tells_is_that_of_the_errata_list(id_, figure):
+def test_the_evidence_of_a_claim_has_the_figure_of_the_errata_list(id_, figure):
     assert figure in held(id_).evidence
 
 
@@ -99,7 +99,7 @@ def test_the_derived_limits_of_004_follow_from_its_tables():
         assert row["access_upgraded_bit_per_s"] == upgraded.get(row["site"], access[row["site"]])
 
 
-def test_the_services_of_002_are_those_of_its_two_tables():
+def test_the_srm_services_of_002_match_the_totals_of_its_srm_table():
     totals = {
         row["category"]: row["throughput_bit_per_s"]
         for row in library().tables["002-srm"].rows
@@ -112,7 +112,7 @@ def test_the_services_of_002_are_those_of_its_two_tables():
     assert len(services) == 9
 
 
-def test_published_tables_have_the_sizes_that_were_printed():
+def test_published_tables_have_the_printed_sizes_and_sums():
     rows = {id_: len(table.rows) for id_, table in library().tables.items()}
     assert (rows["002-squid"], rows["002-srm"], rows["003-root"], rows["003-iperf"], rows["001-group2"]) == (
         48,
@@ -121,24 +121,24 @@ def test_published_tables_have_the_sizes_that_were_printed():
         16,
         27,
     )
-    # Sums of the cells as printed: table 2-1 of 003 in Mb/s, tables 3 and 4 of 004 in Mb/s, both Squid tables in Gb/s.
+    # Sums of the published cells: table 2-1 of 003 in Mb/s, tables 3 and 4 of 004 in Mb/s, both Squid tables in Gb/s.
     sums = {id_: sum(r[column] for r in library().tables[id_].rows)
             for id_, column in (("003-iperf", "total_bit_per_s"), ("004-network", "rate_bit_per_s"), ("002-squid", "rate_bit_per_s"))}  # fmt: skip
     assert sums == {"003-iperf": 137_870e6, "004-network": 3043e6, "002-squid": 3784e9}
 
 
-def test_a_study_takes_claims_over_by_id_and_may_say_where_ours_stand():
+def test_a_study_imports_claims_by_id_and_can_name_its_own_table():
     own = {"id": "002-srm-large", "ours": {"table": "srm-rates"}}
-    claims, tables = with_library(["002-small-files-weak", "002-srm-large"], [own], "a study")
+    claims, tables = complete_claims(["002-small-files-weak", "002-srm-large"], [own], "a study")
     assert [claim["id"] for claim in claims] == ["002-srm-large", "002-small-files-weak"]
     assert claims[0]["ours"] == {"table": "srm-rates"}
     assert claims[0]["equals"] == CLAIMS["002-srm-large"]["equals"]
     assert [table.id for table in tables] == ["002-srm", "002-services"]
 
 
-def test_a_claim_that_is_not_in_the_library_is_answered_with_the_nearest_one():
+def test_a_claim_that_is_not_in_the_library_gets_a_suggestion():
     with pytest.raises(ScenarioError, match=r'a study.*claims.*found "002-srm-larg"; did you mean "002-srm-large"'):
-        with_library(["002-srm-larg"], [], "a study")
+        complete_claims(["002-srm-larg"], [], "a study")
 
 
 def test_every_experiment_of_a_study_is_one_of_the_reports():
@@ -150,7 +150,7 @@ def test_every_experiment_of_a_study_is_one_of_the_reports():
             assert known[id_].document == study.document
 
 
-def test_every_experiment_says_where_it_stands():
+def test_every_experiment_has_a_section_and_a_description():
     for experiment in experiments():
         assert experiment.id.startswith(f"{experiment.document}-")
         assert experiment.section
@@ -159,11 +159,11 @@ def test_every_experiment_says_where_it_stands():
 
 @pytest.mark.parametrize("name", studies())
 def test_no_claim_of_a_study_is_misspelt(name):
-    """A column, a value or a key that does not exist would make a claim untestable, and nobody would hear of it."""
+    """A column, value or key that does not exist would make a claim untestable without an error."""
     published = studies()[name].published
     for claim in published.claims:
-        told = held_against_published(claim, (*published.tables, *published.evidence))
-        assert told is None or told.verdict != "not tested", f"{claim['id']}: {told.evidence}"
+        verdict = check_against_report(claim, (*published.tables, *published.evidence))
+        assert verdict is None or verdict.verdict != "not tested", f"{claim['id']}: {verdict.evidence}"
         if {"table", "ours"} & set(claim):
-            assert not lacking({**claim, **claim.get("ours", {})}), claim["id"]
+            assert not missing_keys({**claim, **claim.get("ours", {})}), claim["id"]
         assert set(claim.get("errata", ())) <= {erratum.id for erratum in studies()[name].errata}, claim["id"]

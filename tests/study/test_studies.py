@@ -1,4 +1,4 @@
-"""The studies say what the reports say, and their scenarios are the published parameters."""
+"""Studies agree with the reports, and their scenarios have the published parameters."""
 
 import json
 import tempfile
@@ -22,16 +22,16 @@ def plan_of(name, *overrides):
 
 @cache
 def planned(name):
-    """Return the trials of the scenario at full published parameters, carried out once each."""
+    """Return the trials of the scenario at full published parameters, with one repetition."""
     repeated = hasattr(load_scenario(study(name).scenario_path).workload, "repeat")
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "plan.jsonl"
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "plan.jsonl"
         write_plan(plan_of(name, *(["workload.repeat=1"] if repeated else [])), path)
         return tuple(trials(path))
 
 
 def test_cp_at_full_parameters_has_the_load_of_the_report():
-    # Derived from the grid of report 000: 66 points, 228 files over all counts, 3.81 GB over all sizes, 200 repetitions.
+    # From the grid of report 000: 66 points, 228 files over all counts, 3.81 GB over all sizes, 200 repetitions.
     totals = plan_of("cnaf/cp").header.totals
     assert totals.trials == 66 * 200
     assert totals.bytes == 228 * 3_810_000_000 * 200
@@ -49,7 +49,7 @@ def test_every_quick_variant_is_valid_and_small(name):
     if study(name).on == "sim":
         return  # moves nothing
     totals = plan_of(name, *study(name).quick).header.totals
-    assert totals.bytes is None or totals.bytes < 30e9  # None: it depends on what happens during the run
+    assert totals.bytes is None or totals.bytes < 30e9  # None: the bytes depend on the run
     assert max(totals.disk_bytes.values(), default=0) < 5e9
 
 
@@ -62,16 +62,16 @@ def test_every_study_names_its_errata_and_claims_with_a_known_check(name):
 
 
 @pytest.mark.parametrize("name", studies())
-def test_what_a_study_says_of_its_factors_is_in_its_scenario(name):
-    """A name or a value that is misspelt there would match nothing, and nobody would hear of it."""
+def test_published_rows_of_a_study_match_points_of_its_scenario(name):
+    """A misspelt name or value would match nothing, without an error."""
     published, scenario = study(name).published, load_scenario(study(name).scenario_path)
-    told = [*published.fits, *published.totals, *published.rates]
-    told += [claim for claim in published.claims if not {"table", "ours"} & set(claim)]  # those are about columns
-    beside = [table for table in published.tables if set(table.columns) & set(VALUE_COLUMNS)]
-    if not told and not beside:
+    rows = [*published.fits, *published.totals, *published.rates]
+    rows += [claim for claim in published.claims if not {"table", "ours"} & set(claim)]  # claims about columns
+    comparable = [table for table in published.tables if set(table.columns) & set(VALUE_COLUMNS)]
+    if not rows and not comparable:
         return
     points = {json.dumps(row.factors, sort_keys=True): row.factors for row in planned(name)}.values()
-    for row in told:
+    for row in rows:
         where = row.get("where", {})
         matching = [p for p in points if all(p.get(key) == value for key, value in where.items())]
         assert matching, f"{row}: no point of the scenario is meant"
@@ -81,7 +81,7 @@ def test_what_a_study_says_of_its_factors_is_in_its_scenario(name):
         if "against" in row:
             assert row["against"] in scenario.analyse.against
     known = {erratum.id for erratum in study(name).errata}
-    for table in beside:
+    for table in comparable:
         names = [column for column in table.columns if column not in (*VALUE_COLUMNS, "errata", "note")]
         for row in table.rows:
             assert any(all(p[n] == row[n] for n in names) for p in points), (
@@ -90,7 +90,7 @@ def test_what_a_study_says_of_its_factors_is_in_its_scenario(name):
             assert set(str(row["errata"] or "").split()) <= known
 
 
-def test_the_table_of_group2_has_the_27_rows_of_the_poster_with_nothing_asked_where_it_prints_zero():
+def test_the_table_of_group2_has_the_27_rows_of_the_poster_and_zeros_for_unused_directions():
     (table,) = study("infn-gpfs/group2").published.tables
     rows = {(r["source"], r["destination"], r["streams"], r["files"]): r for r in table.rows}
     assert len(rows) == len(table.rows) == 27
@@ -98,17 +98,17 @@ def test_the_table_of_group2_has_the_27_rows_of_the_poster_with_nothing_asked_wh
     for (source, destination, _, _), row in rows.items():
         assert (row["read_bytes_per_s"] == 0) == (source == "tmp")
         assert (row["write_bytes_per_s"] == 0) == (destination == "tmp")
-    # Sums over the rows as reconstructed from the poster (001-E01 to E03), in MB/s.
+    # Sums of the rows reconstructed from the poster (001-E01 to E03), in MB/s.
     assert sum(row["write_bytes_per_s"] for row in table.rows) == (1558 + 3832) * 1_000_000
     assert sum(row["read_bytes_per_s"] for row in table.rows) == (1531 + 950) * 1_000_000
 
 
-def test_the_totals_of_table_iv_are_those_of_the_three_scenarios():
+def test_the_published_totals_of_the_three_scenarios_match_table_iv():
     names = ("cnaf/cp", "cnaf/gridftp-one-node", "cnaf/gridftp-two-nodes")
     assert [study(name).published.totals[0]["total_bytes_per_s"] for name in names] == [0.76e9, 0.38e9, 0.10e9]
 
 
-def test_the_size_curves_of_scenario_3_are_there_for_both_readings_of_the_restriction():
+def test_scenario_3_has_size_curves_for_both_readings_of_the_file_limit():
     # "Fewer than 10 files" in the table, "up to 10" in the text (000-E11).
     fits = [row for row in study("cnaf/gridftp-two-nodes").published.fits if row["against"] == "size"]
     assert [(row["files_max"], row.get("mean_r2_table"), row.get("mean_r2_text")) for row in fits] == [
@@ -118,7 +118,7 @@ def test_the_size_curves_of_scenario_3_are_there_for_both_readings_of_the_restri
 
 
 def test_the_two_values_of_the_conflict_in_table_iii_are_both_kept():
-    # Report 000 prints 0.93 and 0.97 one way in the table and the other way in the text (000-E03).
+    # Report 000 assigns 0.93 and 0.97 in one order in the table and in the other in the text (000-E03).
     fits = study("cnaf/cp").published.fits
     assert [(row["against"], row["mean_r2_table"], row["mean_r2_text"]) for row in fits] == [
         ("files", 0.93, 0.97),
@@ -126,6 +126,6 @@ def test_the_two_values_of_the_conflict_in_table_iii_are_both_kept():
     ]
 
 
-def test_an_unknown_study_is_answered_with_the_nearest_name():
+def test_an_unknown_study_gets_a_suggestion():
     with pytest.raises(ScenarioError, match='did you mean "cnaf/cp"'):
         study("cnaf/pc")

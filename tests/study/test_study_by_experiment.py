@@ -1,4 +1,4 @@
-"""A study is found by its name, and by the ID of an experiment that it carries out."""
+"""Studies are found by name and by the ID of an experiment."""
 
 import json
 import os
@@ -10,16 +10,16 @@ import pytest
 import typer
 
 from venturi.cli.outcome import Exit
-from venturi.cli.study import _one_after_the_other
+from venturi.cli.study import _run_in_sequence
 from venturi.errors import ScenarioError
 from venturi.study import experiments, studies, studies_of
 
 VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
 
 
-def venturi(folder, *words, **environment):
+def venturi(directory, *words, **environment):
     return subprocess.run(
-        [*VENTURI, *words], cwd=folder, env=os.environ | environment, capture_output=True, text=True, timeout=120
+        [*VENTURI, *words], cwd=directory, env=os.environ | environment, capture_output=True, text=True, timeout=120
     )
 
 
@@ -37,37 +37,37 @@ def test_every_experiment_leads_to_the_studies_that_name_it():
     ("named", "nearest"),
     [("002-SX", "002-SQ"), ("002-sq", "002-SQ"), ("cnaf/pc", "cnaf/cp"), ("Alice/Flat", "alice/flat")],
 )
-def test_what_is_unknown_is_answered_with_the_nearest(named, nearest):
+def test_an_unknown_name_gets_a_suggestion(named, nearest):
     with pytest.raises(ScenarioError, match=f'found "{named}"; did you mean "{nearest}"'):
         studies_of(named)
 
 
-def test_what_is_like_nothing_is_answered_with_where_to_look():
+def test_a_name_without_a_similar_one_gets_a_hint_to_the_list():
     with pytest.raises(ScenarioError, match=r'found "moon"; see `venturi study list`'):
         studies_of("moon")
 
 
-def test_show_shows_all_studies_of_an_experiment_and_prints_no_two_scenarios_in_one(tmp_path):
-    told = json.loads(venturi(tmp_path, "study", "show", "004-TCP", "--json").stdout)
-    assert [study["name"] for study in told] == ["alice/matrix", "alice/matrix-bbftp"]
-    assert json.loads(venturi(tmp_path, "study", "show", "alice/matrix", "--json").stdout) == told[0]
-    refused = venturi(tmp_path, "study", "show", "004-TCP", "--scenario")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert "expected one study, found those of 004-TCP: alice/matrix, alice/matrix-bbftp" in refused.stderr
+def test_show_prints_all_studies_of_an_experiment_but_only_a_single_scenario(tmp_path):
+    records = json.loads(venturi(tmp_path, "study", "show", "004-TCP", "--json").stdout)
+    assert [study["name"] for study in records] == ["alice/matrix", "alice/matrix-bbftp"]
+    assert json.loads(venturi(tmp_path, "study", "show", "alice/matrix", "--json").stdout) == records[0]
+    rejected = venturi(tmp_path, "study", "show", "004-TCP", "--scenario")
+    assert (rejected.returncode, rejected.stdout) == (1, "")
+    assert "expected one study, found several for 004-TCP: alice/matrix, alice/matrix-bbftp" in rejected.stderr
 
 
-def test_a_study_that_cannot_be_carried_out_does_not_keep_the_next_from_being_tried(tmp_path):
+def test_the_next_study_is_started_after_a_study_that_cannot_run(tmp_path):
     done = venturi(tmp_path, "study", "run", "002-GF", "--quick", "--set", "workload.repeet=1")
     assert done.returncode == Exit.ERROR
     assert "002-GF: ani/gridftp, ani/managed" in done.stderr
     for name in ("ani/gridftp", "ani/managed"):
         assert f"venturi: {name}: " in done.stderr
-    assert "0 of 2 studies went well" in done.stderr
+    assert "0 of 2 studies succeeded" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
-    ("ends", "code", "carried_out"),
+    ("outcomes", "code", "executed"),
     [
         ([None, None], None, 2),
         ([Exit.FAILED_TRANSFERS, None], Exit.FAILED_TRANSFERS, 2),
@@ -75,12 +75,12 @@ def test_a_study_that_cannot_be_carried_out_does_not_keep_the_next_from_being_tr
         ([Exit.STOPPED, None], Exit.STOPPED, 1),
     ],
 )
-def test_the_gravest_end_is_that_of_all_and_ctrl_c_ends_all(ends, code, carried_out):
-    begun = []
+def test_a_sequence_of_studies_has_the_worst_exit_code_and_stops_at_ctrl_c(outcomes, code, executed):
+    started = []
 
-    def carry_out(study):
-        end = ends[len(begun)]
-        begun.append(study.name)
+    def execute(study):
+        end = outcomes[len(started)]
+        started.append(study.name)
         if isinstance(end, Exit):
             raise typer.Exit(end)
         if end is not None:
@@ -88,12 +88,12 @@ def test_the_gravest_end_is_that_of_all_and_ctrl_c_ends_all(ends, code, carried_
 
     chosen = studies_of("002-GF")
     if code is None:
-        _one_after_the_other(chosen, carry_out)
+        _run_in_sequence(chosen, execute)
     else:
         with pytest.raises(typer.Exit) as ended:
-            _one_after_the_other(chosen, carry_out)
+            _run_in_sequence(chosen, execute)
         assert ended.value.exit_code == code
-    assert len(begun) == carried_out
+    assert len(started) == executed
 
 
 def test_a_shell_completes_studies_and_experiments(tmp_path):

@@ -1,7 +1,7 @@
-"""Every published experiment is one command: the quick variants of all studies, carried out as a user types them.
+"""The quick variants of all studies run with one command each.
 
-Rates are not looked at: the machine is busy with other tests, and each point is measured once. What is looked at is that it ends well, is told whole,
-and leaves nothing.
+The tests ignore rates, because other tests use the machine and each point is measured once. They check that each run
+succeeds, is reported completely, and leaves no remains.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ LONGEST_FIRST = (
 )  # fmt: skip
 VENTURI = [sys.executable, "-c", "from venturi.cli import main; main()"]
 TIMEOUT_S = 400
-"""Of a command: a quick variant takes about 45 s on two idle processors, and the tests beside it may have all four of them."""
+"""Time limit of a command. A quick variant takes about 45 s on two idle cores, but other tests can use all four."""
 UNPACKAGED = {"bbftp"}
-"""The one program that no distribution has: its study says so, and is carried out where somebody has built it."""
+"""The only program without a package. Its study states this, and runs only if the program was built from source."""
 LACKS_LAB = os.geteuid() != 0 or not os.access("/dev/net/tun", os.R_OK | os.W_OK)
 
 
 @pytest.fixture
-def place(monkeypatch):
-    """A folder of the test's own that all users may enter, with runs, scratch and labs below it, and a token for its processes."""
+def base_directory(monkeypatch):
+    """A directory that all users can enter, with runs, scratch and labs, and a token for its processes."""
     base = Path(tempfile.mkdtemp(prefix="venturi-quick-"))
     base.chmod(0o755)
     (base / "labs").mkdir()
@@ -61,9 +61,9 @@ def place(monkeypatch):
     shutil.rmtree(base)
 
 
-def venturi(place, *words):
-    """Carry a command out in a folder."""
-    return subprocess.run([*VENTURI, *words], cwd=place, capture_output=True, text=True, timeout=TIMEOUT_S)
+def venturi(base_directory, *words):
+    """Run a command in a directory."""
+    return subprocess.run([*VENTURI, *words], cwd=base_directory, capture_output=True, text=True, timeout=TIMEOUT_S)
 
 
 def header_of(name):
@@ -79,87 +79,94 @@ def programs_of(name):
 
 
 def lacking(name):
-    """Return those that this machine has not."""
+    """Return the programs that are missing on this machine."""
     return sorted(program for program in programs_of(name) if shutil.which(program, path=search_path()) is None)
 
 
-def left(place):
-    """Return what a study has left on this machine, when what has ended had time to go."""
+def left(base_directory):
+    """Return the remains of a study on this machine, after a grace time for ending processes."""
     deadline_s = time.monotonic() + 30
-    while (found := _traces(place)) and time.monotonic() < deadline_s:
+    while (found := _traces(base_directory)) and time.monotonic() < deadline_s:
         time.sleep(0.02)
     return found
 
 
-def _traces(place):
-    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines() if str(place) in line]
+def _traces(base_directory):
+    mounts = [
+        line.split()[4]
+        for line in Path("/proc/self/mountinfo").read_text().splitlines()
+        if str(base_directory) in line
+    ]
     backing = [path.read_text() for path in Path("/sys/block").glob("loop*/loop/backing_file")]
     return [
         *(f"process {pid}" for pid in living_processes(os.environ["VENTURI_TEST"])),
         *mounts,
-        *(text for text in backing if str(place) in text),
-        *(str(path) for path in (place / "labs").rglob("*")),
-        *(str(lab) for lab in registered(place / "labs")),
+        *(text for text in backing if str(base_directory) in text),
+        *(str(path) for path in (base_directory / "labs").rglob("*")),
+        *(str(lab) for lab in registered(base_directory / "labs")),
     ]
 
 
-def test_all_studies_are_tried_and_among_them_every_experiment_of_the_reports():
+def test_all_studies_are_run_and_every_experiment_has_a_study():
     assert sorted(LONGEST_FIRST) == sorted(studies())
     assert all(experiment.studies for experiment in experiments())
 
 
 @pytest.mark.parametrize("name", LONGEST_FIRST)
-def test_a_study_is_carried_out_and_told_by_one_command(name, place):
+def test_a_study_is_run_and_reported_by_one_command(name, base_directory):
     if study(name).on == "lab" and LACKS_LAB:
         pytest.skip("needs root and /dev/net/tun")
     once = ["--set", "workload.repeat=1"] if header_of(name).scenario["workload"].get("repeat", 1) > 1 else []
-    done = venturi(place, "study", "run", name, "--quick", *once)
-    assert left(place) == []
+    done = venturi(base_directory, "study", "run", name, "--quick", *once)
+    assert left(base_directory) == []
     if missing := lacking(name):
-        check_that_it_names(missing, name, done)
+        (run,) = (base_directory / "runs").glob("*/run.json")
+        check_that_it_names(missing, name, done, venturi(base_directory, "report", str(run.parent), "--full"))
         return
     assert done.returncode == 0, f"{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
-    (run,) = (place / "runs").glob("*/run.json")
+    (run,) = (base_directory / "runs").glob("*/run.json")
     check_that_all_was_recorded_once(run.parent)
-    check_that_all_is_told(run.parent, name, venturi(place, "report", str(run.parent), "--json", "--csv", "tables"))
+    check_that_all_is_reported(
+        run.parent, name, venturi(base_directory, "report", str(run.parent), "--json", "--csv", "tables")
+    )
 
 
-def check_that_it_names(missing, name, done):
-    """What cannot be carried out names the program, and what to install."""
+def check_that_it_names(missing, name, done, report):
+    """Check that the error names the missing program, and the report the package to install."""
     assert set(missing) <= UNPACKAGED, f"{name} needs {missing}: scripts/setup.sh dev installs what studies need"
     assert done.returncode != 0
-    told = done.stdout + done.stderr
-    assert all(f"{program} was not found" in told and f"install {program}" in told for program in missing), told[
-        -3000:
-    ]
-    assert "Traceback" not in told
+    output = done.stdout + done.stderr
+    assert all(f"a program `{program}`" in output for program in missing), output[-3000:]
+    assert "Traceback" not in output
+    full = report.stdout
+    assert all(f"{program} was not found" in full and f"install {program}" in full for program in missing), full
 
 
 def check_that_all_was_recorded_once(run):
     assert json.loads((run / "run.json").read_text())["state"] == "complete"
     lines = [json.loads(line) for line in (run / "journal.jsonl").read_text().splitlines()]
-    # Some studies carry failed trials out again, with a line of its own for each attempt.
+    # Some studies repeat failed trials, and each attempt has its own line.
     recorded = [line["trial"] for line in lines if "trial" in line]
     done = Counter(one["trial"] for one in recorded if one.get("attempt", 1) == 1)
     planned = defaultdict(list)
     for trial in trials(run / "plan.jsonl"):
         planned[trial.actor].append(trial.trial)
-    # Peers go on for a time, each in its order: how many trials there will be is not known when it is planned.
+    # Peers run for a fixed time, each in its own order, so the plan does not determine the number of trials.
     timed = read_header(run / "plan.jsonl").scenario["workload"]["kind"] == "peers"
     whole = [own[: len(done.keys() & own)] if timed else own for own in planned.values()]
     assert all(whole) and done == Counter(trial for own in whole for trial in own)
 
 
-def check_that_all_is_told(run, name, report):
-    """The page and the tables are there, every claim of the study has a verdict, and no transfer failed."""
+def check_that_all_is_reported(run, name, report):
+    """Check that the page and the tables exist, every claim of the study has a verdict, and no transfer failed."""
     assert report.returncode == 0, report.stderr[-3000:]
     page = (run / "report.html").read_text(encoding="utf-8")
     assert f"Study {name}" in page
-    told = json.loads(report.stdout)
-    assert [claim["id"] for claim in told["claims"]] == [claim["id"] for claim in study(name).published.claims]
-    assert {claim["verdict"] for claim in told["claims"]} <= {"agrees", "disagrees", "cannot tell", "not tested"}
+    output = json.loads(report.stdout)
+    assert [claim["id"] for claim in output["claims"]] == [claim["id"] for claim in study(name).published.claims]
+    assert {claim["verdict"] for claim in output["claims"]} <= {"agrees", "disagrees", "cannot tell", "not tested"}
     tables = {path.name for path in (run.parent.parent / "tables").glob("*.csv")}
-    assert "claims.csv" in tables or not told["claims"]
+    assert "claims.csv" in tables or not output["claims"]
     for table in tables:
         with (run.parent.parent / "tables" / table).open(encoding="utf-8", newline="") as rows:
             assert list(csv.DictReader(rows)), table

@@ -1,4 +1,4 @@
-"""The lab studies: their grids are the published ones, and their usual and quick variants are what they say."""
+"""Lab studies have the published grids, and their default and quick variants have the described parameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from venturi.plan import Trial
 from venturi.scenario import load_scenario
 from venturi.study import studies, study
 from venturi.testbed.paths import bottleneck_bit_per_s, path_rtt_s
+from venturi.testbed.plan import hosts_obstacle
 from venturi.workload import expand
 
 LAB = [name for name, found in studies().items() if found.on == "lab"]
@@ -26,7 +27,7 @@ def points_of(name, *keys):
 
 
 @pytest.mark.parametrize("name", LAB)
-def test_every_variant_of_a_lab_study_is_made_in_the_lab_and_smaller_than_the_next(name):
+def test_every_variant_of_a_lab_study_has_a_network_and_is_no_larger_than_the_next(name):
     chosen = study(name)
     headers = [plan_of(name, *overrides).header for overrides in (chosen.quick, chosen.lab, ())]
     assert all(header.network is not None for header in headers)
@@ -36,7 +37,7 @@ def test_every_variant_of_a_lab_study_is_made_in_the_lab_and_smaller_than_the_ne
     assert chosen.lab_about
 
 
-def test_the_usual_variant_of_a_study_without_one_for_the_lab_is_the_full_one():
+def test_a_study_without_a_lab_variant_uses_its_full_variant_by_default():
     assert study("cnaf/cp").overrides() == study("cnaf/cp").overrides(full=True) == ()
     chosen = study("cnaf/gridftp-one-node")
     assert (chosen.overrides(), chosen.overrides(full=True), chosen.overrides(quick=True)) == (
@@ -46,8 +47,20 @@ def test_the_usual_variant_of_a_study_without_one_for_the_lab_is_the_full_one():
     )
 
 
+HOSTS = [name for name, chosen in studies().items() if chosen.hosts]
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_the_variants_for_existing_hosts_run_on_the_hosts_backend(name):
+    chosen = study(name)
+    assert chosen.overrides(on="hosts", quick=True) == (*chosen.quick, *chosen.hosts)
+    assert hosts_obstacle(plan_of(name).header) is not None, "otherwise it needs no variant"
+    for quick in (True, False):
+        assert hosts_obstacle(plan_of(name, *chosen.overrides(on="hosts", quick=quick)).header) is None
+
+
 @pytest.mark.parametrize("name", studies())
-def test_in_virtual_time_a_study_is_at_full_published_scale(name):
+def test_a_simulated_study_has_the_full_published_scale(name):
     chosen = study(name)
     usual, full = (load_scenario(chosen.scenario_path, overrides=list(o)) for o in (chosen.overrides(on="sim"), ()))
     assert usual.scale == full.scale == 1.0
@@ -56,7 +69,7 @@ def test_in_virtual_time_a_study_is_at_full_published_scale(name):
     assert chosen.overrides(on="sim", quick=True) == chosen.quick
 
 
-def test_scenario_2_has_the_grid_of_the_report_and_the_probe_of_size_zero():
+def test_scenario_2_has_the_grid_of_the_report_and_the_zero_size_probe():
     # Report 000: 48 points, 108 files over all counts, 3.81 GB over all sizes, 200 repetitions.
     totals = plan_of("cnaf/gridftp-one-node").header.totals
     assert totals.trials == (48 + 8) * 200
@@ -74,14 +87,14 @@ def test_scenario_3_has_one_stream_over_the_grid_and_more_streams_at_some_points
 
 
 def test_group_2_has_the_27_rows_of_the_table():
-    # Report 001: streams × files × three types; from tmp to tmp there is no row.
+    # Report 001: streams × files × three types; there is no row from tmp to tmp.
     points = points_of("infn-gpfs/group2", "source", "destination", "streams", "files")
     types = [("gpfs", "gpfs"), ("gpfs", "tmp"), ("tmp", "gpfs")]
     assert set(points) == {(*ends, n, m) for ends, n, m in product(types, (1, 10, 20), (1, 5, 10))}
     assert len(points) == 27
 
 
-def test_group_3_goes_one_way_and_two_ways_over_a_gigabit():
+def test_group_3_has_one_and_two_directions_over_a_gigabit_link():
     points = points_of("infn-gpfs/group3", "direction", "streams", "files")
     assert set(points) == set(product(("one way", "two ways"), (1, 10, 20), (1, 5, 10)))
     header = plan_of("infn-gpfs/group3").header

@@ -1,4 +1,4 @@
-"""Commands of jobs as they are written for a batch system are those that the engine calls, whatever the options are."""
+"""Batch systems and the engine run the same job commands, for any options."""
 
 import random
 from pathlib import Path
@@ -7,21 +7,21 @@ from venturi.backend import HostsBackend
 from venturi.plan import write_plan
 from venturi.run import Run, RunWriter
 from venturi.scenario import scenario_from
-from venturi.submit import batches_of
+from venturi.submit import list_batches
 from venturi.workload import expand
 
 CALLS = 60
 KINDS = {"text": "text", "count": "integer", "speed": "rate", "wait": "time", "window": "size", "loud": "boolean"}
 PLACEHOLDERS = ["{source}", "{bytes}", "{files}", "{slot}", "{scratch}", "{text}", "{count}", "{speed_bytes_per_s}", "{wait_s}",
                 "{window_bytes}", "{loud}"]  # fmt: skip
-# What has no value in a job, and stands in groups alone: these are left out.
+# Placeholders without a value in a job. They only occur in groups, which are removed.
 ABSENT = ["{source_host}", "{source_port}"]
 LITERALS = ["--x", "a b", "it's", "{{", "}}", "$HOME", "*", "", "ä", "-", '"']
 OUT = "said"
 
 
 def value(draw, kind):
-    """Return a value of an option as a scenario has it."""
+    """Return a value of an option in scenario syntax."""
     return {
         "text": lambda: draw.choice(["plain", "with blank", "{source}", "}", "ß", "--flag"]),
         "integer": lambda: draw.choice([1, 7, 2**53 + 1, 10**15]),
@@ -40,14 +40,14 @@ def argument(draw):
     def text(placeholders):
         return "".join(draw.choice(draw.choice([LITERALS, placeholders])) for _ in range(draw.randint(1, 3)))
 
-    # Of options only some are set: a placeholder of one stands in a group, so that it may be left out.
+    # Only some options have values, so their placeholders are in groups that can be removed.
     if draw.random() < 0.4:
         return text(PLACEHOLDERS[:5])
     return [text(PLACEHOLDERS + ABSENT) for _ in range(draw.randint(1, 3))]
 
 
 def scenario_of(draw):
-    """Return a scenario of as many batches of one job as there are calls, each of a mover of its own that writes its arguments down."""
+    """Return a scenario with one batch of one job per call, each with its own mover, which records its arguments."""
     movers, applications = {}, {}
     for number in range(CALLS):
         script = 'printf "%s\\0" "$@" > "$1/$2"'
@@ -71,18 +71,18 @@ def scenario_of(draw):
     )  # fmt: skip
 
 
-def test_the_engine_calls_each_job_as_its_submit_file_says(tmp_path, engine):
+def test_the_engine_runs_each_job_with_the_command_of_its_submit_file(tmp_path, engine):
     plan = expand(scenario_of(random.Random(20261122)))
     scratch = tmp_path / "scratch"
     (scratch / OUT).mkdir(parents=True)
-    expected = {argv[5]: argv[4:] for batch in batches_of(plan, scratch) for argv in batch.argv}
+    expected = {argv[5]: argv[4:] for batch in list_batches(plan, scratch) for argv in batch.argv}
     write_plan(plan, tmp_path / "plan.jsonl")
     run = RunWriter.create(tmp_path / "runs", tmp_path / "plan.jsonl", backend="hosts")
-    HostsBackend(scratch=scratch, engine=engine).carry_out(run)
+    HostsBackend(scratch=scratch, engine=engine).execute(run)
     with Run.open(run.path) as done:
         assert set(done.query("SELECT outcome FROM transfers")["outcome"]) == {"ok"}
     called = {path.name: tuple(path.read_text().split("\0")[:-1]) for path in Path(scratch / OUT).iterdir()}
     assert len(called) == CALLS
     assert called == expected
-    # The draw has made what it is there for: groups that stay, and some that go.
+    # The draw contains groups that are kept and groups that are removed.
     assert 2 * CALLS < sum(map(len, called.values())) < 12 * CALLS

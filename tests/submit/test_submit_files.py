@@ -1,23 +1,19 @@
-"""Submit files of batches of jobs: what is in them, and that Slurm runs it."""
+"""Submit files of batches of jobs: their content, and their execution by Slurm."""
 
-import getpass
 import os
 import shlex
-import shutil
-import signal
-import socket
 import subprocess
 import tomllib
-from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
-from testkit import free_port, wait_until
+import slurmkit
+from testkit import wait_until
 from venturi.cli.root import app
-from venturi.plan import Parallel, Transfer, Trial
+from venturi.plan import Parallel, TransferStep, Trial
 from venturi.scenario import scenario_from
-from venturi.submit import SYSTEMS, SubmitError, batches_of, write_submit_files
+from venturi.submit import SYSTEMS, SubmitError, list_batches, write_submit_files
 from venturi.workload import expand
 
 SCENARIO = """
@@ -67,9 +63,9 @@ against = ["jobs"]
 
 
 def planned(text=SCENARIO, **workload):
-    told = tomllib.loads(text)
-    told["workload"] |= workload
-    return expand(scenario_from(told))
+    output = tomllib.loads(text)
+    output["workload"] |= workload
+    return expand(scenario_from(output))
 
 
 def jobs_of(plan):
@@ -82,18 +78,18 @@ def jobs_of(plan):
         if isinstance(step, Parallel)
         for child in step.children
         for transfer in child
-        if isinstance(transfer, Transfer)
+        if isinstance(transfer, TransferStep)
     ]
 
 
-def test_each_batch_of_the_plan_is_an_array_with_the_command_of_each_of_its_jobs(tmp_path):
-    batches = batches_of(planned(), tmp_path)
+def test_each_batch_of_the_plan_is_an_array_with_the_commands_of_its_jobs(tmp_path):
+    batches = list_batches(planned(), tmp_path)
     assert [len(batch.argv) for batch in batches] == [2, 4, 2, 4]
     assert [batch.at_a_time for batch in batches] == [2, 3, 2, 3]
     disk = tmp_path / "it's a disk"
     for batch in batches:
         for argv in batch.argv:
-            # The option that is set is there, the one without a value is not.
+            # The command has the option with a value, and not the one without.
             assert argv[:4] == ("sh", "-c", 'cksum < "$1"', "sh")
             assert argv[4].startswith(f"{disk}/")
             assert argv[5:] == ("--level", "7")
@@ -101,26 +97,41 @@ def test_each_batch_of_the_plan_is_an_array_with_the_command_of_each_of_its_jobs
     assert len(jobs_of(planned())) == sum(len(batch.argv) for batch in batches)
 
 
-@pytest.mark.parametrize(("asked", "written"), [("20 s", "20"), ("10 us", "0.00001"), ("0.5 s", "0.5")])
-def test_numbers_are_written_as_the_agent_writes_them(tmp_path, asked, written):
-    application = {"root": {**tomllib.loads(SERVED)["workload"]["application"]["root"], "compute": asked}}
-    (batch,) = batches_of(planned(SERVED, application=application), tmp_path)
+@pytest.mark.parametrize(("requested", "written"), [("20 s", "20"), ("10 us", "0.00001"), ("0.5 s", "0.5")])
+def test_numbers_are_written_in_the_format_of_the_agent(tmp_path, requested, written):
+    application = {"root": {**tomllib.loads(SERVED)["workload"]["application"]["root"], "compute": requested}}
+    (batch,) = list_batches(planned(SERVED, application=application), tmp_path)
     assert batch.argv[0][4:6] == ("--compute", written)
 
 
-def test_a_job_that_reads_through_a_server_has_its_url_and_its_pace(tmp_path):
+def test_a_job_that_reads_through_a_server_has_its_url_and_read_rate(tmp_path):
     plan = planned(SERVED)
-    (batch,) = batches_of(plan, tmp_path)
-    host = plan.header.services["xrootd"].doors["root"].split("/")[2].split(":")[0]
+    (batch,) = list_batches(plan, tmp_path)
     for number, argv in enumerate(batch.argv):
         assert argv[:6] == ("venturi-root", "read", "--rate", "250000", "--compute", "0.5")
-        assert argv[6].startswith(f"root://{host}:")
+        assert argv[6].startswith("root://server.lab.test:")
         assert argv[6].endswith(f"/{number:06d}")
     assert batch.at_a_time == 4
 
 
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        ({"ssh": "alice@dtn1.example.org"}, "dtn1.example.org"),
+        ({"ssh": "ssh://alice@dtn1.example.org:2222"}, "dtn1.example.org"),
+        ({"ssh": "dtn1", "address": "dtn1-data.example.org"}, "dtn1-data.example.org"),
+        ({"address": "2001:db8::1"}, "[2001:db8::1]"),
+    ],
+)
+def test_a_job_that_reads_from_an_existing_host_has_its_address(tmp_path, server, name):
+    document = tomllib.loads(SERVED)
+    document["testbed"]["host"]["server"] = server
+    (batch,) = list_batches(expand(scenario_from(document)), tmp_path)
+    assert batch.argv[0][6].startswith(f"root://{name}:")
+
+
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_the_files_of_every_system_name_each_other_and_the_number_of_jobs(tmp_path, system):
+def test_the_submit_files_of_every_batch_system_have_matching_names_and_job_counts(tmp_path, system):
     files = write_submit_files(planned(), system, tmp_path / "out", scratch=tmp_path)
     assert all(file.is_file() for file in files)
     ending = SYSTEMS[system][0]
@@ -136,16 +147,17 @@ def test_the_files_of_every_system_name_each_other_and_the_number_of_jobs(tmp_pa
         assert subprocess.run(["bash", "-n", script], check=False).returncode == 0
 
 
-def test_prepared_by_its_script_a_job_does_what_the_plan_says(tmp_path):
+def test_a_job_runs_the_command_of_the_plan_after_the_prepare_script(tmp_path):
     files = write_submit_files(planned(), "htcondor", tmp_path / "out", scratch=tmp_path)
     subprocess.run(["bash", files[1]], check=True)
     data = sorted((tmp_path / "it's a disk").rglob("0*"))
     assert [path.stat().st_size for path in data] == [3000] * 4
-    said = subprocess.run(
+    message = subprocess.run(
         ["bash", "job.sh", "batch-0002.jobs", "3"], cwd=tmp_path / "out", check=True, capture_output=True
     )
     assert (
-        said.stdout == subprocess.run(["cksum"], input=data[3].read_bytes(), check=True, capture_output=True).stdout
+        message.stdout
+        == subprocess.run(["cksum"], input=data[3].read_bytes(), check=True, capture_output=True).stdout
     )
     none = subprocess.run(
         ["bash", "job.sh", "batch-0002.jobs", "4"], cwd=tmp_path / "out", capture_output=True, check=False
@@ -153,7 +165,7 @@ def test_prepared_by_its_script_a_job_does_what_the_plan_says(tmp_path):
     assert (none.returncode, none.stdout) == (2, b"")
 
 
-def test_what_cannot_be_handed_to_a_batch_system_is_refused_in_a_sentence(tmp_path):
+def test_unsupported_workloads_and_batch_systems_are_rejected_with_a_message(tmp_path):
     sweep = {
         "kind": "sweep",
         "mover": "cp",
@@ -161,104 +173,44 @@ def test_what_cannot_be_handed_to_a_batch_system_is_refused_in_a_sentence(tmp_pa
         "destination": "disk",
         "factors": {"files": [1], "size": ["1 kB"]},
     }
-    told = {**tomllib.loads(SCENARIO), "workload": sweep, "analyse": {}}
-    with pytest.raises(SubmitError, match='expected a scenario of the workload "jobs"'):
-        batches_of(expand(scenario_from(told)), tmp_path)
+    output = {**tomllib.loads(SCENARIO), "workload": sweep, "analyse": {}}
+    with pytest.raises(SubmitError, match='expected the workload "jobs"'):
+        list_batches(expand(scenario_from(output)), tmp_path)
     computing = {"sums": {"mover": "sum", "size": "3 kB", "compute": "1 s"}}
-    with pytest.raises(SubmitError, match="found one that computes after its command"):
-        batches_of(planned(application=computing), tmp_path)
+    with pytest.raises(SubmitError, match="found a job with later computing"):
+        list_batches(planned(application=computing), tmp_path)
     with pytest.raises(SubmitError, match='expected one of the batch systems slurm, htcondor, found "pbs"'):
         write_submit_files(planned(), "pbs", tmp_path / "out", scratch=tmp_path)
     assert not (tmp_path / "out").exists()
 
 
-def test_the_command_line_writes_them_and_says_what_it_lacks(tmp_path):
+def test_the_command_line_writes_submit_files_and_reports_a_missing_option(tmp_path):
     scenario = tmp_path / "sums.toml"
     scenario.write_text(SCENARIO)
     words = ["plan", str(scenario), "--submit", "slurm", "--scratch", str(tmp_path)]
     lacking = CliRunner().invoke(app, words)
     assert isinstance(lacking.exception, Exception)
-    assert "expected -o FOLDER beside --submit" in str(lacking.exception) + lacking.output
+    assert "--submit, found none" in str(lacking.exception) + lacking.output
     written = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "out")])
     assert written.exit_code == 0, written.output
     assert (tmp_path / "out" / "submit.sh").is_file()
 
 
-SLURM = ("munged", "slurmctld", "slurmd", "sbatch", "squeue")
-NO_SLURM = next(
-    (f"not installed: {program} (slurm-wlm, munge)" for program in SLURM if shutil.which(program) is None), None
-)
-
-SLURM_CONF = """\
-ClusterName=test
-SlurmctldHost={host}(127.0.0.1)
-SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
-SlurmUser={user}
-AuthInfo=socket={folder}/munge.socket
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
-SlurmctldPidFile={folder}/ctld.pid
-SlurmdPidFile={folder}/d.pid
-ProctrackType=proctrack/pgid
-TaskPlugin=task/none
-MpiDefault=none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU
-SlurmdParameters=config_overrides
-SchedulerParameters=sched_min_interval=0,batch_sched_delay=0
-ReturnToService=2
-NodeName={host} NodeAddr=127.0.0.1 CPUs=4 State=UNKNOWN
-PartitionName=all Nodes={host} Default=YES State=UP
-"""
-
-
 @pytest.fixture
-def slurm(tmp_path):
-    """A Slurm of one machine with its own authentication, configuration and ports; returns the variables that lead to it."""
-    folder = Path("/tmp") / f"venturi-slurm-{os.getpid()}"  # the path of a socket is short
-    folder.mkdir(mode=0o755)
-    host = socket.gethostname().partition(".")[0]
-    known = {"host": host, "ports": [free_port(), free_port()], "user": getpass.getuser(), "folder": folder}
-    (folder / "slurm.conf").write_text(SLURM_CONF.format(**known))
-    (folder / "key").write_bytes(os.urandom(128))
-    (folder / "key").chmod(0o600)
-    variables = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
-    munged = ["munged", "-F", "--force", f"--socket={folder}/munge.socket", f"--key-file={folder}/key"]
-    munged += [f"--pid-file={folder}/munge.pid", f"--log-file={folder}/munge.log", f"--seed-file={folder}/munge.seed"]
-    daemons = []
-
-    def begin(argv):
-        with (folder / f"{argv[0]}.out").open("wb") as out:
-            daemons.append(subprocess.Popen(argv, env=variables, stdout=out, stderr=out, start_new_session=True))
-
-    def idle():
-        said = subprocess.run(["sinfo", "-h", "-o", "%t"], env=variables, capture_output=True, text=True, check=False)
-        return said.stdout.strip() == "idle"
-
-    try:
-        begin(munged)
-        wait_until((folder / "munge.socket").exists, "munged")
-        begin(["slurmctld", "-D"])
-        begin(["slurmd", "-D", "-N", host])
-        wait_until(idle, "an idle node")
+def slurm():
+    """Environment of the clients of Slurm on this machine."""
+    with slurmkit.slurm() as variables:
         yield variables
-    finally:
-        for daemon in reversed(daemons):
-            daemon.send_signal(signal.SIGTERM)
-        for daemon in reversed(daemons):
-            daemon.wait(timeout=20)
-        shutil.rmtree(folder)
 
 
-@pytest.mark.skipif(NO_SLURM is not None, reason=str(NO_SLURM))
+@slurmkit.needs_slurm
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: slurmd starts jobs of users")
-def test_slurm_runs_the_jobs_of_a_batch_as_they_are_written(tmp_path, slurm):
+def test_slurm_runs_the_jobs_of_a_batch(tmp_path, slurm):
     plan = planned(jobs=[4], repeat=1)
     files = write_submit_files(plan, "slurm", tmp_path / "out", scratch=tmp_path)
     subprocess.run(["bash", files[1]], check=True)
-    said = subprocess.run(["bash", files[0]], env=slurm, check=True, capture_output=True, text=True).stdout
-    (number,) = [line.rpartition(" ")[2] for line in said.splitlines()]
+    message = subprocess.run(["bash", files[0]], env=slurm, check=True, capture_output=True, text=True).stdout
+    (number,) = [line.rpartition(" ")[2] for line in message.splitlines()]
     ended = ["squeue", "-h", "-j", number]
     wait_until(
         lambda: not subprocess.run(ended, env=slurm, capture_output=True, check=False).stdout.strip(), "the jobs"

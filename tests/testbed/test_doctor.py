@@ -1,4 +1,4 @@
-"""The doctor looks at the real thing."""
+"""The doctor checks the real machine."""
 
 import os
 import shutil
@@ -15,7 +15,7 @@ def checks(scratch, engine=find_engine):
     return {check.name: check for check in examine(scratch, engine)}
 
 
-def test_a_missing_engine_is_reported_with_what_to_do(tmp_path):
+def test_a_missing_engine_is_reported_with_advice(tmp_path):
     def missing():
         raise BackendError("expected the engine, found none")
 
@@ -24,14 +24,14 @@ def test_a_missing_engine_is_reported_with_what_to_do(tmp_path):
     assert "make setup" in check.advice
 
 
-def test_an_engine_that_does_not_start_is_missing(tmp_path):
+def test_an_engine_that_does_not_start_is_reported_as_missing(tmp_path):
     broken = tmp_path / "engine"
     broken.write_text("not a program")
     broken.chmod(0o755)
     assert checks(tmp_path, lambda: broken)["engine"].state == "missing"
 
 
-def test_a_missing_tool_names_its_package_and_what_needs_it(tmp_path, monkeypatch):
+def test_a_missing_tool_is_reported_with_its_package_and_its_mover(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     check = checks(tmp_path)["rclone"]
     assert check.state == "missing"
@@ -39,11 +39,11 @@ def test_a_missing_tool_names_its_package_and_what_needs_it(tmp_path, monkeypatc
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can write everywhere")
-def test_a_scratch_directory_that_cannot_be_written_is_missing():
+def test_an_unwritable_scratch_directory_is_reported_as_missing():
     assert checks(Path("/proc/nothing"))["scratch"].state == "missing"
 
 
-def test_a_scratch_directory_need_not_exist_and_none_is_made(tmp_path):
+def test_a_scratch_directory_that_does_not_exist_is_accepted_and_not_created(tmp_path):
     scratch = tmp_path / "a" / "b"
     assert checks(scratch)["scratch"].state in ("ok", "limited")
     assert not scratch.exists()
@@ -53,13 +53,13 @@ def test_a_scratch_directory_need_not_exist_and_none_is_made(tmp_path):
     ("scratch", "problem"),
     [("/proc/nothing", "cannot write in /proc"), ("/dev/null/x", "/dev/null is not a directory")],
 )
-def test_a_scratch_directory_that_nobody_can_make_is_missing(scratch, problem):
+def test_a_scratch_directory_that_cannot_be_created_is_reported_with_the_cause(scratch, problem):
     check = checks(Path(scratch))["scratch"]
     assert check.state == "missing"
     assert problem in check.found
 
 
-def test_the_engine_is_told_in_words(tmp_path):
+def test_the_engine_is_reported_with_version_profile_target_and_commit(tmp_path):
     engine = tmp_path / "engine"
     engine.write_text(
         '#!/bin/sh\necho \'{"version":"0.1.0","profile":"release","target":"x86_64","commit":"4b877d723149"}\'\n'
@@ -68,12 +68,12 @@ def test_the_engine_is_told_in_words(tmp_path):
     assert checks(tmp_path, lambda: engine)["engine"].found.startswith("0.1.0 (release, x86_64, commit 4b877d7) at ")
 
 
-def test_every_doubtful_check_says_what_to_do(tmp_path):
+def test_every_failed_check_has_advice(tmp_path):
     assert all(check.advice for check in examine(tmp_path, find_engine) if check.state != "ok")
 
 
 @pytest.mark.skipif(not list(Path("/usr/lib").glob("*/gfal2-plugins")), reason="needs gfal2")
-def test_a_plugin_that_gfal2_lacks_is_told_with_its_package(tmp_path, monkeypatch):
+def test_missing_gfal2_plugins_are_reported_with_their_packages(tmp_path, monkeypatch):
     (installed,) = Path("/usr/lib").glob("*/gfal2-plugins")
     for protocol in ("file", "http"):
         shutil.copy(installed / f"libgfal_plugin_{protocol}.so", tmp_path)

@@ -1,12 +1,12 @@
-"""Markers of GridFTP: read from what a server said, whole, broken and taken up, striped and pipelined."""
+"""GridFTP markers in server replies: complete, interrupted and resumed, striped and pipelined."""
 
 import pytest
 
+from venturi.testbed.gridftp_log import ControlEvent
 from venturi.testbed.markers import marked_transfers
-from venturi.testbed.trace import ControlEvent
 
-BEGIN = 1795344661.1
-# As globus-gridftp-server 13.24 said it when its session was killed after 7 s, and the client (-rst) had begun again.
+START = 1795344661.1
+# Replies of globus-gridftp-server 13.24. Its session was killed after 7 s, and the client (-rst) started again.
 BROKEN = [
     ("client", "STOR /data/f"),
     ("server", "150 Beginning transfer."),
@@ -30,18 +30,18 @@ TAKEN_UP = [
 
 def marker(time_s, count, stripe=0, stripes=1):
     return (
-        f"112-Perf Marker\n Timestamp:  {BEGIN + time_s:.1f}\n Stripe Index: {stripe}\n Stripe Bytes Transferred: {count}\n"
+        f"112-Perf Marker\n Timestamp:  {START + time_s:.1f}\n Stripe Index: {stripe}\n Stripe Bytes Transferred: {count}\n"
         f" Total Stripe Count: {stripes}\n112 End."
     )
 
 
-def said(*lines):
+def printed(*lines):
     texts = [(who, what[0] if isinstance(what[0], str) else marker(*what)) for who, *what in lines]
     return [ControlEvent(float(number), 0, "10.77.0.3:40780", who, text) for number, (who, text) in enumerate(texts)]
 
 
-def test_a_transfer_that_broke_and_was_taken_up_did_not_send_its_safe_ranges_again():
-    (broken,), (resumed,) = (list(marked_transfers(said(*lines))) for lines in (BROKEN, TAKEN_UP))
+def test_a_resumed_transfer_skips_the_ranges_received_before_the_interruption():
+    (broken,), (resumed,) = (list(marked_transfers(printed(*lines))) for lines in (BROKEN, TAKEN_UP))
     assert (broken.complete, broken.skipped_bytes, broken.bytes, broken.times_s) == (
         False,
         0,
@@ -53,28 +53,28 @@ def test_a_transfer_that_broke_and_was_taken_up_did_not_send_its_safe_ranges_aga
     assert resumed.skipped_bytes + resumed.bytes[-1] == 13_000_000
 
 
-def test_the_ranges_of_a_restart_are_those_of_the_next_transfer_alone():
+def test_restart_ranges_apply_only_to_the_next_transfer():
     again = [("client", "STOR /data/g"), ("server", 20, 0), ("server", 21, 5), ("server", "226 Transfer Complete.")]
-    assert [one.skipped_bytes for one in marked_transfers(said(*TAKEN_UP, *again))] == [4718592, 0]
+    assert [one.skipped_bytes for one in marked_transfers(printed(*TAKEN_UP, *again))] == [4718592, 0]
     offset = [("client", "REST 700"), ("server", "350 OK"), *again]
-    assert [one.skipped_bytes for one in marked_transfers(said(*offset))] == [700]
+    assert [one.skipped_bytes for one in marked_transfers(printed(*offset))] == [700]
     two = [("client", "REST 0-10,20-50"), ("server", "350 OK"), *again]
-    assert [one.skipped_bytes for one in marked_transfers(said(*two))] == [40]
+    assert [one.skipped_bytes for one in marked_transfers(printed(*two))] == [40]
 
 
-def test_bytes_are_those_of_all_stripes_together():
+def test_bytes_are_the_sum_over_all_stripes():
     lines = [("client", "STOR /f"), ("server", 0, 0, 0, 2), ("server", 0, 0, 1, 2), ("server", 5, 30, 0, 2), ("server", 5, 12, 1, 2),
              ("server", "226 OK")]  # fmt: skip
-    (told,) = marked_transfers(said(*lines))
-    assert (told.stripes, told.bytes) == (2, (0, 0, 30, 42))
+    (output,) = marked_transfers(printed(*lines))
+    assert (output.stripes, output.bytes) == (2, (0, 0, 30, 42))
 
 
-def test_markers_are_of_the_first_transfer_that_is_not_answered():
+def test_markers_belong_to_the_first_transfer_without_a_final_reply():
     lines = [
         ("client", "STOR /one"), ("client", "STOR /two"), ("server", 0, 0), ("server", 1, 10), ("server", "226 OK"),
         ("server", 1, 0), ("server", 2, 20), ("server", "426 Connection closed"),
     ]  # fmt: skip
-    first, second = marked_transfers(said(*lines))
+    first, second = marked_transfers(printed(*lines))
     assert (first.path, first.bytes[-1], first.complete) == ("/one", 10, True)
     assert (second.path, second.bytes[-1], second.complete) == ("/two", 20, False)
 
@@ -90,5 +90,5 @@ def test_markers_are_of_the_first_transfer_that_is_not_answered():
     ],
     ids=str,
 )
-def test_where_there_are_no_markers_nothing_is_told(lines):
-    assert list(marked_transfers(said(*lines))) == []
+def test_a_session_without_valid_markers_gives_no_transfers(lines):
+    assert list(marked_transfers(printed(*lines))) == []

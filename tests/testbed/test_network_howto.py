@@ -1,4 +1,4 @@
-"""The pieces of the how-to on testbeds fit together."""
+"""The fragments of the how-to on testbeds form a valid testbed."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ def toml_blocks(page):
 
 def resolved(text):
     problems = []
-    found = resolve_testbed(scenario.Testbed.model_validate(tomllib.loads(text)["testbed"]), 1.0, problems)
+    found = resolve_testbed(scenario.TestbedTable.model_validate(tomllib.loads(text)["testbed"]), 1.0, problems)
     assert problems == []
     return found
 
 
-def test_the_pieces_of_the_how_to_make_one_testbed_in_which_workers_reach_the_backbone():
-    first, *pieces = toml_blocks("howto/testbed.md")
-    pieces = [piece for piece in pieces if "[workload]" not in piece]
-    assert len(pieces) >= 6
-    testbed = resolved("\n".join(pieces))
+def test_the_examples_of_the_howto_form_one_testbed_whose_workers_reach_the_backbone():
+    first, *toml_parts = [*toml_blocks("howto/testbed.md"), *toml_blocks("howto/testbed-servers.md")]
+    toml_parts = [toml_part for toml_part in toml_parts if "[workload]" not in toml_part]
+    assert len(toml_parts) >= 6
+    testbed = resolved("\n".join(toml_parts))
     assert testbed.paths.links("worker", "disk1")
     assert testbed.paths.links("disk1", "worker") is None
-    assert resolved(first).paths.rtt_s("a", "b") == 0.025
+    assert resolved(first).paths.rtt_s("cern", "cnaf") == 0.025
 
 
-def test_the_tables_of_the_reference_are_those_of_a_testbed():
-    (tables,) = [block for block in toml_blocks("reference/scenario.md") if "[testbed.router.core]" in block]
+def test_the_tables_of_the_reference_page_form_a_valid_testbed():
+    (tables,) = [block for block in toml_blocks("reference/scenario-testbed.md") if "[testbed.router.core]" in block]
     problems = []
-    model = scenario.Testbed.model_validate(tomllib.loads(tables)["testbed"])
+    model = scenario.TestbedTable.model_validate(tomllib.loads(tables)["testbed"])
     resolve_testbed(model, 1.0, problems)
-    # An interface that is private and a gateway at once is shown, not meant.
+    # An interface that is both private and a gateway only illustrates the syntax.
     assert [where for where, _ in problems] == ["testbed.host.a.nat"]

@@ -1,4 +1,4 @@
-"""What links, hosts and changes of a scenario become in a plan: names, addresses, rates, queues, settings."""
+"""Links, hosts and changes of a scenario in a plan: names, addresses, rates, queues, settings."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ GIGABIT = {"rate": "1 Gb/s", "delay": "5 ms"}
 
 
 def star(*hosts, **changes):
-    """Return a testbed of hosts at one router; ``changes``: further keys of the link of each host."""
+    """Return a testbed of hosts at one router; ``changes`` has more keys for the link of each host."""
     links = {f"{h}-r": {"between": [h, "r"], **GIGABIT, **changes.get(h, {})} for h in hosts}
     return {"host": {host: {} for host in hosts}, "router": {"r": {}}, "link": links}
 
 
-def test_each_end_at_a_host_is_the_next_interface_or_the_one_that_is_named():
+def test_each_link_end_at_a_host_is_the_next_or_the_named_interface():
     testbed = {
         "host": {"b": {}, "a": {}},
         "router": {"r1": {}, "r2": {}},
@@ -28,7 +28,7 @@ def test_each_end_at_a_host_is_the_next_interface_or_the_one_that_is_named():
         },
     }  # fmt: skip
     network = network_of(testbed).network
-    # By host in the order of the file, then by number.
+    # Sorted by host in the order of the file, and then by number.
     assert [(name, i.host, i.device, i.address) for name, i in network.interfaces.items()] == [
         ("b.eth0", "b", "eth0", "10.77.0.1"), ("a.eth0", "a", "eth0", "10.77.0.2"), ("a.eth1", "a", "eth1", "10.77.0.3"),
         ("a.eth2", "a", "eth2", "10.77.0.4"),
@@ -39,7 +39,7 @@ def test_each_end_at_a_host_is_the_next_interface_or_the_one_that_is_named():
     }  # fmt: skip
 
 
-def test_addresses_go_on_in_the_next_subnet():
+def test_addresses_continue_in_the_next_subnet():
     network = network_of(star(*(f"h{i}" for i in range(300)))).network
     addresses = [interface.address for interface in network.interfaces.values()]
     assert addresses[0] == "10.77.0.1"
@@ -47,13 +47,13 @@ def test_addresses_go_on_in_the_next_subnet():
     assert len(set(addresses)) == 300
 
 
-def test_a_link_may_differ_in_its_two_directions():
+def test_the_two_directions_of_a_link_can_differ():
     testbed = star("a", "b", a={"rate": ["28 Mb/s", "16 Mb/s"], "delay": ["5 ms", "7 ms"]})
     links = network_of(testbed).network.links
     assert [(links[n].rate_bit_per_s, links[n].delay_s) for n in ("a>r", "r>a")] == [(28e6, 0.005), (16e6, 0.007)]
 
 
-def test_a_round_trip_time_is_halved():
+def test_a_round_trip_time_is_divided_between_the_two_directions():
     testbed = star("a", "b")
     testbed["link"]["a-r"] = {"between": ["a", "r"], "rate": "1 Gb/s", "rtt": "53 ms"}
     links = network_of(testbed).network.links
@@ -63,13 +63,14 @@ def test_a_round_trip_time_is_halved():
 @pytest.mark.parametrize(
     ("written", "scale", "expected"),
     [
-        # The largest RTT through the link of a is 2 × (5 + 20) ms, not that to b: 10 Gb/s × 50 ms / 8 = 62.5 MB.
+        # The largest RTT through the link of a is 2 × (5 + 20) ms, which is not that to b: 10 Gb/s × 50 ms / 8 = 62.5
+        # MB.
         ({"rate": "10 Gb/s", "queue": "1 BDP"}, 1, 62_500_000),
         ({"rate": "10 Gb/s", "queue": "0.25 BDP"}, 1, 15_625_000),
         ({"rate": "10 Gb/s"}, 1, 62_500_000),
         ({"rate": "10 Gb/s", "queue": "1 BDP"}, 0.01, 625_000),
         ({"rate": "10 Gb/s", "queue": "100 kB"}, 0.5, 50_000),
-        # 1 Mb/s × 50 ms / 8 = 6250 B: by default 64 packets, and in any case one.
+        # 1 Mb/s × 50 ms / 8 = 6250 B. The default is 64 packets, and the minimum is one.
         ({"rate": "1 Mb/s"}, 1, 64 * 1500),
         ({"rate": "1 Mb/s", "mtu": 9000}, 1, 64 * 9000),
         ({"rate": "1 Mb/s", "queue": "1 BDP"}, 1, 6250),
@@ -77,20 +78,20 @@ def test_a_round_trip_time_is_halved():
         ({"rate": "1 Mb/s", "queue": "2 kB", "overhead": "38 B"}, 0.1, 1538),
     ],
 )
-def test_a_queue_is_a_size_or_goes_by_the_largest_round_trip_time_through_its_link(written, scale, expected):
+def test_a_queue_has_a_fixed_size_or_follows_the_largest_round_trip_time_of_its_link(written, scale, expected):
     testbed = star("a", "b", "c", a=written, c={"delay": "20 ms"})
     links = network_of(testbed, scale).network.links
     assert {links[name].queue_bytes for name in ("a>r", "r>a")} == {expected}
 
 
-def test_the_scale_multiplies_rates_and_neither_delays_nor_packets():
+def test_the_scale_multiplies_rates_but_not_delays_or_packet_sizes():
     whole, small = (network_of(star("a", "b", a={"jitter": "1 ms"}), scale).network for scale in (1.0, 0.01))
     assert small.links["a>r"].rate_bit_per_s == whole.links["a>r"].rate_bit_per_s / 100
     assert (small.links["a>r"].delay_s, small.links["a>r"].jitter_s) == (0.005, 0.001)
     assert small.interfaces == whole.interfaces
 
 
-def test_loss_is_independent_or_in_bursts_and_0_is_none():
+def test_loss_is_independent_or_bursty_and_0_means_no_loss():
     losses = {
         "a": 0.001,
         "b": {"enter": 0.001, "leave": 0.1, "probability": 0.5},
@@ -104,7 +105,7 @@ def test_loss_is_independent_or_in_bursts_and_0_is_none():
     assert links["r>b"].loss == links["b>r"].loss
 
 
-def test_changes_come_in_the_order_of_time_to_the_directions_that_are_meant():
+def test_changes_are_sorted_by_time_and_apply_to_the_named_directions():
     testbed = star("a", "b", a={"rate": "1 Gb/s", "queue": "1 BDP"})
     testbed["change"] = [
         {"at": "20 s", "link": "a-r", "up": False},
@@ -121,7 +122,7 @@ def test_changes_come_in_the_order_of_time_to_the_directions_that_are_meant():
     ]
 
 
-def test_a_host_has_a_default_device_and_routes_for_the_rest():
+def test_a_host_has_a_default_device_and_routes_for_other_addresses():
     testbed = {
         "host": {"a": {}, "b": {}, "c": {}, "d": {}},
         "router": {"lan": {}, "san": {}},
@@ -132,28 +133,28 @@ def test_a_host_has_a_default_device_and_routes_for_the_rest():
     }
     resolved = network_of(testbed)
     assert resolved.hosts["a"].default_device == "eth0"
-    # b has two addresses, and the second is on the other network alone.
+    # b has two addresses, and the second is only on the other network.
     assert resolved.hosts["a"].routes == {resolved.network.interfaces["b.eth1"].address: "eth1"}
     assert resolved.paths.links("a", "b.eth1") == ("a>san", "san>b")
     assert resolved.paths.links("c", "b.eth1") is None
     assert resolved.hosts["c"].routes == {}
 
 
-def test_two_hosts_may_be_joined_by_links_without_a_router():
+def test_two_hosts_can_be_linked_without_a_router():
     testbed = {
         "host": {"a": {}, "b": {}},
         "link": {"one": {"between": ["a", "b"], **GIGABIT}, "two": {"between": ["a", "b"], "rate": "1 Gb/s", "delay": "1 ms"}},
     }  # fmt: skip
     resolved = network_of(testbed)
     assert list(resolved.network.links) == ["a>b", "b>a", "a>b@two", "b>a@two"]
-    # Each cable is a network of its own: an address at its end is reached by it alone.
+    # Each link is its own network, so only its peer reaches an address at its end.
     assert resolved.paths.links("a", "b.eth0") == ("a>b",)
     assert resolved.paths.links("b", "a.eth1") == ("b>a@two",)
     assert resolved.paths.rtt_s("a", "b.eth1") == 0.002
     assert resolved.network.routes == {}
 
 
-def test_hosts_behind_a_gateway_reach_the_outside_and_are_not_reached():
+def test_hosts_behind_a_gateway_reach_the_outside_and_are_unreachable_from_it():
     testbed = {
         "host": {"w1": {}, "w2": {}, "gw": {"nat": ["campus"]}, "far": {}},
         "router": {"lan": {}, "campus": {}},
@@ -176,14 +177,14 @@ def test_hosts_behind_a_gateway_reach_the_outside_and_are_not_reached():
     assert paths.links("w1", "far") == ("w1>lan", "lan>gw", "gw>campus", "campus>far")
     assert paths.links("far", "w1") is None
     assert paths.links("w1", "w2") == ("w1>lan", "lan>w2")
-    # Answers go to the gateway's address and come in by it: 2 × (5 + 5 + 1 + 5) ms.
+    # Replies go to the gateway's address and arrive through it: 2 × (5 + 5 + 1 + 5) ms.
     assert paths.rtt_s("w1", "far") == 0.032
     assert paths.bottleneck_bit_per_s("w1", "far") == 1e8
-    # The queue of the link outside is made for the hosts inside: 100 Mb/s × 32 ms / 8.
+    # The queue of the outer link is sized for the inner hosts: 100 Mb/s × 32 ms / 8.
     assert network.links["gw>campus"].queue_bytes == 400_000
 
 
-def test_a_host_cabled_to_its_gateway_without_a_router_between_gets_out():
+def test_a_host_linked_directly_to_its_gateway_reaches_the_outside():
     testbed = {
         "host": {"w1": {}, "gw": {"nat": ["campus"]}, "far": {}},
         "router": {"campus": {}},
@@ -198,7 +199,7 @@ def test_a_host_cabled_to_its_gateway_without_a_router_between_gets_out():
     assert paths.links("far", "w1") is None
 
 
-def test_a_network_behind_two_gateways_uses_the_nearer_one_and_a_nested_one_gets_out():
+def test_a_private_network_uses_the_nearer_gateway_and_a_nested_one_reaches_the_outside():
     link = {"rate": "1 Gb/s"}
     testbed = {
         "host": {
@@ -231,7 +232,7 @@ def test_a_network_behind_two_gateways_uses_the_nearer_one_and_a_nested_one_gets
     assert paths.rtt_s("inner", "far") == 0.002
 
 
-def test_tcp_profiles_are_settings_of_a_host_and_congestion_control_stands_beside_them():
+def test_tcp_profiles_set_host_sysctls_independently_of_congestion_control():
     testbed = star("a", "b", "c")
     testbed["host"] = {"a": {}, "b": {"tcp": "wan", "congestion_control": "reno"}, "c": {"tcp": "mine"}}
     testbed["tcp"] = {"mine": {"net.ipv4.tcp_sack": 0, "net": {"ipv4": {"tcp_wmem": "4096  16384 65536"}}}}
@@ -242,5 +243,5 @@ def test_tcp_profiles_are_settings_of_a_host_and_congestion_control_stands_besid
     assert hosts["c"].sysctls == {"net.ipv4.tcp_sack": "0", "net.ipv4.tcp_wmem": "4096 16384 65536"}
 
 
-def test_every_built_in_profile_is_of_settings_that_a_host_can_have():
+def test_every_built_in_profile_has_valid_host_settings():
     assert [problem_of_setting(name) for settings in PROFILES.values() for name in settings] == [None] * 5

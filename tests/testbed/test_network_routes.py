@@ -1,4 +1,4 @@
-"""Routes of testbeds: everything public reaches everything public, by the shortest way, without going round."""
+"""Routes of testbeds: every public interface reaches every other by the shortest route, without loops."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from hypothesis import strategies as st
 
 from venturi import scenario
 from venturi.errors import PlanError
-from venturi.plan import Interface, Link, Network
+from venturi.plan import Interface, Network, PlanLink
 from venturi.scenario import load_scenario, scenario_from
 from venturi.testbed.network import resolve_network
-from venturi.testbed.paths import Paths, bottleneck_bit_per_s, path_links, path_rtt_s
+from venturi.testbed.paths import NetworkPaths, bottleneck_bit_per_s, path_links, path_rtt_s
 from venturi.workload import expand
 
 SCENARIOS = Path(__file__).parents[1] / "data" / "scenarios"
 
 
 def network_of(document, scale=1.0):
-    """Return the resolved network of a testbed that has nothing wrong."""
+    """Return the resolved network of a valid testbed."""
     problems = []
-    resolved = resolve_network(scenario.Testbed.model_validate(document), scale, problems)
+    resolved = resolve_network(scenario.TestbedTable.model_validate(document), scale, problems)
     assert problems == []
     return resolved
 
 
 @st.composite
 def drawn_testbed(draw, symmetric=True, interfaces=3):
-    """Routers in a tree with some links more, hosts with some interfaces anywhere, delays with many ties."""
+    """Draw routers in a tree with additional links, hosts with several interfaces at any router, and delays with many ties."""
     delays = st.sampled_from(["0 s", "1 ms", "2 ms", "0.1 ms", "33.333 us"])
     routers = [f"r{i}" for i in range(draw(st.integers(1, 6)))]
     ends = [(routers[i], routers[draw(st.integers(0, i - 1))]) for i in range(1, len(routers))]
@@ -48,8 +48,8 @@ def drawn_testbed(draw, symmetric=True, interfaces=3):
     return {"host": {host: {} for host in hosts}, "router": {router: {} for router in routers}, "link": links}
 
 
-def shortest_s(network, origin, to):
-    """Return the least delay from one interface to another, by relaxing all links as often as there are nodes."""
+def min_duration_s(network, origin, to):
+    """Return the smallest delay between two interfaces, by relaxing all links as often as there are nodes."""
     best = {origin: 0.0}
     inner = {*network.routers, origin}
     for _ in range(len(network.routers) + 2):
@@ -61,7 +61,7 @@ def shortest_s(network, origin, to):
 
 @given(drawn_testbed(symmetric=False))
 @settings(max_examples=60, deadline=None)
-def test_every_public_interface_reaches_every_other_by_the_shortest_way(testbed):
+def test_every_public_interface_reaches_every_other_by_the_shortest_route(testbed):
     resolved = network_of(testbed)
     network = resolved.network
     for origin, to in itertools.permutations(network.interfaces, 2):
@@ -72,12 +72,12 @@ def test_every_public_interface_reaches_every_other_by_the_shortest_way(testbed)
         assert links[-1].to == to
         assert all(one.to == next_.origin for one, next_ in itertools.pairwise(links))
         assert len({link.origin for link in links}) == len(links)
-        assert sum(link.delay_s for link in links) == pytest.approx(shortest_s(network, origin, to), abs=1e-12)
+        assert sum(link.delay_s for link in links) == pytest.approx(min_duration_s(network, origin, to), abs=1e-12)
 
 
 @given(drawn_testbed(interfaces=1))
 @settings(max_examples=60, deadline=None)
-def test_round_trip_times_of_symmetric_links_are_the_same_from_both_ends(testbed):
+def test_symmetric_links_have_equal_round_trip_times_in_both_directions(testbed):
     paths = network_of(testbed).paths
     for one, other in itertools.combinations(testbed["host"], 2):
         assert paths.rtt_s(one, other) == paths.rtt_s(other, one)
@@ -90,14 +90,14 @@ def test_a_host_uses_the_device_with_the_least_delay(testbed):
     for host, (to, end) in itertools.product(testbed["host"], resolved.network.interfaces.items()):
         if end.host != host:
             own = [name for name, interface in resolved.network.interfaces.items() if interface.host == host]
-            delays = {name: shortest_s(resolved.network, name, to) for name in own}
+            delays = {name: min_duration_s(resolved.network, name, to) for name in own}
             used = resolved.network.links[resolved.paths.links(host, to)[0]].origin
             assert delays[used] == pytest.approx(min(delays.values()), abs=1e-12)
 
 
 @given(drawn_testbed(), st.randoms())
 @settings(max_examples=30, deadline=None)
-def test_the_same_testbed_gives_the_same_network(testbed, random):
+def test_equal_testbeds_resolve_to_equal_networks(testbed, random):
     assert network_of(testbed).network == network_of(testbed).network
     links = list(testbed["link"].items())
     random.shuffle(links)
@@ -105,7 +105,7 @@ def test_the_same_testbed_gives_the_same_network(testbed, random):
     assert len(routes.network.links) == 2 * len(links)
 
 
-def test_of_ways_with_one_delay_that_with_fewer_hops_is_taken_and_then_the_first_name():
+def test_routes_of_equal_delay_are_chosen_by_hop_count_and_then_by_name():
     link = {"rate": "1 Gb/s", "delay": "1 ms"}
     free = {"rate": "1 Gb/s", "delay": "0 s"}
     testbed = {
@@ -121,7 +121,7 @@ def test_of_ways_with_one_delay_that_with_fewer_hops_is_taken_and_then_the_first
     assert network_of(testbed).paths.links("a", "b") == ("a>r1", "r1>x", "x>r2", "r2>b")
 
 
-def test_the_testbed_of_report_004_has_its_machines_sites_rates_and_round_trip_times():
+def test_the_testbed_of_report_004_has_the_published_hosts_sites_rates_and_rtts():
     # Report 004: table 1 (10 sites, 26 machines, access rates), table 5 (round-trip times from CNAF).
     header = expand(load_scenario(SCENARIOS / "alice-sites.toml")).header
     assert len(header.hosts) == 26
@@ -139,18 +139,29 @@ def test_the_testbed_of_report_004_has_its_machines_sites_rates_and_round_trip_t
     assert bottleneck_bit_per_s(header, cnaf, cnaf) is None
 
 
-def test_a_packet_that_goes_round_or_finds_no_route_has_no_path():
+def test_a_routing_loop_or_a_missing_route_gives_no_path():
     ends = {f"{host}.eth0": Interface(host, "eth0", f"10.77.0.{i}") for i, host in enumerate("ab", 1)}
-    wires = [("a.eth0", "r1"), ("r1", "a.eth0"), ("b.eth0", "r2"), ("r2", "b.eth0"), ("r1", "r2"), ("r2", "r1")]
-    links = {f"{start}>{end}": Link(start, end, 1e9, 0.001, 10**5) for start, end in wires}
+    directed_links = [
+        ("a.eth0", "r1"),
+        ("r1", "a.eth0"),
+        ("b.eth0", "r2"),
+        ("r2", "b.eth0"),
+        ("r1", "r2"),
+        ("r2", "r1"),
+    ]
+    links = {f"{start}>{end}": PlanLink(start, end, 1e9, 0.001, 10**5) for start, end in directed_links}
     routes = {"r1": {"b.eth0": "r1>r2"}, "r2": {"b.eth0": "r2>r1"}}
-    assert Paths(Network(ends, links, ("r1", "r2"), routes), {}).links("a", "b") is None
-    assert Paths(Network(ends, links, ("r1", "r2"), {"r1": {}}), {}).links("a", "b") is None
+    assert NetworkPaths(Network(ends, links, ("r1", "r2"), routes), {}).links("a", "b") is None
+    assert NetworkPaths(Network(ends, links, ("r1", "r2"), {"r1": {}}), {}).links("a", "b") is None
     good = {"r1": {"*": "r1>r2"}, "r2": {"b.eth0": "r2>b.eth0"}}
-    assert Paths(Network(ends, links, ("r1", "r2"), good), {}).links("a", "b") == ("a.eth0>r1", "r1>r2", "r2>b.eth0")
+    assert NetworkPaths(Network(ends, links, ("r1", "r2"), good), {}).links("a", "b") == (
+        "a.eth0>r1",
+        "r1>r2",
+        "r2>b.eth0",
+    )
 
 
-def test_a_plan_for_hosts_that_exist_has_no_paths():
+def test_a_plan_without_a_network_rejects_path_queries():
     document = {"venturi": 1, "name": "x", "testbed": {"host": {"a": {}}, "storage": {"d": {"host": "a", "path": "d"}}},
                 "workload": {"kind": "sweep", "mover": "read", "source": "d", "factors": {"size": ["1 kB"]}}}  # fmt: skip
     with pytest.raises(PlanError, match="expected a plan with a network"):
@@ -159,7 +170,7 @@ def test_a_plan_for_hosts_that_exist_has_no_paths():
 
 @given(drawn_testbed(symmetric=False))
 @settings(max_examples=60, deadline=None)
-def test_the_queue_of_a_link_is_made_for_the_longest_path_through_it(testbed):
+def test_a_queue_of_1_bdp_is_sized_for_the_longest_path_through_its_link(testbed):
     for link in testbed["link"].values():
         link["queue"] = "1 BDP"
     resolved = network_of(testbed)

@@ -1,6 +1,6 @@
-"""Testbeds of sites for the workloads `peers` and `tiers`: routers around a backbone, machines with a server each."""
+"""Testbeds of sites for the workloads `peers` and `tiers`: routers around a backbone, and machines with one server each."""
 
-from venturi.plan import Pause, Transfer, Trial
+from venturi.plan import Pause, TransferStep, Trial
 from venturi.scenario import scenario_from
 
 MACHINES = {"Alpha": 3, "Beta": 1, "Gamma": 2}
@@ -8,7 +8,7 @@ RATES = {"Alpha": "100 Mb/s", "Beta": "300 Mb/s", "Gamma": "50 Mb/s"}
 
 
 def bed_of(machines=MACHINES, rates=RATES, kind="gridftp", **more):
-    """Return a testbed with so many machines at each site."""
+    """Return a testbed with the given number of machines at each site."""
     bed = {"router": {"backbone": {}}, "host": {}, "link": {}, "storage": {}, "service": {}}
     for site, count in machines.items():
         low = site.lower()
@@ -24,7 +24,7 @@ def bed_of(machines=MACHINES, rates=RATES, kind="gridftp", **more):
 
 
 def peers(*, bed=None, top=None, **workload):
-    """Return a scenario with ten transfers of each machine unless said otherwise."""
+    """Return a scenario with ten transfers per machine by default."""
     given = {"mover": "globus-url-copy", "sizes": ["1 kB", "2 kB"], "transfers": 10,
              "site": {site: {"link": site.lower()} for site in MACHINES}}  # fmt: skip
     given = {key: value for key, value in (given | workload).items() if value is not None}
@@ -40,12 +40,12 @@ def peers(*, bed=None, top=None, **workload):
 
 
 def trials_of(plan):
-    """Return actor and trial of all trials of a plan, in the order of its lines."""
+    """Return actor and trial of all trials of a plan, in line order."""
     return [(line.actor, step) for line in plan.lines for step in line.steps if isinstance(step, Trial)]
 
 
 def transfers_in(trial):
-    return [step for step in trial.steps if isinstance(step, Transfer)]
+    return [step for step in trial.steps if isinstance(step, TransferStep)]
 
 
 def pause_in(trial):

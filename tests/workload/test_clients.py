@@ -1,14 +1,16 @@
-"""Closed-loop clients: who fetches from whom, how many, and what is refused."""
+"""Closed-loop clients: clients and servers of fetches, their number, and rejected scenarios."""
 
 import tomllib
 from collections import Counter
 
 import pytest
+from problemkit import reports
 
 from venturi.errors import ScenarioError
 from venturi.plan import plan_lines
 from venturi.scenario import load_scenario, scenario_from
 from venturi.study import study
+from venturi.testbed.plan import hosts_obstacle
 from venturi.workload import expand
 
 SCENARIO = """
@@ -61,7 +63,7 @@ host = "s2"
 
 
 def links():
-    """Two interfaces on each client and server, one on the origin."""
+    """Return links for two interfaces on each client and server, and one on the origin."""
     ends = [f"{host}-{nic}" for host in ("c1", "c2", "s1", "s2") for nic in (0, 1)] + ["origin-0"]
     return "".join(
         f'[testbed.link.{end}]\nbetween = ["{end[:-2]}", "core"]\nrate = "1 Gb/s"\ndelay = "1 ms"\n' for end in ends
@@ -69,7 +71,7 @@ def links():
 
 
 def made(changes=None):
-    """Return the scenario, keys of its workload changed (None: taken out)."""
+    """Return the scenario with changed workload keys (None: removed)."""
     document = tomllib.loads(SCENARIO + links())
     for key, value in (changes or {}).items():
         if value is None:
@@ -85,13 +87,13 @@ def trials(plan):
 
 
 def fetches(trial):
-    """Return how often each (call, service, server interface) has a client in a trial."""
+    """Return the number of clients of each (call, service, server interface) in a trial."""
     children = trial.steps[0].children
     transfers = [getattr(child[0], "steps", child)[0] for child in children]
     return Counter((one.call, one.labels["service"], one.labels["server_nic"]) for one in transfers)
 
 
-def test_one_to_one_every_host_divides_its_clients_among_the_interfaces_of_its_partner():
+def test_one_to_one_pairing_divides_clients_among_the_interfaces_of_the_partner():
     found = dict(trials(expand(made({"pairing": "one to one"}))))
     assert fetches(found["c1"]) == {
         ("wget,proxy=http://s1.lab.test:3128,bind=c1.lab.test", "one", "eth0"): 4,
@@ -101,7 +103,35 @@ def test_one_to_one_every_host_divides_its_clients_among_the_interfaces_of_its_p
     assert found["c1"].factors["clients_per_nic"] == 4
 
 
-def test_all_to_all_every_host_divides_its_clients_among_all_interfaces():
+def test_a_proxy_has_the_url_of_its_service_port_at_its_own_interface():
+    plan = expand(made({"pairing": "one to one"}))
+    urls = {name: call.urls for name, call in plan.header.calls.items()}
+    assert urls["wget,proxy=http://s1.lab.test:3128,bind=c1.lab.test"] == {"proxy": "one/http-proxy"}
+    assert urls["wget,proxy=http://s1-eth1.lab.test:3128,bind=c1-eth1.lab.test"] == {}
+    assert "found bind" in hosts_obstacle(plan.header)
+
+
+def test_clients_of_proxies_can_run_on_existing_hosts():
+    hosts = ("c1", "s1", "origin")
+    document = tomllib.loads(SCENARIO)
+    testbed = document["testbed"]
+    testbed["host"] = {name: {"ssh": f"alice@{name}"} for name in hosts}
+    testbed.pop("router", None)
+    testbed["service"] = {
+        name: {key: value for key, value in service.items() if key != "interface"}
+        for name, service in testbed["service"].items()
+        if service["host"] in hosts
+    }
+    proxies = [name for name, service in testbed["service"].items() if service["kind"] == "squid"]
+    group, first = next(iter(document["workload"]["group"].items()))
+    document["workload"]["group"] = {group: {**first, "services": proxies, "clients": ["c1"]}}
+    document["workload"].pop("factors", None)
+    plan = expand(scenario_from(document))
+    assert hosts_obstacle(plan.header) is None
+    assert [call.urls for call in plan.header.calls.values()] == [{"proxy": f"{name}/http-proxy"} for name in proxies]
+
+
+def test_all_to_all_pairing_divides_clients_among_all_interfaces():
     plan = expand(made({"pairing": "all to all"}))
     for host, trial in trials(plan):
         assert Counter(fetches(trial).values()) == {2: 4}, host
@@ -113,7 +143,7 @@ def test_all_to_all_every_host_divides_its_clients_among_all_interfaces():
         assert (first.for_s, first.steps[0].source_via, first.steps[0].destination) == (10.0, "http/http", "null:")
 
 
-def test_hosts_of_a_point_begin_together_and_only_when_those_before_have_ended():
+def test_hosts_of_a_point_start_together_after_the_previous_point_has_ended():
     lines = [line for line in expand(made({"repeat": 3})).lines if len(line.steps) == 3]
     assert [line.steps[0].until for line in lines] == [0, 0, 2, 2, 4, 4]
     assert all((line.steps[0].counter, line.steps[2].counter) == ("clients.turn", "clients.turn") for line in lines)
@@ -121,7 +151,7 @@ def test_hosts_of_a_point_begin_together_and_only_when_those_before_have_ended()
     assert [(line.steps[1].point, line.steps[1].repetition) for line in lines] == [(0, r) for r in (0, 0, 1, 1, 2, 2)]
 
 
-def test_a_mover_that_is_many_clients_is_called_once_for_each_interface():
+def test_a_load_generator_is_called_once_for_each_interface():
     plan = expand(made({"mover": "http-load", "duration": None, "fetches": 5, "ramp": "0 s", "think": "1 s"}))
     for _, trial in trials(plan):
         transfers = [child[0] for child in trial.steps[0].children]
@@ -135,44 +165,44 @@ def test_only_servers_that_a_point_uses_are_in_the_plan():
     assert set(expand(made()).header.services) == {"http", "one", "other"}
 
 
-def test_the_same_scenario_gives_the_same_lines_and_survives_being_written_out():
+def test_the_plan_is_reproducible_from_the_scenario_and_from_its_document():
     scenario = made({"repeat": 2, "factors": {"pairing": ["one to one", "all to all"], "clients": [8, 16]}})
     again = scenario_from(scenario.document())
     assert list(plan_lines(expand(scenario))) == list(plan_lines(expand(scenario))) == list(plan_lines(expand(again)))
 
 
-def test_fewer_clients_keep_the_number_that_was_written_as_their_factor():
+def test_scaled_clients_keep_the_configured_number_as_their_factor():
     ((_, trial), *_) = trials(expand(made({"clients": 3000, "clients_scale": 0.004, "pairing": "all to all"})))
     assert (trial.factors["clients"], trial.factors["clients_per_nic"]) == (3000, 3)
 
 
-REFUSED = [
-    ({"clients": 9}, "workload.clients: expected a multiple of 4 (interfaces of the servers that c1 talks with all to all), found 9"),
-    ({"clients": None}, "workload.clients: expected a whole number, 1 to 100000, found nothing"),
-    ({"fetches": 3}, "workload.duration: expected duration, or fetches (of each client), found both"),
+REJECTED = [
+    ({"clients": 9}, "workload.clients: expected a multiple of 4 (interfaces of the servers of c1, all to all), found 9"),
+    ({"clients": None}, "workload.clients: expected a whole number from 1 to 100000, found nothing"),
+    ({"fetches": 3}, "workload.duration: expected duration or fetches, found both"),
     ({"ramp": "10 s"}, "workload.ramp: expected less than duration (10 s), found 10 s"),
-    ({"source": "wep"}, 'workload.source: expected one of the storages: web, found "wep" (did you mean web?)'),
+    ({"source": "wep"}, 'workload.source: expected one of the storages: web, found "wep"; did you mean web?'),
     ({"mover": "cp"}, "workload.mover: expected one of the movers that read over HTTP"),
     ({"filter": ["cleints > 3"]}, "workload.filter[0]: expected one of the factors and labels"),
-    ({"filter": ["clients > 8"]}, "workload.filter: expected filters that leave a point, found none that passes all"),
+    ({"filter": ["clients > 8"]}, "workload.filter: expected at least one point that passes all filters, found none"),
     ({"factors": {"size": ["1 MB"]}}, "workload.factors.size: expected one of the factors: group, pairing, clients, mover"),
     ({"options": {"proxi": "x"}}, "workload.options: expected one of the options of wget"),
     ({"source_service": "one"}, "workload.source_service: expected one of the services with web over HTTP: http"),
     ({"group": {"g": {"services": ["one"], "clients": ["c1", "c2"]}}, "pairing": "one to one"},
-     "workload.pairing: expected as many services as client hosts for one to one, found 1 services for 2 client hosts in g"),
+     "workload.pairing: expected equal numbers of services and client hosts, found 1 services for 2 client hosts in g"),
     ({"group": {"g": {"services": ["noone"], "clients": ["c9"]}}}, "workload.group.g.clients[0]: expected one of the hosts"),
-    ({"clients": 40_000}, "workload.clients: expected at most 10000 (wget is a process each), found 40000"),
+    ({"clients": 40_000}, "workload.clients: expected at most 10000 (wget runs one process per client), found 40000"),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("changes", "told"), REFUSED)
-def test_what_cannot_be_is_refused_with_its_place(changes, told):
+@pytest.mark.parametrize(("changes", "message"), REJECTED)
+def test_rejects_invalid_workload_with_location(changes, message):
     with pytest.raises(ScenarioError) as caught:
         made(changes)
-    assert told in str(caught.value)
+    assert reports(message, caught.value)
 
 
-def test_the_study_has_the_published_cells_and_numbers_of_clients():
+def test_the_study_has_the_published_points_and_numbers_of_clients():
     published = study("ani/squid").published.table("002-squid")
     scenario = load_scenario(study("ani/squid").scenario_path)
     seen = {}

@@ -1,4 +1,4 @@
-"""File sets: sizes and counts, pairs of interfaces, the calls of a trial, hosts that begin together."""
+"""Datasets: sizes and counts, pairs of interfaces, calls of a trial, synchronized hosts."""
 
 import itertools
 
@@ -12,7 +12,7 @@ from venturi.workload.filesets import CATEGORIES
 
 
 def scenario(workload, **keys):
-    """Two sites with two hosts each, two interfaces a host, a GridFTP server on each interface."""
+    """Return a scenario with two sites, two hosts per site, two interfaces per host, and a GridFTP server on each interface."""
     testbed = {"router": {"r": {}}, "host": {}, "link": {}, "storage": {}, "service": {}}
     for side, number in itertools.product("ab", (1, 2)):
         host = f"{side}{number}"
@@ -27,8 +27,8 @@ def scenario(workload, **keys):
         "kind": "dataset", "mover": "globus-url-copy", "source_service": "a*", "destination_service": "b*", "destination": "null",
         "set": "mixed", "sets": {"mixed": {"sizes": ["8 KiB", "16 KiB"], "volume": "64 KiB"}},
     }  # fmt: skip
-    told = {key: value for key, value in {**usual, **workload}.items() if value is not None}
-    document = {"venturi": 1, "name": "x", "testbed": testbed, "workload": told, **keys}
+    output = {key: value for key, value in {**usual, **workload}.items() if value is not None}
+    document = {"venturi": 1, "name": "x", "testbed": testbed, "workload": output, **keys}
     return scenario_from(document)
 
 
@@ -40,7 +40,7 @@ def calls_of(trial):
     return [list(child) for child in trial.steps[-1].children]
 
 
-def test_the_categories_are_those_of_the_report():
+def test_the_categories_match_the_report():
     sizes = {name: files.sizes for name, files in CATEGORIES.items()}
     assert {name: (len(own), own[0], own[-1]) for name, own in sizes.items()} == {
         "small": (10, 8 << 10, 4 << 20), "medium": (8, 8 << 20, 1 << 30), "large": (3, 2 << 30, 8 << 30),
@@ -48,12 +48,12 @@ def test_the_categories_are_those_of_the_report():
     assert all(after == 2 * before for own in sizes.values() for before, after in itertools.pairwise(own))
 
 
-def test_as_sizes_fall_counts_rise_and_the_volume_of_each_stays():
+def test_file_counts_rise_as_sizes_fall_with_equal_volume_per_size():
     sets = {"small": {"sizes": [f"{8 << n} KiB" for n in range(10)], "volume": "40 MiB"}}
     plan = expand(scenario({"set": "small", "sets": sets}))
     mix = plan.header.datasets["disk-a1-small"].mix
-    assert [portion.files for portion in mix] == [512, 256, 128, 64, 32, 16, 8, 4, 2, 1]
-    assert {portion.files * portion.size_bytes for portion in mix} == {4 << 20}
+    assert [group.files for group in mix] == [512, 256, 128, 64, 32, 16, 8, 4, 2, 1]
+    assert {group.files * group.size_bytes for group in mix} == {4 << 20}
 
 
 def test_every_source_interface_sends_to_every_destination_interface():
@@ -66,7 +66,7 @@ def test_every_source_interface_sends_to_every_destination_interface():
     assert sorted(pairs) == [f"a{name}>b{name}" for name in services]
 
 
-def test_a_call_moves_the_whole_set_and_its_bytes_are_those_of_its_files():
+def test_a_call_moves_the_whole_dataset_with_the_bytes_of_its_files():
     plan = expand(scenario({}))
     _, trial = trials_of(plan)[0]
     (call,) = calls_of(trial)[0]
@@ -75,7 +75,7 @@ def test_a_call_moves_the_whole_set_and_its_bytes_are_those_of_its_files():
     assert plan.header.totals.transfers == 16
 
 
-def test_calls_of_so_many_files_follow_each_other():
+def test_files_per_call_splits_a_dataset_into_consecutive_calls():
     plan = expand(scenario({"files_per_call": 4, "destination": None}))
     _, trial = trials_of(plan)[0]
     child = calls_of(trial)[0]
@@ -85,7 +85,7 @@ def test_calls_of_so_many_files_follow_each_other():
     assert len({call.destination for each in calls_of(trial) for call in each}) == 2 * len(calls_of(trial))
 
 
-def test_calls_with_files_of_their_own_read_different_ones_of_the_same_sizes():
+def test_calls_with_their_own_files_read_different_files_of_the_same_sizes():
     plan = expand(scenario({"files": "own", "pairs": "one to one", "calls": 3}))
     _, trial = trials_of(plan)[0]
     firsts = [child[0].source for child in calls_of(trial)]
@@ -94,7 +94,7 @@ def test_calls_with_files_of_their_own_read_different_ones_of_the_same_sizes():
     assert plan.header.datasets["disk-a1-mixed"].files == 6 * 6
 
 
-def test_trials_of_several_hosts_begin_together_and_points_take_turns():
+def test_trials_of_several_hosts_start_together_and_points_take_turns():
     plan = expand(scenario({"factors": {"streams": [1, 2]}, "repeat": 2}))
     trials = trials_of(plan)
     assert [host for host, _ in trials] == ["a1", "a2"] * 4
@@ -106,7 +106,7 @@ def test_trials_of_several_hosts_begin_together_and_points_take_turns():
     assert [wait.until for wait in waits] == [2, 2, 4, 4, 6, 6, 8, 8]
 
 
-def test_from_a_file_of_the_client_to_a_server_there_is_one_door():
+def test_a_transfer_from_a_local_file_to_a_server_uses_one_service_port():
     plan = expand(scenario({"source": "disk-a1", "source_service": "none"}))
     ((host, trial),) = trials_of(plan)
     assert host == "a1"
@@ -128,20 +128,22 @@ def test_scale_shrinks_sizes_and_leaves_counts():
 
 
 @pytest.mark.parametrize(
-    ("workload", "where", "said"),
+    ("workload", "where", "detail"),
     [
         ({"set": "smal"}, "workload.set", "did you mean"),
-        ({"set": "large"}, "workload.sets.large", "expected a volume or a number of files of each size, found neither"),
+        ({"set": "large"}, "workload.sets.large", "found neither"),
         ({"sets": {"mixed": {"sizes": ["1 KB", "1 MB"], "volume": "1 MB"}}}, "workload.sets.mixed", "at least 2 MB"),
         ({"source_service": "c*"}, "workload.source_service", "expected one of the services"),
         ({"pairs": "one to one", "source_service": "a1-*"}, "workload.pairs", "found 2 and 4"),
-        ({"mover": "gfal-copy", "files_per_call": 2}, "workload.files_per_call", "takes one file a call"),
+        ({"mover": "gfal-copy", "files_per_call": 2}, "workload.files_per_call", "expected 1 (gfal-copy"),
         ({"factors": {"streems": [1]}}, "workload.factors.streems", "expected one of the factors"),
         ({"mover": None}, "workload.mover", "expected one of the movers"),
         ({"source_service": None}, "workload.source", "expected the name of a storage, or of a service"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(workload, where, said):
+def test_reports_errors_with_location(workload, where, detail):
     with pytest.raises(ScenarioError) as caught:
         expand(scenario(workload))
-    assert any(place == where and said in problem for place, problem in caught.value.problems), caught.value.problems
+    assert any(location == where and detail in problem for location, problem in caught.value.problems), (
+        caught.value.problems
+    )

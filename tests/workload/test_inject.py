@@ -1,4 +1,7 @@
-"""The workload `inject`: what is asked for is what is planned, as lines and as open loops; and what cannot be is refused."""
+"""The workload `inject`: the plan has the requested transfers, and impossible requests are rejected.
+
+The transfers are lines or open loops.
+"""
 
 import json
 import math
@@ -9,13 +12,14 @@ import jsonschema
 import numpy as np
 import pytest
 from peerskit import bed_of
+from problemkit import reports
 from scipy.stats import kstest
 
 from venturi.errors import ScenarioError
-from venturi.plan import Arrivals, At, Draw, Parallel, Prepare, Transfer, Trial, Wait, plan_lines
+from venturi.plan import Arrivals, At, Draw, Parallel, Prepare, TransferStep, Trial, Wait, plan_lines
 from venturi.scenario import scenario_from
 from venturi.workload import expand
-from venturi.workload.arrivals import Shape, arrival_times, open_loop
+from venturi.workload.arrivals import RateShape, arrival_times, open_loop
 
 SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "plan.schema.json").read_text())
 SURE = 1e-3
@@ -23,7 +27,10 @@ FLOW = {"source": "Alpha", "destination": ["Beta", "gam*"], "rate": "8 Mb/s", "e
 
 
 def inject(*, top=None, flow=None, flows=None, **workload):
-    """Return a scenario with one flow from three hosts to one and two: nine pairs, 8 Mb/s each, 100 transfers a second each."""
+    """Return a scenario with one flow from three hosts to one and two.
+
+    These are nine pairs with 8 Mb/s and 100 transfers per second each.
+    """
     return scenario_from(
         {
             "venturi": 1,
@@ -40,8 +47,8 @@ def inject(*, top=None, flow=None, flows=None, **workload):
     )
 
 
-def begun(plan):
-    """Return (time, trial, transfer) of each transfer that is a line."""
+def started_transfers(plan):
+    """Return (time, trial, transfer) of each transfer with its own line."""
     found = []
     for line in plan.lines:
         if isinstance(line.steps[-1], Trial):
@@ -62,14 +69,17 @@ def loops(plan):
     return found
 
 
-def asked(loop):
-    """Return the transfers of an open loop on average: the area below its rate, by the trapezoidal rule, which is exact for lines."""
+def requested(loop):
+    """Return the mean number of transfers of an open loop.
+
+    It is the area below its rate by the trapezoidal rule, which is exact for lines.
+    """
     times, rates = zip(*loop.rate_per_s, strict=True)
     return np.trapezoid(rates, times)
 
 
 @pytest.mark.parametrize("form", ["each", "arrivals"])
-def test_the_same_seed_gives_the_same_plan_another_another_and_all_are_of_the_format(form):
+def test_equal_seeds_give_equal_plans_and_all_plans_match_the_schema(form):
     plans = [
         list(plan_lines(expand(inject(top={"seed": seed}, flow={"rate": "1 /s"}, form=form)))) for seed in (1, 1, 2)
     ]
@@ -79,16 +89,16 @@ def test_the_same_seed_gives_the_same_plan_another_another_and_all_are_of_the_fo
         check.validate(json.loads(text))
 
 
-def test_reading_the_document_of_a_scenario_gives_it_again():
+def test_a_scenario_is_equal_after_a_round_trip_through_its_document():
     scenario = inject(flow={"rate": "120.5 /min", "ramp_up": "2 s", "weights": [1.0], "of": "flow"})
     assert scenario_from(scenario.document()) == scenario
 
 
 @pytest.mark.parametrize("arrivals", ["poisson", "even"])
-def test_bytes_and_rate_are_those_that_are_asked_for(arrivals):
+def test_bytes_and_rates_match_the_request(arrivals):
     plan = expand(inject(arrivals=arrivals, form="each"))
-    transfers = begun(plan)
-    # Nine pairs × 8 Mb/s × 10 s / 80 kb = 9,000 transfers; random ones within four standard deviations.
+    transfers = started_transfers(plan)
+    # Nine pairs × 8 Mb/s × 10 s / 80 kb = 9,000 transfers; random ones are within four standard deviations.
     slack = 4 * math.sqrt(9_000) if arrivals == "poisson" else 0
     assert abs(len(transfers) - 9_000) <= slack
     assert plan.header.totals.transfers == plan.header.totals.trials == len(transfers)
@@ -96,16 +106,18 @@ def test_bytes_and_rate_are_those_that_are_asked_for(arrivals):
     per_pair = Counter((moved.source, moved.destination.partition(":")[0]) for _, _, moved in transfers)
     assert len(per_pair) == 9
     assert all(abs(count - 1_000) <= slack / 3 for count in per_pair.values())
-    assert all(trial.factors["asked_bit_per_s"] == pytest.approx(8e6) for _, trial, _ in transfers)
+    assert all(trial.factors["requested_bit_per_s"] == pytest.approx(8e6) for _, trial, _ in transfers)
 
 
 def test_random_transfers_are_a_poisson_process_and_even_ones_a_grid():
-    poisson = np.array([time for time, _, moved in begun(expand(inject())) if moved.source.startswith("alpha0")])
+    poisson = np.array(
+        [time for time, _, moved in started_transfers(expand(inject())) if moved.source.startswith("alpha0")]
+    )
     gaps = np.diff(poisson)
-    assert kstest(gaps, "expon", args=(0, 1 / 300)).pvalue > SURE  # three pairs of 100 /s are one of 300 /s
+    assert kstest(gaps, "expon", args=(0, 1 / 300)).pvalue > SURE  # three pairs of 100 /s are one process of 300 /s
     assert kstest(poisson, "uniform", args=(0, 10)).pvalue > SURE
     grids = defaultdict(list)
-    for time, _, moved in begun(expand(inject(arrivals="even"))):
+    for time, _, moved in started_transfers(expand(inject(arrivals="even"))):
         grids[moved.source, moved.destination.partition(":")[0]].append(time)
     phases = set()
     for times in grids.values():
@@ -114,13 +126,13 @@ def test_random_transfers_are_a_poisson_process_and_even_ones_a_grid():
     assert len(phases) > 5  # pairs are not in step
 
 
-def test_transfers_stand_in_the_order_of_time_and_each_is_an_actor_that_waits_for_nobody():
+def test_transfers_are_ordered_by_time_and_run_as_independent_actors():
     plan = expand(inject(flow={"end": "2 s"}))
-    times = [time for time, _, _ in begun(plan)]
+    times = [time for time, _, _ in started_transfers(plan)]
     assert times == sorted(times)
     actors = [line.actor for line in plan.lines]
     assert len(set(actors)) == len(actors)
-    assert [trial.id for _, trial, _ in begun(plan)] == [f"t{n:07d}" for n in range(len(times))]
+    assert [trial.id for _, trial, _ in started_transfers(plan)] == [f"t{n:07d}" for n in range(len(times))]
     made = [line for line in plan.lines if isinstance(line.steps[0], Prepare)]
     assert {line.host for line in made} == {"alpha0", "alpha1", "alpha2"}
     waits = {line.steps[0] for line in plan.lines if isinstance(line.steps[0], Wait)}
@@ -129,21 +141,23 @@ def test_transfers_stand_in_the_order_of_time_and_each_is_an_actor_that_waits_fo
 
 def test_a_ramp_a_plateau_and_a_fall_have_the_rates_of_a_trapezium():
     shape = {"rate": "10 /s", "start": "10 s", "end": "110 s", "ramp_up": "40 s", "ramp_down": "20 s"}
-    times = np.array([time for time, _, _ in begun(expand(inject(flow=shape, arrivals="even", lead="5 s")))])
+    times = np.array(
+        [time for time, _, _ in started_transfers(expand(inject(flow=shape, arrivals="even", lead="5 s")))]
+    )
     times -= 15
-    # A pair brings 10 /s on the plateau of 40 s, and half of that over the ramps: 10 × (20 + 40 + 10) = 700.
+    # A pair has 10 /s on the plateau of 40 s, and half of that over the ramps: 10 × (20 + 40 + 10) = 700.
     assert len(times) == pytest.approx(9 * 700, abs=9)
     assert times.min() >= 0 and times.max() < 100
-    for begin, end, expected in ((0, 20, 50), (20, 40, 150), (40, 80, 400), (80, 90, 75), (90, 100, 25)):
-        assert np.sum((times >= begin) & (times < end)) == pytest.approx(9 * expected, abs=10)
+    for start, end, expected in ((0, 20, 50), (20, 40, 150), (40, 80, 400), (80, 90, 75), (90, 100, 25)):
+        assert np.sum((times >= start) & (times < end)) == pytest.approx(9 * expected, abs=10)
 
 
-def test_several_flows_are_added_up():
+def test_the_transfers_of_several_flows_add_up():
     two = {
         "one": {**FLOW, "rate": "50 /s"},
         "two": {**FLOW, "source": "Beta", "destination": "Gamma", "rate": "30 /s", "start": "5 s", "end": "15 s"},
     }
-    transfers = begun(expand(inject(flows=two, arrivals="even")))
+    transfers = started_transfers(expand(inject(flows=two, arrivals="even")))
     counts = Counter(trial.factors["flow"] for _, trial, _ in transfers)
     assert counts == {"one": 9 * 500, "two": 2 * 300}
     assert min(time for time, trial, _ in transfers if trial.factors["flow"] == "two") >= 5
@@ -156,17 +170,17 @@ def test_the_rate_of_a_flow_is_shared_evenly_or_by_the_rates_of_links():
             bed["link"][host]["rate"] = rate
         scenario = inject(flow={"rate": "90 /s", "of": of}, arrivals="even")
         scenario = scenario_from({**scenario.document(), "testbed": bed})
-        return Counter(trial.factors["destination"] for _, trial, _ in begun(expand(scenario)))
+        return Counter(trial.factors["destination"] for _, trial, _ in started_transfers(expand(scenario)))
 
     assert counts("flow", {}) == {"Beta": 450, "Gamma": 450}
     assert counts("capacity", {"beta0": "200 Mb/s", "gamma0": "100 Mb/s"}) == {"Beta": 600, "Gamma": 300}
     assert counts("pair", {}) == {"Beta": 900, "Gamma": 900}
 
 
-def test_sizes_come_as_often_as_their_weights_say_and_keep_the_rate_of_bytes():
+def test_sizes_follow_their_weights_and_keep_the_rate_of_bytes():
     sizes = {"size": ["10 kB", "40 kB"], "weights": [3.0, 1.0]}
-    transfers = begun(expand(inject(flow=sizes, arrivals="even")))
-    # The mean is 17.5 kB: 8 Mb/s are 57.14 /s a pair, three quarters of them small.
+    transfers = started_transfers(expand(inject(flow=sizes, arrivals="even")))
+    # The mean size is 17.5 kB, so 8 Mb/s are 57.14 /s per pair, and three quarters of them are small.
     counts = Counter(moved.bytes for _, _, moved in transfers)
     assert counts[10_000] == pytest.approx(9 * 10 * 57.142857 * 0.75, abs=9)
     assert counts[40_000] == pytest.approx(9 * 10 * 57.142857 * 0.25, abs=9)
@@ -175,28 +189,30 @@ def test_sizes_come_as_often_as_their_weights_say_and_keep_the_rate_of_bytes():
 
 
 def test_the_scale_multiplies_bytes_and_leaves_times_and_counts():
-    whole, small = (begun(expand(inject(top={"scale": scale}, flow={"end": "5 s"}))) for scale in (1.0, 0.1))
+    whole, small = (
+        started_transfers(expand(inject(top={"scale": scale}, flow={"end": "5 s"}))) for scale in (1.0, 0.1)
+    )
     assert [time for time, _, _ in whole] == [time for time, _, _ in small]
     assert {moved.bytes for _, _, moved in small} == {1000}
-    assert small[0][1].factors["asked_bit_per_s"] == pytest.approx(8e5)
+    assert small[0][1].factors["requested_bit_per_s"] == pytest.approx(8e5)
 
 
-def test_either_end_may_call_the_mover():
+def test_the_mover_can_run_at_the_source_or_at_the_destination():
     for client, hosts in (("source", {"alpha0", "alpha1", "alpha2"}), ("destination", {"beta0", "gamma0", "gamma1"})):
         plan = expand(inject(flow={"client": client, "end": "1 s"}))
         assert {line.host for line in plan.lines if len(line.steps) == 3} == hosts
-        for _, _, moved in begun(plan):
+        for _, _, moved in started_transfers(plan):
             assert (moved.source_via is None) == (client == "source")
 
 
-def test_many_transfers_are_open_loops_that_ask_for_the_same():
+def test_many_transfers_become_open_loops_with_the_same_requested_bytes():
     shape = {"start": "10 s", "end": "110 s", "ramp_up": "40 s", "ramp_down": "20 s", "size": ["10 kB", "40 kB"]}
     plan = expand(inject(flow=shape, form="arrivals", lead="5 s"))
     found = loops(plan)
     assert len(found) == 18  # nine pairs, two sizes
-    rates = [asked(loop) for _, loop in found]
+    rates = [requested(loop) for _, loop in found]
     sizes = [loop.steps[0].bytes for _, loop in found]
-    # On average 8 Mb/s for 70 s a pair, counted in bytes.
+    # The mean is 8 Mb/s for 70 s per pair, in bytes.
     assert sum(n * size for n, size in zip(rates, sizes, strict=True)) == pytest.approx(9 * 70e6)
     for _, loop in found:
         assert loop.gap == Draw("gap")
@@ -208,7 +224,7 @@ def test_many_transfers_are_open_loops_that_ask_for_the_same():
     assert len(set(destinations)) == 18
 
 
-def test_the_form_follows_the_number_of_transfers(monkeypatch):
+def test_the_default_form_depends_on_the_number_of_transfers(monkeypatch):
     monkeypatch.setattr("venturi.workload.inject_layout.EACH", 1000)
 
     def is_written_out(end):
@@ -218,18 +234,18 @@ def test_the_form_follows_the_number_of_transfers(monkeypatch):
     assert not is_written_out("11.2 s")  # 1,008
 
 
-def test_a_year_of_a_hundred_million_transfers_is_some_lines():
+def test_a_year_of_a_hundred_million_transfers_has_a_small_plan():
     plan = expand(inject(flow={"rate": "100000000 /year", "of": "flow", "end": "365 d"}))
     lines = list(plan_lines(plan))
     assert len(lines) == 1 + 3 + 9
     assert sum(map(len, lines[1:])) < 10_000
-    assert sum(asked(loop) for _, loop in loops(plan)) == pytest.approx(1e8)
+    assert sum(requested(loop) for _, loop in loops(plan)) == pytest.approx(1e8)
 
 
-def test_even_arrivals_of_an_open_loop_are_those_of_the_lines():
-    """The phase is the same draw, so the step gives the same times: written out here as the rule of *The plan*."""
-    shape = Shape(((0, 0), (10, 1), (30, 1), (40, 0)))
-    step = open_loop(shape, 7.0, "even", (Transfer("c", 0, "a:b", "c:d", 1, 1),), 3, "x")
+def test_even_arrivals_of_an_open_loop_equal_the_times_of_single_transfers():
+    """The phase is the same draw, so the step has the same times. This test implements the rule of *The plan*."""
+    shape = RateShape(((0, 0), (10, 1), (30, 1), (40, 0)))
+    step = open_loop(shape, 7.0, "even", (TransferStep("c", 0, "a:b", "c:d", 1, 1),), 3, "x")
     assert isinstance(step, Arrivals) and step.gap == 1.0
     times = list(arrival_times(shape, 7.0, "even", 3, "x"))
     assert len(times) in (210, 209)
@@ -243,30 +259,32 @@ def test_even_arrivals_of_an_open_loop_are_those_of_the_lines():
         assert area(time) == pytest.approx(step.first + number, abs=1e-9)
 
 
-def test_a_line_that_changes_leaves_the_draws_of_other_flows_alone():
+def test_adding_a_flow_does_not_change_the_draws_of_other_flows():
     one = {"one": {**FLOW, "end": "3 s"}}
     both = {**one, "two": {**FLOW, "source": "Beta", "destination": "Gamma", "end": "3 s"}}
-    alone = [time for time, _, _ in begun(expand(inject(flows=one)))]
-    beside = [time for time, trial, _ in begun(expand(inject(flows=both))) if trial.factors["flow"] == "one"]
-    assert alone == beside
+    alone = [time for time, _, _ in started_transfers(expand(inject(flows=one)))]
+    with_others = [
+        time for time, trial, _ in started_transfers(expand(inject(flows=both))) if trial.factors["flow"] == "one"
+    ]
+    assert alone == with_others
 
 
 @pytest.mark.parametrize(
     ("flow", "workload", "problem"),
     [
-        ({"source": "Alfa"}, {}, 'workload.flow.f.source[0]: expected one of the sites, hosts and storages: Alpha, alpha0, alpha1, alpha2, Beta, beta0, Gamma, gamma0, gamma1, found "Alfa" (did you mean Alpha?)'),
+        ({"source": "Alfa"}, {}, 'workload.flow.f.source[0]: expected one of the sites, hosts and storages: Alpha, alpha0, alpha1, alpha2, Beta, beta0, Gamma, gamma0, gamma1, found "Alfa"; did you mean Alpha?'),
         ({"destination": ["alpha1"]}, {}, "workload.flow.f.destination: expected storages of other sites than the source, found none"),
         ({"rate": "10 GB"}, {}, 'workload.flow.f.rate: expected a rate such as "10 Gb/s", or of transfers such as "120 /h", found "10 GB"'),
-        ({"end": "0 s"}, {}, "workload.flow.f.end: expected an end after start that leaves time for the ramps, found 0 s for ramps of 0 s and 0 s"),
-        ({"ramp_up": "9 s", "ramp_down": "2 s"}, {}, "workload.flow.f.end: expected an end after start that leaves time for the ramps, found 10 s for ramps of 9 s and 2 s"),
-        ({"size": []}, {}, "workload.flow.f.size: expected distinct sizes above 0, one or more, found []"),
+        ({"end": "0 s"}, {}, "workload.flow.f.end: expected an end after start and both ramps, found 0 s for ramps of 0 s and 0 s"),
+        ({"ramp_up": "9 s", "ramp_down": "2 s"}, {}, "workload.flow.f.end: expected an end after start and both ramps, found 10 s for ramps of 9 s and 2 s"),
+        ({"size": []}, {}, "workload.flow.f.size: expected one or more distinct sizes above 0, found []"),
         ({"weights": [1.0, 2.0]}, {}, "workload.flow.f.weights: expected a weight for each of 1 sizes, found 2"),
-        ({"rate": "0.001 /s", "of": "flow"}, {}, "workload.flow: expected rates and times at which a transfer begins, found 0.01 of them on average"),
-        ({"end": "365 d"}, {"form": "each"}, 'workload.form: expected at most 5000000 transfers that are lines of the plan each ("each"), found 2.84e+10 transfers; use form = "arrivals"'),
+        ({"rate": "0.001 /s", "of": "flow"}, {}, "workload.flow: expected one or more transfers on average, found 0.01"),
+        ({"end": "365 d"}, {"form": "each"}, 'workload.form: expected at most 5000000 transfers in the form "each", found 2.84e+10 transfers; use form = "arrivals"'),
         ({}, {"mover": "dd"}, "workload.mover: expected one of the movers that copy files"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_with_its_place(flow, workload, problem):
+def test_rejects_invalid_flow_with_location(flow, workload, problem):
     with pytest.raises(ScenarioError) as error:
         inject(flow=flow, **workload)
-    assert problem in str(error.value)
+    assert reports(problem, error.value)

@@ -1,10 +1,11 @@
-"""The plan that batches of jobs expand to."""
+"""Plans of batches of jobs."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 import pytest
+from problemkit import reports
 
 from venturi.errors import ScenarioError
 from venturi.plan import (
@@ -15,7 +16,7 @@ from venturi.plan import (
     Prepare,
     Release,
     Signal,
-    Transfer,
+    TransferStep,
     Trial,
     Wait,
     plan_lines,
@@ -25,7 +26,7 @@ from venturi.workload import expand
 
 
 def jobs(*, testbed=None, **workload):
-    """Return a scenario of three workers that copy from a server by xrdcp, or from a directory that they share."""
+    """Return a scenario of three workers, which copy from a server with xrdcp or from a shared directory."""
     hosts = ("server", "w1", "w2", "w3")
     return scenario_from(
         {
@@ -61,16 +62,16 @@ def trials_of(plan):
 
 def transfers_of(trial):
     (parallel,) = (step for step in trial.steps if isinstance(step, Parallel))
-    return [step for child in parallel.children for step in child if isinstance(step, Transfer)]
+    return [step for child in parallel.children for step in child if isinstance(step, TransferStep)]
 
 
-def refusal(**workload):
+def error_of(**workload):
     with pytest.raises(ScenarioError) as error:
         jobs(**workload)
     return str(error.value)
 
 
-def test_the_same_scenario_gives_the_same_plan_and_another_seed_another_order():
+def test_the_plan_is_reproducible_and_a_random_order_is_shuffled():
     many = {"jobs": [1, 2, 3, 4, 5, 6, 7, 8], "order": "random"}
     one, again = ("\n".join(plan_lines(expand(jobs(**many)))) for _ in range(2))
     assert one == again
@@ -78,7 +79,7 @@ def test_the_same_scenario_gives_the_same_plan_and_another_seed_another_order():
     assert order != sorted(order)
 
 
-def test_each_job_has_a_file_of_its_own_and_goes_to_the_workers_in_turn():
+def test_each_job_has_its_own_file_and_workers_get_jobs_in_turn():
     plan = expand(jobs())
     batch = [
         (host, transfer)
@@ -94,7 +95,7 @@ def test_each_job_has_a_file_of_its_own_and_goes_to_the_workers_in_turn():
     assert plan.header.totals.bytes == 11_000_000
 
 
-def test_parts_of_a_batch_share_point_and_repetition_and_begin_when_the_one_before_has_ended():
+def test_parts_of_a_batch_share_a_point_and_start_after_the_previous_batch():
     plan = expand(jobs(repeat=2))
     found = Counter((trial.point, trial.repetition) for _, trial in trials_of(plan))
     assert set(found.values()) == {3}
@@ -107,17 +108,21 @@ def test_parts_of_a_batch_share_point_and_repetition_and_begin_when_the_one_befo
     assert together == [3] * 3 + [6] * 3 + [9] * 3 + [12] * 3
 
 
-def test_jobs_beyond_the_slots_of_a_worker_wait_for_one_and_give_it_back():
+def test_jobs_acquire_and_release_a_slot_if_a_worker_has_more_jobs_than_slots():
     plan = expand(jobs(jobs=[12], slots=2))
     assert plan.header.pools == {"slots": 2}
     for _, trial in trials_of(plan):
         (parallel,) = (step for step in trial.steps if isinstance(step, Parallel))
-        assert [[type(step) for step in child] for child in parallel.children] == [[Acquire, Transfer, Release]] * 4
+        assert [[type(step) for step in child] for child in parallel.children] == [
+            [Acquire, TransferStep, Release]
+        ] * 4
     fitting = trials_of(expand(jobs(jobs=[6], slots=2)))
-    assert {type(step) for _, trial in fitting for child in trial.steps[-1].children for step in child} == {Transfer}
+    assert {type(step) for _, trial in fitting for child in trial.steps[-1].children for step in child} == {
+        TransferStep
+    }
 
 
-def test_files_of_root_are_written_once_and_few_of_them_have_contents_of_their_own():
+def test_root_files_are_written_once_with_a_limited_number_of_unique_contents():
     application = {
         "root": {"mover": "root-read", "size": "10 MB", "unique": 3, "format": "root", "shape": {"baskets": 2}}
     }
@@ -130,15 +135,15 @@ def test_files_of_root_are_written_once_and_few_of_them_have_contents_of_their_o
     assert (call.mover, call.options["unique"], call.options["baskets"]) == ("root-write", 3, 2)
 
 
-def test_a_mount_on_each_worker_is_read_where_the_job_runs_and_made_in_one_place():
-    told = {"mount": {"storage": ["view-{worker}"], "made_in": ["disk"]}}
+def test_mounted_files_are_read_on_each_worker_and_created_in_one_storage():
+    config = {"mount": {"storage": ["view-{worker}"], "create_through": ["disk"]}}
     application = {"read": {"mover": "read", "size": "1 MB"}}
-    plan = expand(jobs(configuration=told, application=application, jobs=[3], cache="cold"))
+    plan = expand(jobs(configuration=config, application=application, jobs=[3], cache="cold"))
     sources = {host: transfers_of(trial)[0].source.partition(":")[0] for host, trial in trials_of(plan)}
     assert sources == {"w1": "view-w1", "w2": "view-w2", "w3": "view-w3"}
     made, drop = (line for line in plan.lines if line.actor == "files-server")
     assert [type(step) for step in made.steps] == [Prepare, Signal]
-    # A lab has one kernel: one host drops what all of them have cached.
+    # A lab has one kernel, so one host drops the caches for all.
     assert DropCaches("read@disk", 0, 3) in drop.steps
 
 
@@ -153,7 +158,7 @@ def test_two_storages_are_read_in_turn_by_the_jobs_of_each_worker():
         }
 
 
-def test_a_rate_shrinks_with_the_scale_and_computing_does_not():
+def test_the_scale_reduces_rates_and_not_compute_times():
     application = {
         "root": {"mover": "root-read", "size": "100 MB", "format": "root", "rate": "8 Mb/s", "compute": "2 s"},
         "bytes": {"mover": "xrdcp", "size": "100 MB", "compute": "2 s"},
@@ -162,20 +167,20 @@ def test_a_rate_shrinks_with_the_scale_and_computing_does_not():
     plan = expand(scenario.model_copy(update={"scale": 0.1}))
     assert plan.header.calls["root"].options == {"rate_bytes_per_s": 100_000, "compute_s": 2.0}
     after = {trial.factors["application"]: trial.steps[-1].children[0] for _, trial in trials_of(plan)}
-    assert [type(step) for step in after["root"]] == [Transfer]
+    assert [type(step) for step in after["root"]] == [TransferStep]
     assert after["bytes"][1:] == (Compute(2.0),)
 
 
 def test_a_window_moves_along_the_workers():
     window = {"workers": 2, "positions": 2}
     testbed = {"service": {"iperf": {"kind": "iperf3", "host": "server", "ports": 2}}}
-    told = {"net": {"service": ["iperf"]}}
+    config = {"net": {"service": ["iperf"]}}
     application = {"iperf": {"mover": "iperf3", "size": "1 MB"}}
-    plan = expand(jobs(testbed=testbed, window=window, jobs=[2], configuration=told, application=application))
+    plan = expand(jobs(testbed=testbed, window=window, jobs=[2], configuration=config, application=application))
     found = [(trial.factors["first_worker"], host) for host, trial in trials_of(plan)]
     assert found == [(1, "w1"), (1, "w2"), (2, "w2"), (2, "w3")]
-    assert "expected 3 ports or more of iperf" in refusal(
-        testbed=testbed, jobs=[3], configuration=told, application=application
+    assert "expected at least 3 ports of iperf" in error_of(
+        testbed=testbed, jobs=[3], configuration=config, application=application
     )
 
 
@@ -183,27 +188,39 @@ def test_a_window_moves_along_the_workers():
     ("workload", "expected"),
     [
         ({"workers": ["w9"]}, 'workload.workers[0]: expected one of the hosts: server, w1, w2, w3, found "w9"'),
-        ({"jobs": [4, 4]}, "workload.jobs: expected distinct values, one or more, found [4, 4]"),
-        ({"configuration": {}}, "workload.configuration: expected a table [workload.configuration.NAME] or more, found none"),
+        ({"jobs": [4, 4]}, "workload.jobs: expected one or more distinct values, found [4, 4]"),
+        ({"configuration": {}}, "workload.configuration: expected one or more tables [workload.configuration.NAME], found none"),
         ({"configuration": {"x": {"storage": ["view-{worker}", "disc"]}}}, 'workload.configuration.x.storage[1]: expected one of the storages'),
-        ({"configuration": {"x": {}}}, "workload.configuration.x.storage: expected storages that xrdcp reads from (for bytes)"),
+        ({"configuration": {"x": {}}}, "workload.configuration.x.storage: expected one or more storages for xrdcp (bytes)"),
         ({"application": {"b": {"mover": "write", "size": "1 MB"}}}, "workload.application.b.mover: expected a mover that only reads"),
-        ({"application": {"b": {"mover": "xrdcp", "size": "1 MB", "unique": 2}}}, 'workload.application.b.unique: expected format = "root" beside it'),
+        ({"application": {"b": {"mover": "xrdcp", "size": "1 MB", "unique": 2}}}, 'workload.application.b.unique: expected it with format = "root" only'),
         ({"application": {"b": {"mover": "read", "size": "1 MB", "rate": "1 MB/s"}}}, "workload.application.b.rate: expected a mover with the option rate"),
         ({"application": {"b": {"mover": "xrdcp", "size": "1 MB", "options": {"stream": 2}}}}, "workload.application.b.options.stream: expected one of the options of xrdcp"),
         ({"window": {"workers": 3, "positions": 2}}, "workload.window: expected a window within the 3 workers, found 3 of them at 2 positions"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(workload, expected):
-    assert expected in refusal(**workload)
+def test_reports_errors_with_location(workload, expected):
+    assert reports(expected, error_of(**workload))
 
 
-def test_hosts_that_are_left_out_take_their_links_storages_and_services_with_them():
+def test_leaving_out_a_host_removes_its_links_and_storages():
     scenario = jobs(testbed={"without": ["w3"]}, workers=["w1", "w2"])
     assert set(scenario.testbed.host) == {"server", "w1", "w2"} == set(scenario.testbed.link)
     assert "view-w3" not in scenario.testbed.storage
     assert "without" not in scenario.document()["testbed"]
     with pytest.raises(
-        ScenarioError, match=r'testbed.without: expected one of the hosts: server, w1, w2, w3, found "w4"'
+        ScenarioError, match=r'testbed.without: expected one of the hosts and services: server, w1, .*, found "w4"'
     ):
         jobs(testbed={"without": ["w4"]})
+
+
+def test_leaving_out_a_service_keeps_its_host():
+    services = set(jobs().testbed.service)
+    scenario = jobs(testbed={"without": ["xroot*"]}, configuration={"disk": {"storage": ["view-{worker}"]}})
+    assert "xrootd" in services
+    assert set(scenario.testbed.service) == {name for name in services if not name.startswith("xroot")}
+    assert set(scenario.testbed.host) == {"server", "w1", "w2", "w3"}
+
+
+def test_all_workers_can_be_observed():
+    assert jobs(observe=["{worker}"]).workload.observe == ("{worker}",)

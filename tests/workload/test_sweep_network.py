@@ -1,4 +1,4 @@
-"""Sweeps over a network: where the mover runs, which doors it takes, both ways at once, many files a call."""
+"""Sweeps over a network: host of the mover, service ports, both directions at the same time, several files per call."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TESTBED = {
 
 
 def sweep(factors=None, *, testbed=None, top=None, **workload):
-    """Return a sweep with globus-url-copy from a to b unless said otherwise."""
+    """Return a sweep, by default with globus-url-copy from a to b."""
     factors = {"size": ["1 kB"], **(factors or {})}
     ends = {"mover": "globus-url-copy", "source": "here", "destination": "there"}
     ends = {key: value for key, value in ends.items() if key not in factors} | workload
@@ -59,7 +59,7 @@ def ends_of(scenario):
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [
-        # The client is at the source, and the other end is reached through the one service that serves it.
+        # The client is at the source. It reaches the other end through the only service that serves it.
         ({}, ("a", None, "gsi-b/gsiftp")),
         ({"source_service": "ftp-a"}, ("b", "ftp-a/ftp", None)),
         ({"destination_service": "gsi-b"}, ("a", None, "gsi-b/gsiftp")),
@@ -80,16 +80,16 @@ def ends_of(scenario):
          ("a", "iperf-b/iperf3", None)),
     ],
 )  # fmt: skip
-def test_each_end_is_a_file_of_the_client_or_behind_a_door(workload, expected):
+def test_each_endpoint_is_a_local_file_or_behind_a_service_port(workload, expected):
     assert ends_of(sweep(**workload)) == expected
 
 
-def test_a_source_that_alone_is_served_is_fetched():
+def test_the_destination_host_downloads_if_only_the_source_has_a_service():
     scenario = sweep(testbed={"service": {"ftp-a": {"kind": "gridftp", "host": "a", "storage": ["here"]}}})
     assert ends_of(scenario) == ("b", "ftp-a/ftp", None)
 
 
-def test_from_memory_to_memory_both_ends_are_devices_behind_the_doors():
+def test_a_memory_to_memory_transfer_uses_devices_behind_service_ports():
     scenario = sweep(source="zero", destination="null", source_service="ftp-a", destination_service="gsi-b", client="c",
                      options={"length": True})  # fmt: skip
     host, trial = trials_of(scenario)[0]
@@ -105,31 +105,32 @@ def test_from_memory_to_memory_both_ends_are_devices_behind_the_doors():
     ("workload", "rests"),
     [({"mover": "iperf3", "source": None, "destination": None, "client": "a"}, [0.5]), ({}, [])],
 )
-def test_a_server_of_one_client_at_a_time_is_left_alone_between_trials_and_no_other(workload, rests):
+def test_only_single_client_servers_get_a_pause_between_trials(workload, rests):
     for _, trial in trials_of(sweep(**workload)):
         assert [step.duration_s for step in trial.steps if isinstance(step, Pause)] == rests
 
 
-def test_a_mover_takes_the_first_protocol_that_it_speaks_and_the_service_has():
+def test_a_mover_uses_its_first_protocol_that_the_service_offers():
     services = {
         "web-b": {"kind": "xrootd", "host": "b", "storage": ["there"], "options": {"http": True}},
     }
-    for mover, door in (("xrdcp", "root"), ("curl", "http")):
-        assert ends_of(sweep(testbed={"service": services}, mover=mover)) == ("a", None, f"web-b/{door}")
+    for mover, service_port in (("xrdcp", "root"), ("curl", "http")):
+        assert ends_of(sweep(testbed={"service": services}, mover=mover)) == ("a", None, f"web-b/{service_port}")
 
 
-def test_two_ways_are_a_transfer_there_and_one_back_in_each_slot():
+def test_two_directions_give_a_forward_and_a_reverse_transfer_in_each_slot():
     scenario = sweep({"files": [2], "direction": ["one way", "two ways"]}, order="given", client="a", cache="cold")
     one, two = (trial for _, trial in trials_of(scenario))
     assert [dict(moved.labels) for moved in transfers_of(one)] == [{}, {}]
     found = [
-        (m.slot, m.labels["way"], m.source, m.source_via, m.destination, m.destination_via) for m in transfers_of(two)
+        (m.slot, m.labels["direction"], m.source, m.source_via, m.destination, m.destination_via)
+        for m in transfers_of(two)
     ]
     assert found == [
-        (0, "there", "here:sets/seed1/1kB/000000", None, "there:out/t0000001-000000", "gsi-b/gsiftp"),
-        (0, "back", "there:sets/seed1/1kB/000000", "gsi-b/gsiftp", "here:out/t0000001-000000-back", None),
-        (1, "there", "here:sets/seed1/1kB/000001", None, "there:out/t0000001-000001", "gsi-b/gsiftp"),
-        (1, "back", "there:sets/seed1/1kB/000001", "gsi-b/gsiftp", "here:out/t0000001-000001-back", None),
+        (0, "forward", "here:sets/seed1/1kB/000000", None, "there:out/t0000001-000000", "gsi-b/gsiftp"),
+        (0, "reverse", "there:sets/seed1/1kB/000000", "gsi-b/gsiftp", "here:out/t0000001-000000-back", None),
+        (1, "forward", "here:sets/seed1/1kB/000001", None, "there:out/t0000001-000001", "gsi-b/gsiftp"),
+        (1, "reverse", "there:sets/seed1/1kB/000001", "gsi-b/gsiftp", "here:out/t0000001-000001-back", None),
     ]
     assert two.steps[:-1] == (
         Prepare("here-1kB", 0, 2, "as_is"), Prepare("there-1kB", 0, 2, "as_is"),
@@ -140,7 +141,7 @@ def test_two_ways_are_a_transfer_there_and_one_back_in_each_slot():
     assert header.totals.disk_bytes == {"here": 4000, "there": 4000}
 
 
-def test_two_ways_on_one_shared_storage_read_different_files_and_write_to_different_ones():
+def test_two_directions_on_one_shared_storage_use_different_files():
     scenario = sweep(
         {"files": [3]}, source="san", destination="san", source_service="ftp-a", destination_service="gsi-b",
         direction="two ways",
@@ -154,14 +155,14 @@ def test_two_ways_on_one_shared_storage_read_different_files_and_write_to_differ
     ]  # fmt: skip
 
 
-def test_one_call_may_move_many_files():
+def test_one_call_can_move_many_files():
     scenario = sweep({"files": [2], "files_per_call": [1, 10]}, order="given", repeat=2)
     one, ten = [trial for _, trial in trials_of(scenario)][:2]
     assert [(m.files, m.bytes, m.source[-6:]) for m in transfers_of(one)] == [
         (1, 1000, "000000"),
         (1, 1000, "000001"),
     ]
-    # Ranges go round in a set of twenty files, and none is split.
+    # Ranges wrap in a dataset of twenty files, and no range is split.
     assert [(m.files, m.bytes, m.source[-6:]) for m in transfers_of(ten)] == [
         (10, 10000, "000000"),
         (10, 10000, "000010"),
@@ -174,7 +175,7 @@ def test_one_call_may_move_many_files():
     assert header.totals.disk_bytes == {"here": 20_000, "there": 20_000}
 
 
-def test_clients_and_services_may_be_factors_and_hosts_take_turns():
+def test_clients_and_services_can_be_factors_and_hosts_take_turns():
     factors = {"client": ["a", "c"], "source_service": ["ftp-a"]}
     plan = expand(sweep(factors, order="given", repeat=2))
     assert [line.host for line in plan.lines] == ["a", "c", "a", "c"]
@@ -182,7 +183,7 @@ def test_clients_and_services_may_be_factors_and_hosts_take_turns():
     assert found == {"a": "ftp-a/ftp", "c": "ftp-a/ftp"}
 
 
-def test_a_client_behind_a_gateway_may_begin_but_cannot_be_asked():
+def test_a_client_behind_a_gateway_can_open_connections_but_not_accept_them():
     testbed = {
         "host": {"w": {}, "gw": {"nat": ["r"]}, "a": {}, "v": {}},
         "router": {"r": {}, "lan": {}},
@@ -198,20 +199,20 @@ def test_a_client_behind_a_gateway_may_begin_but_cannot_be_asked():
     assert ends_of(sweep(testbed=testbed, source="far", destination="near", client="w")) == ("w", "ftp/ftp", None)
     with pytest.raises(ScenarioError) as caught:
         sweep(testbed=testbed, source="far", destination="near", client="a")
-    assert str(caught.value) == (
-        "scenario: workload.client: expected a way from a to w for globus-url-copy on a, found none (w.eth0 has a private"
-        " address, and nobody but w can begin)"
+    assert str(caught.value).startswith(
+        "scenario: workload.client: expected a route from a to w for globus-url-copy on a, found none (w.eth0 has a private"
+        " address, and only w can open connections)"
     )
     with pytest.raises(ScenarioError) as caught:
         sweep(testbed=testbed, source="far", destination="null", client="v")
-    assert str(caught.value) == (
-        "scenario: workload.client: expected a way from v to a for globus-url-copy on v, found none (v has private addresses"
-        " alone: it needs a host with nat between)"
+    assert str(caught.value).startswith(
+        "scenario: workload.client: expected a route from v to a for globus-url-copy on v, found none (v has only private"
+        " addresses and needs a host with nat)"
     )
 
 
-def test_options_that_a_tool_cannot_be_told_are_told_with_their_place():
-    with pytest.raises(ScenarioError, match=r"workload\.options: globus-url-copy: expected restarts beside"):
+def test_options_that_a_tool_cannot_express_are_reported_with_their_location():
+    with pytest.raises(ScenarioError, match=r"workload\.options: globus-url-copy: expected restarts with"):
         sweep(options={"restart_interval": "1 s"})
 
 
@@ -228,25 +229,25 @@ WEB = {name: {**service, "options": {"http": True}} for name, service in OURS.it
         (OURS, {"pipelining": 4097}, {}, "options.pipelining: expected a whole number, 1 to 4096, found 4097"),
         (OURS, {}, {"factors": {"streams": [1, 257]}}, "factors.streams[1]: expected a whole number, 1 to 256, found 257"),
         (OURS, {"window": "2 GiB"}, {}, 'options.window: expected a size from "4 KiB" to "1 GiB", found "2 GiB"'),
-        (OURS, {"pacing": "1 Mb/s"}, {"client": "b"}, "options.pacing: expected a file of the host that it runs on, and a server to bring it to, since it is the "
-         "sender who paces (the option pacing of venturi-serve), found ftp to a file"),
-        (OURS, {}, {"client": "b", "factors": {"pacing": ["1 Mb/s"]}}, "factors.pacing: expected a file of the host"),
-        (OURS, {}, {"direction": "two ways", "factors": {"pacing": ["1 Mb/s"]}}, "factors.pacing: expected a file of the host"),
-        (OURS, {"method": "kernel"}, {}, "options.method: expected both ends on the host that it runs on, found a file to ftp"),
-        (OURS, {"direct": True}, {}, "options.direct: expected both ends on the host that it runs on, found a file to ftp"),
-        (OURS, {"streams": 4}, {"destination": "san"}, "options.streams: expected an end at a server, found a file to a file"),
-        (WEB, {"pipelining": 4}, {}, "options.pipelining: expected an end at a server of FTP or GridFTP, found a file to http"),
-        (WEB, {"stripe": True}, {}, "options.stripe: expected an end at a server of FTP or GridFTP, found a file to http"),
-        (OURS | {"b": WEB["b"]}, {}, {"client": "c"}, "destination_service: expected both ends at servers of FTP or both at servers of HTTP, found ftp to http"),
+        (OURS, {"pacing": "1 Mb/s"}, {"client": "b"}, "options.pacing: expected an upload, because the sender limits the rate (for downloads: option pacing of "
+         "venturi-serve), found ftp to a file"),
+        (OURS, {}, {"client": "b", "factors": {"pacing": ["1 Mb/s"]}}, "factors.pacing: expected an upload"),
+        (OURS, {}, {"direction": "two ways", "factors": {"pacing": ["1 Mb/s"]}}, "factors.pacing: expected an upload"),
+        (OURS, {"method": "kernel"}, {}, "options.method: expected a copy within one host, found a file to ftp"),
+        (OURS, {"direct": True}, {}, "options.direct: expected a copy within one host, found a file to ftp"),
+        (OURS, {"streams": 4}, {"destination": "san"}, "options.streams: expected a copy from or to a server, found a file to a file"),
+        (WEB, {"pipelining": 4}, {}, "options.pipelining: expected a copy from or to an FTP or GridFTP server, found a file to http"),
+        (WEB, {"stripe": True}, {}, "options.stripe: expected a copy from or to an FTP or GridFTP server, found a file to http"),
+        (OURS | {"b": WEB["b"]}, {}, {"client": "c"}, "destination_service: expected two FTP servers or two HTTP servers, found ftp to http"),
     ],
 )  # fmt: skip
-def test_what_our_mover_would_refuse_at_each_trial_is_told_by_the_plan(service, options, workload, problem):
+def test_invalid_options_of_our_mover_are_reported_by_the_plan(service, options, workload, problem):
     with pytest.raises(ScenarioError) as caught:
         sweep(testbed={"service": service}, mover="venturi", options=options, **workload)
     assert str(caught.value).startswith(f"scenario: workload.{problem}")
 
 
-def test_what_our_mover_takes_is_planned():
+def test_valid_options_of_our_mover_are_planned():
     for service, options in (
         (OURS, {"pacing": "1 Mb/s", "pipelining": 4096, "streams": 256}),
         (WEB, {"streams": 4, "method": "auto"}),
@@ -268,36 +269,34 @@ SERVERS = {
     ("workload", "problem"),
     [
         ({"mover": "xrdcp", "destination_service": "cache"},
-         "destination_service: expected a service that takes there, found cache of kind xrootd-cache: it keeps what it has read, and takes no files"),
+         "destination_service: expected a service that writes there, found cache of kind xrootd-cache: it caches files for readers and accepts no uploads"),
         ({"mover": "xrdcp", "destination_service": "front"},
-         "destination_service: expected a service that takes there, found front of kind xrootd-redirector: with shared = true it puts a new file "
-         "on any of its storages (here, there), where it would not be found"),
+         "destination_service: expected a service that writes there, found front of kind xrootd-redirector: with shared = true it creates a new file "
+         "on any of its storages (here, there), where clients do not find it"),
         ({"mover": "xrdcp", "destination": "null", "destination_service": "root"},
-         "destination_service: expected a service that takes /dev/null, found root of kind xrootd: it serves the files of its storages and no devices"),
+         "destination_service: expected a service that writes /dev/null, found root of kind xrootd: it serves files of its storages, not devices"),
         ({"mover": "curl", "destination": "null", "destination_service": "web"},
-         "destination_service: expected a service that takes /dev/null, found web of kind nginx: it serves the files of its storages and no devices"),
+         "destination_service: expected a service that writes /dev/null, found web of kind nginx: it serves files of its storages, not devices"),
         ({"mover": "xrdcp", "source": "there", "source_service": "root", "destination": "null", "files_per_call": 3, "client": "a"},
-         'destination: expected a storage (xrdcp takes a list into a folder only), found "null"'),
+         'destination: expected a storage (xrdcp copies a list to a directory only), found "null"'),
         ({"mover": "iperf3", "source": None, "destination": None, "client": "a", "destination_service": "speed", "factors": {"files": [3]}},
-         "factors.files: expected 2 at most (speed serves one iperf3 a port), found 3; testbed.service.speed.ports says how many it has"),
+         "factors.files: expected 2 at most (speed: one iperf3 per port), found 3; increase testbed.service.speed.ports"),
     ],
 )  # fmt: skip
-def test_ends_that_a_server_does_not_have_are_refused(workload, problem):
+def test_endpoints_that_a_server_does_not_support_are_rejected(workload, problem):
     with pytest.raises(ScenarioError) as caught:
         sweep(testbed={"service": SERVERS}, **workload)
-    assert str(caught.value) == f"scenario: workload.{problem}"
+    assert str(caught.value).startswith(f"scenario: workload.{problem}")
 
 
-def test_of_two_services_the_one_that_takes_the_file_is_taken():
+def test_the_only_service_that_accepts_uploads_is_used():
     servers = {name: SERVERS[name] for name in ("root", "cache")}
     assert ends_of(sweep(testbed={"service": servers}, mover="xrdcp")) == ("a", None, "root/root")
-    with pytest.raises(
-        ScenarioError, match=r"expected one service that serves there .* found root and cache; say which"
-    ):
+    with pytest.raises(ScenarioError, match=r"expected one service with there .* found root and cache; set "):
         sweep(testbed={"service": servers}, mover="xrdcp", source="there", destination="null", client="a")
 
 
-def test_a_plan_over_a_network_is_that_of_its_schema_and_the_same_each_time():
+def test_a_plan_over_a_network_is_reproducible_and_matches_the_schema():
     factors = {"files": [1, 2], "direction": ["one way", "two ways"], "files_per_call": [1, 5], "streams": [1, 4]}
     scenario = sweep(factors, repeat=2, top={"scale": 0.5})
     lines = list(plan_lines(expand(scenario)))
@@ -309,3 +308,27 @@ def test_a_plan_over_a_network_is_that_of_its_schema_and_the_same_each_time():
     assert header["network"]["links"]["a>r"]["rate_bit_per_s"] == 5e8
     for key in ("client", "source_service", "destination_service"):
         assert key not in scenario.document()["workload"]
+
+
+def counters_of(scenario):
+    return expand(scenario).header.measure.counters
+
+
+def test_tcp_is_sampled_by_default_unless_one_host_copies_only_local_files():
+    """A connection needs a service, another host, or a tool that Venturi does not know."""
+    alone = {
+        "host": {"a": {}},
+        "storage": {"disk": {"host": "a", "path": "disk"}},
+    }
+    local = {"kind": "sweep", "mover": "cp", "source": "disk", "destination": "disk", "factors": {"size": ["1 kB"]}}
+    copy = {"venturi": 1, "name": "s", "testbed": alone, "workload": local}
+    families = ("cpu", "disk", "memory", "nic", "pressure", "process")
+    assert counters_of(scenario_from(copy)) == families
+    assert counters_of(sweep()) == (*families, "tcp")
+    own = {"mover": {"mine": {"argv": ["mine", "{source}", "{destination}"]}}, "workload": {**local, "mover": "mine"}}
+    assert counters_of(scenario_from(copy | own)) == (*families, "tcp")
+
+
+@pytest.mark.parametrize("given", [[], ["nic"], ["tcp", "process"]])
+def test_the_plan_has_the_counters_of_the_scenario(given):
+    assert counters_of(sweep(top={"measure": {"counters": given}})) == tuple(given)

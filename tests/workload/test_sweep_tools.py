@@ -1,4 +1,4 @@
-"""Sweeps with tools that a scenario describes, and what tools would do that nobody asked for."""
+"""Sweeps with tools declared in a scenario, and unrequested effects of tools."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ TESTBED = {
         "nuttcp-b": {"kind": "nuttcp", "host": "b"},
     },
 }
-FOLDER = {
+DIRECTORY = {
     "argv": ["globus-url-copy", "-fast", "-pp", "{source}", "{destination}"],
-    "speaks": ["ftp"],
+    "protocols": ["ftp"],
     "local": "file://{path}",
     "lists": True,
 }
@@ -41,8 +41,8 @@ def first_transfer(plan):
     return parallel.children[0][0]
 
 
-def test_a_tool_of_the_scenario_goes_through_doors_and_takes_whole_folders():
-    scenario = sweep(tools={"folder": FOLDER}, source="here", destination="there", client="b",
+def test_a_custom_tool_uses_service_ports_and_accepts_directories():
+    scenario = sweep(tools={"folder": DIRECTORY}, source="here", destination="there", client="b",
                      files_per_call=5, factors={"mover": ["folder"], "size": ["1 kB"]})  # fmt: skip
     assert scenario_from(scenario.document()).document() == scenario.document()
     plan = expand(scenario)
@@ -54,33 +54,35 @@ def test_a_tool_of_the_scenario_goes_through_doors_and_takes_whole_folders():
 @pytest.mark.parametrize(("lists", "argv", "taken"), [
     (None, ["x", "{list}"], True), (None, ["x", "{source}", "{destination}"], False), (False, ["x", "{list}"], False),
 ])  # fmt: skip
-def test_a_tool_takes_lists_if_it_says_so_or_names_them(lists, argv, taken):
-    template = {"argv": argv, "speaks": ["ftp"]} | ({} if lists is None else {"lists": lists})
-    asked = {"source": "here", "destination": "there", "client": "b", "files_per_call": 5,
+def test_a_custom_tool_with_a_list_argument_accepts_lists_unless_it_forbids_them(lists, argv, taken):
+    template = {"argv": argv, "protocols": ["ftp"]} | ({} if lists is None else {"lists": lists})
+    requested = {"source": "here", "destination": "there", "client": "b", "files_per_call": 5,
              "factors": {"mover": ["x"], "size": ["1 kB"]}}  # fmt: skip
     if taken:
-        assert first_transfer(expand(sweep(tools={"x": template}, **asked))).files == 5
+        assert first_transfer(expand(sweep(tools={"x": template}, **requested))).files == 5
         return
-    with pytest.raises(ScenarioError, match=r"files_per_call: expected 1 \(x takes one file a call\), found 5"):
-        expand(sweep(tools={"x": template}, **asked))
+    with pytest.raises(ScenarioError, match=r"files_per_call: expected 1 \(x accepts one file per call\), found 5"):
+        expand(sweep(tools={"x": template}, **requested))
 
 
 @pytest.mark.parametrize("local", ["file://", "{path}{path}", "{path}{host}"])
-def test_the_form_of_a_local_file_names_the_path_once_and_nothing_else(local):
+def test_the_template_of_a_local_file_must_contain_the_path_once_and_no_other_field(local):
     with pytest.raises(ScenarioError, match=r"mover\.folder\.local: expected a text with \{path\} in it"):
-        sweep(tools={"folder": {**FOLDER, "local": local}}, source="here", destination="there",
+        sweep(tools={"folder": {**DIRECTORY, "local": local}}, source="here", destination="there",
               factors={"mover": ["folder"], "size": ["1 kB"]})  # fmt: skip
 
 
 @pytest.mark.parametrize("mover", ["iperf3", "nuttcp"])
-def test_no_bytes_are_refused_where_a_tool_would_move_some_all_the_same(mover):
+def test_size_zero_is_rejected_for_tools_that_would_move_bytes_anyway(mover):
     ends = {"mover": mover, "client": "a", "destination_service": f"{mover.rstrip('3')}-b"}
-    with pytest.raises(ScenarioError, match=rf"workload\.factors\.size: expected 1 B or more \({mover} .* found 0 B"):
+    with pytest.raises(
+        ScenarioError, match=rf"workload\.factors\.size: expected 1 B or more \(for {mover}, .* found 0 B"
+    ):
         expand(sweep(**ends, factors={"size": ["1 MB", "0 B"]}))
     assert expand(sweep(**ends, factors={"size": ["0 B"]}, options={"time": "1 s"})).header.totals.trials > 0
 
 
-def test_a_limit_of_the_rate_is_compared_as_a_rate():
+def test_a_filter_on_the_rate_compares_rates():
     plan = expand(
         sweep(client="a", destination_service="iperf-b", sweep={"filter": ["rate <= '2 MB/s'"]},
               factors={"mover": ["iperf3"], "size": ["1 MB"], "rate": ["1 MB/s", "2 MB/s", "3 MB/s"]}, repeat=1)

@@ -1,4 +1,4 @@
-"""The plan that a sweep expands to."""
+"""Plans of sweeps."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "reference" / "plan.sc
 
 
 def sweep(factors, *, top=None, hosts=None, storages=None, **workload):
-    """Return the scenario of a sweep over `factors`, with `cp` on one storage unless said otherwise."""
+    """Return the scenario of a sweep over `factors`, by default with `cp` on one storage."""
     ends = {"mover": "cp", "source": "disk", "destination": "disk"}
     ends = {key: value for key, value in ends.items() if key not in factors}
     return scenario_from(
@@ -73,7 +73,7 @@ scenarios = st.builds(
 
 @given(scenarios)
 @settings(max_examples=60, deadline=None)
-def test_the_same_scenario_gives_the_same_bytes_and_its_own_document_gives_them_too(scenario):
+def test_the_plan_is_reproducible_from_the_scenario_and_from_its_document(scenario):
     text = text_of(scenario)
     assert text == text_of(scenario)
     assert text == text_of(scenario_from(json.loads(json.dumps(scenario.document()))))
@@ -95,7 +95,7 @@ def test_every_block_holds_every_point_once_and_trials_are_numbered_in_order(sce
 
 @given(scenarios)
 @settings(max_examples=60, deadline=None)
-def test_one_more_repetition_leaves_the_earlier_blocks_as_they_are(scenario):
+def test_an_additional_repetition_does_not_change_earlier_blocks(scenario):
     more = scenario.model_copy(
         update={"workload": scenario.workload.model_copy(update={"repeat": scenario.workload.repeat + 1})}
     )
@@ -106,7 +106,7 @@ def test_one_more_repetition_leaves_the_earlier_blocks_as_they_are(scenario):
 
 @given(scenarios)
 @settings(max_examples=60, deadline=None)
-def test_totals_and_data_sets_are_those_of_the_trials(scenario):
+def test_totals_and_datasets_match_the_trials(scenario):
     plan = expand(scenario)
     header = plan.header
     all_transfers = [(trial, transfer) for trial in trials_of(scenario) for transfer in transfers_of(trial)]
@@ -124,7 +124,7 @@ def test_totals_and_data_sets_are_those_of_the_trials(scenario):
 
 @given(scenarios)
 @settings(max_examples=60, deadline=None)
-def test_within_a_trial_no_file_is_read_or_written_twice_and_across_trials_none_is_written_twice(scenario):
+def test_no_file_is_read_twice_in_a_trial_or_written_twice_in_a_run(scenario):
     destinations = []
     for trial in trials_of(scenario):
         moved = transfers_of(trial)
@@ -139,13 +139,13 @@ def test_within_a_trial_no_file_is_read_or_written_twice_and_across_trials_none_
 
 @given(scenarios)
 @settings(max_examples=30, deadline=None)
-def test_every_line_of_a_sweep_is_valid_by_the_schema_of_the_plan(scenario):
+def test_every_line_of_a_sweep_matches_the_plan_schema(scenario):
     validator = jsonschema.Draft202012Validator(SCHEMA)
     for line in plan_lines(expand(scenario)):
         validator.validate(json.loads(line))
 
 
-def test_a_plan_reads_back_from_its_file_as_it_was_expanded(tmp_path):
+def test_a_plan_is_equal_when_read_back_from_its_file(tmp_path):
     scenario = sweep({"files": [1, 3], "size": ["1 kB", "0"], "mover": ["cp", "read+write"]}, repeat=2)
     write_plan(expand(scenario), tmp_path / "plan.jsonl")
     again = read_plan(tmp_path / "plan.jsonl")
@@ -157,8 +157,8 @@ def test_a_plan_reads_back_from_its_file_as_it_was_expanded(tmp_path):
 
 
 def test_the_bytes_of_a_known_plan_do_not_change():
-    # Whoever changes the order of blocks, the names of files or the form of a line changes what a resumed run and a
-    # published plan mean: this is the reminder.
+    # The order of blocks, the names of files and the form of a line determine the meaning of a resumed run and of a
+    # published plan. This test detects a change of them.
     given = sweep({"files": [1, 2], "size": ["1 kB", "2 kB"], "cache": ["cold"]}, repeat=2, top={"seed": 7})
     order = [trial.point for trial in trials_of(given)]
     assert order == [2, 0, 3, 1, 2, 0, 1, 3]
@@ -174,20 +174,20 @@ def test_the_bytes_of_a_known_plan_do_not_change():
 
 
 def test_orders_of_blocks_are_uniform_and_independent():
-    # Chi-square of 24 permutations of 4, 4800 draws, 23 degrees of freedom: 49.7 is exceeded once in a thousand seeds.
+    # Chi-square of 24 permutations of 4, 4800 draws, 23 degrees of freedom: one in a thousand seeds exceeds 49.7.
     counts = Counter(tuple(shuffled(4, 1, "order", block)) for block in range(4800))
     assert len(counts) == 24
     assert sum((count - 200) ** 2 / 200 for count in counts.values()) < 49.7
 
 
-def test_another_seed_gives_another_order_and_the_order_given_is_kept():
+def test_another_seed_gives_another_order_and_a_given_order_is_kept():
     factors = {"files": list(range(1, 9)), "size": ["1 kB"]}
     orders = [[trial.point for trial in trials_of(sweep(factors, top={"seed": seed}))] for seed in (1, 2)]
     assert orders[0] != orders[1]
     assert [trial.point for trial in trials_of(sweep(factors, order="given", repeat=2))] == [*range(8), *range(8)]
 
 
-def test_points_are_numbered_with_the_last_factor_fastest_and_zipped_factors_move_together():
+def test_points_are_numbered_with_the_last_factor_fastest_and_zipped_factors_together():
     scenario = sweep(
         {"files": [1, 2], "cache": ["cold", "warm"], "size": ["1 kB", "2 kB"]},
         order="given", sweep={"zip": [["files", "size"]]},
@@ -196,15 +196,15 @@ def test_points_are_numbered_with_the_last_factor_fastest_and_zipped_factors_mov
     assert found == [(1, "cold", 1000), (1, "warm", 1000), (2, "cold", 2000), (2, "warm", 2000)]
 
 
-def test_a_filter_sees_the_sizes_as_written_whatever_the_scale():
+def test_a_filter_uses_the_unscaled_sizes():
     factors = {"files": [1, 2, 5], "size": ["1 GB", "4 GB"]}
     scenario = sweep(factors, order="given", top={"scale": 1e-6}, sweep={"filter": ["files * size <= '8 GB'"]})
     found = [(trial.factors["files"], trial.factors["size_bytes"]) for trial in trials_of(scenario)]
     assert found == [(1, 1000), (1, 4000), (2, 1000), (2, 4000), (5, 1000)]
 
 
-def test_the_grid_of_the_first_study_has_its_size():
-    # Experiment 000-S1: 11 numbers of files, 6 sizes, 200 repetitions; 228 files over all counts, 3.81 GB over all sizes.
+def test_the_grid_of_the_first_study_has_the_expected_totals():
+    # Experiment 000-S1: 11 file counts, 6 sizes, 200 repetitions; 228 files over all counts, 3.81 GB over all sizes.
     scenario = sweep(
         {"files": [1, 2, 5, 10, 15, 20, 25, 30, 35, 40, 45], "size": ["10 MB", "0.1 GB", "0.2 GB", "0.5 GB", "1 GB", "2 GB"]},
         repeat=200,
@@ -214,7 +214,7 @@ def test_the_grid_of_the_first_study_has_its_size():
     assert totals.disk_bytes == {"disk": 45 * 3_810_000_000 + 45 * 2 * 10**9}
 
 
-def test_cold_drops_what_was_prepared_warm_reads_it_and_as_is_does_neither():
+def test_cold_drops_prepared_files_from_the_cache_warm_reads_them_as_is_does_neither():
     steps = {}
     for trial in trials_of(sweep({"files": [2], "size": ["1 kB"], "cache": ["as_is", "cold", "warm"]})):
         steps[trial.factors["cache"]] = trial.steps[:-1]
@@ -225,7 +225,7 @@ def test_cold_drops_what_was_prepared_warm_reads_it_and_as_is_does_neither():
     }
 
 
-def test_two_movers_in_a_slot_run_together_with_ends_of_their_own():
+def test_two_movers_in_a_slot_run_together_with_separate_endpoints():
     (trial,) = trials_of(sweep({"files": [2], "size": ["1 kB"], "mover": ["read+write"]}))
     moved = [(t.call, t.slot, t.source, t.destination) for t in transfers_of(trial)]
     assert moved == [
@@ -246,7 +246,7 @@ def test_files_of_size_zero_are_prepared_and_moved_too():
 
 @pytest.mark.parametrize("files", [[1], [1, 3, 4], [2, 5, 1, 9]])
 @pytest.mark.parametrize(("data", "least"), [("10 kB", 10_000), ("0.01 x memory", 10_486)])
-def test_successive_trials_read_different_files_until_so_much_has_been_read(files, data, least):
+def test_successive_trials_read_different_files_up_to_the_minimum_data_volume(files, data, least):
     scenario = sweep({"files": files, "size": ["1 kB"]}, repeat=40, data_at_least=data)
     last_read = {}
     read_bytes = 0
@@ -260,7 +260,7 @@ def test_successive_trials_read_different_files_until_so_much_has_been_read(file
     assert len(last_read) <= expand(scenario).header.datasets["disk-1kB"].files
 
 
-def test_a_data_set_is_not_larger_than_what_the_whole_sweep_reads():
+def test_a_dataset_is_not_larger_than_the_data_read_by_the_whole_sweep():
     scenario = sweep({"files": [2], "size": ["1 kB"]}, repeat=3, data_at_least="1 GB")
     assert expand(scenario).header.datasets["disk-1kB"].files == 6
 
@@ -279,7 +279,7 @@ def test_the_scale_multiplies_sizes_and_given_volumes_but_neither_counts_nor_mem
     assert memory.header.datasets["disk-10kB"].files == -(-(2**20) // 10_000) + 3 * 4 - 2
 
 
-def test_each_set_of_options_is_one_call_named_after_what_differs():
+def test_each_set_of_options_is_one_call_named_after_the_differences():
     scenario = sweep(
         {"files": [1], "size": ["1 kB"], "mover": ["read", "read+write"], "block": ["4 KiB", "1 MiB"]},
         options={"direct": True}, timeout="3 s",
@@ -293,7 +293,7 @@ def test_each_set_of_options_is_one_call_named_after_what_differs():
     assert {trial.factors["block_bytes"] for trial in trials_of(scenario)} == {4096, 2**20}
 
 
-def test_a_factor_takes_the_place_of_a_fixed_value():
+def test_a_factor_replaces_a_fixed_value():
     factors = {"files": [1], "size": ["1 kB"], "cache": ["warm"], "block": ["4 KiB", "8 KiB"], "mover": ["read"]}
     scenario = sweep(factors, cache="cold", options={"block": "1 MiB", "direct": True})
     assert [call.options["block_bytes"] for call in expand(scenario).header.calls.values()] == [4096, 8192]
@@ -303,15 +303,15 @@ def test_a_factor_takes_the_place_of_a_fixed_value():
     assert resolved["options"] == {"direct": True}
 
 
-def test_a_factor_without_effect_is_taken_once_a_filter_leaves_one_value():
+def test_a_factor_without_effect_is_accepted_if_a_filter_leaves_one_value():
     factors = {"files": [1], "size": ["1 kB"], "mover": ["cp", "read"], "fsync": [True, False]}
-    with pytest.raises(ScenarioError, match="read does the same for true and false"):
+    with pytest.raises(ScenarioError, match="found read with equal calls for true and false"):
         sweep(factors)
     scenario = sweep(factors, sweep={"filter": ["mover == 'cp' or not fsync"]})
     assert len(trials_of(scenario)) == 3
 
 
-def test_source_and_destination_may_be_factors_and_the_null_device_is_a_sink():
+def test_source_and_destination_can_be_factors_and_the_null_device_is_a_sink():
     factors = {"files": [1], "size": ["1 kB"], "source": ["disk", "tmp"], "destination": ["tmp", "null"]}
     plan = expand(sweep(factors, order="given"))
     found = [
@@ -325,7 +325,7 @@ def test_source_and_destination_may_be_factors_and_the_null_device_is_a_sink():
     assert plan.header.totals.disk_bytes == {"disk": 1000, "tmp": 2000}
 
 
-def test_hosts_take_turns_where_the_sources_are_on_several():
+def test_hosts_take_turns_if_the_sources_are_on_several_hosts():
     storages = {"a": {"host": "one", "path": "x"}, "b": {"host": "two", "path": "x"}}
     factors = {"files": [1], "size": ["1 kB"], "mover": ["read"], "source": ["a", "b"]}
     plan = expand(sweep(factors, hosts={"one": {}, "two": {}}, storages=storages, repeat=3, destination=None))
@@ -336,7 +336,7 @@ def test_hosts_take_turns_where_the_sources_are_on_several():
         assert number == 0 or line.steps[0] == Wait("sweep.turn", number)
 
 
-def test_a_tool_of_the_scenario_is_called_by_its_template():
+def test_a_custom_tool_is_called_with_its_template():
     scenario = sweep(
         {"files": [1], "size": ["1 kB"], "mover": ["tool"], "streams": [1, 4]},
         top={"mover": {"tool": {
@@ -352,12 +352,12 @@ def test_a_tool_of_the_scenario_is_called_by_its_template():
     assert (call.requires, call.expect) == (("tool",), "nothing")
 
 
-def test_the_lines_of_a_long_plan_are_made_as_they_are_asked_for():
+def test_the_lines_of_a_long_plan_are_generated_on_demand():
     plan = expand(sweep({"files": [10], "size": ["1 kB"]}, repeat=10**7))
     assert plan.header.totals.transfers == 10**8
     lines = iter(plan.lines)
     assert [next(lines).steps[0].id for _ in range(3)] == ["t0000000", "t0000001", "t0000002"]
 
 
-def test_the_public_names_are_these():
+def test_the_package_exports_exactly_the_public_names():
     assert set(venturi.workload.__all__) == {"KINDS", "Sweep", "Workload", "expand"}

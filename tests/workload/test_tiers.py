@@ -1,4 +1,4 @@
-"""The workload `tiers`: shares, replication, the threshold, jobs, tiers and flat; and the volumes of report 004."""
+"""The workload `tiers`: shares, replication, threshold, jobs, multi-tier and flat models, and the volumes of report 004."""
 
 import json
 from collections import Counter
@@ -57,7 +57,7 @@ def first_steps(plan):
     return found
 
 
-def test_the_same_seed_gives_the_same_plan_of_the_format():
+def test_the_plan_is_reproducible_and_matches_the_schema():
     first, again = (list(plan_lines(expand(tiers(models=["multi-tier", "flat"], events=10)))) for _ in range(2))
     assert first == again
     check = jsonschema.validators.validator_for(SCHEMA)(SCHEMA)
@@ -65,7 +65,7 @@ def test_the_same_seed_gives_the_same_plan_of_the_format():
         check.validate(json.loads(text))
 
 
-def test_sites_make_their_shares_in_batches_and_the_machines_of_a_site_share_them():
+def test_sites_create_their_events_in_batches_divided_among_their_machines():
     made = Counter()
     for actor, trial in in_phase(expand(tiers()), "production"):
         (prepare,) = [step for step in trial.steps if isinstance(step, Prepare)]
@@ -74,7 +74,7 @@ def test_sites_make_their_shares_in_batches_and_the_machines_of_a_site_share_the
     assert made == {"alpha0": 4, "alpha1": 4, "alpha2": 4, "beta0": 8}
 
 
-def test_every_file_of_tier_2_goes_to_tier_1_once():
+def test_every_file_of_tier_2_is_sent_to_tier_1_once():
     sent = [transfers_in(trial)[0] for _, trial in in_phase(expand(tiers(parallel=3)), "replication")]
     assert sorted(moved.source for moved in sent) == [f"beta0:sets/seed1/10kB/{n:06d}" for n in range(8)]
     assert {moved.destination.partition(":")[0] for moved in sent} == {"alpha0", "alpha1", "alpha2"}
@@ -88,7 +88,7 @@ def test_analysis_waits_for_the_threshold_of_all_or_of_each_site():
     assert each[-1] == Wait("tiers.multi-tier.arrived.Beta", 4)
 
 
-def test_a_file_counts_for_the_threshold_when_it_has_arrived_and_never_by_a_signal_of_its_own():
+def test_a_file_counts_for_the_threshold_when_it_has_arrived_without_a_signal():
     files = [trial for _, trial in in_phase(expand(tiers()), "replication")]
     assert [trial.counts for trial in files] == [
         {"tiers.multi-tier.arrived": 1, "tiers.multi-tier.arrived.Beta": 1}
@@ -96,7 +96,7 @@ def test_a_file_counts_for_the_threshold_when_it_has_arrived_and_never_by_a_sign
     assert not [step for trial in files for step in trial.steps if isinstance(step, Signal)]
 
 
-def test_when_all_files_have_been_tried_jobs_begin_whatever_has_arrived():
+def test_jobs_start_after_all_files_have_been_tried_even_below_the_threshold():
     steps = first_steps(expand(tiers(parallel=3)))["beta0-multi-tier-tried"]
     assert steps == (Wait("tiers.multi-tier.tried", 3), Signal("tiers.multi-tier.arrived", 7))
     tried = [
@@ -106,7 +106,7 @@ def test_when_all_files_have_been_tried_jobs_begin_whatever_has_arrived():
     assert len(tried) == 3
 
 
-def test_a_job_uploads_waits_as_long_as_its_centre_takes_and_downloads():
+def test_a_job_uploads_waits_for_the_time_of_its_centre_and_downloads():
     jobs = in_phase(expand(tiers(jobs=JOBS | {"count": 200})), "analysis")
     assert Counter(actor for actor, _ in jobs) == {"gamma0-jobs0": 200, "gamma1-jobs0": 200}
     to = Counter()
@@ -124,13 +124,13 @@ def test_a_job_uploads_waits_as_long_as_its_centre_takes_and_downloads():
     assert chisquare([to[1], to[2]], [240, 160]).pvalue > 1e-3  # by share of the events: 60 and 40 %
 
 
-def test_jobs_go_to_each_site_alike_if_told_so():
+def test_jobs_are_divided_evenly_among_sites_if_requested():
     jobs = in_phase(expand(tiers(jobs=JOBS | {"count": 200, "to": "sites"})), "analysis")
     to = Counter(trial.factors["centre_tier"] for _, trial in jobs)
     assert chisquare([to[1], to[2]]).pvalue > 1e-3
 
 
-def test_flat_moves_the_same_files_and_jobs_to_partners_by_bandwidth_after_the_tiers_are_over():
+def test_the_flat_model_moves_the_same_bytes_by_bandwidth_after_the_tiers_have_ended():
     plan = expand(tiers(models=["multi-tier", "flat"], jobs=JOBS | {"count": 200}))
     volumes = [
         sum(
@@ -161,15 +161,15 @@ def test_totals_count_batches_files_and_jobs():
 @pytest.mark.parametrize(
     ("changes", "problem"),
     [
-        ({"site": {**SITES, "Beta": {"tier": 2, "share": 0.2, "link": "beta"}}}, "workload.site: expected shares that add up to 1, found 0.8"),
+        ({"site": {**SITES, "Beta": {"tier": 2, "share": 0.2, "link": "beta"}}}, "workload.site: expected shares with sum 1, found 0.8"),
         ({"site": {**SITES, "Gamma": {"tier": 2, "link": "gamma"}}}, "workload.site.Gamma.share: expected a share above 0"),
-        ({"site": {**SITES, "Gamma": {"tier": 2, "link": "gamma"}}}, "workload.site: expected a site of tier 3 or more, found none"),
-        ({"events": 21}, "workload.site.Alpha.share: expected whole events, found 0.6 of 21 = 12.6"),
-        ({"models": ["flat", "flat"]}, "workload.models: expected each model once"),
+        ({"site": {**SITES, "Gamma": {"tier": 2, "link": "gamma"}}}, "workload.site: expected one or more sites of tier 3, found none"),
+        ({"events": 21}, "workload.site.Alpha.share: expected a whole number of events, found 0.6 × 21 = 12.6"),
+        ({"models": ["flat", "flat"]}, "workload.models: expected one or more distinct models"),
         ({"mover": "cp"}, "workload.mover: expected a storage on beta0"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_told_with_its_place(changes, problem):
+def test_a_mistake_is_reported_with_its_location(changes, problem):
     with pytest.raises(ScenarioError) as caught:
         tiers(**changes)
     assert problem in str(caught.value)
@@ -180,19 +180,19 @@ def published():
     return expand(load_scenario(study("alice/tiers").scenario_path))
 
 
-def test_the_study_makes_5000_events_of_9_terabytes_in_the_shares_of_the_report(published):
+def test_the_study_creates_5000_events_of_9_terabytes_in_the_fractions_of_the_report(published):
     header = published.header
     site = {name: host.lab.site for name, host in header.hosts.items()}
     made = Counter()
     for name, dataset in header.datasets.items():
         if name.startswith("events-"):
             assert dataset.size_bytes == 1_800_000_000
-            made[site[dataset.place]] += dataset.files
+            made[site[dataset.storage]] += dataset.files
     assert made == {"CNAF": 3000, "Catania": 1000, "Torino": 1000}  # 20 % at each of the two (004-E06)
     assert sum(made.values()) * 1_800_000_000 == 9_000_000_000_000
 
 
-def test_the_study_sends_1000_files_from_each_tier_2_centre_and_begins_jobs_at_1600(published):
+def test_the_study_sends_1000_files_from_each_tier_2_centre_and_starts_jobs_at_1600(published):
     sent = Counter()
     for _, trial in in_phase(published, "replication", "multi-tier"):
         (moved,) = transfers_in(trial)

@@ -1,9 +1,10 @@
-//! The starting line: processes are made ready first and released together.
+//! Barrier: processes are armed first and then released together.
 //!
-//! *Exec-stop*, the better way: the child asks to be traced and calls `execve`, and the kernel stops it before its first
-//! instruction, its image loaded. The release is one `PTRACE_DETACH`. Fork, exec and the look-up of the file are over
-//! by then. *Pipe*, where tracing is not permitted or would take a program's privileges away: the child reads one byte
-//! from a pipe and calls `execve` after it, which then lies inside the measured time.
+//! *Exec-stop*, the preferred method: the child requests tracing and calls `execve`, and the kernel
+//! stops it before its first instruction, with its image loaded. The release is one
+//! `PTRACE_DETACH`. Fork, exec and the search of the file are complete by then. *Pipe*, if tracing
+//! is not permitted or would remove the privileges of a program: the child reads one byte from a
+//! pipe and then calls `execve`, which is part of the measured time.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -16,45 +17,46 @@ use nix::errno::Errno;
 use nix::unistd::Pid;
 
 use crate::clock::monotonic_ns;
-use crate::program::{Environment, Program};
+use crate::program::{Environment, Executable};
+use crate::work_groups::{THIS_THREAD, WorkGroups};
 
-/// How a child is held at the starting line.
+/// Method that stops a child at the barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Method {
+pub(crate) enum BarrierMethod {
     /// Stopped by the kernel after `execve`.
     ExecStop,
     /// Reading from a pipe before `execve`.
     Pipe,
 }
 
-/// What a child is to become.
+/// Program, arguments and environment of a child.
 #[derive(Debug)]
 pub(crate) struct Launch<'a> {
-    pub(crate) program: &'a Program,
+    pub(crate) program: &'a Executable,
     pub(crate) argv: &'a [String],
     pub(crate) environment: &'a Environment,
-    pub(crate) folder: &'a Path,
+    pub(crate) directory: &'a Path,
     pub(crate) stdout: BorrowedFd<'a>,
     pub(crate) stderr: BorrowedFd<'a>,
 }
 
-/// A child at the starting line, or on its last step to it; leader of a process group of its own.
+/// A child at the barrier, or in its last step before it; leader of its own process group.
 #[derive(Debug)]
 pub(crate) struct Armed {
     /// The child, and its group.
     pub(crate) pid: Pid,
-    /// Holds it back; without one, the kernel does.
+    /// Pipe that blocks the child; without it, the kernel stops the child.
     gate: Option<Gate>,
 }
 
-/// A child that is on its way.
+/// A released child.
 #[derive(Debug)]
 pub(crate) struct Released {
     /// The child, and its group.
     pub(crate) pid: Pid,
-    /// The monotonic clock right before it was let go.
+    /// Time of the monotonic clock directly before the release.
     pub(crate) start_ns: u64,
-    /// Carries the error number of a failed `execve` (pipe barrier only).
+    /// Pipe for the error number of a failed `execve` (pipe barrier only).
     pub(crate) failure: Option<OwnedFd>,
 }
 
@@ -64,13 +66,14 @@ struct Gate {
     failure: OwnedFd,
 }
 
-/// Stack of a child that shares our memory until its `execve`; it makes some system calls and nothing else.
+/// Stack of a child that shares our memory until its `execve`; the child makes only some system calls.
 const CHILD_STACK_BYTES: usize = 128 * 1024;
 
-/// Exit code of a child that never became its program; the real reason travels separately.
+/// Exit code of a child that did not execute its program; the reason is sent separately.
 const NOT_STARTED: c_int = 127;
 
-/// Arms children. All of its work happens on the thread that made it: a tracer is a thread, not a process.
+/// Arms children. Use it only on the thread that created it, because a tracer is a thread, not a
+/// process.
 #[derive(Debug)]
 pub(crate) struct Barrier {
     stack: Vec<u8>,
@@ -78,13 +81,15 @@ pub(crate) struct Barrier {
     parent: Pid,
     usual_files: libc::rlimit,
     usual_slack_ns: c_int,
+    /// Control groups that every child joins.
+    pub(crate) groups: WorkGroups,
     /// The best method that this host permits.
-    pub(crate) method: Method,
+    pub(crate) method: BarrierMethod,
 }
 
 impl Barrier {
-    /// Opens what children need and tries out whether they may be traced. `usual_files` and `usual_slack_ns` are the
-    /// limits on descriptors and the timer slack that children get, whatever the agent has set for itself.
+    /// Open the descriptors that children need and test whether they can be traced. `usual_files` and `usual_slack_ns`
+    /// are the limits on descriptors and the timer slack for children, independent of the agent's own values.
     pub(crate) fn new(usual_files: libc::rlimit, usual_slack_ns: c_int) -> io::Result<Self> {
         let null = std::fs::File::open("/dev/null")
             .map_err(|error| io::Error::new(error.kind(), format!("/dev/null: {error}")))?;
@@ -95,40 +100,41 @@ impl Barrier {
             parent: nix::unistd::getpid(),
             usual_files,
             usual_slack_ns,
-            method: Method::ExecStop,
+            groups: WorkGroups::default(),
+            method: BarrierMethod::ExecStop,
         };
         if !barrier.tracing_works() {
-            barrier.method = Method::Pipe;
+            barrier.method = BarrierMethod::Pipe;
         }
         Ok(barrier)
     }
 
-    /// The method for this program on this host.
-    pub(crate) fn method_for(&self, program: &Program) -> Method {
+    /// Returns the method for this program on this host.
+    pub(crate) fn method_for(&self, program: &Executable) -> BarrierMethod {
         if program.privileged {
-            Method::Pipe
+            BarrierMethod::Pipe
         } else {
             self.method
         }
     }
 
-    /// Sends a child to the starting line; [`Armed::stand`] tells when it is there. Between the two the kernel loads its image, on
-    /// another core while we fork the next: so many children are ready in little more than half the time.
+    /// Send a child to the barrier; [`Armed::stand`] reports its arrival. Between the two calls, the kernel loads the
+    /// image of the child on another core while this thread forks the next. This nearly halves the time for many children.
     ///
     /// # Errors
     /// The error number of the call that failed; from `execve` for a file that cannot be executed.
     pub(crate) fn arm(&mut self, launch: &Launch<'_>) -> Result<Armed, Errno> {
         match self.method_for(launch.program) {
-            Method::ExecStop => self.arm_traced(launch),
-            Method::Pipe => self.arm_gated(launch),
+            BarrierMethod::ExecStop => self.arm_traced(launch),
+            BarrierMethod::Pipe => self.arm_gated(launch),
         }
     }
 
     fn arm_traced(&mut self, launch: &Launch<'_>) -> Result<Armed, Errno> {
         let strings = Strings::new(launch)?;
         let child = self.child(launch, &strings, None);
-        // With CLONE_VM and CLONE_VFORK no page table is copied, so that arming does not become slower when the agent
-        // holds a long plan, and we go on only when `execve` is over: a failure is then already in `child.error`.
+        // CLONE_VM and CLONE_VFORK copy no page table, so arming stays fast with a long plan in memory. The agent
+        // continues when `execve` has returned: a failure is then already in `child.error`.
         let pid = self.clone(&child, libc::CLONE_VM | libc::CLONE_VFORK)?;
         let error = child.error.load(Ordering::Acquire);
         if error != 0 {
@@ -162,13 +168,14 @@ impl Barrier {
             path: strings.path.as_ptr(),
             argv: strings.argv.as_ptr(),
             envp: strings.envp.as_ptr(),
-            folder: strings.folder.as_ptr(),
+            directory: strings.directory.as_ptr(),
             stdin: self.null.as_raw_fd(),
             stdout: launch.stdout.as_raw_fd(),
             stderr: launch.stderr.as_raw_fd(),
             parent: self.parent.as_raw(),
             usual_files: self.usual_files,
             usual_slack_ns: self.usual_slack_ns,
+            groups: self.groups.descriptors(),
             gate,
             error: AtomicI32::new(0),
         }
@@ -178,16 +185,18 @@ impl Barrier {
         let top = self.stack.as_mut_ptr_range().end;
         let top = top.wrapping_sub(top as usize % 16).cast::<c_void>();
         let argument = std::ptr::from_ref(child).cast::<c_void>().cast_mut();
-        // SAFETY: `become_program` makes only async-signal-safe calls on what `child` points to. All that outlives the
-        // call: with CLONE_VM, CLONE_VFORK keeps this thread here until the child has left our memory; without, the
-        // child has a copy. The stack is not in use by anybody else, for the same reason.
+        // SAFETY: `become_program` makes only async-signal-safe calls on the data of `child`, which
+        // stay valid: with CLONE_VM, CLONE_VFORK blocks this thread until the child has left this
+        // memory; without it, the child has a copy. For the same reason, no other thread uses the
+        // stack.
         let pid = unsafe { libc::clone(become_program, top, flags | libc::SIGCHLD, argument) };
         Errno::result(pid).map(Pid::from_raw)
     }
 
-    /// Arms and kills one child: the only certain answer to all the rules that can forbid tracing.
+    /// Arms and kills one child, which is the only reliable test of all rules that can forbid
+    /// tracing.
     fn tracing_works(&mut self) -> bool {
-        let program = Program {
+        let program = Executable {
             path: "/proc/self/exe".into(),
             privileged: false,
         };
@@ -201,7 +210,7 @@ impl Barrier {
             program: &program,
             argv: &["venturi-engine".into()],
             environment: &environment,
-            folder: Path::new("/"),
+            directory: Path::new("/"),
             stdout: sink,
             stderr: sink,
         };
@@ -217,10 +226,11 @@ impl Barrier {
 }
 
 impl Armed {
-    /// Waits until the child cannot move any more until it is released. To be called once, and not later than that.
+    /// Waits until the child is stopped at the barrier. Call this once, before the release.
     ///
     /// # Errors
-    /// The error number, when the child has ended instead: somebody has killed it, or the kernel could not load its image.
+    /// The error number, if the child has ended instead, because it was killed or the kernel could
+    /// not load its image.
     pub(crate) fn stand(&self) -> Result<(), Errno> {
         match self.gate {
             Some(_) => Ok(()),
@@ -228,12 +238,12 @@ impl Armed {
         }
     }
 
-    /// Lets the child go.
+    /// Releases the child.
     pub(crate) fn release(self) -> Released {
         let start_ns = monotonic_ns();
         match &self.gate {
             None => {
-                // A child that was killed meanwhile cannot be detached from; reaping it tells the rest.
+                // A killed child cannot be detached; reaping it gives the reason.
                 let _ = nix::sys::ptrace::detach(self.pid, None);
             }
             Some(gate) => {
@@ -247,7 +257,7 @@ impl Armed {
         }
     }
 
-    /// Ends the child before it has begun, and reaps it.
+    /// Kills the child before its release, and reaps it.
     pub(crate) fn cancel(&self) {
         let _ = nix::sys::signal::kill(self.pid, nix::sys::signal::Signal::SIGKILL);
         wait_for_end(self.pid);
@@ -255,7 +265,8 @@ impl Armed {
 }
 
 impl Released {
-    /// The error number of a failed `execve` behind the pipe barrier, once the child has ended.
+    /// Returns the error number of a failed `execve` after the pipe barrier; call this after the
+    /// end of the child.
     pub(crate) fn exec_failure(&self) -> Option<Errno> {
         let mut word = [0; 4];
         let read = nix::unistd::read(self.failure.as_ref()?, &mut word);
@@ -263,13 +274,13 @@ impl Released {
     }
 }
 
-/// Texts and pointer tables that `execve` wants, made before the child exists.
+/// Texts and pointer tables for `execve`, created before the child exists.
 struct Strings {
     path: CString,
-    folder: CString,
+    directory: CString,
     argv: Vec<*const c_char>,
     envp: Vec<*const c_char>,
-    /// Owns what `argv` points to.
+    /// Owner of the data that `argv` points to.
     _argv: Vec<CString>,
 }
 
@@ -285,7 +296,7 @@ impl Strings {
         let end = std::iter::once(std::ptr::null());
         Ok(Self {
             path: text(launch.program.path.as_os_str().as_bytes())?,
-            folder: text(launch.folder.as_os_str().as_bytes())?,
+            directory: text(launch.directory.as_os_str().as_bytes())?,
             argv: argv_text
                 .iter()
                 .map(|item| item.as_ptr())
@@ -302,21 +313,23 @@ impl Strings {
     }
 }
 
-/// All that the child looks at between `clone` and `execve`.
+/// All data that the child reads between `clone` and `execve`.
 struct Child {
     path: *const c_char,
     argv: *const *const c_char,
     envp: *const *const c_char,
-    folder: *const c_char,
+    directory: *const c_char,
     stdin: RawFd,
     stdout: RawFd,
     stderr: RawFd,
     parent: libc::pid_t,
     usual_files: libc::rlimit,
     usual_slack_ns: c_int,
-    /// Where to wait and where to report a failure; without it, be traced.
+    /// Files of the control groups to join.
+    groups: Vec<RawFd>,
+    /// Descriptors to wait on and to report a failure; none: the child is traced.
     gate: Option<(RawFd, RawFd)>,
-    /// The error number, in the memory that a traced child shares with us.
+    /// The error number, in memory that a traced child shares with this process.
     error: AtomicI32,
 }
 
@@ -335,18 +348,20 @@ extern "C" fn become_program(argument: *mut c_void) -> c_int {
     unsafe { libc::_exit(NOT_STARTED) }
 }
 
-/// Puts the child in order and calls `execve`. Returns only to give the error number.
+/// Prepares the child and calls `execve`. Returns only after an error, with its number.
 ///
 /// # Safety
-/// For a fresh child only, with the pointers of `child` valid. Calls nothing that is not async-signal-safe, and never
-/// allocates: another thread of the agent may hold the allocator's lock, for ever in this copy.
+/// For a new child only, with valid pointers in `child`. Makes only async-signal-safe calls and
+/// never allocates, because another thread of the agent may hold the lock of the allocator, forever
+/// in this copy.
 unsafe fn prepare_and_exec(child: &Child) -> c_int {
     // SAFETY: system calls on the child's own state with valid arguments, see above.
     unsafe {
         if libc::setpgid(0, 0) != 0 {
             return Errno::last_raw();
         }
-        // Dies with the agent's thread. The agent may have died before that took effect: then nobody waits for us.
+        // The child dies with the thread of the agent. If the agent died before this call, the
+        // child would wait forever.
         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         if libc::getppid() != child.parent {
             libc::_exit(NOT_STARTED);
@@ -357,11 +372,16 @@ unsafe fn prepare_and_exec(child: &Child) -> c_int {
                 return Errno::last_raw();
             }
         }
-        if libc::chdir(child.folder) != 0 {
+        if libc::chdir(child.directory) != 0 {
             return Errno::last_raw();
         }
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const child.usual_files);
         libc::prctl(libc::PR_SET_TIMERSLACK, child.usual_slack_ns);
+        for group in &child.groups {
+            if libc::write(*group, THIS_THREAD.as_ptr().cast(), THIS_THREAD.len()) < 0 {
+                return Errno::last_raw();
+            }
+        }
         if let Some((gate, _)) = child.gate {
             let mut byte = 0_u8;
             if libc::read(gate, (&raw mut byte).cast(), 1) != 1 {
@@ -382,11 +402,12 @@ unsafe fn prepare_and_exec(child: &Child) -> c_int {
     }
 }
 
-/// Ignored signals and the mask survive `execve`: a tool that inherits an ignored SIGPIPE behaves unlike in a shell.
+/// Resets ignored signals and the mask, which survive `execve`: a tool with an inherited ignored
+/// SIGPIPE behaves differently than in a shell.
 ///
 /// # Safety
-/// For a fresh child only.
-unsafe fn restore_signals() {
+/// For a new child only.
+pub(crate) unsafe fn restore_signals() {
     // SAFETY: plain system calls; SIG_DFL is no handler, and the set is initialised before it is used.
     unsafe {
         for signal in 1..32 {
@@ -398,20 +419,21 @@ unsafe fn restore_signals() {
     }
 }
 
-/// Waits until a traced child stands before its first instruction.
+/// Wait until a traced child stops before its first instruction.
 fn wait_for_exec_stop(pid: Pid) -> Result<(), Errno> {
     use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
     loop {
         match waitpid(pid, Some(WaitPidFlag::__WALL)) {
             Ok(WaitStatus::Stopped(_, nix::sys::signal::Signal::SIGTRAP)) => break,
-            // Somebody's signal came first: the child shall have it, and stop after its exec all the same.
+            // Another signal arrived first: deliver it to the child, which still stops after its
+            // exec.
             Ok(WaitStatus::Stopped(_, signal)) => nix::sys::ptrace::cont(pid, signal)?,
             Ok(WaitStatus::Exited(..) | WaitStatus::Signaled(..)) => return Err(Errno::ECHILD),
             Ok(_) | Err(Errno::EINTR) => {}
             Err(error) => return Err(error),
         }
     }
-    // A tracee whose tracer dies would otherwise run on, released by nobody.
+    // Without this option, a tracee would run without a release if its tracer dies.
     nix::sys::ptrace::setoptions(pid, nix::sys::ptrace::Options::PTRACE_O_EXITKILL)
 }
 

@@ -1,4 +1,4 @@
-//! The page cache: emptying it of some files, filling it with them, and measuring which of the two was achieved.
+//! The page cache: removing files from it, reading files into it, and measuring the result.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,16 +8,18 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use nix::errno::Errno;
+use venturi_linux::Residency;
 
-use crate::pulse::Pulse;
+use crate::activity::ActivityMonitor;
 
-/// Below this share of resident pages the files count as cold. Not 0: the kernel may keep or prefetch a stray page.
+/// Below this fraction of resident pages, files count as cold. Not 0, because the kernel can keep
+/// or prefetch single pages.
 pub(crate) const COLD_RATIO: f64 = 0.01;
 
-/// From this share on the files count as warm.
+/// From this fraction on, files count as warm.
 pub(crate) const WARM_RATIO: f64 = 0.99;
 
-/// How the cache was emptied.
+/// Method that emptied the cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DropMethod {
     /// All clean pages of the host, through `/proc/sys/vm/drop_caches`.
@@ -27,7 +29,7 @@ pub(crate) enum DropMethod {
 }
 
 impl DropMethod {
-    /// The word for it in records.
+    /// Returns its name in records.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::DropCaches => "drop_caches",
@@ -36,28 +38,29 @@ impl DropMethod {
     }
 }
 
-/// Writes back what is dirty and empties the cache of these files. Only the order is given; [`residency`] tells
-/// what came of it.
+/// Write dirty pages back and remove the pages of these files from the cache. The kernel can keep
+/// pages: [`residency`] counts them.
 ///
 /// # Errors
-/// When a file cannot be opened.
-pub(crate) fn drop_files(files: &[PathBuf], pulse: &Pulse) -> io::Result<DropMethod> {
+/// If a file cannot be opened.
+pub(crate) fn drop_files(files: &[PathBuf], activity: &ActivityMonitor) -> io::Result<DropMethod> {
     if let Some(first) = files.first() {
         let file = File::open(first)?;
         // SAFETY: the descriptor is open for the length of the call. Only clean pages can be dropped.
         Errno::result(unsafe { libc::syncfs(file.as_raw_fd()) })?;
     }
-    // 3: pages and also directory entries and inodes, as a client that never saw the files would have it.
+    // 3: pages and also directory entries and inodes, like on a client that never accessed the
+    // files.
     if std::fs::write("/proc/sys/vm/drop_caches", "3").is_ok() {
         return Ok(DropMethod::DropCaches);
     }
     for path in files {
-        if !pulse.beat() {
+        if !activity.beat() {
             break;
         }
         let file = File::open(path)?;
-        // SAFETY: the descriptor is open for the length of the call; a length of 0 means up to the end.
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+        // This is only advice; remaining pages are counted afterwards.
+        let _ = venturi_linux::discard(&file);
     }
     Ok(DropMethod::Fadvise)
 }
@@ -65,8 +68,12 @@ pub(crate) fn drop_files(files: &[PathBuf], pulse: &Pulse) -> io::Result<DropMet
 /// Reads all of these files with several threads, which leaves them in the cache if they fit.
 ///
 /// # Errors
-/// The first that a thread met.
-pub(crate) fn read_files(files: &[PathBuf], threads: usize, pulse: &Pulse) -> io::Result<()> {
+/// The first error of a thread.
+pub(crate) fn read_files(
+    files: &[PathBuf],
+    threads: usize,
+    activity: &ActivityMonitor,
+) -> io::Result<()> {
     const BLOCK_BYTES: usize = 1 << 20;
     let next = AtomicUsize::new(0);
     let work = || -> io::Result<()> {
@@ -74,7 +81,7 @@ pub(crate) fn read_files(files: &[PathBuf], threads: usize, pulse: &Pulse) -> io
         while let Some(path) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let mut file = File::open(path)?;
             while file.read(&mut block)? > 0 {
-                if !pulse.beat() {
+                if !activity.beat() {
                     return Ok(());
                 }
             }
@@ -93,47 +100,16 @@ pub(crate) fn read_files(files: &[PathBuf], threads: usize, pulse: &Pulse) -> io
     })
 }
 
-/// How much of some files is in the page cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Residency {
-    /// Pages in the cache.
-    pub(crate) resident: u64,
-    /// Pages that the files have.
-    pub(crate) pages: u64,
-}
-
-impl Residency {
-    /// The share from 0 to 1; none for files without a page.
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a share needs no more than 53 bits"
-    )]
-    pub(crate) fn ratio(self) -> Option<f64> {
-        (self.pages > 0).then(|| self.resident as f64 / self.pages as f64)
-    }
-}
-
-/// Counts which pages of the files are in the page cache; none when the kernel does not tell.
-///
-/// It sees the kernel's cache only: GPFS, for one, keeps its own, which no system call shows.
+/// Counts the pages of the files in the page cache; `None` if a file cannot be opened or the kernel does not report them.
 pub(crate) fn residency(files: &[PathBuf]) -> Option<Residency> {
-    let page_bytes = page_bytes();
-    let mut told = Residency {
-        resident: 0,
-        pages: 0,
-    };
+    let mut total = Residency::default();
     for path in files {
-        let file = open_quietly(path).ok()?;
-        let size = file.metadata().ok()?.len();
-        if size > 0 {
-            told.resident += resident_pages(&file, size)?;
-            told.pages += size.div_ceil(page_bytes);
-        }
+        total += Residency::of(&open_quietly(path).ok()?)?;
     }
-    Some(told)
+    Some(total)
 }
 
-/// Opens without touching the access time, where the owner may ask for that: looking must not change the file system.
+/// Open without an update of the access time, if the owner may request that: reading must not change the file system.
 fn open_quietly(path: &Path) -> io::Result<File> {
     let quiet = std::fs::OpenOptions::new()
         .read(true)
@@ -142,115 +118,32 @@ fn open_quietly(path: &Path) -> io::Result<File> {
     quiet.or_else(|_| File::open(path))
 }
 
-fn resident_pages(file: &File, size: u64) -> Option<u64> {
-    cachestat(file).or_else(|| mincore(file, size))
-}
-
-/// `cachestat` of Linux 6.5 and later: counts without a mapping.
-fn cachestat(file: &File) -> Option<u64> {
-    const SYS_CACHESTAT: libc::c_long = 451; // the same number on every architecture
-    #[repr(C)]
-    struct Range {
-        offset: u64,
-        length: u64,
-    }
-    #[repr(C)]
-    #[derive(Default)]
-    struct Counts {
-        cached: u64,
-        dirty: u64,
-        writeback: u64,
-        evicted: u64,
-        recently_evicted: u64,
-    }
-    let range = Range {
-        offset: 0,
-        length: 0,
-    }; // 0: up to the end
-    let mut counts = Counts::default();
-    // SAFETY: both structures have the layout of linux/mman.h and live through the call; an older kernel says ENOSYS.
-    let result = unsafe {
-        libc::syscall(
-            SYS_CACHESTAT,
-            file.as_raw_fd(),
-            &raw const range,
-            &raw mut counts,
-            0_u32,
-        )
-    };
-    (result == 0).then_some(counts.cached)
-}
-
-/// `mincore` over a mapping that is never touched, in windows so that a file of many TB needs no huge table.
-fn mincore(file: &File, size: u64) -> Option<u64> {
-    const WINDOW_BYTES: u64 = 1 << 30;
-    let mut resident = 0;
-    let mut offset = 0;
-    while offset < size {
-        let length = usize::try_from(WINDOW_BYTES.min(size - offset)).ok()?;
-        resident += mincore_window(file, offset, length)?;
-        offset += WINDOW_BYTES;
-    }
-    Some(resident)
-}
-
-fn mincore_window(file: &File, offset: u64, length: usize) -> Option<u64> {
-    let offset = libc::off_t::try_from(offset).ok()?;
-    // SAFETY: a new read-only mapping at an address of the kernel's choice; nothing reads through it.
-    let address = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            length,
-            libc::PROT_READ,
-            libc::MAP_SHARED,
-            file.as_raw_fd(),
-            offset,
-        )
-    };
-    if address == libc::MAP_FAILED {
-        return None;
-    }
-    let mut table = vec![0_u8; length.div_ceil(usize::try_from(page_bytes()).ok()?)];
-    // SAFETY: the mapping spans `length` bytes and the table has one byte for each of its pages.
-    let result = unsafe { libc::mincore(address, length, table.as_mut_ptr()) };
-    // SAFETY: the mapping made above, which nobody else knows of.
-    unsafe { libc::munmap(address, length) };
-    (result == 0).then(|| table.iter().map(|page| u64::from(page & 1)).sum())
-}
-
-fn page_bytes() -> u64 {
-    // SAFETY: a query without arguments in memory.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.unsigned_abs()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_of_counting_agree_on_a_file_that_was_just_written() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("data");
-        std::fs::write(&path, vec![1; 3_000_001]).expect("a file");
-        let file = File::open(&path).expect("the file");
-        let pages = 3_000_001_u64.div_ceil(page_bytes());
-        assert_eq!(mincore(&file, 3_000_001), Some(pages));
-        assert!(cachestat(&file).is_none_or(|cached| cached == pages));
-        assert_eq!(
-            residency(&[path]),
-            Some(Residency {
-                resident: pages,
-                pages
-            })
-        );
+    fn the_pages_of_several_files_are_added() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let files = [1, 3_000_001].map(|bytes| {
+            let path = directory.path().join(bytes.to_string());
+            std::fs::write(&path, vec![1; bytes]).expect("a file");
+            path
+        });
+        let [one, other] = files
+            .each_ref()
+            .map(|path| residency(std::slice::from_ref(path)).expect("the kernel counts"));
+        let both = residency(&files).expect("the kernel counts");
+        assert_eq!(both.pages, one.pages + other.pages);
+        assert_eq!(both.ratio(), Some(1.0));
     }
 
     #[test]
-    fn nothing_to_look_at_is_told_as_nothing() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let path = folder.path().join("empty");
+    fn empty_files_have_no_ratio_and_missing_files_no_residency() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("empty");
         std::fs::write(&path, "").expect("a file");
         assert_eq!(residency(&[path]).map(Residency::ratio), Some(None));
-        assert_eq!(residency(&[folder.path().join("absent")]), None);
+        assert_eq!(residency(&[directory.path().join("absent")]), None);
     }
 }

@@ -1,4 +1,4 @@
-//! What a child prints: kept in memory by the kernel while it runs, read in part when it has ended.
+//! Output of a child: the kernel keeps it in memory during the run, and the agent reads part of it afterwards.
 
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -6,16 +6,17 @@ use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 
-/// What is kept of each stream, by the agent protocol: half from its head, half from its tail.
+/// Kept bytes of each stream, by the agent protocol: half from its head, half from its tail.
 pub(crate) const KEPT_BYTES: u64 = 64 * 1024;
 
-/// More than this on one stream is worth a finding: it is held in memory while the child runs, and printing takes time.
+/// More output on one stream causes a finding, because it is kept in memory while the child runs,
+/// and printing takes time.
 pub(crate) const LARGE_BYTES: u64 = 16 << 20;
 
 /// Both output streams of one child.
 ///
-/// A file in memory takes all that is printed without anybody having to drain it, so that no reader competes with the
-/// children for a core, and no child waits for the agent.
+/// A file in memory needs no reader. So no reader competes with the children for a core, and no
+/// child waits for the agent.
 #[derive(Debug)]
 pub(crate) struct Capture {
     stdout: File,
@@ -31,23 +32,23 @@ impl Capture {
         })
     }
 
-    /// Where the child shall print.
+    /// Descriptor for the output of the child.
     pub(crate) fn streams(&self) -> (BorrowedFd<'_>, BorrowedFd<'_>) {
         (self.stdout.as_fd(), self.stderr.as_fd())
     }
 
     /// Bytes printed to the longer stream.
-    pub(crate) fn longest_bytes(&self) -> u64 {
+    pub(crate) fn max_bytes(&self) -> u64 {
         let length = |file: &File| file.metadata().map_or(0, |found| found.len());
         length(&self.stdout).max(length(&self.stderr))
     }
 
-    /// Standard output, at most [`KEPT_BYTES`] of it.
+    /// Returns standard output, at most [`KEPT_BYTES`] of it.
     pub(crate) fn stdout(&self) -> String {
         head_and_tail(&self.stdout)
     }
 
-    /// Standard error, at most [`KEPT_BYTES`] of it.
+    /// Returns standard error, at most [`KEPT_BYTES`] of it.
     pub(crate) fn stderr(&self) -> String {
         head_and_tail(&self.stderr)
     }
@@ -61,7 +62,7 @@ fn head_and_tail(file: &File) -> String {
     let half = KEPT_BYTES / 2;
     let left_out = length - KEPT_BYTES;
     format!(
-        "{}\n[… {left_out} bytes left out …]\n{}",
+        "{}\n[… {left_out} bytes omitted …]\n{}",
         text_at(file, 0, half),
         text_at(file, length - half, half)
     )
@@ -75,12 +76,12 @@ fn text_at(file: &File, offset: u64, length: u64) -> String {
     }
 }
 
-fn memory_file() -> Result<OwnedFd, Errno> {
+pub(crate) fn memory_file() -> Result<OwnedFd, Errno> {
     // SAFETY: the name is NUL-terminated; the result is checked before it is owned.
     let fd = Errno::result(unsafe {
         libc::memfd_create(c"venturi-output".as_ptr(), libc::MFD_CLOEXEC)
     })?;
-    // SAFETY: a fresh descriptor that nobody else owns.
+    // SAFETY: a new descriptor without another owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -90,7 +91,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn a_short_output_is_kept_whole_and_of_a_long_one_both_ends() {
+    fn short_output_is_kept_completely_and_long_output_keeps_both_ends() {
         let capture = Capture::new().expect("memory files");
         (&capture.stdout).write_all(b"hello\n").expect("memory");
         assert_eq!(
@@ -104,9 +105,9 @@ mod tests {
         let kept = capture.stderr();
         assert!(kept.starts_with("firstx") && kept.ends_with("xlast"));
         assert!(
-            kept.contains("[… 983049 bytes left out …]"),
+            kept.contains("[… 983049 bytes omitted …]"),
             "1048576 + 9 − 65536"
         );
-        assert_eq!(capture.longest_bytes(), (1 << 20) + 9);
+        assert_eq!(capture.max_bytes(), (1 << 20) + 9);
     }
 }

@@ -1,15 +1,16 @@
-//! A CPU phase: a thread that works until it has used so much processor time.
+//! A CPU phase: a thread that works until it has used a given CPU time.
 //!
-//! Processor time, not elapsed time, so that a phase on a busy host takes as long as a job's would.
+//! The phase uses CPU time instead of elapsed time, so that it takes as long as a job on a busy
+//! host.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Rounds between two looks at the clock: some 20 µs of work.
+/// Rounds between two reads of the clock: about 20 µs of work.
 const ROUNDS: u32 = 10_000;
 
-/// Burns `core_s` seconds of the calling thread's processor time, or less when `stop` becomes true.
+/// Uses `core_s` seconds of CPU time of the calling thread, or less if `stop` becomes true.
 pub(crate) fn burn(core_s: f64, stop: &AtomicBool) {
     let end = used() + Duration::try_from_secs_f64(core_s.max(0.0)).unwrap_or(Duration::MAX);
     let mut state = 1_u64;
@@ -24,7 +25,7 @@ pub(crate) fn burn(core_s: f64, stop: &AtomicBool) {
     }
 }
 
-/// Processor time that the calling thread has used.
+/// Returns the CPU time of the calling thread.
 fn used() -> Duration {
     let mut time = libc::timespec {
         tv_sec: 0,
@@ -41,11 +42,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_phase_uses_the_processor_time_it_was_given() {
+    fn a_phase_uses_the_requested_cpu_time() {
         let before = used();
         burn(0.05, &AtomicBool::new(false));
         let spent = (used() - before).as_secs_f64();
-        // The upper bound allows one look at the clock on a slow core.
+        // The upper bound allows for one read of the clock on a slow core.
         assert!((0.05..0.06).contains(&spent), "{spent}");
     }
 

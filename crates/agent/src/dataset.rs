@@ -1,8 +1,7 @@
-//! Data sets: files of incompressible bytes that are the same everywhere, made fast and made once.
+//! Datasets: files of incompressible bytes that are equal on all hosts, created fast and only once.
 //!
-//! File *i* holds the ChaCha8 stream whose key is the seed of the set and whose stream number is *i*: no two files are
-//! alike, no compression or deduplication helps, and a second host makes the same bytes. A manifest in the folder
-//! lists the files that are whole, with their checksums, so that a later run uses them at once.
+//! File *i* has the content [`FileContent`] of number *i*. A manifest in the directory
+//! lists the complete files with their checksums, so that a later run uses them immediately.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,71 +15,81 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
-use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
-use venturi_plan::{Sizes, file_name};
+use venturi_plan::{Bytes, FileContent, Sizes, file_name};
 
-use crate::pulse::Pulse;
+use crate::activity::ActivityMonitor;
 
-/// Name of the manifest in the folder of the set.
+/// Name of the manifest in the directory of the dataset.
 pub(crate) const MANIFEST: &str = ".venturi-dataset.json";
 
-/// Bytes made, hashed and written at a time: large for the disk, small enough for the cache of a core.
+/// Name of the lock file in the directory of the dataset.
+pub(crate) const LOCK: &str = ".venturi-dataset.lock";
+
+/// Bytes generated, hashed and written at a time: large for the disk, small enough for the cache of
+/// a core.
 const BLOCK_BYTES: usize = 1 << 20;
 
-/// Below this size one `syncfs` for all files costs less than one `fdatasync` for each.
+/// Below this size, one `syncfs` for all files takes less time than one `fdatasync` per file.
 const OWN_SYNC_BYTES: u64 = 1 << 20;
 
-/// The least time between two tellings of progress.
+/// Minimum time between two progress reports.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How much work a kill can cost: the manifest is saved so often.
+/// Interval between saves of the manifest, which limits the work that is lost after a kill.
 const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often it is looked whether another agent has done with the folder.
+/// Interval between checks whether another agent has finished with the directory.
 const TURN_PAUSE: Duration = Duration::from_millis(10);
 
-/// The files that shall be there.
+/// The required files.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Wanted {
-    pub(crate) folder: PathBuf,
+pub(crate) struct RequestedFiles {
+    pub(crate) directory: PathBuf,
     pub(crate) seed: u64,
     pub(crate) sizes: Sizes,
     pub(crate) first: u64,
     pub(crate) files: u64,
+    /// Paths below the directory of files of the user, which are never written; empty: numbered files.
+    pub(crate) names: Vec<String>,
 }
 
-/// What it took.
+/// Files and bytes created, and the time used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Made {
+pub(crate) struct PrepareStats {
     /// Files written now.
     pub(crate) files: u64,
-    /// Files that were there.
+    /// Existing files.
     pub(crate) reused: u64,
 }
 
-/// How far the writing is.
+/// Progress of the writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct WriteProgress {
     pub(crate) files: u64,
     pub(crate) of_files: u64,
     pub(crate) bytes: u64,
     pub(crate) of_bytes: u64,
 }
 
-/// Why a data set is not there.
+/// Reason why a dataset could not be created.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Error {
-    #[error("expected room for {needed} bytes below `{}`, found {free} free; free some or choose another place", .folder.display())]
-    NoRoom {
-        folder: PathBuf,
+pub(crate) enum DatasetError {
+    #[error("expected {needed} free bytes below `{}`, found {free}; delete files or choose another storage", .directory.display())]
+    NoSpace {
+        directory: PathBuf,
         needed: u64,
         free: u64,
     },
     #[error("`{}`: {source}", .path.display())]
     Io { path: PathBuf, source: io::Error },
+    #[error("`{}`: expected a file of at most {limit_bytes} bytes (size of the plan), found {found}; raise the size, or remove it from the list", .path.display())]
+    Unsuitable {
+        path: PathBuf,
+        limit_bytes: u64,
+        found: String,
+    },
     #[error("the run was stopped")]
     Stopped,
 }
@@ -90,75 +99,121 @@ struct Manifest {
     format: String,
     version: u32,
     seed: u64,
-    /// Of the largest one: what a smaller one holds is the beginning of what a larger one would.
+    /// Size of the largest file; a smaller file has the first bytes of a larger file.
     size_bytes: u64,
     /// File name → SHA-256 of its content.
     files: BTreeMap<String, String>,
 }
 
-impl Wanted {
-    /// The paths of the files, in order.
+impl RequestedFiles {
+    /// Returns the paths of the files, in order.
     pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        if !self.names.is_empty() {
+            let names = self.names.iter();
+            return names.map(|name| self.directory.join(name)).collect();
+        }
         (self.first..self.first + self.files)
-            .map(|index| self.folder.join(file_name(index)))
+            .map(|index| self.directory.join(file_name(index)))
             .collect()
     }
 
-    /// Makes what is missing, with several threads; leaves what is right.
+    /// Return the sizes of files of the user by name; empty for numbered files.
     ///
     /// # Errors
-    /// When there is no room, a file cannot be written, or the work is to end.
+    /// If a path is not a file, or a file is larger than the plan allows.
+    pub(crate) fn existing_sizes(&self) -> Result<BTreeMap<String, Bytes>, DatasetError> {
+        let sizes = (self.first..).zip(&self.names).map(|(index, name)| {
+            let path = self.directory.join(name);
+            let found = path
+                .metadata()
+                .map_err(|source| self.error(&path, source))?;
+            let limit_bytes = self.sizes.of(index);
+            if !found.is_file() || found.len() > limit_bytes {
+                let found = if found.is_file() {
+                    format!("{} bytes", found.len())
+                } else {
+                    "no file".into()
+                };
+                return Err(DatasetError::Unsuitable {
+                    path,
+                    limit_bytes,
+                    found,
+                });
+            }
+            Ok((name.clone(), Bytes::new(found.len())))
+        });
+        sizes.collect()
+    }
+
+    /// Create missing files, with several threads; keep correct files.
+    ///
+    /// # Errors
+    /// If the disk is full, a file cannot be written, or the work must stop.
     pub(crate) fn ensure(
         &self,
         threads: usize,
-        pulse: &Pulse,
-        tell: &dyn Fn(Progress),
-    ) -> Result<Made, Error> {
-        std::fs::create_dir_all(&self.folder).map_err(|source| self.error(&self.folder, source))?;
-        let _turn = self.take_turn(pulse)?;
+        activity: &ActivityMonitor,
+        report: &dyn Fn(WriteProgress),
+    ) -> Result<PrepareStats, DatasetError> {
+        if !self.names.is_empty() {
+            return Ok(PrepareStats {
+                files: 0,
+                reused: self.files,
+            });
+        }
+        std::fs::create_dir_all(&self.directory)
+            .map_err(|source| self.error(&self.directory, source))?;
+        let _turn = self.wait_turn(activity)?;
         let mut manifest = self.read_manifest();
         let missing: Vec<u64> = (self.first..self.first + self.files)
-            .inspect(|_| _ = pulse.beat())
+            .inspect(|_| _ = activity.beat())
             .filter(|index| !self.is_whole(&manifest, *index))
             .collect();
         if !missing.is_empty() {
-            self.check_room(&missing)?;
-            self.make(&missing, &mut manifest, threads, pulse, tell)?;
+            self.check_space(&missing)?;
+            self.make(&missing, &mut manifest, threads, activity, report)?;
         }
         let files = missing.len() as u64;
-        Ok(Made {
+        Ok(PrepareStats {
             files,
             reused: self.files - files,
         })
     }
 
-    /// Keeps other agents of this machine out of the folder: several may see it, and each would make all files and save a
-    /// manifest that forgets the other's. None where the file system knows no locks.
-    fn take_turn(&self, pulse: &Pulse) -> Result<Option<Flock<File>>, Error> {
-        let mut folder =
-            File::open(&self.folder).map_err(|source| self.error(&self.folder, source))?;
+    /// Keep other agents and shells out of the directory: each would create all files and save a manifest that lacks the
+    /// files of the other. None if the directory is read-only, or the file system has no locks.
+    fn wait_turn(&self, activity: &ActivityMonitor) -> Result<Option<Flock<File>>, DatasetError> {
+        // NFS locks only files that are open for writing, and no directories.
+        let opened = File::options()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(self.directory.join(LOCK));
+        let Ok(mut lock) = opened else {
+            return Ok(None);
+        };
         loop {
-            match Flock::lock(folder, FlockArg::LockExclusiveNonblock) {
+            match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
                 Ok(turn) => return Ok(Some(turn)),
-                // How long the other takes only the size of the set says.
+                // The size of the dataset limits the time that the other agent needs.
                 Err((back, Errno::EWOULDBLOCK | Errno::EINTR)) => {
-                    if !pulse.beat() {
-                        return Err(Error::Stopped);
+                    if !activity.beat() {
+                        return Err(DatasetError::Stopped);
                     }
                     std::thread::sleep(TURN_PAUSE);
-                    folder = back;
+                    lock = back;
                 }
                 Err(_) => return Ok(None),
             }
         }
     }
 
-    /// The manifest in the folder, or an empty one when it is not there, not readable or of another content: then all
-    /// files are made again.
+    /// Returns the manifest in the directory. It is empty if the manifest is missing, unreadable or
+    /// of other content; then all files are created again.
     fn read_manifest(&self) -> Manifest {
-        let read = std::fs::read(self.folder.join(MANIFEST)).ok();
-        let known: Option<Manifest> = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        known
+        let read = std::fs::read(self.directory.join(MANIFEST)).ok();
+        let manifest: Option<Manifest> = read.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        manifest
             .filter(|found| {
                 (found.version, found.seed, found.size_bytes)
                     == (1, self.seed, self.sizes.largest())
@@ -178,15 +233,16 @@ impl Wanted {
             path.metadata()
                 .is_ok_and(|found| found.is_file() && found.len() == self.sizes.of(index))
         };
-        manifest.files.contains_key(&name) && right_size(self.folder.join(name))
+        manifest.files.contains_key(&name) && right_size(self.directory.join(name))
     }
 
-    fn check_room(&self, missing: &[u64]) -> Result<(), Error> {
+    fn check_space(&self, missing: &[u64]) -> Result<(), DatasetError> {
         let needed = self.bytes_of(missing);
-        let free = free_bytes(&self.folder).map_err(|source| self.error(&self.folder, source))?;
+        let free =
+            free_bytes(&self.directory).map_err(|source| self.error(&self.directory, source))?;
         if needed > free {
-            return Err(Error::NoRoom {
-                folder: self.folder.clone(),
+            return Err(DatasetError::NoSpace {
+                directory: self.directory.clone(),
                 needed,
                 free,
             });
@@ -199,9 +255,9 @@ impl Wanted {
         missing: &[u64],
         manifest: &mut Manifest,
         threads: usize,
-        pulse: &Pulse,
-        tell: &dyn Fn(Progress),
-    ) -> Result<(), Error> {
+        activity: &ActivityMonitor,
+        report: &dyn Fn(WriteProgress),
+    ) -> Result<(), DatasetError> {
         let (next, bytes, failed) = (
             AtomicUsize::new(0),
             AtomicU64::new(0),
@@ -211,7 +267,7 @@ impl Wanted {
             let (sender, receiver) = mpsc::channel();
             for _ in 0..threads.clamp(1, missing.len()) {
                 let (sender, next, bytes, failed) = (sender.clone(), &next, &bytes, &failed);
-                let halt = move || !pulse.beat() || failed.load(Ordering::Relaxed);
+                let halt = move || !activity.beat() || failed.load(Ordering::Relaxed);
                 scope.spawn(move || {
                     while let Some(index) = missing.get(next.fetch_add(1, Ordering::Relaxed)) {
                         let written = self.write_file(*index, bytes, &halt);
@@ -223,26 +279,26 @@ impl Wanted {
                 });
             }
             drop(sender);
-            self.collect(&receiver, missing, &bytes, manifest, tell)
+            self.collect(&receiver, missing, &bytes, manifest, report)
         })?;
-        if pulse.is_stopped() {
-            Err(Error::Stopped)
+        if activity.is_stopped() {
+            Err(DatasetError::Stopped)
         } else {
             Ok(())
         }
     }
 
-    /// Takes the checksums of finished files into the manifest, saves it from time to time, tells of the progress.
+    /// Add the checksums of finished files to the manifest, save it from time to time, report progress.
     fn collect(
         &self,
-        finished: &mpsc::Receiver<(u64, Result<String, Error>)>,
+        finished: &mpsc::Receiver<(u64, Result<String, DatasetError>)>,
         missing: &[u64],
         bytes: &AtomicU64,
         manifest: &mut Manifest,
-        tell: &dyn Fn(Progress),
-    ) -> Result<(), Error> {
+        report: &dyn Fn(WriteProgress),
+    ) -> Result<(), DatasetError> {
         let (mut files, mut outcome) = (0, Ok(()));
-        let (mut told, mut saved) = (Instant::now(), Instant::now());
+        let (mut reported, mut saved) = (Instant::now(), Instant::now());
         loop {
             match finished.recv_timeout(PROGRESS_INTERVAL) {
                 Ok((index, Ok(checksum))) => {
@@ -250,17 +306,17 @@ impl Wanted {
                     manifest.files.insert(file_name(index), checksum);
                 }
                 Ok((_, Err(error))) => {
-                    // The first error tells why; those that follow from it are `Stopped`.
-                    if outcome.is_ok() || matches!(outcome, Err(Error::Stopped)) {
+                    // The first error has the reason; errors that follow from it are `Stopped`.
+                    if outcome.is_ok() || matches!(outcome, Err(DatasetError::Stopped)) {
                         outcome = Err(error);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
             }
-            if told.elapsed() >= PROGRESS_INTERVAL {
-                told = Instant::now();
-                tell(Progress {
+            if reported.elapsed() >= PROGRESS_INTERVAL {
+                reported = Instant::now();
+                report(WriteProgress {
                     files,
                     of_files: missing.len() as u64,
                     bytes: bytes.load(Ordering::Relaxed),
@@ -276,37 +332,38 @@ impl Wanted {
         outcome
     }
 
-    /// Writes one file under another name, and gives it its own when it is whole. Returns its checksum.
+    /// Writes one file under a temporary name, and renames it when it is complete. Returns its
+    /// checksum.
     fn write_file(
         &self,
         index: u64,
         bytes: &AtomicU64,
         halt: &dyn Fn() -> bool,
-    ) -> Result<String, Error> {
+    ) -> Result<String, DatasetError> {
         let name = file_name(index);
         let (path, partial) = (
-            self.folder.join(&name),
-            self.folder.join(format!(".{name}.partial")),
+            self.directory.join(&name),
+            self.directory.join(format!(".{name}.partial")),
         );
         let fail = |source| self.error(&partial, source);
-        // Not truncated: another host that shares the file system may be writing it too, the same bytes to the same
-        // places, and must not lose what it has written.
+        // Do not truncate: another host on the same file system may write the same bytes to the
+        // same offsets, and must not lose them.
         let file = File::options()
             .write(true)
             .create(true)
             .truncate(false)
             .open(&partial)
             .map_err(fail)?;
-        let mut content = content(self.seed, index);
+        let mut content = FileContent::new(self.seed, index);
         let (mut hash, mut block) = (Sha256::new(), vec![0; BLOCK_BYTES]);
         let (mut offset, size_bytes) = (0, self.sizes.of(index));
         while offset < size_bytes {
             if halt() {
-                return Err(Error::Stopped);
+                return Err(DatasetError::Stopped);
             }
             let length = usize::try_from(size_bytes - offset)
                 .map_or(BLOCK_BYTES, |left| left.min(BLOCK_BYTES));
-            content.fill_bytes(&mut block[..length]);
+            content.fill(&mut block[..length]);
             hash.update(&block[..length]);
             file.write_all_at(&block[..length], offset).map_err(fail)?;
             offset += length as u64;
@@ -317,31 +374,31 @@ impl Wanted {
             file.sync_data().map_err(fail)?;
         }
         match std::fs::rename(&partial, &path) {
-            // The other host was first.
+            // The other host has renamed it first.
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.exists() => {}
             renamed => renamed.map_err(fail)?,
         }
         Ok(format!("{:x}", hash.finalize()))
     }
 
-    /// Saves the manifest, after all that it vouches for is on the disk: so the write-back is over as well, and does not
-    /// run into a trial.
-    fn save(&self, manifest: &Manifest) -> Result<(), Error> {
+    /// Save the manifest after all its files are on the disk, so that the write-back is complete
+    /// and does not disturb a trial.
+    fn save(&self, manifest: &Manifest) -> Result<(), DatasetError> {
         let (path, partial) = (
-            self.folder.join(MANIFEST),
-            self.folder.join(format!("{MANIFEST}.partial")),
+            self.directory.join(MANIFEST),
+            self.directory.join(format!("{MANIFEST}.partial")),
         );
         let write = || -> io::Result<()> {
-            let folder = File::open(&self.folder)?;
+            let directory = File::open(&self.directory)?;
             if self.sizes.smallest() < OWN_SYNC_BYTES {
                 // SAFETY: the descriptor is open for the length of the call.
-                unsafe { libc::syncfs(folder.as_raw_fd()) };
+                unsafe { libc::syncfs(directory.as_raw_fd()) };
             }
             let mut file = File::create(&partial)?;
             file.write_all(&serde_json::to_vec(manifest)?)?;
             file.sync_data()?;
             std::fs::rename(&partial, &path)?;
-            folder.sync_all()
+            directory.sync_all()
         };
         write().map_err(|source| self.error(&path, source))
     }
@@ -351,35 +408,26 @@ impl Wanted {
         sizes.fold(0, u64::saturating_add)
     }
 
-    fn error(&self, path: &Path, source: io::Error) -> Error {
+    fn error(&self, path: &Path, source: io::Error) -> DatasetError {
         if source.kind() == io::ErrorKind::StorageFull {
-            let free = free_bytes(&self.folder).unwrap_or(0);
-            return Error::NoRoom {
-                folder: self.folder.clone(),
+            let free = free_bytes(&self.directory).unwrap_or(0);
+            return DatasetError::NoSpace {
+                directory: self.directory.clone(),
                 needed: self.sizes.sum(self.first, self.files),
                 free,
             };
         }
-        Error::Io {
+        DatasetError::Io {
             path: path.to_owned(),
             source,
         }
     }
 }
 
-/// Bytes that an ordinary user can still write below a folder.
-pub(crate) fn free_bytes(folder: &Path) -> io::Result<u64> {
-    let found = nix::sys::statvfs::statvfs(folder)?;
+/// Returns the bytes that an ordinary user can still write below a directory.
+pub(crate) fn free_bytes(directory: &Path) -> io::Result<u64> {
+    let found = nix::sys::statvfs::statvfs(directory)?;
     Ok(found.blocks_available() as u64 * found.fragment_size() as u64)
-}
-
-/// The content of a file. Part of the format: another stream here makes every existing data set a wrong one.
-fn content(seed: u64, index: u64) -> ChaCha8Rng {
-    let mut key = *b"--------venturi data set, v. 1--";
-    key[..8].copy_from_slice(&seed.to_le_bytes());
-    let mut content = ChaCha8Rng::from_seed(key);
-    content.set_stream(index);
-    content
 }
 
 #[cfg(test)]

@@ -1,31 +1,32 @@
-//! The two ends of a transfer, and how its tool gets told of them: as a path, or as a URL through a door.
+//! The endpoints of a transfer, as the tool receives them: as a path, or as a URL through a service port.
 
 use std::path::{Path, PathBuf};
 
-use venturi_plan::{Call, Door, Endpoint, Via};
+use venturi_plan::{Call, Endpoint, ServicePort, Via};
 
-use crate::places::{Location, Places, Spot};
+use crate::storages::{EndpointPath, Location, Storages, shown_host, utf8};
 
-/// One end of a transfer.
+/// Source or destination of a transfer.
 #[derive(Debug, Clone)]
-pub(crate) struct End {
-    door: Option<Door>,
-    /// Absolute, as its host knows it; none where that depends on a scratch directory that is not known here.
+pub(crate) struct ResolvedEndpoint {
+    service_port: Option<ServicePort>,
+    /// Absolute path on its host; none if it depends on a scratch directory that this agent does
+    /// not know.
     path: Option<PathBuf>,
-    /// Below its place; none for a device.
+    /// Path below its storage; none for a device.
     relative: Option<String>,
-    /// Where this agent finds what the transfer reads or writes; none for a device, and on a host that it does not see.
+    /// Location of the files for operations; none for a device, and on a host without a shell.
     pub(crate) location: Option<Location>,
 }
 
-/// Which end, in messages.
+/// Name of an endpoint in messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Side {
+pub(crate) enum EndpointSide {
     Source,
     Destination,
 }
 
-impl Side {
+impl EndpointSide {
     fn name(self) -> &'static str {
         match self {
             Self::Source => "source",
@@ -34,73 +35,88 @@ impl Side {
     }
 }
 
-impl End {
-    /// Finds an end and the way to it.
+impl ResolvedEndpoint {
+    /// Find an endpoint and its service port.
     ///
     /// # Errors
-    /// In words, when there is no such place or way, or neither the agent sees the host nor a door leads there.
+    /// A message if the plan has no such storage or service port, or this agent reaches the storage neither directly nor through a
+    /// service port.
     pub(crate) fn find(
-        places: &Places<'_>,
-        side: Side,
+        storages: &Storages<'_>,
+        side: EndpointSide,
         endpoint: &Endpoint,
         via: Option<&Via>,
         slot: u32,
     ) -> Result<Self, String> {
         let name = side.name();
-        let spot = places
-            .locate(endpoint)
-            .ok_or_else(|| format!("{name} `{endpoint}`: expected a place of the plan"))?;
-        let door = via.map(|via| places.header().door(via, slot));
-        let door = door
+        let endpoint_path = storages.locate(endpoint).ok_or_else(|| {
+            format!("{name} `{endpoint}`: expected a storage of the plan, found none")
+        })?;
+        let service_port = via.map(|via| storages.service_port(via, slot));
+        let service_port = service_port
             .transpose()
             .map_err(|error| format!("{name} `{endpoint}`: {error}"))?;
-        let relative = (!endpoint.is_built_in()).then(|| endpoint.path().to_owned());
-        let (path, location) = match spot {
-            Spot::Device(path) => (Some(path.to_owned()), None),
-            Spot::Seen(location) => (Some(location.path.clone()), Some(location)),
-            Spot::Elsewhere { host, .. } if door.is_none() => {
+        let relative = storages.relative(endpoint);
+        let (path, location) = match endpoint_path {
+            EndpointPath::Device(path) => (Some(path.to_owned()), None),
+            EndpointPath::Seen(location) => (Some(location.path.clone()), Some(location)),
+            EndpointPath::Requested(location) if service_port.is_some() => {
+                (Some(location.path.clone()), Some(location))
+            }
+            EndpointPath::Requested(Location { ref host, .. }) => {
+                return Err(unserved(storages, side, endpoint, host.as_deref()));
+            }
+            EndpointPath::Elsewhere { host, .. } if service_port.is_none() => {
+                return Err(unserved(storages, side, endpoint, host));
+            }
+            EndpointPath::Elsewhere { host, path: None }
+                if service_port.as_ref().is_some_and(ServicePort::needs_path) =>
+            {
                 return Err(format!(
-                    "{name} `{endpoint}`: expected a place of host `{}`, where the tool runs, found one of `{host}`; give the \
-                     transfer a `{name}_via`, a service that serves it",
-                    places.host()
+                    "{name} `{endpoint}`: expected a scratch directory for {}, because the storage has a \
+                     relative path, found none; set an absolute path, or use a service port with \
+                     `{{relative}}`",
+                    shown_host(host)
                 ));
             }
-            Spot::Elsewhere { host, path: None } if door.as_ref().is_some_and(Door::needs_path) => {
-                return Err(format!(
-                    "{name} `{endpoint}`: expected to know the scratch directory of host `{host}`, as the place has a \
-                     relative path, found none; give the place an absolute path, or take a door with `{{relative}}`"
-                ));
-            }
-            Spot::Elsewhere { path, .. } => (path, None),
+            EndpointPath::Elsewhere { path, .. } => (path, None),
         };
         Ok(Self {
-            door,
+            service_port,
             path,
             relative,
             location,
         })
     }
 
-    /// How the call writes it.
+    /// Return the location, if this agent sees the files.
+    pub(crate) fn seen(&self) -> Option<&Location> {
+        self.location
+            .as_ref()
+            .filter(|location| location.host.is_none())
+    }
+
+    /// Returns the form of the endpoint for the call.
     ///
     /// # Errors
-    /// In words, when the path cannot stand in an argument or a URL.
+    /// A message if the path cannot be an argument or part of a URL.
     pub(crate) fn text(&self, call: &Call) -> Result<String, String> {
         self.write(call, "")
     }
 
-    /// How the call writes it as a directory: with a slash at the end, unless it is a device.
+    /// Returns the form of the endpoint as a directory, with a slash at the end unless it is a
+    /// device.
     ///
     /// # Errors
-    /// As [`End::text`].
-    pub(crate) fn folder_text(&self, call: &Call) -> Result<String, String> {
+    /// As [`ResolvedEndpoint::text`].
+    pub(crate) fn directory_text(&self, call: &Call) -> Result<String, String> {
         self.write(call, if self.is_device() { "" } else { "/" })
     }
 
-    /// How the call writes a file in it; a device is a file itself.
+    /// Returns the form of a file in it for the call; a device is a file itself.
     ///
     /// # Errors
-    /// As [`End::text`].
+    /// As [`ResolvedEndpoint::text`].
     pub(crate) fn file_text(&self, call: &Call, name: &str) -> Result<String, String> {
         if self.is_device() {
             return self.write(call, "");
@@ -108,14 +124,14 @@ impl End {
         self.write(call, &format!("/{name}"))
     }
 
-    /// The directory that it is in; of a device, itself.
-    pub(crate) fn folder(&self) -> Self {
+    /// Returns its parent directory; for a device, the device.
+    pub(crate) fn directory(&self) -> Self {
         if self.is_device() {
             return self.clone();
         }
         let above = |path: &Path| path.parent().map(Path::to_owned);
         Self {
-            door: self.door.clone(),
+            service_port: self.service_port.clone(),
             path: self.path.as_deref().and_then(above),
             relative: self.relative.as_ref().map(|relative| {
                 let above = relative.rsplit_once('/').map_or("", |(above, _)| above);
@@ -124,16 +140,16 @@ impl End {
             location: self.location.as_ref().and_then(|location| {
                 Some(Location {
                     path: above(&location.path)?,
-                    in_scratch: location.in_scratch,
+                    ..location.clone()
                 })
             }),
         }
     }
 
-    /// What is of this name in it.
+    /// Return the entry of this name in it.
     pub(crate) fn entry(&self, name: &str) -> Self {
         Self {
-            door: self.door.clone(),
+            service_port: self.service_port.clone(),
             path: self.path.as_ref().map(|path| path.join(name)),
             relative: self
                 .relative
@@ -141,28 +157,25 @@ impl End {
                 .map(|above| format!("{above}/{name}")),
             location: self.location.as_ref().map(|location| Location {
                 path: location.path.join(name),
-                in_scratch: location.in_scratch,
+                ..location.clone()
             }),
         }
     }
 
-    /// A folder of this machine, reached by the same way as this device.
-    pub(crate) fn in_place_of_device(&self, path: &Path) -> Self {
+    /// Returns a directory through the service port of this device.
+    pub(crate) fn replacing_device(&self, location: Location) -> Self {
         Self {
-            door: self.door.clone(),
-            path: Some(path.to_owned()),
-            // No door with `{relative}` leads to a device, so this is not asked for.
+            service_port: self.service_port.clone(),
+            path: Some(location.path.clone()),
+            // No service port with `{relative}` leads to a device, so this is not called.
             relative: Some(String::new()),
-            location: Some(Location {
-                path: path.to_owned(),
-                in_scratch: true,
-            }),
+            location: Some(location),
         }
     }
 
-    /// Whether a service stands between the tool and it.
+    /// Return whether a service is between the tool and the endpoint.
     pub(crate) fn is_served(&self) -> bool {
-        self.door.is_some()
+        self.service_port.is_some()
     }
 
     fn is_device(&self) -> bool {
@@ -174,15 +187,15 @@ impl End {
             Some(path) => Some(format!("{}{after}", utf8(path)?)),
             None => None,
         };
-        // `{relative}` of the place itself must not begin with the slash.
+        // `{relative}` of the storage itself must not start with the slash.
         let relative = self.relative.as_ref().map(|relative| {
             let joined = format!("{relative}{after}");
             joined
                 .strip_prefix('/')
                 .map_or(joined.clone(), str::to_owned)
         });
-        let written = match (&self.door, &path) {
-            (Some(door), _) => door.url(path.as_deref(), relative.as_deref()),
+        let written = match (&self.service_port, &path) {
+            (Some(service_port), _) => service_port.url(path.as_deref(), relative.as_deref()),
             (None, Some(path)) => call.local(path),
             (None, None) => return Err("expected a path of this host, found none".into()),
         };
@@ -190,7 +203,18 @@ impl End {
     }
 }
 
-fn utf8(path: &Path) -> Result<&str, String> {
-    path.to_str()
-        .ok_or_else(|| format!("`{}` is no UTF-8", path.display()))
+/// Returns the error text for an endpoint on another host without a service.
+fn unserved(
+    storages: &Storages<'_>,
+    side: EndpointSide,
+    endpoint: &Endpoint,
+    host: Option<&str>,
+) -> String {
+    let name = side.name();
+    format!(
+        "{name} `{endpoint}`: expected a storage of host `{}`, where the tool runs, found a storage of {}; \
+         set `{name}_via` to a service that serves it",
+        storages.host(),
+        shown_host(host)
+    )
 }

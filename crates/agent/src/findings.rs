@@ -1,11 +1,10 @@
-//! All doubts that an agent can have about a measurement, one function each: what was seen, and what to do.
+//! All findings that an agent can report about a measurement, one function each: evidence and advice.
 
 use std::path::Path;
-use std::time::Duration;
 
-use venturi_plan::Finding;
+use venturi_plan::{Finding, LateBytes};
 
-use crate::barrier::Method;
+use crate::barrier::BarrierMethod;
 use crate::sampler::Punctuality;
 use crate::sockets::Losses;
 
@@ -23,27 +22,29 @@ fn finding(
     }
 }
 
-pub(crate) fn children_left_behind(call: &str) -> Finding {
+pub(crate) fn orphan_processes(call: &str) -> Finding {
     finding(
-        "children-left-behind",
+        "orphan-processes",
         call,
-        "the tool ended, but processes that it had started were still running; they were killed after the trial",
-        "what they still did is not in the measured time: let the tool wait for its children",
+        "processes that the tool had started were still running after the tool exited; the agent killed \
+         them after the trial",
+        "the measured time excludes their work; make the tool wait for its children",
     )
 }
 
-pub(crate) fn released_by_pipe(program: &Path, method_of_host: Method) -> Finding {
+pub(crate) fn released_by_pipe(program: &Path, method_of_host: BarrierMethod) -> Finding {
     let reason = match method_of_host {
-        Method::Pipe => "this host does not permit tracing",
-        Method::ExecStop => {
-            "the program has set-user-ID, set-group-ID or file capabilities, which tracing would take away"
+        BarrierMethod::Pipe => "this host does not permit tracing",
+        BarrierMethod::ExecStop => {
+            "the program has set-user-ID, set-group-ID or file capabilities, and tracing would remove them"
         }
     };
     finding(
         "released-by-pipe",
         program.display().to_string(),
-        format!("{reason}: the process was released before its exec, not after it"),
-        "the time of exec and of loading the image lies inside the measured time; compare only with runs released alike",
+        format!("{reason}; the agent released the process before its exec, not after it"),
+        "the measured time includes exec and loading of the image; compare only with runs of the same \
+         release method",
     )
 }
 
@@ -52,10 +53,10 @@ pub(crate) fn start_spread(spread_s: f64, count: usize) -> Finding {
         "start-spread",
         format!("{count} transfers"),
         format!(
-            "released together, the first and the last were {:.3} ms apart",
+            "after a common release, the first and the last transfer started {:.3} ms apart",
             spread_s * 1e3
         ),
-        "the host was busy at the release; look for other load, or prolong the transfers",
+        "the host was busy at the release; remove other load, or use longer transfers",
     )
 }
 
@@ -64,9 +65,10 @@ pub(crate) fn large_output(call: &str, bytes: u64) -> Finding {
         "large-output",
         call,
         format!(
-            "the tool printed {bytes} bytes on one stream, which were held in memory while it ran"
+            "the tool printed {bytes} bytes on one stream; the agent kept them in memory during the \
+             transfer"
         ),
-        "make the tool quieter: printing takes time, and the memory is missing in the page cache",
+        "make the tool print less; printing takes time and leaves less memory for the page cache",
     )
 }
 
@@ -74,47 +76,50 @@ pub(crate) fn receiver_not_checked(destination: &str) -> Finding {
     finding(
         "receiver-not-checked",
         destination,
-        "the destination is on another host, so this agent cannot see what the receiver holds",
-        "check at the receiver, or believe the exit code of the tool",
+        "no host of the run has the files of the destination, so the received bytes cannot be checked",
+        "check the files on the receiver, or rely on the exit code of the tool",
     )
 }
 
-pub(crate) fn receiver_unreadable(path: &Path, error: &std::io::Error) -> Finding {
+pub(crate) fn receiver_unreadable(path: &str, error: &str) -> Finding {
     finding(
         "receiver-unreadable",
-        path.display().to_string(),
-        format!("after the transfer the destination cannot be read: {error}"),
-        "see to the permissions; whether all bytes arrived is not known",
+        path,
+        format!("cannot read the destination after the transfer: {error}"),
+        "correct the permissions or the connection to the host; it is unknown whether all bytes arrived",
     )
 }
 
-pub(crate) fn receiver_holds_more(path: &Path, asked: u64, held: u64) -> Finding {
+pub(crate) fn receiver_has_more(path: &str, requested_bytes: u64, held: u64) -> Finding {
     finding(
-        "receiver-holds-more",
-        path.display().to_string(),
-        format!("{asked} bytes were asked for, the receiver holds {held}"),
-        "see what else is at the destination; the rate is computed from the bytes asked for",
+        "receiver-has-more",
+        path,
+        format!("expected {requested_bytes} bytes at the receiver, found {held}"),
+        "look for other files at the destination; the throughput uses the requested bytes",
     )
 }
 
-pub(crate) fn receiver_late(path: &Path, asked: u64, first: u64, waited: Duration) -> Finding {
+pub(crate) fn receiver_late(path: &str, requested_bytes: u64, late: LateBytes) -> Finding {
     finding(
         "receiver-late",
-        path.display().to_string(),
+        path,
         format!(
-            "when the tool had ended well, the server had {first} of {asked} bytes; the rest came within {:.0} ms",
-            waited.as_secs_f64() * 1e3
+            "when the tool exited successfully, the server had {} of {requested_bytes} bytes; the \
+             other bytes arrived within {:.0} ms",
+            late.first_bytes,
+            late.wait_s.get() * 1e3
         ),
-        "the measured time ends before all bytes are at the receiver: compare only with transfers through the same service",
+        "the measured time ends before all bytes have arrived; compare only with transfers through the \
+         same service",
     )
 }
 
-pub(crate) fn destination_not_removed(path: &Path, reason: &str) -> Finding {
+pub(crate) fn destination_not_removed(path: &str, reason: &str) -> Finding {
     finding(
         "destination-not-removed",
-        path.display().to_string(),
+        path,
         reason.to_owned(),
-        "remove it by hand if it is not needed: it takes up space, and the next trial may find it there",
+        "delete it if you do not need it; it uses space and can disturb the next trial",
     )
 }
 
@@ -123,26 +128,26 @@ pub(crate) fn prepare_failed(dataset: &str, error: &str) -> Finding {
         "prepare-failed",
         dataset,
         error.to_owned(),
-        "the trial counts as failed and done, and none of its transfers was begun: mend the cause and run the scenario again",
+        "the trial failed before its transfers started; fix the cause and run the scenario again",
     )
 }
 
-pub(crate) fn prepare_stalled(dataset: &str, patience_s: f64) -> Finding {
+pub(crate) fn prepare_stalled(dataset: &str, timeout_s: f64) -> Finding {
     let error = format!(
-        "expected the file system to go on, found it still for {patience_s} s, the longest time that a transfer of this plan has"
+        "the file system made no progress for {timeout_s} s, the longest timeout of a transfer in this plan"
     );
     prepare_failed(dataset, &error)
 }
 
-pub(crate) fn settling_stalled(call: &str, patience_s: f64) -> Finding {
+pub(crate) fn finalizing_stalled(call: &str, timeout_s: f64) -> Finding {
     finding(
         "receiver-unreadable",
         call,
         format!(
-            "expected to look at what the receiver holds and to remove it, found its file system still for {patience_s} s, the longest time that a \
-             transfer of this plan has"
+            "cannot check and remove the received files: the file system made no progress for \
+             {timeout_s} s, the longest timeout of a transfer in this plan"
         ),
-        "see whether the server of that file system runs; what was to be removed may still be there",
+        "check the server of that file system; files of the trial can remain",
     )
 }
 
@@ -150,8 +155,8 @@ pub(crate) fn drop_failed(dataset: &str, error: &str) -> Finding {
     finding(
         "cache-not-dropped",
         dataset,
-        format!("the cache could not be dropped: {error}"),
-        "take these trials for warm; run as root on a local file system for cold ones",
+        format!("cannot drop the cache: {error}"),
+        "treat these trials as warm; for cold trials, run as root on a local file system",
     )
 }
 
@@ -160,10 +165,11 @@ pub(crate) fn cache_not_dropped(dataset: &str, ratio: f64, method: &str) -> Find
         "cache-not-dropped",
         dataset,
         format!(
-            "after dropping by `{method}`, {:.1} % of the pages are still in memory",
+            "after a drop by `{method}`, {:.1} % of the pages are still in memory",
             ratio * 100.0
         ),
-        "take these trials for warm; as root the kernel drops more, but never a tmpfs or what others have open",
+        "treat these trials as warm; as root the kernel drops more pages, but never pages of a tmpfs or \
+         of open files of other processes",
     )
 }
 
@@ -175,7 +181,7 @@ pub(crate) fn cache_not_warm(dataset: &str, ratio: f64) -> Finding {
             "after reading all files, only {:.1} % of the pages are in memory",
             ratio * 100.0
         ),
-        "the set does not fit into the page cache; take fewer or smaller files for a warm trial",
+        "the dataset does not fit into the page cache; use fewer or smaller files for warm trials",
     )
 }
 
@@ -183,32 +189,34 @@ pub(crate) fn cache_unknown(dataset: &str) -> Finding {
     finding(
         "cache-unknown",
         dataset,
-        "the kernel does not tell which pages of these files are in memory",
-        "the state of the cache is what was asked for, not what was seen",
+        "the kernel does not report which pages of these files are in memory",
+        "the recorded cache state is the requested state; Venturi did not verify it",
     )
 }
 
-pub(crate) fn samples_late(told: Punctuality, interval_s: f64) -> Finding {
+pub(crate) fn samples_late(timing: Punctuality, interval_s: f64) -> Finding {
     finding(
         "samples-late",
         format!("samples every {interval_s} s"),
         format!(
-            "of {} samples {} came more than half an interval late, the worst by {:.1} ms; {} are missing",
-            told.taken,
-            told.late,
-            told.worst_ns as f64 * 1e-6,
-            told.missed
+            "of {} samples, {} were more than half an interval late, at most {:.1} ms; {} are missing",
+            timing.taken,
+            timing.late,
+            timing.worst_ns as f64 * 1e-6,
+            timing.missed
         ),
-        "rates are right, since each sample has its own time; for a finer series leave a core free or take a longer interval",
+        "rates are correct, because each sample has its own time; for evenly spaced samples, leave a \
+         core free or use a longer interval",
     )
 }
 
-pub(crate) fn sockets_not_seen(error: &std::io::Error) -> Finding {
+pub(crate) fn sockets_unavailable(error: &std::io::Error) -> Finding {
     finding(
-        "sockets-not-seen",
+        "sockets-unavailable",
         "TCP sockets",
-        format!("the kernel does not tell: {error}"),
-        "it needs CONFIG_INET_DIAG and, on a machine's own network, CONFIG_PROC_CHILDREN; without them leave `tcp` out",
+        format!("cannot read socket statistics from the kernel: {error}"),
+        "use a kernel with CONFIG_INET_DIAG and, outside of network namespaces, CONFIG_PROC_CHILDREN; \
+         otherwise remove `tcp` from the counters",
     )
 }
 
@@ -216,9 +224,9 @@ pub(crate) fn sockets_not_final(error: &std::io::Error) -> Finding {
     finding(
         "sockets-not-final",
         "TCP sockets",
-        format!("news of destroyed sockets cannot be had: {error}"),
-        "the last sample of a socket is not its final count, and short connections are missing: run the agent as root, or \
-         sample more often",
+        format!("cannot receive events about destroyed sockets: {error}"),
+        "the last sample of a socket is not its final count, and short connections are missing; run the \
+         agent as root, or use a shorter interval",
     )
 }
 
@@ -232,21 +240,23 @@ pub(crate) fn sockets_incomplete(losses: Losses, limit: usize) -> Finding {
         "sockets-incomplete",
         "TCP sockets",
         format!(
-            "{beyond_limit} were beyond the limit of {limit} a sample; {overruns} times the kernel had no room for news of \
-             destroyed ones; {left_out} records were left out for a slow controller"
+            "{beyond_limit} sockets exceeded the limit of {limit} per sample; the kernel lost events \
+             about destroyed sockets {overruns} times; {left_out} records were skipped for a slow \
+             controller"
         ),
-        "take counts of these sockets for lower bounds; sample less often, or use fewer streams",
+        "treat the counts of these sockets as lower limits; use a longer interval or fewer streams",
     )
 }
 
-pub(crate) fn cgroup_not_read(controller: &str, folder: &str) -> Finding {
+pub(crate) fn cgroup_not_read(controller: &str, directory: &str) -> Finding {
     finding(
-        "cgroup-not-read",
-        folder,
+        "cgroup-unreadable",
+        directory,
         format!(
-            "expected counters of the controller `{controller}` in it, found none that this agent knows"
+            "expected counters of the controller `{controller}` in this directory, found no supported \
+             counters"
         ),
-        "its counters are missing; `cpu` needs a folder with cpuacct.usage_user and cpuacct.usage_sys (version 1) or with \
-         user_usec and system_usec in cpu.stat (version 2)",
+        "the counters are missing from the results; for `cpu`, give a directory with cpuacct.usage_user \
+         and cpuacct.usage_sys (version 1) or with user_usec and system_usec in cpu.stat (version 2)",
     )
 }

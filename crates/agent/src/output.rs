@@ -1,7 +1,7 @@
-//! Records on their way to the controller: a queue, and a thread that writes it.
+//! Queue of records for the controller, and the thread that writes them.
 //!
-//! The event loop never waits for the controller while it measures. A record is put into memory; a slow reader makes
-//! the queue longer, not the trial.
+//! The event loop never waits for the controller while it measures. Records are queued in memory,
+//! so a slow reader extends the queue and not the trial.
 
 use std::io::{ErrorKind, Write};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// What may wait for a slow controller: some 50 000 transfers. Beyond it the agent has to wait, because a lost trial
-/// record would be a lost trial.
+/// Maximum of queued bytes for a slow controller: about 50 000 transfers. Above it, the agent must
+/// wait, because a lost trial record would be a lost trial.
 pub(crate) const QUEUE_BYTES: usize = 64 << 20;
 
-/// Samples and progress give way from here on, so that what is left belongs to trials.
+/// Above this limit, samples and progress are dropped, so that the remaining capacity belongs to trials.
 pub(crate) const YIELDING_BYTES: usize = QUEUE_BYTES / 2;
 
-/// The way out for records; cheap to clone, usable from any thread.
+/// Sender of records; cheap to clone, usable from any thread.
 #[derive(Debug, Clone)]
 pub(crate) struct Sender {
     queue: Arc<Queue>,
@@ -41,14 +41,15 @@ struct State {
     lines: Vec<u8>,
     /// Bytes that the thread has taken and not yet written.
     in_flight: usize,
-    /// No more is coming.
+    /// No more records follow.
     closed: bool,
-    /// Nobody reads any more.
+    /// The reader has closed the pipe.
     broken: bool,
 }
 
 impl Writer {
-    /// Starts the thread that writes to `sink`; `on_broken` is called once if nobody reads any more.
+    /// Start the thread that writes to `sink`; it calls `on_broken` once if the reader has closed
+    /// the pipe.
     pub(crate) fn start(
         sink: impl Write + Send + 'static,
         on_broken: impl Fn() + Send + 'static,
@@ -64,14 +65,14 @@ impl Writer {
         })
     }
 
-    /// A way to send records.
+    /// Return a sender of records.
     pub(crate) fn sender(&self) -> Sender {
         Sender {
             queue: Arc::clone(&self.queue),
         }
     }
 
-    /// Writes what is left, for at most `limit`. Returns whether all of it went out.
+    /// Write the queued records, for at most `limit`. Returns whether all were written.
     pub(crate) fn finish(mut self, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         let mut state = self.queue.lock();
@@ -80,7 +81,7 @@ impl Writer {
         while !state.broken && (state.in_flight > 0 || !state.lines.is_empty()) {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return false; // the thread may hang in a write for ever; the process ends without it
+                return false; // the thread may block in a write forever; the process exits without it
             }
             state = self
                 .queue
@@ -99,11 +100,11 @@ impl Writer {
 }
 
 impl Sender {
-    /// Sends a record that must not be lost; waits only when the queue is full.
+    /// Sends a record that must not be lost; waits only if the queue is full.
     pub(crate) fn send(&self, record: &impl Serialize) {
         let line = line_of(record);
         let mut state = self.queue.lock();
-        while !state.broken && state.held_bytes() >= QUEUE_BYTES {
+        while !state.broken && state.queued_bytes() >= QUEUE_BYTES {
             state = self
                 .queue
                 .changed
@@ -115,11 +116,19 @@ impl Sender {
         self.queue.changed.notify_all();
     }
 
-    /// Sends a record that gives way to others. Returns whether it was taken.
+    /// Sends a small record without waiting, even if the queue is full, for a loop that must never
+    /// block.
+    pub(crate) fn push(&self, record: &impl Serialize) {
+        let line = line_of(record);
+        self.queue.lock().push(&line);
+        self.queue.changed.notify_all();
+    }
+
+    /// Sends a record of low priority. Returns whether it was queued.
     pub(crate) fn offer(&self, record: &impl Serialize) -> bool {
         let line = line_of(record);
         let mut state = self.queue.lock();
-        if state.held_bytes() >= YIELDING_BYTES {
+        if state.queued_bytes() >= YIELDING_BYTES {
             return false;
         }
         state.push(&line);
@@ -130,15 +139,16 @@ impl Sender {
 }
 
 impl Queue {
-    /// A panic elsewhere leaves the state whole: every change of it is one assignment or one append.
+    /// Locks the state. A panic of another thread leaves it consistent, because every change is one
+    /// assignment or one append.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl State {
-    /// What waits, and what is being written.
-    fn held_bytes(&self) -> usize {
+    /// Returns the bytes of queued records and of the record being written.
+    fn queued_bytes(&self) -> usize {
         self.lines.len() + self.in_flight
     }
 
@@ -151,7 +161,7 @@ impl State {
 
 fn line_of(record: &impl Serialize) -> Vec<u8> {
     let mut line = serde_json::to_vec(record)
-        .expect("records hold only texts, numbers and maps with text keys");
+        .expect("records contain only texts, numbers and maps with text keys");
     line.push(b'\n');
     line
 }
@@ -188,7 +198,7 @@ fn write_all(queue: &Queue, mut sink: impl Write, on_broken: &impl Fn()) {
     }
 }
 
-/// `write_all` that also lives with a descriptor which somebody has made non-blocking: a terminal or an `ssh` does that.
+/// `write_all` that also works with a non-blocking descriptor: a terminal or an `ssh` can make it non-blocking.
 fn write_patiently(sink: &mut impl Write, mut bytes: &[u8]) -> std::io::Result<()> {
     const PAUSE: Duration = Duration::from_millis(1);
     while !bytes.is_empty() {
@@ -210,7 +220,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
     #[test]
-    fn records_come_out_whole_and_in_order() {
+    fn records_are_written_completely_and_in_order() {
         let (mut reader, pipe) = std::io::pipe().expect("a pipe");
         let writer = Writer::start(pipe, || {}).expect("a thread");
         let sender = writer.sender();
@@ -231,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_does_not_read_costs_samples_but_no_time() {
+    fn a_controller_that_does_not_read_loses_samples_without_blocking_the_sender() {
         let (_reader, pipe) = std::io::pipe().expect("a pipe");
         let writer = Writer::start(pipe, || {}).expect("a thread");
         let sender = writer.sender();
@@ -244,7 +254,7 @@ mod tests {
                 "the bound holds"
             );
         }
-        sender.send(&"a trial record still finds room");
+        sender.send(&"the queue accepts a trial record");
         assert!(
             !writer.finish(Duration::from_millis(1)),
             "nobody has read it"
@@ -252,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_is_gone_is_noticed() {
+    fn a_disconnected_controller_is_detected() {
         let (reader, pipe) = std::io::pipe().expect("a pipe");
         let noticed = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&noticed);
@@ -261,7 +271,8 @@ mod tests {
         drop(reader);
         writer.sender().send(&1);
         assert!(!writer.finish(Duration::from_secs(10)));
-        // `finish` saw the broken pipe under the lock and has joined the thread, so the call is over.
+        // `finish` detected the broken pipe under the lock and has joined the thread, so the call
+        // has ended.
         assert!(noticed.load(Ordering::SeqCst));
     }
 }

@@ -2,132 +2,162 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use venturi_plan::{Cache, CacheState, Dataset, Finding, PrepareStep};
+use venturi_linux::Residency;
+use venturi_plan::{
+    Cache, CacheState, Dataset, DatasetFiles, Finding, Name, OperationEvent, PrepareOutcome,
+};
 
-use crate::cache::{self, COLD_RATIO, Residency, WARM_RATIO};
-use crate::dataset::{Progress, Wanted};
+use crate::activity::ActivityMonitor;
+use crate::cache::{self, COLD_RATIO, WARM_RATIO};
+use crate::dataset::{RequestedFiles, WriteProgress};
 use crate::findings;
-use crate::places::Places;
-use crate::pulse::Pulse;
+use crate::storages::{Storages, shown_host, utf8};
 
-/// More threads than this do not write or read faster on any file system that we know, and take cores from others.
-const MOST_THREADS: usize = 8;
+/// Maximum number of threads. On all tested file systems, more threads are not faster, and they
+/// take cores from other processes.
+const MAX_THREADS: usize = 8;
 
-/// One preparation at a time: it uses every core and the whole disk, and two actors that want the same set would both
-/// make it.
-static TURN: Mutex<()> = Mutex::new(());
-
-/// What came of a preparation.
-#[derive(Debug, Default)]
-pub(crate) struct Prepared {
-    /// The kind and particulars of the event to tell.
-    pub(crate) event: Option<(&'static str, BTreeMap<String, Value>)>,
-    pub(crate) cache: Option<CacheState>,
-    pub(crate) findings: Vec<Finding>,
-    /// The trial cannot be a good one any more.
-    pub(crate) failed: bool,
+/// Take the turn to create a dataset. Only one dataset per process at a time, because it uses all
+/// cores and the whole disk.
+pub(crate) fn take_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Files of a data set on this host.
+/// Files of a dataset that a preparation needs.
 #[derive(Debug)]
 pub(crate) struct Files {
-    dataset: String,
-    wanted: Wanted,
-    pulse: Arc<Pulse>,
+    dataset: Name,
+    requested: RequestedFiles,
+    activity: Arc<ActivityMonitor>,
+}
+
+/// Find the files of a dataset in a step, and their host if this agent does not see them.
+///
+/// # Errors
+/// A message if the plan has no such dataset, or operations on its storage are impossible.
+pub(crate) fn locate(
+    storages: &Storages<'_>,
+    name: &Name,
+    (first, files): (u64, u64),
+) -> Result<(Option<Name>, DatasetFiles), String> {
+    let dataset: &Dataset = storages
+        .header()
+        .datasets
+        .get(name)
+        .ok_or_else(|| format!("expected a dataset `{name}` in the plan, found none"))?;
+    let storage = storages.header().storages.get(&dataset.storage);
+    let storage = storage.ok_or_else(|| {
+        format!(
+            "dataset `{name}`: expected a storage `{}` in the plan, found none",
+            dataset.storage
+        )
+    })?;
+    let root = storages.root(&dataset.storage).ok_or_else(|| {
+        format!(
+            "dataset `{name}`: expected its storage on host `{}` or on a host that the controller reaches, \
+             found it on {}",
+            storages.host(),
+            shown_host(storage.host.as_deref())
+        )
+    })?;
+    let names = dataset.names.iter();
+    let range = (usize::try_from(first), usize::try_from(files));
+    let (Ok(skipped), Ok(taken)) = range else {
+        return Err(format!(
+            "dataset `{name}`: expected fewer files, found {first} and {files}"
+        ));
+    };
+    let directory = if dataset.path.is_empty() {
+        root.path
+    } else {
+        root.path.join(&dataset.path)
+    };
+    let files = DatasetFiles {
+        dataset: name.clone(),
+        directory: utf8(&directory)?.to_owned(),
+        names: names.skip(skipped).take(taken).cloned().collect(),
+        seed: dataset.seed,
+        sizes: dataset.sizes(),
+        first,
+        files,
+    };
+    Ok((root.host, files))
 }
 
 impl Files {
-    /// The files that a step names; an error text when the plan has no such data set or it is not on this host.
-    pub(crate) fn locate(
-        places: &Places<'_>,
-        name: &str,
-        (first, files): (u64, u64),
-        pulse: &Arc<Pulse>,
-    ) -> Result<Self, String> {
-        let dataset: &Dataset = places
-            .header()
-            .datasets
-            .get(name)
-            .ok_or_else(|| format!("expected a data set `{name}` in the plan, found none"))?;
-        let place = places.header().places.get(&dataset.place);
-        let place = place.ok_or_else(|| {
-            format!(
-                "data set `{name}`: expected a place `{}`, found none",
-                dataset.place
-            )
-        })?;
-        let root = places.root(&dataset.place).ok_or_else(|| {
-            format!(
-                "data set `{name}`: expected it on host `{}` or on one whose files are here, found it on `{}`",
-                places.host(),
-                place.host
-            )
-        })?;
-        let wanted = Wanted {
-            folder: root.join(&dataset.path),
-            seed: dataset.seed,
-            sizes: dataset.sizes(),
-            first,
-            files,
-        };
-        Ok(Self {
-            dataset: name.to_owned(),
-            wanted,
-            pulse: Arc::clone(pulse),
-        })
+    /// Files that a preparation on this machine needs.
+    pub(crate) fn new(files: &DatasetFiles, activity: &Arc<ActivityMonitor>) -> Self {
+        Self {
+            dataset: files.dataset.clone(),
+            requested: RequestedFiles {
+                directory: PathBuf::from(&files.directory),
+                seed: files.seed,
+                sizes: files.sizes.clone(),
+                first: files.first,
+                files: files.files,
+                names: files.names.clone(),
+            },
+            activity: Arc::clone(activity),
+        }
     }
 
-    /// Carries out `prepare`. `tell` gets the particulars of progress, at most twice a second.
+    /// Executes `prepare`, in turn ([`take_turn`]). `report` gets details of the progress, at most
+    /// twice a second.
     pub(crate) fn prepare(
         &self,
-        step: &PrepareStep,
-        tell: &dyn Fn(BTreeMap<String, Value>),
-    ) -> Prepared {
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let tell = |progress: Progress| tell(self.progress_detail(progress));
-        let made = match self.wanted.ensure(threads(), &self.pulse, &tell) {
-            Ok(made) => made,
+        cache: Cache,
+        report: &dyn Fn(BTreeMap<String, Value>),
+    ) -> PrepareOutcome {
+        let report = |progress: WriteProgress| report(self.progress_detail(progress));
+        let sizes = match self.requested.existing_sizes() {
+            Ok(sizes) => sizes,
             Err(error) => return self.failed(&error.to_string()),
         };
-        let paths = self.wanted.paths();
-        let (cache, findings) = match step.cache {
+        let stats = match self.requested.ensure(threads(), &self.activity, &report) {
+            Ok(stats) => stats,
+            Err(error) => return self.failed(&error.to_string()),
+        };
+        let paths = self.requested.paths();
+        let (cache, findings) = match cache {
             Cache::AsIs => (state("as_is", "none", None), Vec::new()),
-            Cache::Warm => match cache::read_files(&paths, threads(), &self.pulse) {
+            Cache::Warm => match cache::read_files(&paths, threads(), &self.activity) {
                 Err(error) => {
                     return self
                         .failed(&format!("cannot read the files to warm the cache: {error}"));
                 }
-                Ok(()) => self.judge_warm(cache::residency(&paths)),
+                Ok(()) => self.check_warm(cache::residency(&paths)),
             },
         };
         let mut detail = self.detail();
         detail.extend([
-            ("made".into(), json!(made.files)),
-            ("reused".into(), json!(made.reused)),
+            ("made".into(), json!(stats.files)),
+            ("reused".into(), json!(stats.reused)),
         ]);
-        let event = (made.files > 0).then_some(("dataset", detail));
-        Prepared {
+        let event = (stats.files > 0).then(|| event("dataset", detail));
+        PrepareOutcome {
             event,
             cache: Some(cache),
             findings,
             failed: false,
+            sizes,
         }
     }
 
-    /// Carries out `drop_caches`.
-    pub(crate) fn drop_caches(&self) -> Prepared {
-        let paths: Vec<PathBuf> = self.wanted.paths();
-        let (method, seen) = match cache::drop_files(&paths, &self.pulse) {
+    /// Executes `drop_caches`.
+    pub(crate) fn drop_caches(&self) -> PrepareOutcome {
+        let paths: Vec<PathBuf> = self.requested.paths();
+        let (method, seen) = match cache::drop_files(&paths, &self.activity) {
             Ok(method) => (method.name(), cache::residency(&paths)),
             Err(error) => {
                 let findings = vec![findings::drop_failed(&self.dataset, &error.to_string())];
-                return Prepared {
+                return PrepareOutcome {
                     cache: Some(state("as_is", "none", None)),
                     findings,
-                    ..Prepared::default()
+                    ..PrepareOutcome::default()
                 };
             }
         };
@@ -151,15 +181,15 @@ impl Files {
             ("method".into(), json!(method)),
             ("resident_ratio".into(), json!(ratio)),
         ]);
-        Prepared {
-            event: Some(("drop_caches", detail)),
+        PrepareOutcome {
+            event: Some(event("drop_caches", detail)),
             cache: Some(cache),
             findings,
-            failed: false,
+            ..PrepareOutcome::default()
         }
     }
 
-    fn judge_warm(&self, seen: Option<Residency>) -> (CacheState, Vec<Finding>) {
+    fn check_warm(&self, seen: Option<Residency>) -> (CacheState, Vec<Finding>) {
         match (seen, seen.and_then(Residency::ratio)) {
             (None, _) => (
                 state("as_is", "none", None),
@@ -173,31 +203,38 @@ impl Files {
         }
     }
 
-    fn failed(&self, error: &str) -> Prepared {
+    fn failed(&self, error: &str) -> PrepareOutcome {
         let findings = vec![findings::prepare_failed(&self.dataset, error)];
-        Prepared {
+        PrepareOutcome {
             findings,
             failed: true,
-            ..Prepared::default()
+            ..PrepareOutcome::default()
         }
     }
 
     fn detail(&self) -> BTreeMap<String, Value> {
         BTreeMap::from([
-            ("dataset".into(), json!(self.dataset)),
-            ("first".into(), json!(self.wanted.first)),
-            ("files".into(), json!(self.wanted.files)),
+            ("dataset".into(), json!(&*self.dataset)),
+            ("first".into(), json!(self.requested.first)),
+            ("files".into(), json!(self.requested.files)),
         ])
     }
 
-    fn progress_detail(&self, progress: Progress) -> BTreeMap<String, Value> {
+    fn progress_detail(&self, progress: WriteProgress) -> BTreeMap<String, Value> {
         BTreeMap::from([
-            ("dataset".into(), json!(self.dataset)),
+            ("dataset".into(), json!(&*self.dataset)),
             ("files".into(), json!(progress.files)),
             ("of_files".into(), json!(progress.of_files)),
             ("bytes".into(), json!(progress.bytes)),
             ("of_bytes".into(), json!(progress.of_bytes)),
         ])
+    }
+}
+
+fn event(kind: &str, detail: BTreeMap<String, Value>) -> OperationEvent {
+    OperationEvent {
+        kind: kind.into(),
+        detail,
     }
 }
 
@@ -210,5 +247,5 @@ fn state(state: &str, method: &str, resident_ratio: Option<f64>) -> CacheState {
 }
 
 fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, |count| count.get().min(MOST_THREADS))
+    std::thread::available_parallelism().map_or(1, |count| count.get().min(MAX_THREADS))
 }

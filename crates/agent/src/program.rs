@@ -1,24 +1,30 @@
-//! Which file a command names, in which environment it runs, and whether the tracing barrier may be used for it.
+//! Resolves the file of a command, its environment, and whether the tracing barrier works for it.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, OsStr, OsString};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The engine as a tool: this very program, under whatever name it was copied to this host.
+/// Name of the engine as a tool: this program, whose copy on this host can have another name.
 const ENGINE: &str = "venturi-engine";
+
+/// Directory of the link to the engine, below the scratch directory.
+const LINKS: &str = ".venturi-bin";
 
 /// An executable file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Program {
-    /// Where it is.
+pub(crate) struct Executable {
+    /// Path of the file.
     pub(crate) path: PathBuf,
-    /// Set-user-ID, set-group-ID or file capabilities: traced, the kernel would run it without them.
+    /// Whether the file has set-user-ID, set-group-ID or capabilities, which the kernel ignores for
+    /// traced programs.
     pub(crate) privileged: bool,
 }
 
-/// The environment of all children: the agent's own, with `LC_ALL=C` and the extra folders first in `PATH`.
+/// Environment of all children: the environment of the agent, with `LC_ALL=C` and the additional
+/// directories first in `PATH`.
 #[derive(Debug)]
 pub(crate) struct Environment {
     entries: Vec<CString>,
@@ -26,7 +32,7 @@ pub(crate) struct Environment {
 }
 
 impl Environment {
-    /// The agent's environment with the folders of `search` before those of `PATH`.
+    /// Returns the environment of the agent with the directories of `search` before `PATH`.
     pub(crate) fn new(search: &[String]) -> Self {
         let own_path =
             std::env::var_os("PATH").unwrap_or_else(|| "/usr/local/bin:/usr/bin:/bin".into());
@@ -37,12 +43,13 @@ impl Environment {
             .collect();
         let joined = path
             .iter()
-            .map(|folder| folder.as_os_str())
+            .map(|directory| directory.as_os_str())
             .collect::<Vec<_>>()
             .join(OsStr::new(":"));
         let mut variables: BTreeMap<OsString, OsString> = std::env::vars_os().collect();
         variables.insert("PATH".into(), joined);
-        // Tools speak the language of the parsers, and sort and print numbers the same way everywhere.
+        // Tools then print messages in the language of the parsers, and format numbers in the same
+        // way on all hosts.
         variables.insert("LC_ALL".into(), "C".into());
         let entries = variables
             .iter()
@@ -53,16 +60,16 @@ impl Environment {
         Self { entries, path }
     }
 
-    /// The entries as `execve` wants them.
+    /// Returns the entries in the form of `execve`.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &CStr> {
         self.entries.iter().map(CString::as_c_str)
     }
 
-    /// The entries as pairs of name and value.
+    /// Returns the entries as pairs of name and value.
     pub(crate) fn pairs(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
         self.entries.iter().filter_map(|entry| {
             let bytes = entry.to_bytes();
-            // The first byte may be `=` in a strange name; the separator is looked for after it.
+            // The first byte of a name can be `=`, so search for the separator after it.
             let at = 1 + bytes.get(1..)?.iter().position(|byte| *byte == b'=')?;
             Some((
                 OsStr::from_bytes(&bytes[..at]),
@@ -71,54 +78,77 @@ impl Environment {
         })
     }
 
-    /// Finds a program by the rules of `execvp`: a name with a slash is a path, any other is looked for in `PATH`.
+    /// Finds a program by the rules of `execvp`: a name with a slash is a path, and other names are
+    /// searched in `PATH`.
     ///
     /// # Errors
-    /// A text that says what was looked for and where.
-    pub(crate) fn find(&self, name: &str) -> Result<Program, String> {
-        if name == ENGINE
-            && let Some(own) = std::env::current_exe()
-                .ok()
-                .and_then(|path| executable(&path))
-        {
+    /// A message with the requested name and the searched directories.
+    pub(crate) fn find(&self, name: &str) -> Result<Executable, String> {
+        if let Some(own) = own_engine(name).and_then(|path| executable(&path)) {
             return Ok(own);
         }
         if name.contains('/') {
             return executable(Path::new(name)).ok_or_else(|| {
                 format!(
                     "expected an executable file at `{name}`, found {}",
-                    what_is_at(Path::new(name))
+                    file_at(Path::new(name))
                 )
             });
         }
-        self.path.iter().find_map(|folder| executable(&folder.join(name))).ok_or_else(|| {
-            let folders = self.path.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":");
-            format!("expected a program `{name}` in PATH, found none; PATH={folders}; install it or name its folder in `search`")
+        self.path.iter().find_map(|directory| executable(&directory.join(name))).ok_or_else(|| {
+            let directories = self.path.iter().map(|directory| directory.display().to_string()).collect::<Vec<_>>().join(":");
+            format!("expected a program `{name}` in PATH, found none; PATH={directories}; install it or \
+             add its directory to `search`")
         })
     }
 }
 
-fn executable(path: &Path) -> Option<Program> {
-    let metadata = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
-    if !may_execute(path) {
+/// Create a directory with a link `venturi-engine` to this program, for shells of calls, which search `PATH`. The copy of the
+/// engine on a host has another name.
+///
+/// # Errors
+/// If the directory or the link cannot be created.
+pub(crate) fn link_engine(scratch: &Path) -> io::Result<PathBuf> {
+    let directory = scratch.join(LINKS);
+    std::fs::create_dir_all(&directory)?;
+    let (link, engine) = (directory.join(ENGINE), std::env::current_exe()?);
+    if std::fs::read_link(&link).ok().as_deref() != Some(&*engine) {
+        if link.symlink_metadata().is_ok() {
+            std::fs::remove_file(&link)?;
+        }
+        std::os::unix::fs::symlink(engine, &link)?;
+    }
+    Ok(directory)
+}
+
+/// Returns the path of this program, if `name` is the name of the engine and the file still exists.
+pub(crate) fn own_engine(name: &str) -> Option<PathBuf> {
+    let own = std::env::current_exe().ok()?;
+    (name == ENGINE && is_executable(&own)).then_some(own)
+}
+
+/// Returns whether this user can execute a file.
+pub(crate) fn is_executable(path: &Path) -> bool {
+    path.is_file() && nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
+}
+
+fn executable(path: &Path) -> Option<Executable> {
+    if !is_executable(path) {
         return None;
     }
+    let metadata = path.metadata().ok()?;
     let special_bits = metadata.mode() & (libc::S_ISUID | libc::S_ISGID) != 0;
-    Some(Program {
+    Some(Executable {
         path: path.to_owned(),
         privileged: special_bits || has_capabilities(path),
     })
-}
-
-fn may_execute(path: &Path) -> bool {
-    nix::unistd::access(path, nix::unistd::AccessFlags::X_OK).is_ok()
 }
 
 fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: both names are NUL-terminated; a size of 0 asks only for the length and writes nothing.
+    // SAFETY: both names are NUL-terminated; a size of 0 requests only the length and writes nothing.
     unsafe {
         libc::getxattr(
             path.as_ptr(),
@@ -129,11 +159,11 @@ fn has_capabilities(path: &Path) -> bool {
     }
 }
 
-fn what_is_at(path: &Path) -> String {
+fn file_at(path: &Path) -> String {
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => "a directory".into(),
         Ok(metadata) => format!(
-            "a file with mode {:o} that may not be executed",
+            "a file with mode {:o} without permission to execute",
             metadata.permissions().mode() & 0o7777
         ),
         Err(error) => format!("nothing ({error})"),
@@ -145,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_plain_name_is_found_in_path_and_a_strange_one_is_told_with_the_path() {
+    fn a_plain_name_is_found_in_path_and_a_missing_one_is_reported_with_the_path() {
         let environment = Environment::new(&[]);
         assert!(
             environment
@@ -154,17 +184,17 @@ mod tests {
                 .path
                 .ends_with("sh")
         );
-        let told = environment
+        let message = environment
             .find("no-such-tool")
             .expect_err("nobody has this tool");
         assert!(
-            told.contains("no-such-tool") && told.contains("PATH=/"),
-            "{told}"
+            message.contains("no-such-tool") && message.contains("PATH=/"),
+            "{message}"
         );
     }
 
     #[test]
-    fn the_engine_is_this_program_wherever_it_lies() {
+    fn the_engine_is_this_executable() {
         let found = Environment::new(&[]).find("venturi-engine");
         assert_eq!(
             found.expect("it runs").path,
@@ -173,15 +203,31 @@ mod tests {
     }
 
     #[test]
-    fn search_folders_come_before_path() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let tool = folder.path().join("sh");
+    fn a_shell_finds_the_engine_of_this_run_by_its_name() {
+        let scratch = tempfile::tempdir().expect("a directory");
+        let old = scratch.path().join(LINKS);
+        std::fs::create_dir(&old).expect("created");
+        std::os::unix::fs::symlink("/old/engine", old.join(ENGINE)).expect("linked");
+        for _ in 0..2 {
+            let directory = link_engine(scratch.path()).expect("linked");
+            let found = std::fs::canonicalize(directory.join("venturi-engine"));
+            assert_eq!(
+                found.expect("it exists"),
+                std::env::current_exe().expect("it runs")
+            );
+        }
+    }
+
+    #[test]
+    fn search_directories_take_precedence_over_path() {
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let tool = directory.path().join("sh");
         std::fs::write(&tool, "#!/bin/sh\n").expect("a file");
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o755)).expect("its mode");
-        let environment = Environment::new(&[folder.path().display().to_string()]);
+        let environment = Environment::new(&[directory.path().display().to_string()]);
         assert_eq!(
             environment.find("sh"),
-            Ok(Program {
+            Ok(Executable {
                 path: tool,
                 privileged: false
             })
@@ -190,8 +236,8 @@ mod tests {
 
     #[test]
     fn a_set_user_id_program_is_privileged() {
-        let folder = tempfile::tempdir().expect("a temporary folder");
-        let tool = folder.path().join("tool");
+        let directory = tempfile::tempdir().expect("a temporary folder");
+        let tool = directory.path().join("tool");
         std::fs::write(&tool, "").expect("a file");
         std::fs::set_permissions(&tool, std::fs::Permissions::from_mode(0o4755)).expect("its mode");
         let found = Environment::new(&[])
@@ -201,10 +247,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_may_not_be_executed_is_told_as_such() {
-        let told = Environment::new(&[])
+    fn a_file_without_execute_permission_is_reported() {
+        let message = Environment::new(&[])
             .find("/etc/passwd")
             .expect_err("no program");
-        assert!(told.contains("may not be executed"), "{told}");
+        assert!(
+            message.contains("without permission to execute"),
+            "{message}"
+        );
     }
 }

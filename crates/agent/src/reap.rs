@@ -1,4 +1,4 @@
-//! What is left of a process when it has ended: its exit, what it used, what it read and wrote.
+//! Result of an exited process: its exit status, resource usage, and bytes read and written.
 
 use std::mem::MaybeUninit;
 
@@ -6,20 +6,20 @@ use nix::errno::Errno;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-/// How a process ended, and its own account.
+/// Exit status and resource usage of a process.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Exit {
     /// Exit code, unless a signal ended it.
     pub(crate) code: Option<i32>,
     /// The signal that ended it.
     pub(crate) signal: Option<i32>,
-    /// From `wait4`: the process and those of its children that it waited for.
+    /// From `wait4`: usage of the process and of its reaped children.
     pub(crate) usage: Usage,
-    /// From `/proc/PID/io`; none where it may not be read.
+    /// From `/proc/PID/io`; none if it is not readable.
     pub(crate) io: Option<Io>,
 }
 
-/// The part of `rusage` that Linux fills.
+/// The fields of `rusage` that Linux fills.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Usage {
     pub(crate) user_s: f64,
@@ -40,25 +40,25 @@ pub(crate) struct Io {
     pub(crate) write_disk_bytes: u64,
 }
 
-/// Makes this process the parent of all orphans that come of its children. PID 1 of a container may reap them late or never,
-/// and until then their process group would not be gone.
+/// Makes this process the parent of all orphans of its children. PID 1 of a container can reap them
+/// late or never, and until then their process group would exist.
 pub(crate) fn adopt_orphans() {
-    // SAFETY: sets an attribute of this process, by numbers. No kernel that we run on lacks it.
+    // SAFETY: sets an attribute of this process, by numbers. All supported kernels have it.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
 }
 
-/// Whether this child has ended. It stays a zombie, so that its `/proc` files can still be read.
+/// Return whether this child has exited. It stays a zombie, so that its `/proc` files can still be read.
 pub(crate) fn has_ended(pid: Pid) -> bool {
-    look(Some(pid), libc::WNOHANG).is_some()
+    check(Some(pid), libc::WNOHANG).is_some()
 }
 
-/// Some child that has ended, an adopted one or not; it stays a zombie.
+/// Returns any exited child, including adopted ones; it stays a zombie.
 pub(crate) fn any_ended() -> Option<Pid> {
-    look(None, libc::WNOHANG)
+    check(None, libc::WNOHANG)
 }
 
-/// Looks at a child, or at all, without reaping; without `WNOHANG` it waits for the end.
-fn look(pid: Option<Pid>, flags: libc::c_int) -> Option<Pid> {
+/// Checks one child or all children, without reaping; without `WNOHANG` it waits for an exit.
+fn check(pid: Option<Pid>, flags: libc::c_int) -> Option<Pid> {
     let (kind, id) = pid.map_or((libc::P_ALL, 0), |pid| {
         (libc::P_PID, pid.as_raw().unsigned_abs())
     });
@@ -72,18 +72,18 @@ fn look(pid: Option<Pid>, flags: libc::c_int) -> Option<Pid> {
             flags | libc::WEXITED | libc::WNOWAIT | libc::__WALL,
         )
     };
-    // SAFETY: waitid has filled it or left it zeroed; `si_pid` is 0 when no child was in that state.
+    // SAFETY: waitid has filled it or left it zeroed; `si_pid` is 0 if no child was in this state.
     let found = unsafe { info.assume_init().si_pid() };
     (result == 0 && found != 0).then(|| Pid::from_raw(found))
 }
 
-/// Reads the account of a child that has ended, and lets the kernel forget it. Waits for the end if it has not come.
+/// Reads the status and resource usage of a child, and reaps it. Waits for its exit if necessary.
 ///
 /// # Errors
-/// The error number of `wait4`, when the process is not our child.
+/// The error number of `wait4`, if the process is not a child of this process.
 pub(crate) fn reap(pid: Pid) -> Result<Exit, Errno> {
-    // The account is complete when the process is a zombie, and gone when it is reaped.
-    while look(Some(pid), 0).is_none() && Errno::last() == Errno::EINTR {}
+    // The counters are complete when the process is a zombie, and lost when it is reaped.
+    while check(Some(pid), 0).is_none() && Errno::last() == Errno::EINTR {}
     let io = read_io(pid);
     let mut status = 0;
     let mut usage = MaybeUninit::<libc::rusage>::zeroed();
@@ -113,7 +113,7 @@ pub(crate) fn reap(pid: Pid) -> Result<Exit, Errno> {
     })
 }
 
-/// Lets the kernel forget a child that has ended and of which nobody wants to know more.
+/// Reap an exited child whose result is not needed.
 pub(crate) fn forget(pid: Pid) -> bool {
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL;
     matches!(
@@ -122,15 +122,15 @@ pub(crate) fn forget(pid: Pid) -> bool {
     )
 }
 
-/// Whether any process of the group is left, once its members that have ended and are ours are reaped. To be asked after the
-/// leader is: its account would be lost.
+/// Return whether any process of the group remains, after reaping exited members that are children
+/// of this process. Reap the leader before this call, because its counters would be lost.
 pub(crate) fn group_is_alive(group: Pid) -> bool {
     while forget(Pid::from_raw(-group.as_raw())) {}
     nix::sys::signal::killpg(group, None) != Err(Errno::ESRCH)
 }
 
-/// Whether a process of the group can still do anything. Slow, as it looks at all processes of the host; but it knows a zombie
-/// whose parent is not this process.
+/// Return whether a process of the group can still run. This is slow, because it checks all
+/// processes of the host, but it detects zombies of other parents.
 pub(crate) fn group_can_run(group: Pid) -> bool {
     let Ok(processes) = std::fs::read_dir("/proc") else {
         return true;
@@ -143,7 +143,8 @@ pub(crate) fn group_can_run(group: Pid) -> bool {
     processes.flatten().filter_map(runs).any(|runs| runs)
 }
 
-/// State and process group. The name before them may hold anything, so the fields are counted from its end.
+/// Returns state and process group. The name before them can contain any characters, so the fields
+/// are counted from its end.
 fn parse_stat(stat: &str) -> Option<(&str, Pid)> {
     let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace();
     let state = fields.next()?;
@@ -194,14 +195,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_of_zombies_can_do_nothing_but_is_there_until_they_are_reaped() {
+    fn a_group_of_zombies_cannot_run_but_exists_until_it_is_reaped() {
         use std::os::unix::process::CommandExt;
         let mut sleeper = std::process::Command::new("sleep");
         let mut child = sleeper.arg("1000").process_group(0).spawn().expect("runs");
         let group = Pid::from_raw(i32::try_from(child.id()).expect("a pid"));
         assert!(group_can_run(group) && !has_ended(group));
         child.kill().expect("our child");
-        look(Some(group), 0).expect("it ends");
+        check(Some(group), 0).expect("it ends");
         assert!(!group_can_run(group));
         assert_eq!(nix::sys::signal::killpg(group, None), Ok(()), "a zombie");
         assert!(!group_is_alive(group), "reaped");
@@ -209,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_a_process_are_counted_behind_its_name() {
+    fn the_fields_of_a_process_are_counted_after_its_name() {
         let stat = "12 (a) R 1 2 (b)) S 1 345 345 0 -1";
         assert_eq!(parse_stat(stat), Some(("S", Pid::from_raw(345))));
         assert_eq!(parse_stat("12 (cut"), None);
     }
 
     #[test]
-    fn the_io_file_of_a_process_is_read_by_name_not_by_place() {
+    fn the_io_file_of_a_process_is_read_by_name_not_by_position() {
         let text = "rchar: 10\nwchar: 20\nsyscr: 1\nsyscw: 2\nread_bytes: 30\nwrite_bytes: 40\ncancelled_write_bytes: 5\n";
         let expected = Io {
             read_call_bytes: 10,

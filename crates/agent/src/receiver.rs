@@ -1,267 +1,261 @@
-//! The receiver's side of a transfer: what it holds afterwards, and its removal.
+//! Receiver side of a transfer: the received bytes, and their removal.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use venturi_plan::{Sizes, file_name};
+use venturi_plan::{
+    Bytes, CheckedDestination, ChecksumCheck, ClearOperation, FileSet, LateBytes, ReceivedBytes,
+    Removal, RemovedDestination, Seconds, file_name,
+};
 
-use crate::places::Location;
+use crate::partial_files;
+use crate::storages::Location;
 
-/// How long a server may take to give a file its full size after its client has ended well. One that answers before it has
-/// written is rare (GridFTP's 226 and XRootD's reply to a close come after it), and worth a finding.
+/// Time for a server to complete a file after its client has exited successfully. Replies before
+/// the write are rare (the 226 of GridFTP and the reply to a close of XRootD follow it) and cause a
+/// finding.
 pub(crate) const LATE: Duration = Duration::from_secs(1);
 
-/// The first pause between two looks; each next one is twice as long, up to the last.
+/// First pause between two checks; each further pause is twice as long, up to the end.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LAST_PAUSE: Duration = Duration::from_millis(50);
 
-/// The destination of a transfer, where this agent sees it.
+/// Maximum number of names of a directory in a response: about 200 kB.
+const MAX_SIBLINGS: usize = 10_000;
+
+/// The destination of a transfer, if operations on it are possible.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Destination {
-    pub(crate) path: PathBuf,
-    /// The files that come to be in it; none where it is the one file, or a directory with whatever the tool makes.
-    pub(crate) shares: Option<Shares>,
-    /// Whether the bytes it holds prove the transfer.
+pub(crate) struct ReceiverDestination {
+    pub(crate) location: Location,
+    /// The files in the directory; none for a single file, or for a directory with arbitrary files of the tool.
+    pub(crate) files: Option<FileSet>,
+    /// Whether the received bytes prove the transfer.
     pub(crate) proves: bool,
-    /// Whether a server writes it, and not the tool.
+    /// Whether a server writes it, instead of the tool.
     pub(crate) served: bool,
-    /// What may become of it after the trial.
+    /// Rule for the destination after the trial.
     pub(crate) removal: Removal,
+    /// The checksum to compare with the source; none for destinations without checksums.
+    pub(crate) checksum: Option<ChecksumCheck>,
 }
 
-/// Numbered files that a transfer divides its bytes among.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shares {
-    pub(crate) first: u64,
-    pub(crate) files: u64,
-    /// Size of each; none where nobody can tell.
-    pub(crate) sizes: Option<Sizes>,
-}
-
-/// What a receiver holds.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Held {
-    pub(crate) bytes: u64,
-    /// In words, what of the bytes asked for is not there; none if nothing.
-    pub(crate) lacking: Option<String>,
-    /// Whether there is more than was asked for.
-    pub(crate) more: bool,
-}
-
-/// What a receiver that lacked bytes at first holds in the end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Late {
-    pub(crate) first_bytes: u64,
-    pub(crate) waited: Duration,
-}
-
-impl Shares {
-    /// The names of the files, in order.
-    pub(crate) fn names(&self) -> impl Iterator<Item = String> + use<> {
-        self.numbers().map(file_name)
-    }
-
-    fn numbers(&self) -> Range<u64> {
-        self.first..self.first.saturating_add(self.files)
+/// Check a destination. If it may be late, repeat the check while bytes are missing, until `end`.
+///
+/// # Errors
+/// If a directory or file cannot be read.
+pub(crate) fn check(destination: &CheckedDestination, end: Instant) -> io::Result<ReceivedBytes> {
+    if destination.late {
+        until_whole(|| check_once(destination), end)
+    } else {
+        check_once(destination)
     }
 }
 
-impl Destination {
-    /// Looks at what is there.
-    ///
-    /// # Errors
-    /// When a directory or file cannot be read.
-    pub(crate) fn look(&self, asked_bytes: u64) -> io::Result<Held> {
-        match &self.shares {
-            None => {
-                let bytes = held_bytes(&self.path)?;
-                let lacking = (bytes < asked_bytes).then(|| {
-                    format!("{asked_bytes} bytes were asked for, the receiver holds {bytes}")
-                });
-                Ok(Held {
-                    bytes,
-                    lacking,
-                    more: bytes > asked_bytes,
-                })
-            }
-            Some(shares) => look_at_many(&self.path, shares, asked_bytes),
+fn check_once(destination: &CheckedDestination) -> io::Result<ReceivedBytes> {
+    let (path, requested_bytes) = (
+        Path::new(&destination.path),
+        destination.requested_bytes.get(),
+    );
+    match &destination.files {
+        None => {
+            let bytes = stored_bytes(path)?;
+            let lacking = (bytes < requested_bytes).then(|| {
+                format!("expected {requested_bytes} bytes at the receiver, found {bytes}")
+            });
+            Ok(ReceivedBytes {
+                bytes: Bytes::new(bytes),
+                lacking,
+                more: bytes > requested_bytes,
+                ..ReceivedBytes::default()
+            })
         }
-    }
-
-    /// As [`Destination::look`], again and again as long as bytes are lacking, up to `end`. Also tells when they came late.
-    ///
-    /// # Errors
-    /// As [`Destination::look`].
-    pub(crate) fn look_until(
-        &self,
-        asked_bytes: u64,
-        end: Instant,
-    ) -> io::Result<(Held, Option<Late>)> {
-        until_whole(|| self.look(asked_bytes), end)
-    }
-
-    /// Removes what the transfer has made.
-    ///
-    /// # Errors
-    /// In words, when something of it stays.
-    pub(crate) fn clear(&self) -> Result<(), String> {
-        let told = |error: io::Error| error.to_string();
-        match (self.removal, &self.shares) {
-            (Removal::Keep, _) => Ok(()),
-            (Removal::Refused, _) => {
-                Err("it is the source, or a directory that was there before".into())
-            }
-            (Removal::Files, Some(shares)) => shares
-                .names()
-                .try_for_each(|name| remove(&self.path.join(name)))
-                .map_err(told),
-            (Removal::Remove | Removal::Files, _) => remove(&self.path).map_err(told),
-        }
+        Some(files) => check_many(path, files, requested_bytes),
     }
 }
 
-/// Looks again and again as long as bytes are lacking, up to `end`.
+/// Repeat the check while bytes are missing, until `end`. Also report late bytes.
 fn until_whole(
-    mut look: impl FnMut() -> io::Result<Held>,
+    mut check: impl FnMut() -> io::Result<ReceivedBytes>,
     end: Instant,
-) -> io::Result<(Held, Option<Late>)> {
-    let begun = Instant::now();
-    let mut held = look()?;
-    let first_bytes = held.bytes;
-    if held.lacking.is_none() {
-        return Ok((held, None));
+) -> io::Result<ReceivedBytes> {
+    let started = Instant::now();
+    let mut received = check()?;
+    let first_bytes = received.bytes;
+    if received.lacking.is_none() {
+        return Ok(received);
     }
     let mut pause = FIRST_PAUSE;
-    while held.lacking.is_some() && Instant::now() < end {
+    while received.lacking.is_some() && Instant::now() < end {
         std::thread::sleep(pause);
         pause = (pause * 2).min(LAST_PAUSE);
-        held = look()?;
+        received = check()?;
     }
-    let late = held.lacking.is_none().then_some(Late {
+    received.late = received.lacking.is_none().then(|| LateBytes {
         first_bytes,
-        waited: begun.elapsed(),
+        wait_s: Seconds::new(started.elapsed().as_secs_f64()),
     });
-    Ok((held, late))
+    Ok(received)
 }
 
-fn look_at_many(folder: &Path, shares: &Shares, asked_bytes: u64) -> io::Result<Held> {
-    let (mut bytes, mut there, mut more, mut wrong) = (0, 0, false, None);
-    for number in shares.numbers() {
+fn check_many(
+    directory: &Path,
+    files: &FileSet,
+    requested_bytes: u64,
+) -> io::Result<ReceivedBytes> {
+    let (mut bytes, mut existing, mut more, mut wrong) = (0, 0, false, None);
+    for number in files.numbers() {
         let name = file_name(number);
-        let each = shares.sizes.as_ref().map(|sizes| sizes.of(number));
-        let found = match folder.join(&name).metadata() {
+        let each = files.sizes.as_ref().map(|sizes| sizes.of(number));
+        let found = match directory.join(&name).metadata() {
             Ok(found) => Some(found.len()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(error),
         };
         bytes += found.unwrap_or(0);
         let whole = found.is_some() && each.is_none_or(|each| found >= Some(each));
-        there += u64::from(whole);
+        existing += u64::from(whole);
         more |= each.is_some_and(|each| found > Some(each));
         if !whole {
             wrong = wrong.or(Some((name, found)));
         }
     }
     let lacking = match wrong {
-        None if bytes >= asked_bytes => None,
+        None if bytes >= requested_bytes => None,
         None => Some(format!(
-            "{asked_bytes} bytes were asked for, the receiver holds {bytes}"
+            "expected {requested_bytes} bytes at the receiver, found {bytes}"
         )),
         Some((name, found)) => {
             let found = found.map_or("is not there".into(), |bytes| format!("has {bytes} bytes"));
             Some(format!(
-                "{} files and {asked_bytes} bytes were asked for, the receiver holds {there} whole files and {bytes} bytes; the \
-                 first that is not whole, `{name}`, {found}",
-                shares.files
+                "expected {} files and {requested_bytes} bytes at the receiver, found {existing} \
+                 complete files and {bytes} bytes; the first incomplete file, `{name}`, {found}",
+                files.files
             ))
         }
     };
-    Ok(Held {
-        bytes,
+    Ok(ReceivedBytes {
+        bytes: Bytes::new(bytes),
         lacking,
-        more: more || bytes > asked_bytes,
+        more: more || bytes > requested_bytes,
+        ..ReceivedBytes::default()
     })
 }
 
-/// What may become of a destination after its trial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Removal {
-    /// The plan keeps it.
-    Keep,
-    /// It goes.
-    Remove,
-    /// Its files go: the directory was there before.
-    Files,
-    /// The plan would have it removed, but it is a directory that was there before and is not ours.
-    Refused,
-}
-
-/// Makes the way free for a destination, before the transfer is timed: its parent directories are made, a file that a
-/// killed run has left is removed, which the tool would otherwise truncate in the measured time.
+/// Remove the files of a transfer.
 ///
 /// # Errors
-/// When a directory cannot be made or the old file not be removed.
-pub(crate) fn make_way(
-    location: &Location,
-    source: Option<&Path>,
-    keep: bool,
-    begun: bool,
-) -> io::Result<Removal> {
-    let is_source = Some(location.path.as_path()) == source;
-    if let Some(parent) = location.path.parent() {
+/// A message if a file cannot be removed.
+pub(crate) fn remove_destination(destination: &RemovedDestination) -> Result<(), String> {
+    let path = Path::new(&destination.path);
+    let removed = match (destination.removal, &destination.files) {
+        (Removal::Keep, _) => Ok(()),
+        (Removal::Rejected, _) => {
+            return Err("it is the source, or a directory that existed before".into());
+        }
+        (Removal::Files, Some(files)) => remove_files(path, files, destination.failed),
+        (Removal::Remove | Removal::Files, _) => remove(path).and_then(|()| {
+            match (destination.failed, path.parent(), path.file_name()) {
+                (true, Some(directory), Some(name)) => partial_files::remove(directory, [name]),
+                _ => Ok(()),
+            }
+        }),
+    };
+    removed.map_err(|error| error.to_string())
+}
+
+fn remove_files(directory: &Path, files: &FileSet, failed: bool) -> io::Result<()> {
+    files
+        .names()
+        .try_for_each(|name| remove(&directory.join(name)))?;
+    if failed {
+        let names: Vec<String> = files.names().collect();
+        partial_files::remove(directory, names.iter().map(OsStr::new))?;
+    }
+    Ok(())
+}
+
+/// Prepare a destination before the transfer is timed: create its parent directories and remove the remains of a killed run. The
+/// tool would otherwise truncate an old file in the measured time.
+///
+/// # Errors
+/// A message if a directory cannot be created or an old file cannot be removed.
+pub(crate) fn clear_destination(operation: &ClearOperation) -> Result<Removal, String> {
+    let cleared = match &operation.files {
+        None => clear_one(operation),
+        Some(_) if operation.source.as_ref() == Some(&operation.path) => {
+            let path = &operation.path;
+            return Err(format!(
+                "destination `{path}`: expected a directory other than the source directory"
+            ));
+        }
+        Some(files) => clear_many(operation, files),
+    };
+    cleared.map_err(|error| format!("destination `{}`: {error}", operation.path))
+}
+
+/// Return the names of all entries in the directory of a path; none if there are too many, or it is unreadable.
+pub(crate) fn siblings(path: &Path) -> Option<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in fs::read_dir(path.parent()?).ok()? {
+        if names.len() >= MAX_SIBLINGS {
+            return None;
+        }
+        names.push(entry.ok()?.file_name().into_string().ok()?);
+    }
+    Some(names)
+}
+
+fn clear_one(operation: &ClearOperation) -> io::Result<Removal> {
+    let path = Path::new(&operation.path);
+    let is_source = operation.source.as_ref() == Some(&operation.path);
+    if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
-    if keep {
+    if operation.keep {
         return Ok(Removal::Keep);
     }
-    match location.path.symlink_metadata() {
-        Ok(found) if found.is_dir() && !begun && !location.in_scratch => {
-            return Ok(Removal::Refused);
+    if !operation.started && !is_source {
+        partial_files::remove_earlier(path)?;
+    }
+    match path.symlink_metadata() {
+        Ok(found) if found.is_dir() && !operation.started && !operation.in_scratch => {
+            return Ok(Removal::Rejected);
         }
-        Ok(found) if !found.is_dir() && !begun && !is_source => fs::remove_file(&location.path)?,
+        Ok(found) if !found.is_dir() && !operation.started && !is_source => fs::remove_file(path)?,
         _ => {}
     }
     Ok(if is_source {
-        Removal::Refused
+        Removal::Rejected
     } else {
         Removal::Remove
     })
 }
 
-/// As [`make_way`], for a directory that many files come to: it is made, and what a killed run has left of them removed.
-///
-/// # Errors
-/// When the directory cannot be made or an old file not be removed.
-pub(crate) fn make_way_for_many(
-    location: &Location,
-    shares: &Shares,
-    keep: bool,
-    begun: bool,
-) -> io::Result<Removal> {
-    let was_there = location.path.symlink_metadata().is_ok();
-    fs::create_dir_all(&location.path)?;
-    if keep {
+fn clear_many(operation: &ClearOperation, files: &FileSet) -> io::Result<Removal> {
+    let path = Path::new(&operation.path);
+    let existed = path.symlink_metadata().is_ok();
+    fs::create_dir_all(path)?;
+    if operation.keep {
         return Ok(Removal::Keep);
     }
-    if was_there && !begun {
-        for name in shares.names() {
-            remove(&location.path.join(name))?;
-        }
-        if !location.in_scratch {
+    if existed && !operation.started {
+        remove_files(path, files, true)?;
+        if !operation.in_scratch {
             return Ok(Removal::Files);
         }
     }
     Ok(Removal::Remove)
 }
 
-/// Bytes below a path: the size of a file, or the sum over the files of a directory; 0 when there is nothing.
+/// Return the bytes below a path: the size of a file, or the sum over the files of a directory; 0
+/// if it does not exist.
 ///
 /// # Errors
-/// When a directory cannot be read.
-pub(crate) fn held_bytes(path: &Path) -> io::Result<u64> {
+/// If a directory cannot be read.
+pub(crate) fn stored_bytes(path: &Path) -> io::Result<u64> {
     let found = match path.metadata() {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
         found => found?,
@@ -272,9 +266,9 @@ pub(crate) fn held_bytes(path: &Path) -> io::Result<u64> {
     let mut bytes = 0;
     for entry in fs::read_dir(path)? {
         let entry = entry?;
-        // A link inside is not followed: what it points to was not transferred.
+        // A link inside is not followed: its target was not transferred.
         bytes += match entry.metadata()? {
-            found if found.is_dir() => held_bytes(&entry.path())?,
+            found if found.is_dir() => stored_bytes(&entry.path())?,
             found if found.is_file() => found.len(),
             _ => 0,
         };
@@ -282,10 +276,10 @@ pub(crate) fn held_bytes(path: &Path) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Removes a file or a directory with all that is in it; it may be gone already.
+/// Remove a file or a directory with its contents, if it exists.
 ///
 /// # Errors
-/// When something of it stays.
+/// If it cannot be removed completely.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     let removed = match path.symlink_metadata() {
         Ok(found) if found.is_dir() => fs::remove_dir_all(path),

@@ -1,4 +1,5 @@
-//! One host's part of a plan in real time: does what the interpreter says, and tells it what happened.
+//! Part of a plan on one host in real time: executes the requests of the interpreter and reports
+//! events to it.
 
 mod instruments;
 mod orders;
@@ -14,116 +15,133 @@ use std::time::Duration;
 use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use venturi_plan::{
-    ActorLine, Done, Event, Finding, Idle, Input, Interpreter, Name, Outcome, Output, Record,
-    Seconds, Start, Task, Trial, TrialRef,
+    ActorLine, AgentEvent, Bytes, Done, EndReason, Finding, Idle, Interpreter, InterpreterInput,
+    InterpreterOutput, Name, OperationEvent, Outcome, PrepareOutcome, Record, Removal, Seconds,
+    ServiceEnded, Start, TaskId, TransferRecord, Trial, TrialRef,
 };
 
+use crate::activity::ActivityMonitor;
 use crate::barrier::Barrier;
+use crate::cleared::ClearedDirectories;
 use crate::clock::{NS_PER_S, RunClock, monotonic_ns};
+use crate::directories;
 use crate::findings;
-use crate::folders;
-use crate::guardian::Guardian;
-use crate::list::{self, Listed};
-use crate::order::Order;
+use crate::launch::{Prepared, TransferLaunch};
+use crate::list;
 use crate::output::Sender;
-use crate::prepare::Prepared;
 use crate::program::Environment;
-use crate::pulse::Pulse;
 use crate::reap;
+use crate::requests::Requests;
 use crate::sampler::Sampler;
-use crate::scratch::Claim;
-use crate::sockets::Sockets;
-use crate::transfer::{Entry, Ready, Running};
-use crate::trial::{Account, OpenTrial, Settled, Settlement, Settling};
-use crate::worker::Workers;
+use crate::scratch::ScratchLock;
+use crate::server_failures::ServerFailures;
+use crate::servers::PlanServers;
+use crate::sockets::SocketWatcher;
+use crate::transfer::{ReadyTransfer, Running, TransferEntry};
+use crate::trial::{AccountOwner, AgentTrial, Finalized, FinalizingTrial, TrialAccount};
+use crate::watchdog::Watchdog;
+use crate::work_groups::WorkGroups;
+use crate::worker::WorkerThreads;
 
-/// Between SIGTERM and SIGKILL for a transfer that did not end in its time (agent protocol), and the time that killed
-/// processes have to end when the run is halted.
+/// Time between SIGTERM and SIGKILL for a transfer after its timeout (agent protocol), and time for
+/// killed processes to end when the run is halted.
 const GRACE_NS: u64 = 2 * NS_PER_S;
 
-/// What a settlement may take besides: for processes that vanish and servers that are late.
-const SETTLING_NS: u64 = 5 * NS_PER_S;
+/// Additional time for finalizing: for processes that vanish and servers that are late.
+const FINALIZE_NS: u64 = 5 * NS_PER_S;
 
-/// How long a preparation may stand still where a plan has no transfers.
-const PATIENCE_S: f64 = 600.0;
+/// Timeout of a preparation without progress, for plans without transfers.
+const TIMEOUT_S: f64 = 600.0;
 
-/// How often it is looked whether killed children have ended, when the run is halted.
-const LOOK_INTERVAL: Duration = Duration::from_millis(1);
+/// Interval between checks whether killed children have exited, when the run is halted.
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
-/// Transfers that were released together within this are taken for simultaneous.
+/// Transfers released together within this time count as simultaneous.
 const SPREAD_NS: u64 = NS_PER_S / 1000;
 
-/// Late or missing samples above this share are worth a finding.
-const LATE_SHARE: f64 = 0.01;
+/// Fraction of late or missing samples that causes a finding.
+const LATE_FRACTION: f64 = 0.01;
 
-/// What threads bring back to the event loop.
+/// Results of threads for the event loop.
 #[derive(Debug)]
-pub(crate) enum Job {
-    /// The host has been looked over for `ready`.
+pub(crate) enum WorkerJob {
+    /// The survey of the host for `ready` is complete.
     Surveyed(Box<venturi_plan::Ready>),
     /// A `prepare` or `drop_caches` is over.
-    Prepared(Task, Option<TrialRef>, Prepared),
-    /// The list of a transfer of many files is made, or why not.
-    Listed(Task, Box<Order>, Result<Listed, String>),
+    Prepared(TaskId, Option<TrialRef>, PrepareOutcome),
+    /// The slow work before a transfer is armed is done, or has failed.
+    TransferPrepared(TaskId, Box<TransferLaunch>, Result<Prepared, String>),
     /// A `compute` is over.
-    Computed(Task),
-    /// Receivers have been looked at and destinations removed.
-    Settled(Settlement, Settled),
+    Computed(TaskId, Result<(), String>),
+    /// Receivers have been checked and destinations removed.
+    Finalized(AccountOwner, Finalized),
 }
 
-/// What a run works with; made before it begins.
+/// Tools of a run, created before it starts.
 #[derive(Debug)]
 pub(crate) struct Tools {
     pub(crate) barrier: Barrier,
-    pub(crate) guardian: Guardian,
+    pub(crate) watchdog: Watchdog,
     pub(crate) sender: Sender,
-    pub(crate) workers: Workers<Job>,
-    /// The scratch directory, once it is known which.
+    pub(crate) workers: WorkerThreads<WorkerJob>,
+    /// Operations on files of other hosts.
+    pub(crate) requests: Requests,
+    /// The lock of the scratch directory, after `start`.
     #[expect(dead_code, reason = "held, never read")]
-    pub(crate) scratch: Option<Claim>,
+    pub(crate) scratch: Option<ScratchLock>,
 }
 
-/// A preparation that is under way.
+/// A preparation in progress.
 #[derive(Debug)]
 struct Preparing {
     trial: Option<TrialRef>,
     dataset: String,
-    /// When it is looked whether it goes on.
+    /// Time of the next check for progress; never for a preparation on another host, which checks
+    /// its own progress.
     due_ns: u64,
 }
 
-/// A run that has begun.
+/// A started run.
 #[derive(Debug)]
 pub(crate) struct Run {
     tools: Tools,
+    /// Control groups of CPU phases.
+    groups: WorkGroups,
     start: Start,
     environment: Environment,
     clock: RunClock,
     interpreter: Interpreter,
-    ready: BTreeMap<Task, Ready>,
-    /// Those of `ready` that may not stand at the line yet; none between turns.
-    arming: Vec<Task>,
-    running: BTreeMap<Task, Running>,
-    preparing: BTreeMap<Task, Preparing>,
-    /// Whether what is prepared goes on.
-    pulse: Arc<Pulse>,
-    /// For so long a preparation may stand still.
-    patience_ns: u64,
-    deadlines: BTreeSet<(u64, Task)>,
-    /// Accounts that threads settle.
-    settling: BTreeMap<Settlement, Settling>,
-    trials: BTreeMap<TrialRef, OpenTrial>,
-    /// Destinations that transfers of open trials have written to.
-    begun: BTreeSet<(TrialRef, String)>,
-    /// What actors shall do once their trial is settled: the removal of a destination must not run into the next trial.
-    held: BTreeMap<Name, VecDeque<Output>>,
+    ready: BTreeMap<TaskId, ReadyTransfer>,
+    /// Tasks of `ready` that wait to be sent to the barrier; none between turns.
+    arming: Vec<TaskId>,
+    running: BTreeMap<TaskId, Running>,
+    preparing: BTreeMap<TaskId, Preparing>,
+    /// Activity of the current preparation.
+    activity: Arc<ActivityMonitor>,
+    /// Timeout of a preparation without progress.
+    timeout_ns: u64,
+    deadlines: BTreeSet<(u64, TaskId)>,
+    /// Trials and transfers that threads finalize.
+    finalizing: BTreeMap<AccountOwner, FinalizingTrial>,
+    trials: BTreeMap<TrialRef, AgentTrial>,
+    /// Destinations that transfers of open trials have written, with their rules if they are known.
+    started: BTreeMap<(TrialRef, String), Option<Removal>>,
+    /// Directories of other hosts.
+    cleared: ClearedDirectories,
+    /// Outputs of actors that wait until their trial is finalized: the removal of a destination must not run into the
+    /// next trial.
+    deferred: BTreeMap<Name, VecDeque<InterpreterOutput>>,
     trials_done: u64,
+    /// Sizes of files of the user, by endpoint.
+    existing_sizes: BTreeMap<String, Bytes>,
+    /// Failures at each server.
+    server_failures: ServerFailures,
     sampler: Option<Sampler>,
-    sockets: Option<Sockets>,
+    sockets: Option<SocketWatcher>,
     stop: Arc<AtomicBool>,
-    /// It has been said that nothing is left to do.
+    /// The agent has reported that it is idle.
     idle: bool,
-    /// When the latest thing happened that the interpreter was told.
+    /// Time of the latest event that the interpreter received.
     latest_s: f64,
     failure: Option<String>,
     #[cfg(test)]
@@ -131,28 +149,42 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Begins: from here on, times count.
+    /// Starts the run; times count from here on.
     ///
     /// # Errors
-    /// A text when the plan is not one that can be carried out, or the sampler cannot be started.
-    pub(crate) fn begin(
-        tools: Tools,
+    /// A message if the plan is invalid, or the sampler cannot start.
+    pub(crate) fn start(
+        mut tools: Tools,
         start: Start,
         environment: Environment,
         lines: Vec<ActorLine>,
     ) -> Result<Self, String> {
         let interpreter = Interpreter::new(&start.header, &start.host, lines, start.skip.clone());
         let mut interpreter = interpreter.map_err(|error| error.to_string())?;
-        folders::remove_left_behind(&start);
+        directories::remove_stale(&start);
         let clock = RunClock::new(start.epoch_unix_ns);
-        let sampler = instruments::start_sampler(&start, clock, &tools.sender)?;
-        let sockets = instruments::start_sockets(&start, clock, &tools.sender)?;
+        let groups = WorkGroups::open(&start.work_groups)?;
+        tools.barrier.groups = groups.clone();
+        let servers = PlanServers::new(&start);
+        let sampler =
+            instruments::start_sampler(&start, clock, &tools.sender, &servers, tools.watchdog.pid)?;
+        let sockets = instruments::start_sockets(&start, clock, &tools.sender, &servers)?;
         let latest_s = clock.now_s();
+        let mut server_failures = ServerFailures::new(start.server_failures);
+        for service in &start.ended_services {
+            server_failures.end(service);
+            let service = service.clone();
+            interpreter.handle_input(
+                Seconds::new(latest_s),
+                InterpreterInput::EndService { service },
+            );
+        }
         interpreter.start(Seconds::new(latest_s));
         let stop = Arc::default();
-        let patience_ns = patience_ns(&start);
+        let timeout_ns = timeout_ns(&start);
         Ok(Self {
             tools,
+            groups,
             start,
             environment,
             clock,
@@ -161,16 +193,19 @@ impl Run {
             arming: Vec::new(),
             running: BTreeMap::new(),
             deadlines: BTreeSet::new(),
-            settling: BTreeMap::new(),
+            finalizing: BTreeMap::new(),
             trials: BTreeMap::new(),
-            begun: BTreeSet::new(),
-            held: BTreeMap::new(),
+            started: BTreeMap::new(),
+            cleared: ClearedDirectories::default(),
+            deferred: BTreeMap::new(),
             trials_done: 0,
+            existing_sizes: BTreeMap::new(),
+            server_failures,
             sampler,
             sockets,
             preparing: BTreeMap::new(),
-            pulse: Arc::new(Pulse::new(Arc::clone(&stop))),
-            patience_ns,
+            activity: Arc::new(ActivityMonitor::new(Arc::clone(&stop))),
+            timeout_ns,
             stop,
             idle: false,
             latest_s,
@@ -180,27 +215,27 @@ impl Run {
         })
     }
 
-    /// When [`Run::turn`] is due at the latest, on the monotonic clock.
+    /// Returns the latest time for the next [`Run::turn`], on the monotonic clock.
     pub(crate) fn wake_ns(&self) -> Option<u64> {
         let interpreter = self
             .interpreter
             .poll_timeout()
             .map(|time| self.clock.monotonic_ns_at(time.get()));
-        let settled = self.settling.values().map(|settling| settling.due_ns);
+        let finalized = self.finalizing.values().map(|finalizing| finalizing.due_ns);
         let deadline = self.deadlines.first().map(|(ns, _)| *ns);
-        let deadline = deadline.into_iter().chain(settled).min();
+        let deadline = deadline.into_iter().chain(finalized).min();
         interpreter.into_iter().chain(deadline).min()
     }
 
-    /// Whether all is done and written down.
+    /// Return whether all work is done and recorded.
     pub(crate) fn is_finished(&self) -> bool {
         self.interpreter.is_finished()
-            && self.held.is_empty()
-            && self.settling.is_empty()
+            && self.deferred.is_empty()
+            && self.finalizing.is_empty()
             && self.running.is_empty()
     }
 
-    /// Whether the agent is to stay when all is done; says once that it is.
+    /// Return whether the agent must stay after the end of all work; report once that it is idle.
     pub(crate) fn stays(&mut self) -> bool {
         if self.start.stay && !std::mem::replace(&mut self.idle, true) {
             let time_s = Seconds::new(self.clock.now_s());
@@ -209,15 +244,15 @@ impl Run {
         self.start.stay
     }
 
-    /// One turn of the event loop, after whatever woke it.
+    /// One turn of the event loop.
     ///
     /// # Errors
-    /// A text when the plan cannot go on.
+    /// A message if the plan cannot continue.
     pub(crate) fn turn(&mut self) -> Result<(), String> {
-        self.notice_ends();
+        self.handle_exits();
         self.take_results()?;
         self.end_overdue();
-        self.give_settling_up();
+        self.abort_finalizing();
         let now = self.clock.now_s();
         if self
             .interpreter
@@ -231,42 +266,91 @@ impl Run {
         self.failure.take().map_or(Ok(()), Err)
     }
 
-    /// Reaps what tools have left to us: the agent adopts their orphans. Its own children keep their account until their turn.
-    /// For a process that has no other children alone.
+    /// Reap orphans of tools, which the agent adopts. Its own children keep their counters until
+    /// their turn. Only for a process without other children.
     pub(crate) fn bury_orphans(&self) {
         let runs = |pid: Pid| self.running.values().any(|running| running.pid() == pid);
         let waits = |pid: Pid| self.ready.values().any(|ready| ready.child.pid == pid);
         while let Some(pid) = reap::any_ended() {
             if runs(pid) || waits(pid) {
-                return; // its own signal, which has come since, wakes the loop again
+                return; // its signal, which has arrived since, wakes the loop again
             }
             reap::forget(pid);
         }
     }
 
-    /// The value of a shared counter.
+    /// Process the value of a shared counter.
     pub(crate) fn take_counter(&mut self, name: Name, value: u64) {
-        self.inform(self.clock.now_s(), Input::Counter { name, value });
+        self.inform(
+            self.clock.now_s(),
+            InterpreterInput::Counter { name, value },
+        );
     }
 
-    /// Kills what runs, and writes down the transfers that belong to no trial. Trials that are under way are lost, as they
-    /// have to be done again.
+    /// End the trials at a service that another host has ended.
+    pub(crate) fn end_service(&mut self, service: Name) {
+        if self.server_failures.end(&service) {
+            self.inform(self.clock.now_s(), InterpreterInput::EndService { service });
+        }
+    }
+
+    /// Count the result of a transfer at its servers, before the interpreter starts another one.
+    fn count_at_servers(&mut self, record: &TransferRecord, time_s: f64) {
+        let services = self.start.header.services_of(
+            &record.call,
+            record.source_via.as_ref(),
+            record.destination_via.as_ref(),
+        );
+        let texts = [&record.error, &record.stderr, &record.stdout];
+        let texts = texts.into_iter().flatten().map(String::as_str);
+        let ended = self.server_failures.count(services, record.outcome, texts);
+        self.report_ended(ended, record.error.as_deref().unwrap_or_default(), time_s);
+    }
+
+    /// Count files that could not be created on existing servers.
+    fn count_preparation(&mut self, findings: &[Finding], time_s: f64) {
+        for finding in findings {
+            let Some(dataset) = self.start.header.datasets.get(&*finding.subject) else {
+                continue;
+            };
+            let servers = self.start.header.servers_of(&dataset.storage);
+            let texts = [finding.evidence.as_str()];
+            let ended = self.server_failures.count(servers, Outcome::Failed, texts);
+            self.report_ended(ended, &finding.evidence, time_s);
+        }
+    }
+
+    fn report_ended(&mut self, ended: Vec<(Name, EndReason)>, error: &str, time_s: f64) {
+        for (service, reason) in ended {
+            self.tools.sender.send(&Record::ServiceEnded(ServiceEnded {
+                time_s: Seconds::new(time_s),
+                service: service.clone(),
+                reason,
+                error: error.to_owned(),
+            }));
+            self.inform(time_s, InterpreterInput::EndService { service });
+        }
+    }
+
+    /// Kill running tools, and record the transfers outside of trials. Trials in progress are lost
+    /// and must be repeated.
     pub(crate) fn halt(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         for (_, ready) in std::mem::take(&mut self.ready) {
             ready.child.cancel();
-            self.tools.guardian.remove(ready.child.pid);
+            self.tools.watchdog.remove(ready.child.pid);
         }
         let mut running = std::mem::take(&mut self.running);
         for transfer in running.values_mut() {
             transfer.end(Signal::SIGKILL, Outcome::Stopped);
         }
-        let patience_ns = monotonic_ns() + GRACE_NS;
+        let timeout_ns = monotonic_ns() + GRACE_NS;
         for transfer in running.into_values() {
             let group = transfer.pid();
-            // Not even SIGKILL ends a process that hangs in a dead file system: it is left to the guardian.
-            while !reap::has_ended(group) && monotonic_ns() < patience_ns {
-                std::thread::sleep(LOOK_INTERVAL);
+            // Even SIGKILL does not end a process that blocks in a dead file system; it is left to
+            // the watchdog.
+            while !reap::has_ended(group) && monotonic_ns() < timeout_ns {
+                std::thread::sleep(POLL_INTERVAL);
             }
             if !reap::has_ended(group) {
                 continue;
@@ -274,9 +358,9 @@ impl Run {
             let Ok(exit) = reap::reap(group) else {
                 continue;
             };
-            // The guardian keeps the group when some of it is still dying.
+            // The watchdog keeps the group while some of its processes are ending.
             if !reap::group_is_alive(group) {
-                self.tools.guardian.remove(group);
+                self.tools.watchdog.remove(group);
             }
             let entry = transfer.finish(monotonic_ns(), &exit, &self.clock);
             if entry.trial.is_none() {
@@ -288,23 +372,23 @@ impl Run {
         list::remove_all(Path::new(&self.start.scratch));
     }
 
-    /// The last words: how punctual the samples were, and `done`.
+    /// Send the last records: the punctuality of the samples, and `done`.
     pub(crate) fn close(&mut self) {
         if let Some(sockets) = self.sockets.take() {
             self.send_findings(sockets.finish());
         }
         if let Some(sampler) = self.sampler.take() {
-            let told = sampler.finish();
+            let timing = sampler.finish();
             let interval_s = self
                 .start
                 .header
                 .measure
                 .interval_s
                 .map_or(0.0, Seconds::get);
-            if (told.late + told.missed) as f64 > told.taken as f64 * LATE_SHARE {
+            if (timing.late + timing.missed) as f64 > timing.taken as f64 * LATE_FRACTION {
                 self.tools
                     .sender
-                    .send(&Record::Finding(findings::samples_late(told, interval_s)));
+                    .send(&Record::Finding(findings::samples_late(timing, interval_s)));
             }
         }
         let done = Done {
@@ -314,25 +398,25 @@ impl Run {
         self.tools.sender.send(&Record::Done(done));
     }
 
-    /// What the run works with.
+    /// Return the tools of the run.
     pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
 
-    /// Tells the interpreter.
-    fn inform(&mut self, time_s: f64, input: Input) {
+    /// Send an input to the interpreter.
+    fn inform(&mut self, time_s: f64, input: InterpreterInput) {
         self.latest_s = time_s;
         #[cfg(test)]
         self.trace.input(&input);
         self.interpreter.handle_input(Seconds::new(time_s), input);
     }
 
-    /// Finds the children that have ended. All are looked at before the clock is read and anything else is done: so a
-    /// time is never too early, and is not made late by the handling of the other children.
-    fn notice_ends(&mut self) {
+    /// Finds exited children. All children are checked before the clock is read, so a time is never
+    /// too early, and the handling of other children does not delay it.
+    fn handle_exits(&mut self) {
         let ended =
-            |(task, running): (&Task, &Running)| reap::has_ended(running.pid()).then_some(*task);
-        let ended: Vec<Task> = self.running.iter().filter_map(ended).collect();
+            |(task, running): (&TaskId, &Running)| reap::has_ended(running.pid()).then_some(*task);
+        let ended: Vec<TaskId> = self.running.iter().filter_map(ended).collect();
         let end_ns = monotonic_ns();
         for task in ended {
             let Some(running) = self.running.remove(&task) else {
@@ -343,85 +427,106 @@ impl Run {
         }
     }
 
-    fn end_transfer(&mut self, task: Task, running: Running, end_ns: u64) {
+    fn end_transfer(&mut self, task: TaskId, running: Running, end_ns: u64) {
         let (group, timed_out) = (running.pid(), running.ended_by.is_some());
         let exit = match reap::reap(group) {
             Ok(exit) => exit,
             Err(error) => {
-                self.failure = Some(format!(
-                    "expected to reap the child {group}, found: {error}"
-                ));
+                self.failure = Some(format!("cannot reap the child {group}: {error}"));
                 return;
             }
         };
         let mut entry = running.finish(end_ns, &exit, &self.clock);
-        let left_behind = reap::group_is_alive(group).then_some(group);
-        match left_behind {
-            None => self.tools.guardian.remove(group),
-            // Of a group that we have ended something may still be dying; that is no doubt about the tool.
+        let orphans = reap::group_is_alive(group).then_some(group);
+        match orphans {
+            None => self.tools.watchdog.remove(group),
+            // Processes of a group that the agent has ended may still be exiting, which is no fault
+            // of the tool.
             Some(group) if timed_out => drop(nix::sys::signal::killpg(group, Signal::SIGKILL)),
             Some(_) => entry
                 .findings
-                .push(findings::children_left_behind(&entry.record.call)),
+                .push(findings::orphan_processes(&entry.record.call)),
         }
         let in_trial = entry.trial.is_some();
-        self.write_down(task, entry, left_behind);
+        self.count_at_servers(&entry.record, self.clock.seconds_at(end_ns));
+        self.write_down(task, entry, orphans);
         if in_trial {
-            self.inform(self.clock.seconds_at(end_ns), Input::Finished { task });
+            self.inform(
+                self.clock.seconds_at(end_ns),
+                InterpreterInput::Finished { task },
+            );
         }
     }
 
-    /// Puts an ended transfer into the account of its trial. One that has none is settled at once, and over only then: the
-    /// next one may write to the same destination.
-    fn write_down(&mut self, task: Task, entry: Entry, left_behind: Option<Pid>) {
+    /// Adds an ended transfer to its trial. A transfer outside of trials is finalized immediately,
+    /// and ends only then, because the next one may write to the same destination.
+    fn write_down(&mut self, task: TaskId, entry: TransferEntry, orphans: Option<Pid>) {
         let trial = entry.trial.clone();
         let open = trial.as_ref().and_then(|trial| self.trials.get_mut(trial));
         if let Some(open) = open {
             open.account.entries.push((task.number(), entry));
-            open.account.left_behind.extend(left_behind);
+            open.account.orphans.extend(orphans);
             return;
         }
-        let account = Account {
+        let account = TrialAccount {
             entries: vec![(task.number(), entry)],
-            left_behind: left_behind.into_iter().collect(),
+            orphans: orphans.into_iter().collect(),
         };
-        self.settle(Settlement::Loose(task), None, account);
+        self.finalize(AccountOwner::Loose(task), None, account);
     }
 
-    /// Has an account settled. It is waited for as long as for a transfer: removing takes no longer than making did.
-    fn settle(&mut self, of: Settlement, open: Option<(OpenTrial, f64)>, account: Account) {
-        let settling = Settling {
-            due_ns: monotonic_ns() + self.patience_ns + SETTLING_NS,
+    /// Finalizes transfers on a thread. The limit is the time of a transfer, because a removal
+    /// takes no longer than the creation.
+    fn finalize(
+        &mut self,
+        of: AccountOwner,
+        open: Option<(AgentTrial, f64)>,
+        account: TrialAccount,
+    ) {
+        let finalizing = FinalizingTrial {
+            due_ns: monotonic_ns() + self.timeout_ns + FINALIZE_NS,
             open,
-            unsettled: account.unsettled(self.patience_s()),
+            unsettled: account.unsettled(self.timeout_s()),
         };
-        self.settling.insert(of.clone(), settling);
-        self.run_job("settle", move || Job::Settled(of, account.settle()));
+        self.finalizing.insert(of.clone(), finalizing);
+        let requests = self.tools.requests.clone();
+        self.run_job("finalize", move || {
+            WorkerJob::Finalized(of, account.finalize(&requests))
+        });
     }
 
-    /// Takes accounts as they are whose settlement stands still: its thread waits for a file system that does not answer.
-    fn give_settling_up(&mut self) {
+    /// Record trials in their current state if finalizing makes no progress, because its thread
+    /// waits for a file system that does not respond.
+    fn abort_finalizing(&mut self) {
         let now_ns = monotonic_ns();
         let overdue = self
-            .settling
-            .extract_if(.., |_, settling| settling.due_ns <= now_ns);
-        for (of, settling) in overdue.collect::<Vec<_>>() {
-            self.close_account(of, settling.open, settling.unsettled);
+            .finalizing
+            .extract_if(.., |_, finalizing| finalizing.due_ns <= now_ns);
+        for (of, finalizing) in overdue.collect::<Vec<_>>() {
+            self.close_account(of, finalizing.open, finalizing.unsettled);
         }
     }
 
-    fn close_account(&mut self, of: Settlement, open: Option<(OpenTrial, f64)>, settled: Settled) {
-        settled
+    fn close_account(
+        &mut self,
+        of: AccountOwner,
+        open: Option<(AgentTrial, f64)>,
+        finalized: Finalized,
+    ) {
+        for location in &finalized.removed {
+            self.cleared.vacate(location);
+        }
+        finalized
             .vanished
             .iter()
-            .for_each(|group| self.tools.guardian.remove(*group));
+            .for_each(|group| self.tools.watchdog.remove(*group));
         match (of, open) {
-            (Settlement::Trial(trial), Some((open, end_s))) => {
-                let record = Box::new(open.close(&trial, end_s, settled));
+            (AccountOwner::Trial(trial), Some((open, end_s))) => {
+                let record = Box::new(open.close(&trial, end_s, finalized));
                 self.close_trial(&trial, record);
             }
-            (Settlement::Trial(_), None) => {} // each trial is open when its settling begins
-            (Settlement::Loose(task), _) => self.close_loose(task, settled),
+            (AccountOwner::Trial(_), None) => {} // each trial is open at the start of its finalizing
+            (AccountOwner::Loose(task), _) => self.close_loose(task, finalized),
         }
     }
 
@@ -429,23 +534,29 @@ impl Run {
         self.tools.workers.waker().clear();
         while let Some(result) = self.tools.workers.poll() {
             let job = result.map_err(|_| {
-                "a thread of the agent panicked; its last words are on stderr".to_owned()
+                "a thread of the agent panicked; see the messages on stderr".to_owned()
             })?;
             match job {
-                Job::Surveyed(_) => {} // before the run only
-                Job::Prepared(task, trial, prepared) => {
-                    // Whose time was over has been told as failed.
+                WorkerJob::Surveyed(_) => {} // only before the run
+                WorkerJob::Prepared(task, trial, prepared) => {
+                    // A task that timed out has already been reported as failed.
                     if let Some(preparing) = self.preparing.remove(&task) {
                         self.deadlines.remove(&(preparing.due_ns, task));
+                        self.learn_sizes(&preparing.dataset, &prepared);
                         self.take_prepared(task, trial, prepared);
                     }
                 }
-                Job::Listed(task, order, made) => self.take_list(task, *order, made),
-                Job::Computed(task) => self.inform(self.clock.now_s(), Input::Finished { task }),
-                Job::Settled(of, settled) => {
-                    // Whose time was over has been written down as it was.
-                    if let Some(settling) = self.settling.remove(&of) {
-                        self.close_account(of, settling.open, settled);
+                WorkerJob::TransferPrepared(task, order, prepared) => {
+                    self.take_transfer(task, *order, prepared)
+                }
+                WorkerJob::Computed(task, result) => {
+                    self.failure = result.err().or_else(|| self.failure.take());
+                    self.inform(self.clock.now_s(), InterpreterInput::Finished { task })
+                }
+                WorkerJob::Finalized(of, finalized) => {
+                    // After its timeout, it has already been recorded.
+                    if let Some(finalizing) = self.finalizing.remove(&of) {
+                        self.close_account(of, finalizing.open, finalized);
                     }
                 }
             }
@@ -453,39 +564,52 @@ impl Run {
         Ok(())
     }
 
-    fn close_loose(&mut self, task: Task, settled: Settled) {
-        for record in settled.transfers {
+    fn close_loose(&mut self, task: TaskId, finalized: Finalized) {
+        for record in finalized.transfers {
             self.tools.sender.send(&Record::Transfer(Box::new(record)));
         }
-        self.send_findings(settled.findings);
-        // One that never started is no outstanding task any more, and the interpreter passes it over.
-        self.inform(self.clock.now_s(), Input::Finished { task });
+        self.send_findings(finalized.findings);
+        // A task that never started is not outstanding any more, and the interpreter skips it.
+        self.inform(self.clock.now_s(), InterpreterInput::Finished { task });
     }
 
-    fn take_prepared(&mut self, task: Task, trial: Option<TrialRef>, prepared: Prepared) {
+    /// Keep the sizes of existing files for their transfers.
+    fn learn_sizes(&mut self, dataset: &str, prepared: &PrepareOutcome) {
+        let Some(dataset) = self.start.header.datasets.get(dataset) else {
+            return;
+        };
+        let sizes = prepared.sizes.iter();
+        let sizes = sizes.map(|(name, size)| (format!("{}:{name}", dataset.storage), *size));
+        self.existing_sizes.extend(sizes);
+    }
+
+    fn take_prepared(&mut self, task: TaskId, trial: Option<TrialRef>, prepared: PrepareOutcome) {
         let now_s = self.clock.now_s();
-        if let Some((kind, detail)) = prepared.event {
-            let event = Event {
+        if let Some(OperationEvent { kind, detail }) = prepared.event {
+            let event = AgentEvent {
                 time_s: Seconds::new(now_s),
-                kind: kind.into(),
+                kind,
                 detail,
             };
             self.tools.sender.send(&Record::Event(event));
         }
+        if prepared.failed {
+            self.count_preparation(&prepared.findings, now_s);
+        }
         match trial.and_then(|trial| self.trials.get_mut(&trial)) {
             Some(open) => {
-                let open = &mut open.told;
+                let open = &mut open.record;
                 open.spoilt |= prepared.failed;
-                // The latest word on the cache counts: a drop after a preparation is what the transfers meet.
+                // The latest state of the cache counts: after a preparation, a drop sets the state for the transfers.
                 open.cache = prepared.cache.or(open.cache.take());
                 open.findings.extend(prepared.findings);
             }
             None => self.send_findings(prepared.findings),
         }
         let input = if prepared.failed {
-            Input::Failed { task }
+            InterpreterInput::Failed { task }
         } else {
-            Input::Finished { task }
+            InterpreterInput::Finished { task }
         };
         self.inform(now_s, input);
     }
@@ -493,12 +617,12 @@ impl Run {
     fn close_trial(&mut self, trial: &TrialRef, record: Box<Trial>) {
         self.tools.sender.send(&Record::Trial(record));
         self.trials_done += 1;
-        // The actor goes on, up to the end of its next trial at most, behind which it is held again.
-        let mut held = self.held.remove(&trial.actor).unwrap_or_default();
-        while let Some(output) = held.pop_front() {
-            self.carry_out(output);
-            if let Some(again) = self.held.get_mut(&trial.actor) {
-                again.append(&mut held);
+        // The actor continues, at most up to the end of its next trial, where its outputs are deferred again.
+        let mut deferred = self.deferred.remove(&trial.actor).unwrap_or_default();
+        while let Some(output) = deferred.pop_front() {
+            self.execute(output);
+            if let Some(again) = self.deferred.get_mut(&trial.actor) {
+                again.append(&mut deferred);
             }
         }
     }
@@ -509,26 +633,27 @@ impl Run {
         }
     }
 
-    /// Gives a preparation up that stands still: its thread waits for a file system that does not answer, and cannot be ended.
-    fn doubt_preparation(&mut self, task: Task, mut preparing: Preparing, now_ns: u64) {
-        preparing.due_ns = self.pulse.last_ns() + self.patience_ns;
+    /// Abort a preparation without progress. Its thread waits for a file system that does not
+    /// respond, and cannot be ended.
+    fn report_preparation(&mut self, task: TaskId, mut preparing: Preparing, now_ns: u64) {
+        preparing.due_ns = self.activity.last_ns() + self.timeout_ns;
         if preparing.due_ns > now_ns {
             self.deadlines.insert((preparing.due_ns, task));
             self.preparing.insert(task, preparing);
             return;
         }
-        let prepared = Prepared {
+        let prepared = PrepareOutcome {
             findings: vec![findings::prepare_stalled(
                 &preparing.dataset,
-                self.patience_s(),
+                self.timeout_s(),
             )],
             failed: true,
-            ..Prepared::default()
+            ..PrepareOutcome::default()
         };
         self.take_prepared(task, preparing.trial, prepared);
     }
 
-    /// Ends transfers whose time is over: first politely, then for good.
+    /// Ends transfers after their timeout: first with SIGTERM, then with SIGKILL.
     fn end_overdue(&mut self) {
         let now_ns = monotonic_ns();
         while let Some((due_ns, task)) = self
@@ -539,7 +664,7 @@ impl Run {
         {
             self.deadlines.remove(&(due_ns, task));
             if let Some(preparing) = self.preparing.remove(&task) {
-                self.doubt_preparation(task, preparing, now_ns);
+                self.report_preparation(task, preparing, now_ns);
                 continue;
             }
             let Some(running) = self.running.get_mut(&task) else {
@@ -548,7 +673,7 @@ impl Run {
             let signal = match running.ended_by {
                 None => Signal::SIGTERM,
                 Some((Signal::SIGKILL, _)) => {
-                    self.give_transfer_up(task, now_ns);
+                    self.abort_transfer(task, now_ns);
                     continue;
                 }
                 Some(_) => Signal::SIGKILL,
@@ -559,34 +684,39 @@ impl Run {
         }
     }
 
-    /// Goes on without a transfer that not even SIGKILL has ended: its process hangs in a file system that does not answer, and
-    /// stays with the guardian.
-    fn give_transfer_up(&mut self, task: Task, now_ns: u64) {
+    /// Continue without a transfer that SIGKILL has not ended. Its process blocks in a file system
+    /// that does not respond, and is left to the watchdog.
+    fn abort_transfer(&mut self, task: TaskId, now_ns: u64) {
         let Some(running) = self.running.remove(&task) else {
             return;
         };
-        let entry = running.give_up(now_ns, &self.clock);
+        let entry = running.abort(now_ns, &self.clock);
         let in_trial = entry.trial.is_some();
+        self.count_at_servers(&entry.record, self.clock.seconds_at(now_ns));
         self.write_down(task, entry, None);
         if in_trial {
-            self.inform(self.clock.seconds_at(now_ns), Input::Finished { task });
+            self.inform(
+                self.clock.seconds_at(now_ns),
+                InterpreterInput::Finished { task },
+            );
         }
     }
 
-    /// How long a file system may stand still.
+    /// Maximum time of a file system without progress.
     #[expect(clippy::cast_precision_loss, reason = "a time that people give")]
-    fn patience_s(&self) -> f64 {
-        self.patience_ns as f64 / NS_PER_S as f64
+    fn timeout_s(&self) -> f64 {
+        self.timeout_ns as f64 / NS_PER_S as f64
     }
 }
 
-/// How long a preparation may stand still: as long as the plan lets a transfer take, as it is the same file system.
+/// Timeout of a preparation without progress: the longest timeout of a transfer, because it uses
+/// the same file system.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
     reason = "a plan has no negative timeouts, and a cast ends at the largest number"
 )]
-fn patience_ns(start: &Start) -> u64 {
-    let longest_s = start.header.calls.values().map(|call| call.timeout_s.get());
-    (longest_s.reduce(f64::max).unwrap_or(PATIENCE_S) * NS_PER_S as f64) as u64
+fn timeout_ns(start: &Start) -> u64 {
+    let max_s = start.header.calls.values().map(|call| call.timeout_s.get());
+    (max_s.reduce(f64::max).unwrap_or(TIMEOUT_S) * NS_PER_S as f64) as u64
 }

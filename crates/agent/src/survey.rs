@@ -1,20 +1,22 @@
-//! What an agent looks up before it says `ready`: places, tools, and how it can start them.
+//! Survey of the host before `ready`: storages, tools, and the method to start them.
 
 use venturi_plan::{Bytes, Ready, ReleaseMethod, Start};
 
-use crate::barrier::Method;
-use crate::places::Places;
+use crate::barrier::BarrierMethod;
 use crate::program::Environment;
-use crate::{dataset, facts, tools};
+use crate::storages::Storages;
+use crate::{dataset, properties, tools};
 
-/// Looks the host over; takes no longer than [`tools::PATIENCE`] beside what file systems take to answer.
-pub(crate) fn survey(start: &Start, environment: &Environment, method: Method) -> Ready {
-    let places = Places::new(start);
+/// Survey the host; takes at most [`tools::TIMEOUT`] plus the response time of file systems.
+pub(crate) fn survey(start: &Start, environment: &Environment, method: BarrierMethod) -> Ready {
+    let storages = Storages::new(start);
     let roots: Vec<_> = start
         .header
-        .places
+        .storages
         .keys()
-        .filter_map(|name| Some((name, places.root(name)?)))
+        .filter_map(|name| Some((name, storages.root(name)?)))
+        .filter(|(_, root)| root.host.is_none())
+        .map(|(name, root)| (name, root.path))
         .collect();
     let free_bytes = roots.iter().filter_map(|(name, root)| {
         let there = root.ancestors().find(|ancestor| ancestor.is_dir())?;
@@ -27,14 +29,14 @@ pub(crate) fn survey(start: &Start, environment: &Environment, method: Method) -
         free_bytes: free_bytes.collect(),
         missing: tools::missing(&start.header, environment),
         release: match method {
-            Method::ExecStop => ReleaseMethod::ExecStop,
-            Method::Pipe => ReleaseMethod::Pipe,
+            BarrierMethod::ExecStop => ReleaseMethod::ExecStop,
+            BarrierMethod::Pipe => ReleaseMethod::Pipe,
         },
-        memory_bytes: facts::memory_bytes().map(Bytes::new),
+        memory_bytes: properties::memory_bytes().map(Bytes::new),
         tools: tools::versions(&start.header, environment),
-        places: roots
+        storages: roots
             .iter()
-            .map(|(name, root)| ((*name).clone(), facts::place(root)))
+            .map(|(name, root)| ((*name).clone(), properties::storage(root)))
             .collect(),
     }
 }

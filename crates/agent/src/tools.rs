@@ -1,4 +1,4 @@
-//! The tools that a plan calls: which are not here, and in which version the others are.
+//! The tools that a plan calls: missing tools, and versions of the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
@@ -12,17 +12,17 @@ use venturi_plan::{Argument, Header, Name};
 use crate::capture::Capture;
 use crate::program::Environment;
 
-/// A tool that has not told its version after this time is not asked further. `--version` takes milliseconds where it is known,
-/// and the start of the run waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
+/// Timeout for the version of a tool. `--version` takes milliseconds if it is supported, and the
+/// start of the run waits for it.
+pub(crate) const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How often a running `--version` is looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(2);
+/// Interval between checks of a running `--version`.
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Enough for any version line; what is longer is no version.
+/// Maximum length of a version line; a longer line is not a version.
 const LINE_CHARS: usize = 200;
 
-/// What each call needs and this host has not: call → tools.
+/// Returns the missing tools of each call on this host: call → tools.
 pub(crate) fn missing(header: &Header, environment: &Environment) -> BTreeMap<Name, Vec<String>> {
     let absent = |call: &Name| {
         let tools: Vec<String> = header.calls[call]
@@ -36,11 +36,12 @@ pub(crate) fn missing(header: &Header, environment: &Environment) -> BTreeMap<Na
     header.calls.keys().filter_map(absent).collect()
 }
 
-/// The first line that `TOOL --version` prints, for each tool of all calls that tells one; all are asked at once, and within
-/// [`PATIENCE`] in all. What else a call hands to its tool is not passed on: to a shell it would be a script.
+/// Returns the first line of the output of `TOOL --version`, for each tool that supports it. All
+/// run at the same time, within [`TIMEOUT`] in total. Other arguments of a call are not passed on,
+/// because for a shell they would be a script.
 pub(crate) fn versions(header: &Header, environment: &Environment) -> BTreeMap<String, String> {
     let tools = header.calls.values().flat_map(|call| {
-        // A first argument with a placeholder is a path of some transfer, no tool.
+        // A first argument with a placeholder is a path of a transfer, not a tool.
         let called = match call.argv.first() {
             Some(Argument::One(tool)) if !tool.contains(['{', '}']) => Some(tool),
             _ => None,
@@ -48,9 +49,9 @@ pub(crate) fn versions(header: &Header, environment: &Environment) -> BTreeMap<S
         call.requires.iter().chain(called)
     });
     let tools: BTreeSet<&String> = tools.collect();
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     std::thread::scope(|scope| {
-        let asked: Vec<_> = tools
+        let names: Vec<_> = tools
             .into_iter()
             .map(|tool| {
                 (
@@ -59,10 +60,10 @@ pub(crate) fn versions(header: &Header, environment: &Environment) -> BTreeMap<S
                 )
             })
             .collect();
-        let told = asked
+        let output = names
             .into_iter()
             .filter_map(|(tool, thread)| Some((tool.clone(), thread.join().ok()??)));
-        told.collect()
+        output.collect()
     })
 }
 
@@ -83,14 +84,15 @@ fn version(tool: &str, environment: &Environment, deadline: Instant) -> Option<S
     let group = Pid::from_raw(i32::try_from(child.id()).ok()?);
     let status = loop {
         match child.try_wait() {
-            Ok(None) if Instant::now() < deadline => std::thread::sleep(LOOK_INTERVAL),
+            Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL_INTERVAL),
             Ok(status) => break status,
             Err(_) => break None,
         }
     };
-    // A tool without `--version` may have started something else instead.
+    // A tool without `--version` may have started another action.
     let _ = killpg(group, Signal::SIGKILL);
-    // Not waited for: one that hangs in a dead file system may never go. The run reaps it with the orphans of its tools.
+    // Do not wait for it, because a process that blocks in a dead file system may never exit. The
+    // run reaps it with the orphans of its tools.
     let _ = child.try_wait();
     status.filter(std::process::ExitStatus::success)?;
     let (stdout, stderr) = (capture.stdout(), capture.stderr());

@@ -1,58 +1,61 @@
-//! One call of a mover from the starting line on: let go, ended, written down. How it gets there: `order.rs`.
+//! One transfer from the barrier on: release, end and record. For its preparation, see `launch.rs`.
 
-use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::path::Path;
 
 use nix::errno::Errno;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
-use venturi_plan::{Bytes, Call, Finding, Outcome, Seconds, TransferRecord, TrialRef};
+use venturi_plan::{
+    Bytes, Call, CheckedBy, CheckedDestination, Finding, Name, Outcome, ReceiverState, Removal,
+    RemovedDestination, Seconds, TransferRecord, TrialRef,
+};
 
 use crate::barrier::{self, Released};
 use crate::capture::{Capture, LARGE_BYTES};
 use crate::clock::RunClock;
+use crate::error_tail::error_tail;
 use crate::findings;
-use crate::last_words::last_words;
-use crate::list;
 use crate::reap::Exit;
-use crate::receiver::Destination;
+use crate::receiver::ReceiverDestination;
+use crate::storages::Location;
 
-/// A transfer at the starting line, or on its last step to it.
+/// A transfer at the barrier, or in its last step before it.
 #[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) entry: Entry,
+pub(crate) struct ReadyTransfer {
+    pub(crate) entry: TransferEntry,
     pub(crate) child: barrier::Armed,
     capture: Capture,
     capture_kept: bool,
     timeout_s: f64,
 }
 
-/// A transfer on its way.
+/// A running transfer.
 #[derive(Debug)]
 pub(crate) struct Running {
-    pub(crate) entry: Entry,
+    pub(crate) entry: TransferEntry,
     pub(crate) released: Released,
-    /// When it will be ended by us, on the monotonic clock.
+    /// Time at which the agent ends it, on the monotonic clock.
     pub(crate) deadline_ns: u64,
-    /// With which signal we have ended it last, and why.
+    /// The last signal that the agent has sent, and its reason.
     pub(crate) ended_by: Option<(Signal, Outcome)>,
     capture: Capture,
     capture_kept: bool,
     timeout_s: f64,
 }
 
-/// What is to be written down of a transfer, as far as it is known.
+/// Known part of the record of a transfer.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TransferEntry {
     pub(crate) trial: Option<TrialRef>,
     pub(crate) record: TransferRecord,
-    pub(crate) destination: Option<Destination>,
-    /// The list of its files, and folders of links to them.
-    pub(crate) made: Vec<PathBuf>,
+    pub(crate) destination: Option<ReceiverDestination>,
+    /// The list of its files, and directories of links to them.
+    pub(crate) made: Vec<Location>,
     pub(crate) findings: Vec<Finding>,
 }
 
-/// By `execve`, a file that is not there or not executable is a missing tool; all else is a failure.
+/// Return outcome and message of a failed `execve`: a file that does not exist or is not executable
+/// is a missing tool; other errors are failures.
 pub(crate) fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
     let outcome = if matches!(error, Errno::ENOENT | Errno::EACCES) {
         Outcome::Missing
@@ -60,9 +63,9 @@ pub(crate) fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
         Outcome::Failed
     };
     let hint = match error {
-        Errno::ENOENT => "; the file is there, so its interpreter or loader is not",
-        Errno::ENOEXEC => "; a script needs a first line `#!/path/of/interpreter`",
-        Errno::EAGAIN => "; too many processes: see `ulimit -u`",
+        Errno::ENOENT => "; the file exists, but its interpreter or loader is missing",
+        Errno::ENOEXEC => "; add the first line `#!/path/of/interpreter` to a script",
+        Errno::EAGAIN => "; too many processes: raise the limit with `ulimit -u`",
         _ => "",
     };
     (
@@ -75,9 +78,15 @@ pub(crate) fn exec_failure(program: &Path, error: Errno) -> (Outcome, String) {
     )
 }
 
-impl Ready {
-    /// A tool on its way to the line, whose output goes to `capture`.
-    pub(crate) fn new(entry: Entry, call: &Call, child: barrier::Armed, capture: Capture) -> Self {
+impl ReadyTransfer {
+    /// Creates the transfer of a tool in its last step before the barrier; its output goes to
+    /// `capture`.
+    pub(crate) fn new(
+        entry: TransferEntry,
+        call: &Call,
+        child: barrier::Armed,
+        capture: Capture,
+    ) -> Self {
         Self {
             entry,
             child,
@@ -87,8 +96,9 @@ impl Ready {
         }
     }
 
-    /// Waits until the tool stands at the line. One that has ended instead is a result, as in [`Order::arm`].
-    pub(crate) fn stand(mut self) -> Result<Self, Box<Entry>> {
+    /// Wait until the tool is at the barrier. If it has ended instead, this is a result, as in
+    /// [`TransferLaunch::arm`](crate::launch::TransferLaunch::arm).
+    pub(crate) fn stand(mut self) -> Result<Self, Box<TransferEntry>> {
         let Err(error) = self.child.stand() else {
             return Ok(self);
         };
@@ -99,7 +109,8 @@ impl Ready {
         Err(Box::new(self.entry))
     }
 
-    /// Lets it go. Nothing but the release is done here: with its neighbours it shares one moment.
+    /// Releases it. Nothing else happens here, because other transfers are released at the same
+    /// time.
     pub(crate) fn release(self) -> Running {
         let released = self.child.release();
         Running {
@@ -119,35 +130,37 @@ impl Ready {
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
-    reason = "a float-to-integer cast saturates at both ends"
+    reason = "a float-to-integer cast saturates at both limits"
 )]
 fn nanoseconds(seconds: f64) -> u64 {
     (seconds * 1e9) as u64
 }
 
 impl Running {
-    /// The leader of its process group.
+    /// Returns the leader of its process group.
     pub(crate) fn pid(&self) -> Pid {
         self.released.pid
     }
 
-    /// Ends the whole process group, and remembers why. A group that has just gone is no error.
+    /// Ends the whole process group, and records the reason. A group that has just ended is no
+    /// error.
     pub(crate) fn end(&mut self, signal: Signal, reason: Outcome) {
         self.ended_by = Some((signal, reason));
         let _ = killpg(self.released.pid, signal);
     }
 
-    /// Writes down how it ended.
-    pub(crate) fn finish(mut self, end_ns: u64, exit: &Exit, clock: &RunClock) -> Entry {
+    /// Records its end.
+    pub(crate) fn finish(mut self, end_ns: u64, exit: &Exit, clock: &RunClock) -> TransferEntry {
         write_account(&mut self.entry.record, exit);
-        let (outcome, error) = self.judge(exit);
+        let (outcome, error) = self.check_result(exit);
         self.write_down(end_ns, clock, outcome, error)
     }
 
-    /// Writes down that it has not ended, not even when it was killed.
-    pub(crate) fn give_up(self, now_ns: u64, clock: &RunClock) -> Entry {
+    /// Records that it has not ended, even after SIGKILL.
+    pub(crate) fn abort(self, now_ns: u64, clock: &RunClock) -> TransferEntry {
         let error = format!(
-            "did not end within its {} s, nor when it was killed: it waits for a file system or device that does not answer",
+            "timeout after {} s, and the process did not exit when killed; it waits for a file system or \
+             device that does not respond",
             self.timeout_s
         );
         self.write_down(now_ns, clock, Outcome::Timeout, Some(error))
@@ -159,7 +172,7 @@ impl Running {
         clock: &RunClock,
         outcome: Outcome,
         error: Option<String>,
-    ) -> Entry {
+    ) -> TransferEntry {
         let (start_ns, record) = (self.released.start_ns, &mut self.entry.record);
         record.start_s = Some(Seconds::new(clock.seconds_at(start_ns)));
         record.end_s = Some(Seconds::new(clock.seconds_at(end_ns)));
@@ -170,17 +183,17 @@ impl Running {
             record.stdout = Some(self.capture.stdout());
             record.stderr = Some(self.capture.stderr());
         }
-        let longest = self.capture.longest_bytes();
-        if longest > LARGE_BYTES {
+        let max_bytes = self.capture.max_bytes();
+        if max_bytes > LARGE_BYTES {
             let call = self.entry.record.call.clone();
             self.entry
                 .findings
-                .push(findings::large_output(&call, longest));
+                .push(findings::large_output(&call, max_bytes));
         }
         self.entry
     }
 
-    fn judge(&self, exit: &Exit) -> (Outcome, Option<String>) {
+    fn check_result(&self, exit: &Exit) -> (Outcome, Option<String>) {
         if let Some(error) = self.released.exec_failure() {
             let (outcome, text) = exec_failure(Path::new(&*self.entry.record.call), error);
             return (outcome, Some(text));
@@ -190,16 +203,16 @@ impl Running {
             (Some(Outcome::Timeout), ..) => (
                 Outcome::Timeout,
                 Some(format!(
-                    "did not end within its {} s and was ended",
+                    "timeout after {} s; the agent ended the process",
                     self.timeout_s
                 )),
             ),
             (Some(reason), ..) => (reason, Some("the run was stopped".into())),
             (None, Some(0), _) => (Outcome::Ok, None),
             (None, Some(code), _) => {
-                let said = last_words(&self.capture.stderr());
-                let said = said.as_deref().unwrap_or("it printed no error");
-                (Outcome::Failed, Some(format!("exit code {code}: {said}")))
+                let output = error_tail(&self.capture.stderr());
+                let output = output.as_deref().unwrap_or("it printed no error");
+                (Outcome::Failed, Some(format!("exit code {code}: {output}")))
             }
             (None, None, signal) => {
                 let name = signal
@@ -207,7 +220,7 @@ impl Running {
                     .map_or("an unknown signal", Signal::as_str);
                 (
                     Outcome::Killed,
-                    Some(format!("ended by {name}, which the agent did not send")),
+                    Some(format!("ended by {name}, which the agent had not sent")),
                 )
             }
         }
@@ -231,58 +244,76 @@ fn write_account(record: &mut TransferRecord, exit: &Exit) {
     record.write_disk_bytes = exit.io.map(|io| Bytes::new(io.write_disk_bytes));
 }
 
-impl Entry {
-    /// Looks at what the receiver holds, and judges by it. What a server is late with is waited for up to `end`.
-    pub(crate) fn check_receiver(&mut self, end: Instant) {
-        let Some(destination) = self
+impl TransferEntry {
+    /// Return the destination to check; none if the receiver does not verify the transfer.
+    pub(crate) fn checked_destination(&self) -> Option<(Option<Name>, CheckedDestination)> {
+        let destination = self
             .destination
             .as_ref()
-            .filter(|destination| destination.proves)
-        else {
-            return;
+            .filter(|destination| destination.proves)?;
+        let checked = CheckedDestination {
+            path: destination.location.path.to_str()?.to_owned(),
+            files: destination.files.clone(),
+            requested_bytes: self.record.requested_bytes,
+            late: destination.served && self.record.outcome == Outcome::Ok,
+            checksum: destination.checksum.clone(),
         };
-        let asked = self.record.asked_bytes.get();
-        let looked = if destination.served && self.record.outcome == Outcome::Ok {
-            destination.look_until(asked, end)
-        } else {
-            destination.look(asked).map(|held| (held, None))
-        };
-        let (held, late) = match looked {
-            Ok(looked) => looked,
-            Err(error) => {
+        Some((destination.location.host.clone(), checked))
+    }
+
+    /// Derive the result from the state of the receiver.
+    pub(crate) fn take_state(&mut self, path: &str, state: ReceiverState) {
+        let requested_bytes = self.record.requested_bytes.get();
+        let received = match state {
+            ReceiverState::Received(received) => received,
+            ReceiverState::Error(error) => {
                 self.findings
-                    .push(findings::receiver_unreadable(&destination.path, &error));
+                    .push(findings::receiver_unreadable(path, &error));
                 return;
             }
         };
-        self.record.received_bytes = Some(Bytes::new(held.bytes));
-        if let (Some(lacking), Outcome::Ok) = (held.lacking, self.record.outcome) {
+        self.record.received_bytes = Some(received.bytes);
+        self.record.checksum = received.checksum;
+        let on_server = self
+            .destination
+            .as_ref()
+            .is_some_and(|destination| destination.location.is_url());
+        self.record.checked_by = Some(if on_server {
+            CheckedBy::Server
+        } else {
+            CheckedBy::Agent
+        });
+        if let (Some(lacking), Outcome::Ok) = (received.lacking, self.record.outcome) {
             self.record.outcome = Outcome::Short;
             self.record.error = Some(lacking);
         }
-        let path = &destination.path;
-        if held.more {
-            self.findings
-                .push(findings::receiver_holds_more(path, asked, held.bytes));
+        if let (Some(differs), Outcome::Ok) = (received.differs, self.record.outcome) {
+            self.record.outcome = Outcome::Failed;
+            self.record.error = Some(differs);
         }
-        if let Some(late) = late {
-            let (first, waited) = (late.first_bytes, late.waited);
+        if received.more {
+            self.findings.push(findings::receiver_has_more(
+                path,
+                requested_bytes,
+                received.bytes.get(),
+            ));
+        }
+        if let Some(late) = received.late {
             self.findings
-                .push(findings::receiver_late(path, asked, first, waited));
+                .push(findings::receiver_late(path, requested_bytes, late));
         }
     }
 
-    /// Removes the destination, unless the plan keeps it, and what was made for the tool.
-    pub(crate) fn clear_away(&mut self) {
-        self.made.iter().for_each(|path| list::remove(path));
-        let Some(destination) = &self.destination else {
-            return;
+    /// Return the destination to remove, if operations on it are possible.
+    pub(crate) fn removed_destination(&self) -> Option<(Option<Name>, RemovedDestination)> {
+        let kept = |it: &&ReceiverDestination| it.removal == Removal::Keep;
+        let destination = self.destination.as_ref().filter(|it| !kept(it))?;
+        let removed = RemovedDestination {
+            path: destination.location.path.to_str()?.to_owned(),
+            files: destination.files.clone(),
+            removal: destination.removal,
+            failed: self.record.outcome != Outcome::Ok,
         };
-        if let Err(reason) = destination.clear() {
-            self.findings.push(findings::destination_not_removed(
-                &destination.path,
-                &reason,
-            ));
-        }
+        Some((destination.location.host.clone(), removed))
     }
 }

@@ -1,4 +1,4 @@
-//! Slow work on threads of its own, and its results back to the event loop.
+//! Slow work on separate threads; the results go to the event loop.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,15 +14,17 @@ pub(crate) struct Waker {
     event: Arc<EventFd>,
 }
 
-/// Starts threads and takes their results. A job is one thread: there are as many at once as actors that wait for one.
+/// Starts threads and receives their results. Each job has one thread, so there is at most one per
+/// waiting actor.
 #[derive(Debug)]
-pub(crate) struct Workers<T> {
+pub(crate) struct WorkerThreads<T> {
     waker: Waker,
     sender: Sender<Result<T, Panicked>>,
     receiver: Receiver<Result<T, Panicked>>,
 }
 
-/// A job panicked: a mistake in this program, after which the actor that waits for it would wait for ever.
+/// Result of a job that panicked because of an error in this program. Without it, the actor would
+/// wait forever.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
@@ -36,23 +38,23 @@ impl Waker {
 
     /// Makes the descriptor readable.
     pub(crate) fn wake(&self) {
-        // Fails only when the counter is full, and then it is readable already.
+        // Fails only if the counter is full, and then it is readable already.
         let _ = self.event.write(1);
     }
 
-    /// Makes the descriptor quiet again.
+    /// Resets the descriptor.
     pub(crate) fn clear(&self) {
         let _ = self.event.read();
     }
 
-    /// The descriptor to watch.
+    /// Returns the descriptor to watch.
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
 }
 
-impl<T: Send + 'static> Workers<T> {
-    /// No job yet.
+impl<T: Send + 'static> WorkerThreads<T> {
+    /// Creates it without jobs.
     pub(crate) fn new() -> io::Result<Self> {
         let (sender, receiver) = mpsc::channel();
         Ok(Self {
@@ -62,15 +64,15 @@ impl<T: Send + 'static> Workers<T> {
         })
     }
 
-    /// What wakes the loop.
+    /// Returns the waker of the loop.
     pub(crate) fn waker(&self) -> &Waker {
         &self.waker
     }
 
-    /// Runs a job on a thread of its own.
+    /// Runs a job on a separate thread.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// If no thread can start.
     pub(crate) fn run(
         &self,
         name: &str,
@@ -79,7 +81,7 @@ impl<T: Send + 'static> Workers<T> {
         let (sender, waker) = (self.sender.clone(), self.waker.clone());
         let work = move || {
             let result = catch_unwind(AssertUnwindSafe(job)).map_err(|_| Panicked);
-            // Nobody listens any more when the agent ends.
+            // The receiver may be dropped at the end of the agent.
             let _ = sender.send(result);
             waker.wake();
         };
@@ -89,7 +91,7 @@ impl<T: Send + 'static> Workers<T> {
             .map(drop)
     }
 
-    /// The next result, if there is one.
+    /// Returns the next result, if any.
     pub(crate) fn poll(&self) -> Option<Result<T, Panicked>> {
         self.receiver.try_recv().ok()
     }

@@ -1,36 +1,36 @@
-//! `venturi-engine sim`: what the simulated world can be asked.
+//! `venturi-engine sim`: commands of the simulator.
 
 use std::process::ExitCode;
 
 use clap::Subcommand;
 
-/// What to simulate.
+/// Workload to simulate.
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    /// Carry out a plan: the plan on stdin, what came of it on stdout, one JSON object a line
+pub(crate) enum SimCommand {
+    /// Run a plan: read the plan from stdin, write the results to stdout, one JSON object per line
     #[command(after_long_help = RUN_HELP)]
     Run,
-    /// Carry out a list of nothing but flows, as fast as the solver goes: one JSON object on stdout
+    /// Run a list of flows at the full speed of the solver: write one JSON object to stdout
     #[command(after_long_help = crate::sim_flows::HELP)]
-    Flows(crate::sim_flows::Arguments),
-    /// Carry out transfers given as columns, on the testbed of a plan: columns of their ends on stdout
+    Flows(crate::sim_flows::FlowsArgs),
+    /// Run transfers from columns on the testbed of a plan: write columns of end times to stdout
     #[command(after_long_help = crate::sim_transfers::HELP)]
     Transfers,
 }
 
-const RUN_HELP: &str = r#"A line `{"world": {…}}` may stand before the plan: what transfers cost besides their bytes, and what holds where the plan is silent.
+const RUN_HELP: &str = r#"To set costs of transfers and defaults for values that the plan does not set, put a line `{"world": {…}}` before the plan.
 
   venturi plan my.toml -o plan.jsonl
   venturi-engine sim run <plan.jsonl
 
-Records and the keys of `world` are described in docs/reference/sim.md.
+For records and the keys of `world`, see docs/reference/sim.md.
 
-Exit codes: 0 done, 1 nobody reads any more, 2 the plan or its testbed does not allow to go on (a `fatal` record says why)."#;
+Exit codes: 0 done; 1 the reader of stdout has exited; 2 the plan or its testbed is unusable (a `fatal` record has the reason)."#;
 
-pub(crate) fn serve(command: &Command) -> ExitCode {
+pub(crate) fn serve(command: &SimCommand) -> ExitCode {
     match command {
-        Command::Run => crate::sim_run::serve(),
-        Command::Flows(arguments) => crate::sim_flows::serve(arguments),
-        Command::Transfers => crate::sim_transfers::serve(),
+        SimCommand::Run => crate::sim_run::serve(),
+        SimCommand::Flows(arguments) => crate::sim_flows::serve(arguments),
+        SimCommand::Transfers => crate::sim_transfers::serve(),
     }
 }

@@ -1,4 +1,4 @@
-//! `venturi-engine sim flows`: a file with flows in, their ends out.
+//! `venturi-engine sim flows`: reads flows from a file, writes their end times.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
@@ -9,53 +9,57 @@ use std::time::Instant;
 use clap::Args;
 use nix::time::{ClockId, clock_gettime};
 use serde_json::json;
-use venturi_sim::flows::{Outcome, Settings, Workload, carry_out};
+use venturi_sim::flows::{self, FlowSettings, Workload, WorkloadResult};
 
-/// Which flows, and how.
+/// Options of `sim flows`.
 #[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// The workload, `-` for stdin
+pub(crate) struct FlowsArgs {
+    /// File with the workload; `-` for stdin
     file: PathBuf,
-    /// By the definition, everything anew at each event: slow, to be believed
+    /// Use the reference solver, which solves all rates again at each event: slow, for comparison with the fast solver
     #[arg(long)]
     reference: bool,
-    /// Bytes of each flow under way at most: its rate is at most W / (2 · latency)
+    /// Window W of each flow, in bytes: limits its rate to W / (2 · latency)
     #[arg(long, value_name = "BYTES")]
     window: Option<f64>,
-    /// Write when each flow (of a batch: each job) ended, in seconds, one a line
+    /// Write the end time of each flow to this file, in seconds, one per line; of a batch, the end time of each job
     #[arg(long, value_name = "OUT")]
     ends: Option<PathBuf>,
-    /// Write the flows of a closed workload as open ones, at the times at which this run asked for them
+    /// Write the flows of a closed workload to this file as an open workload, with the start times of this run
     #[arg(long, value_name = "OUT")]
     replay: Option<PathBuf>,
 }
 
-pub(crate) const HELP: &str = r#"Two flows of 1 GB and 2 GB over one link of 1 GB/s, both from 0 s on, end at 2 s and at 3 s:
+pub(crate) const HELP: &str = r#"Two flows of 1 GB and 2 GB start at 0 s over one link of 1 GB/s. They end at 2 s and at 3 s:
 
   venturi-engine sim flows - --ends /dev/stderr <<'END'
   1
   1e9 0
   2
   1 0 0
-  0 1 0
+  0 0
   open 2 2
   0 0 1 1e9
   0 0 1 2e9
   END
 
-The file: the number of links, and of each `CAPACITY LATENCY` (bytes/s, seconds); the number of hosts, and of each `N LINK … M LINK …`,
-its links out and in; then one of
-  open HOSTS FLOWS        and of each flow, by time, `START FROM TO BYTES`
-  closed AGENTS FLOWS     and of each flow `AGENT DELAY FROM TO BYTES`: so long after the agent's last one has ended
-  batch SLOTS JOBS CHUNKS SERVER DISK CORES    and of each job `BYTES SECONDS` of a chunk: read from the server's disk, then computed with
-A flow first takes the latency of its way, and then shares its links max-min fairly.
+Format of the file:
+  1. the number of links, then a line `CAPACITY LATENCY` per link (bytes/s, seconds)
+  2. the number of hosts, then a line `N LINK … M LINK …` per host: its N outgoing links and its M incoming links. A flow crosses the
+     outgoing links of its source and the incoming links of its destination. Name a link that both hosts share only once.
+  3. one of these workloads:
+     open HOSTS FLOWS        then a line `START FROM TO BYTES` per flow, sorted by time
+     closed AGENTS FLOWS     then a line `AGENT DELAY FROM TO BYTES` per flow: it starts DELAY after the previous flow of the agent has ended
+     batch SLOTS JOBS CHUNKS SERVER DISK CORES    then a line `BYTES SECONDS` per job: for each chunk, bytes to read from the disk of the
+                                                  server and seconds to compute
+First, a flow waits for the latency of its route. Then the flows share the links max-min fairly.
 
-`run_s` is the time of the simulation alone, without reading and writing, `cpu_s` what the processor gave it; `peak_bytes` is the memory of all of it. Closed
-workloads are chaotic: compare solvers on what `--replay` writes.
+`run_s` is the time of the simulation, without input and output. `cpu_s` is its CPU time. `peak_bytes` is the peak memory of the process.
+Closed workloads are chaotic. To compare solvers, run both on the output of `--replay`.
 
-Exit codes: 0 done, 1 a result cannot be written, 2 the workload cannot be read or carried out."#;
+Exit codes: 0 done; 1 cannot write a result; 2 cannot read or run the workload."#;
 
-pub(crate) fn serve(arguments: &Arguments) -> ExitCode {
+pub(crate) fn serve(arguments: &FlowsArgs) -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err((code, message)) => {
@@ -65,7 +69,7 @@ pub(crate) fn serve(arguments: &Arguments) -> ExitCode {
     }
 }
 
-fn run(arguments: &Arguments) -> Result<(), (u8, String)> {
+fn run(arguments: &FlowsArgs) -> Result<(), (u8, String)> {
     let file = arguments.file.display();
     if let Some(window) = arguments
         .window
@@ -73,25 +77,25 @@ fn run(arguments: &Arguments) -> Result<(), (u8, String)> {
     {
         return Err((
             2,
-            format!("--window: expected bytes above 0, found {window}"),
+            format!("--window: expected a number of bytes above 0, found {window}"),
         ));
     }
-    let begin = Instant::now();
+    let started = Instant::now();
     let workload =
         Workload::parse(open(&arguments.file).map_err(|error| (2, format!("{file}: {error}")))?)
             .map_err(|error| (2, format!("{file}: {error}")))?;
-    let read_s = begin.elapsed().as_secs_f64();
-    let settings = Settings {
+    let read_s = started.elapsed().as_secs_f64();
+    let settings = FlowSettings {
         window_bytes: arguments.window,
         reference: arguments.reference,
     };
-    let (begin, begin_cpu_s) = (Instant::now(), cpu_s());
+    let (started, start_cpu_s) = (Instant::now(), cpu_s());
     let outcome =
-        carry_out(&workload, settings).map_err(|error| (2, format!("{file}: {error}")))?;
-    let run_s = begin.elapsed().as_secs_f64();
+        flows::run(&workload, settings).map_err(|error| (2, format!("{file}: {error}")))?;
+    let run_s = started.elapsed().as_secs_f64();
     let used_s = cpu_s()
-        .zip(begin_cpu_s)
-        .map(|(end_s, begin_s)| end_s - begin_s);
+        .zip(start_cpu_s)
+        .map(|(end_s, start_s)| end_s - start_s);
     if let Some(path) = &arguments.ends {
         write(path, |out| {
             outcome
@@ -104,7 +108,7 @@ fn run(arguments: &Arguments) -> Result<(), (u8, String)> {
         let replay = workload.replay(&outcome).ok_or_else(|| {
             (
                 2,
-                "--replay: expected a list of flows (open, closed), found a batch of jobs"
+                "--replay: expected an `open` or `closed` workload, found a batch of jobs; remove --replay"
                     .to_owned(),
             )
         })?;
@@ -119,16 +123,18 @@ fn run(arguments: &Arguments) -> Result<(), (u8, String)> {
     })
 }
 
-/// Processor time of this process so far, in seconds: what other work on the machine leaves alone. `None` where the kernel does not tell.
+/// Return the CPU time of this process in seconds, which does not depend on other load. `None` if the kernel does not report it.
 fn cpu_s() -> Option<f64> {
-    let told = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
-    Some(told.tv_sec() as f64 + 1e-9 * told.tv_nsec() as f64)
+    let time = clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).ok()?;
+    Some(time.tv_sec() as f64 + 1e-9 * time.tv_nsec() as f64)
 }
 
-/// The most memory that this process has had at once, in bytes. `None` where the kernel does not tell.
+/// Return the peak memory of this process in bytes. `None` if the kernel does not report it.
 fn peak_bytes() -> Option<u64> {
-    let told = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = told.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kib: u64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
     Some(kib * 1024)
 }
@@ -158,7 +164,7 @@ fn write(
 
 fn summary(
     workload: &Workload,
-    outcome: &Outcome,
+    outcome: &WorkloadResult,
     [read_s, run_s, cpu_s]: [Option<f64>; 3],
 ) -> serde_json::Value {
     let end_s = outcome.end_s.iter().copied().fold(0.0, f64::max);

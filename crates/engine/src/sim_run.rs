@@ -1,83 +1,83 @@
-//! `venturi-engine sim run`: a plan on stdin, what came of it in virtual time on stdout, one JSON object a line.
+//! `venturi-engine sim run`: reads a plan from stdin, writes its results in virtual time to stdout, one JSON object per line.
 
 use std::io::{self, BufRead, BufWriter, Cursor, Read, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use serde::Deserialize;
-use venturi_plan::{ActorLine, Header, LINE_LIMIT_BYTES, Lines};
-use venturi_sim::driver::{Line, Progress, Simulation};
+use venturi_plan::{ActorLine, ActorLines, Header, LINE_LIMIT_BYTES};
+use venturi_sim::driver::{SimLine, SimProgress, Simulation};
 use venturi_sim::world::Assumptions;
 
-/// Time between two records of progress, and instants of virtual time between two looks at the clock.
+/// Time between two progress records, and simulation steps between two reads of the clock.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
-const STEPS_A_LOOK: u64 = 1024;
+const STEPS_PER_POLL: u64 = 1024;
 
-/// The plan or its testbed does not allow to go on.
-const REFUSED: u8 = 2;
+/// Exit code: the plan or its testbed is unusable.
+const REJECTED: u8 = 2;
 
-/// The line that may stand before the plan.
+/// Optional line before the plan.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct World {
+struct WorldLine {
     world: Assumptions,
 }
 
-/// Carries out the plan on stdin.
+/// Run the plan on stdin.
 pub(crate) fn serve() -> ExitCode {
     let mut out = BufWriter::with_capacity(1 << 18, io::stdout().lock());
     match run(io::stdin().lock(), &mut out) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Ended::Reader) => ExitCode::FAILURE,
-        Err(Ended::Refused(message)) => {
+        Err(RunError::Reader) => ExitCode::FAILURE,
+        Err(RunError::Rejected(message)) => {
             let fatal = serde_json::json!({"host": "", "record": "fatal", "message": message});
             let _ = writeln!(out, "{fatal}").and_then(|()| out.flush());
-            REFUSED.into()
+            REJECTED.into()
         }
     }
 }
 
-enum Ended {
-    /// Nobody reads any more.
+enum RunError {
+    /// The reader of stdout has exited.
     Reader,
-    Refused(String),
+    Rejected(String),
 }
 
-impl From<io::Error> for Ended {
+impl From<io::Error> for RunError {
     fn from(_: io::Error) -> Self {
         Self::Reader
     }
 }
 
-fn refused(error: impl std::fmt::Display) -> Ended {
-    Ended::Refused(error.to_string())
+fn rejected(error: impl std::fmt::Display) -> RunError {
+    RunError::Rejected(error.to_string())
 }
 
-fn run(input: impl BufRead, out: &mut impl Write) -> Result<(), Ended> {
+fn run(input: impl BufRead, out: &mut impl Write) -> Result<(), RunError> {
     let (header, lines, assumptions) = read(input)?;
-    let mut simulation = Simulation::new(header, lines, assumptions).map_err(refused)?;
+    let mut simulation = Simulation::new(header, lines, assumptions).map_err(rejected)?;
     let mut text = Vec::new();
-    let (mut said, mut steps) = (Instant::now(), 0_u64);
+    let (mut reported, mut steps) = (Instant::now(), 0_u64);
     loop {
-        let goes_on = simulation.step();
+        let has_more = simulation.step();
         steps += 1;
-        if steps.is_multiple_of(STEPS_A_LOOK) && said.elapsed() >= PROGRESS_INTERVAL {
-            said = Instant::now();
-            tell(simulation.progress(), out)?;
+        if steps.is_multiple_of(STEPS_PER_POLL) && reported.elapsed() >= PROGRESS_INTERVAL {
+            reported = Instant::now();
+            report(simulation.progress(), out)?;
         }
-        // What was said before an error has happened.
+        // Records before an error are valid.
         while let Some(line) = simulation.poll_line() {
             emit(&line, &mut text, out)?;
         }
-        if !goes_on.map_err(refused)? {
+        if !has_more.map_err(rejected)? {
             return Ok(out.flush()?);
         }
     }
 }
 
-/// Says how far it is, for somebody who waits.
-fn tell(progress: Progress, out: &mut impl Write) -> Result<(), Ended> {
-    let Progress {
+/// Write a progress record.
+fn report(progress: SimProgress, out: &mut impl Write) -> Result<(), RunError> {
+    let SimProgress {
         time_s,
         until_s,
         transfers,
@@ -89,27 +89,27 @@ fn tell(progress: Progress, out: &mut impl Write) -> Result<(), Ended> {
     Ok(out.flush()?)
 }
 
-fn read(mut input: impl BufRead) -> Result<(Header, Vec<ActorLine>, Assumptions), Ended> {
+fn read(mut input: impl BufRead) -> Result<(Header, Vec<ActorLine>, Assumptions), RunError> {
     let mut first = Vec::new();
     let read = (&mut input)
         .take(LINE_LIMIT_BYTES)
         .read_until(b'\n', &mut first);
-    read.map_err(refused)?;
+    read.map_err(rejected)?;
     let mut assumptions = Assumptions::default();
     if first.trim_ascii_start().starts_with(br#"{"world""#) {
-        let world: World = serde_json::from_slice(&first)
-            .map_err(|error| refused(format!("line `world`: {error}")))?;
+        let world: WorldLine = serde_json::from_slice(&first)
+            .map_err(|error| rejected(format!("line `world`: {error}")))?;
         assumptions = world.world;
         first.clear();
     }
-    let mut lines = Lines::new(Cursor::new(first).chain(input)).map_err(refused)?;
-    let actors = lines.by_ref().collect::<Result<_, _>>().map_err(refused)?;
+    let mut lines = ActorLines::new(Cursor::new(first).chain(input)).map_err(rejected)?;
+    let actors = lines.by_ref().collect::<Result<_, _>>().map_err(rejected)?;
     Ok((lines.header, actors, assumptions))
 }
 
-fn emit(line: &Line, text: &mut Vec<u8>, out: &mut impl Write) -> Result<(), Ended> {
+fn emit(line: &SimLine, text: &mut Vec<u8>, out: &mut impl Write) -> Result<(), RunError> {
     text.clear();
-    serde_json::to_writer(&mut *text, line).map_err(refused)?;
+    serde_json::to_writer(&mut *text, line).map_err(rejected)?;
     text.push(b'\n');
     Ok(out.write_all(text)?)
 }

@@ -1,4 +1,4 @@
-//! `venturi-engine sim transfers`: columns of transfers in, columns of their ends out.
+//! `venturi-engine sim transfers`: reads columns of transfers, writes columns of their end times.
 
 use std::io::{self, BufRead, BufWriter, Read, Write};
 use std::process::ExitCode;
@@ -6,39 +6,40 @@ use std::time::Instant;
 
 use serde::Deserialize;
 use serde_json::json;
-use venturi_plan::{Header, LINE_LIMIT_BYTES, Lines};
-use venturi_sim::driver::columns::{Columns, Moved, Way, carry_out};
+use venturi_plan::{ActorLines, Header, LINE_LIMIT_BYTES};
+use venturi_sim::driver::columns::{TransferColumns, TransferResults, TransferRow, simulate};
 use venturi_sim::world::Assumptions;
 
-pub(crate) const HELP: &str = r#"In: a line `{"world": {…}}`, the header of a plan, a line
+pub(crate) const HELP: &str = r#"Input: a line `{"world": {…}}`, the header of a plan, and this line:
 
-  {"transfers": 2, "ways": [{"host": …, "call": …, "source": "PLACE:PATH", "source_via": "SERVICE.DOOR", "destination": …, "destination_via": …}]}
+  {"transfers": 2, "routes": [{"host": …, "call": …, "source": "STORAGE:PATH", "source_via": "SERVICE/SERVICE_PORT", "destination": …, "destination_via": …}]}
 
-and then the columns, little-endian, each as long as there are transfers: when it is asked for (64-bit float, seconds from 0 on), the number of
-its way (32-bit unsigned), its bytes (64-bit float, whole).
+Then three columns follow, little-endian, with one value per transfer: the requested start (64-bit float, seconds, at least 0), the index in
+`routes` (32-bit unsigned), and the bytes (64-bit float, a whole number).
 
-Out: one JSON line, and then when each transfer ended (64-bit float, seconds; not a number of one that failed). With `explain` in `world` (the
-default) also what bound it for most of its time (32-bit unsigned): a number in `names` of the JSON line.
+Output: one JSON line, then a column with the end of each transfer (64-bit float, seconds; NaN if the transfer failed). If `explain` in
+`world` is true (default), a second column follows with the main bottleneck of each transfer (32-bit unsigned): an index in `names` of the
+JSON line.
 
-`run_s` is the time of the simulation alone, without reading and writing.
+`run_s` is the time of the simulation, without input and output.
 
-Exit codes: 0 done, 1 a result cannot be written, 2 what was asked for cannot be read or carried out."#;
+Exit codes: 0 done; 1 cannot write a result; 2 cannot read or run the input."#;
 
-/// Rows that one run may have: numbers of rows are 32 bits.
-const MOST_TRANSFERS: u32 = u32::MAX - 1;
+/// Maximum number of rows: their indices have 32 bits.
+const MAX_TRANSFERS: u32 = u32::MAX - 1;
 const CHUNK_BYTES: usize = 1 << 18;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct World {
+struct WorldLine {
     world: Assumptions,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Asked {
+struct TransfersRequest {
     transfers: u32,
-    ways: Vec<Way>,
+    routes: Vec<TransferRow>,
 }
 
 pub(crate) fn serve() -> ExitCode {
@@ -52,43 +53,45 @@ pub(crate) fn serve() -> ExitCode {
 }
 
 fn run() -> Result<(), (u8, String)> {
-    let begin = Instant::now();
-    let (header, assumptions, ways, columns) =
+    let started = Instant::now();
+    let (header, assumptions, routes, columns) =
         read(&mut io::stdin().lock()).map_err(|message| (2, message))?;
-    let read_s = begin.elapsed().as_secs_f64();
-    let begin = Instant::now();
-    let moved =
-        carry_out(header, assumptions, &ways, columns).map_err(|error| (2, error.to_string()))?;
-    let run_s = begin.elapsed().as_secs_f64();
+    let read_s = started.elapsed().as_secs_f64();
+    let started = Instant::now();
+    let results =
+        simulate(header, assumptions, &routes, columns).map_err(|error| (2, error.to_string()))?;
+    let run_s = started.elapsed().as_secs_f64();
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, io::stdout().lock());
-    write(&mut out, &moved, [read_s, run_s])
+    write(&mut out, &results, [read_s, run_s])
         .map_err(|error| (1, format!("cannot write the result: {error}")))
 }
 
-fn read(input: &mut impl BufRead) -> Result<(Header, Assumptions, Vec<Way>, Columns), String> {
+fn read(
+    input: &mut impl BufRead,
+) -> Result<(Header, Assumptions, Vec<TransferRow>, TransferColumns), String> {
     let world = read_line(input, "world")?;
-    let World { world } =
+    let WorldLine { world } =
         serde_json::from_slice(&world).map_err(|error| format!("line `world`: {error}"))?;
     let header = read_line(input, "header")?;
-    let header = Lines::new(&header[..])
+    let header = ActorLines::new(&header[..])
         .map_err(|error| error.to_string())?
         .header;
-    let asked = read_line(input, "transfers")?;
-    let asked: Asked =
-        serde_json::from_slice(&asked).map_err(|error| format!("line `transfers`: {error}"))?;
-    if asked.transfers > MOST_TRANSFERS {
+    let request = read_line(input, "transfers")?;
+    let request: TransfersRequest =
+        serde_json::from_slice(&request).map_err(|error| format!("line `transfers`: {error}"))?;
+    if request.transfers > MAX_TRANSFERS {
         return Err(format!(
-            "expected at most {MOST_TRANSFERS} transfers, found {}",
-            asked.transfers
+            "expected at most {MAX_TRANSFERS} transfers, found {}",
+            request.transfers
         ));
     }
-    let count = asked.transfers as usize;
-    let columns = Columns {
+    let count = request.transfers as usize;
+    let columns = TransferColumns {
         start_s: read_column(input, count, "start_s", f64::from_le_bytes)?,
-        way: read_column(input, count, "way", u32::from_le_bytes)?,
+        route: read_column(input, count, "route", u32::from_le_bytes)?,
         bytes: read_column(input, count, "bytes", f64::from_le_bytes)?,
     };
-    Ok((header, world, asked.ways, columns))
+    Ok((header, world, request.routes, columns))
 }
 
 fn read_line(input: &mut impl BufRead, name: &str) -> Result<Vec<u8>, String> {
@@ -100,12 +103,12 @@ fn read_line(input: &mut impl BufRead, name: &str) -> Result<Vec<u8>, String> {
         return Ok(line);
     }
     Err(format!(
-        "expected the line `{name}`, at most {LINE_LIMIT_BYTES} bytes, found {} bytes without an end",
+        "expected the line `{name}` of at most {LINE_LIMIT_BYTES} bytes, found {} bytes without a newline; add the line",
         line.len()
     ))
 }
 
-/// A column of so many values of `SIZE` bytes; memory is taken as bytes come, not as they are announced.
+/// Read a column of `count` values of `SIZE` bytes. Memory grows with the bytes that arrive, not with `count`.
 fn read_column<const SIZE: usize, Value>(
     input: &mut impl Read,
     count: usize,
@@ -114,39 +117,43 @@ fn read_column<const SIZE: usize, Value>(
 ) -> Result<Vec<Value>, String> {
     let mut column = Vec::new();
     let mut chunk = vec![0; CHUNK_BYTES];
-    let mut left = count * SIZE;
-    while left > 0 {
-        let part = &mut chunk[..left.min(CHUNK_BYTES)];
+    let mut remaining = count * SIZE;
+    while remaining > 0 {
+        let part = &mut chunk[..remaining.min(CHUNK_BYTES)];
         input.read_exact(part).map_err(|error| {
-            format!("column {name}: expected {count} values of {SIZE} bytes, found an end: {error}")
+            format!("column {name}: expected {count} values of {SIZE} bytes, found the end of the input: {error}")
         })?;
-        left -= part.len();
+        remaining -= part.len();
         let values = part.as_chunks::<SIZE>().0;
         column.extend(values.iter().map(|bytes| value_of(*bytes)));
     }
     Ok(column)
 }
 
-fn write(out: &mut impl Write, moved: &Moved, [read_s, run_s]: [f64; 2]) -> io::Result<()> {
-    let unknown: Vec<_> = moved
+fn write(
+    out: &mut impl Write,
+    results: &TransferResults,
+    [read_s, run_s]: [f64; 2],
+) -> io::Result<()> {
+    let unknown: Vec<_> = results
         .unknown
         .iter()
         .map(|(call, what)| json!([call, what]))
         .collect();
     let summary = json!({
-        "transfers": moved.end_s.len(),
-        "peak_live": moved.peak_live,
-        "names": moved.names,
+        "transfers": results.end_s.len(),
+        "peak_live": results.peak_live,
+        "names": results.names,
         "unknown": unknown,
         "read_s": read_s,
         "run_s": run_s,
     });
     writeln!(out, "{summary}")?;
-    for end_s in &moved.end_s {
+    for end_s in &results.end_s {
         out.write_all(&end_s.to_le_bytes())?;
     }
-    for bound in &moved.bound {
-        out.write_all(&bound.to_le_bytes())?;
+    for bottleneck in &results.bottleneck {
+        out.write_all(&bottleneck.to_le_bytes())?;
     }
     out.flush()
 }

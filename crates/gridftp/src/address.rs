@@ -1,14 +1,14 @@
-//! Addresses of data channels, in the three notations of FTP: `h1,h2,h3,h4,p1,p2` (RFC 959), `|1|address|port|` and
-//! `|||port|` (RFC 2428).
+//! Addresses of data connections, in the three notations of FTP: `h1,h2,h3,h4,p1,p2` (RFC 959),
+//! `|1|address|port|` and `|||port|` (RFC 2428).
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 
-use crate::{Error, number};
+use crate::{FtpError, number};
 
-/// Most addresses in one SPOR, or in one answer to SPAS: stripes of one server.
+/// Maximum addresses (stripes) in one SPOR command or SPAS reply.
 pub const MAX_STRIPES: usize = 256;
 
-/// Where a passive side listens.
+/// Address of a passive listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Passive {
     /// Address and port.
@@ -18,9 +18,10 @@ pub enum Passive {
 }
 
 impl Passive {
-    /// The address, with the host of the control connection where the answer has none, or only an unspecified one.
+    /// Returns the address. Uses the host of the control connection if the reply has none or an
+    /// unspecified one.
     ///
-    /// Any other host is kept: data movers of dCache are other hosts than its door.
+    /// Keeps any other host: data movers of dCache are not on the host of its door.
     #[must_use]
     pub fn resolve(self, control: IpAddr) -> SocketAddr {
         match self {
@@ -34,9 +35,9 @@ impl Passive {
 /// Reads `h1,h2,h3,h4,p1,p2`.
 ///
 /// # Errors
-/// What is not six numbers from 0 to 255.
-pub fn parse_host_port(text: &[u8]) -> Result<SocketAddrV4, Error> {
-    let wrong = || Error::malformed("address", "six numbers from 0 to 255, with commas", text);
+/// If the text is not six numbers from 0 to 255.
+pub fn parse_host_port(text: &[u8]) -> Result<SocketAddrV4, FtpError> {
+    let wrong = || FtpError::malformed("address", "six numbers from 0 to 255, with commas", text);
     let mut fields = [0_u8; 6];
     let mut items = text.split(|&byte| byte == b',');
     for field in &mut fields {
@@ -59,12 +60,12 @@ pub fn write_host_port(address: SocketAddrV4) -> String {
     format!("{a},{b},{c},{d},{high},{low}")
 }
 
-/// Reads `|family|address|port|`, of which family and address may be missing together.
+/// Reads `|family|address|port|`; family and address can both be empty.
 ///
 /// # Errors
-/// What is not of this form, a family other than 1 and 2, an address that is not of its family.
-pub fn parse_extended(text: &[u8]) -> Result<Passive, Error> {
-    let wrong = || Error::malformed("address", "`|1|192.0.2.1|port|` or `|||port|`", text);
+/// If the form is wrong, the family is not 1 or 2, or the address has another family.
+pub fn parse_extended(text: &[u8]) -> Result<Passive, FtpError> {
+    let wrong = || FtpError::malformed("address", "`|1|192.0.2.1|port|` or `|||port|`", text);
     let (&delimiter, _) = text.split_first().ok_or_else(wrong)?;
     if !(33..=126).contains(&delimiter) {
         return Err(wrong());
@@ -96,21 +97,21 @@ pub fn write_extended(address: SocketAddr) -> String {
     format!("|{family}|{}|{}|", address.ip(), address.port())
 }
 
-/// Reads an address as it stands in SPOR and in the answers to SPAS: of either notation.
+/// Reads an address of SPOR or of a SPAS reply, in either notation.
 ///
 /// # Errors
 /// As [`parse_host_port`] and [`parse_extended`]; an address without a host.
-pub fn parse_either(text: &[u8]) -> Result<SocketAddr, Error> {
+pub fn parse_either(text: &[u8]) -> Result<SocketAddr, FtpError> {
     if text.first().is_some_and(u8::is_ascii_digit) {
         return parse_host_port(text).map(SocketAddr::V4);
     }
     match parse_extended(text)? {
         Passive::Full(address) => Ok(address),
-        Passive::Port(_) => Err(Error::malformed("address", "one with a host", text)),
+        Passive::Port(_) => Err(FtpError::malformed("address", "one with a host", text)),
     }
 }
 
-/// Writes an address in the older notation where it can be said in it.
+/// Writes an address, in the older notation if possible.
 #[must_use]
 pub fn write_either(address: SocketAddr) -> String {
     match address {
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unspecified_host_means_that_of_the_control_connection_and_any_other_stays() {
+    fn an_unspecified_host_is_replaced_by_that_of_the_control_connection() {
         let control = "192.0.2.7".parse().unwrap();
         let resolve = |text: &[u8]| Passive::Full(parse_either(text).unwrap()).resolve(control);
         assert_eq!(resolve(b"0,0,0,0,4,1"), "192.0.2.7:1025".parse().unwrap());

@@ -1,19 +1,20 @@
-//! Base 64 (RFC 4648 section 4), as RFC 2228 uses it for tokens and protected lines, and HTTP for checksums.
+//! Base 64 (RFC 4648 section 4), as RFC 2228 uses it for tokens and protected lines, and HTTP for
+//! checksums.
 
-use crate::Error;
+use crate::FtpError;
 
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
-/// Text of bytes, padded.
+/// Encodes bytes as padded text.
 pub fn encode(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
     for group in bytes.chunks(3) {
-        let mut word = [0; 4];
-        word[1..=group.len()].copy_from_slice(group);
-        let word = u32::from_be_bytes(word);
-        for place in 0..4 {
-            let digit = (word >> (18 - 6 * place)) & 63;
-            text.push(if place <= group.len() {
+        let mut bits = [0; 4];
+        bits[1..=group.len()].copy_from_slice(group);
+        let bits = u32::from_be_bytes(bits);
+        for index in 0..4 {
+            let digit = (bits >> (18 - 6 * index)) & 63;
+            text.push(if index <= group.len() {
                 char::from(ALPHABET[digit as usize])
             } else {
                 '='
@@ -23,12 +24,12 @@ pub fn encode(bytes: &[u8]) -> String {
     text
 }
 
-/// Bytes of padded text.
+/// Decodes padded text.
 ///
 /// # Errors
-/// What is not base 64, as a whole: a token that is nearly right is wrong.
-pub fn decode(text: &[u8]) -> Result<Vec<u8>, Error> {
-    let wrong = || Error::malformed("token", "base 64", text);
+/// If the text is not valid base 64.
+pub fn decode(text: &[u8]) -> Result<Vec<u8>, FtpError> {
+    let wrong = || FtpError::malformed("token", "base 64", text);
     if !text.len().is_multiple_of(4) {
         return Err(wrong());
     }
@@ -39,12 +40,12 @@ pub fn decode(text: &[u8]) -> Result<Vec<u8>, Error> {
     let digits = &text[..text.len() - padding];
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3);
     for group in digits.chunks(4) {
-        let mut word = 0_u32;
+        let mut bits = 0_u32;
         for &character in group {
-            word = word << 6 | digit(character).ok_or_else(wrong)?;
+            bits = bits << 6 | digit(character).ok_or_else(wrong)?;
         }
-        word <<= 6 * (4 - group.len());
-        bytes.extend_from_slice(&word.to_be_bytes()[1..group.len()]);
+        bits <<= 6 * (4 - group.len());
+        bytes.extend_from_slice(&bits.to_be_bytes()[1..group.len()]);
     }
     Ok(bytes)
 }
@@ -87,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_encoded_decodes_to_itself(bytes: Vec<u8>) {
+        fn bytes_round_trip_through_base64(bytes: Vec<u8>) {
             prop_assert_eq!(decode(encode(&bytes).as_bytes()).unwrap(), bytes);
         }
 

@@ -1,4 +1,4 @@
-//! Commands of a control connection: what clients write and servers read.
+//! Commands of a control connection.
 
 mod options;
 mod parse;
@@ -9,30 +9,30 @@ mod tests;
 use std::net::{SocketAddr, SocketAddrV4};
 
 pub use options::{Layout, Options, RetrieveOptions};
-pub use site::{BufferName, Site};
+pub use site::{BufferName, SiteCommand};
 
 use crate::address::{write_either, write_extended, write_host_port};
 use crate::{ByteRanges, Path, Secret, base64, write_timestamp};
 
-/// How bytes stand on a data connection.
+/// Transfer mode: the format of bytes on data connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mode {
-    /// As they are, one file a connection (MODE S).
+    /// Plain bytes, one file per connection (MODE S).
     Stream,
-    /// In blocks with their place, many connections a file, many files a connection (MODE E).
+    /// Blocks with offsets, several connections per file and several files per connection (MODE E).
     Extended,
 }
 
-/// What protects the bytes of a data connection (RFC 2228 section 3).
+/// Protection level of data connections (RFC 2228 section 3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protection {
-    /// Nothing.
+    /// No protection.
     Clear,
     /// Integrity.
     Safe,
-    /// Integrity and secrecy without integrity of the mechanism's own; no server has it.
+    /// Encryption without integrity protection. No server supports it.
     Confidential,
-    /// Integrity and secrecy.
+    /// Integrity and encryption.
     Private,
 }
 
@@ -44,7 +44,7 @@ impl Protection {
         (Self::Private, b'P'),
     ];
 
-    /// Its letter.
+    /// Returns the letter of the level.
     #[must_use]
     pub fn letter(self) -> char {
         let found = Self::ALL.iter().find(|(level, _)| *level == self);
@@ -52,30 +52,30 @@ impl Protection {
     }
 }
 
-/// Who must be at the other end of a data connection (DCAU).
+/// Required peer of a data connection (DCAU).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Dcau {
-    /// Anybody.
+    /// Any peer, without authentication.
     None,
-    /// Who is at the control connection.
+    /// The identity authenticated on the control connection.
     User,
-    /// The owner of this subject.
+    /// The identity with this subject.
     Subject(Vec<u8>),
 }
 
-/// Where a transfer goes on (REST).
+/// Restart position of a transfer (REST).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Restart {
-    /// At this byte (MODE S).
+    /// First byte to transfer (MODE S).
     Offset(u64),
-    /// Besides these ranges, which are there (MODE E).
+    /// Ranges that the receiver already has (MODE E).
     Ranges(ByteRanges),
 }
 
-/// Part of a file that is read (ERET).
+/// Part of a file to read (ERET).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Partial {
-    /// `P`: from here, so many bytes. Blocks of MODE E count from the start of the part.
+    /// `P`: a byte range. Block offsets of MODE E count from the start of the part.
     Region {
         /// First byte.
         offset: u64,
@@ -86,31 +86,31 @@ pub enum Partial {
     Module(Vec<u8>),
 }
 
-/// An argument of EPSV and SPAS.
+/// Argument of EPSV and SPAS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
     V4,
     /// IPv6.
     V6,
-    /// `EPSV ALL`: nothing but EPSV from here on.
+    /// `EPSV ALL`: the client will send only EPSV from now on.
     All,
 }
 
-/// Which markers TREV sets the interval of.
+/// Kind of marker whose interval TREV sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Marker {
-    /// 112.
+    /// Performance marker (112).
     Performance,
-    /// 111.
+    /// Restart marker (111).
     Restart,
 }
 
-/// One command. Texts without a type of their own are kept as bytes and hold no line end.
+/// A command. Text arguments are stored as bytes and contain no line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names are those of the protocol")]
-pub enum Command {
+#[allow(missing_docs, reason = "protocol names")]
+pub enum FtpCommand {
     User(Vec<u8>),
     Pass(Secret),
     Auth(Vec<u8>),
@@ -144,7 +144,7 @@ pub enum Command {
     Pbsz(u64),
     Prot(Protection),
     Dcau(Dcau),
-    /// Credential of the data channel, as given; `None` takes the first one again.
+    /// Credential of data connections, as received; `None` restores the initial credential.
     Dcsc(Option<Secret>),
     Sbuf(u64),
     Allo(u64),
@@ -153,7 +153,7 @@ pub enum Command {
         interval_s: u64,
     },
     Opts(Options),
-    Site(Site),
+    Site(SiteCommand),
     Pasv,
     Epsv(Option<Family>),
     Port(SocketAddrV4),
@@ -191,11 +191,11 @@ pub enum Command {
     },
 }
 
-impl Command {
-    /// Whether bytes go over data connections before its last reply.
+impl FtpCommand {
+    /// Returns `true` if the command moves bytes over data connections before its final reply.
     #[must_use]
     pub fn is_transfer(&self) -> bool {
-        use Command as C;
+        use FtpCommand as C;
         matches!(
             self,
             C::Retr(_)
@@ -210,10 +210,10 @@ impl Command {
         )
     }
 
-    /// Its name.
+    /// Returns the name of the command.
     #[must_use]
     pub fn name(&self) -> &'static str {
-        use Command as C;
+        use FtpCommand as C;
         match self {
             C::User(_) => "USER",
             C::Pass(_) => "PASS",
@@ -275,7 +275,7 @@ impl Command {
         }
     }
 
-    /// The command without a line end.
+    /// Returns the command without a line end.
     #[must_use]
     pub fn text(&self) -> Vec<u8> {
         let mut bytes = self.name().as_bytes().to_vec();
@@ -287,7 +287,7 @@ impl Command {
     }
 
     fn argument(&self) -> Option<Vec<u8>> {
-        use Command as C;
+        use FtpCommand as C;
         Some(match self {
             C::Quit | C::Noop | C::Syst | C::Feat | C::Abor | C::Pwd | C::Cdup | C::Pasv => {
                 return None;

@@ -1,43 +1,44 @@
-//! What a driver moves on data connections, told by both sides' sessions.
+//! Data that a driver moves on data connections.
 
 use crate::mode_e::HEADER_BYTES;
 
-/// What a data connection is to send.
+/// Data to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DataOut {
-    /// These bytes, of no file.
+    /// Protocol bytes that belong to no file.
     Bytes(Vec<u8>),
-    /// These bytes, then those of the file.
+    /// A header, then bytes of a file.
     Payload {
         /// Header of the block; none in MODE S.
         header: Option<[u8; HEADER_BYTES]>,
-        /// Whose.
+        /// Number of the transfer.
         transfer: u64,
-        /// Position of the first.
+        /// File offset of the first byte.
         offset: u64,
-        /// Their number.
+        /// Number of bytes.
         bytes: u64,
     },
-    /// Nothing more: close it.
+    /// Close the connection.
     Close,
 }
 
-/// What became of bytes of a data connection.
+/// Result of offering bytes of a data connection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Delivered {
-    /// Bytes that are used up. None: offer them again after the next input on the control connection, or with more.
+pub struct DeliveryResult {
+    /// Consumed bytes. If 0, offer them again after the next input on the control connection, or
+    /// with more bytes.
     pub consumed: usize,
-    /// What the last of them are.
+    /// Payload at the end of the consumed bytes.
     pub payload: Option<Delivery>,
 }
 
 /// Bytes of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Delivery {
-    /// Whose.
+    /// Number of the transfer.
     pub transfer: u64,
-    /// Position of the first.
+    /// File offset of the first byte.
     pub offset: u64,
-    /// Their number.
+    /// Number of bytes.
     pub bytes: usize,
 }

@@ -1,82 +1,82 @@
-//! What can be wrong with bytes of a peer, or with what was asked of a session.
+//! Protocol and session errors.
 
-/// How much of what was found an error repeats.
+/// Maximum excerpt of found bytes in an error.
 const EXCERPT_BYTES: usize = 80;
 
-/// What was expected, what was found, and where.
+/// Protocol or session error, with location, expected and found.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// Bytes that are not what the protocol allows there.
-    #[error("{place}: expected {expected}, found `{found}`")]
+pub enum FtpError {
+    /// Bytes that violate the protocol.
+    #[error("{context}: expected {expected}, found `{found}`")]
     Malformed {
         /// The command, reply or field.
-        place: &'static str,
-        /// What is needed.
+        context: &'static str,
+        /// Expected form.
         expected: &'static str,
-        /// What is there, cut and escaped.
+        /// Found bytes, cut and escaped.
         found: String,
     },
-    /// A command that this crate does not know.
-    #[error("expected a command of FTP or GridFTP, found `{found}`")]
+    /// An unknown command.
+    #[error("expected an FTP or GridFTP command, found `{found}`")]
     UnknownCommand {
-        /// Its first word, cut and escaped.
+        /// First word of the command, cut and escaped.
         found: String,
     },
-    /// Something is larger than it may be.
-    #[error("{place}: expected at most {limit}, found more")]
+    /// A limit is exceeded.
+    #[error("{context}: expected at most {limit}, found more")]
     Limit {
-        /// What is limited.
-        place: &'static str,
-        /// The bound, in the unit that `place` names.
+        /// Limited quantity.
+        context: &'static str,
+        /// The bound, in the unit that `context` names.
         limit: u64,
     },
-    /// The peer does not keep to the order of the protocol.
+    /// The peer violates the order of the protocol.
     #[error("expected {expected}, found {found}")]
     Order {
-        /// What had to come.
+        /// Expected message.
         expected: &'static str,
-        /// What came.
+        /// Found message.
         found: String,
     },
-    /// The peer refuses something without which the session cannot go on.
-    #[error("{step} refused: `{reply}`")]
-    Refused {
+    /// The peer rejects a required step of the session.
+    #[error("the server rejected {step}: `{reply}`")]
+    Rejected {
         /// The step of the session.
         step: &'static str,
-        /// Its reply, cut and escaped.
+        /// Reply of the peer, cut and escaped.
         reply: String,
     },
-    /// Nothing came for too long.
-    #[error("expected {expected} within {seconds} s, found nothing")]
-    Silence {
-        /// What was waited for.
+    /// No progress within the timeout.
+    #[error("timed out: no {expected} within {seconds} s")]
+    Timeout {
+        /// Awaited message.
         expected: &'static str,
-        /// The patience.
+        /// Length of the timeout.
         seconds: u64,
     },
     /// The control connection ended.
-    #[error("expected the control connection to stay open, found it closed{detail}")]
+    #[error("the control connection closed{detail}")]
     Closed {
-        /// `: ` and the last words of the peer, or nothing.
+        /// `: ` and the last reply of the peer, or empty.
         detail: String,
     },
-    /// The security layer refuses.
+    /// Error of the security layer.
     #[error("security: {0}")]
     Security(String),
 }
 
-impl Error {
-    pub(crate) fn malformed(place: &'static str, expected: &'static str, found: &[u8]) -> Self {
+impl FtpError {
+    pub(crate) fn malformed(context: &'static str, expected: &'static str, found: &[u8]) -> Self {
         Self::Malformed {
-            place,
+            context,
             expected,
             found: excerpt(found),
         }
     }
 }
 
-/// The beginning of `bytes`, fit to be shown: printable, on one line, short.
+/// Returns the start of `bytes` as short, printable text on one line.
 #[must_use]
 pub fn excerpt(bytes: &[u8]) -> String {
     let mut text: String = bytes

@@ -1,50 +1,51 @@
-//! What a server says of a file (RFC 3659 section 7): `Type=file;Size=3;Modify=20231114221320; name`.
+//! Facts of a file in listings (RFC 3659 section 7), such as
+//! `Type=file;Size=3;Modify=20231114221320; name`.
 
-use crate::{Error, Path, excerpt, number, parse_timestamp, write_timestamp};
+use crate::{FtpError, Path, excerpt, number, parse_timestamp, write_timestamp};
 
-/// What a name stands for.
+/// Type of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A file.
     File,
     /// A directory.
     Directory,
     /// The listed directory itself.
     Current,
-    /// The one above it.
+    /// The parent of the listed directory.
     Parent,
     /// A symbolic link.
     Link,
-    /// Another one, as the server calls it.
+    /// Another type, as named by the server.
     Other(String),
 }
 
 /// One line of a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its name, or path: any bytes but a line end.
+pub struct ListEntry {
+    /// Name or path: any bytes except a line end.
     pub name: Vec<u8>,
-    /// What it is.
-    pub kind: Option<Kind>,
-    /// Its size.
+    /// Type.
+    pub kind: Option<EntryKind>,
+    /// Size of the file.
     pub size_bytes: Option<u64>,
-    /// When it was modified, in seconds since 1970.
+    /// Modification time, in seconds since 1970.
     pub modify_s: Option<i64>,
     /// Permission bits.
     pub mode: Option<u32>,
-    /// What may be done with it: letters of RFC 3659 section 7.5.5.
+    /// Permissions: letters of RFC 3659 section 7.5.5.
     pub permissions: Option<String>,
-    /// The same text for the same file under another name.
+    /// Unique id of the file, equal for all its names.
     pub unique: Option<String>,
-    /// Where a link leads.
+    /// Target of a link.
     pub target: Option<Vec<u8>>,
 }
 
 /// Facts that this crate writes.
 pub const FACTS: [&str; 6] = ["Type", "Modify", "Size", "Perm", "UNIX.mode", "Unique"];
 
-impl Entry {
-    /// An entry of which nothing is known but its name.
+impl ListEntry {
+    /// Creates an entry with only a name.
     #[must_use]
     pub fn named(name: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -59,13 +60,14 @@ impl Entry {
         }
     }
 
-    /// Reads a line without its end, and without the space that stands before it on a control connection. Facts that are
-    /// not known are read over; a known one that is wrong counts as absent, for one odd file may not hide a directory.
+    /// Reads a line without its end and without the leading space of a control connection. Ignores
+    /// unknown facts. A wrong known fact counts as absent, so that one odd file does not hide a
+    /// directory.
     ///
     /// # Errors
-    /// A line without a name.
-    pub fn parse(line: &[u8]) -> Result<Self, Error> {
-        let wrong = || Error::malformed("listing", "`facts; name`", line);
+    /// If the line has no name.
+    pub fn parse(line: &[u8]) -> Result<Self, FtpError> {
+        let wrong = || FtpError::malformed("listing", "`facts; name`", line);
         let cut = line
             .iter()
             .position(|&byte| byte == b' ')
@@ -101,9 +103,9 @@ impl Entry {
         }
     }
 
-    /// Writes the line, with those of the facts that are known and `wanted`.
+    /// Writes the line with the known facts that `include` selects.
     #[must_use]
-    pub fn line(&self, wanted: impl Fn(&str) -> bool) -> Vec<u8> {
+    pub fn line(&self, include: impl Fn(&str) -> bool) -> Vec<u8> {
         let facts = [
             (
                 "Type",
@@ -118,7 +120,7 @@ impl Entry {
         ];
         let mut line = Vec::new();
         for (name, value) in facts {
-            if let Some(value) = value.filter(|_| wanted(name)) {
+            if let Some(value) = value.filter(|_| include(name)) {
                 line.extend(format!("{name}={value};").bytes());
             }
         }
@@ -127,34 +129,39 @@ impl Entry {
         line
     }
 
-    /// Whether it is an entry of the listed directory, and neither that itself nor the one above.
+    /// Returns `true` for an entry of the listed directory, `false` for the directory itself and
+    /// its parent.
     #[must_use]
     pub fn is_inside(&self) -> bool {
-        let itself = matches!(self.kind, Some(Kind::Current | Kind::Parent));
+        let itself = matches!(self.kind, Some(EntryKind::Current | EntryKind::Parent));
         !itself && self.name != b"." && self.name != b".."
     }
 
-    /// Whether a line can tell it: a name with a line end in it would be two lines, of which the second may say anything.
+    /// Returns `true` if the entry fits on one line. A name with a line end would become two lines
+    /// with arbitrary content.
     #[must_use]
-    pub fn is_tellable(&self) -> bool {
+    pub fn fits_one_line(&self) -> bool {
         let broken = |text: &[u8]| text.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         !self.name.is_empty() && !broken(&self.name) && !self.target.as_deref().is_some_and(broken)
     }
 
-    /// A name that stands in its directory, and cannot lead out of it.
+    /// Returns the name if it stays inside of its directory.
     ///
     /// # Errors
-    /// A name with a slash, `.` or `..`: a server that lies may not choose where a client writes.
-    pub fn safe_name(&self) -> Result<&[u8], Error> {
+    /// If the name contains a slash or is `.` or `..`. A malicious server must not choose the path
+    /// on the client.
+    pub fn safe_name(&self) -> Result<&[u8], FtpError> {
         match &self.name[..] {
-            name @ (b"." | b"..") => Err(Error::malformed("name", "one of a file", name)),
-            name if name.contains(&b'/') => Err(Error::malformed("name", "one without `/`", name)),
+            name @ (b"." | b"..") => Err(FtpError::malformed("name", "one of a file", name)),
+            name if name.contains(&b'/') => {
+                Err(FtpError::malformed("name", "one without `/`", name))
+            }
             name => Ok(name),
         }
     }
 }
 
-impl Kind {
+impl EntryKind {
     fn text(&self) -> &str {
         match self {
             Self::File => "file",
@@ -167,24 +174,25 @@ impl Kind {
     }
 }
 
-fn kind(value: &[u8]) -> Kind {
+fn kind(value: &[u8]) -> EntryKind {
     let known = [
-        Kind::File,
-        Kind::Directory,
-        Kind::Current,
-        Kind::Parent,
-        Kind::Link,
+        EntryKind::File,
+        EntryKind::Directory,
+        EntryKind::Current,
+        EntryKind::Parent,
+        EntryKind::Link,
     ];
     known
         .into_iter()
         .find(|kind| kind.text().as_bytes().eq_ignore_ascii_case(value))
         .unwrap_or_else(|| match value.to_ascii_lowercase() {
-            text if text.starts_with(b"os.unix=slink") => Kind::Link,
-            _ => Kind::Other(excerpt(value)),
+            text if text.starts_with(b"os.unix=slink") => EntryKind::Link,
+            _ => EntryKind::Other(excerpt(value)),
         })
 }
 
-/// A value may hold neither space nor semicolon; servers of the Globus toolkit write such bytes as in an address.
+/// Escapes a value, which must not contain space or semicolon. Globus servers percent-encode such
+/// bytes.
 fn escaped(value: &[u8]) -> String {
     let mut text = String::new();
     for &byte in value {
@@ -217,40 +225,40 @@ mod tests {
 
     use super::*;
 
-    fn kinds() -> impl Strategy<Value = Kind> {
+    fn kinds() -> impl Strategy<Value = EntryKind> {
         prop_oneof![
-            Just(Kind::File),
-            Just(Kind::Directory),
-            Just(Kind::Current),
-            Just(Kind::Parent),
-            Just(Kind::Link)
+            Just(EntryKind::File),
+            Just(EntryKind::Directory),
+            Just(EntryKind::Current),
+            Just(EntryKind::Parent),
+            Just(EntryKind::Link)
         ]
     }
 
     proptest! {
         #[test]
-        fn an_entry_that_is_written_is_read_as_itself(
+        fn entries_round_trip_through_text(
             name in "[^\r\n\0]{1,30}", kind in prop::option::of(kinds()), size_bytes: Option<u64>,
             modify_s in prop::option::of(0_i64..250_000_000_000), mode in prop::option::of(0_u32..0o10000),
             permissions in prop::option::of("[a-z]{0,6}"), unique in prop::option::of("[0-9a-f-]{1,9}"),
             target: Option<Vec<u8>>,
         ) {
             let name = name.into_bytes();
-            let entry = Entry { name, kind, size_bytes, modify_s, mode, permissions, unique, target };
-            prop_assert_eq!(Entry::parse(&entry.line(|_| true)).unwrap(), entry);
+            let entry = ListEntry { name, kind, size_bytes, modify_s, mode, permissions, unique, target };
+            prop_assert_eq!(ListEntry::parse(&entry.line(|_| true)).unwrap(), entry);
         }
 
         #[test]
         fn no_line_makes_the_parser_panic(line: Vec<u8>) {
-            let _ = Entry::parse(&line);
+            let _ = ListEntry::parse(&line);
         }
     }
 
     #[test]
-    fn names_that_lead_elsewhere_are_refused() {
+    fn names_outside_the_directory_are_rejected() {
         for name in ["..", ".", "../x", "/etc/passwd", "a/b"] {
-            Entry::named(name).safe_name().unwrap_err();
+            ListEntry::named(name).safe_name().unwrap_err();
         }
-        assert_eq!(Entry::named("...").safe_name().unwrap(), b"...");
+        assert_eq!(ListEntry::named("...").safe_name().unwrap(), b"...");
     }
 }

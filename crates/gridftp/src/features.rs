@@ -1,37 +1,37 @@
-//! What a server can do: its answers to FEAT (RFC 2389) and SITE HELP.
+//! Features of a server: replies to FEAT (RFC 2389) and SITE HELP.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Reply, excerpt, number};
+use crate::{FtpReply, excerpt, number};
 
-/// Most features and commands that are kept of one server.
+/// Maximum stored features and commands of one server.
 const MAX_FEATURES: usize = 1024;
 
-/// What a server says of itself.
+/// Features of a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Features {
-    /// Name → what follows it.
+    /// Name → value.
     listed: BTreeMap<String, String>,
-    /// Words of SITE HELP. Some commands stand in no list of features (SBUF, SCKS).
+    /// Words of SITE HELP. Some commands are not listed as features (SBUF, SCKS).
     commands: BTreeSet<String>,
-    /// Whether the server is one of the Globus toolkit, whose habits are known.
+    /// `true` for a Globus server, whose behaviour is known.
     globus: bool,
     venturi: bool,
 }
 
 impl Features {
-    /// Takes the greeting.
-    pub fn add_greeting(&mut self, reply: &Reply) {
-        let says = |words| {
+    /// Reads the greeting.
+    pub fn add_greeting(&mut self, reply: &FtpReply) {
+        let contains = |text| {
             let mut lines = reply.lines.iter();
-            lines.any(|line| String::from_utf8_lossy(line).contains(words))
+            lines.any(|line| String::from_utf8_lossy(line).contains(text))
         };
-        self.globus = says("GridFTP Server");
-        self.venturi = says("Venturi GridFTP");
+        self.globus = contains("GridFTP Server");
+        self.venturi = contains("Venturi GridFTP");
     }
 
-    /// Takes the answer to FEAT.
-    pub fn add_features(&mut self, reply: &Reply) {
+    /// Reads the reply to FEAT.
+    pub fn add_features(&mut self, reply: &FtpReply) {
         for line in inner_lines(reply) {
             let text = String::from_utf8_lossy(line).trim().to_owned();
             let (name, value) = text.split_once(' ').unwrap_or((&text, ""));
@@ -42,8 +42,8 @@ impl Features {
         }
     }
 
-    /// Takes the answer to SITE HELP, or HELP.
-    pub fn add_commands(&mut self, reply: &Reply) {
+    /// Reads the reply to SITE HELP or HELP.
+    pub fn add_commands(&mut self, reply: &FtpReply) {
         for line in inner_lines(reply) {
             for word in line
                 .split(|byte| byte.is_ascii_whitespace())
@@ -56,44 +56,46 @@ impl Features {
         }
     }
 
-    /// Whether a feature or a command is listed.
+    /// Returns `true` if a feature or a command is listed.
     #[must_use]
     pub fn has(&self, name: &str) -> bool {
         self.listed.contains_key(name) || self.commands.contains(name)
     }
 
-    /// What follows a feature.
+    /// Returns the value of a feature.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         self.listed.get(name).map(String::as_str)
     }
 
-    /// Whether the server is one of the Globus toolkit.
+    /// Returns `true` for a Globus server.
     #[must_use]
     pub fn is_globus(&self) -> bool {
         self.globus
     }
 
-    /// Whether commands may come while a transfer is under way. Others throw them away, or take them for an ABOR.
+    /// Returns `true` if the server accepts commands during a transfer. Other servers discard them
+    /// or treat them as ABOR.
     #[must_use]
     pub fn pipelines(&self) -> bool {
         self.globus
     }
 
-    /// Whether it has listings for programs (MLSD, RFC 3659), and not for people alone (LIST).
+    /// Returns `true` if the server has machine-readable listings (MLSD, RFC 3659), not only LIST.
     #[must_use]
     pub fn lists(&self) -> bool {
         self.globus || self.has("MLSD") || self.has("MLST")
     }
 
-    /// Whether it tells when files were written to (RFC 3659): what goes on in one is known to be of the same version.
+    /// Returns `true` if the server reports modification times (RFC 3659), so that a resumed file
+    /// has the same version.
     #[must_use]
-    pub fn tells_times(&self) -> bool {
+    pub fn reports_times(&self) -> bool {
         self.globus || self.has("MDTM")
     }
 
-    /// Whether its data connections may be those of other hosts, as with data nodes of GridFTP. What a server of FTP alone says of its address is what it
-    /// takes for it, and wrong where addresses are translated on the way.
+    /// Returns `true` if data connections can go to other hosts, such as GridFTP data nodes. The
+    /// address of a plain FTP server can be wrong behind NAT.
     #[must_use]
     pub fn has_data_nodes(&self) -> bool {
         self.globus
@@ -102,14 +104,14 @@ impl Features {
                 .any(|name| self.has(name))
     }
 
-    /// Whether bytes above 127 in names get lost on a control connection that is not protected: servers of the toolkit drop them, ours, which
-    /// is like them in all else, does not.
+    /// Returns `true` if the server drops bytes above 127 from names on an unprotected control
+    /// connection. Globus servers do; the Venturi server does not.
     #[must_use]
     pub fn cuts_names(&self) -> bool {
         self.globus && !self.venturi
     }
 
-    /// Checksums that the server takes, the cheapest first. `NAME:n;` tells the cost.
+    /// Returns the checksum algorithms of the server, cheapest first. `NAME:n;` gives the cost.
     #[must_use]
     pub fn checksums(&self) -> Vec<String> {
         let mut known: Vec<(u32, String)> = self
@@ -130,7 +132,7 @@ impl Features {
     }
 }
 
-fn inner_lines(reply: &Reply) -> impl Iterator<Item = &Vec<u8>> {
+fn inner_lines(reply: &FtpReply) -> impl Iterator<Item = &Vec<u8>> {
     let last = reply.lines.len().saturating_sub(1);
     let success = reply.is_success();
     let lines = reply.lines.iter().enumerate();

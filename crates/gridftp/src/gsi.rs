@@ -1,56 +1,67 @@
-//! The Grid Security Infrastructure (GSI): TLS with certificates and proxies (RFC 3820) on control connections, wrapped in
-//! tokens of RFC 2228, and on data connections (commands DCAU and PROT of GFD.20).
+//! The Grid Security Infrastructure (GSI): TLS with certificates and proxies (RFC 3820).
 //!
-//! Left out on purpose: files (a driver reads those that [`user_places`] and [`authority_places`] name), clocks (times come in as
-//! seconds since 1970), proxies in the forms of Globus Toolkit 3, and integrity without encryption: what is protected is
-//! encrypted. Random numbers are those of the system: the one thing that TLS has to have from outside.
+//! On control connections, TLS is wrapped in tokens of RFC 2228. The commands DCAU and PROT of
+//! GFD.20 select it for data connections.
 //!
-//! Read [`Gsi`] first. Then, for a driver:
+//! Deliberate omissions:
 //!
-//! 1. Read the files: [`Credential::from_pem`] (check the mode of the file with the key: [`check_mode`]),
-//!    [`Authorities::from_files`] of the whole directory. Both are shared by all sessions.
-//! 2. A client gives [`Gsi::client`] to [`Client::new`](crate::client::Client::new), and sets
-//!    [`Settings::login`](crate::client::Settings) to `Mapped` and its `data` to what data connections shall be: `None`
-//!    asks for DCAU N; with `Dcau::User` the [`Target`] has to delegate. A server gives [`Gsi::server`] to
-//!    [`Server::new`](crate::server::Server::new), and answers a login by
+//! - Files. A driver reads the files that [`user_credential_files`] and [`ca_directories`] name.
+//! - Clocks. Times are arguments, in seconds since 1970.
+//! - Proxies in the formats of Globus Toolkit 3.
+//! - Integrity without encryption. Protected bytes are always encrypted.
+//!
+//! Random numbers come from the operating system, because TLS needs them.
+//!
+//! Read [`Gsi`] first. A driver then takes these steps:
+//!
+//! 1. Read the files with [`Credential::from_pem`] and, for the whole directory,
+//!    [`TrustStore::from_files`]. Check the mode of the key file with [`check_mode`]. All sessions
+//!    share both.
+//! 2. A client passes [`Gsi::client`] to [`Client::new`](crate::client::Client::new). In
+//!    [`ClientSettings`](crate::client::ClientSettings) it sets `login` to `Mapped` and `data` to
+//!    the security of data connections. `None` requests DCAU N; `Dcau::User` needs a [`GsiPeer`]
+//!    that delegates. A server passes [`Gsi::server`] to
+//!    [`Server::new`](crate::server::Server::new), and handles a login with
 //!    [`Server::peer`](crate::server::Server::peer) and a [`GridMap`].
-//! 3. When the socket of a data connection is open, ask the session for its layer:
+//! 3. When the socket of a data connection is open, get its layer from the session:
 //!    [`Client::data_layer`](crate::client::Client::data_layer) or
-//!    [`Server::data_layer`](crate::server::Server::data_layer); then say `data_opened` at once, since servers begin the
-//!    handshake with the transfer. Without a layer, go on as ever. With one:
-//!    - pass [`output`](crate::DataSecurity::output) to the socket, when it is new and after each input, and what is read to
-//!      [`handle_input`](crate::DataSecurity::handle_input); the plain bytes that it adds are for `handle_data`;
-//!    - ask `poll_data` only when it [`is_ready`](crate::DataSecurity::is_ready), and send what comes through
-//!      [`protect`](crate::DataSecurity::protect);
-//!    - if it [`is_clear`](crate::DataSecurity::is_clear) then, drop it: the rest goes as without one, zero copy included;
-//!    - an error, or an end before it is ready, is a broken connection: send what `output` has, close it, and say
-//!      `data_closed`, not cleanly.
+//!    [`Server::data_layer`](crate::server::Server::data_layer). Then call `data_opened`
+//!    immediately, because servers start the handshake with the transfer. With a layer:
+//!    - Send [`output`](crate::DataSecurity::output) when the layer is new and after each input.
+//!      Pass received bytes to [`handle_input`](crate::DataSecurity::handle_input), and the plain
+//!      bytes that it adds to `handle_data`.
+//!    - Call `poll_data` only if the layer [`is_ready`](crate::DataSecurity::is_ready), and send
+//!      the result through [`protect`](crate::DataSecurity::protect).
+//!    - If a ready layer [`is_clear`](crate::DataSecurity::is_clear), drop it. The connection then
+//!      works as without a layer, including zero copy.
+//!    - Treat an error, or a close before the layer is ready, as a broken connection. Send the rest
+//!      of `output`, close the connection, and call `data_closed` with `cleanly` false.
 //!
-//! Nobody says goodbye in TLS here, as Globus does not: that a connection in MODE S ended where the file does is told by its
-//! size, in MODE E by its blocks.
+//! Like Globus, neither side sends a TLS close alert. The size shows that a file in MODE S is
+//! complete, and the blocks show it in MODE E.
 //!
-//! The layer of a listener asks for the peer's certificate, so it says nothing before the peer does. A handshake is bounded in
-//! bytes; how long it may take is the driver's.
+//! The layer of a listener is the TLS server and requests the peer's certificate, so it sends
+//! nothing before the peer does. A handshake is bounded in bytes; the driver bounds its duration.
 
-mod authorities;
 mod certificate;
 mod chain;
 mod control;
 mod credential;
+mod credential_files;
 mod data;
 mod exchange;
 mod hello;
 mod host;
 mod mapfile;
 mod name;
-mod place;
 mod policy;
 mod proxy;
 mod tls;
+mod trust_store;
 mod verifier;
 
-pub use authorities::Authorities;
-pub use control::{Gsi, Target};
+pub use control::{Gsi, GsiPeer};
 pub use credential::{Credential, pem_reason};
+pub use credential_files::{CredentialFiles, ca_directories, check_mode, user_credential_files};
 pub use mapfile::GridMap;
-pub use place::{Place, authority_places, check_mode, user_places};
+pub use trust_store::TrustStore;

@@ -1,12 +1,14 @@
-//! The GridFTP protocol without I/O: the commands and replies of a control connection, the blocks of data
-//! connections in MODE E, and the sessions of a client and a server as state machines. Bytes, time and what a driver has
-//! done go in; bytes, and what a driver shall do, come out.
+//! The GridFTP protocol without I/O.
 //!
-//! Left out on purpose: sockets, files, clocks, threads, and what a path means on a disk: a driver confines it. TLS is put in
-//! as a [`Security`]; [`gsi`] has that of grids.
+//! It implements commands and replies of control connections, blocks of data connections in MODE E,
+//! and client and server sessions as state machines. Inputs are bytes, time and results of the
+//! driver. Outputs are bytes and actions for the driver.
 //!
-//! Read [`client::Client`] first, for it has the rule that the crate exists for: an upload that fails never shifts the
-//! bytes of the next file. Then [`server::Server`], and [`mode_e::Receiver`].
+//! Deliberate omissions: sockets, files, clocks, threads, and the mapping of paths to a disk, which
+//! a driver must confine. TLS is supplied as a [`Security`]; [`gsi`] implements the one of grids.
+//!
+//! Read [`client::Client`] first. It has the rule that motivates this crate: a failed upload never
+//! shifts the bytes of the next file. Then read [`server::Server`] and [`mode_e::BlockReceiver`].
 
 #![deny(missing_docs)]
 
@@ -19,7 +21,6 @@ mod error;
 mod facts;
 mod features;
 pub mod gsi;
-mod last_moved;
 mod line;
 mod list;
 mod marker;
@@ -30,30 +31,31 @@ mod reply;
 mod secret;
 mod security;
 pub mod server;
+mod stall_timer;
 mod timestamp;
 
 pub use command::{
-    BufferName, Command, Dcau, Family, Layout, Marker, Mode, Options, Partial, Protection, Restart,
-    RetrieveOptions, Site,
+    BufferName, Dcau, Family, FtpCommand, Layout, Marker, Mode, Options, Partial, Protection,
+    Restart, RetrieveOptions, SiteCommand,
 };
-pub use data::{DataOut, Delivered, Delivery};
-pub use error::{Error, excerpt};
-pub use facts::{Entry, FACTS, Kind};
+pub use data::{DataOut, Delivery, DeliveryResult};
+pub use error::{FtpError, excerpt};
+pub use facts::{EntryKind, FACTS, ListEntry};
 pub use features::Features;
-pub use last_moved::LastMoved;
-pub use line::{Line, LineBuffer, MAX_LINE_BYTES};
+pub use line::{FtpLine, LineBuffer, MAX_LINE_BYTES};
 pub use list::parse_list;
-pub use marker::{Performance, Progress};
+pub use marker::{PerformanceMarker, ProgressMarker};
 pub use path::{MAX_PATH_BYTES, Path};
 pub use ranges::{ByteRanges, MAX_RANGES};
 pub use reply::{
-    Collected, MAX_REPLY_BYTES, MAX_REPLY_LINES, Part, Reply, ReplyCollector, ReplyParser,
+    FtpReply, MAX_REPLY_BYTES, MAX_REPLY_LINES, ReplyCollector, ReplyEvent, ReplyLine, ReplyParser,
 };
 pub use secret::Secret;
-pub use security::{DataSecurity, DataWish, End, Handshake, Peer, Security};
+pub use security::{ConnectionRole, DataSecurity, DataSecurityRequest, Handshake, Peer, Security};
+pub use stall_timer::StallTimer;
 pub use timestamp::{parse_timestamp, write_timestamp};
 
-/// A number of digits and nothing else; the standard library also takes a sign.
+/// Parses digits only; the standard library also accepts a sign.
 pub(crate) fn number<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     let digits = !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let text = std::str::from_utf8(text).ok().filter(|_| digits)?;

@@ -1,33 +1,34 @@
-//! A control connection's bytes as lines, none longer than it may be.
+//! Splits the bytes of a control connection into lines of limited length.
 
-/// Longest line of either side. Tokens of a GSI handshake come in one line, a chain of certificates in base64 among
-/// them; everything else is far below.
+/// Maximum bytes of a line of either side. Tokens of a GSI handshake occupy one line, including a
+/// chain of certificates in base64. All other lines are much shorter.
 pub const MAX_LINE_BYTES: usize = 64 * 1024;
 
-/// One line without its end.
+/// One line without line end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Line {
-    /// Its bytes.
-    Whole(Vec<u8>),
-    /// It was longer than [`MAX_LINE_BYTES`] and has been skipped.
+pub enum FtpLine {
+    /// Bytes of the line.
+    Complete(Vec<u8>),
+    /// A line longer than [`MAX_LINE_BYTES`]; skipped.
     TooLong,
 }
 
-/// Collects bytes until they are a line. Lines end with LF, and a CR before it is dropped: some clients send LF alone.
+/// Collects bytes into lines. A line ends with LF, and a CR before it is dropped, because some
+/// clients send LF alone.
 ///
-/// Holds no more than one line and what was pushed since lines were last taken.
+/// Holds at most one line plus the bytes pushed since lines were last taken.
 #[derive(Debug, Default)]
 pub struct LineBuffer {
     bytes: Vec<u8>,
-    /// Bytes before this are taken.
+    /// Bytes before this index are consumed.
     start: usize,
-    /// Bytes before this have no LF.
+    /// Bytes before this index contain no LF.
     searched: usize,
     skipping: bool,
 }
 
 impl LineBuffer {
-    /// Adds what came.
+    /// Appends received bytes.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.start);
         self.searched -= self.start;
@@ -35,51 +36,55 @@ impl LineBuffer {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Bytes that are held and not taken.
+    /// Returns the number of buffered bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.bytes.len() - self.start
     }
 
-    /// Whether nothing is held.
+    /// Returns `true` if the buffer is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a line can be taken.
+    /// Returns `true` if a line is available.
     #[must_use]
     pub fn has_line(&self) -> bool {
         self.bytes[self.searched..].contains(&b'\n')
     }
 
-    /// Whether the next line is there, and is what it is asked for.
+    /// Returns `true` if the next line is available and matches.
     pub fn is_next(&self, is: impl Fn(&[u8]) -> bool) -> bool {
-        let held = &self.bytes[self.start..];
-        let end = held.iter().position(|&byte| byte == b'\n');
-        end.is_some_and(|end| is(held[..end].strip_suffix(b"\r").unwrap_or(&held[..end])))
+        let buffered = &self.bytes[self.start..];
+        let end = buffered.iter().position(|&byte| byte == b'\n');
+        end.is_some_and(|end| {
+            is(buffered[..end]
+                .strip_suffix(b"\r")
+                .unwrap_or(&buffered[..end]))
+        })
     }
 
     /// Takes the next line.
     #[allow(
         clippy::should_implement_trait,
-        reason = "an iterator that ends may not go on later; this one does"
+        reason = "a finished iterator must not continue later; this one can"
     )]
-    pub fn next(&mut self) -> Option<Line> {
+    pub fn next(&mut self) -> Option<FtpLine> {
         let Some(found) = self.bytes[self.searched..]
             .iter()
             .position(|&byte| byte == b'\n')
         else {
-            self.give_up_if_too_long();
+            self.skip_if_too_long();
             return None;
         };
         let end = self.searched + found;
         let line = &self.bytes[self.start..end];
         let too_long = self.skipping || line.len() > MAX_LINE_BYTES;
         let line = if too_long {
-            Line::TooLong
+            FtpLine::TooLong
         } else {
-            Line::Whole(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+            FtpLine::Complete(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
         };
         self.skipping = false;
         self.start = end + 1;
@@ -87,7 +92,7 @@ impl LineBuffer {
         Some(line)
     }
 
-    fn give_up_if_too_long(&mut self) {
+    fn skip_if_too_long(&mut self) {
         self.searched = self.bytes.len();
         if self.len() > MAX_LINE_BYTES {
             self.skipping = true;
@@ -104,19 +109,20 @@ impl LineBuffer {
 mod tests {
     use super::*;
 
-    fn lines(buffer: &mut LineBuffer) -> Vec<Line> {
+    fn lines(buffer: &mut LineBuffer) -> Vec<FtpLine> {
         std::iter::from_fn(|| buffer.next()).collect()
     }
 
     #[test]
-    fn lines_are_the_same_however_the_bytes_are_cut() {
+    fn lines_are_independent_of_how_the_bytes_are_split() {
         let text = b"one\r\ntwo\n\r\nthree\r\nrest";
-        let expected = [&b"one"[..], b"two", b"", b"three"].map(|line| Line::Whole(line.to_vec()));
+        let expected =
+            [&b"one"[..], b"two", b"", b"three"].map(|line| FtpLine::Complete(line.to_vec()));
         for size in 1..=text.len() {
             let mut buffer = LineBuffer::default();
             let mut found = Vec::new();
-            for piece in text.chunks(size) {
-                buffer.push(piece);
+            for part in text.chunks(size) {
+                buffer.push(part);
                 found.extend(lines(&mut buffer));
             }
             assert_eq!(found, expected, "pieces of {size}");
@@ -125,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_end_is_skipped_and_not_held() {
+    fn a_line_without_end_is_skipped_and_not_buffered() {
         let mut buffer = LineBuffer::default();
         for _ in 0..100 {
             buffer.push(&[b'x'; 10_000]);
@@ -135,7 +141,7 @@ mod tests {
         buffer.push(b"\nNOOP\r\n");
         assert_eq!(
             lines(&mut buffer),
-            [Line::TooLong, Line::Whole(b"NOOP".to_vec())]
+            [FtpLine::TooLong, FtpLine::Complete(b"NOOP".to_vec())]
         );
     }
 }

@@ -1,29 +1,30 @@
-//! Lines of LIST, which no standard has: as `ls -l` writes them, or as servers of Windows do. They tell times by a clock of which nothing is said, so none is
-//! taken from them.
+//! Lines of LIST, which is not standardised: in the format of `ls -l` or of Windows servers. Their
+//! times have no time zone and are ignored.
 
-use crate::{Entry, Kind, Path, number};
+use crate::{EntryKind, ListEntry, Path, number};
 
 const MONTHS: [&[u8]; 12] = [
     b"jan", b"feb", b"mar", b"apr", b"may", b"jun", b"jul", b"aug", b"sep", b"oct", b"nov", b"dec",
 ];
-/// Between the name of a link and the path that it leads to.
+/// Separator between the name and the target of a link.
 const ARROW: &[u8] = b" -> ";
 
-/// Reads a line without its end; nothing, if it is none of a file, such as `total 8`.
+/// Parses a line; `None` for lines such as `total 8`.
 #[must_use]
-pub fn parse_list(line: &[u8]) -> Option<Entry> {
+pub fn parse_list(line: &[u8]) -> Option<ListEntry> {
     let entry = unix(line).or_else(|| windows(line))?;
     Path::new(entry.name.clone()).ok()?;
     Some(entry)
 }
 
-/// `-rw-r--r--   1 user group   3000 Feb  2  2020 name`. Owners may be missing, or have blanks: what counts is the date.
-fn unix(line: &[u8]) -> Option<Entry> {
+/// Parses `-rw-r--r--   1 user group   3000 Feb  2  2020 name`. Owners can be missing or contain
+/// blanks, so the parser searches for the date.
+fn unix(line: &[u8]) -> Option<ListEntry> {
     let kind = match line.first()? {
-        b'-' => Kind::File,
-        b'd' => Kind::Directory,
-        b'l' => Kind::Link,
-        b'b' | b'c' | b'p' | b's' => Kind::Other("special".into()),
+        b'-' => EntryKind::File,
+        b'd' => EntryKind::Directory,
+        b'l' => EntryKind::Link,
+        b'b' | b'c' | b'p' | b's' => EntryKind::Other("special".into()),
         _ => return None,
     };
     let mode = mode(line.get(1..10)?)?;
@@ -34,25 +35,25 @@ fn unix(line: &[u8]) -> Option<Entry> {
         known && number::<u8>(day).is_some_and(|day| (1..=31).contains(&day)) && is_time(time)
     })?;
     let size_bytes = number(&line[words[date - 1].clone()]);
-    // A name may begin with a blank.
+    // A name can start with a blank.
     let mut name = line.get(words[date + 2].end + 1..)?;
     let mut target = None;
-    if kind == Kind::Link {
+    if kind == EntryKind::Link {
         let cut = arrow(name, size_bytes)?;
         target = Some(name[cut + ARROW.len()..].to_vec());
         name = &name[..cut];
     }
-    Some(Entry {
+    Some(ListEntry {
         kind: Some(kind),
         size_bytes,
         mode: Some(mode),
         target,
-        ..Entry::named(name)
+        ..ListEntry::named(name)
     })
 }
 
-/// `11-27-26  03:25PM       <DIR>          name`, with a size in place of `<DIR>` for a file.
-fn windows(line: &[u8]) -> Option<Entry> {
+/// Parses `11-27-26  03:25PM       <DIR>          name`, with a size instead of `<DIR>` for a file.
+fn windows(line: &[u8]) -> Option<ListEntry> {
     let words = words(line);
     let [date, time, size, ..] = &words[..] else {
         return None;
@@ -70,17 +71,17 @@ fn windows(line: &[u8]) -> Option<Entry> {
     }
     let name = line[size.end..].trim_ascii_start();
     let (kind, size_bytes) = match &line[size.clone()] {
-        b"<DIR>" => (Kind::Directory, None),
-        digits => (Kind::File, Some(number(digits)?)),
+        b"<DIR>" => (EntryKind::Directory, None),
+        digits => (EntryKind::File, Some(number(digits)?)),
     };
-    Some(Entry {
+    Some(ListEntry {
         kind: Some(kind),
         size_bytes,
-        ..Entry::named(name)
+        ..ListEntry::named(name)
     })
 }
 
-/// `rwxr-xr-x`.
+/// Parses `rwxr-xr-x`.
 fn mode(letters: &[u8]) -> Option<u32> {
     letters
         .iter()
@@ -96,7 +97,7 @@ fn mode(letters: &[u8]) -> Option<u32> {
         })
 }
 
-/// `15:25`, or a year.
+/// Returns `true` for a time such as `15:25`, and for a year.
 fn is_time(text: &[u8]) -> bool {
     let mut parts = text.splitn(2, |byte| *byte == b':');
     let mut part = || parts.next().map(number::<u16>);
@@ -107,16 +108,17 @@ fn is_time(text: &[u8]) -> bool {
     }
 }
 
-/// Where the name of a link ends: a link has as many bytes as its path. Where that is not so, at the first arrow.
+/// Finds the arrow of a link. The size of a link is the length of its target; otherwise uses the
+/// first arrow.
 fn arrow(text: &[u8], size_bytes: Option<u64>) -> Option<usize> {
-    let told = size_bytes.and_then(|size| usize::try_from(size).ok());
-    let at = told.and_then(|size| text.len().checked_sub(size)?.checked_sub(ARROW.len()));
+    let link_size = size_bytes.and_then(|size| usize::try_from(size).ok());
+    let at = link_size.and_then(|size| text.len().checked_sub(size)?.checked_sub(ARROW.len()));
     let first = || text.windows(ARROW.len()).position(|bytes| bytes == ARROW);
     at.filter(|&at| text[at..].starts_with(ARROW))
         .or_else(first)
 }
 
-/// Where the words of a line are.
+/// Positions of the words of a line.
 fn words(line: &[u8]) -> Vec<std::ops::Range<usize>> {
     let mut words = Vec::new();
     let mut at = 0;
@@ -133,89 +135,90 @@ fn words(line: &[u8]) -> Vec<std::ops::Range<usize>> {
 mod tests {
     use super::*;
 
-    fn told(line: &str) -> Option<Entry> {
+    fn link_size(line: &str) -> Option<ListEntry> {
         parse_list(line.as_bytes())
     }
 
-    fn known(kind: Kind, name: &str, size_bytes: Option<u64>, mode: Option<u32>) -> Entry {
-        Entry {
+    fn known(kind: EntryKind, name: &str, size_bytes: Option<u64>, mode: Option<u32>) -> ListEntry {
+        ListEntry {
             kind: Some(kind),
             size_bytes,
             mode,
-            ..Entry::named(name)
+            ..ListEntry::named(name)
         }
     }
 
     #[test]
-    fn lines_of_servers_that_there_are() {
+    fn lines_of_real_servers_are_parsed() {
         let check = |line, name: &str, kind, size, mode| {
             assert_eq!(
-                told(line),
+                link_size(line),
                 Some(known(kind, name, Some(size), mode)),
                 "{line}"
             );
         };
-        // vsftpd, Pure-FTPd, ProFTPD, pyftpdlib; one without a group, owners with blanks, names with blanks.
+        // vsftpd, Pure-FTPd, ProFTPD, pyftpdlib; a line without a group, owners with blanks, names
+        // with blanks.
         check(
             "drwxr-xr-x    2 1001     0            4096 Nov 27 15:25 up",
             "up",
-            Kind::Directory,
+            EntryKind::Directory,
             4096,
             Some(0o755),
         );
         check(
             "-rw-r--r--    1 ftpu       ftpu             3000 Feb  2  2020 a",
             "a",
-            Kind::File,
+            EntryKind::File,
             3000,
             Some(0o644),
         );
         check(
             "-rw-------   1 ftpu     ftpu         3000 Nov 27 15:26 odd name #1%",
             "odd name #1%",
-            Kind::File,
+            EntryKind::File,
             3000,
             Some(0o600),
         );
         check(
             "-rwsr-sr-t   1 root root 0 Dec 31 23:59  blank",
             " blank",
-            Kind::File,
+            EntryKind::File,
             0,
             Some(0o755),
         );
         check(
             "-rw-rw-rw-   1 ftp 12345678901 Jan  1  1999 big",
             "big",
-            Kind::File,
+            EntryKind::File,
             12_345_678_901,
             Some(0o666),
         );
         check(
             "-rw-r--r--   1 domain users 22 May 5 09:07 May 5 09:07 x",
             "May 5 09:07 x",
-            Kind::File,
+            EntryKind::File,
             22,
             Some(0o644),
         );
         check(
             "02-25-97  04:53PM                  564 read me.txt",
             "read me.txt",
-            Kind::File,
+            EntryKind::File,
             564,
             None,
         );
-        check("2026-11-27  16:53  1 y", "y", Kind::File, 1, None);
-        let folder = known(Kind::Directory, "some dir", None, None);
+        check("2026-11-27  16:53  1 y", "y", EntryKind::File, 1, None);
+        let directory = known(EntryKind::Directory, "some dir", None, None);
         assert_eq!(
-            told("11-27-2026  03:25am       <DIR>          some dir"),
-            Some(folder)
+            link_size("11-27-2026  03:25am       <DIR>          some dir"),
+            Some(directory)
         );
     }
 
     #[test]
-    fn a_link_ends_where_its_size_says() {
-        let link = |line| told(line).and_then(|entry| Some((entry.name, entry.target?)));
+    fn the_size_of_a_link_determines_where_its_target_starts() {
+        let link = |line| link_size(line).and_then(|entry| Some((entry.name, entry.target?)));
         let found = |name: &str, target: &str| Some((name.into(), target.into()));
         assert_eq!(
             link("lrwxrwxrwx 1 u g 1 Jan  1  2020 a -> b -> c"),
@@ -233,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_entry_is_none() {
+    fn lines_without_an_entry_return_none() {
         for line in [
             "",
             "total 8",
@@ -248,7 +251,7 @@ mod tests {
             "1-2 03:25PM 3 y",
             "type=file; x",
         ] {
-            assert_eq!(told(line), None, "{line}");
+            assert_eq!(link_size(line), None, "{line}");
         }
     }
 }

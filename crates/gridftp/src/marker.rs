@@ -1,46 +1,46 @@
-//! Markers: what a server tells while it transfers.
+//! Progress markers of a server.
 
-use crate::{ByteRanges, Error, Reply, number};
+use crate::{ByteRanges, FtpError, FtpReply, number};
 
-/// How far one stripe is (112).
+/// Performance marker of one stripe (112).
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Performance {
-    /// When, in seconds since 1970; whole tenths.
+pub struct PerformanceMarker {
+    /// Time in seconds since 1970, with a resolution of 0.1 s.
     pub timestamp_s: f64,
-    /// Which stripe.
+    /// Stripe index.
     pub stripe: u32,
-    /// How much it has.
+    /// Bytes of this stripe.
     pub bytes: u64,
-    /// How many stripes there are.
+    /// Number of stripes.
     pub stripes: u32,
 }
 
-/// A marker.
+/// Progress marker.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Progress {
-    /// 112.
-    Performance(Performance),
-    /// Ranges that the receiver has on its disk (111). Incremental: all of them together count.
+pub enum ProgressMarker {
+    /// Performance of one stripe (112).
+    Performance(PerformanceMarker),
+    /// Ranges stored by the receiver (111). Incremental.
     Ranges(ByteRanges),
-    /// Bytes of which the checksum is taken (113).
+    /// Bytes covered by the checksum so far (113).
     Checksummed {
         /// Bytes.
         bytes: u64,
     },
 }
 
-impl Progress {
-    /// Reads a preliminary reply; nothing if it is none of the markers.
+impl ProgressMarker {
+    /// Reads a preliminary reply; `None` if it is not a marker.
     ///
     /// # Errors
-    /// A marker that is wrong.
-    pub fn parse(reply: &Reply) -> Result<Option<Self>, Error> {
+    /// If a marker is malformed.
+    pub fn parse(reply: &FtpReply) -> Result<Option<Self>, FtpError> {
         match reply.code {
             111 => {
                 let text = reply.field(b"Range Marker").ok_or_else(|| wrong(reply))?;
                 ByteRanges::parse(text).map(Self::Ranges).map(Some)
             }
-            112 => Performance::parse(reply)
+            112 => PerformanceMarker::parse(reply)
                 .map(|marker| Some(Self::Performance(marker)))
                 .ok_or_else(|| wrong(reply)),
             113 => reply
@@ -54,9 +54,9 @@ impl Progress {
 
     /// Writes the marker, as servers of the Globus toolkit do.
     #[must_use]
-    pub fn reply(&self) -> Reply {
+    pub fn reply(&self) -> FtpReply {
         let (code, title, lines) = match self {
-            Self::Ranges(ranges) => return Reply::new(111, format!("Range Marker {ranges}")),
+            Self::Ranges(ranges) => return FtpReply::new(111, format!("Range Marker {ranges}")),
             Self::Performance(marker) => (112, "Perf Marker", marker.lines()),
             Self::Checksummed { bytes } => (
                 113,
@@ -66,12 +66,12 @@ impl Progress {
         };
         let mut texts = vec![title.as_bytes().to_vec()];
         texts.extend(lines.into_iter().map(String::into_bytes));
-        Reply::block(code, texts)
+        FtpReply::block(code, texts)
     }
 }
 
-impl Performance {
-    fn parse(reply: &Reply) -> Option<Self> {
+impl PerformanceMarker {
+    fn parse(reply: &FtpReply) -> Option<Self> {
         let seconds = std::str::from_utf8(reply.field(b"Timestamp:")?).ok()?;
         Some(Self {
             timestamp_s: seconds
@@ -94,8 +94,8 @@ impl Performance {
     }
 }
 
-fn wrong(reply: &Reply) -> Error {
-    Error::malformed("marker", "its fields", reply.to_string().as_bytes())
+fn wrong(reply: &FtpReply) -> FtpError {
+    FtpError::malformed("marker", "its fields", reply.to_string().as_bytes())
 }
 
 #[cfg(test)]
@@ -106,23 +106,23 @@ mod tests {
 
     proptest! {
         #[test]
-        fn markers_that_are_written_are_read_as_themselves(
+        fn markers_round_trip_through_replies(
             tenths in 0_u32.., stripe: u32, bytes: u64, stripes: u32, start: u32, length in 1_u32..,
         ) {
-            let performance = Performance { timestamp_s: f64::from(tenths) / 10.0, stripe, bytes, stripes };
+            let performance = PerformanceMarker { timestamp_s: f64::from(tenths) / 10.0, stripe, bytes, stripes };
             let range = u64::from(start)..u64::from(start) + u64::from(length);
             for marker in [
-                Progress::Performance(performance),
-                Progress::Ranges(ByteRanges::of(range)),
-                Progress::Checksummed { bytes },
+                ProgressMarker::Performance(performance),
+                ProgressMarker::Ranges(ByteRanges::from_range(range)),
+                ProgressMarker::Checksummed { bytes },
             ] {
-                prop_assert_eq!(Progress::parse(&marker.reply()).unwrap(), Some(marker));
+                prop_assert_eq!(ProgressMarker::parse(&marker.reply()).unwrap(), Some(marker));
             }
         }
 
         #[test]
         fn no_reply_makes_the_parser_panic(code in 110_u16..115, lines: Vec<Vec<u8>>) {
-            let _ = Progress::parse(&Reply { code, lines });
+            let _ = ProgressMarker::parse(&FtpReply { code, lines });
         }
     }
 }

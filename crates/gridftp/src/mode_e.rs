@@ -1,7 +1,8 @@
-//! Extended block mode (GFD.20 section 5): bytes in blocks that say where they belong, over many connections that stay
-//! open between files.
+//! Extended block mode (GFD.20 section 5): blocks with file offsets, over several connections that
+//! stay open between files.
 //!
-//! Read [`Receiver`] first: it tells which file the bytes of a connection belong to. [`Sender`] is its counterpart.
+//! Read [`BlockReceiver`] first: it assigns the bytes of a connection to files. [`BlockSender`] is
+//! its counterpart.
 
 mod decoder;
 mod header;
@@ -10,7 +11,7 @@ mod sender;
 #[cfg(test)]
 mod tests;
 
-pub use decoder::{Decoder, Item, Step};
-pub use header::{HEADER_BYTES, Header, MAX_CONNECTIONS};
-pub use receiver::{Payload, Received, Receiver, Taken};
-pub use sender::{Chunk, Sender};
+pub use decoder::{DecodeStep, DecodedItem, Decoder};
+pub use header::{BlockHeader, HEADER_BYTES, MAX_CONNECTIONS};
+pub use receiver::{BlockReceiver, Payload, ReceiveResult, ReceivedFile};
+pub use sender::{BlockSender, OutgoingBlock};

@@ -1,57 +1,59 @@
-//! Names of files: bytes, of which a control connection can carry all but three.
+//! File names: all bytes except CR, LF and NUL, which a control connection cannot carry.
 
-use crate::{Error, error::excerpt};
+use crate::{FtpError, error::excerpt};
 
-/// Longest path: that of Linux.
+/// Maximum bytes of a path, as in Linux.
 pub const MAX_PATH_BYTES: usize = 4096;
 
-/// A path as the peer writes it. Never empty; holds no CR, LF or NUL, with which one command could become two.
+/// A path in the notation of the peer. Never empty, and without CR, LF and NUL, which could turn
+/// one command into two.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Path(Vec<u8>);
 
 impl Path {
-    /// Takes bytes as a path.
+    /// Creates a path from bytes.
     ///
     /// # Errors
-    /// An empty path, one longer than [`MAX_PATH_BYTES`], one with CR, LF or NUL.
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, Error> {
+    /// If the path is empty, longer than [`MAX_PATH_BYTES`], or contains CR, LF or NUL.
+    pub fn new(bytes: impl Into<Vec<u8>>) -> Result<Self, FtpError> {
         let bytes = bytes.into();
         let wrong = bytes.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0));
         if bytes.is_empty() || wrong {
-            return Err(Error::malformed(
+            return Err(FtpError::malformed(
                 "path",
                 "one without line end and NUL",
                 &bytes,
             ));
         }
         if bytes.len() > MAX_PATH_BYTES {
-            return Err(Error::Limit {
-                place: "bytes of a path",
+            return Err(FtpError::Limit {
+                context: "bytes of a path",
                 limit: MAX_PATH_BYTES as u64,
             });
         }
         Ok(Self(bytes))
     }
 
-    /// Its bytes.
+    /// Returns the bytes of the path.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// Whether an unprotected control connection carries it: servers of the Globus toolkit drop bytes from 0x80 on
-    /// there without a word, and `zéz` becomes `zz`.
+    /// Returns `true` if an unprotected control connection preserves the path. Globus servers
+    /// silently drop bytes from 0x80 there, so `zéz` becomes `zz`.
     #[must_use]
     pub fn is_ascii(&self) -> bool {
         self.0.is_ascii()
     }
 
-    /// This path seen from the directory `current`: absolute, without `.`, `..` and doubled slashes. What goes above
-    /// the root stays at the root. Symbolic links are not known here; to confine those is the driver's.
+    /// Resolves the path in the directory `current`. The result is absolute, without `.`, `..` and
+    /// doubled slashes. The parent of the root is the root. Symbolic links are unknown here; the
+    /// driver must confine them.
     ///
     /// # Errors
-    /// A path that becomes longer than [`MAX_PATH_BYTES`].
-    pub fn normalised(&self, current: &Self) -> Result<Self, Error> {
+    /// If the result is longer than [`MAX_PATH_BYTES`].
+    pub fn normalised(&self, current: &Self) -> Result<Self, FtpError> {
         let relative = !self.0.starts_with(b"/");
         let before = if relative { &current.0[..] } else { b"" };
         let mut names: Vec<&[u8]> = Vec::new();
@@ -70,13 +72,14 @@ impl Path {
         Self::new(bytes)
     }
 
-    /// The root.
+    /// Returns the root.
     #[must_use]
     pub fn root() -> Self {
         Self(b"/".to_vec())
     }
 
-    /// The directory that a normalised path is in, and its last name; the root is in itself and has none.
+    /// Returns the directory and the last name of a normalised path. The root is its own directory
+    /// and has an empty name.
     #[must_use]
     pub fn split(&self) -> (Self, &[u8]) {
         let cut = self.0.iter().rposition(|&byte| byte == b'/');
@@ -127,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_end_in_a_name_is_refused_since_it_would_be_a_second_command() {
+    fn a_line_end_in_a_path_is_rejected_because_it_would_start_a_second_command() {
         for wrong in ["a\r\nDELE b", "a\nb", "a\0", ""] {
             Path::new(wrong).unwrap_err();
         }

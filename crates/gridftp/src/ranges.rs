@@ -1,14 +1,15 @@
-//! Sets of byte positions of a file: what is there, what is missing.
+//! Sets of byte ranges of a file.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::Error;
+use crate::FtpError;
 
-/// Most separate ranges in one set. A peer that scatters single bytes over a file would otherwise fill the memory.
+/// Maximum ranges in one set, so that a peer cannot fill the memory with scattered bytes.
 pub const MAX_RANGES: usize = 65_536;
 
-/// Disjoint, ordered, never touching ranges; ends are exclusive, as in the markers of Globus servers.
+/// Disjoint, ordered ranges that do not touch; ends are exclusive, as in the markers of Globus
+/// servers.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ByteRanges {
     /// Start → end.
@@ -16,9 +17,9 @@ pub struct ByteRanges {
 }
 
 impl ByteRanges {
-    /// The set of one range.
+    /// Creates a set of one range.
     #[must_use]
-    pub fn of(range: Range<u64>) -> Self {
+    pub fn from_range(range: Range<u64>) -> Self {
         let mut ranges = BTreeMap::new();
         if !range.is_empty() {
             ranges.insert(range.start, range.end);
@@ -26,16 +27,17 @@ impl ByteRanges {
         Self { ranges }
     }
 
-    /// Adds a range and merges it with those that it touches.
+    /// Adds a range and merges it with overlapping and adjacent ranges.
     ///
     /// # Errors
-    /// More than [`MAX_RANGES`] ranges.
-    pub fn insert(&mut self, range: Range<u64>) -> Result<(), Error> {
+    /// If the set would have more than [`MAX_RANGES`] ranges.
+    pub fn insert(&mut self, range: Range<u64>) -> Result<(), FtpError> {
         if range.is_empty() {
             return Ok(());
         }
         let Range { mut start, mut end } = range;
-        // From the left: bytes of a file mostly come in order, so this is the only range that is met.
+        // Check the left neighbour first: bytes of a file mostly arrive in order, so usually no
+        // other range is affected.
         if let Some((&left, &left_end)) = self.ranges.range(..=start).next_back()
             && left_end >= start
         {
@@ -47,8 +49,8 @@ impl ByteRanges {
             end = end.max(right_end);
         }
         if self.ranges.len() >= MAX_RANGES {
-            return Err(Error::Limit {
-                place: "separate ranges of a file",
+            return Err(FtpError::Limit {
+                context: "separate ranges of a file",
                 limit: MAX_RANGES as u64,
             });
         }
@@ -59,48 +61,48 @@ impl ByteRanges {
     /// Adds all ranges of another set.
     ///
     /// # Errors
-    /// As [`insert`](Self::insert).
-    pub fn merge(&mut self, other: &Self) -> Result<(), Error> {
+    /// Like [`insert`](Self::insert).
+    pub fn merge(&mut self, other: &Self) -> Result<(), FtpError> {
         other.iter().try_for_each(|range| self.insert(range))
     }
 
-    /// The ranges in order.
+    /// Returns the ranges in order.
     pub fn iter(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         self.ranges.iter().map(|(&start, &end)| start..end)
     }
 
-    /// Whether a byte of this range is in it.
+    /// Returns `true` if the set contains a byte of this range.
     #[must_use]
     pub fn overlaps(&self, range: &Range<u64>) -> bool {
         let before = self.ranges.range(..range.end).next_back();
         !range.is_empty() && before.is_some_and(|(_, &end)| end > range.start)
     }
 
-    /// Whether no byte is in it.
+    /// Returns `true` if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
 
-    /// Number of bytes in it.
+    /// Returns the number of bytes in the set.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// Position after its last byte; 0 of an empty set.
+    /// Returns the position after the last byte; 0 for an empty set.
     #[must_use]
     pub fn end(&self) -> u64 {
         self.ranges.last_key_value().map_or(0, |(_, &end)| end)
     }
 
-    /// Length of the part that begins at 0 without a hole.
+    /// Returns the number of contiguous bytes from position 0.
     #[must_use]
     pub fn prefix_bytes(&self) -> u64 {
         self.ranges.get(&0).copied().unwrap_or(0)
     }
 
-    /// What a file of `size_bytes` has besides these ranges.
+    /// Returns the missing ranges of a file of `size_bytes`.
     #[must_use]
     pub fn missing(&self, size_bytes: u64) -> Self {
         let mut ranges = BTreeMap::new();
@@ -117,10 +119,10 @@ impl ByteRanges {
         Self { ranges }
     }
 
-    /// The same set with each range one byte shorter at its end.
+    /// Returns the set with each range one byte shorter at its end.
     ///
-    /// A restart marker may be read with its ends inclusive or exclusive. Handed back like this, a server of either
-    /// habit sends at most one byte twice and leaves none out.
+    /// Servers read restart markers with inclusive or exclusive ends. With shortened ranges, either
+    /// kind of server sends at most one byte twice and omits none.
     #[must_use]
     pub fn shortened(&self) -> Self {
         let ranges = self
@@ -131,15 +133,15 @@ impl ByteRanges {
         Self { ranges }
     }
 
-    /// Reads `0-10,20-30`.
+    /// Parses `0-10,20-30`.
     ///
     /// # Errors
-    /// What is not such a list, or longer than [`MAX_RANGES`].
-    pub fn parse(text: &[u8]) -> Result<Self, Error> {
+    /// If the text is not a list of ranges, or has more than [`MAX_RANGES`].
+    pub fn parse(text: &[u8]) -> Result<Self, FtpError> {
         let mut ranges = Self::default();
         for item in text.split(|&byte| byte == b',') {
             let range = parse_range(item.trim_ascii())
-                .ok_or_else(|| Error::malformed("ranges", "`START-END,START-END`", text))?;
+                .ok_or_else(|| FtpError::malformed("ranges", "`START-END,START-END`", text))?;
             ranges.insert(range)?;
         }
         Ok(ranges)
@@ -149,7 +151,7 @@ impl ByteRanges {
 impl std::fmt::Display for ByteRanges {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.is_empty() {
-            // A list of no range cannot be read.
+            // An empty list cannot be parsed.
             return formatter.write_str("0-0");
         }
         for (index, range) in self.iter().enumerate() {
@@ -179,7 +181,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_set_of_ranges_holds_what_a_set_of_positions_holds(
+        fn byte_ranges_behave_like_a_set_of_positions(
             items in prop::collection::vec((0_u64..60, 0_u64..20), 0..20), size in 0_u64..90,
         ) {
             let mut ranges = ByteRanges::default();
@@ -209,14 +211,14 @@ mod tests {
     }
 
     #[test]
-    fn scattered_bytes_end_at_the_limit() {
+    fn the_number_of_separate_ranges_is_limited() {
         let mut ranges = ByteRanges::default();
-        let refused = (0..=MAX_RANGES as u64).find(|n| ranges.insert(2 * n..2 * n + 1).is_err());
-        assert_eq!(refused, Some(MAX_RANGES as u64));
+        let rejected = (0..=MAX_RANGES as u64).find(|n| ranges.insert(2 * n..2 * n + 1).is_err());
+        assert_eq!(rejected, Some(MAX_RANGES as u64));
     }
 
     #[test]
-    fn a_shortened_set_leaves_no_byte_out_whatever_the_habit_of_the_server() {
+    fn shortened_ranges_omit_the_last_byte_of_each_range() {
         let ranges = ByteRanges::parse(b"0-10,20-21,30-40").unwrap();
         assert_eq!(ranges.shortened().to_string(), "0-9,30-39");
     }

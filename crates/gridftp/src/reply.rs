@@ -1,23 +1,24 @@
-//! Replies: one line, or several of which the last repeats the code of the first (RFC 959 section 4.2).
+//! Replies of one or several lines. The last line repeats the code of the first (RFC 959 section
+//! 4.2).
 
-use crate::{Error, error::excerpt, number};
+use crate::{FtpError, error::excerpt, number};
 
-/// Most lines of a reply that is held as a whole; listings are passed on line by line.
+/// Maximum lines of a stored reply. Listings are passed on line by line.
 pub const MAX_REPLY_LINES: usize = 4096;
-/// Most bytes of such a reply.
+/// Maximum bytes of a stored reply.
 pub const MAX_REPLY_BYTES: usize = 1024 * 1024;
 
-/// A whole reply.
+/// A complete reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
-    /// Three digits.
+pub struct FtpReply {
+    /// Three-digit code.
     pub code: u16,
     /// Text of each line, without code. At least one.
     pub lines: Vec<Vec<u8>>,
 }
 
-impl Reply {
-    /// A reply of one line.
+impl FtpReply {
+    /// Creates a reply of one line.
     #[must_use]
     pub fn new(code: u16, text: impl Into<Vec<u8>>) -> Self {
         Self {
@@ -26,7 +27,7 @@ impl Reply {
         }
     }
 
-    /// A reply of several lines, the last of which is `End.`.
+    /// Creates a reply of several lines and appends the last line `End.`.
     #[must_use]
     pub fn block(code: u16, lines: Vec<Vec<u8>>) -> Self {
         let mut lines = lines;
@@ -34,38 +35,38 @@ impl Reply {
         Self { code, lines }
     }
 
-    /// The number that SIZE is answered with (RFC 3659, section 4).
+    /// Returns the number in the reply to SIZE (RFC 3659, section 4).
     #[must_use]
     pub fn size_bytes(&self) -> Option<u64> {
         let text = self.lines.last().filter(|_| self.is_success())?;
         number(text.trim_ascii())
     }
 
-    /// Whether another reply to the same command follows (1xx).
+    /// Returns `true` if another reply to the same command follows (1xx).
     #[must_use]
     pub fn is_preliminary(&self) -> bool {
         self.code / 100 == 1
     }
 
-    /// Whether the command is carried out (2xx).
+    /// Returns `true` if the command succeeded (2xx).
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.code / 100 == 2
     }
 
-    /// Whether the server waits for the next command of a sequence (3xx).
+    /// Returns `true` if the server waits for the next command of a sequence (3xx).
     #[must_use]
     pub fn is_intermediate(&self) -> bool {
         self.code / 100 == 3
     }
 
-    /// Whether the command failed, but may succeed when it is repeated (4xx).
+    /// Returns `true` if the command failed, but can succeed when repeated (4xx).
     #[must_use]
     pub fn is_transient_failure(&self) -> bool {
         self.code / 100 == 4
     }
 
-    /// What Globus servers call the failure, such as `PATH_NOT_FOUND`.
+    /// Returns the error name of Globus servers, such as `PATH_NOT_FOUND`.
     #[must_use]
     pub fn globus_error(&self) -> Option<&str> {
         let line = self.field(b"GlobusError:")?;
@@ -73,7 +74,7 @@ impl Reply {
         line.split(' ').find_map(|word| word.strip_prefix("c="))
     }
 
-    /// What follows `name` in the first line that begins with it.
+    /// Returns the text after `name` in the first line that starts with it.
     #[must_use]
     pub fn field(&self, name: &[u8]) -> Option<&[u8]> {
         self.lines.iter().find_map(|line| {
@@ -82,7 +83,7 @@ impl Reply {
         })
     }
 
-    /// Bytes to send.
+    /// Returns the bytes to send.
     #[must_use]
     pub fn write(&self) -> Vec<u8> {
         let Some((last, before)) = self.lines.split_last() else {
@@ -93,34 +94,34 @@ impl Reply {
         bytes
     }
 
-    /// All lines as ones before the last, for a reply that goes on.
+    /// Returns all lines as inner lines, for a reply that continues.
     pub(crate) fn inner_lines(&self, with_first: bool) -> Vec<u8> {
         inner_lines(self.code, &self.lines, with_first)
     }
 }
 
-/// Inner lines begin with a space: they can then not be taken for the last one.
+/// Writes inner lines with a leading space, so that they cannot be read as the last line.
 fn inner_lines(code: u16, lines: &[Vec<u8>], with_first: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     for (index, line) in lines.iter().enumerate() {
         let first = with_first && index == 0;
-        let begin = if first {
+        let prefix = if first {
             format!("{code:03}-")
         } else {
             " ".to_owned()
         };
-        push_line(&mut bytes, &begin, line);
+        push_line(&mut bytes, &prefix, line);
     }
     bytes
 }
 
-fn push_line(bytes: &mut Vec<u8>, begin: &str, line: &[u8]) {
-    bytes.extend(begin.bytes());
+fn push_line(bytes: &mut Vec<u8>, prefix: &str, line: &[u8]) {
+    bytes.extend(prefix.bytes());
     bytes.extend(line.iter().filter(|byte| !matches!(byte, b'\r' | b'\n')));
     bytes.extend(b"\r\n");
 }
 
-impl std::fmt::Display for Reply {
+impl std::fmt::Display for FtpReply {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "{}", self.code)?;
         for line in self.lines.iter().take(6) {
@@ -130,47 +131,50 @@ impl std::fmt::Display for Reply {
     }
 }
 
-/// What a line is to the reply that it stands in.
+/// Role of a line within a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Part {
+pub enum ReplyLine {
     /// A line before the last.
     Inner(u16, Vec<u8>),
     /// The last, or only, line.
     Last(u16, Vec<u8>),
-    /// It stands in no reply. Globus servers answer `LANG fr` with a line end in the middle; what follows it is such.
+    /// A line outside of replies, such as the rest of the reply of Globus servers to `LANG fr`,
+    /// which contains a line end.
     Noise,
 }
 
 /// Recognises replies line by line.
 #[derive(Debug, Clone, Default)]
 pub struct ReplyParser {
-    /// Code of the reply that has begun.
+    /// Code of the current reply.
     code: Option<u16>,
 }
 
 impl ReplyParser {
-    /// Takes the next line.
-    pub fn line(&mut self, line: &[u8]) -> Part {
+    /// Classifies the next line.
+    pub fn line(&mut self, line: &[u8]) -> ReplyLine {
         match (self.code, heading(line)) {
             (Some(code), Some((found, false))) if found == code => {
                 self.code = None;
-                Part::Last(code, text_after_code(line))
+                ReplyLine::Last(code, text_after_code(line))
             }
             (Some(code), Some((found, true))) if found == code => {
-                Part::Inner(code, text_after_code(line))
+                ReplyLine::Inner(code, text_after_code(line))
             }
-            (Some(code), _) => Part::Inner(code, line.strip_prefix(b" ").unwrap_or(line).to_vec()),
-            (None, Some((code, false))) => Part::Last(code, text_after_code(line)),
+            (Some(code), _) => {
+                ReplyLine::Inner(code, line.strip_prefix(b" ").unwrap_or(line).to_vec())
+            }
+            (None, Some((code, false))) => ReplyLine::Last(code, text_after_code(line)),
             (None, Some((code, true))) => {
                 self.code = Some(code);
-                Part::Inner(code, text_after_code(line))
+                ReplyLine::Inner(code, text_after_code(line))
             }
-            (None, None) => Part::Noise,
+            (None, None) => ReplyLine::Noise,
         }
     }
 }
 
-/// Code, and whether more lines follow.
+/// Returns the code, and `true` if more lines follow.
 fn heading(line: &[u8]) -> Option<(u16, bool)> {
     let code: u16 = number(line.get(..3)?)?;
     let more = match line.get(3) {
@@ -185,15 +189,15 @@ fn text_after_code(line: &[u8]) -> Vec<u8> {
     line.get(4..).unwrap_or_default().to_vec()
 }
 
-/// What a line completes.
+/// Result of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Collected {
+pub enum ReplyEvent {
     /// Nothing yet.
     Nothing,
-    /// A line of a listing, passed on instead of being held.
+    /// A line of a listing, passed on immediately.
     Line(Vec<u8>),
-    /// The whole reply.
-    Reply(Reply),
+    /// A complete reply.
+    Reply(FtpReply),
 }
 
 /// Collects the lines of one reply.
@@ -205,34 +209,34 @@ pub struct ReplyCollector {
 }
 
 impl ReplyCollector {
-    /// Takes the next line. Where `streamed`, lines of a success after the first are passed on, since a listing may have
-    /// a million.
+    /// Adds the next line. If `streamed`, passes on the lines of a successful reply after the
+    /// first, since a listing can have a million.
     ///
     /// # Errors
-    /// More than [`MAX_REPLY_LINES`] lines or [`MAX_REPLY_BYTES`] to be held.
-    pub fn line(&mut self, line: &[u8], streamed: bool) -> Result<Collected, Error> {
+    /// If more than [`MAX_REPLY_LINES`] lines or [`MAX_REPLY_BYTES`] must be stored.
+    pub fn line(&mut self, line: &[u8], streamed: bool) -> Result<ReplyEvent, FtpError> {
         let (code, text, last) = match self.parser.line(line) {
-            Part::Noise => return Ok(Collected::Nothing),
-            Part::Inner(code, text) => (code, text, false),
-            Part::Last(code, text) => (code, text, true),
+            ReplyLine::Noise => return Ok(ReplyEvent::Nothing),
+            ReplyLine::Inner(code, text) => (code, text, false),
+            ReplyLine::Last(code, text) => (code, text, true),
         };
         if streamed && !last && !self.lines.is_empty() && code < 300 {
-            return Ok(Collected::Line(text));
+            return Ok(ReplyEvent::Line(text));
         }
         self.bytes += text.len();
         if self.lines.len() == MAX_REPLY_LINES || self.bytes > MAX_REPLY_BYTES {
-            return Err(Error::Limit {
-                place: "bytes of a reply",
+            return Err(FtpError::Limit {
+                context: "bytes of a reply",
                 limit: MAX_REPLY_BYTES as u64,
             });
         }
         self.lines.push(text);
         if !last {
-            return Ok(Collected::Nothing);
+            return Ok(ReplyEvent::Nothing);
         }
         self.bytes = 0;
         let lines = std::mem::take(&mut self.lines);
-        Ok(Collected::Reply(Reply { code, lines }))
+        Ok(ReplyEvent::Reply(FtpReply { code, lines }))
     }
 }
 
@@ -242,14 +246,14 @@ mod tests {
 
     use super::*;
 
-    fn parse(bytes: &[u8]) -> Vec<Reply> {
+    fn parse(bytes: &[u8]) -> Vec<FtpReply> {
         let mut collector = ReplyCollector::default();
         bytes
             .split(|&byte| byte == b'\n')
             .filter_map(|line| {
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
                 match collector.line(line, false).unwrap() {
-                    Collected::Reply(reply) => Some(reply),
+                    ReplyEvent::Reply(reply) => Some(reply),
                     _ => None,
                 }
             })
@@ -274,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_end_within_a_reply_costs_one_line_of_noise() {
+    fn a_line_end_within_a_reply_does_not_affect_the_next_reply() {
         let replies =
             parse(b"501 'LANG fr\r\n' unrecognized language.\r\n200 NOOP command successful.\r\n");
         assert_eq!(
@@ -285,11 +289,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_reply_that_is_written_is_read_as_itself(
+        fn replies_round_trip_through_text(
             code in 100_u16..700, lines in prop::collection::vec("[^\r\n]{0,20}", 1..6),
         ) {
             let lines: Vec<Vec<u8>> = lines.into_iter().map(String::into_bytes).collect();
-            let reply = Reply { code, lines };
+            let reply = FtpReply { code, lines };
             prop_assert_eq!(parse(&reply.write()), [reply]);
         }
 

@@ -1,4 +1,4 @@
-//! Bytes that no log may hold.
+//! Secrets that must not be logged.
 
 /// A password or a credential. Its text is not shown by `Debug`.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,135 +1,141 @@
-//! The security of a session (RFC 2228), without its cryptography: tokens go in and come out. [`gsi`](crate::gsi) has one.
+//! Security of a session (RFC 2228) without its cryptography: tokens in, tokens out.
+//! [`gsi`](crate::gsi) implements it.
 
-use crate::{Dcau, Error, Protection, Secret};
+use crate::{Dcau, FtpError, Protection, Secret};
 
-/// What a side of a handshake has to say.
+/// Result of a handshake step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Handshake {
-    /// What the other side is to be told, if anything.
+    /// Token for the peer, if any.
     pub token: Option<Vec<u8>>,
-    /// Whether this side is content.
+    /// `true` if this side is done.
     pub done: bool,
 }
 
-/// Who is at the other end, in names such as `/O=Grid/CN=Somebody`.
+/// Identity of the peer. Names have the form `/O=Grid/CN=Somebody`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Of the certificate that was shown.
+    /// Subject of its certificate.
     pub subject: String,
-    /// Whom it stands for: what a grid-mapfile maps.
+    /// Identity without proxies: the name that a grid-mapfile maps.
     pub identity: String,
-    /// Whether its rights are limited.
+    /// `true` if the proxy is limited.
     pub limited: bool,
 }
 
-/// Which end of a data connection this side is.
+/// Role of this side of a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// It has connected.
+pub enum ConnectionRole {
+    /// This side opened the connection.
     Connects,
-    /// It has accepted.
+    /// This side accepted the connection.
     Accepts,
 }
 
-/// How a data connection is to be secured.
+/// Requested security of a data connection.
 #[derive(Debug, Clone, Copy)]
-pub struct DataWish<'a> {
-    /// Which end this is.
-    pub end: End,
-    /// Who has to be at the other one.
-    pub who: &'a Dcau,
-    /// What becomes of the bytes behind the handshake.
+pub struct DataSecurityRequest<'a> {
+    /// Role of this side.
+    pub role: ConnectionRole,
+    /// Required peer.
+    pub dcau: &'a Dcau,
+    /// Protection of the bytes after the handshake.
     pub protection: Protection,
     /// Seconds since 1970.
     pub now_s: u64,
 }
 
-/// A mechanism, such as TLS with proxy certificates. One value is one side of one connection.
+/// A security mechanism, such as TLS with proxy certificates. Each value is one side of one
+/// connection.
 pub trait Security: Send {
-    /// What AUTH calls it, such as `GSSAPI`.
+    /// Returns the name in AUTH, such as `GSSAPI`.
     fn mechanism(&self) -> &'static str;
 
-    /// Takes the other side's token; the client's side begins with none.
+    /// Handles a token of the peer; the client starts without one.
     ///
     /// # Errors
-    /// A token that is refused.
-    fn step(&mut self, token: Option<&[u8]>) -> Result<Handshake, Error>;
+    /// If the token is rejected.
+    fn step(&mut self, token: Option<&[u8]>) -> Result<Handshake, FtpError>;
 
-    /// Protects bytes. Called in the order in which they are sent.
+    /// Protects bytes. Call it in sending order.
     ///
     /// # Errors
-    /// If they cannot be protected.
-    fn wrap(&mut self, plain: &[u8]) -> Result<Vec<u8>, Error>;
+    /// If the bytes cannot be protected.
+    fn wrap(&mut self, plain: &[u8]) -> Result<Vec<u8>, FtpError>;
 
-    /// Takes the protection off. Called in the order of arrival.
+    /// Removes the protection. Call it in order of arrival.
     ///
     /// # Errors
-    /// Bytes that the other side did not protect.
-    fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, Error>;
+    /// If the peer did not protect the bytes.
+    fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, FtpError>;
 
-    /// Who is at the other end, once this side is content.
+    /// Returns the identity of the peer, once this side is done.
     fn peer(&self) -> Option<&Peer> {
         None
     }
 
-    /// Whether data connections can be secured: there is a credential for them.
+    /// Returns `true` if there is a credential to secure data connections.
     fn secures_data(&self) -> bool {
         false
     }
 
-    /// Takes another credential for data connections (DCSC P), or goes back to the usual one (DCSC D).
+    /// Sets another credential for data connections (DCSC P), or restores the initial one (DCSC D).
     ///
     /// # Errors
-    /// What is no credential, or not valid at `now_s` (seconds since 1970).
+    /// If the credential is malformed, or not valid at `now_s` (seconds since 1970).
     fn set_data_credential(
         &mut self,
         _credential: Option<&Secret>,
         _now_s: u64,
-    ) -> Result<(), Error> {
-        Err(Error::Security(
+    ) -> Result<(), FtpError> {
+        Err(FtpError::Security(
             "this mechanism has no data connections".to_owned(),
         ))
     }
 
-    /// The layer of a data connection. Nothing: its bytes go as they are.
+    /// Returns the security layer of a data connection. `None`: no protection.
     ///
     /// # Errors
-    /// If there is no credential for it, or the credential has ended.
-    fn data_layer(&self, wish: DataWish<'_>) -> Result<Option<Box<dyn DataSecurity>>, Error> {
-        match wish.who {
+    /// If there is no credential, or it has expired.
+    fn data_layer(
+        &self,
+        request: DataSecurityRequest<'_>,
+    ) -> Result<Option<Box<dyn DataSecurity>>, FtpError> {
+        match request.dcau {
             Dcau::None => Ok(None),
-            _ => Err(Error::Security(
+            _ => Err(FtpError::Security(
                 "this mechanism has no data connections".to_owned(),
             )),
         }
     }
 }
 
-/// The security of one data connection, between a socket and a session. How a driver puts it there:
-/// [`gsi`](crate::gsi).
+/// Security layer of one data connection, between a socket and a session. [`gsi`](crate::gsi)
+/// describes its use by a driver.
 pub trait DataSecurity: Send {
-    /// Takes bytes of the socket, and adds to `plain` what they say to the session.
+    /// Handles bytes of the socket; adds the plain text to `plain`.
     ///
     /// # Errors
-    /// Bytes, or somebody at the other end, to be refused: send what [`output`](Self::output) has, and close.
-    fn handle_input(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error>;
+    /// If the bytes are invalid or the peer is wrong. Send the bytes of [`output`](Self::output),
+    /// then close.
+    fn handle_input(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), FtpError>;
 
-    /// Adds to `socket` what the layer itself has to send; to be called when it is new, and after each input.
+    /// Adds bytes of the layer itself to `socket`. Call it at the start and after each input.
     ///
     /// # Errors
     /// If nothing can be sent.
-    fn output(&mut self, socket: &mut Vec<u8>) -> Result<(), Error>;
+    fn output(&mut self, socket: &mut Vec<u8>) -> Result<(), FtpError>;
 
-    /// Whether both ends have shown who they are. Nothing is to be protected before.
+    /// Returns `true` if both sides are authenticated. Protect nothing before.
     fn is_ready(&self) -> bool;
 
-    /// Whether the bytes behind the handshake pass as they are (PROT C). Once it is ready such a layer has nothing to do: drop
-    /// it.
+    /// Returns `true` if bytes after the handshake are unprotected (PROT C). Drop the layer once it
+    /// is ready.
     fn is_clear(&self) -> bool;
 
-    /// Adds to `socket` what is to be sent for `plain`.
+    /// Protects `plain` and appends the result to `socket`.
     ///
     /// # Errors
     /// If it is not ready.
-    fn protect(&mut self, plain: &[u8], socket: &mut Vec<u8>) -> Result<(), Error>;
+    fn protect(&mut self, plain: &[u8], socket: &mut Vec<u8>) -> Result<(), FtpError>;
 }

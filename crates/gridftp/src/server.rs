@@ -1,63 +1,65 @@
-//! A session with a client: commands are answered in order, one at a time; what they mean on a disk, and on sockets, is
-//! asked of a driver.
+//! Server session: replies to commands in order, one at a time. A driver works on files and
+//! sockets.
 //!
-//! Everything that a client can make grow has a bound in [`Policy`]: bytes of commands that wait, data connections,
-//! failed logins, and time without a command or a byte.
+//! [`ServerPolicy`] bounds the resources of a client: bytes of queued commands, data
+//! connections, failed logins, and time without a command or a byte.
 //!
-//! Read [`Server`] first, then [`Request`].
+//! Read [`Server`] first, then [`DriverRequest`].
 
-mod answers;
 mod commands;
+mod completion;
 mod data;
-mod ending;
-mod exchange;
+mod driver_api;
 mod listing;
-mod opening;
+mod replies;
 mod security;
+mod setup;
 mod transfer;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use commands::Purpose;
-pub use exchange::{Answer, Begin, Output, Policy, Refusal, Request};
-use transfer::{Data, Transfer};
+use commands::RequestPurpose;
+pub use driver_api::{
+    DriverRequest, DriverResponse, GlobusError, ServerOutput, ServerPolicy, WriteMode,
+};
+use transfer::{DataConnections, ServerTransfer};
 
-use crate::line::{Line, LineBuffer, MAX_LINE_BYTES};
+use crate::line::{FtpLine, LineBuffer, MAX_LINE_BYTES};
 use crate::security::Security;
-use crate::{Command, Dcau, Error, Mode, Path, Protection, Reply, Restart};
+use crate::{Dcau, FtpCommand, FtpError, FtpReply, Mode, Path, Protection, Restart};
 
-/// Most facts that OPTS MLST may choose.
+/// Maximum facts that OPTS MLST can select.
 const MAX_FACTS: usize = 32;
 
-/// How far a login is.
+/// State of a login.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Login {
-    /// Nobody.
+enum LoginState {
+    /// No user.
     None,
-    /// This user is to say a password.
+    /// A user without a password yet.
     User(Vec<u8>),
-    /// Somebody.
+    /// Logged in.
     Done,
 }
 
-/// What the session does.
+/// State of a session.
 #[derive(Debug)]
-enum State {
-    /// It takes the next command.
+enum SessionState {
+    /// Waiting for a command.
     Idle,
-    /// The driver is to answer.
-    Asking(Purpose),
-    /// Bytes move.
-    Transferring(Transfer),
-    /// It is over.
+    /// Waiting for the driver.
+    AwaitingDriver(RequestPurpose),
+    /// Transferring data.
+    Transferring(ServerTransfer),
+    /// The session is over.
     Closed,
 }
 
-/// What commands set for later ones.
+/// Settings changed by commands.
 #[derive(Debug)]
-struct Chosen {
+struct SessionSettings {
     mode: Mode,
     directory: Path,
     parallelism: u16,
@@ -68,40 +70,41 @@ struct Chosen {
     marker_interval: Duration,
     only_extended_passive: bool,
     buffer_bytes: Option<u64>,
-    /// Who has to be at the other end of data connections, and what becomes of their bytes.
+    /// Authentication of data connections.
     dcau: Dcau,
     protection: Protection,
 }
 
-/// A server's side of a session.
+/// Server side of a session.
 pub struct Server {
-    policy: Policy,
-    /// Whether anybody may write, and have third parties, as the policy has it.
+    policy: ServerPolicy,
+    /// Write and third-party permissions of the policy.
     granted: (bool, bool),
     lines: LineBuffer,
-    state: State,
-    login: Login,
+    state: SessionState,
+    login: LoginState,
     failed_logins: u32,
-    chosen: Chosen,
-    data: Data,
+    settings: SessionSettings,
+    data: DataConnections,
     security: Option<Box<dyn Security>>,
-    /// Whether the handshake has begun, and whether it is over.
+    /// `None` before the handshake; then `true` if it is complete.
     protected: Option<bool>,
-    outputs: VecDeque<Output>,
-    /// The last that asked for a transfer.
+    outputs: VecDeque<ServerOutput>,
+    /// Last transfer command.
     command: &'static str,
     leaving: bool,
-    began: Duration,
+    started_at: Duration,
     moved: Duration,
 }
 
 impl Server {
-    /// A session on a control connection that was accepted at `now`, counted from any moment.
+    /// Creates a session on a control connection that was accepted at `now`, counted from any
+    /// moment.
     #[must_use]
-    pub fn new(policy: Policy, security: Option<Box<dyn Security>>, now: Duration) -> Self {
+    pub fn new(policy: ServerPolicy, security: Option<Box<dyn Security>>, now: Duration) -> Self {
         let greeting = format!("{} ready.", policy.greeting);
         let mut server = Self {
-            chosen: Chosen {
+            settings: SessionSettings {
                 mode: Mode::Stream,
                 directory: Path::root(),
                 parallelism: 1,
@@ -118,87 +121,88 @@ impl Server {
             granted: (policy.writes, policy.third_party),
             policy,
             lines: LineBuffer::default(),
-            state: State::Idle,
-            login: Login::None,
+            state: SessionState::Idle,
+            login: LoginState::None,
             failed_logins: 0,
-            data: Data::default(),
+            data: DataConnections::default(),
             security,
             protected: None,
             outputs: VecDeque::new(),
             command: "",
             leaving: false,
-            began: now,
+            started_at: now,
             moved: now,
         };
-        server.reply(&Reply::new(220, greeting));
+        server.reply(&FtpReply::new(220, greeting));
         server
     }
 
-    /// Bytes of the control connection that are taken now. None: commands wait; read again when something has moved.
-    /// A driver reads none either while replies wait to be written: a client that only asks would fill the memory.
+    /// Returns the number of bytes that the session accepts from the control connection now. 0:
+    /// commands are queued; read again after progress. A driver must not read while replies are
+    /// unsent, so that a client cannot fill the memory.
     #[must_use]
-    pub fn room_bytes(&self) -> usize {
-        let most = match self.state {
-            State::Closed => 0,
+    pub fn input_capacity(&self) -> usize {
+        let max_connections = match self.state {
+            SessionState::Closed => 0,
             _ if self.lines.has_line() => self.policy.queued_bytes,
-            // A line that is not whole has to end, or to become too long.
+            // An incomplete line must end or exceed the limit.
             _ => self.policy.queued_bytes.max(MAX_LINE_BYTES + 1),
         };
-        most.saturating_sub(self.lines.len())
+        max_connections.saturating_sub(self.lines.len())
     }
 
-    /// Takes bytes of the control connection, of which there should be no more than [`room_bytes`](Self::room_bytes).
+    /// Handles bytes of the control connection, at most [`input_capacity`](Self::input_capacity).
     pub fn handle_input(&mut self, now: Duration, bytes: &[u8]) {
         self.lines.push(bytes);
         self.pump(now);
     }
 
-    /// The control connection has ended.
+    /// Handles the end of the control connection.
     pub fn handle_closed(&mut self) {
         self.close();
     }
 
-    /// The server goes down: the session ends when it is idle, after the transfer that goes on.
+    /// Shuts down: the session ends when idle, after the current transfer.
     pub fn leave(&mut self, now: Duration) {
         self.leaving = true;
         self.pump(now);
     }
 
-    /// Whether bytes move, or are about to.
+    /// Returns `true` during a transfer, including its start.
     #[must_use]
     pub fn is_transferring(&self) -> bool {
-        matches!(self.state, State::Transferring(_))
+        matches!(self.state, SessionState::Transferring(_))
     }
 
-    /// Bytes of the buffers of sockets that the client asked for, for data connections from now on.
+    /// Returns the socket buffer size requested by the client, for later data connections.
     #[must_use]
     pub fn buffer_bytes(&self) -> Option<u64> {
-        self.chosen.buffer_bytes
+        self.settings.buffer_bytes
     }
 
-    /// Bytes of a block.
+    /// Returns the size of a block, in bytes.
     #[must_use]
     pub fn block_bytes(&self) -> u64 {
         self.policy.block_bytes
     }
 
-    /// Lets time pass.
+    /// Handles the passage of time.
     pub fn handle_timeout(&mut self, now: Duration) {
         if self.poll_timeout().is_none_or(|due| now < due) {
             return;
         }
         match &mut self.state {
-            State::Transferring(transfer)
-                if now < transfer.last.at() + self.policy.data_patience =>
+            SessionState::Transferring(transfer)
+                if now < transfer.last.at() + self.policy.stall_timeout =>
             {
                 self.mark(now);
             }
-            State::Transferring(_) => {
-                self.fail(&Reply::new(426, "Data connection stood still."));
+            SessionState::Transferring(_) => {
+                self.fail(&FtpReply::new(426, "Data connection stalled."));
                 self.pump(now);
             }
             _ => {
-                self.reply(&Reply::new(
+                self.reply(&FtpReply::new(
                     421,
                     "Idle for too long, closing the control connection.",
                 ));
@@ -207,130 +211,130 @@ impl Server {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    /// Returns the deadline for [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Duration> {
         match &self.state {
-            // How long the driver may take is its own affair.
-            State::Closed | State::Asking(_) => None,
-            State::Transferring(transfer) => {
-                let still = transfer.last.at() + self.policy.data_patience;
-                let next = |last| still.min(last + self.chosen.marker_interval);
+            // The driver has no time limit.
+            SessionState::Closed | SessionState::AwaitingDriver(_) => None,
+            SessionState::Transferring(transfer) => {
+                let still = transfer.last.at() + self.policy.stall_timeout;
+                let next = |last| still.min(last + self.settings.marker_interval);
                 Some(transfer.marked.map_or(still, next))
             }
-            State::Idle if self.login == Login::Done => {
-                Some(self.moved + self.policy.idle_patience)
+            SessionState::Idle if self.login == LoginState::Done => {
+                Some(self.moved + self.policy.idle_timeout)
             }
-            // Bytes do not put off the end of a login: they may come one by one for ever.
-            State::Idle => Some(self.began + self.policy.login_patience),
+            // Bytes do not extend the login timeout: they can arrive one by one forever.
+            SessionState::Idle => Some(self.started_at + self.policy.login_timeout),
         }
     }
 
-    /// What the driver is to do next.
-    pub fn poll_output(&mut self) -> Option<Output> {
+    /// Returns the next output for the driver.
+    pub fn poll_output(&mut self) -> Option<ServerOutput> {
         self.outputs.pop_front()
     }
 
-    /// The driver has done what it was asked.
-    pub fn answer(&mut self, now: Duration, answer: Answer) {
+    /// Handles the response of the driver.
+    pub fn respond(&mut self, now: Duration, response: DriverResponse) {
         self.moved = self.moved.max(now);
-        if matches!(self.state, State::Transferring(_)) {
-            self.listed(now, answer);
+        if matches!(self.state, SessionState::Transferring(_)) {
+            self.listed(now, response);
             return self.pump(now);
         }
-        match std::mem::replace(&mut self.state, State::Idle) {
-            State::Asking(purpose) => self.answered(now, purpose, answer),
+        match std::mem::replace(&mut self.state, SessionState::Idle) {
+            SessionState::AwaitingDriver(purpose) => self.driver_responded(now, purpose, response),
             other => self.state = other,
         }
         self.pump(now);
     }
 
-    /// Carries commands out as far as they wait for nothing.
+    /// Executes commands until one must wait.
     fn pump(&mut self, now: Duration) {
         loop {
             match &self.state {
-                State::Idle if self.leaving => {
-                    self.reply(&Reply::new(
+                SessionState::Idle if self.leaving => {
+                    self.reply(&FtpReply::new(
                         421,
-                        "The server goes down, closing the control connection.",
+                        "The server shuts down, closing the control connection.",
                     ));
                     return self.close();
                 }
-                State::Idle => {}
-                State::Transferring(_) if self.abort_waits() => {
-                    self.fail(&Reply::new(426, "Transfer aborted."));
+                SessionState::Idle => {}
+                SessionState::Transferring(_) if self.abort_waits() => {
+                    self.fail(&FtpReply::new(426, "Transfer aborted."));
                     continue;
                 }
                 _ => return,
             }
             let line = self.lines.next();
             if line.is_some() {
-                // Commands put off the end of a session; single bytes do not.
+                // Commands extend the idle timeout; single bytes do not.
                 self.moved = self.moved.max(now);
             }
             match line {
                 None => return,
-                Some(Line::TooLong) => self.reply(&Reply::new(500, "Command line too long.")),
-                Some(Line::Whole(line)) => self.line(now, &line),
+                Some(FtpLine::TooLong) => self.reply(&FtpReply::new(500, "Command line too long.")),
+                Some(FtpLine::Complete(line)) => self.line(now, &line),
             }
         }
     }
 
-    /// Whether the client says nothing but ABOR.
+    /// Returns `true` if the next command is ABOR.
     fn abort_waits(&self) -> bool {
         self.protected.is_none()
             && self
                 .lines
-                .is_next(|line| Command::parse(line) == Ok(Command::Abor))
+                .is_next(|line| FtpCommand::parse(line) == Ok(FtpCommand::Abor))
     }
 
     fn line(&mut self, now: Duration, line: &[u8]) {
         let opened = match self.unprotected(line) {
             Ok(Some(opened)) => opened,
             Ok(None) => return,
-            Err(error) => return self.reply(&Reply::new(535, error.to_string())),
+            Err(error) => return self.reply(&FtpReply::new(535, error.to_string())),
         };
-        match Command::parse(&opened) {
+        match FtpCommand::parse(&opened) {
             Ok(command) => self.execute(now, command),
-            Err(Error::UnknownCommand { .. }) => {
-                self.reply(&Reply::new(500, "Command not supported."))
+            Err(FtpError::UnknownCommand { .. }) => {
+                self.reply(&FtpReply::new(500, "Command not supported."))
             }
-            Err(error) => self.reply(&Reply::new(501, error.to_string())),
+            Err(error) => self.reply(&FtpReply::new(501, error.to_string())),
         }
     }
 
-    fn ask(&mut self, purpose: Purpose, request: Request) {
-        self.state = State::Asking(purpose);
-        self.outputs.push_back(Output::Ask(request));
+    fn request_from_driver(&mut self, purpose: RequestPurpose, request: DriverRequest) {
+        self.state = SessionState::AwaitingDriver(purpose);
+        self.outputs.push_back(ServerOutput::Request(request));
     }
 
     fn close(&mut self) {
-        if !matches!(self.state, State::Closed) {
+        if !matches!(self.state, SessionState::Closed) {
             if matches!(
                 self.state,
-                State::Transferring(_) | State::Asking(Purpose::Sent)
+                SessionState::Transferring(_) | SessionState::AwaitingDriver(RequestPurpose::Sent)
             ) {
-                self.outputs.push_back(Output::CloseFile);
+                self.outputs.push_back(ServerOutput::CloseFile);
                 self.ended(426);
             }
-            self.state = State::Closed;
+            self.state = SessionState::Closed;
             self.drop_data();
-            self.outputs.push_back(Output::Close);
+            self.outputs.push_back(ServerOutput::Close);
         }
     }
 
-    /// Whether data may go there.
-    fn may_connect(&self, address: SocketAddr) -> bool {
+    /// Returns `true` if data connections to this address are allowed.
+    fn is_allowed_address(&self, address: SocketAddr) -> bool {
         let same = |a: IpAddr, b: IpAddr| a.to_canonical() == b.to_canonical();
-        // Below 1024 are services of the system, which no client listens on.
+        // Ports below 1024 belong to system services, and no client listens on them.
         address.port() >= 1024 && (self.policy.third_party || same(address.ip(), self.policy.peer))
     }
 
-    fn wanted_facts(&self) -> BTreeSet<String> {
+    fn selected_facts(&self) -> BTreeSet<String> {
         let all = || crate::FACTS.iter().map(|fact| (*fact).to_owned()).collect();
-        let mut wanted = self.chosen.facts.clone().unwrap_or_else(all);
-        wanted.truncate(MAX_FACTS);
-        wanted
+        let mut selected = self.settings.facts.clone().unwrap_or_else(all);
+        selected.truncate(MAX_FACTS);
+        selected
             .into_iter()
             .map(|fact| fact.to_ascii_lowercase())
             .collect()

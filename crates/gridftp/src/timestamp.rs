@@ -1,8 +1,8 @@
-//! Times as FTP writes them (RFC 3659 section 2.3): `YYYYMMDDHHMMSS`, UTC.
+//! Times in the format of FTP (RFC 3659 section 2.3): `YYYYMMDDHHMMSS`, UTC.
 
-use crate::{Error, number};
+use crate::{FtpError, number};
 
-/// 9999-12-31 23:59:59, the last second that four digits of a year can say.
+/// 9999-12-31 23:59:59, the last second with a four-digit year.
 const LAST_S: i64 = 253_402_300_799;
 const DAY_S: i64 = 86_400;
 /// Days of 400 years of the Gregorian calendar.
@@ -10,12 +10,12 @@ const ERA_DAYS: i64 = 146_097;
 /// Days from 0000-03-01 to 1970-01-01.
 const EPOCH_DAYS: i64 = 719_468;
 
-/// Reads a time as seconds since 1970. A fraction is read over.
+/// Parses a time as seconds since 1970. A fraction is ignored.
 ///
 /// # Errors
-/// What is not fourteen digits, or no date.
-pub fn parse_timestamp(text: &[u8]) -> Result<i64, Error> {
-    let wrong = || Error::malformed("time", "`YYYYMMDDHHMMSS`", text);
+/// If the text is not fourteen digits, or no valid date.
+pub fn parse_timestamp(text: &[u8]) -> Result<i64, FtpError> {
+    let wrong = || FtpError::malformed("time", "`YYYYMMDDHHMMSS`", text);
     let whole = text.split(|&byte| byte == b'.').next().unwrap_or(text);
     if whole.len() != 14 {
         return Err(wrong());
@@ -23,20 +23,20 @@ pub fn parse_timestamp(text: &[u8]) -> Result<i64, Error> {
     let field = |from: usize, to: usize| number::<i64>(&whole[from..to]).ok_or_else(wrong);
     let (year, month, day) = (field(0, 4)?, field(4, 6)?, field(6, 8)?);
     let (hour, minute, second) = (field(8, 10)?, field(10, 12)?, field(12, 14)?);
-    let days = days_of(year, month, day);
-    // 60 is a leap second, which the seconds since 1970 do not count.
-    let known = (1..=12).contains(&month) && date_of(days) == (year, month, day);
+    let days = to_days(year, month, day);
+    // 60 is a leap second, which seconds since 1970 do not count.
+    let known = (1..=12).contains(&month) && to_date(days) == (year, month, day);
     if !known || hour > 23 || minute > 59 || second > 60 {
         return Err(wrong());
     }
     Ok(days * DAY_S + hour * 3600 + minute * 60 + second.min(59))
 }
 
-/// Writes seconds since 1970; years before 0 and after 9999 become the nearest that can be written.
+/// Formats seconds since 1970. Years before 0 and after 9999 are clamped to the nearest valid time.
 #[must_use]
 pub fn write_timestamp(time_s: i64) -> String {
     let time_s = time_s.clamp(-62_167_219_200, LAST_S);
-    let (year, month, day) = date_of(time_s.div_euclid(DAY_S));
+    let (year, month, day) = to_date(time_s.div_euclid(DAY_S));
     let second = time_s.rem_euclid(DAY_S);
     let (hour, minute) = (second / 3600, second / 60 % 60);
     format!(
@@ -45,23 +45,24 @@ pub fn write_timestamp(time_s: i64) -> String {
     )
 }
 
-/// Days since 1970 of a date. Years are counted from March, so that the day of a leap year comes last.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
+/// Returns the days from 1970 to a date. Years are counted from March, so that the leap day comes
+/// last.
+fn to_days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
-    let of_era = year.rem_euclid(400);
-    let of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let days = of_era * 365 + of_era / 4 - of_era / 100 + of_year;
+    let in_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    let days = in_era * 365 + in_era / 4 - in_era / 100 + day_of_year;
     year.div_euclid(400) * ERA_DAYS + days - EPOCH_DAYS
 }
 
-/// Year, month and day of a day since 1970.
-fn date_of(days: i64) -> (i64, i64, i64) {
+/// Returns the year, month and day of a day since 1970.
+fn to_date(days: i64) -> (i64, i64, i64) {
     let days = days + EPOCH_DAYS;
-    let of_era = days.rem_euclid(ERA_DAYS);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let in_era = days.rem_euclid(ERA_DAYS);
+    let year = (in_era - in_era / 1460 + in_era / 36_524 - in_era / 146_096) / 365;
+    let day_of_year = in_era - (365 * year + year / 4 - year / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
     let month = (month_from_march + 2) % 12 + 1;
     let year = year + days.div_euclid(ERA_DAYS) * 400;
     (if month <= 2 { year + 1 } else { year }, month, day)
@@ -74,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_those_of_date_utc() {
+    fn timestamps_match_those_of_date_utc() {
         // `date -u -d @N +%Y%m%d%H%M%S`
         for (seconds, text) in [
             (0, "19700101000000"),
@@ -94,7 +95,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_time_that_is_written_is_read_as_itself(seconds in -62_167_219_200..=LAST_S) {
+        fn times_round_trip_through_text(seconds in -62_167_219_200..=LAST_S) {
             prop_assert_eq!(parse_timestamp(write_timestamp(seconds).as_bytes()).unwrap(), seconds);
         }
 

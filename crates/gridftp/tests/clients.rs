@@ -1,4 +1,4 @@
-//! Other people's clients against the server, over loopback.
+//! Third-party clients against the server, over loopback.
 
 #![expect(
     clippy::disallowed_types,
@@ -15,7 +15,8 @@ use std::process::{Command, Stdio};
 use content::content;
 use host::Host;
 
-/// Runs a client with the server's directory and its own; `{served}`, `{own}` and `{server}` stand for them.
+/// Runs a client on the server's directory and its own. `{served}`, `{own}` and `{server}` are
+/// placeholders.
 fn with_client(
     program: &str,
     commands: &[&[&str]],
@@ -55,8 +56,11 @@ fn with_client(
             .args(&arguments)
             .output()
             .expect("it runs");
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(out.status.success(), "{program} {arguments:?}: {said}");
+        let reply_text = String::from_utf8_lossy(&out.stderr);
+        assert!(
+            out.status.success(),
+            "{program} {arguments:?}: {reply_text}"
+        );
     }
     check(served.path(), own.path());
 }
@@ -141,7 +145,7 @@ fn globus_url_copy_reads_and_writes_over_one_and_four_cached_connections() {
 }
 
 #[test]
-fn ftplib_of_python_lists_renames_and_goes_on() {
+fn python_ftplib_lists_renames_and_resumes() {
     let script = r#"
 import ftplib, sys, io
 host, port = sys.argv[1].split(":")

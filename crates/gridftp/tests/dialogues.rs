@@ -1,25 +1,28 @@
-//! What was said to, and by, a globus-gridftp-server 13.24 of Debian, over loopback: read by this crate, and said again to its
-//! own server.
+//! Recorded sessions with globus-gridftp-server 13.24 of Debian, over loopback. This crate parses
+//! them and repeats them with its own server.
 
 use std::time::Duration;
 
-use venturi_gridftp::server::{Answer, Output, Policy, Refusal, Request, Server};
+use venturi_gridftp::server::{
+    DriverRequest, DriverResponse, GlobusError, Server, ServerOutput, ServerPolicy,
+};
 use venturi_gridftp::{
-    Collected, Command, Entry, Error, Features, Kind, Progress, Reply, ReplyCollector,
+    EntryKind, Features, FtpCommand, FtpError, FtpReply, ListEntry, ProgressMarker, ReplyCollector,
+    ReplyEvent,
 };
 
 const SESSION: &str = include_str!("dialogues/globus-13.24.txt");
 const UPLOAD: &str = include_str!("dialogues/globus-13.24-upload.txt");
 
-/// Commands, each with its replies; the greeting has an empty one.
-fn exchanges(text: &str) -> Vec<(String, Vec<Reply>)> {
+/// Returns the commands, each with its replies; the greeting has an empty command.
+fn exchanges(text: &str) -> Vec<(String, Vec<FtpReply>)> {
     let mut exchanges = vec![(String::new(), Vec::new())];
     let mut collector = ReplyCollector::default();
     for line in text.lines() {
         if let Some(command) = line.strip_prefix("> ") {
             exchanges.push((command.to_owned(), Vec::new()));
         } else if let Some(line) = line.strip_prefix("< ")
-            && let Collected::Reply(reply) =
+            && let ReplyEvent::Reply(reply) =
                 collector.line(line.as_bytes(), false).expect("a reply")
         {
             exchanges.last_mut().expect("one").1.push(reply);
@@ -28,10 +31,10 @@ fn exchanges(text: &str) -> Vec<(String, Vec<Reply>)> {
     exchanges
 }
 
-fn reply_to(command: &str) -> Reply {
+fn reply_to(command: &str) -> FtpReply {
     let found = exchanges(SESSION)
         .into_iter()
-        .find(|(said, _)| said == command);
+        .find(|(reply_text, _)| reply_text == command);
     found
         .unwrap_or_else(|| panic!("{command} was said"))
         .1
@@ -39,26 +42,28 @@ fn reply_to(command: &str) -> Reply {
 }
 
 #[test]
-fn every_command_has_one_final_reply_and_is_written_as_it_was() {
+fn every_command_has_one_final_reply_and_round_trips() {
     for (command, replies) in exchanges(SESSION).into_iter().chain(exchanges(UPLOAD)) {
         let last = replies
             .iter()
             .filter(|reply| !reply.is_preliminary())
             .count();
         assert!(last == 1 || replies.is_empty(), "{command}: {replies:?}");
-        match Command::parse(command.as_bytes()) {
+        match FtpCommand::parse(command.as_bytes()) {
             Ok(parsed) if command.starts_with("OPTS RETR Par") || !command.starts_with("OPTS") => {
                 assert_eq!(parsed.text(), command.as_bytes(), "{command}");
             }
-            Ok(parsed) => assert_eq!(Command::parse(&parsed.text()), Ok(parsed)),
-            Err(Error::UnknownCommand { .. }) => assert!(["NOPE", ""].contains(&command.as_str())),
+            Ok(parsed) => assert_eq!(FtpCommand::parse(&parsed.text()), Ok(parsed)),
+            Err(FtpError::UnknownCommand { .. }) => {
+                assert!(["NOPE", ""].contains(&command.as_str()))
+            }
             Err(_) => assert_eq!(command, "MODE B"),
         }
     }
 }
 
 #[test]
-fn features_and_commands_of_the_server_are_known() {
+fn features_and_commands_of_the_server_are_recognized() {
     let mut features = Features::default();
     features.add_greeting(&exchanges(SESSION)[0].1[0]);
     features.add_features(&reply_to("FEAT"));
@@ -71,7 +76,7 @@ fn features_and_commands_of_the_server_are_known() {
     for name in ["PARALLEL", "MLSC", "DCAU", "ERET", "SPAS", "SIZE"] {
         assert!(features.has(name), "{name}");
     }
-    // In no list of features, but in the list of commands.
+    // SCKS and SBUF are listed as commands, not as features.
     assert!(features.has("SCKS") && features.has("SBUF") && !features.has("GETPUT"));
     assert!(
         features
@@ -83,10 +88,10 @@ fn features_and_commands_of_the_server_are_known() {
 #[test]
 fn facts_errors_and_markers_of_the_server_are_read() {
     let facts = reply_to("MLST /data/f");
-    let entry = Entry::parse(&facts.lines[1]).expect("an entry");
+    let entry = ListEntry::parse(&facts.lines[1]).expect("an entry");
     assert_eq!(
         (entry.kind, entry.size_bytes),
-        (Some(Kind::File), Some(300_000))
+        (Some(EntryKind::File), Some(300_000))
     );
     // `date -u -d '2026-11-22 13:28:26' +%s`
     assert_eq!(entry.modify_s, Some(1_795_354_106));
@@ -94,9 +99,9 @@ fn facts_errors_and_markers_of_the_server_are_read() {
     let lines = &listing.lines[1..listing.lines.len() - 1];
     let names = lines
         .iter()
-        .map(|line| Entry::parse(line).expect("an entry"));
+        .map(|line| ListEntry::parse(line).expect("an entry"));
     let names: Vec<_> = names
-        .filter(Entry::is_inside)
+        .filter(ListEntry::is_inside)
         .map(|entry| entry.name)
         .collect();
     assert_eq!(names, [&b"abc"[..], b"d", b"empty", b"f"]);
@@ -112,18 +117,18 @@ fn facts_errors_and_markers_of_the_server_are_read() {
         upload[number]
             .1
             .iter()
-            .filter_map(|reply| Progress::parse(reply).expect("a marker"))
+            .filter_map(|reply| ProgressMarker::parse(reply).expect("a marker"))
     };
     let bytes: Vec<_> = markers(2)
         .filter_map(|marker| match marker {
-            Progress::Performance(marker) => Some(marker.bytes),
+            ProgressMarker::Performance(marker) => Some(marker.bytes),
             _ => None,
         })
         .collect();
     assert_eq!(bytes, [0, 3]);
-    // Its ends are exclusive: the file has three bytes.
+    // Ends are exclusive: the file has three bytes.
     let ranges = markers(2).find_map(|marker| match marker {
-        Progress::Ranges(ranges) => Some(ranges),
+        ProgressMarker::Ranges(ranges) => Some(ranges),
         _ => None,
     });
     assert_eq!(ranges.expect("a marker").to_string(), "0-3");
@@ -135,43 +140,48 @@ fn facts_errors_and_markers_of_the_server_are_read() {
     );
 }
 
-/// A disk with the few things that were asked for.
-fn answer(request: &Request) -> Answer {
+/// Responds like a disk with only the requested files.
+fn respond(request: &DriverRequest) -> DriverResponse {
     let file = |size: u64| {
-        let mut entry = Entry::named("f");
-        (entry.kind, entry.size_bytes, entry.modify_s) = (Some(Kind::File), Some(size), Some(0));
-        Answer::Entry(entry)
+        let mut entry = ListEntry::named("f");
+        (entry.kind, entry.size_bytes, entry.modify_s) =
+            (Some(EntryKind::File), Some(size), Some(0));
+        DriverResponse::Entry(entry)
     };
     match request {
-        Request::Stat(path) => match path.as_bytes() {
+        DriverRequest::Stat(path) => match path.as_bytes() {
             b"/data/f" => file(300_000),
             b"/data/abc" | b"/data/abd" => file(3),
             b"/data" => {
-                let mut entry = Entry::named("data");
-                entry.kind = Some(Kind::Directory);
-                Answer::Entry(entry)
+                let mut entry = ListEntry::named("data");
+                entry.kind = Some(EntryKind::Directory);
+                DriverResponse::Entry(entry)
             }
-            _ => Answer::Refused(Refusal::NotFound),
+            _ => DriverResponse::Failed(GlobusError::NotFound),
         },
-        Request::List { .. } => Answer::Entries {
-            entries: vec![Entry::named("f")],
+        DriverRequest::List { .. } => DriverResponse::Entries {
+            entries: vec![ListEntry::named("f")],
             more: false,
         },
-        Request::MakeDirectory(path) if path.as_bytes() == b"/data/d" => {
-            Answer::Refused(Refusal::Exists)
+        DriverRequest::MakeDirectory(path) if path.as_bytes() == b"/data/d" => {
+            DriverResponse::Failed(GlobusError::Exists)
         }
-        Request::Delete(_) | Request::Read(_) => Answer::Refused(Refusal::NotFound),
-        Request::Checksum { .. } | Request::Verify { .. } => {
-            Answer::Checksum("024d0127".to_owned())
+        DriverRequest::Delete(_) | DriverRequest::Read(_) => {
+            DriverResponse::Failed(GlobusError::NotFound)
         }
-        Request::Listen => Answer::Listening("127.0.0.1:50000".parse().expect("an address")),
-        _ => Answer::Done,
+        DriverRequest::Checksum { .. } | DriverRequest::Verify { .. } => {
+            DriverResponse::Checksum("024d0127".to_owned())
+        }
+        DriverRequest::Listen => {
+            DriverResponse::Listening("127.0.0.1:50000".parse().expect("an address"))
+        }
+        _ => DriverResponse::Done,
     }
 }
 
 #[test]
-fn our_server_answers_the_same_commands_with_the_same_codes() {
-    let policy = Policy {
+fn our_server_replies_to_the_same_commands_with_the_same_codes() {
+    let policy = ServerPolicy {
         greeting: "venturi".to_owned(),
         epoch: Duration::ZERO,
         peer: "127.0.0.1".parse().expect("an address"),
@@ -182,12 +192,12 @@ fn our_server_answers_the_same_commands_with_the_same_codes() {
         block_bytes: 1000,
         queued_bytes: 10_000,
         logins: 3,
-        login_patience: Duration::from_secs(60),
-        idle_patience: Duration::from_secs(600),
-        data_patience: Duration::from_secs(60),
+        login_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(600),
+        stall_timeout: Duration::from_secs(60),
         marker_interval: Duration::from_secs(5),
     };
-    // Where ours differs, and why.
+    // Differences of the Venturi server, with reasons.
     let different = [
         ("CKSM NOPE 0 -1 /data/abc", 504, "no such parameter"),
         ("STRU R", 504, "no such parameter"),
@@ -195,7 +205,7 @@ fn our_server_answers_the_same_commands_with_the_same_codes() {
         (
             "MFMT 20200101000000 /data/abc",
             213,
-            "as the draft of MFMT says",
+            "as in the draft of MFMT",
         ),
         (
             "RNFR /data/none",
@@ -212,20 +222,20 @@ fn our_server_answers_the_same_commands_with_the_same_codes() {
         let mut found = Vec::new();
         while let Some(output) = server.poll_output() {
             match output {
-                Output::Send(bytes) => {
+                ServerOutput::Send(bytes) => {
                     for line in bytes
                         .split(|&byte| byte == b'\n')
                         .filter(|line| !line.is_empty())
                     {
                         let line = line.strip_suffix(b"\r").expect("a line ends with CR LF");
-                        if let Collected::Reply(reply) =
+                        if let ReplyEvent::Reply(reply) =
                             collector.line(line, false).expect("a reply")
                         {
                             found.push(reply.code);
                         }
                     }
                 }
-                Output::Ask(request) => server.answer(Duration::ZERO, answer(&request)),
+                ServerOutput::Request(request) => server.respond(Duration::ZERO, respond(&request)),
                 _ => {}
             }
         }

@@ -18,19 +18,20 @@ use std::time::{Duration, Instant};
 use content::content;
 use driver::relay::relay;
 use driver::{Driver, unix_s};
-use globus_server::{Server, is_root};
+use globus_server::{GlobusServer, is_root};
 use grid::{FULL, Grid, USER};
 use venturi_gridftp::client::{
-    Get, Job, Login, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput,
+    ClientOutput, ClientSettings, CopyPair, Get, GetSource, Login, Put, ThirdParty,
+    ThirdPartyOutput, TransferJob,
 };
-use venturi_gridftp::gsi::{Credential, Gsi, Target};
-use venturi_gridftp::{ByteRanges, Command, Dcau, Mode, Protection};
+use venturi_gridftp::gsi::{Credential, Gsi, GsiPeer};
+use venturi_gridftp::{ByteRanges, Dcau, FtpCommand, Mode, Protection};
 
-/// A server of the Globus toolkit that maps the user to somebody on this machine.
-fn server(grid: &Grid, environment: &[(&str, &str)]) -> Result<Server, String> {
+/// Starts a Globus server that maps the user to a local account.
+fn server(grid: &Grid, environment: &[(&str, &str)]) -> Result<GlobusServer, String> {
     let own = process::Command::new("id").arg("-un").output();
     let own = own.map_err(|error| error.to_string())?.stdout;
-    // Servers that root starts log nobody in as root.
+    // Servers started by root map no user to root.
     let local = if is_root() {
         "nobody".to_owned()
     } else {
@@ -38,7 +39,7 @@ fn server(grid: &Grid, environment: &[(&str, &str)]) -> Result<Server, String> {
     };
     fs::write(grid.path("grid-mapfile"), format!("\"{USER}\" {local}\n"))
         .map_err(|error| error.to_string())?;
-    Server::start_secured(|command| {
+    GlobusServer::start_secured(|command| {
         grid.environment(command)
             .env("X509_USER_CERT", grid.path("host.pem"))
             .env("X509_USER_KEY", grid.path("host.key"))
@@ -46,8 +47,8 @@ fn server(grid: &Grid, environment: &[(&str, &str)]) -> Result<Server, String> {
     })
 }
 
-fn settings(mode: Mode, connections: u16, data: Option<(Dcau, Protection)>) -> Settings {
-    Settings {
+fn settings(mode: Mode, connections: u16, data: Option<(Dcau, Protection)>) -> ClientSettings {
+    ClientSettings {
         login: Login::Mapped,
         server: "127.0.0.1".parse().expect("an address"),
         mode,
@@ -59,29 +60,29 @@ fn settings(mode: Mode, connections: u16, data: Option<(Dcau, Protection)>) -> S
         upload: None,
         attempts: 2,
         striped: false,
-        patience: Duration::from_secs(20),
+        stall_timeout: Duration::from_secs(20),
     }
 }
 
 fn session(
     grid: &Grid,
-    server: &Server,
+    server: &GlobusServer,
     credential: &Credential,
     delegates: bool,
-    settings: Settings,
+    settings: ClientSettings,
 ) -> Driver {
-    let target = Target {
+    let target = GsiPeer {
         host: "localhost".to_owned(),
         subject: None,
         delegates,
     };
-    let gsi = Gsi::client(credential, &grid.authorities(), &target, unix_s()).expect("a client");
+    let gsi = Gsi::client(credential, &grid.trust_store(), &target, unix_s()).expect("a client");
     let mut driver = Driver::connect_secured(server.address, settings, Some(Box::new(gsi)));
     driver.ready();
     driver
 }
 
-fn with_server(environment: &[(&str, &str)], test: impl FnOnce(&Grid, &Server)) {
+fn with_server(environment: &[(&str, &str)], test: impl FnOnce(&Grid, &GlobusServer)) {
     let grid = match Grid::new() {
         Ok(grid) => grid,
         Err(reason) => return println!("SKIPPED: {reason}"),
@@ -94,15 +95,15 @@ fn with_server(environment: &[(&str, &str)], test: impl FnOnce(&Grid, &Server)) 
 
 const SIZES: [usize; 4] = [0, 1, 300_007, 16_384];
 
-/// Sends files there and back.
-fn carry(driver: &mut Driver, server: &Server, label: &str) {
+/// Uploads and downloads files.
+fn transfer_all(driver: &mut Driver, server: &GlobusServer, label: &str) {
     let files: Vec<(u64, String, Vec<u8>)> = (0..)
         .zip(SIZES)
         .map(|(number, size)| (number, format!("{label}-{number}"), content(number, size)))
         .collect();
     let puts = files.iter().map(|(number, name, bytes)| {
         driver.sources.insert(*number, bytes.clone());
-        Job::Put(Put {
+        TransferJob::Put(Put {
             transfer: *number,
             path: server.path(name),
             temporary: Some(server.path(&format!("{name}.part"))),
@@ -111,31 +112,31 @@ fn carry(driver: &mut Driver, server: &Server, label: &str) {
             modify_s: None,
             present: ByteRanges::default(),
             part: None,
-            goes_on: false,
+            resumable: false,
         })
     });
     let puts = puts.collect();
-    driver.carry_out(puts);
+    driver.run(puts);
     for (_, name, bytes) in &files {
         let found = server.read(name);
         assert!(
             found.as_ref() == Some(bytes),
             "{name}: {:?} {:?}",
-            driver.refused,
-            driver.heard
+            driver.rejected,
+            driver.received_replies
         );
     }
     let gets = files.iter().map(|(number, name, bytes)| {
-        Job::Get(Get {
+        TransferJob::Get(Get {
             transfer: 100 + number,
-            source: Source::File,
+            source: GetSource::File,
             path: server.path(name),
             size_bytes: Some(bytes.len() as u64),
             present: ByteRanges::default(),
-            see: false,
+            stat_after: false,
         })
     });
-    driver.carry_out(gets.collect());
+    driver.run(gets.collect());
     for (number, name, bytes) in &files {
         let found = driver
             .sinks
@@ -146,15 +147,15 @@ fn carry(driver: &mut Driver, server: &Server, label: &str) {
             "{name}: {} of {} bytes, {:?} {:?}",
             found.len(),
             bytes.len(),
-            driver.refused,
-            driver.heard
+            driver.rejected,
+            driver.received_replies
         );
     }
     let failed = driver
-        .heard
+        .received_replies
         .iter()
-        .any(|output| matches!(output, Output::Failed { .. }));
-    assert!(!failed, "{label}: {:?}", driver.heard);
+        .any(|output| matches!(output, ClientOutput::Failed { .. }));
+    assert!(!failed, "{label}: {:?}", driver.received_replies);
 }
 
 #[test]
@@ -173,7 +174,7 @@ fn a_session_without_delegation_moves_files_over_open_data_connections() {
             driver.client.peer().map(|peer| peer.subject.as_str()),
             Some("/O=Test Grid/CN=localhost")
         );
-        carry(&mut driver, server, "open");
+        transfer_all(&mut driver, server, "open");
     });
 }
 
@@ -192,7 +193,7 @@ fn a_session_with_delegation_moves_files_over_data_connections_of_every_protecti
             let settings = settings(mode, connections, data);
             let mut driver = session(grid, server, &credential, true, settings);
             assert_eq!(driver.client.mode(), mode);
-            carry(
+            transfer_all(
                 &mut driver,
                 server,
                 &format!("{protection:?}-{mode:?}-{connections}"),
@@ -217,34 +218,37 @@ fn a_limited_proxy_secures_data_connections() {
         let data = Some((Dcau::User, Protection::Clear));
         let settings = settings(Mode::Extended, 1, data);
         let mut driver = session(grid, server, &grid.credential(&file), true, settings);
-        carry(&mut driver, server, "limited");
+        transfer_all(&mut driver, server, "limited");
     });
 }
 
 #[test]
-fn a_server_without_a_delegated_proxy_takes_one_for_data_connections_by_dcsc() {
+fn a_server_without_a_delegated_proxy_accepts_one_for_data_connections_by_dcsc() {
     with_server(&[], |grid, server| {
         let credential = grid.credential(&grid.user_proxy());
         let data = Some((Dcau::User, Protection::Private));
         let settings = settings(Mode::Extended, 1, data);
         let mut driver = session(grid, server, &credential, false, settings);
-        let command = Command::Dcsc(Some(credential.for_data_channels()));
+        let command = FtpCommand::Dcsc(Some(credential.to_dcsc()));
         driver.client.request(Duration::ZERO, 7, command);
-        driver.until(|driver| answer(driver, 7).is_some());
-        assert_eq!(answer(&driver, 7), Some(250));
-        carry(&mut driver, server, "dcsc");
+        driver.until(|driver| respond(driver, 7).is_some());
+        assert_eq!(respond(&driver, 7), Some(250));
+        transfer_all(&mut driver, server, "dcsc");
     });
 }
 
-fn answer(driver: &Driver, wanted: u64) -> Option<u16> {
-    driver.heard.iter().find_map(|output| match output {
-        Output::Answer { request, reply } if *request == wanted => Some(reply.code),
-        _ => None,
-    })
+fn respond(driver: &Driver, expected: u64) -> Option<u16> {
+    driver
+        .received_replies
+        .iter()
+        .find_map(|output| match output {
+            ClientOutput::Reply { request, reply } if *request == expected => Some(reply.code),
+            _ => None,
+        })
 }
 
 #[test]
-fn two_servers_copy_over_data_connections_that_delegated_proxies_secure() {
+fn two_servers_copy_over_data_connections_secured_by_delegated_proxies() {
     with_server(&[], |grid, source| {
         let destination = server(grid, &[]).expect("another server");
         let credential = grid.credential(&grid.user_proxy());
@@ -260,7 +264,7 @@ fn two_servers_copy_over_data_connections_that_delegated_proxies_secure() {
         });
         let pairs = (0..4).map(|number| {
             source.write(&format!("{number}"), &content(number, 50_000));
-            Pair {
+            CopyPair {
                 transfer: number,
                 from: source.path(&format!("{number}")),
                 to: destination.path(&format!("{number}")),
@@ -270,9 +274,9 @@ fn two_servers_copy_over_data_connections_that_delegated_proxies_secure() {
         });
         let address = destination.address.ip();
         let mut copies = ThirdParty::new(pairs.collect(), Mode::Extended, 4, 1, address, false);
-        let (mut done, begin) = (0, Instant::now());
+        let (mut done, start) = (0, Instant::now());
         while done < 4 {
-            assert!(begin.elapsed() < Duration::from_secs(30), "{done} are done");
+            assert!(start.elapsed() < Duration::from_secs(30), "{done} are done");
             match relay(&mut copies, &mut sessions) {
                 Some(ThirdPartyOutput::Done { .. }) => done += 1,
                 Some(other) => panic!("{other:?}"),
@@ -286,7 +290,7 @@ fn two_servers_copy_over_data_connections_that_delegated_proxies_secure() {
 }
 
 #[test]
-fn tls_1_2_is_spoken_where_the_server_has_no_newer_one() {
+fn tls_1_2_is_used_if_the_server_supports_no_newer_version() {
     let old = [("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", "TLS1_2_VERSION")];
     with_server(&old, |grid, server| {
         let credential = grid.credential(&grid.user_proxy());
@@ -301,7 +305,7 @@ fn tls_1_2_is_spoken_where_the_server_has_no_newer_one() {
             let label = format!("{data:?}").replace(|c: char| !c.is_ascii_alphanumeric(), "");
             let settings = settings(Mode::Extended, 2, data);
             let mut driver = session(grid, server, &credential, delegates, settings);
-            carry(&mut driver, server, &label);
+            transfer_all(&mut driver, server, &label);
         }
     });
 }

@@ -1,4 +1,5 @@
-//! Tokens and bytes of data connections that are cut, mixed up, or made up: both sides of GSI against each other, in memory.
+//! Tokens and bytes of data connections that are split, mixed or fabricated: both sides of GSI in
+//! memory.
 
 #![expect(
     clippy::disallowed_methods,
@@ -6,29 +7,30 @@
 )]
 
 mod grid;
-mod sides;
+mod handshake;
 
 use std::fs;
 
 use grid::{Grid, USER};
+use handshake::{MAX_TOKENS, client, now_s, server, target, with_grid};
 use proptest::prelude::*;
-use sides::{MAX_TOKENS, client, now_s, server, target, with_grid};
 use venturi_gridftp::gsi::{Credential, Gsi};
 use venturi_gridftp::{
-    DataSecurity, DataWish, Dcau, End, Error, Protection, Secret, Security, base64,
+    ConnectionRole, DataSecurity, DataSecurityRequest, Dcau, FtpError, Protection, Secret,
+    Security, base64,
 };
 
 const DAY_S: u64 = 86_400;
 
 #[test]
-fn a_token_that_is_cut_anywhere_is_refused() {
+fn truncated_tokens_are_rejected() {
     with_grid(|grid| {
         let credential = grid.credential(&grid.user_proxy());
-        let authorities = grid.authorities();
+        let trust_store = grid.trust_store();
         let host = grid.pair("host");
-        let server = || Gsi::server(&host, &authorities, now_s()).expect("a server");
+        let server = || Gsi::server(&host, &trust_store, now_s()).expect("a server");
         let target = target("localhost", true);
-        let client = || Gsi::client(&credential, &authorities, &target, now_s()).expect("a client");
+        let client = || Gsi::client(&credential, &trust_store, &target, now_s()).expect("a client");
         let hello = client()
             .step(None)
             .expect("a token")
@@ -40,18 +42,21 @@ fn a_token_that_is_cut_anywhere_is_refused() {
         for tokens in 0..4 {
             for part in 1..16 {
                 let (mut one, mut two) = (client(), server());
-                let mut said = one.step(None).expect("a token");
+                let mut reply_text = one.step(None).expect("a token");
                 for _ in 0..tokens / 2 {
-                    let answer = two.step(said.token.as_deref()).expect("a token");
-                    said = one.step(answer.token.as_deref()).expect("a token");
+                    let response = two.step(reply_text.token.as_deref()).expect("a token");
+                    reply_text = one.step(response.token.as_deref()).expect("a token");
                 }
                 if tokens % 2 == 1 {
-                    let token = two.step(said.token.as_deref()).expect("a token").token;
+                    let token = two
+                        .step(reply_text.token.as_deref())
+                        .expect("a token")
+                        .token;
                     let token = token.expect("a token");
                     one.step(Some(&token[..token.len() * part / 16]))
                         .expect_err("cut");
                 } else {
-                    let token = said.token.expect("a token");
+                    let token = reply_text.token.expect("a token");
                     two.step(Some(&token[..token.len() * part / 16]))
                         .expect_err("cut");
                 }
@@ -61,10 +66,10 @@ fn a_token_that_is_cut_anywhere_is_refused() {
 }
 
 #[test]
-fn tokens_that_are_too_large_or_nonsense_are_refused() {
+fn oversized_and_malformed_tokens_are_rejected() {
     with_grid(|grid| {
         let credential = grid.pair("user");
-        // A message that says it has 16 MB, in as many records as it likes.
+        // A message that claims 16 MB, in any number of records.
         let mut record = vec![22, 3, 1, 0x40, 0, 1, 0xff, 0xff, 0xff];
         record.resize(5 + 0x4000, 0);
         let huge = record.repeat(64);
@@ -82,7 +87,7 @@ fn tokens_that_are_too_large_or_nonsense_are_refused() {
     });
 }
 
-/// Two ends of a data connection.
+/// Creates both ends of a data connection.
 fn ends(
     grid: &Grid,
     who: [&Dcau; 2],
@@ -92,11 +97,11 @@ fn ends(
     let credential = grid.credential(&grid.path("usual.proxy"));
     let one = client(grid, &credential, false);
     let mut two = client(grid, &grid.pair("host"), false);
-    two.set_data_credential(Some(&other.for_data_channels()), now_s())
+    two.set_data_credential(Some(&other.to_dcsc()), now_s())
         .expect("a credential");
-    let wish = |end, who| DataWish {
-        end,
-        who,
+    let wish = |role, dcau| DataSecurityRequest {
+        role,
+        dcau,
         protection,
         now_s: now_s(),
     };
@@ -106,22 +111,22 @@ fn ends(
             .expect("a layer")
     };
     [
-        layer(&one, End::Connects, who[0]),
-        layer(&two, End::Accepts, who[1]),
+        layer(&one, ConnectionRole::Connects, who[0]),
+        layer(&two, ConnectionRole::Accepts, who[1]),
     ]
 }
 
-/// Moves what both ends have to say in pieces of so many bytes, until both are ready.
+/// Moves output of both ends in pieces of `chunk` bytes, until both are ready.
 fn secure(
     ends: &mut [Box<dyn DataSecurity>; 2],
-    piece: usize,
+    chunk: usize,
     plain: &mut [Vec<u8>; 2],
-) -> Result<(), Error> {
+) -> Result<(), FtpError> {
     for _ in 0..MAX_TOKENS {
         for from in [0, 1] {
             let mut bytes = Vec::new();
             ends[from].output(&mut bytes)?;
-            for part in bytes.chunks(piece) {
+            for part in bytes.chunks(chunk) {
                 ends[1 - from].handle_input(part, &mut plain[1 - from])?;
             }
         }
@@ -133,32 +138,32 @@ fn secure(
 }
 
 #[test]
-fn bytes_of_data_connections_come_as_they_went_whatever_cuts_them() {
+fn data_connection_bytes_are_unchanged_for_any_fragmentation() {
     with_grid(|grid| {
         let other = grid.credential(&grid.user_proxy());
         let content: Vec<u8> = (0..70_000_u32).map(|at| ((at * 31) >> 3) as u8).collect();
         for protection in [Protection::Clear, Protection::Safe, Protection::Private] {
-            for piece in [1, 5, 6, 999, usize::MAX] {
+            for chunk in [1, 5, 6, 999, usize::MAX] {
                 let mut ends = ends(grid, [&Dcau::User; 2], protection, &other);
                 let mut plain = [Vec::new(), Vec::new()];
                 ends[0]
                     .protect(b"early", &mut Vec::new())
                     .expect_err("not ready");
-                secure(&mut ends, piece, &mut plain).expect("both ready");
+                secure(&mut ends, chunk, &mut plain).expect("both ready");
                 for from in [0, 1] {
                     let mut socket = Vec::new();
                     ends[from].protect(&content, &mut socket).expect("ready");
                     let clear = socket == content;
                     assert_eq!(clear, protection == Protection::Clear);
                     assert_eq!(ends[from].is_clear(), clear);
-                    for part in socket.chunks(piece) {
+                    for part in socket.chunks(chunk) {
                         ends[1 - from]
                             .handle_input(part, &mut plain[1 - from])
                             .expect("bytes");
                     }
                     assert!(
                         plain[1 - from] == content,
-                        "{protection:?} in pieces of {piece}"
+                        "{protection:?} in chunks of {chunk}"
                     );
                 }
             }
@@ -167,7 +172,7 @@ fn bytes_of_data_connections_come_as_they_went_whatever_cuts_them() {
 }
 
 #[test]
-fn bytes_behind_a_handshake_that_come_with_it_are_not_lost() {
+fn bytes_received_together_with_the_end_of_a_handshake_are_kept() {
     with_grid(|grid| {
         let other = grid.credential(&grid.user_proxy());
         for protection in [Protection::Clear, Protection::Private] {
@@ -195,7 +200,7 @@ fn bytes_behind_a_handshake_that_come_with_it_are_not_lost() {
 }
 
 #[test]
-fn somebody_else_at_the_other_end_of_a_data_connection_is_refused() {
+fn a_data_connection_of_another_identity_is_rejected() {
     with_grid(|grid| {
         grid.user_proxy();
         grid.issue(
@@ -205,28 +210,28 @@ fn somebody_else_at_the_other_end_of_a_data_connection_is_refused() {
             "keyUsage=critical,digitalSignature\n",
         );
         let other = grid.pair("other");
-        let (user, stranger) = (
+        let (user, faulty_client) = (
             Dcau::Subject(USER.into()),
             Dcau::Subject(b"/O=Test Grid/CN=Other".to_vec()),
         );
         for protection in [Protection::Clear, Protection::Private] {
             let mut plain = [Vec::new(), Vec::new()];
             let mut both = ends(grid, [&Dcau::User, &user], protection, &other);
-            let said = secure(&mut both, 1000, &mut plain)
+            let reply_text = secure(&mut both, 1000, &mut plain)
                 .expect_err("refused")
                 .to_string();
             assert!(
-                said.contains("at the other end of the data connection"),
-                "{said}"
+                reply_text.contains("data connection: expected the peer"),
+                "{reply_text}"
             );
-            let mut both = ends(grid, [&stranger, &user], protection, &other);
+            let mut both = ends(grid, [&faulty_client, &user], protection, &other);
             secure(&mut both, 1000, &mut plain).expect("as asked for");
         }
     });
 }
 
 #[test]
-fn dcsc_takes_credentials_only() {
+fn dcsc_accepts_only_valid_credentials() {
     with_grid(|grid| {
         let mut other = server(grid);
         assert!(!other.secures_data());
@@ -241,7 +246,7 @@ fn dcsc_takes_credentials_only() {
                 .expect_err("none");
             assert!(!other.secures_data());
         }
-        let whole = grid.credential(&grid.user_proxy()).for_data_channels();
+        let whole = grid.credential(&grid.user_proxy()).to_dcsc();
         other
             .set_data_credential(Some(&whole), now_s() + 2 * DAY_S)
             .expect_err("ended");
@@ -255,10 +260,10 @@ fn dcsc_takes_credentials_only() {
 }
 
 #[test]
-fn no_bytes_make_a_side_panic_or_content() {
+fn arbitrary_bytes_do_not_panic_and_do_not_complete_a_handshake() {
     with_grid(|grid| {
         let credential = grid.credential(&grid.user_proxy());
-        let (authorities, host) = (grid.authorities(), grid.pair("host"));
+        let (trust_store, host) = (grid.trust_store(), grid.pair("host"));
         let target = target("localhost", true);
         let mut runner = proptest::test_runner::TestRunner::new(ProptestConfig {
             failure_persistence: None,
@@ -274,12 +279,12 @@ fn no_bytes_make_a_side_panic_or_content() {
                     token.splice(0..0, [kind, 3, 3, length[0], length[1]]);
                 }
                 let mut one =
-                    Gsi::client(&credential, &authorities, &target, now_s()).expect("a client");
+                    Gsi::client(&credential, &trust_store, &target, now_s()).expect("a client");
                 one.step(None).expect("a token");
-                let mut two = Gsi::server(&host, &authorities, now_s()).expect("a server");
+                let mut two = Gsi::server(&host, &trust_store, now_s()).expect("a server");
                 for side in [&mut one, &mut two] {
-                    if let Ok(said) = side.step(Some(&token)) {
-                        prop_assert!(!said.done);
+                    if let Ok(reply_text) = side.step(Some(&token)) {
+                        prop_assert!(!reply_text.done);
                     }
                     prop_assert!(side.peer().is_none());
                 }

@@ -21,7 +21,7 @@ use host::{Guard, Host};
 use venturi_gridftp::Security;
 use venturi_gridftp::gsi::{GridMap, Gsi};
 
-/// The newest version of TLS that a client of the toolkit may speak.
+/// Newest TLS version that a client of the toolkit is allowed to use.
 const TLS_1_3: &str = "TLS1_3_VERSION";
 const TLS_1_2: &str = "TLS1_2_VERSION";
 
@@ -29,11 +29,11 @@ fn unix_s() -> u64 {
     UNIX_EPOCH.elapsed().unwrap_or(Duration::ZERO).as_secs()
 }
 
-/// A server with the grid's host certificate that lets in whom the map names.
+/// Starts a server with the grid's host certificate that accepts the users of the map.
 fn host(grid: &Grid, root: &Path, map: &str) -> Host {
-    let (credential, authorities) = (grid.pair("host"), grid.authorities());
+    let (credential, trust_store) = (grid.pair("host"), grid.trust_store());
     let security = move || {
-        let gsi = Gsi::server(&credential, &authorities, unix_s()).expect("a credential");
+        let gsi = Gsi::server(&credential, &trust_store, unix_s()).expect("a credential");
         Box::new(gsi) as Box<dyn Security>
     };
     let guard = Guard {
@@ -60,7 +60,8 @@ fn run(grid: &Grid, tls: &str, proxy: &Path, program: &str, arguments: &[String]
     grid.environment(&mut command)
         .env("X509_USER_PROXY", proxy)
         .env("GLOBUS_GSSAPI_MAX_TLS_PROTOCOL", tls)
-        // The modules of gfal2 are those of the system's Python, whichever is first in the path.
+        // The modules of gfal2 belong to the system's Python, which may not be the first in the
+        // path.
         .env("GFAL_PYTHONBIN", "/usr/bin/python3")
         .output()
         .expect("it runs")
@@ -74,7 +75,7 @@ fn with_client(program: &str, test: impl FnOnce(&Grid)) {
     }
 }
 
-/// A proxy as the toolkit makes it, in the place of the usual one.
+/// Replaces the default proxy by one of the toolkit.
 fn proxy_of_globus(grid: &Grid) -> bool {
     let mut command = Command::new("grid-proxy-init");
     command.args(["-valid", "12:0", "-bits", "2048", "-out"]);
@@ -86,8 +87,8 @@ fn proxy_of_globus(grid: &Grid) -> bool {
         .output();
     match made {
         Ok(made) => {
-            let said = String::from_utf8_lossy(&made.stderr);
-            assert!(made.status.success(), "grid-proxy-init: {said}");
+            let reply_text = String::from_utf8_lossy(&made.stderr);
+            assert!(made.status.success(), "grid-proxy-init: {reply_text}");
         }
         Err(error) => println!("SKIPPED: grid-proxy-init cannot be started ({error})"),
     }
@@ -98,18 +99,18 @@ fn proxy_of_globus(grid: &Grid) -> bool {
 fn globus_url_copy_copies_with_a_proxy_of_grid_proxy_init() {
     with_client("globus-url-copy", |grid| {
         if proxy_of_globus(grid) {
-            there_and_back(grid, "globus-url-copy", &[]);
-            there_and_back(grid, "globus-url-copy", &["-dcpriv"]);
+            copy_in_both_directions(grid, "globus-url-copy", &[]);
+            copy_in_both_directions(grid, "globus-url-copy", &["-dcpriv"]);
         }
     });
 }
 
-/// Copies files from the server and to it, by a client with these options.
-fn there_and_back(grid: &Grid, program: &str, options: &[&str]) {
-    there_and_back_by(grid, TLS_1_3, program, options);
+/// Downloads and uploads files with a client and these options.
+fn copy_in_both_directions(grid: &Grid, program: &str, options: &[&str]) {
+    copy_in_both_directions_by(grid, TLS_1_3, program, options);
 }
 
-fn there_and_back_by(grid: &Grid, tls: &str, program: &str, options: &[&str]) {
+fn copy_in_both_directions_by(grid: &Grid, tls: &str, program: &str, options: &[&str]) {
     let (served, own) = (
         tempfile::tempdir().expect("a directory"),
         tempfile::tempdir().expect("a directory"),
@@ -133,8 +134,11 @@ fn there_and_back_by(grid: &Grid, tls: &str, program: &str, options: &[&str]) {
             let options = options.iter().map(|&option| option.to_owned());
             let arguments: Vec<String> = options.chain([from, to]).collect();
             let out = run(grid, tls, &proxy, program, &arguments);
-            let said = String::from_utf8_lossy(&out.stderr);
-            assert!(out.status.success(), "{program} {arguments:?}: {said}");
+            let reply_text = String::from_utf8_lossy(&out.stderr);
+            assert!(
+                out.status.success(),
+                "{program} {arguments:?}: {reply_text}"
+            );
         }
         assert!(
             fs::read(down).ok() == Some(content(1, size)),
@@ -157,17 +161,17 @@ fn globus_url_copy_copies_with_every_kind_of_data_connection() {
             &["-fast", "-p", "4"],
             &["-dcpriv", "-p", "3"],
         ] {
-            there_and_back(grid, "globus-url-copy", options);
+            copy_in_both_directions(grid, "globus-url-copy", options);
         }
     });
 }
 
 #[test]
-fn globus_url_copy_copies_where_it_speaks_tls_1_2_only() {
+fn globus_url_copy_copies_when_limited_to_tls_1_2() {
     with_client("globus-url-copy", |grid| {
         grid.user_proxy();
         for options in [&[][..], &["-dcpriv"]] {
-            there_and_back_by(grid, TLS_1_2, "globus-url-copy", options);
+            copy_in_both_directions_by(grid, TLS_1_2, "globus-url-copy", options);
         }
     });
 }
@@ -176,12 +180,12 @@ fn globus_url_copy_copies_where_it_speaks_tls_1_2_only() {
 fn gfal_copy_copies() {
     with_client("gfal-copy", |grid| {
         grid.user_proxy();
-        there_and_back(grid, "gfal-copy", &["-f"]);
+        copy_in_both_directions(grid, "gfal-copy", &["-f"]);
     });
 }
 
 #[test]
-fn somebody_whom_the_map_does_not_name_is_not_let_in() {
+fn a_user_without_an_entry_in_the_map_is_not_authorized() {
     with_client("globus-url-copy", |grid| {
         let served = tempfile::tempdir().expect("a directory");
         fs::write(served.path().join("file"), b"secret").expect("a file");
@@ -199,7 +203,7 @@ fn somebody_whom_the_map_does_not_name_is_not_let_in() {
             &arguments,
         );
         assert!(!out.status.success());
-        let said = String::from_utf8_lossy(&out.stderr);
-        assert!(said.contains("530"), "{said}");
+        let reply_text = String::from_utf8_lossy(&out.stderr);
+        assert!(reply_text.contains("530"), "{reply_text}");
     });
 }

@@ -1,4 +1,5 @@
-//! The whole client against the whole server, in memory: any order, any cut of the bytes, any one thing going wrong.
+//! The client against the server, in memory, with any order, any division of the bytes, and any
+//! single fault.
 
 mod content;
 mod memory;
@@ -6,17 +7,19 @@ mod memory;
 use std::time::Duration;
 
 use content::content;
-use memory::{Fault, World};
+use memory::{InMemorySession, InjectedFault};
 use proptest::prelude::*;
-use venturi_gridftp::client::{Get, Job, Login, Output, Put, Settings, Source, Upload};
-use venturi_gridftp::{ByteRanges, Entry, Mode, Path};
+use venturi_gridftp::client::{
+    ClientOutput, ClientSettings, Get, GetSource, Login, Put, TransferJob, UploadMode,
+};
+use venturi_gridftp::{ByteRanges, ListEntry, Mode, Path};
 
 fn path(text: String) -> Path {
     Path::new(text).expect("a path")
 }
 
-fn settings(mode: Mode, connections: u16, depth: usize, upload: Upload) -> Settings {
-    Settings {
+fn settings(mode: Mode, connections: u16, depth: usize, upload: UploadMode) -> ClientSettings {
+    ClientSettings {
         login: Login::Anonymous,
         server: "192.0.2.2".parse().expect("an address"),
         mode,
@@ -28,18 +31,23 @@ fn settings(mode: Mode, connections: u16, depth: usize, upload: Upload) -> Setti
         upload: Some(upload),
         attempts: 3,
         striped: false,
-        patience: Duration::from_secs(120),
+        stall_timeout: Duration::from_secs(120),
     }
 }
 
-/// Uploads and downloads in turns; every fifth cannot succeed.
-fn jobs(world: &mut World, sizes: &[usize], mixed: bool, checked: bool) -> Vec<Job> {
+/// Returns uploads, with downloads among them if `mixed`; every fifth must fail.
+fn jobs(
+    world: &mut InMemorySession,
+    sizes: &[usize],
+    mixed: bool,
+    checked: bool,
+) -> Vec<TransferJob> {
     let mut jobs = Vec::new();
     for (number, &size) in (0_u64..).zip(sizes) {
         let bytes = content(number, size);
-        let refused = number % 5 == 3;
+        let rejected = number % 5 == 3;
         if mixed && number % 3 == 0 {
-            let name = if refused {
+            let name = if rejected {
                 format!("/none{number}")
             } else {
                 format!("/source{number}")
@@ -47,22 +55,22 @@ fn jobs(world: &mut World, sizes: &[usize], mixed: bool, checked: bool) -> Vec<J
             world
                 .files
                 .insert(format!("/source{number}").into_bytes(), bytes);
-            jobs.push(Job::Get(Get {
+            jobs.push(TransferJob::Get(Get {
                 transfer: number,
-                source: Source::File,
+                source: GetSource::File,
                 path: path(name),
                 size_bytes: Some(size as u64),
                 present: ByteRanges::default(),
-                see: number % 2 == 0,
+                stat_after: number % 2 == 0,
             }));
         } else {
             world.sources.insert(number, bytes);
-            let name = if refused {
+            let name = if rejected {
                 format!("/no/such/{number}")
             } else {
                 format!("/file{number}")
             };
-            jobs.push(Job::Put(Put {
+            jobs.push(TransferJob::Put(Put {
                 transfer: number,
                 path: path(name.clone()),
                 temporary: (number % 7 != 6).then(|| path(format!("{name}.part"))),
@@ -71,28 +79,32 @@ fn jobs(world: &mut World, sizes: &[usize], mixed: bool, checked: bool) -> Vec<J
                 modify_s: (number % 2 == 0).then_some(1_700_000_000),
                 present: ByteRanges::default(),
                 part: None,
-                goes_on: false,
+                resumable: false,
             }));
         }
     }
     jobs
 }
 
-/// What was said to be done is done, and everything was said to be something.
-fn check(world: &World, sizes: &[usize], mixed: bool) -> Result<Vec<u64>, TestCaseError> {
+/// Checks that every transfer was reported, and that reported results are true.
+fn check(world: &InMemorySession, sizes: &[usize], mixed: bool) -> Result<Vec<u64>, TestCaseError> {
     let mut done = Vec::new();
-    let mut told = vec![0; sizes.len()];
-    for output in &world.heard {
+    let mut reported = vec![0; sizes.len()];
+    for output in &world.received_replies {
         match output {
-            Output::Done { transfer, .. } => {
+            ClientOutput::Done { transfer, .. } => {
                 done.push(*transfer);
-                told[*transfer as usize] += 1;
+                reported[*transfer as usize] += 1;
             }
-            Output::Failed { transfer, .. } => told[*transfer as usize] += 1,
+            ClientOutput::Failed { transfer, .. } => reported[*transfer as usize] += 1,
             _ => {}
         }
     }
-    prop_assert!(told.iter().all(|&count| count == 1), "told {:?}", told);
+    prop_assert!(
+        reported.iter().all(|&count| count == 1),
+        "told {:?}",
+        reported
+    );
     for &number in &done {
         let bytes = content(number, sizes[number as usize]);
         let empty = Vec::new();
@@ -116,23 +128,23 @@ fn modes() -> impl Strategy<Value = (Mode, u16)> {
     ]
 }
 
-fn uploads() -> impl Strategy<Value = Upload> {
-    prop_oneof![Just(Upload::Eager), Just(Upload::Gated)]
+fn uploads() -> impl Strategy<Value = UploadMode> {
+    prop_oneof![Just(UploadMode::Eager), Just(UploadMode::Gated)]
 }
 
-fn faults() -> impl Strategy<Value = Fault> {
+fn faults() -> impl Strategy<Value = InjectedFault> {
     prop_oneof![
-        (0_usize..60).prop_map(Fault::BreakData),
-        (0_usize..60).prop_map(Fault::EndData),
-        (0_usize..60).prop_map(Fault::StallData),
-        (0_usize..30).prop_map(Fault::File),
-        (0_usize..200).prop_map(Fault::BreakControl),
-        (0_usize..60).prop_map(Fault::Swallow),
+        (0_usize..60).prop_map(InjectedFault::BreakData),
+        (0_usize..60).prop_map(InjectedFault::EndData),
+        (0_usize..60).prop_map(InjectedFault::StallData),
+        (0_usize..30).prop_map(InjectedFault::File),
+        (0_usize..200).prop_map(InjectedFault::BreakControl),
+        (0_usize..60).prop_map(InjectedFault::Swallow),
     ]
 }
 
-/// Replies that come instead of the right one.
-fn lies() -> impl Strategy<Value = Fault> {
+/// Returns replies that replace the correct one.
+fn lying() -> impl Strategy<Value = InjectedFault> {
     let texts = prop_oneof![
         Just("226 Transfer Complete.\r\n"),
         Just("150 Beginning transfer.\r\n"),
@@ -146,18 +158,18 @@ fn lies() -> impl Strategy<Value = Fault> {
         Just("\r\n\r\nnoise\r\n"),
         Just("213-never ends\r\n"),
     ];
-    (0_usize..60, texts).prop_map(|(at, text)| Fault::Lie(at, text))
+    (0_usize..60, texts).prop_map(|(at, text)| InjectedFault::Lie(at, text))
 }
 
 proptest! {
     #[test]
-    fn without_a_fault_everything_that_can_succeed_does(
+    fn all_valid_transfers_succeed_without_a_fault(
         seed: u64, (mode, connections) in modes(), upload in uploads(), depth in 1_usize..20,
         sizes in prop::collection::vec(0_usize..2500, 1..14), mixed: bool, checked: bool,
     ) {
-        let mut world = World::new(settings(mode, connections, depth, upload), seed, Fault::None);
+        let mut world = InMemorySession::new(settings(mode, connections, depth, upload), seed, InjectedFault::None);
         let list = jobs(&mut world, &sizes, mixed, checked);
-        world.carry_out(list);
+        world.run(list);
         let mut done = check(&world, &sizes, mixed)?;
         done.sort_unstable();
         let expected: Vec<u64> = (0..sizes.len() as u64).filter(|number| number % 5 != 3).collect();
@@ -166,62 +178,62 @@ proptest! {
     }
 
     #[test]
-    fn whatever_fails_no_file_has_a_wrong_byte_and_nothing_hangs(
+    fn no_fault_corrupts_a_file_or_hangs_the_session(
         seed: u64, (mode, connections) in modes(), upload in uploads(), depth in 1_usize..20,
         sizes in prop::collection::vec(0_usize..2500, 1..14), mixed: bool, checked: bool, fault in faults(),
     ) {
-        let mut world = World::new(settings(mode, connections, depth, upload), seed, fault);
+        let mut world = InMemorySession::new(settings(mode, connections, depth, upload), seed, fault);
         let list = jobs(&mut world, &sizes, mixed, checked);
-        world.carry_out(list);
+        world.run(list);
         check(&world, &sizes, mixed)?;
     }
 
     #[test]
-    fn a_transfer_that_is_given_up_at_any_moment_fails_alone_and_no_part_of_it_has_its_name(
+    fn an_abandoned_transfer_fails_alone_and_publishes_no_partial_file(
         seed: u64, (mode, connections) in modes(), upload in uploads(), depth in 1_usize..20,
         sizes in prop::collection::vec(0_usize..2500, 1..14), mixed: bool, steps in 0_usize..300, which: prop::sample::Index,
     ) {
-        let mut world = World::new(settings(mode, connections, depth, upload), seed, Fault::None);
+        let mut world = InMemorySession::new(settings(mode, connections, depth, upload), seed, InjectedFault::None);
         let number = which.index(sizes.len()) as u64;
-        world.gives_up = Some((steps, number));
+        world.abandons = Some((steps, number));
         let list = jobs(&mut world, &sizes, mixed, false);
-        world.carry_out(list);
+        world.run(list);
         let done = check(&world, &sizes, mixed)?;
-        let given_up = |output: &Output| matches!(output, Output::Failed { transfer, failure } if *transfer == number && failure.reason == "cut meanwhile");
-        if world.heard.iter().any(given_up) && number % 7 != 6 {
-            // Where it was about to get its name, it may have it: all its bytes are there then.
+        let failures = |output: &ClientOutput| matches!(output, ClientOutput::Failed { transfer, failure } if *transfer == number && failure.reason == "cut meanwhile");
+        if world.received_replies.iter().any(failures) && number % 7 != 6 {
+            // The rename may have succeeded, because all bytes were stored then.
             let found = world.files.get(format!("/file{number}").as_bytes());
             prop_assert!(found.is_none_or(|found| *found == content(number, sizes[number as usize])));
         }
         for other in (0..sizes.len() as u64).filter(|&other| other != number && other % 5 != 3) {
-            let failed = world.heard.iter().filter(|output| matches!(output, Output::Failed { .. }));
+            let failed = world.received_replies.iter().filter(|output| matches!(output, ClientOutput::Failed { .. }));
             prop_assert!(done.contains(&other), "{} failed too: {:?}", other, failed.collect::<Vec<_>>());
         }
     }
 
     #[test]
-    fn whatever_a_server_says_nothing_hangs_and_every_transfer_is_told_of_once(
+    fn every_transfer_is_reported_once_for_any_server_output(
         seed: u64, (mode, connections) in modes(), upload in uploads(), depth in 1_usize..20,
         sizes in prop::collection::vec(0_usize..2500, 1..14), mixed: bool,
-        fault in prop_oneof![lies(), (0_usize..60).prop_map(Fault::Flip)],
+        fault in prop_oneof![lying(), (0_usize..60).prop_map(InjectedFault::Flip)],
     ) {
-        let mut world = World::new(settings(mode, connections, depth, upload), seed, fault);
+        let mut world = InMemorySession::new(settings(mode, connections, depth, upload), seed, fault);
         let list = jobs(&mut world, &sizes, mixed, false);
-        world.carry_out(list);
-        let told = |output: &&Output| matches!(output, Output::Done { .. } | Output::Failed { .. });
-        prop_assert_eq!(world.heard.iter().filter(told).count(), sizes.len());
+        world.run(list);
+        let reported = |output: &&ClientOutput| matches!(output, ClientOutput::Done { .. } | ClientOutput::Failed { .. });
+        prop_assert_eq!(world.received_replies.iter().filter(reported).count(), sizes.len());
     }
 }
 
 #[test]
-fn a_directory_comes_whole_over_data_connections() {
+fn a_directory_listing_is_complete_over_data_connections() {
     for (mode, connections) in [(Mode::Stream, 1), (Mode::Extended, 1), (Mode::Extended, 3)] {
-        let mut world = World::new(
-            settings(mode, connections, 4, Upload::Eager),
+        let mut world = InMemorySession::new(
+            settings(mode, connections, 4, UploadMode::Eager),
             7,
-            Fault::None,
+            InjectedFault::None,
         );
-        // A line cannot tell this one; nor may it tell of another.
+        // A listing line cannot contain this name, and must not forge another.
         world.files.insert(b"/x\n; forged".to_vec(), Vec::new());
         for number in 0..200 {
             world
@@ -229,21 +241,25 @@ fn a_directory_comes_whole_over_data_connections() {
                 .insert(format!("/file {number}").into_bytes(), Vec::new());
         }
         let listing = |transfer| {
-            Job::Get(Get {
+            TransferJob::Get(Get {
                 transfer,
-                source: Source::Directory,
+                source: GetSource::Directory,
                 path: Path::root(),
                 size_bytes: None,
                 present: ByteRanges::default(),
-                see: true,
+                stat_after: true,
             })
         };
-        world.carry_out(vec![listing(0), listing(1)]);
+        world.run(vec![listing(0), listing(1)]);
         for transfer in 0..2 {
             let lines = world.sinks[&transfer].split(|&byte| byte == b'\n');
             let names: Vec<_> = lines
                 .filter(|line| !line.is_empty())
-                .map(|line| Entry::parse(line.trim_ascii_end()).expect("an entry").name)
+                .map(|line| {
+                    ListEntry::parse(line.trim_ascii_end())
+                        .expect("an entry")
+                        .name
+                })
                 .collect();
             let expected: Vec<_> = world
                 .files

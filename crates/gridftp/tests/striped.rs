@@ -1,9 +1,9 @@
-//! The client against a striped server of the Globus toolkit: a front end, and data nodes that share each file.
+//! The client against a striped Globus server: a front end, and data nodes that share each file.
 
 #![expect(
     clippy::disallowed_types,
     clippy::disallowed_methods,
-    reason = "a real server, which may never answer"
+    reason = "a real server, which may never reply"
 )]
 
 mod content;
@@ -16,18 +16,19 @@ use std::time::{Duration, Instant};
 use content::content;
 use driver::Driver;
 use driver::relay::relay;
-use globus_server::Server;
+use globus_server::GlobusServer;
 use globus_session::{opened, settings};
 use venturi_gridftp::client::{
-    Get, Job, Output, Pair, Put, Settings, Source, ThirdParty, ThirdPartyOutput,
+    ClientOutput, ClientSettings, CopyPair, Get, GetSource, Put, ThirdParty, ThirdPartyOutput,
+    TransferJob,
 };
 use venturi_gridftp::{ByteRanges, Mode};
 
-/// Around the blocks of both sides, none at all, and enough for all nodes.
+/// Sizes around the blocks of both sides, zero, and enough for all nodes.
 const SIZES: [usize; 9] = [0, 1, 99_999, 262_144, 262_145, 17, 3_000_003, 3, 5_000_000];
 
-fn session(server: &Server, mode: Mode, connections: u16, depth: usize) -> Driver {
-    let settings = Settings {
+fn session(server: &GlobusServer, mode: Mode, connections: u16, depth: usize) -> Driver {
+    let settings = ClientSettings {
         striped: true,
         ..settings(mode, connections, depth)
     };
@@ -35,17 +36,21 @@ fn session(server: &Server, mode: Mode, connections: u16, depth: usize) -> Drive
 }
 
 fn all_done(driver: &Driver, count: usize) {
-    let done = |output: &&Output| matches!(output, Output::Done { .. });
+    let done = |output: &&ClientOutput| matches!(output, ClientOutput::Done { .. });
     assert_eq!(
-        driver.heard.iter().filter(done).count(),
+        driver.received_replies.iter().filter(done).count(),
         count,
         "{:?}",
-        driver.heard
+        driver.received_replies
     );
 }
 
-/// Files up and down again; what the server logged of each.
-fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<String> {
+/// Uploads and downloads files. Returns the server's log of each.
+fn copy_in_both_directions(
+    server: &GlobusServer,
+    driver: &mut Driver,
+    round: usize,
+) -> Vec<String> {
     let files: Vec<(u64, Vec<u8>)> = (0..)
         .zip(SIZES)
         .map(|(number, size)| (number, content(number, size)))
@@ -53,7 +58,7 @@ fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<Str
     let name = |number: u64| format!("{round}-{number}");
     let puts = files.iter().map(|(number, bytes)| {
         driver.sources.insert(*number, bytes.clone());
-        Job::Put(Put {
+        TransferJob::Put(Put {
             transfer: *number,
             path: server.path(&name(*number)),
             temporary: Some(server.path(&format!("{}.part", name(*number)))),
@@ -62,11 +67,11 @@ fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<Str
             modify_s: None,
             present: ByteRanges::default(),
             part: None,
-            goes_on: false,
+            resumable: false,
         })
     });
     let puts = puts.collect();
-    driver.carry_out(puts);
+    driver.run(puts);
     all_done(driver, SIZES.len());
     for (number, bytes) in &files {
         assert_eq!(
@@ -77,16 +82,16 @@ fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<Str
         );
     }
     let gets = files.iter().map(|(number, bytes)| {
-        Job::Get(Get {
+        TransferJob::Get(Get {
             transfer: 100 + number,
-            source: Source::File,
+            source: GetSource::File,
             path: server.path(&name(*number)),
             size_bytes: Some(bytes.len() as u64),
             present: ByteRanges::default(),
-            see: false,
+            stat_after: false,
         })
     });
-    driver.carry_out(gets.collect());
+    driver.run(gets.collect());
     all_done(driver, 2 * SIZES.len());
     for (number, bytes) in &files {
         let found = driver
@@ -106,14 +111,14 @@ fn there_and_back(server: &Server, driver: &mut Driver, round: usize) -> Vec<Str
 }
 
 #[test]
-fn all_data_nodes_move_each_file_one_after_the_other_and_in_a_pipeline() {
-    let server = match Server::start_striped(3) {
+fn all_data_nodes_transfer_each_file_with_and_without_pipelining() {
+    let server = match GlobusServer::start_striped(3) {
         Ok(server) => server,
         Err(reason) => return println!("SKIPPED: {reason}"),
     };
     for (round, (connections, depth)) in [(1, 1), (1, 32), (3, 32)].into_iter().enumerate() {
         let mut driver = session(&server, Mode::Extended, connections, depth);
-        let logged = there_and_back(&server, &mut driver, round);
+        let logged = copy_in_both_directions(&server, &mut driver, round);
         assert_eq!(logged.len(), 2 * SIZES.len(), "{logged:#?}");
         for line in logged {
             assert!(line.contains(" STRIPES=3 "), "{line}");
@@ -122,8 +127,8 @@ fn all_data_nodes_move_each_file_one_after_the_other_and_in_a_pipeline() {
 }
 
 #[test]
-fn a_directory_is_listed_between_files_and_what_is_missing_of_one_goes_on() {
-    let server = match Server::start_striped(2) {
+fn a_directory_is_listed_between_files_and_a_partial_download_resumes() {
+    let server = match GlobusServer::start_striped(2) {
         Ok(server) => server,
         Err(reason) => return println!("SKIPPED: {reason}"),
     };
@@ -131,26 +136,26 @@ fn a_directory_is_listed_between_files_and_what_is_missing_of_one_goes_on() {
     server.write("whole", &bytes);
     let mut driver = session(&server, Mode::Extended, 2, 16);
     let get = |transfer, source, name, present| {
-        Job::Get(Get {
+        TransferJob::Get(Get {
             transfer,
             source,
             path: server.path(name),
-            size_bytes: (source == Source::File).then_some(bytes.len() as u64),
+            size_bytes: (source == GetSource::File).then_some(bytes.len() as u64),
             present,
-            see: false,
+            stat_after: false,
         })
     };
-    let present = ByteRanges::of(1_000_000..3_000_000);
-    driver.carry_out(vec![
-        get(0, Source::File, "whole", ByteRanges::default()),
-        get(1, Source::Directory, "", ByteRanges::default()),
-        get(2, Source::File, "whole", present),
-        get(3, Source::File, "missing", ByteRanges::default()),
-        get(4, Source::File, "whole", ByteRanges::default()),
+    let present = ByteRanges::from_range(1_000_000..3_000_000);
+    driver.run(vec![
+        get(0, GetSource::File, "whole", ByteRanges::default()),
+        get(1, GetSource::Directory, "", ByteRanges::default()),
+        get(2, GetSource::File, "whole", present),
+        get(3, GetSource::File, "missing", ByteRanges::default()),
+        get(4, GetSource::File, "whole", ByteRanges::default()),
     ]);
     all_done(&driver, 4);
-    let failed = |output: &Output| matches!(output, Output::Failed { transfer: 3, .. });
-    assert!(driver.heard.iter().any(failed));
+    let failed = |output: &ClientOutput| matches!(output, ClientOutput::Failed { transfer: 3, .. });
+    assert!(driver.received_replies.iter().any(failed));
     assert!(driver.sinks[&0] == bytes && driver.sinks[&4] == bytes);
     let rest = &driver.sinks[&2];
     assert!(rest[..1_000_000] == bytes[..1_000_000] && rest[3_000_000..] == bytes[3_000_000..]);
@@ -159,8 +164,11 @@ fn a_directory_is_listed_between_files_and_what_is_missing_of_one_goes_on() {
 }
 
 #[test]
-fn files_go_from_all_nodes_of_one_server_to_all_of_another() {
-    let servers = (Server::start_striped(2), Server::start_striped(3));
+fn files_are_copied_from_all_nodes_of_one_server_to_all_of_another() {
+    let servers = (
+        GlobusServer::start_striped(2),
+        GlobusServer::start_striped(3),
+    );
     let (Ok(source), Ok(destination)) = servers else {
         return println!("SKIPPED: no server");
     };
@@ -170,7 +178,7 @@ fn files_go_from_all_nodes_of_one_server_to_all_of_another() {
         .collect();
     let pairs = (0..).zip(&contents).map(|(transfer, bytes)| {
         source.write(&format!("from-{transfer}"), bytes);
-        Pair {
+        CopyPair {
             transfer,
             from: source.path(&format!("from-{transfer}")),
             to: destination.path(&format!("to-{transfer}")),
@@ -181,12 +189,12 @@ fn files_go_from_all_nodes_of_one_server_to_all_of_another() {
     let pairs = pairs.collect();
     let mut sides = [&source, &destination].map(|server| session(server, Mode::Extended, 2, 8));
     let mut copies = ThirdParty::new(pairs, Mode::Extended, 8, 2, destination.address.ip(), true);
-    let (mut told, begin) = (Vec::new(), Instant::now());
-    while told.len() < SIZES.len() {
-        assert!(begin.elapsed() < Duration::from_secs(30), "{told:?}");
-        told.extend(relay(&mut copies, &mut sides));
+    let (mut reported, start) = (Vec::new(), Instant::now());
+    while reported.len() < SIZES.len() {
+        assert!(start.elapsed() < Duration::from_secs(30), "{reported:?}");
+        reported.extend(relay(&mut copies, &mut sides));
     }
-    for output in told {
+    for output in reported {
         assert!(
             matches!(output, ThirdPartyOutput::Done { .. }),
             "{output:?}"
@@ -206,8 +214,8 @@ fn files_go_from_all_nodes_of_one_server_to_all_of_another() {
 }
 
 #[test]
-fn a_server_with_one_node_and_a_session_in_mode_s_are_as_ever() {
-    let servers = (Server::start_striped(1), Server::start());
+fn single_node_servers_and_mode_s_sessions_still_transfer_files() {
+    let servers = (GlobusServer::start_striped(1), GlobusServer::start());
     let (Ok(one), Ok(plain)) = servers else {
         return println!("SKIPPED: no server");
     };
@@ -217,6 +225,6 @@ fn a_server_with_one_node_and_a_session_in_mode_s_are_as_ever() {
         (&plain, Mode::Stream),
     ] {
         let mut driver = session(server, mode, 2, 8);
-        there_and_back(server, &mut driver, 0);
+        copy_in_both_directions(server, &mut driver, 0);
     }
 }

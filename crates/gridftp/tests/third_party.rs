@@ -1,62 +1,63 @@
-//! Copies between two servers that keep the worst habit of real ones: bytes go to whichever file is next.
+//! Copies between two servers that, like the worst real servers, assign bytes to the next file.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use proptest::prelude::*;
-use venturi_gridftp::client::{Pair, Side, ThirdParty, ThirdPartyOutput};
-use venturi_gridftp::{Command, Mode, Path, Reply};
+use venturi_gridftp::client::{CopyPair, SessionSide, ThirdParty, ThirdPartyOutput};
+use venturi_gridftp::{FtpCommand, FtpReply, Mode, Path};
 
-/// Two servers and what is between them.
+/// Two servers and the connections between them.
 #[derive(Default)]
 struct Servers {
     /// Files of the source.
     source: BTreeMap<Vec<u8>, u64>,
-    /// Paths that the destination refuses.
-    refused: Vec<Vec<u8>>,
-    /// Files of the destination: whose bytes they hold.
+    /// Paths that the destination rejects.
+    rejected: Vec<Vec<u8>>,
+    /// Files of the destination → number of the file whose bytes they contain.
     stored: BTreeMap<Vec<u8>, u64>,
-    /// Bytes on data connections: of which file.
-    wire: VecDeque<u64>,
-    queues: [VecDeque<(u64, Command)>; 2],
+    /// Bytes on data connections, by the number of their file.
+    connection: VecDeque<u64>,
+    queues: [VecDeque<(u64, FtpCommand)>; 2],
     rename: Option<Vec<u8>>,
 }
 
 impl Servers {
-    /// Carries out the next command of a side; gives replies, or nothing while it waits for bytes.
-    fn turn(&mut self, side: usize) -> Option<(u64, Vec<Reply>)> {
+    /// Executes the next command of a side. Returns its replies, or `None` while it waits for
+    /// bytes.
+    fn turn(&mut self, side: usize) -> Option<(u64, Vec<FtpReply>)> {
         let (request, command) = self.queues[side].front()?.clone();
         let codes: &[u16] = match &command {
-            Command::Pasv => {
-                let reply = Reply::new(227, "Entering Passive Mode (192,0,2,2,200,1)");
+            FtpCommand::Pasv => {
+                let reply = FtpReply::new(227, "Entering Passive Mode (192,0,2,2,200,1)");
                 self.queues[side].pop_front();
                 return Some((request, vec![reply]));
             }
-            Command::Retr(path) => match self.source.get(path.as_bytes()) {
+            FtpCommand::Retr(path) => match self.source.get(path.as_bytes()) {
                 Some(&file) => {
-                    self.wire.push_back(file);
+                    self.connection.push_back(file);
                     &[150, 226]
                 }
                 None => &[550],
             },
-            Command::Stor(path)
+            FtpCommand::Stor(path)
                 if self
-                    .refused
+                    .rejected
                     .iter()
-                    .any(|refused| refused == path.as_bytes()) =>
+                    .any(|rejected| rejected == path.as_bytes()) =>
             {
                 &[553]
             }
-            Command::Stor(path) => {
-                let file = self.wire.pop_front()?;
+            FtpCommand::Stor(path) => {
+                let file = self.connection.pop_front()?;
                 self.stored.insert(path.as_bytes().to_vec(), file);
                 &[150, 226]
             }
-            Command::Size(_) => &[500],
-            Command::Rnfr(path) => {
+            FtpCommand::Size(_) => &[500],
+            FtpCommand::Rnfr(path) => {
                 self.rename = Some(path.as_bytes().to_vec());
                 &[350]
             }
-            Command::Rnto(path) => {
+            FtpCommand::Rnto(path) => {
                 let file = self
                     .rename
                     .take()
@@ -74,12 +75,15 @@ impl Servers {
         self.queues[side].pop_front();
         Some((
             request,
-            codes.iter().map(|&code| Reply::new(code, "said")).collect(),
+            codes
+                .iter()
+                .map(|&code| FtpReply::new(code, "said"))
+                .collect(),
         ))
     }
 
     fn reopen(&mut self) {
-        self.wire.clear();
+        self.connection.clear();
         self.queues = Default::default();
         self.rename = None;
     }
@@ -91,22 +95,22 @@ fn path(text: String) -> Path {
 
 proptest! {
     #[test]
-    fn a_refused_file_never_gives_its_name_or_bytes_to_another(
-        fates in prop::collection::vec(0_u8..8, 1..30), depth in 1_usize..12, turns: Vec<bool>, extended: bool,
+    fn a_rejected_file_never_passes_its_name_or_bytes_to_another(
+        outcomes in prop::collection::vec(0_u8..8, 1..30), depth in 1_usize..12, turns: Vec<bool>, extended: bool,
     ) {
         let mut servers = Servers::default();
-        let pairs = (0_u64..).zip(&fates).map(|(number, &fate)| {
+        let pairs = (0_u64..).zip(&outcomes).map(|(number, &outcome)| {
             let from = format!("/from/{number}");
             let temporary = format!("/to/{number}.part");
-            match fate {
+            match outcome {
                 0 => {}
                 1 => {
-                    servers.refused.push(temporary.clone().into_bytes());
+                    servers.rejected.push(temporary.clone().into_bytes());
                     servers.source.insert(from.clone().into_bytes(), number);
                 }
                 _ => drop(servers.source.insert(from.clone().into_bytes(), number)),
             }
-            Pair { transfer: number, from: path(from), to: path(format!("/to/{number}")), temporary: path(temporary), size_bytes: None }
+            CopyPair { transfer: number, from: path(from), to: path(format!("/to/{number}")), temporary: path(temporary), size_bytes: None }
         }).collect();
         let mode = if extended { Mode::Extended } else { Mode::Stream };
         let mut copies = ThirdParty::new(pairs, mode, depth, 3, "192.0.2.2".parse().expect("an address"), false);
@@ -116,7 +120,7 @@ proptest! {
             prop_assert!(step < 20_000, "no end");
             match copies.poll_output() {
                 Some(ThirdPartyOutput::Request { side, request, command }) => {
-                    servers.queues[usize::from(side == Side::Source)].push_back((request, command));
+                    servers.queues[usize::from(side == SessionSide::Source)].push_back((request, command));
                     continue;
                 }
                 Some(ThirdPartyOutput::Reopen) => {
@@ -133,12 +137,12 @@ proptest! {
                 replies.iter().for_each(|reply| copies.handle_reply(request, reply));
             }
         }
-        for (number, fate) in (0_u64..).zip(fates) {
+        for (number, outcome) in (0_u64..).zip(outcomes) {
             let stored = servers.stored.get(format!("/to/{number}").as_bytes());
-            let expected = (fate > 1).then_some(&number);
+            let expected = (outcome > 1).then_some(&number);
             prop_assert_eq!(stored, expected);
-            prop_assert_eq!(done.contains(&number), fate > 1);
-            prop_assert_eq!(failed.contains(&number), fate <= 1);
+            prop_assert_eq!(done.contains(&number), outcome > 1);
+            prop_assert_eq!(failed.contains(&number), outcome <= 1);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! How a mover is called: a command line with placeholders.
+//! Call of a mover: a command line with placeholders.
 
 use std::collections::BTreeMap;
 
@@ -6,9 +6,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::template::{Value, expand};
-use crate::{Error, Name, Scalar, Seconds};
+use crate::{Error, Name, Scalar, Seconds, Via};
 
-/// How a mover is called, with one option set.
+/// Call of a mover with one set of options.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Call {
@@ -18,17 +18,21 @@ pub struct Call {
     pub options: BTreeMap<Name, Scalar>,
     /// The command line.
     pub argv: Vec<Argument>,
-    /// Tools that must be there.
+    /// Required tools.
     pub requires: Vec<String>,
-    /// Time after which it is ended.
+    /// Timeout after which the agent ends the call.
     pub timeout_s: Seconds,
     /// Whether to keep its whole output.
     pub capture: bool,
-    /// What proves the transfer.
+    /// Check that proves the transfer.
     pub expect: Expect,
-    /// How the path of a file on the actor's host is written, for example `file://{path}`.
+    /// Form of a path on the actor's host, for example `file://{path}`.
     #[serde(default = "plain_path")]
     pub local: String,
+    /// Options whose value is the URL of a service port, known when the service has started: `proxy` → `squid/http-proxy`. They
+    /// replace options of the same name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub urls: BTreeMap<Name, Via>,
 }
 
 fn plain_path() -> String {
@@ -41,21 +45,21 @@ fn plain_path() -> String {
 pub enum Argument {
     /// One argument; each of its placeholders must have a value.
     One(String),
-    /// Arguments that are left out whole when one of their placeholders has no value.
+    /// Arguments that are omitted together if one of their placeholders has no value.
     Group(Vec<String>),
 }
 
-/// What proves a transfer.
+/// Check that proves a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Expect {
-    /// The receiver holds the bytes.
+    /// The receiver has the bytes.
     Destination,
-    /// Nothing can: a sink such as `/dev/null`.
+    /// No check is possible: a sink such as `/dev/null`.
     Nothing,
 }
 
-/// What the placeholders of one transfer stand for, besides the call's options.
+/// Values of the placeholders for one transfer, in addition to the call's options.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Values<'a> {
     /// `{source}`: path or URL.
@@ -74,16 +78,19 @@ pub struct Values<'a> {
     pub offset_bytes: Option<u64>,
     /// `{list}`: path of the list of files; has a value if there is more than one file.
     pub list: Option<&'a str>,
-    /// `{folder}`: the source folder that holds these files and no others; has a value if there is more than one file.
-    pub folder: Option<&'a str>,
-    /// `{source_host}`: of the URL; has no value for a local source.
+    /// `{directory}`: the source directory with only these files; has a value if there is more than
+    /// one file.
+    pub directory: Option<&'a str>,
+    /// `{source_host}`: host of the URL; has no value for a local source.
     pub source_host: Option<&'a str>,
-    /// `{source_port}`: of the URL, if that names one.
+    /// `{source_port}`: port of the URL, if it has one.
     pub source_port: Option<u16>,
-    /// `{destination_host}`: of the URL; has no value for a local destination.
+    /// `{destination_host}`: host of the URL; has no value for a local destination.
     pub destination_host: Option<&'a str>,
-    /// `{destination_port}`: of the URL, if that names one.
+    /// `{destination_port}`: port of the URL, if it has one.
     pub destination_port: Option<u16>,
+    /// Values of the call's `urls`, from [`Header::call_urls`](crate::Header::call_urls).
+    pub urls: Option<&'a BTreeMap<Name, String>>,
 }
 
 const PLACEHOLDERS: [&str; 13] = [
@@ -95,7 +102,7 @@ const PLACEHOLDERS: [&str; 13] = [
     "scratch",
     "offset_bytes",
     "list",
-    "folder",
+    "directory",
     "source_host",
     "source_port",
     "destination_host",
@@ -103,8 +110,9 @@ const PLACEHOLDERS: [&str; 13] = [
 ];
 
 impl Call {
-    /// The command line of one transfer: placeholders replaced, groups without a value left out. What a placeholder stands for is
-    /// not looked into again, so braces in a path are safe.
+    /// Return the command line of one transfer, with replaced placeholders and without groups that
+    /// lack a value. The value of a placeholder is not expanded again, so braces in a path are
+    /// safe.
     ///
     /// ```
     /// use venturi_plan::{Call, Values};
@@ -120,8 +128,9 @@ impl Call {
     /// ```
     ///
     /// # Errors
-    /// [`Error::UnknownPlaceholder`], [`Error::NoValue`] (outside a group), [`Error::Brace`], and [`Error::NoOffset`] where a part of a
-    /// file is to be read and the tool is never told which: it would read from the beginning, and nobody would see it.
+    /// [`Error::UnknownPlaceholder`], [`Error::NoValue`] (outside a group), [`Error::Brace`], and
+    /// [`Error::NoOffset`] if only a part of a file is requested and the tool has no argument for
+    /// it, because it would read from the start without an error.
     pub fn argv(&self, values: &Values<'_>) -> Result<Vec<String>, Error> {
         if values.offset_bytes.is_some_and(|offset| offset > 0) && !self.names("{offset_bytes}") {
             return Err(Error::NoOffset {
@@ -138,10 +147,10 @@ impl Call {
         Ok(argv)
     }
 
-    /// Whether it wants the files of a transfer of many in folders of their own.
+    /// Return whether the call needs directories that contain only the files of the transfer.
     #[must_use]
-    pub fn takes_folder(&self) -> bool {
-        self.names("{folder}")
+    pub fn takes_directory(&self) -> bool {
+        self.names("{directory}")
     }
 
     fn names(&self, placeholder: &str) -> bool {
@@ -154,7 +163,8 @@ impl Call {
     fn expand_group(&self, texts: &[String], values: &Values<'_>) -> Result<Vec<String>, Error> {
         let mut group = Vec::with_capacity(texts.len());
         let mut complete = true;
-        // All texts are looked at, so that a slip in one is an error even where another leaves the group out.
+        // Check all texts, so that a mistake in one is an error even if another one omits the
+        // group.
         for text in texts {
             match self.expand(text, values) {
                 Ok(argument) => group.push(argument),
@@ -165,7 +175,7 @@ impl Call {
         Ok(if complete { group } else { Vec::new() })
     }
 
-    /// How this call writes the path of a file on its own host.
+    /// Return the form of a path on its own host for this call.
     ///
     /// ```
     /// # use venturi_plan::Call;
@@ -192,7 +202,7 @@ impl Call {
         expand(text, |name| self.value(name, values), || self.known())
     }
 
-    /// The plan's own names go before the options.
+    /// Return the value of a placeholder; names of the plan have priority over options.
     fn value(&self, name: &str, values: &Values<'_>) -> Value {
         match name {
             "source" => Some(values.source).into(),
@@ -203,11 +213,15 @@ impl Call {
             "scratch" => Some(values.scratch).into(),
             "offset_bytes" => values.offset_bytes.into(),
             "list" => values.list.into(),
-            "folder" => values.folder.into(),
+            "directory" => values.directory.into(),
             "source_host" => values.source_host.into(),
             "source_port" => values.source_port.into(),
             "destination_host" => values.destination_host.into(),
             "destination_port" => values.destination_port.into(),
+            _ if self.urls.contains_key(name) => {
+                let url = values.urls.and_then(|urls| urls.get(name));
+                url.map(String::as_str).into()
+            }
             _ => match self.options.get(name) {
                 Some(option) => option.as_argument().into(),
                 None => Value::Unknown,
@@ -216,7 +230,8 @@ impl Call {
     }
 
     fn known(&self) -> String {
-        let options = self.options.keys().map(AsRef::as_ref);
+        let options = self.options.keys().chain(self.urls.keys());
+        let options = options.map(AsRef::as_ref);
         let known = PLACEHOLDERS.iter().copied().chain(options);
         known.collect::<Vec<_>>().join(", ")
     }

@@ -1,26 +1,28 @@
-//! What every driver of the interpreter must show: small plans, each with the order of its events.
+//! Conformance suite for drivers of the interpreter: small plans, each with the order of its events.
 //!
-//! A driver notes its outputs and inputs in a [`Trace`] and checks it against the [`Case`]. Only the order that the plan defines
-//! is compared: within an actor, within each child of a `parallel`, and where a counter or a pool makes one wait for another.
+//! A driver records its outputs and inputs in a [`Trace`] and compares it with the [`Case`]. Only
+//! the order that the plan defines is compared: within an actor, within each child of a `parallel`,
+//! and between fibers that wait for a counter or a pool.
 //!
-//! An expected order is written by indentation: the lines below `in order` come one after the other, those below `any order` in
-//! whatever order, each block as a whole counting as one line of the block around it. After the first block, more of them may
-//! follow that state the order of some of its lines across blocks.
+//! Indentation defines an expected order: lines below `in order` have this order, lines below `any
+//! order` have any order, and each block counts as one line of the surrounding block. After the
+//! first block, more blocks can define the order of some of its lines across blocks.
 
 use std::collections::BTreeMap;
 
-use crate::{Error, Input, Output, Plan, Task, Transfer, TrialRef};
+use crate::{Error, InterpreterInput, InterpreterOutput, Plan, TaskId, Transfer, TrialRef};
 
-/// A tool that is on no machine: drivers must find it missing.
+/// A tool that does not exist on any machine; drivers must report it as missing.
 pub const MISSING_TOOL: &str = "venturi-no-such-tool";
 
-/// Files of this size are on no machine: drivers must find that such a data set cannot be made.
+/// A file size that does not fit on any machine; drivers must report that the dataset cannot be
+/// created.
 pub const IMPOSSIBLE_BYTES: u64 = 1 << 60;
 
-/// The host that all actors of the cases live on.
+/// Host of all actors of the cases.
 pub const HOST: &str = "here";
 
-/// A plan and the events that carrying it out must give.
+/// A plan and the expected events of its execution.
 #[derive(Debug, Clone, Copy)]
 pub struct Case {
     /// Name of its files.
@@ -41,45 +43,32 @@ macro_rules! cases {
 }
 
 cases!(
-    "arrivals",
-    "at",
-    "barrier",
-    "counters",
-    "data_sets",
-    "deadline",
-    "draws",
-    "failed",
-    "for",
-    "nested",
-    "pools",
-    "reads",
-    "repeat",
-    "sequence",
-    "until",
+    "arrivals", "at", "barrier", "counters", "datasets", "deadline", "draws", "failed", "for",
+    "nested", "pools", "reads", "repeat", "sequence", "until",
 );
 
 impl Case {
     /// The plan.
     ///
     /// # Errors
-    /// None for the cases of this crate, or a test of it fails.
+    /// None for the cases of this crate, because a test checks them.
     pub fn plan(&self) -> Result<Plan, Error> {
         Plan::read(self.plan.as_bytes())
     }
 
-    /// Compare what was seen with what must be.
+    /// Compare the recorded events with the expected ones.
     ///
     /// # Errors
-    /// The first event that is missing, too many or out of order, in words, with the whole trace.
+    /// A message about the first missing, additional or misplaced event, with the whole trace.
     pub fn check(&self, trace: &Trace) -> Result<(), String> {
-        let say = |what: String| {
+        let describe = |what: String| {
             format!(
                 "{}: {what}\nseen:\n  {}",
                 self.name,
                 trace.lines.join("\n  ")
             )
         };
-        check(self.expected, &trace.lines).map_err(say)
+        check(self.expected, &trace.lines).map_err(describe)
     }
 }
 
@@ -87,17 +76,19 @@ impl Case {
 #[derive(Debug, Default)]
 pub struct Trace {
     lines: Vec<String>,
-    tasks: BTreeMap<Task, (String, String)>,
+    tasks: BTreeMap<TaskId, (String, String)>,
     seen: BTreeMap<String, u32>,
 }
 
 impl Trace {
-    /// Note something that the interpreter said; call it for every output, as it comes.
-    pub fn output(&mut self, output: &Output) {
+    /// Record an output of the interpreter; call this immediately for every output.
+    pub fn output(&mut self, output: &InterpreterOutput) {
         match output {
-            Output::TrialStarted { trial } => self.trial(trial, "starts"),
-            Output::TrialEnded { trial } => self.trial(trial, "ends"),
-            Output::Arm {
+            InterpreterOutput::TrialStarted { trial } => self.trial(trial, "starts"),
+            InterpreterOutput::TrialEnded { trial } => self.trial(trial, "ends"),
+            InterpreterOutput::TrialSkipped { trial, .. } => self.trial(trial, "is skipped"),
+            InterpreterOutput::TrialCut { trial } => self.trial(trial, "is cut"),
+            InterpreterOutput::Arm {
                 task,
                 actor,
                 transfer,
@@ -113,8 +104,8 @@ impl Trace {
                 ));
                 self.tasks.insert(*task, (actor.to_string(), name));
             }
-            Output::Release { tasks } => self.release(tasks),
-            Output::Prepare {
+            InterpreterOutput::Release { tasks } => self.release(tasks),
+            InterpreterOutput::Prepare {
                 task,
                 actor,
                 prepare,
@@ -130,7 +121,7 @@ impl Trace {
                     &format!("{what} {:?}", prepare.cache).to_lowercase(),
                 );
             }
-            Output::DropCaches {
+            InterpreterOutput::DropCaches {
                 task,
                 actor,
                 drop_caches: drop,
@@ -142,25 +133,29 @@ impl Trace {
                     &format!("drop_caches {} {}+{}", drop.dataset, drop.first, drop.files),
                 );
             }
-            Output::Compute {
+            InterpreterOutput::Compute {
                 task,
                 actor,
                 core_s,
                 ..
             } => self.task(*task, actor, &format!("compute {core_s}")),
-            Output::Signal { counter, add } => self.line(format!("signal {counter} +{add}")),
-            Output::Failed { error } => self.line(format!("failed: {error}")),
+            InterpreterOutput::Signal { counter, add } => {
+                self.line(format!("signal {counter} +{add}"))
+            }
+            InterpreterOutput::Failed { error } => self.line(format!("failed: {error}")),
         }
     }
 
-    /// Note something that the interpreter is told; call it for every input, just before.
-    pub fn input(&mut self, input: &Input) {
+    /// Record an input of the interpreter; call this directly before every input.
+    pub fn input(&mut self, input: &InterpreterInput) {
         let (task, what) = match input {
-            Input::Finished { task } => (task, "finish"),
-            Input::NotArmed { task } => (task, "cannot"),
-            Input::Failed { task } => (task, "fail"),
-            // When a transfer is ready is the driver's affair, and that it is shows in the release.
-            Input::Armed { .. } | Input::Counter { .. } => return,
+            InterpreterInput::Finished { task } => (task, "finish"),
+            InterpreterInput::NotArmed { task } => (task, "cannot"),
+            InterpreterInput::Failed { task } => (task, "fail"),
+            // Only the driver defines when a transfer is ready, and its release shows that it is.
+            InterpreterInput::Armed { .. }
+            | InterpreterInput::Counter { .. }
+            | InterpreterInput::EndService { .. } => return,
         };
         let (actor, name) = self.tasks.get(task).cloned().unwrap_or_default();
         self.line(format!("{actor}: {what} {name}"));
@@ -170,13 +165,13 @@ impl Trace {
         self.line(format!("{}: trial {} {what}", trial.actor, trial.trial));
     }
 
-    fn task(&mut self, task: Task, actor: &str, what: &str) {
+    fn task(&mut self, task: TaskId, actor: &str, what: &str) {
         let name = self.name(actor, what);
         self.line(format!("{actor}: {name}"));
         self.tasks.insert(task, (actor.into(), name));
     }
 
-    fn release(&mut self, tasks: &[Task]) {
+    fn release(&mut self, tasks: &[TaskId]) {
         let named: Vec<_> = tasks
             .iter()
             .map(|task| self.tasks.get(task).cloned().unwrap_or_default())
@@ -238,14 +233,14 @@ fn check(expected: &str, seen: &[String]) -> Result<(), String> {
     let (whole, more) = blocks
         .split_first()
         .ok_or("expected a block `in order` or `any order`, found none")?;
-    let mut places = BTreeMap::new();
-    for (place, line) in seen.iter().enumerate() {
-        places.insert(line.as_str(), place);
+    let mut positions = BTreeMap::new();
+    for (position, line) in seen.iter().enumerate() {
+        positions.insert(line.as_str(), position);
     }
     let mut lines = Vec::new();
     whole.lines(&mut lines);
     for line in &lines {
-        places
+        positions
             .get(line)
             .ok_or_else(|| format!("expected `{line}`, not seen"))?;
     }
@@ -261,7 +256,7 @@ fn check(expected: &str, seen: &[String]) -> Result<(), String> {
     }
     std::iter::once(whole)
         .chain(more)
-        .try_for_each(|block| block.span(&places).map(drop))
+        .try_for_each(|block| block.span(&positions).map(drop))
 }
 
 impl Order {
@@ -272,25 +267,25 @@ impl Order {
         }
     }
 
-    /// First and last place of its lines; an error if the order is another.
-    fn span(&self, places: &BTreeMap<&str, usize>) -> Result<(usize, usize), String> {
+    /// Return the first and last position of its lines, or an error if the order differs.
+    fn span(&self, positions: &BTreeMap<&str, usize>) -> Result<(usize, usize), String> {
         let (in_order, parts) = match self {
             Self::Line(line) => {
-                let place = *places
+                let position = *positions
                     .get(line.as_str())
                     .ok_or_else(|| format!("expected `{line}`, not seen"))?;
-                return Ok((place, place));
+                return Ok((position, position));
             }
             Self::Block { in_order, parts } => (*in_order, parts),
         };
         let mut whole: Option<(usize, usize)> = None;
         for part in parts {
-            let (first, last) = part.span(places)?;
+            let (first, last) = part.span(positions)?;
             if let Some((_, before)) = whole.filter(|&(_, before)| in_order && before > first) {
-                let line = |place| {
-                    places
+                let line = |position| {
+                    positions
                         .iter()
-                        .find(|&(_, &at)| at == place)
+                        .find(|&(_, &at)| at == position)
                         .map_or("", |(line, _)| line)
                 };
                 return Err(format!(

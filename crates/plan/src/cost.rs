@@ -1,7 +1,7 @@
-//! What transfers cost besides bytes on links, as a scenario may say it: parameters for a simulated world.
+//! Costs of transfers in addition to bytes on links: parameters of a scenario for its simulation.
 //!
-//! Each parameter may be absent: then the default that stands beside its mover or service holds, and where there is none it is not
-//! known. What the parameters mean in formulas is in `docs/concepts/transfer-costs.md`.
+//! Each parameter is optional. The default of its mover or service applies to an absent parameter;
+//! without a default, it is unknown. For the formulas, see `docs/concepts/transfer-costs.md`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -24,13 +24,13 @@ use crate::{Name, Scalar};
 pub struct Amount(f64);
 
 impl Amount {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self(0.0);
 
-    /// So much.
+    /// Create an amount.
     ///
     /// # Errors
-    /// Saying what was expected and found, if the number is negative or not finite.
+    /// The expected and the found value, if the number is negative or not finite.
     pub fn new(value: f64) -> Result<Self, String> {
         if value.is_finite() && value >= 0.0 {
             Ok(Self(value))
@@ -72,150 +72,154 @@ impl JsonSchema for Amount {
     }
 }
 
-/// What a scenario says of costs, and a plan carries only then.
+/// Costs from the scenario; a plan without them has none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Cost {
-    /// Of movers. Every rule that fits a call counts, later ones over earlier ones, parameter by parameter.
+    /// Costs of movers. All matching rules of a call apply; for each parameter, later rules
+    /// override earlier ones.
     pub movers: Vec<MoverRule>,
-    /// Of services by name.
+    /// Costs of services by name.
     pub services: BTreeMap<Name, ServiceCost>,
-    /// Of places by name.
-    pub places: BTreeMap<Name, StorageCost>,
-    /// Of hosts by name.
+    /// Costs of storages by name.
+    pub storages: BTreeMap<Name, StorageCost>,
+    /// Costs of hosts by name.
     pub hosts: BTreeMap<Name, HostCost>,
-    /// Processors that all hosts share, as those of a lab on one machine do; null: each host has its own.
+    /// CPU cores that all hosts share, like the hosts of a lab on one machine; null: each host has
+    /// its own.
     pub machine_cores: Option<Amount>,
 }
 
-/// Which calls of a mover cost so much.
+/// Calls of a mover with the same costs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoverRule {
     /// Name of the mover.
     pub mover: String,
-    /// What it reads from: a protocol of a door, or `file`. Null: whatever.
+    /// Source: a protocol of a service port, or `file`. Null: any.
     #[serde(default)]
     pub source: Option<String>,
-    /// What it writes to: a protocol of a door, or `file`. Null: whatever.
+    /// Destination: a protocol of a service port, or `file`. Null: any.
     #[serde(default)]
     pub destination: Option<String>,
     /// Options that a call must have, in base units.
     #[serde(default)]
     pub options: BTreeMap<Name, Scalar>,
-    /// What it costs then.
+    /// Costs of these calls.
     pub cost: MoverCost,
 }
 
-/// What a call of a mover costs besides its bytes: `start_s + start_core_s + session_round_trips · RTT`, and for each file
-/// `file_s + file_core_s + file_round_trips · RTT`; what the services take comes besides.
+/// Costs of a call of a mover in addition to its bytes: `start_s + start_core_s + session_round_trips · RTT`, and for
+/// each file `file_s + file_core_s + file_round_trips · RTT`; the costs of the services are added.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct MoverCost {
-    /// Time of a call that depends on neither distance nor files, and in which no processor works for it.
+    /// Time of a call without CPU use that is independent of distance and files.
     pub start_s: Option<Amount>,
-    /// Processor time of the client for a call, in core-seconds: start, its part of the login, end.
+    /// CPU time of the client for a call, in core-seconds: start, its part of the login, end.
     pub start_core_s: Option<Amount>,
-    /// Round trips of a call that do not depend on files: connection, greeting, login, farewell.
+    /// Round trips of a call that are independent of files: connection, greeting, login, logout.
     pub session_round_trips: Option<Amount>,
-    /// Time of a file that does not depend on distance, and in which no processor works for it.
+    /// Time of a file without CPU use that is independent of distance.
     pub file_s: Option<Amount>,
-    /// Processor time of the client for a file, in core-seconds.
+    /// CPU time of the client for a file, in core-seconds.
     pub file_core_s: Option<Amount>,
-    /// Round trips of a file, its data connection included where there is a new one for each.
+    /// Round trips of a file, including its data connection if each file has a new one.
     pub file_round_trips: Option<Amount>,
-    /// Processor time of the client for a byte, in core-seconds.
+    /// CPU time of the client for a byte, in core-seconds.
     pub byte_core_s: Option<Amount>,
-    /// Files whose commands are under way together in one session; 1 waits for each answer.
+    /// Files whose commands are in flight together in one session; 1 waits for each reply.
     pub pipelining: Option<u32>,
-    /// Sessions side by side that a call opens which is not told how many; null: one.
+    /// Maximum number of parallel sessions of a call without an explicit number; null: one.
     pub sessions: Option<u32>,
-    /// Files for each of these: of fewer files it opens fewer; null: one.
+    /// Files per session; null: one. The larger quotient of files and bytes per session counts.
     pub session_files: Option<u32>,
-    /// Bytes for each of these, where there are fewer files than that; null: only files count.
+    /// Bytes per session; null: only files count.
     pub session_bytes: Option<Amount>,
-    /// Sessions, but no more than files, that it opens also where less is worth one; null: one.
-    pub sessions_least: Option<u32>,
-    /// The smallest file that goes in pieces, each of them as a file of its own; null: none does.
+    /// Minimum number of sessions, but not more than files; null: one.
+    pub min_sessions: Option<u32>,
+    /// Size from which a file is sent in chunks, each like a separate file; null: no chunks.
     pub large_bytes: Option<Amount>,
-    /// Bytes of such a piece.
-    pub piece_bytes: Option<Amount>,
-    /// Bytes that the tool asks for ahead on a connection; null: as many as TCP lets.
+    /// Bytes of a chunk.
+    pub chunk_bytes: Option<Amount>,
+    /// Bytes that the tool requests in advance on a connection; null: limited by TCP only.
     pub in_flight_bytes: Option<Amount>,
-    /// Bytes that are read and then sent, by turns; null: reading and sending overlap.
+    /// Bytes that are read and then sent, in turns; null: reading and sending overlap.
     pub block_bytes: Option<Amount>,
-    /// Time a block takes besides, such as its system calls.
+    /// Additional time of a block, such as its system calls.
     pub block_s: Option<Amount>,
-    /// Whether a data connection stays for the next file, so that its slow start is over.
+    /// Whether a data connection stays open for the next file, which then needs no slow start.
     pub keeps_connection: Option<bool>,
-    /// How often each server finds out in a session who the client is; null: once.
+    /// Authentications of the client by each server in a session; null: one.
     pub logins: Option<Amount>,
-    /// Of a job that calls a tool several times: time of each of its calls in which no processor works for it.
+    /// For a job that calls a tool several times: time of each call without CPU use.
     pub session_s: Option<Amount>,
-    /// Processor time of the client for each of these calls, in core-seconds.
+    /// CPU time of the client for each of these calls, in core-seconds.
     pub session_core_s: Option<Amount>,
-    /// Of a tool that asks both ends of each file for a checksum: time of one question in which no processor works for it.
+    /// For a tool that requests a checksum of each file from both endpoints: time of one request
+    /// without CPU use.
     pub check_s: Option<Amount>,
-    /// Processor time of the client for a question.
+    /// CPU time of the client for such a request.
     pub check_core_s: Option<Amount>,
-    /// Round trips of a question.
+    /// Round trips of such a request.
     pub check_round_trips: Option<Amount>,
-    /// Processor time of the server for a byte of the checksum.
+    /// CPU time of the server per byte of the file.
     pub check_byte_core_s: Option<Amount>,
-    /// Questions under way together; null: one after the other.
+    /// Concurrent requests; null: one after the other.
     pub checks: Option<u32>,
-    /// Time without a byte after which the tool gives an attempt up; null: as long as TCP and the timeout of the call let it.
-    pub patience_s: Option<Amount>,
-    /// Further attempts of a call that broke; null: those of its options `retries` or `restarts`, else none.
+    /// Maximum time of an attempt without a byte; null: limited by TCP and the timeout of the call.
+    pub stall_timeout_s: Option<Amount>,
+    /// Retries of a failed call; null: its options `retries` or `restarts`, otherwise none.
     pub retries: Option<u32>,
-    /// Pause before the second attempt; before each later one twice as long.
+    /// Pause before the second attempt; it doubles before each further attempt.
     pub retry_pause_s: Option<Amount>,
-    /// Whether an attempt goes on where the one before broke off.
+    /// Whether an attempt resumes the previous attempt.
     pub resumes: Option<bool>,
 }
 
-/// What a server program costs.
+/// Costs of a server program.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct ServiceCost {
-    /// Processor time of a session besides authentication, in core-seconds: a process, a login.
+    /// CPU time of a session in addition to authentication, in core-seconds: a process, a login.
     pub session_core_s: Option<Amount>,
-    /// Processor time of authentication, in core-seconds, on one core.
+    /// CPU time of authentication, in core-seconds, on one core.
     pub auth_core_s: Option<Amount>,
-    /// Scatter of that from login to login, as where keys are made: standard deviation over mean; null: none.
+    /// Variation of this time between logins, for example from key generation: standard deviation
+    /// divided by mean; null: none.
     pub auth_scatter: Option<Amount>,
-    /// Processor time of a file or request, in core-seconds.
+    /// CPU time of a file or request, in core-seconds.
     pub file_core_s: Option<Amount>,
-    /// Processor time for a byte, in core-seconds.
+    /// CPU time for a byte, in core-seconds.
     pub byte_core_s: Option<Amount>,
-    /// Sessions that it serves together, the others wait; null: any number.
+    /// Maximum number of concurrent sessions; others wait. Null: unlimited.
     pub sessions: Option<u32>,
-    /// The fastest that one process of it sends or receives; null: as fast as the rest lets.
+    /// Maximum rate of one of its processes; null: unlimited.
     pub process_bytes_per_s: Option<Amount>,
-    /// Round trips of a client that it sends elsewhere.
+    /// Round trips of a redirected client.
     pub redirect_round_trips: Option<Amount>,
     /// Contention of its sessions: sigma of the universal scalability law.
     pub contention: Option<Amount>,
     /// Coherency of its sessions: kappa of the universal scalability law.
     pub coherency: Option<Amount>,
-    /// What it keeps of other servers' files.
+    /// Capacity of its cache for files of other servers.
     pub cache_bytes: Option<Amount>,
 }
 
-/// What storage costs: a single head (`seek_s`, `read_ahead_bytes`), an array (`half_users`), or the universal scalability law
-/// (`contention`, `coherency`); one of them, or none.
+/// Costs of storage: a single head (`seek_s`, `read_ahead_bytes`), an array (`half_users`), or the universal
+/// scalability law (`contention`, `coherency`); at most one of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct StorageCost {
-    /// The fastest that it is read: by one reader; of an array, by many.
+    /// Maximum read rate of one reader; for an array, of many readers.
     pub read_bytes_per_s: Option<Amount>,
-    /// The fastest that it is written, in the same sense.
+    /// Maximum write rate, in the same sense.
     pub write_bytes_per_s: Option<Amount>,
-    /// Time to begin at another place of a single head.
+    /// Seek time of a single head.
     pub seek_s: Option<Amount>,
     /// Bytes that are read before the head goes to the next file.
     pub read_ahead_bytes: Option<Amount>,
-    /// Of an array: the number of users at which it gives half of its rate.
+    /// For an array: the number of users that reach half of its rate.
     pub half_users: Option<Amount>,
     /// Contention of users: sigma of the universal scalability law.
     pub contention: Option<Amount>,
@@ -223,30 +227,30 @@ pub struct StorageCost {
     pub coherency: Option<Amount>,
     /// Time to open or to create a file.
     pub open_s: Option<Amount>,
-    /// What it reads and writes at once; null: whatever a tool asks for.
+    /// Size of a read or write; null: as requested by the tool.
     pub block_bytes: Option<Amount>,
-    /// Time until a block has been found, for a tool that asks for one after the other; null: none.
+    /// Time to find a block, for a tool that requests blocks in sequence; null: none.
     pub block_s: Option<Amount>,
 }
 
-/// What a machine gives.
+/// Resources of a machine.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct HostCost {
-    /// Processors.
+    /// CPU cores.
     pub cores: Option<Amount>,
-    /// Speed of a core, relative to the machine that processor times were measured on.
+    /// Speed of a core, relative to the machine on which CPU times were measured.
     pub core_speed: Option<Amount>,
-    /// Memory that keeps files once read.
+    /// Size of the page cache.
     pub page_cache_bytes: Option<Amount>,
-    /// The fastest that files are read from that memory.
+    /// Maximum read rate from the page cache.
     pub page_cache_bytes_per_s: Option<Amount>,
-    /// Send buffer of a connection at most.
+    /// Maximum send buffer of a connection.
     pub send_buffer_bytes: Option<Amount>,
-    /// Receive buffer of a connection at most.
+    /// Maximum receive buffer of a connection.
     pub receive_buffer_bytes: Option<Amount>,
-    /// Segments that a connection begins with.
+    /// Initial window of a connection, in segments.
     pub initial_window_segments: Option<Amount>,
-    /// Exponent a of a flow's weight, streams · RTT^-a, where flows share a link.
+    /// Exponent a of the weight of a flow on a shared link: streams · RTT^-a.
     pub rtt_exponent: Option<f64>,
 }

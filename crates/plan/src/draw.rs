@@ -1,12 +1,14 @@
-//! Random values that every reader of a plan draws alike.
+//! Random values, which are equal for all readers of a plan.
 //!
-//! A stream is ChaCha8 keyed by SHA-256 of the seed of the plan, the actor, the stream and the *strand*: the part of the actor's
-//! program that draws. An actor outside of trials is a strand, a trial is one, and so is each child of a `parallel`. Within a
-//! strand the *n*-th value is made of the *n*-th 64 bits of key stream, so:
+//! A stream is ChaCha8 keyed by SHA-256 of the seed of the plan, the actor, the stream and the
+//! *fiber*: the part of the actor's program that draws. An actor outside of trials is a fiber, and
+//! so are each trial and each child of a `parallel`. The *n*-th value of a fiber uses the *n*-th 64
+//! bits of the key stream, so:
 //!
-//! - another stream, actor or trial shifts no value;
-//! - a trial that is skipped on resume shifts no later one, even if its body draws a number of times that only the run decides;
-//! - children that run side by side draw the same, whichever comes first.
+//! - an additional stream, actor or trial does not change other values;
+//! - a trial that is skipped on resume does not change later trials, even if only the run
+//!   determines its number of draws;
+//! - parallel children draw the same values in any order of execution.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -20,7 +22,7 @@ use crate::{Error, Scalar};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Draw {
-    /// Evenly from `low` (included) to `high` (not included).
+    /// Uniform from `low` (included) to `high` (not included).
     Uniform {
         /// Lower bound.
         low: f64,
@@ -32,32 +34,32 @@ pub enum Draw {
         /// Mean.
         mean: f64,
     },
-    /// One of some values, each as likely.
+    /// One of some values, with equal probabilities.
     Choice {
         /// The values.
         values: Vec<Scalar>,
     },
-    /// One of some values, by weight.
+    /// One of some values, with probabilities proportional to weights.
     Weighted {
         /// The values.
         values: Vec<Scalar>,
-        /// A weight a value, not negative, in any unit.
+        /// One weight per value, not negative, in any unit.
         weights: Vec<f64>,
     },
 }
 
 impl Draw {
-    /// The value that 64 random bits stand for.
+    /// Return the value for 64 random bits.
     ///
     /// `Uniform` and `Exponential` (by inversion, −mean · ln(1−u)) use the upper 53 bits as u in [0, 1).
     ///
     /// # Panics
-    /// If [`Draw::check`] finds fault with it.
+    /// If [`Draw::check`] rejects it.
     #[must_use]
     pub fn value(&self, bits: u64) -> Scalar {
         match self {
             Self::Uniform { low, high } => Scalar::Number(low + (high - low) * unit(bits)),
-            // `ln_1p` keeps the small values exact that `ln(1 - u)` would round away.
+            // `ln_1p` keeps small values exact, which `ln(1 - u)` would round to 0.
             Self::Exponential { mean } => Scalar::Number(-mean * (-unit(bits)).ln_1p()),
             Self::Choice { values } => {
                 let index = (u128::from(bits) * values.len() as u128) >> 64;
@@ -69,10 +71,11 @@ impl Draw {
         }
     }
 
-    /// Whether values can be drawn at all.
+    /// Check that values can be drawn.
     ///
     /// # Errors
-    /// [`Error::Draw`] naming `name` if there are no values, bounds are the wrong way round, or weights are not weights.
+    /// [`Error::Draw`] with `name` if there are no values, bounds are not in ascending order, or
+    /// weights are not valid.
     pub fn check(&self, name: &str) -> Result<(), Error> {
         let wrong = |expected, found: String| {
             Err(Error::Draw {
@@ -86,7 +89,7 @@ impl Draw {
                 wrong("low ≤ high", format!("{low} and {high}"))
             }
             Self::Uniform { low, high } if !(high - low).is_finite() => wrong(
-                "bounds with a finite difference",
+                "limits with a finite difference",
                 format!("{low} and {high}"),
             ),
             Self::Exponential { mean } if mean.is_nan() || *mean <= 0.0 => {
@@ -107,7 +110,7 @@ impl Draw {
         }
     }
 
-    /// The values that are listed, and for the continuous ones the least and the greatest.
+    /// Return the listed values, or the bounds of a continuous distribution.
     pub(crate) fn range(&self) -> Vec<Scalar> {
         match self {
             Self::Uniform { low, high } => vec![Scalar::Number(*low), Scalar::Number(*high)],
@@ -117,7 +120,7 @@ impl Draw {
     }
 }
 
-/// The values of one stream in one strand of one actor.
+/// Values of one stream in one fiber of one actor.
 ///
 /// ```
 /// use venturi_plan::DrawStream;
@@ -133,15 +136,16 @@ pub struct DrawStream {
 }
 
 impl DrawStream {
-    /// The stream of this name. `strand` is empty for an actor outside of any trial, the id in a trial, and then `/` and the
-    /// number of the child for each `parallel` around it: `t0000012/3`.
+    /// Create the stream of this name. `fiber` is empty for an actor outside of any trial, and the
+    /// id in a trial. Each surrounding `parallel` appends `/` and the number of the child:
+    /// `t0000012/3`.
     #[must_use]
-    pub fn new(seed: u64, actor: &str, stream: &str, strand: &str) -> Self {
+    pub fn new(seed: u64, actor: &str, stream: &str, fiber: &str) -> Self {
         let mut key = Sha256::new();
         key.update(b"venturi-draw-1");
         key.update(seed.to_le_bytes());
-        for part in [actor, stream, strand] {
-            // The length first, so that `ab`, `c` and `a`, `bc` are two streams.
+        for part in [actor, stream, fiber] {
+            // Hash the length first, so that `ab`, `c` and `a`, `bc` are different streams.
             key.update((part.len() as u64).to_le_bytes());
             key.update(part);
         }
@@ -150,21 +154,21 @@ impl DrawStream {
         }
     }
 
-    /// The next 64 bits.
+    /// Return the next 64 bits.
     pub fn next_bits(&mut self) -> u64 {
         self.generator.next_u64()
     }
 
-    /// The *n*-th 64 bits, from 0; the next after them is *n* + 1.
+    /// Return the *n*-th 64 bits, from 0; the next value is number *n* + 1.
     pub fn nth_bits(&mut self, n: u64) -> u64 {
-        const WORDS_A_VALUE: u128 = 2;
-        self.generator.set_word_pos(u128::from(n) * WORDS_A_VALUE);
+        const WORDS_PER_VALUE: u128 = 2;
+        self.generator.set_word_pos(u128::from(n) * WORDS_PER_VALUE);
         self.generator.next_u64()
     }
 }
 
-/// A number in [0, 1) from the upper 53 bits.
-#[allow(clippy::cast_precision_loss)] // 53 bits are exactly what a double holds
+/// Return a number in [0, 1) from the upper 53 bits.
+#[allow(clippy::cast_precision_loss)] // a double has exactly 53 bits
 fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 * (1.0 / (1_u64 << 53) as f64)
 }
@@ -182,7 +186,7 @@ fn weighted_index(weights: &[f64], unit: f64) -> usize {
         }
         left -= weight;
     }
-    // Rounding can leave a rest; it belongs to the last value that can be drawn.
+    // Rounding can leave a remainder, which belongs to the last possible value.
     weights
         .iter()
         .rposition(|&weight| weight > 0.0)

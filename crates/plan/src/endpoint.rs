@@ -1,4 +1,4 @@
-//! `place:relative/path`: where bytes come from or go to.
+//! `storage:relative/path`: source or destination of bytes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -10,20 +10,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 
-/// A place that swallows every byte: `/dev/null` of any host.
+/// Storage that discards all bytes: `/dev/null` of any host.
 pub const NULL: &str = "null";
-/// A place that yields zero bytes without end: `/dev/zero` of any host.
+/// Storage with an endless sequence of zero bytes: `/dev/zero` of any host.
 pub const ZERO: &str = "zero";
 
-/// `place:relative/path`, or `null:` or `zero:`.
+/// `storage:relative/path`, or `null:` or `zero:`.
 ///
-/// Destinations are removed after their trial, so a path that climbs out of its place (`..`, a leading `/`) or that is the place
-/// itself (`.`) is refused when parsed, and whoever holds an `Endpoint` need not look again.
+/// Destinations are removed after their trial. So the parser rejects a path outside of its storage
+/// (`..`, a leading `/`) and the storage itself (`.`). A value of this type needs no further check.
 ///
 /// ```
 /// use venturi_plan::Endpoint;
 /// let endpoint: Endpoint = "gpfs:sets/100MB/000003".parse()?;
-/// assert_eq!((endpoint.place(), endpoint.path()), ("gpfs", "sets/100MB/000003"));
+/// assert_eq!((endpoint.storage(), endpoint.path()), ("gpfs", "sets/100MB/000003"));
 /// assert!("gpfs:../../etc".parse::<Endpoint>().is_err());
 /// # Ok::<(), venturi_plan::Error>(())
 /// ```
@@ -32,37 +32,38 @@ pub const ZERO: &str = "zero";
 pub struct Endpoint(Arc<str>);
 
 impl Endpoint {
-    /// `null:`, the destination of a transfer that keeps nothing.
+    /// Return `null:`, the destination of a transfer that discards the bytes.
     #[must_use]
     pub fn null() -> Self {
         Self("null:".into())
     }
 
-    /// `zero:`, the source of a transfer that reads no file.
+    /// Return `zero:`, the source of a transfer that reads no file.
     #[must_use]
     pub fn zero() -> Self {
         Self("zero:".into())
     }
 
-    /// The name of the place.
+    /// Return the name of the storage.
     #[must_use]
-    pub fn place(&self) -> &str {
+    pub fn storage(&self) -> &str {
         self.split().0
     }
 
-    /// The path below the place; empty for `null:` and `zero:`.
+    /// Return the path below the storage; empty for `null:` and `zero:`.
     #[must_use]
     pub fn path(&self) -> &str {
         self.split().1
     }
 
-    /// Whether the place is one of the built-in ones, `null:` and `zero:`.
+    /// Return whether the storage is built in: `null:` or `zero:`.
     #[must_use]
     pub fn is_built_in(&self) -> bool {
-        matches!(self.place(), NULL | ZERO)
+        matches!(self.storage(), NULL | ZERO)
     }
 
-    /// The directory below the place and the number of the file, if this is a file of a data set.
+    /// Return the directory below the storage and the number of the file, if this is a file of a
+    /// dataset.
     ///
     /// ```
     /// # use venturi_plan::Endpoint;
@@ -73,18 +74,18 @@ impl Endpoint {
     /// ```
     #[must_use]
     pub fn numbered(&self) -> Option<(&str, u64)> {
-        let (folder, name) = self.path().rsplit_once('/').unwrap_or(("", self.path()));
+        let (directory, name) = self.path().rsplit_once('/').unwrap_or(("", self.path()));
         let number = name.parse().ok()?;
-        (file_name(number) == name).then_some((folder, number))
+        (file_name(number) == name).then_some((directory, number))
     }
 
-    /// The whole text, `place:relative/path`.
+    /// Return the whole text, `storage:relative/path`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The same with more at the end of its path; a built-in place has none, and stays.
+    /// Append a text to the path; a built-in storage has no path and does not change.
     pub(crate) fn extended(self, by: &str) -> Self {
         if by.is_empty() || self.is_built_in() {
             return self;
@@ -99,7 +100,7 @@ impl Endpoint {
     }
 }
 
-/// The name of a file of a data set: its number, in six digits or more.
+/// Return the name of a file of a dataset: its number with at least six digits.
 ///
 /// ```
 /// assert_eq!(venturi_plan::file_name(7), "000007");
@@ -117,25 +118,25 @@ impl FromStr for Endpoint {
             expected,
             found: text.into(),
         };
-        let (place, path) = text
+        let (storage, path) = text
             .split_once(':')
-            .ok_or_else(|| wrong("`place:relative/path`"))?;
-        if place.is_empty() || place.contains('/') || text.contains('\0') {
-            return Err(wrong("the name of a place before the colon, and no NUL"));
+            .ok_or_else(|| wrong("`storage:relative/path`"))?;
+        if storage.is_empty() || storage.contains('/') || text.contains('\0') {
+            return Err(wrong("the name of a storage before the colon, without NUL"));
         }
-        match (place, path.is_empty()) {
+        match (storage, path.is_empty()) {
             (NULL | ZERO, true) => {}
             (NULL | ZERO, false) => return Err(wrong("no path after `null:` and `zero:`")),
             (_, true) => {
                 return Err(wrong(
-                    "a path after the colon: a place as a whole is no endpoint",
+                    "a path after the colon, as a storage alone is not an endpoint",
                 ));
             }
             (_, false) => {}
         }
         if path.starts_with('/') || path.split('/').any(|part| matches!(part, "." | "..")) {
             return Err(wrong(
-                "a relative path below its place, without `.` and `..`",
+                "a relative path below its storage, without `.` and `..`",
             ));
         }
         Ok(Self(text.into()))
@@ -170,7 +171,7 @@ impl JsonSchema for Endpoint {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "description": "`place:relative/path`, or `null:` or `zero:`",
+            "description": "`storage:relative/path`, or `null:` or `zero:`",
             "pattern": r"^(null:|zero:|(?!(null|zero):)[^:/\u0000]+:(?!/)(?!([^\u0000]*/)?\.\.?(/|$))[^\u0000]+)$",
         })
     }

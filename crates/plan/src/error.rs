@@ -1,17 +1,17 @@
-//! What can be wrong with a plan, a record or a command.
+//! Errors of plans, records and commands.
 
 use crate::TrialId;
 
-/// What was expected, what was found, and where.
+/// Location, expected and found value of an error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The bytes could not be read at all.
+    /// The input could not be read.
     #[error("line {line}: cannot read: {source}")]
     Read {
         /// Number of the line, from 1.
         line: u64,
-        /// What the reader said.
+        /// Error of the reader.
         source: std::io::Error,
     },
     /// A line is longer than any plan needs.
@@ -24,39 +24,43 @@ pub enum Error {
         /// The bound, in bytes.
         limit: u64,
     },
-    /// There is no first line.
-    #[error("expected a plan (line 1: its header), found nothing")]
+    /// The first line is missing.
+    #[error(
+        "line 1: expected the header of a plan, found the end of the file; write the plan again with \
+     `venturi plan`"
+    )]
     Empty,
-    /// The first line is the header of something else.
+    /// The first line is the header of another format.
     #[error("line 1: expected \"format\": \"venturi-plan\", found {found}; is this a plan?")]
     Format {
-        /// What stands as `format`.
+        /// Value of `format`.
         found: String,
     },
-    /// The plan is newer than this program.
+    /// The plan has an unsupported version.
     #[error(
-        "line 1: expected a plan of version {expected} or older, found version {found}; use a newer Venturi"
+        "line 1: expected a plan of version {expected}, found version {found}; create the plan again \
+         with this Venturi, or use the Venturi that created it"
     )]
     Version {
-        /// The newest version this program reads.
+        /// The version that this program reads.
         expected: u32,
         /// The version of the plan.
         found: u64,
     },
-    /// A line is not what the format says.
+    /// A line does not match the format.
     #[error("line {line}: {source}")]
     Line {
         /// Number of the line, from 1.
         line: u64,
-        /// What was expected and found, and the column where it is known.
+        /// Expected and found value, with the column if it is known.
         source: serde_json::Error,
     },
-    /// A command or record is not what the protocol says.
+    /// A command or record does not match the protocol.
     #[error("{what}: {source}")]
     Message {
         /// `command` or `record`.
         what: &'static str,
-        /// What was expected and found.
+        /// Expected and found value.
         source: serde_json::Error,
     },
     /// A value could not be written as JSON, or its bytes could not be written.
@@ -65,20 +69,21 @@ pub enum Error {
     /// An endpoint is malformed.
     #[error("expected {expected}, found `{found}`")]
     Endpoint {
-        /// What an endpoint must be.
+        /// Form of an endpoint.
         expected: &'static str,
         /// The text.
         found: String,
     },
-    /// The way to an end of a transfer is malformed.
-    #[error("expected `service/door`, found `{found}`")]
+    /// The service port of an endpoint is malformed.
+    #[error("expected `service/service_port`, found `{found}`")]
     Via {
         /// The text.
         found: String,
     },
-    /// A part of a file that does not begin at its beginning, and a mover that cannot be told where.
+    /// A read with an offset, for a mover that has no argument for the offset.
     #[error(
-        "`offset_bytes` of a read: expected 0 (the mover `{mover}` names no `{{offset_bytes}}` and would read from the beginning), found more"
+        "`offset_bytes` of a read: expected 0, because the mover `{mover}` has no `{{offset_bytes}}` in \
+         its arguments and reads from the start, found more"
     )]
     NoOffset {
         /// The mover.
@@ -90,7 +95,7 @@ pub enum Error {
         /// The text.
         found: String,
     },
-    /// An argument has a placeholder that neither the plan nor the call's options know.
+    /// An argument has a placeholder that is not a name of the plan or an option of the call.
     #[error(
         "argument `{argument}`: expected one of {known}, found the placeholder `{{{placeholder}}}`"
     )]
@@ -99,12 +104,13 @@ pub enum Error {
         argument: String,
         /// The placeholder.
         placeholder: String,
-        /// All that are known, with commas.
+        /// All known placeholders, with commas.
         known: String,
     },
-    /// A placeholder outside any optional group has no value here.
+    /// A placeholder outside of an optional group has no value.
     #[error(
-        "argument `{argument}`: `{{{placeholder}}}` has no value here; put it into an optional group (a list) or give it one"
+        "argument `{argument}`: `{{{placeholder}}}` has no value here; put it into an optional group (a \
+         list) or set a value"
     )]
     NoValue {
         /// The argument as written.
@@ -119,57 +125,57 @@ pub enum Error {
     Brace {
         /// The argument as written.
         argument: String,
-        /// Where the brace stands.
+        /// Position of the brace.
         offset: usize,
     },
     /// A template of the header is malformed.
     #[error("{what}: {source}")]
     Template {
-        /// Which.
+        /// Location of the template.
         what: String,
-        /// What is wrong with it.
+        /// Error of the template.
         source: Box<Error>,
     },
-    /// A service of the header does not fit the rest of it, or what it is asked for.
+    /// A service of the header does not fit the rest of the header, or the request.
     #[error("service `{service}`: expected {expected}, found {found}")]
     Service {
         /// The service.
         service: String,
-        /// What is needed.
+        /// Expected value.
         expected: String,
-        /// What is there.
+        /// Found value.
         found: String,
     },
-    /// The plan has no such thing.
+    /// The plan does not have an object of this name.
     #[error("actor `{actor}`: expected the name of a {kind} of the plan's header, found `{found}`")]
     UnknownName {
         /// The actor.
         actor: String,
-        /// Call, draw, pool, data set, host, place.
+        /// Call, draw, pool, dataset, host, storage.
         kind: &'static str,
         /// The name.
         found: String,
     },
-    /// A draw cannot give what its use needs.
+    /// A draw cannot return the values that its use requires.
     #[error("draw `{draw}`: expected {expected}, found {found}")]
     Draw {
         /// The stream.
         draw: String,
-        /// What is needed.
+        /// Expected value.
         expected: &'static str,
-        /// What is there.
+        /// Found value.
         found: String,
     },
-    /// An end of a transfer cannot be reached by the way that its step names.
+    /// An endpoint of a transfer cannot be reached by the service port in its step.
     #[error("actor `{actor}`, `{endpoint}` via `{via}`: {source}")]
     Unreachable {
         /// The actor.
         actor: String,
-        /// The end.
+        /// The endpoint.
         endpoint: String,
-        /// The way.
+        /// The service port.
         via: String,
-        /// Why.
+        /// The reason.
         source: Box<Error>,
     },
     /// A value of a step is out of its range.
@@ -179,14 +185,14 @@ pub enum Error {
         actor: String,
         /// The kind of step.
         step: &'static str,
-        /// What is needed.
+        /// Expected value.
         expected: &'static str,
-        /// What is there.
+        /// Found value.
         found: String,
     },
-    /// An actor is on another host than its lines say elsewhere.
+    /// The lines of an actor name different hosts.
     #[error(
-        "actor `{actor}`: expected all of its lines on host `{expected}`, found one on `{found}`"
+        "actor `{actor}`: expected all of its lines on host `{expected}`, found a line on `{found}`"
     )]
     ActorMoved {
         /// The actor.
@@ -196,40 +202,42 @@ pub enum Error {
         /// The other host.
         found: String,
     },
-    /// A trial stands where it cannot be resumed as one.
+    /// A trial is at a position that does not support a resume.
     #[error(
         "actor `{actor}`: expected trial {trial} once, and not inside another step; found it {found}"
     )]
-    TrialPlace {
+    TrialStorage {
         /// The actor.
         actor: String,
         /// The trial.
         trial: TrialId,
-        /// Where it was found.
+        /// Position of the trial.
         found: &'static str,
     },
-    /// A loop would run for ever without time passing.
+    /// A loop would run forever while no time passes.
     #[error(
-        "actor `{actor}`: expected time to pass or a transfer to run in a `repeat`, found {rounds} rounds in which neither happened"
+        "actor `{actor}`: expected a step in `repeat` that takes time or transfers bytes, found {rounds} \
+         rounds without one; add a pause or a transfer"
     )]
     EndlessLoop {
         /// The actor.
         actor: String,
-        /// How many rounds were tried.
+        /// Number of rounds.
         rounds: u64,
     },
-    /// More slots were given back than were taken.
+    /// More slots were released than acquired.
     #[error(
-        "actor `{actor}`: expected to hold {count} of pool `{pool}` at `release`, found {held} taken on this host"
+        "actor `{actor}`: expected {count} acquired slots of pool `{pool}` at `release`, found {held} \
+         acquired on this host"
     )]
-    PoolNotHeld {
+    PoolNotAcquired {
         /// The actor.
         actor: String,
         /// The pool.
         pool: String,
-        /// How many are to be given back.
+        /// Number of slots to release.
         count: u32,
-        /// How many are taken.
+        /// Number of acquired slots.
         held: u32,
     },
 }

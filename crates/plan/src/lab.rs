@@ -1,4 +1,4 @@
-//! What a lab makes of a host and of a place, where they are made and not found.
+//! Properties of hosts and storages that a lab creates.
 
 use std::collections::BTreeMap;
 
@@ -7,31 +7,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::Bytes;
 
-/// The congestion control of a lab host for which the scenario names none: the kernel's own default differs from machine to
-/// machine.
+/// Default congestion control of a lab host; the default of the kernel differs between machines.
 pub const CONGESTION_CONTROL: &str = "cubic";
 
-/// How a lab makes a host. Each key may be absent.
+/// Properties of a lab host. Each key is optional.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct LabHost {
-    /// The site it belongs to; for people and pictures.
+    /// Site of the host, for reports and diagrams.
     pub site: Option<String>,
-    /// The cores that its processes are pinned to; null: any.
+    /// CPU cores of its processes; null: all.
     pub cpus: Option<Vec<u32>>,
-    /// How many cores its processes may use together; null: all.
+    /// Limit of CPU cores for all its processes together; null: unlimited.
     pub cpu_limit_cores: Option<f64>,
-    /// How much memory they may use together; null: all.
+    /// Limit of memory for all its processes together; null: unlimited.
     pub memory_limit_bytes: Option<Bytes>,
-    /// TCP congestion control of every socket of the host.
+    /// TCP congestion control of all sockets of the host.
     pub congestion_control: String,
     /// Kernel settings of its network namespace: `net.ipv4.tcp_rmem` → `4096 131072 33554432`.
     pub sysctls: BTreeMap<String, String>,
-    /// Devices out of which private addresses are hidden behind the host's own (masquerade).
+    /// Devices with network address translation for private addresses (masquerade).
     pub nat: Vec<String>,
-    /// Addresses that are reached by another device than `default_device`: address → device.
+    /// Routes that do not use `default_device`: address → device.
     pub routes: BTreeMap<String, String>,
-    /// The device that all other addresses are reached by; null: none are.
+    /// Device of the default route; null: no default route.
     pub default_device: Option<String>,
 }
 
@@ -51,31 +50,31 @@ impl Default for LabHost {
     }
 }
 
-/// How a lab makes a place.
+/// Properties of a lab storage.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Storage {
-    /// What it is.
+pub struct StorageSpec {
+    /// Kind of storage.
     pub kind: StorageKind,
-    /// How much it holds; null: as much as is there (`directory` only).
+    /// Capacity; null: the free space (`directory` only).
     #[serde(default)]
     pub size_bytes: Option<Bytes>,
-    /// The fastest it may be read; null: as fast as it can.
+    /// Maximum read rate; null: unlimited.
     #[serde(default)]
     pub read_bytes_per_s: Option<f64>,
-    /// The fastest it may be written; null: as fast as it can.
+    /// Maximum write rate; null: unlimited.
     #[serde(default)]
     pub write_bytes_per_s: Option<f64>,
 }
 
-/// What a place is made of.
+/// Kind of storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum StorageKind {
-    /// A directory of the machine's own file system.
+    /// A directory of a file system of the machine.
     Directory,
     /// Memory.
     Tmpfs,
-    /// An ext4 file system of its own, on a loop device.
+    /// A separate ext4 file system on a loop device.
     Disk,
 }

@@ -1,6 +1,7 @@
 //! The network between the hosts of a lab: interfaces, routers, directed links, next-hop routes, planned changes.
 //!
-//! Only what it is. What a link does to a packet is defined in `docs/concepts/wire.md` and done by `crates/wire`.
+//! This module contains only the data. `docs/concepts/emulator.md` defines the effect of a link on
+//! a packet, and `crates/emulator` implements it.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Bytes, Name, Seconds};
 
-/// The key of a router's routes that stands for every destination without a route of its own.
+/// Key in a router's routes for all destinations without a separate route.
 pub const ANY_DESTINATION: &str = "*";
 
 /// The modelled network of a lab.
@@ -33,13 +34,13 @@ pub const ANY_DESTINATION: &str = "*";
 pub struct Network {
     /// Interfaces of the hosts by name. Each has exactly one outgoing and one incoming link.
     pub interfaces: BTreeMap<Name, Interface>,
-    /// Names of the routers; none of them may be the name of an interface.
+    /// Names of the routers, which differ from the names of interfaces.
     #[serde(default)]
     pub routers: Vec<Name>,
     /// Directed links by name.
     pub links: BTreeMap<Name, Link>,
-    /// At each router: destination interface → the link that its packets leave by; [`ANY_DESTINATION`] for all
-    /// others. A packet without a route is dropped.
+    /// For each router: destination interface → outgoing link; [`ANY_DESTINATION`] for all others.
+    /// A packet without a route is dropped.
     #[serde(default)]
     pub routes: BTreeMap<Name, BTreeMap<Name, Name>>,
     /// Changes of links at planned times.
@@ -47,7 +48,8 @@ pub struct Network {
     pub changes: Vec<Change>,
 }
 
-/// A network interface of a host. What arrives at it is handed to its host, whatever its destination address is.
+/// A network interface of a host. Its host receives all packets that arrive there, with any
+/// destination address.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Interface {
@@ -57,10 +59,11 @@ pub struct Interface {
     pub device: String,
     /// Its address, unique in the network.
     pub address: Ipv4Addr,
-    /// The longest IP packet that it sends or receives, in bytes.
+    /// Maximum size of an IP packet that it sends or receives, in bytes.
     #[serde(default = "usual_mtu")]
     pub mtu: u32,
-    /// Whether the host may hand over several segments as one packet (TSO, USO), as to a network card that cuts them.
+    /// Whether the host can pass several segments as one packet (TSO, USO), like to a network card
+    /// that splits them.
     #[serde(default = "yes")]
     pub offload: bool,
 }
@@ -69,29 +72,29 @@ pub struct Interface {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Link {
-    /// Where it begins: an interface or a router.
+    /// Start: an interface or a router.
     pub from: Name,
-    /// Where it ends: an interface or a router.
+    /// End: an interface or a router.
     pub to: Name,
     /// Rate of the transmitter, counted over IP bytes and `overhead_bytes`.
     pub rate_bit_per_s: f64,
     /// Propagation delay in this direction.
     pub delay_s: Seconds,
-    /// Standard deviation of the delay. Packets keep their order, unless reordering is asked for.
+    /// Standard deviation of the delay. Packets keep their order, unless reordering is set.
     #[serde(default)]
     pub jitter_s: Seconds,
-    /// What the queue before the transmitter can hold.
+    /// Capacity of the queue before the transmitter.
     pub queue_bytes: Bytes,
     /// Random loss; null: none.
     #[serde(default)]
     pub loss: Option<Loss>,
-    /// Probability that a packet overtakes the ones before it.
+    /// Probability that a packet overtakes earlier packets.
     #[serde(default)]
     pub reorder_probability: f64,
-    /// What a packet takes on the wire beyond its IP bytes, for example 38 for Ethernet.
+    /// Bytes of a packet on the link in addition to its IP bytes, for example 38 for Ethernet.
     #[serde(default)]
     pub overhead_bytes: u32,
-    /// Whether it carries anything; one that is down drops all.
+    /// Whether the link transmits; a link that is down drops all packets.
     #[serde(default = "yes")]
     pub up: bool,
 }
@@ -100,17 +103,18 @@ pub struct Link {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Loss {
-    /// Each packet by itself.
+    /// Each packet independently.
     Independent {
         /// Probability that a packet is lost.
         probability: f64,
     },
-    /// In bursts (Gilbert–Elliott): the link is in a good state without loss, or in a bad one. After each packet it may
-    /// change its state.
+    /// In bursts (Gilbert–Elliott): the link is in a good state without loss, or in a bad state. It
+    /// can change its state after each packet.
     Bursty {
-        /// Probability to go from good to bad, per packet.
+        /// Probability of a change from good to bad, per packet.
         enter: f64,
-        /// Probability to go from bad to good, per packet. A bad spell lasts `1 / leave` packets on average.
+        /// Probability of a change from bad to good, per packet. The bad state lasts `1 / leave`
+        /// packets on average.
         leave: f64,
         /// Probability that a packet is lost in the bad state.
         probability: f64,
@@ -121,15 +125,15 @@ pub enum Loss {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// When, counted from `go`.
+    /// Time of the change, counted from `go`.
     pub time_s: Seconds,
     /// The link.
     pub link: Name,
-    /// What becomes different.
+    /// New values.
     pub set: LinkSet,
 }
 
-/// What becomes different on a link; what is absent stays as it is.
+/// New values of a link; absent values do not change.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkSet {
@@ -145,7 +149,7 @@ pub struct LinkSet {
     /// New size of the queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_bytes: Option<Bytes>,
-    /// New loss; null ends it.
+    /// New loss; null: no loss.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",
@@ -155,13 +159,13 @@ pub struct LinkSet {
     /// New probability of reordering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reorder_probability: Option<f64>,
-    /// False: an outage begins; true: it ends.
+    /// False: start of an outage; true: its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up: Option<bool>,
 }
 
 impl LinkSet {
-    /// Makes the change.
+    /// Apply the change.
     ///
     /// ```
     /// # use venturi_plan::{Link, LinkSet};
@@ -174,9 +178,9 @@ impl LinkSet {
     /// # Ok::<(), serde_json::Error>(())
     /// ```
     pub fn apply(&self, link: &mut Link) {
-        fn set<T: Copy>(place: &mut T, value: Option<T>) {
+        fn set<T: Copy>(field: &mut T, value: Option<T>) {
             if let Some(value) = value {
-                *place = value;
+                *field = value;
             }
         }
         set(&mut link.rate_bit_per_s, self.rate_bit_per_s);
@@ -188,7 +192,7 @@ impl LinkSet {
         set(&mut link.up, self.up);
     }
 
-    /// Takes in a later change: what both set has the later value.
+    /// Merge a later change: its values replace earlier ones.
     pub fn update(&mut self, later: &Self) {
         *self = Self {
             rate_bit_per_s: later.rate_bit_per_s.or(self.rate_bit_per_s),
@@ -210,7 +214,7 @@ const fn yes() -> bool {
     true
 }
 
-/// A key that is there, even if its value is null.
+/// Read a key that is present, even if its value is null.
 fn present<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Option<Loss>>, D::Error> {
     Option::deserialize(input).map(Some)
 }
@@ -220,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_loss_of_null_ends_it_and_an_absent_one_leaves_it() {
+    fn a_null_loss_ends_the_loss_and_an_absent_one_keeps_it() {
         let ends: LinkSet = serde_json::from_str(r#"{"loss": null}"#).expect("a set");
         let leaves: LinkSet = serde_json::from_str(r#"{"up": true}"#).expect("a set");
         assert_eq!((ends.loss, leaves.loss), (Some(None), None));
@@ -230,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_written_out_whole_and_read_back_equal() {
+    fn a_link_round_trips_through_json() {
         let text = concat!(
             r#"{"from":"a","to":"b","rate_bit_per_s":1000000000.0,"delay_s":0.005,"jitter_s":0.0,"queue_bytes":1250000,"#,
             r#""loss":{"kind":"bursty","enter":0.001,"leave":0.1,"probability":0.5},"reorder_probability":0.0,"#,
@@ -241,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_key_is_refused_at_every_level() {
+    fn an_unknown_key_is_rejected_at_every_level() {
         for (text, key) in [
             (r#"{"interfaces":{},"links":{},"hubs":[]}"#, "hubs"),
             (

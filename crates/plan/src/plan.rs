@@ -1,4 +1,4 @@
-//! A plan as lines of JSON: reading, checking the version, writing.
+//! A plan as lines of JSON: reading, check of the version, writing.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead, Read, Write};
@@ -8,35 +8,35 @@ use serde::{Deserialize, Serialize};
 use crate::header::{FORMAT, VERSION};
 use crate::{ActorLine, Error, Header, Name, Step};
 
-/// Longest line that is read: a bound against a file that is no plan, far above what a line needs.
+/// Maximum length of a line, far above the needs of a plan, to reject other files.
 pub const LINE_LIMIT_BYTES: u64 = 64 << 20;
 
 /// A whole plan.
 ///
 /// ```
 /// use venturi_plan::Plan;
-/// let text = r#"{"format":"venturi-plan","version":2,"more":"of it"}"#;
+/// let text = r#"{"format":"venturi-plan","version":3,"more":"of it"}"#;
 /// let error = Plan::read(text.as_bytes()).unwrap_err();
 /// assert_eq!(
 ///     error.to_string(),
-///     "line 1: expected a plan of version 1 or older, found version 2; use a newer Venturi"
+///     "line 1: expected a plan of version 2, found version 3; create the plan again with this Venturi, or use the Venturi that created it"
 /// );
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct Plan {
     /// Line 1.
     pub header: Header,
-    /// The lines after it, in order.
+    /// The actor lines, in order.
     pub lines: Vec<ActorLine>,
 }
 
 impl Plan {
-    /// Read a whole plan; [`Lines`] reads it line by line.
+    /// Read a whole plan; [`ActorLines`] reads it line by line.
     ///
     /// # Errors
-    /// Where the bytes are no plan of a known version, with the number of the line.
+    /// An error with the number of the line, if the bytes are not a plan of a supported version.
     pub fn read(input: impl BufRead) -> Result<Self, Error> {
-        let mut reader = Lines::new(input)?;
+        let mut reader = ActorLines::new(input)?;
         let lines = reader.by_ref().collect::<Result<_, _>>()?;
         Ok(Self {
             header: reader.header,
@@ -47,7 +47,7 @@ impl Plan {
     /// Write the plan, one line for the header and one for each actor line.
     ///
     /// # Errors
-    /// [`Error::Write`] if `out` takes no bytes.
+    /// [`Error::Write`] if `out` cannot be written.
     pub fn emit(&self, mut out: impl Write) -> Result<(), Error> {
         emit_line(&mut out, &self.header)?;
         self.lines
@@ -56,9 +56,9 @@ impl Plan {
     }
 }
 
-/// The actor lines of a plan as they are read.
+/// Iterator over the actor lines of a plan during reading.
 #[derive(Debug)]
-pub struct Lines<R> {
+pub struct ActorLines<R> {
     /// Line 1.
     pub header: Header,
     input: R,
@@ -68,11 +68,11 @@ pub struct Lines<R> {
     failed: bool,
 }
 
-impl<R: BufRead> Lines<R> {
+impl<R: BufRead> ActorLines<R> {
     /// Read the header.
     ///
     /// # Errors
-    /// Where the first line is no header of a known version.
+    /// If the first line is not a header of a supported version.
     pub fn new(mut input: R) -> Result<Self, Error> {
         let mut buffer = Vec::new();
         if !read_line(&mut input, 1, &mut buffer)? {
@@ -107,27 +107,28 @@ impl<R: BufRead> Lines<R> {
                 line: self.line,
                 source,
             })?;
-        self.share(&mut line.actor);
-        self.share(&mut line.host);
+        self.intern(&mut line.actor);
+        self.intern(&mut line.host);
         self.compact(&mut line.steps);
         Ok(line)
     }
 
-    /// Keep one copy of a name that stands in every line.
-    fn share(&mut self, name: &mut Name) {
+    /// Keep one copy of a name that occurs in every line.
+    fn intern(&mut self, name: &mut Name) {
         match self.names.get(name) {
             Some(known) => *name = known.clone(),
             None => drop(self.names.insert(name.clone())),
         }
     }
 
-    /// Hold a million transfers in little memory: call names once, lists (most have one step) no longer than they are.
+    /// Reduce the memory of a million transfers: keep one copy of each call name, and shrink lists,
+    /// most of which have one step.
     fn compact(&mut self, steps: &mut Vec<Step>) {
         steps.shrink_to_fit();
         for step in steps {
             match step {
-                Step::Transfer(transfer) => self.share(&mut transfer.call),
-                Step::Read(read) => self.share(&mut read.call),
+                Step::Transfer(transfer) => self.intern(&mut transfer.call),
+                Step::Read(read) => self.intern(&mut read.call),
                 Step::Trial(trial) => self.compact(&mut trial.steps),
                 Step::Repeat(repeat) => self.compact(&mut repeat.steps),
                 Step::Arrivals(arrivals) => self.compact(&mut arrivals.steps),
@@ -142,10 +143,10 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-impl<R: BufRead> Iterator for Lines<R> {
+impl<R: BufRead> Iterator for ActorLines<R> {
     type Item = Result<ActorLine, Error>;
 
-    /// The next actor line; empty lines are passed over. Nothing follows an error.
+    /// Return the next actor line, and skip empty lines. No line follows an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.failed {
             return None;
@@ -156,7 +157,7 @@ impl<R: BufRead> Iterator for Lines<R> {
     }
 }
 
-/// Write a value as one line of JSON, with its end.
+/// Write a value as one line of JSON with its newline.
 pub(crate) fn emit_line(mut out: impl Write, value: &impl Serialize) -> Result<(), Error> {
     serde_json::to_writer(&mut out, value).map_err(std::io::Error::from)?;
     Ok(out.write_all(b"\n")?)
@@ -178,7 +179,8 @@ fn read_line(input: &mut impl BufRead, line: u64, buffer: &mut Vec<u8>) -> Resul
     Ok(length > 0)
 }
 
-/// The two keys every version has, read before the rest so that a newer plan is refused for its version, not for a key.
+/// The two keys of every version. They are read first, so that the error about a newer plan is its
+/// version and not another key.
 #[derive(Deserialize)]
 struct Probe {
     format: Option<serde_json::Value>,
@@ -198,7 +200,7 @@ fn parse_header(bytes: &[u8]) -> Result<Header, Error> {
         .version
         .as_ref()
         .and_then(serde_json::Value::as_u64)
-        .filter(|&it| it > VERSION.into())
+        .filter(|&it| it != u64::from(VERSION))
     {
         return Err(Error::Version {
             expected: VERSION,

@@ -1,4 +1,4 @@
-//! What an agent says: one JSON object a line.
+//! Records from an agent: one JSON object per line.
 
 mod trial;
 
@@ -10,7 +10,9 @@ use serde::{Deserialize, Serialize};
 
 pub use trial::{CacheState, OpenTrial, Trial, TrialOutcome};
 
-use crate::{Bytes, Endpoint, Error, Name, Scalar, Seconds, Sockets, Transfer, TrialId, Via};
+use crate::{
+    Bytes, Endpoint, Error, FileOperation, Name, Scalar, Seconds, Sockets, Transfer, TrialId, Via,
+};
 
 /// The version of the protocol between agent and controller.
 pub const PROTOCOL: u32 = 1;
@@ -19,27 +21,33 @@ pub const PROTOCOL: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Record {
-    /// The agent is there; sent at once, before `start`.
+    /// The agent is running; sent immediately, before `start`.
     Hello(Hello),
-    /// The agent can carry out the plan.
+    /// The agent can execute the plan.
     Ready(Ready),
     /// A trial has begun.
     TrialStart(TrialStart),
     /// A trial has ended.
     Trial(Box<Trial>),
+    /// A trial was skipped, because the trials at a service have ended.
+    TrialSkipped(TrialSkipped),
+    /// The trials at a service end here.
+    ServiceEnded(ServiceEnded),
     /// A transfer outside any trial.
     Transfer(Box<TransferRecord>),
-    /// Counters at one moment.
+    /// Counters at one time.
     Sample(Sample),
-    /// TCP sockets at one moment.
+    /// TCP sockets at one time.
     Sockets(Sockets),
     /// Something worth knowing when.
-    Event(Event),
+    Event(AgentEvent),
     /// An addition to a counter, for the other hosts.
     Signal(Signal),
     /// A doubt about a measurement.
     Finding(Finding),
-    /// The end of this host's part of the plan, where the agent was asked to stay.
+    /// An operation on files of another host, for its shell.
+    Request(Request),
+    /// The end of this host's part of the plan, if the agent must stay.
     Idle(Idle),
     /// The end of the plan.
     Done(Done),
@@ -51,7 +59,7 @@ impl Record {
     /// Parse one line.
     ///
     /// # Errors
-    /// [`Error::Message`] if it is no record of this protocol.
+    /// [`Error::Message`] if it is not a record of this protocol.
     pub fn parse(line: &[u8]) -> Result<Self, Error> {
         serde_json::from_slice(line).map_err(|source| Error::Message {
             what: "record",
@@ -59,16 +67,16 @@ impl Record {
         })
     }
 
-    /// Write one line, with its end.
+    /// Write one line with its newline.
     ///
     /// # Errors
-    /// [`Error::Write`] if `out` takes no bytes.
+    /// [`Error::Write`] if `out` cannot be written.
     pub fn emit(&self, out: impl Write) -> Result<(), Error> {
         crate::plan::emit_line(out, self)
     }
 }
 
-/// Who the agent is and where.
+/// Identity of the agent and its host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Hello {
     /// Version of the protocol.
@@ -77,13 +85,13 @@ pub struct Hello {
     pub engine: String,
     /// The agent's process.
     pub pid: u32,
-    /// Both clocks at one moment, to place the agent's times.
+    /// Both clocks at one time, to convert the agent's times.
     pub clock: Clock,
-    /// The environment.
-    pub facts: BTreeMap<String, serde_json::Value>,
+    /// Properties of the host.
+    pub properties: BTreeMap<String, serde_json::Value>,
 }
 
-/// Two clocks read at one moment.
+/// Two clocks read at the same time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Clock {
     /// The monotonic clock.
@@ -92,24 +100,25 @@ pub struct Clock {
     pub unix_ns: u64,
 }
 
-/// What the agent found before the plan begins.
+/// Survey of the host before the plan starts.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Ready {
-    /// Free space of each place of this host.
+    /// Free space of each storage of this host.
     pub free_bytes: BTreeMap<Name, Bytes>,
     /// Tools that are not found, by call.
     pub missing: BTreeMap<Name, Vec<String>>,
-    /// How children are held at the barrier.
+    /// Method that stops children at the barrier.
     pub release: ReleaseMethod,
-    /// Memory of the machine; null if it does not tell.
+    /// Memory of the machine; null if the machine does not report it.
     pub memory_bytes: Option<Bytes>,
-    /// The first line that `TOOL --version` prints, by tool, for those that answer at once.
+    /// The first line of the output of `TOOL --version`, by tool, for tools that respond in time.
     pub tools: BTreeMap<String, String>,
-    /// Facts of each place of this host: `path`, `type`, `device`, `mount`, `options`, `free_bytes`.
-    pub places: BTreeMap<Name, BTreeMap<String, String>>,
+    /// Properties of each storage of this host: `path`, `type`, `device`, `mount`, `options`,
+    /// `free_bytes`.
+    pub storages: BTreeMap<Name, BTreeMap<String, String>>,
 }
 
-/// How children are held at the barrier.
+/// Method that stops children at the barrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ReleaseMethod {
@@ -128,7 +137,39 @@ pub struct TrialStart {
     pub time_s: Seconds,
 }
 
-/// One call of a mover, as it was carried out. Null is: not measured.
+/// A trial was skipped, because the trials at a service have ended. It does not count as finished.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrialSkipped {
+    /// Which.
+    pub trial: TrialId,
+    /// The service.
+    pub service: Name,
+}
+
+/// The trials at a service end, because it rejects or fails transfers.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ServiceEnded {
+    /// When.
+    pub time_s: Seconds,
+    /// The service.
+    pub service: Name,
+    /// Why.
+    pub reason: EndReason,
+    /// The last error.
+    pub error: String,
+}
+
+/// Reason why the trials at a service end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// An HTTP server replied with this status: it is overloaded.
+    Status(u16),
+    /// Number of transfers that failed in a row.
+    Failures(u32),
+}
+
+/// One executed call of a mover. Null: not measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct TransferRecord {
     /// The trial it is part of, if any.
@@ -137,39 +178,45 @@ pub struct TransferRecord {
     pub actor: Name,
     /// Number of the concurrent transfer, from 0.
     pub slot: u32,
-    /// Which call of the header.
+    /// Call of the header.
     pub call: Name,
-    /// Where the bytes came from.
+    /// Source of the bytes.
     pub source: Endpoint,
-    /// The service and door through which they were read; null: none.
+    /// Service and service port for reading; null: none.
     #[serde(default)]
     pub source_via: Option<Via>,
-    /// Where they went to; `null:` for a `read`.
+    /// Destination of the bytes; `null:` for a `read`.
     pub destination: Endpoint,
-    /// The service and door through which they were written; null: none.
+    /// Service and service port for writing; null: none.
     #[serde(default)]
     pub destination_via: Option<Via>,
     /// Number of files.
     pub files: u64,
-    /// Bytes the plan asked for.
-    pub asked_bytes: Bytes,
-    /// Bytes the receiver holds afterwards; null for a sink.
+    /// Bytes that the plan requests.
+    pub requested_bytes: Bytes,
+    /// Bytes that the receiver has afterwards; null for a sink.
     pub received_bytes: Option<Bytes>,
-    /// When it should have started; null in a closed loop.
+    /// The program that reported `received_bytes`; null: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checked_by: Option<CheckedBy>,
+    /// The checksum of source and destination, such as `adler32:03da0195`; null: not compared, or of several files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+    /// Intended start; null in a closed loop.
     pub intended_s: Option<Seconds>,
-    /// When it was released; null if it never was.
+    /// Time of its release; null if it was not released.
     pub start_s: Option<Seconds>,
-    /// When it was reaped; null if it never was released.
+    /// Time at which it was reaped; null if it was not released.
     pub end_s: Option<Seconds>,
-    /// From release to end; null if it never was released.
+    /// Time from release to end; null if it was not released.
     pub duration_s: Option<Seconds>,
-    /// What became of it.
+    /// Outcome of the transfer.
     pub outcome: Outcome,
-    /// Exit code, if it ended by itself.
+    /// Exit code, if the process exited.
     pub exit_code: Option<i32>,
     /// Signal that ended it.
     pub signal: Option<i32>,
-    /// What went wrong, in words.
+    /// Description of the error.
     pub error: Option<String>,
     /// CPU time in the tool.
     pub user_s: Option<Seconds>,
@@ -202,7 +249,8 @@ pub struct TransferRecord {
 }
 
 impl TransferRecord {
-    /// What the plan says of a transfer, and of nothing else yet: it has not gone well, and nothing was measured.
+    /// Create a record with the values of the plan, with a failure as outcome and without
+    /// measurements.
     #[must_use]
     pub fn of(
         transfer: &Transfer,
@@ -220,8 +268,10 @@ impl TransferRecord {
             destination: transfer.destination.clone(),
             destination_via: transfer.destination_via.clone(),
             files: transfer.files,
-            asked_bytes: transfer.bytes,
+            requested_bytes: transfer.bytes,
             received_bytes: None,
+            checked_by: None,
+            checksum: None,
             intended_s,
             start_s: None,
             end_s: None,
@@ -248,29 +298,41 @@ impl TransferRecord {
     }
 }
 
-/// What became of a transfer.
+/// The program that reported the received bytes of a transfer.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum CheckedBy {
+    /// An agent or shell that sees the files.
+    Agent,
+    /// The server, through its protocol.
+    Server,
+}
+
+/// Outcome of a transfer.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
-    /// Exit code 0, and the receiver holds the bytes where that is expected.
+    /// Exit code 0, and the receiver has the bytes if they are expected.
     Ok,
     /// Exit code not 0.
     Failed,
-    /// Ended by a signal that was not ours.
+    /// Ended by a signal that the agent did not send.
     Killed,
-    /// Ended by us after the call's timeout.
+    /// Ended by the agent after the timeout of the call.
     Timeout,
-    /// The tool is not there.
+    /// The tool does not exist.
     Missing,
-    /// Exit code 0, but the receiver does not hold the bytes asked for.
+    /// Exit code 0, but the receiver lacks requested bytes.
     Short,
     /// The run was stopped.
     Stopped,
 }
 
-/// Counters at one moment, cumulative, as the kernel counts.
+/// Cumulative kernel counters at one time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Sample {
     /// When.
@@ -281,12 +343,12 @@ pub struct Sample {
 
 /// Something worth knowing when.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Event {
+pub struct AgentEvent {
     /// When.
     pub time_s: Seconds,
-    /// What: data set made, caches dropped, progress.
+    /// Kind of event: dataset created, caches dropped, progress.
     pub kind: String,
-    /// Its particulars.
+    /// Its details.
     pub detail: BTreeMap<String, serde_json::Value>,
 }
 
@@ -295,24 +357,36 @@ pub struct Event {
 pub struct Signal {
     /// Name of the counter.
     pub counter: Name,
-    /// What was added.
+    /// Added number.
     pub add: u64,
+}
+
+/// An operation on files of another host; the controller replies with a
+/// [`Response`](crate::Response).
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Request {
+    /// Number of the request, unique during the life of the agent.
+    pub number: u64,
+    /// The host.
+    pub host: Name,
+    /// The operation.
+    pub operation: FileOperation,
 }
 
 /// A doubt about a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
-    /// What kind of doubt.
+    /// Code of the finding.
     pub code: String,
-    /// About what.
+    /// Subject of the finding.
     pub subject: String,
-    /// What was seen.
+    /// Evidence.
     pub evidence: String,
-    /// What to do.
+    /// Advice.
     pub advice: String,
 }
 
-/// The end of this host's part of the plan; samples go on.
+/// The end of this host's part of the plan; samples continue.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Idle {
     /// When.
@@ -324,13 +398,24 @@ pub struct Idle {
 pub struct Done {
     /// When.
     pub time_s: Seconds,
-    /// Number of trials carried out.
+    /// Number of executed trials.
     pub trials: u64,
 }
 
 /// The end of the agent; exit code 2 follows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Fatal {
-    /// Expected, found, where, what to do.
+    /// Kind of error, if a controller can solve it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<FatalKind>,
+    /// Location, expected and found value, next step.
     pub message: String,
+}
+
+/// Kind of an error that ends an agent and that a controller can solve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FatalKind {
+    /// Another agent uses the scratch directory; try again after its end.
+    ScratchInUse,
 }

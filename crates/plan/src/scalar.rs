@@ -1,4 +1,4 @@
-//! A single value of a JSON document: an option, a factor, a label, a value to choose.
+//! A single value of a JSON document: an option, a factor, a label or a value of a draw.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use schemars::JsonSchema;
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
 
-/// Nothing, a truth value, a number or a text.
+/// Null, a boolean, a number or a text.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum Scalar {
     /// `null`: the option has no value.
     Null,
     /// `true` or `false`.
-    Truth(bool),
+    Bool(bool),
     /// A whole number, in base units.
     Integer(i64),
     /// A number with a fraction, in base units.
@@ -24,23 +24,23 @@ pub enum Scalar {
 }
 
 impl Scalar {
-    /// The number, if it is one.
+    /// Return the number, if the value is a number.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // sizes and times stay far below 2^53
     pub fn as_number(&self) -> Option<f64> {
         match self {
             Self::Integer(integer) => Some(*integer as f64),
             Self::Number(number) => Some(*number),
-            Self::Null | Self::Truth(_) | Self::Text(_) => None,
+            Self::Null | Self::Bool(_) | Self::Text(_) => None,
         }
     }
 
-    /// The text that stands for this value in an argument; `None` for `null`.
+    /// Return the text of this value in an argument; `None` for `null`.
     #[must_use]
     pub fn as_argument(&self) -> Option<String> {
         match self {
             Self::Null => None,
-            Self::Truth(truth) => Some(truth.to_string()),
+            Self::Bool(value) => Some(value.to_string()),
             Self::Integer(integer) => Some(integer.to_string()),
             Self::Number(number) => Some(number.to_string()),
             Self::Text(text) => Some(text.as_ref().into()),
@@ -67,8 +67,8 @@ impl Visitor<'_> for ScalarVisitor {
         Ok(Scalar::Null)
     }
 
-    fn visit_bool<E: de::Error>(self, truth: bool) -> Result<Scalar, E> {
-        Ok(Scalar::Truth(truth))
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Scalar, E> {
+        Ok(Scalar::Bool(value))
     }
 
     fn visit_i64<E: de::Error>(self, integer: i64) -> Result<Scalar, E> {

@@ -1,33 +1,33 @@
-//! JSON Schemas of what this crate reads and writes, made from the types.
+//! JSON Schemas of the plan, records and commands, derived from the types.
 
 use schemars::{JsonSchema, Schema, schema_for};
 use serde::Serialize;
 
-use crate::{ActorLine, Command, Header, Record};
+use crate::{ActorLine, Command, Header, Record, VERSION};
 
-/// One line of a plan: the header or an actor line. `docs/reference/plan.schema.json` is this, written by
-/// `venturi-engine schema plan`.
+/// Return the schema of one line of a plan: the header or an actor line. `venturi-engine schema
+/// plan` writes it to `docs/reference/plan.schema.json`.
 #[must_use]
 pub fn plan() -> Schema {
-    let mut schema = schema_for!(Line);
-    // The two exclude each other, which `anyOf` (what an untagged enum becomes) does not say.
+    let mut schema = schema_for!(PlanLine);
+    // Exactly one of the two is valid, which `anyOf` (the schema of an untagged enum) does not express.
     if let Some(either) = schema.remove("anyOf") {
         schema.insert("oneOf".into(), either);
     }
     schema.insert(
         "title".into(),
-        "One line of a venturi-plan, version 1".into(),
+        format!("One line of a venturi-plan, version {VERSION}").into(),
     );
     schema
 }
 
-/// One line from an agent.
+/// Return the schema of one line from an agent.
 #[must_use]
 pub fn record() -> Schema {
     schema_for!(Record)
 }
 
-/// One line to an agent.
+/// Return the schema of one line to an agent.
 #[must_use]
 pub fn command() -> Schema {
     schema_for!(Command)
@@ -37,7 +37,7 @@ pub fn command() -> Schema {
 #[derive(Serialize, JsonSchema)]
 #[serde(untagged)]
 #[allow(dead_code)] // only its shape is used
-enum Line {
+enum PlanLine {
     /// Line 1.
     Header(Box<Header>),
     /// Any further line.

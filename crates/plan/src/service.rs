@@ -1,4 +1,4 @@
-//! Server programs of the plan, and the doors through which transfers reach what they serve.
+//! Server programs of the plan, and their service ports, which give transfers access to storages.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -10,46 +10,63 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
 use crate::template::{Value, expand};
-use crate::{Error, Header, Name, Scalar};
+use crate::{Call, Error, Header, Interface, Name, Scalar};
 
-/// Characters that stand in a URL as they are, besides letters and digits. Clients differ in how they treat `%20`, and a list of
-/// files is split at spaces, so nothing is encoded: a path with other characters is refused.
-const PLAIN: &str = "/-._~+,=@:";
+/// Domain of the host names in a lab.
+const LAB_DOMAIN: &str = "lab.test";
+
+/// Name of the loopback interface.
+const LOCALHOST: &str = "localhost";
+
+/// Characters that need no encoding in a URL, in addition to letters and digits. Clients treat
+/// `%20` differently, and a list of files is split at spaces. So paths with other characters are
+/// rejected instead of encoded.
+const SAFE_IN_URL: &str = "/-._~+,=@:";
 
 /// A server program on a host.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// Which program: `gridftp`, `xrootd`, `squid` …
+    /// Server program: `gridftp`, `xrootd`, `squid` …
     pub kind: String,
-    /// The host it runs on.
-    pub host: Name,
-    /// The interface of the network whose address it serves on; null where there is no network of the plan's own.
+    /// Host of the server; null: an existing server with fixed URLs.
+    pub host: Option<Name>,
+    /// Network interface that it listens on; null if the plan has no network.
     #[serde(default)]
     pub interface: Option<Name>,
-    /// The places that it serves.
+    /// The storages that it exports.
     #[serde(default)]
-    pub places: Vec<Name>,
+    pub storages: Vec<Name>,
     /// Its options, in base units.
     #[serde(default)]
     pub options: BTreeMap<Name, Scalar>,
     /// Services that must be ready before it starts.
     #[serde(default)]
     pub after: Vec<Name>,
-    /// The ports that it listens on; `{port}` of a door is one of them, by slot.
+    /// The ports that it listens on; `{port}` of a service port is one of them, selected by slot.
     #[serde(default)]
     pub ports: Vec<u16>,
-    /// Protocol → URL template, with `{path}` (absolute), `{relative}` (below the place) and `{port}`.
+    /// Protocol → URL template, with `{path}` (absolute), `{relative}` (below the storage), `{host}` and `{port}`.
     #[serde(default)]
-    pub doors: BTreeMap<Name, String>,
+    pub service_ports: BTreeMap<Name, String>,
 }
 
-/// `service/door`: the way by which a transfer reaches one of its ends.
+/// Location of a started service in one session, which is therefore not in the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ServiceAddress {
+    /// Host name or address, as in a URL: `dtn.example.org`, `10.0.0.2`, `[fd00::2]`.
+    pub address: String,
+    /// The ports that it listens on.
+    pub ports: Vec<u16>,
+}
+
+/// `service/service_port`: the service port of one endpoint of a transfer.
 ///
 /// ```
 /// use venturi_plan::Via;
 /// let via: Via = "gridftp-a/gsiftp".parse()?;
-/// assert_eq!((via.service(), via.door()), ("gridftp-a", "gsiftp"));
+/// assert_eq!((via.service(), via.service_port()), ("gridftp-a", "gsiftp"));
 /// assert!("gridftp-a".parse::<Via>().is_err());
 /// # Ok::<(), venturi_plan::Error>(())
 /// ```
@@ -58,19 +75,19 @@ pub struct Service {
 pub struct Via(Arc<str>);
 
 impl Via {
-    /// The name of the service.
+    /// Return the name of the service.
     #[must_use]
     pub fn service(&self) -> &str {
         self.split().0
     }
 
-    /// The name of its door.
+    /// Return the name of its service port.
     #[must_use]
-    pub fn door(&self) -> &str {
+    pub fn service_port(&self) -> &str {
         self.split().1
     }
 
-    /// The whole text, `service/door`.
+    /// Return the whole text, `service/service_port`.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -88,8 +105,10 @@ impl FromStr for Via {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         match text.split_once('/') {
-            Some((service, door))
-                if !service.is_empty() && !door.is_empty() && !door.contains('/') =>
+            Some((service, service_port))
+                if !service.is_empty()
+                    && !service_port.is_empty()
+                    && !service_port.contains('/') =>
             {
                 Ok(Self(text.into()))
             }
@@ -132,57 +151,59 @@ impl JsonSchema for Via {
     }
 }
 
-/// One door of a service, as a transfer of some slot finds it.
+/// A service port of a service for the transfers of one slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Door {
+pub struct ServicePort {
     via: Via,
     template: String,
+    host: Option<String>,
     port: Option<u16>,
 }
 
-impl Door {
-    /// Whether its URLs hold the absolute path, so that this must be known.
+impl ServicePort {
+    /// Return whether its URLs contain the absolute path, so that this path must be known.
     #[must_use]
     pub fn needs_path(&self) -> bool {
         self.names("path")
     }
 
-    /// The URL of a file or directory behind it.
+    /// Return the URL of a file or directory.
     ///
-    /// `path` is the absolute path on the host of the service, `relative` the path below its place; none of what has none: `null:`
-    /// and `zero:` are `/dev/null` and `/dev/zero`, below no place.
+    /// `path` is the absolute path on the host of the service, `relative` the path below its storage; none if it does
+    /// not exist: `null:` and `zero:` are `/dev/null` and `/dev/zero`, below no storage.
     ///
     /// ```
     /// use venturi_plan::{Header, Via};
     /// # let text = concat!(
-    /// #     r#"{"format":"venturi-plan","version":1,"name":"x","seed":1,"scale":1.0,"scenario":{},"#,
-    /// #     r#""hosts":{"a":{"ssh":null,"memory_bytes":null}},"places":{"gpfs":{"host":"a","path":"/gpfs"}},"#,
-    /// #     r#""services":{"ftp":{"kind":"gridftp","host":"a","places":["gpfs"],"ports":[2811,2812],"#,
-    /// #     r#""doors":{"gsiftp":"gsiftp://a.lab.test:{port}{path}"}}},"datasets":{},"calls":{},"draws":{},"#,
+    /// #     r#"{"format":"venturi-plan","version":2,"name":"x","seed":1,"scale":1.0,"scenario":{},"#,
+    /// #     r#""hosts":{"a":{"ssh":null,"memory_bytes":null}},"storages":{"gpfs":{"host":"a","path":"/gpfs"}},"#,
+    /// #     r#""services":{"ftp":{"kind":"gridftp","host":"a","storages":["gpfs"],"ports":[2811,2812],"#,
+    /// #     r#""service_ports":{"gsiftp":"gsiftp://a.lab.test:{port}{path}"}}},"datasets":{},"calls":{},"draws":{},"#,
     /// #     r#""pools":{},"measure":{"interval_s":null,"counters":[]},"#,
     /// #     r#""totals":{"trials":0,"transfers":0,"bytes":0,"disk_bytes":{}}}"#);
     /// # let header: Header = serde_json::from_str(text)?;
     /// let via: Via = "ftp/gsiftp".parse()?;
-    /// let door = header.door(&via, 3)?; // gsiftp://a.lab.test:{port}{path}, ports 2811 and 2812
+    /// let door = header.service_port(&via, 3, None)?; // gsiftp://a.lab.test:{port}{path}, ports 2811 and 2812
     /// assert_eq!(door.url(Some("/gpfs/x"), Some("x"))?, "gsiftp://a.lab.test:2812/gpfs/x");
     /// assert_eq!(door.url(Some("/dev/zero"), None)?, "gsiftp://a.lab.test:2812/dev/zero");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`Error::Service`] if the template needs what is not there, or a path holds other characters than letters, digits and
-    /// `/-._~+,=@:`.
+    /// [`Error::Service`] if the template needs a missing value, or a path has other characters than letters, digits
+    /// and `/-._~+,=@:`.
     pub fn url(&self, path: Option<&str>, relative: Option<&str>) -> Result<String, Error> {
         for (name, text) in [("path", path), ("relative", relative)] {
             match text {
                 None if self.names(name) => {
                     return Err(self.wrong(
-                        &format!("an end with a `{{{name}}}`"),
+                        &format!("an endpoint with a `{{{name}}}`"),
                         &format!("the template `{}`", self.template),
                     ));
                 }
-                Some(text) if self.names(name) && !text.chars().all(is_plain) => {
-                    let expected = format!("a path of letters, digits and `{PLAIN}` in a URL");
+                Some(text) if self.names(name) && !text.chars().all(is_safe_in_url) => {
+                    let expected =
+                        format!("a path of letters, digits and `{SAFE_IN_URL}` in a URL");
                     return Err(self.wrong(&expected, &format!("`{text}`")));
                 }
                 _ => {}
@@ -195,14 +216,14 @@ impl Door {
         let value = |name: &str| match name {
             "path" => path.into(),
             "relative" => relative.into(),
+            "host" => self.host.as_deref().into(),
             "port" => self.port.into(),
             _ => Value::Unknown,
         };
-        expand(&self.template, value, || "path, relative, port".into()).map_err(|source| {
-            Error::Template {
-                what: format!("door `{}`", self.via),
-                source: Box::new(source),
-            }
+        let known = || "path, relative, host, port".into();
+        expand(&self.template, value, known).map_err(|source| Error::Template {
+            what: format!("service port `{}`", self.via),
+            source: Box::new(source),
         })
     }
 
@@ -215,11 +236,15 @@ impl Door {
             let found = format!("none, and the template `{}`", self.template);
             return Err(self.wrong("ports for `{port}`", &found));
         }
+        if self.names("host") && self.host.is_none() {
+            let found = format!("none, and the template `{}`", self.template);
+            return Err(self.wrong("a host for `{host}`", &found));
+        }
         let url = self.expand(Some("/"), Some(""))?;
         match authority(&url) {
             Some(_) => Ok(()),
             None => Err(self.wrong(
-                "a URL `protocol://host:port…` behind each door",
+                "a URL `protocol://host:port…` at each service port",
                 &format!("`{}`", self.template),
             )),
         }
@@ -229,16 +254,16 @@ impl Door {
         Error::Service {
             service: self.via.service().into(),
             expected: expected.into(),
-            found: format!("{found} behind its door `{}`", self.via.door()),
+            found: format!("{found} at its service port `{}`", self.via.service_port()),
         }
     }
 }
 
-fn is_plain(character: char) -> bool {
-    character.is_ascii_alphanumeric() || PLAIN.contains(character)
+fn is_safe_in_url(character: char) -> bool {
+    character.is_ascii_alphanumeric() || SAFE_IN_URL.contains(character)
 }
 
-/// Host and port in a URL; none if it is no URL with a host.
+/// Return the host and port of a URL, or none if it is not a URL with a host.
 ///
 /// ```
 /// use venturi_plan::authority;
@@ -263,11 +288,47 @@ pub fn authority(url: &str) -> Option<(&str, Option<u16>)> {
 }
 
 impl Header {
-    /// A door, as a transfer of this slot finds it: slots go round the ports of the service.
+    /// Return the services that a transfer uses: of its source, its destination, and the URLs of its call.
+    pub fn services_of<'a>(
+        &'a self,
+        call: &str,
+        source: Option<&'a Via>,
+        destination: Option<&'a Via>,
+    ) -> impl Iterator<Item = Name> + 'a {
+        let urls = self
+            .calls
+            .get(call)
+            .into_iter()
+            .flat_map(|call| call.urls.values());
+        let vias = source.into_iter().chain(destination).chain(urls);
+        vias.map(|via| via.service().into())
+    }
+
+    /// Return the existing servers of a storage with a URL; none for directories.
+    pub fn servers_of<'a>(&'a self, storage: &'a str) -> impl Iterator<Item = Name> + 'a {
+        let has_url = self
+            .storages
+            .get(storage)
+            .is_some_and(|it| it.url.is_some());
+        let services = self.services.iter().filter(move |(_, service)| {
+            has_url && service.host.is_none() && service.storages.iter().any(|it| &**it == storage)
+        });
+        services.map(|(name, _)| name.clone())
+    }
+
+    /// Return a service port, as a transfer of this slot uses it: slots take the ports of the service in turn.
+    ///
+    /// `started` is the address of the service in this session. Without it, `{host}` is the name of the service's host
+    /// in the plan, and `{port}` one of the service's ports in the plan.
     ///
     /// # Errors
-    /// [`Error::Service`] if there is no such service, or it has no such door.
-    pub fn door(&self, via: &Via, slot: u32) -> Result<Door, Error> {
+    /// [`Error::Service`] if there is no such service, or it has no such service port.
+    pub fn service_port(
+        &self,
+        via: &Via,
+        slot: u32,
+        started: Option<&ServiceAddress>,
+    ) -> Result<ServicePort, Error> {
         let wrong = |expected: String, found: String| Error::Service {
             service: via.service().into(),
             expected,
@@ -280,23 +341,65 @@ impl Header {
                 format!("`{via}`"),
             )
         })?;
-        let template = service.doors.get(via.door()).ok_or_else(|| {
-            let known = list(service.doors.keys().map(AsRef::as_ref));
-            wrong(format!("one of its doors{known}"), format!("`{via}`"))
-        })?;
-        let ports = &service.ports;
+        let template = service
+            .service_ports
+            .get(via.service_port())
+            .ok_or_else(|| {
+                let known = list(service.service_ports.keys().map(AsRef::as_ref));
+                wrong(
+                    format!("one of its service ports{known}"),
+                    format!("`{via}`"),
+                )
+            })?;
+        let ports = started.map_or(&service.ports, |started| &started.ports);
         let port = (!ports.is_empty()).then(|| ports[slot as usize % ports.len()]);
-        Ok(Door {
+        Ok(ServicePort {
             via: via.clone(),
             template: template.clone(),
+            host: started
+                .map(|started| started.address.clone())
+                .or_else(|| self.host_name(service)),
             port,
         })
     }
 
-    /// Whether every service fits the rest of the header.
+    /// Return the values of a call's `urls`, with the addresses of services that have started. `{port}` is the first port.
     ///
     /// # Errors
-    /// [`Error::Service`] and [`Error::Template`]: the first that does not, and why.
+    /// [`Error::Service`] if there is no such service or service port, or its URL needs a path.
+    pub fn call_urls<'a>(
+        &self,
+        call: &Call,
+        started: impl Fn(&str) -> Option<&'a ServiceAddress>,
+    ) -> Result<BTreeMap<Name, String>, Error> {
+        let urls = call.urls.iter().map(|(option, via)| {
+            let service_port = self.service_port(via, 0, started(via.service()))?;
+            Ok((option.clone(), service_port.url(None, None)?))
+        });
+        urls.collect()
+    }
+
+    /// Return the name of a service's host in a lab: of the interface that the service listens on. None for a service without host.
+    fn host_name(&self, service: &Service) -> Option<String> {
+        let name = service.host.as_ref()?;
+        let interfaces = self.network.as_ref().map(|network| &network.interfaces);
+        let own = |found: &&Interface| found.host == *name;
+        let first = interfaces.and_then(|all| all.values().find(own));
+        let listens = service.interface.as_ref();
+        let interface = listens.and_then(|listens| interfaces?.get(listens));
+        Some(match (interface, first) {
+            (None, Some(_)) => LOCALHOST.into(),
+            (Some(found), Some(first)) if found != first => {
+                format!("{name}-{}.{LAB_DOMAIN}", found.device)
+            }
+            _ => format!("{name}.{LAB_DOMAIN}"),
+        })
+    }
+
+    /// Check that every service fits the rest of the header.
+    ///
+    /// # Errors
+    /// [`Error::Service`] or [`Error::Template`] for the first service that does not fit.
     pub fn check_services(&self) -> Result<(), Error> {
         self.services
             .iter()
@@ -309,15 +412,19 @@ impl Header {
             expected: format!("a {kind} of the plan"),
             found: format!("`{found}`"),
         };
-        if !self.hosts.contains_key(&service.host) {
-            return Err(wrong("host", &service.host));
-        }
-        if let Some(place) = service
-            .places
-            .iter()
-            .find(|it| !self.places.contains_key(*it))
+        if let Some(host) = service
+            .host
+            .as_ref()
+            .filter(|it| !self.hosts.contains_key(*it))
         {
-            return Err(wrong("place", place));
+            return Err(wrong("host", host));
+        }
+        if let Some(storage) = service
+            .storages
+            .iter()
+            .find(|it| !self.storages.contains_key(*it))
+        {
+            return Err(wrong("storage", storage));
         }
         if let Some(after) = service
             .after
@@ -331,18 +438,18 @@ impl Header {
                 .network
                 .as_ref()
                 .and_then(|it| it.interfaces.get(interface));
-            if known.is_none_or(|it| it.host != service.host) {
+            if known.is_none_or(|it| Some(&it.host) != service.host.as_ref()) {
                 return Err(wrong("network interface of its host", interface));
             }
         }
-        service.doors.keys().try_for_each(|door| {
-            let via: Via = format!("{name}/{door}").parse()?;
-            self.door(&via, 0)?.check()
+        service.service_ports.keys().try_for_each(|service_port| {
+            let via: Via = format!("{name}/{service_port}").parse()?;
+            self.service_port(&via, 0, None)?.check()
         })
     }
 }
 
-/// ` (a, b)`, or nothing.
+/// Return ` (a, b)`, or an empty text.
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let names = names.collect::<Vec<_>>().join(", ");
     if names.is_empty() {

@@ -1,4 +1,4 @@
-//! Lines after the header: what each actor does, step by step.
+//! Lines after the header: the steps of each actor.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Endpoint, Name, Scalar, Seconds, TrialId, Via};
 
-/// One line of a plan: some more steps of an actor.
+/// One line of a plan: further steps of an actor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ActorLine {
-    /// Name of the actor. Its program is all of its lines, in order.
+    /// Name of the actor. Its program is the sequence of all its lines.
     pub actor: Name,
-    /// The host it lives on.
+    /// Its host.
     pub host: Name,
-    /// What it does next.
+    /// Its next steps.
     pub steps: Vec<Step>,
 }
 
@@ -28,59 +28,60 @@ pub struct ActorLine {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// A body of steps that is counted, journalled and resumed as one.
+    /// Steps that are counted, journalled and resumed together.
     Trial(Box<TrialStep>),
     /// Call a mover.
     Transfer(Box<TransferStep>),
-    /// Children armed, released together, joined at the end.
+    /// Children that are armed, released together and joined at the end.
     Parallel(ParallelStep),
     /// A closed loop.
     Repeat(RepeatStep),
     /// An open loop.
     Arrivals(ArrivalsStep),
-    /// Not before this time.
+    /// Wait until a time of the run.
     At(AtStep),
     /// A CPU phase.
     Compute(ComputeStep),
-    /// Stream part of a file without keeping it.
+    /// Read part of a file and discard the data.
     Read(Box<ReadStep>),
-    /// Let time pass.
+    /// Wait for a duration.
     Pause(PauseStep),
     /// Add to a named counter.
     Signal(SignalStep),
     /// Wait until a named counter has reached a value.
     Wait(WaitStep),
-    /// Take slots of a named pool.
+    /// Acquire slots of a named pool.
     Acquire(PoolStep),
-    /// Give slots of a named pool back.
+    /// Release slots of a named pool.
     Release(PoolStep),
-    /// Make files of a data set exist.
+    /// Create missing files of a dataset.
     Prepare(PrepareStep),
     /// Flush and drop the page cache of files.
     DropCaches(DropCachesStep),
 }
 
-/// One point of a sweep, carried out once.
+/// One execution of a design point.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrialStep {
     /// Its name, unique in the actor.
     pub id: TrialId,
-    /// Number of the sweep point, from 0.
+    /// Number of the design point, from 0.
     pub point: u32,
     /// Number of the repetition within the point, from 0.
     pub repetition: u32,
-    /// The randomised block it is in.
+    /// Number of the randomised block.
     pub block: u32,
-    /// The sweep point, in base units.
+    /// Factors of the design point, in base units.
     pub factors: BTreeMap<Name, Scalar>,
-    /// It is not begun at or after this time of the run, but passed over like one that is done.
+    /// The trial does not start at or after this time of the run, but is skipped like a completed one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_s: Option<Seconds>,
-    /// Counters that grow by so much once it is recorded as good: whoever records it adds them, for only then is it known.
+    /// Counters and the numbers to add to them after a success. The recorder adds them, because it
+    /// knows the outcome.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counts: BTreeMap<Name, u64>,
-    /// What is done.
+    /// Steps of the trial.
     pub steps: Vec<Step>,
 }
 
@@ -88,35 +89,35 @@ pub struct TrialStep {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TransferStep {
-    /// Which call of the header.
+    /// Call of the header.
     pub call: Name,
     /// Number of the concurrent transfer, from 0.
     pub slot: u32,
-    /// Where the bytes come from.
+    /// Source of the bytes.
     pub source: OrDraw<Endpoint>,
-    /// The service and door through which the source is read; null: it is a file of the actor's host.
+    /// Service and service port for reading the source; null: a file of the actor's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_via: Option<Via>,
-    /// Where they go to.
+    /// Destination of the bytes.
     pub destination: OrDraw<Endpoint>,
-    /// The service and door through which the destination is written; null: it is a file of the actor's host.
+    /// Service and service port for writing the destination; null: a file of the actor's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub destination_via: Option<Via>,
-    /// Number of files. If more than one, `source` is the first of so many consecutive files of a data set, and `destination` the
-    /// directory that files of the same names come to be in.
+    /// Number of files. If more than one, `source` is the first of this number of consecutive files of a dataset, and
+    /// `destination` the directory for files of the same names.
     pub files: u64,
-    /// Bytes in all files together.
+    /// Bytes of all files together.
     pub bytes: OrDraw<Bytes>,
-    /// Whether the destination stays after the trial.
+    /// Whether the destination remains after the trial.
     #[serde(default, skip_serializing_if = "is_false")]
     pub keep: bool,
-    /// Whatever the workload wants to find again in the results.
+    /// Labels that the workload needs in the results.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<Name, Scalar>,
 }
 
 impl TransferStep {
-    /// Whether it is the same each time: nothing of it is drawn.
+    /// Return whether the step has no draws, so that it is equal in each execution.
     #[must_use]
     pub fn is_fixed(&self) -> bool {
         matches!(self.source, OrDraw::Fixed(_))
@@ -125,30 +126,30 @@ impl TransferStep {
     }
 }
 
-/// A part of a file to stream without keeping it.
+/// A part of a file to read and discard.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReadStep {
-    /// Which call of the header.
+    /// Call of the header.
     pub call: Name,
     /// Number of the concurrent transfer, from 0.
     pub slot: u32,
     /// The file.
     pub source: OrDraw<Endpoint>,
-    /// The service and door through which it is read; null: it is a file of the actor's host.
+    /// Service and service port for reading; null: a file of the actor's host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source_via: Option<Via>,
-    /// Where in it to begin.
+    /// Offset in the file.
     pub offset_bytes: OrDraw<Bytes>,
-    /// How much of it to read.
+    /// Bytes to read.
     pub bytes: OrDraw<Bytes>,
 }
 
-/// Lists of steps that run side by side.
+/// Lists of steps that run concurrently.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ParallelStep {
-    /// One list of steps a child.
+    /// One list of steps per child.
     pub children: Vec<Vec<Step>>,
 }
 
@@ -156,41 +157,41 @@ pub struct ParallelStep {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "WrittenRepeat", into = "WrittenRepeat")]
 pub struct RepeatStep {
-    /// When it ends.
+    /// Condition of its end.
     pub limit: RepeatLimit,
     /// Its body.
     pub steps: Vec<Step>,
 }
 
-/// When a `repeat` ends.
+/// Condition of the end of a `repeat`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RepeatLimit {
-    /// After so many rounds.
+    /// After this number of rounds.
     Count(u64),
-    /// No round begins at or after this time of the run.
+    /// No round starts at or after this time of the run.
     Until(Seconds),
-    /// No round begins so long after the loop did, or later.
+    /// No round starts at or after this time since the start of the loop.
     For(Seconds),
 }
 
-/// An open loop: a body begun again and again, whether what was begun before has ended or not.
+/// An open loop: a body that starts repeatedly, independent of the end of earlier instances.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ArrivalsStep {
-    /// Times of the run and the rate of arrivals then; in between it is interpolated. None arrives before the first time, nor at
-    /// the last one or later.
+    /// Times of the run with their rates of arrivals; the rate is interpolated in between. There
+    /// are no arrivals before the first time, or at and after the last time.
     pub rate_per_s: Vec<(Seconds, f64)>,
-    /// From an arrival to the next one, in arrivals that the rate adds up to: 1 is as many as it says, evenly; drawn exponentially
-    /// with a mean of 1, they are a Poisson process of that rate.
+    /// Gap between arrivals, as the integral of the rate between them. 1 gives even arrivals at
+    /// this rate; exponential draws with mean 1 give a Poisson process of this rate.
     pub gap: OrDraw<f64>,
-    /// The same from the first time to the first arrival; null: as `gap`.
+    /// Gap from the first time to the first arrival; null: like `gap`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<OrDraw<f64>>,
     /// The body.
     pub steps: Vec<Step>,
 }
 
-/// A time not to be early for.
+/// A time of the run to wait for.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AtStep {
@@ -210,7 +211,7 @@ pub struct ComputeStep {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PauseStep {
-    /// How long.
+    /// Duration.
     pub duration_s: OrDraw<Seconds>,
 }
 
@@ -220,7 +221,7 @@ pub struct PauseStep {
 pub struct SignalStep {
     /// Name of the counter.
     pub counter: Name,
-    /// What to add.
+    /// Number to add.
     pub add: u64,
 }
 
@@ -230,39 +231,39 @@ pub struct SignalStep {
 pub struct WaitStep {
     /// Name of the counter.
     pub counter: Name,
-    /// The value it must have reached.
+    /// The value that it must reach.
     pub until: u64,
 }
 
-/// Slots of a pool, to take or to give back.
+/// Slots of a pool to acquire or release.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PoolStep {
     /// Name of the pool.
     pub pool: Name,
-    /// How many slots.
+    /// Number of slots.
     pub count: u32,
 }
 
-/// Files of a data set that must be there.
+/// Required files of a dataset.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PrepareStep {
-    /// Name of the data set.
+    /// Name of the dataset.
     pub dataset: Name,
-    /// Its first file needed.
+    /// First required file.
     pub first: u64,
-    /// How many.
+    /// Number of files.
     pub files: u64,
     /// Whether they must be in the page cache.
     pub cache: Cache,
 }
 
-/// What the page cache must be like after a `prepare`.
+/// State of the page cache after a `prepare`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cache {
-    /// However it happens to be.
+    /// Any state.
     AsIs,
     /// The files have just been read.
     Warm,
@@ -272,11 +273,11 @@ pub enum Cache {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DropCachesStep {
-    /// Name of the data set.
+    /// Name of the dataset.
     pub dataset: Name,
     /// Its first file.
     pub first: u64,
-    /// How many.
+    /// Number of files.
     pub files: u64,
 }
 
@@ -304,7 +305,8 @@ pub struct DrawName {
     pub draw: Name,
 }
 
-// Not derived as `untagged`: that would answer every mistake with "did not match any variant".
+// Not derived as `untagged`, because the error of every mistake would be "did not match any
+// variant".
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for OrDraw<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(OrDrawVisitor(PhantomData))
@@ -341,17 +343,17 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for OrDrawVisitor<T> {
     }
 }
 
-/// `repeat` as it stands in the file, where the type cannot say "exactly one of the two".
+/// `repeat` as stored in a file, because the type cannot express "exactly one of these keys".
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct WrittenRepeat {
     /// A number of rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     count: Option<u64>,
-    /// A time of the run at or after which no round begins.
+    /// End of the loop as a time of the run; no round starts at or after it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     until_s: Option<Seconds>,
-    /// A time after its beginning at or after which no round begins.
+    /// Duration of the loop; no round starts at or after its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     for_s: Option<Seconds>,
     /// The body.
@@ -403,11 +405,11 @@ impl JsonSchema for RepeatStep {
         let steps = generator.subschema_for::<Vec<Step>>();
         json_schema!({
             "type": "object",
-            "description": "A loop, with its bound",
+            "description": "A loop with its limit",
             "properties": {
                 "count": {"type": "integer", "minimum": 0, "description": "A number of rounds"},
-                "until_s": {"type": "number", "description": "No round begins at or after this time of the run"},
-                "for_s": {"type": "number", "description": "No round begins so long after the loop did, or later"},
+                "until_s": {"type": "number", "description": "Time limit of the run for the start of a round"},
+                "for_s": {"type": "number", "description": "Time limit of the loop for the start of a round"},
                 "steps": steps,
             },
             "required": ["steps"],

@@ -2,14 +2,14 @@
 
 use crate::Error;
 
-/// What a placeholder stands for.
+/// Value of a placeholder.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
-    /// This.
+    /// The value.
     Text(String),
-    /// Nothing here.
+    /// No value here.
     Absent,
-    /// There is no such placeholder.
+    /// Unknown placeholder.
     Unknown,
 }
 
@@ -19,11 +19,12 @@ impl<T: ToString> From<Option<T>> for Value {
     }
 }
 
-/// The text with its placeholders replaced. What a placeholder stands for is not looked into again, so braces in a path are safe.
+/// Return the text with replaced placeholders. The value of a placeholder is not expanded again, so
+/// braces in a path are safe.
 ///
 /// # Errors
-/// [`Error::UnknownPlaceholder`], with what `known` tells; [`Error::NoValue`], once the whole text has been looked at;
-/// [`Error::Brace`].
+/// [`Error::UnknownPlaceholder`], with the result of `known`; [`Error::NoValue`], after a check of
+/// the whole text; [`Error::Brace`].
 pub(crate) fn expand(
     text: &str,
     value: impl Fn(&str) -> Value,
@@ -68,7 +69,7 @@ pub(crate) fn expand(
     }
 }
 
-/// The name in `{name}…` and what follows it.
+/// Return the name in `{name}…` and the text after it.
 fn placeholder(text: &str) -> Option<(&str, &str)> {
     let (name, after) = text.strip_prefix('{')?.split_once('}')?;
     (!name.contains('{')).then_some((name, after))

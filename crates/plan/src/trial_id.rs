@@ -22,13 +22,13 @@ use crate::Error;
 pub struct TrialId(u32);
 
 impl TrialId {
-    /// The trial of this number.
+    /// Create the id of the trial of this number.
     #[must_use]
     pub const fn new(number: u32) -> Self {
         Self(number)
     }
 
-    /// The number in the order of execution, from 0.
+    /// Return the number in the order of execution, from 0.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.0
@@ -49,7 +49,8 @@ impl FromStr for TrialId {
             .strip_prefix('t')
             .filter(|digits| digits.bytes().all(|byte| byte.is_ascii_digit()));
         let number = digits.and_then(|digits| digits.parse().ok()).map(Self);
-        // One spelling a number, or resuming would take `t12` and `t0000012` for two trials.
+        // Each number has one spelling; otherwise a resume would treat `t12` and `t0000012` as two
+        // trials.
         number
             .filter(|id| id.to_string() == text)
             .ok_or_else(|| Error::TrialId { found: text.into() })

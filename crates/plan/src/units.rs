@@ -1,4 +1,4 @@
-//! Quantities whose unit a mistake could swap.
+//! Quantities with units as separate types, to prevent mistakes.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -32,13 +32,13 @@ use serde::{Deserialize, Serialize};
 pub struct Bytes(u64);
 
 impl Bytes {
-    /// So many bytes.
+    /// Create from a number of bytes.
     #[must_use]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
-    /// The number of bytes.
+    /// Return the number of bytes.
     #[must_use]
     pub const fn get(self) -> u64 {
         self.0
@@ -53,7 +53,7 @@ impl fmt::Display for Bytes {
 
 /// A time or a duration in seconds; as a time, since the epoch of the run.
 ///
-/// Ordered totally (`f64::total_cmp`), so that it can be a key; JSON cannot carry a NaN.
+/// It has a total order (`f64::total_cmp`), so that it can be a key; JSON cannot contain NaN.
 ///
 /// ```
 /// use venturi_plan::Seconds;
@@ -66,16 +66,16 @@ impl fmt::Display for Bytes {
 pub struct Seconds(f64);
 
 impl Seconds {
-    /// Time zero, or no time at all.
+    /// Time zero, or a duration of zero.
     pub const ZERO: Self = Self(0.0);
 
-    /// So many seconds.
+    /// Create from a number of seconds.
     #[must_use]
     pub const fn new(seconds: f64) -> Self {
         Self(seconds)
     }
 
-    /// The number of seconds.
+    /// Return the number of seconds.
     #[must_use]
     pub const fn get(self) -> f64 {
         self.0

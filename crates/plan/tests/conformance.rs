@@ -3,20 +3,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use venturi_plan::conformance::{CASES, Case, HOST, IMPOSSIBLE_BYTES, MISSING_TOOL, Trace};
-use venturi_plan::{Input, Interpreter, Output, Plan, Seconds, Task};
+use venturi_plan::{Interpreter, InterpreterInput, InterpreterOutput, Plan, Seconds, TaskId};
 
 const BYTES_PER_S: f64 = 1e6;
 const PREPARATION_S: f64 = 0.01;
-/// More than any case needs: a driver that goes on for ever fails instead.
+/// Above the needs of all cases, so that an endless driver fails.
 const MAX_EVENTS: usize = 10_000;
 
-/// Takes a fixed time for everything.
+/// A driver with a fixed time for every task.
 struct VirtualTime {
     plan: Plan,
     interpreter: Interpreter,
     now: Seconds,
-    durations: BTreeMap<Task, Seconds>,
-    agenda: BTreeMap<(Seconds, usize), Input>,
+    durations: BTreeMap<TaskId, Seconds>,
+    agenda: BTreeMap<(Seconds, usize), InterpreterInput>,
     scheduled: usize,
     trace: Trace,
 }
@@ -70,15 +70,15 @@ impl VirtualTime {
         while let Some(output) = self.interpreter.poll_output() {
             self.trace.output(&output);
             match output {
-                Output::Arm { task, transfer, .. } => {
+                InterpreterOutput::Arm { task, transfer, .. } => {
                     let missing = self.plan.header.calls[&transfer.call]
                         .requires
                         .iter()
                         .any(|it| it == MISSING_TOOL);
                     let input = if missing {
-                        Input::NotArmed { task }
+                        InterpreterInput::NotArmed { task }
                     } else {
-                        Input::Armed { task }
+                        InterpreterInput::Armed { task }
                     };
                     self.after(Seconds::ZERO, input);
                     let bytes =
@@ -86,35 +86,40 @@ impl VirtualTime {
                     self.durations
                         .insert(task, Seconds::new(bytes / BYTES_PER_S));
                 }
-                Output::Release { tasks } => {
+                InterpreterOutput::Release { tasks } => {
                     for task in tasks {
-                        self.after(self.durations[&task], Input::Finished { task });
+                        self.after(self.durations[&task], InterpreterInput::Finished { task });
                     }
                 }
-                Output::Prepare { task, prepare, .. } => {
+                InterpreterOutput::Prepare { task, prepare, .. } => {
                     let size = self.plan.header.datasets[&prepare.dataset].size_bytes.get();
                     let input = if size >= IMPOSSIBLE_BYTES {
-                        Input::Failed { task }
+                        InterpreterInput::Failed { task }
                     } else {
-                        Input::Finished { task }
+                        InterpreterInput::Finished { task }
                     };
                     self.after(Seconds::new(PREPARATION_S), input);
                 }
-                Output::DropCaches { task, .. } => {
-                    self.after(Seconds::new(PREPARATION_S), Input::Finished { task });
+                InterpreterOutput::DropCaches { task, .. } => {
+                    self.after(
+                        Seconds::new(PREPARATION_S),
+                        InterpreterInput::Finished { task },
+                    );
                 }
-                Output::Compute { task, core_s, .. } => {
-                    self.after(core_s, Input::Finished { task })
+                InterpreterOutput::Compute { task, core_s, .. } => {
+                    self.after(core_s, InterpreterInput::Finished { task })
                 }
-                Output::TrialStarted { .. }
-                | Output::TrialEnded { .. }
-                | Output::Signal { .. }
-                | Output::Failed { .. } => {}
+                InterpreterOutput::TrialStarted { .. }
+                | InterpreterOutput::TrialEnded { .. }
+                | InterpreterOutput::TrialSkipped { .. }
+                | InterpreterOutput::TrialCut { .. }
+                | InterpreterOutput::Signal { .. }
+                | InterpreterOutput::Failed { .. } => {}
             }
         }
     }
 
-    fn after(&mut self, delay: Seconds, input: Input) {
+    fn after(&mut self, delay: Seconds, input: InterpreterInput) {
         self.agenda
             .insert((self.now + delay, self.scheduled), input);
         self.scheduled += 1;
@@ -122,7 +127,7 @@ impl VirtualTime {
 }
 
 #[test]
-fn every_case_gives_its_events_in_order() {
+fn every_case_produces_its_events_in_order() {
     let wrong: Vec<_> = CASES
         .iter()
         .filter_map(|case| case.check(&VirtualTime::new(case).run()).err())
@@ -132,9 +137,9 @@ fn every_case_gives_its_events_in_order() {
 
 #[test]
 fn every_file_of_the_suite_is_a_case() {
-    let folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/conformance"))
+    let directory = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/conformance"))
         .expect("part of the crate");
-    let mut files: Vec<_> = folder
+    let mut files: Vec<_> = directory
         .map(|entry| entry.expect("readable").file_name())
         .collect();
     files.sort();

@@ -1,4 +1,4 @@
-//! The schema in the documentation is the one of the types.
+//! The schema in the documentation must be equal to the schema of the types.
 
 use serde_json::Value;
 use venturi_plan::schema;
@@ -38,12 +38,15 @@ fn every_kind_of_record_and_command_has_a_schema() {
         "ready",
         "trial_start",
         "trial",
+        "trial_skipped",
+        "service_ended",
         "transfer",
         "sample",
         "sockets",
         "event",
         "signal",
         "finding",
+        "request",
         "idle",
         "done",
         "fatal",
@@ -51,6 +54,15 @@ fn every_kind_of_record_and_command_has_a_schema() {
     assert_eq!(kinds(schema::record(), "record"), records);
     assert_eq!(
         kinds(schema::command(), "command"),
-        ["start", "actor", "go", "counter", "stop"]
+        [
+            "start",
+            "actor",
+            "go",
+            "counter",
+            "end_service",
+            "response",
+            "heartbeat",
+            "stop"
+        ]
     );
 }

@@ -1,135 +1,138 @@
-//! Carries out a plan in virtual time: one interpreter for each host, all in one thread, and the solver that says how long things take.
+//! Runs a plan in virtual time: one interpreter per host, all in one thread, and the solver that
+//! computes durations.
 //!
-//! An instant is handled in a defined order: flows that have ended, then what was put down for this time, then hosts whose time has come,
-//! then transfers that are overdue; until nothing is left of it. So the same plan gives the same lines, bit for bit.
+//! Events of an instant have a defined order: ended flows, then scheduled events, then due hosts,
+//! then overdue transfers, until none is left. So the same plan gives the same lines, bit for bit.
 //!
-//! What hosts tell each other by counters arrives after a latency. What a preparation does takes no time: data sets are there.
+//! Changes of counters reach other hosts after a latency. Preparations take no time, because all
+//! datasets exist.
 //!
 //! Read [`Simulation`] first.
 
 mod agenda;
 mod attempts;
 mod bounds;
-mod brief;
+mod bulk;
 pub mod columns;
 mod counters;
 mod hosts;
 mod ledger;
-mod lines;
 mod load;
 mod meters;
 mod orders;
 mod outages;
-mod said;
+mod records;
 mod samples;
+mod service_queues;
 mod sketch;
+mod stage_runner;
 mod tally;
 #[cfg(test)]
 mod tests;
 mod transfers;
 mod trials;
-mod walk;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use venturi_plan::{ActorLine, Done, Header, Input, Name, Recorded, Seconds, Task};
+use venturi_plan::{ActorLine, Done, Header, InterpreterInput, Name, Recorded, Seconds, TaskId};
 
-pub use said::{Line, Route, Said, Told, Transfer, Trial, Way};
+pub use records::{RouteKey, RouteRecord, SimLine, SimRecord, SimTransfer, SimTrial, ToolReport};
 pub use sketch::RELATIVE_ERROR;
 
 use crate::fluid::Fluid;
-use crate::world::{Assumptions, Courses, Error, World};
-use agenda::{Agenda, Event};
-use brief::{BRIEF, Brief};
+use crate::world::{Assumptions, RouteCache, World, WorldError};
+use agenda::{Agenda, AgendaEvent};
+use bulk::{BRIEF, BulkTransfers};
 use columns::Rows;
-use counters::Counters;
-use hosts::{Host, hosts_of, last_time};
+use counters::SimCounters;
+use hosts::{SimHost, hosts_of, last_time};
 use ledger::Ledger;
-use lines::Lines;
 use meters::Meters;
-use samples::Sampler;
-use transfers::{Active, Id};
-use walk::Owner;
+use samples::SimSampler;
+use service_queues::ServiceQueues;
+use stage_runner::Owner;
+use transfers::{ActiveTransfer, Id};
 
-/// A plan that is being carried out in virtual time.
+/// Plan that runs in virtual time.
 ///
-/// Call [`step`](Self::step) until it returns false, and [`poll_line`](Self::poll_line) after each until there is none.
+/// Call [`step`](Self::step) until it returns false, and after each call
+/// [`poll_line`](Self::poll_line) until it returns `None`.
 #[derive(Debug)]
 pub struct Simulation {
     world: World,
     fluid: Fluid,
-    courses: Courses,
-    hosts: Vec<Host>,
+    route_cache: RouteCache,
+    hosts: Vec<SimHost>,
     numbers: BTreeMap<Name, usize>,
     now: f64,
     agenda: Agenda,
     wakes: BTreeSet<(Seconds, usize)>,
     deadlines: BTreeSet<(Seconds, Id)>,
-    inputs: VecDeque<(usize, Input)>,
-    active: BTreeMap<Id, Active>,
+    inputs: VecDeque<(usize, InterpreterInput)>,
+    active: BTreeMap<Id, ActiveTransfer>,
     moving: BTreeMap<u64, Purpose>,
-    /// Transfers that are told in brief, and whether all are written down by route.
-    brief: Brief,
+    /// Bulk transfers, and whether all transfers are recorded by route.
+    brief: BulkTransfers,
     by_route: bool,
-    /// Columns that are carried out in place of a plan.
+    /// Columns that run instead of a plan.
     rows: Option<Rows>,
     ledger: Option<Ledger>,
-    /// The last time that the plan names.
+    /// Last time in the plan.
     until_s: f64,
     next_token: u64,
     connections: u64,
-    /// Transfers that were released.
-    begun: u64,
+    /// Number of released transfers.
+    started: u64,
     links_down: usize,
-    /// Things that happened at this instant.
+    /// Number of events at this instant.
     happened: u64,
-    /// Times that something was held.
+    /// Number of pauses so far.
     holds: u64,
-    lines: Lines,
-    /// Calls of which it has been told that their costs are not known.
-    told_unknown: BTreeSet<Name>,
-    counters: Counters,
+    lines: ServiceQueues,
+    /// Calls whose unknown costs have been reported.
+    reported_unknown: BTreeSet<Name>,
+    counters: SimCounters,
     meters: Meters,
-    sampler: Option<Sampler>,
+    sampler: Option<SimSampler>,
     lo: (Name, Name),
-    out: VecDeque<Line>,
+    out: VecDeque<SimLine>,
     trials_done: u64,
     ended: bool,
     #[cfg(test)]
     trace: venturi_plan::conformance::Trace,
 }
 
-/// How far a simulation is.
+/// Progress of a simulation.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Progress {
+pub struct SimProgress {
     /// Virtual time.
     pub time_s: f64,
-    /// The last time that the plan names; it may go on longer.
+    /// The last time in the plan; the simulation can run longer.
     pub until_s: f64,
-    /// Transfers that have begun.
+    /// Number of transfers that have started.
     pub transfers: u64,
-    /// Of these, those that have not ended.
+    /// Number of active transfers.
     pub live: u64,
 }
 
-/// What a flow is for.
+/// Purpose of a flow.
 #[derive(Debug, Clone, Copy)]
 enum Purpose {
     Of(Owner),
-    Compute(usize, Task),
+    Compute(usize, TaskId),
 }
 
 impl Simulation {
-    /// A plan at its beginning.
+    /// Create a simulation at the start of a plan.
     ///
     /// # Errors
-    /// Where the plan cannot be carried out, or a number of its testbed is none that can be.
+    /// If the plan cannot run, or its testbed has an invalid number.
     pub fn new(
         header: Header,
         lines: Vec<ActorLine>,
         assumptions: Assumptions,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, WorldError> {
         let mut fluid = Fluid::new();
         let world = World::new(Arc::new(header), assumptions, &mut fluid)?;
         let numbers: BTreeMap<Name, usize> = world
@@ -146,16 +149,16 @@ impl Simulation {
         let (hosts, counters) = hosts_of(&world, &numbers, lines)?;
         let names: Vec<Name> = hosts.iter().map(|host| host.name.clone()).collect();
         let start_s = world.assumptions.start_s;
-        let sampler = Sampler::new(&world, &names).map(|sampler| sampler.from(start_s));
+        let sampler = SimSampler::new(&world, &names).map(|sampler| sampler.from(start_s));
         let by_route = world.header.measure.transfers == Recorded::Routes;
         let ledger = by_route
             .then(|| Ledger::new(&world, hosts.len(), start_s))
             .flatten();
         let counts = sampler.is_some() && !by_route;
         let mut simulation = Self {
-            lines: Lines::new(&world),
+            lines: ServiceQueues::new(&world),
             meters: Meters::new(&world, hosts.len(), counts),
-            courses: Courses::default(),
+            route_cache: RouteCache::default(),
             fluid,
             hosts,
             numbers,
@@ -166,18 +169,18 @@ impl Simulation {
             inputs: VecDeque::new(),
             active: BTreeMap::new(),
             moving: BTreeMap::new(),
-            brief: Brief::default(),
+            brief: BulkTransfers::default(),
             by_route,
             rows: None,
             ledger,
             until_s,
             next_token: 0,
             connections: 0,
-            begun: 0,
+            started: 0,
             links_down: world.links.iter().filter(|link| !link.is_up()).count(),
             happened: 0,
             holds: 0,
-            told_unknown: BTreeSet::new(),
+            reported_unknown: BTreeSet::new(),
             counters,
             sampler,
             lo: ("nic.lo.rx_bytes".into(), "nic.lo.tx_bytes".into()),
@@ -188,37 +191,37 @@ impl Simulation {
             #[cfg(test)]
             trace: venturi_plan::conformance::Trace::default(),
         };
-        simulation.begin()?;
+        simulation.start_simulation()?;
         Ok(simulation)
     }
 
-    /// Virtual time, in seconds since the start of the plan.
+    /// Return the virtual time, in seconds since the start of the plan.
     #[must_use]
     pub fn now_s(&self) -> f64 {
         self.now
     }
 
-    /// How far it is.
+    /// Return the progress.
     #[must_use]
-    pub fn progress(&self) -> Progress {
-        Progress {
+    pub fn progress(&self) -> SimProgress {
+        SimProgress {
             time_s: self.now,
             until_s: self.until_s,
-            transfers: self.brief.begun() + self.begun,
+            transfers: self.brief.started() + self.started,
             live: (self.brief.count() + self.active.len()) as u64,
         }
     }
 
-    /// The next line, if any.
-    pub fn poll_line(&mut self) -> Option<Line> {
+    /// Return the next line, if any.
+    pub fn poll_line(&mut self) -> Option<SimLine> {
         self.out.pop_front()
     }
 
-    /// Goes on to the next instant and handles it; false: the plan is at its end.
+    /// Advance to the next instant and handle it. Return false if the plan has ended.
     ///
     /// # Errors
-    /// If nothing can happen any more and somebody waits, or the plan fails.
-    pub fn step(&mut self) -> Result<bool, Error> {
+    /// If the plan fails, or if actors wait and no event is left.
+    pub fn step(&mut self) -> Result<bool, WorldError> {
         if self.ended {
             return Ok(false);
         }
@@ -238,7 +241,7 @@ impl Simulation {
         Ok(true)
     }
 
-    fn begin(&mut self) -> Result<(), Error> {
+    fn start_simulation(&mut self) -> Result<(), WorldError> {
         let header = self.world.header.clone();
         for (number, change) in header
             .network
@@ -248,7 +251,8 @@ impl Simulation {
             if change.time_s.get() <= self.now {
                 self.change(number)?;
             } else {
-                self.agenda.put(change.time_s.get(), Event::Change(number));
+                self.agenda
+                    .put(change.time_s.get(), AgendaEvent::Change(number));
             }
         }
         for host in 0..self.hosts.len() {
@@ -266,14 +270,14 @@ impl Simulation {
 
     fn end(&mut self) {
         self.ended = true;
-        self.tell_samples();
+        self.report_samples();
         let done = Done {
             time_s: Seconds::new(self.now),
             trials: self.trials_done,
         };
-        self.out.push_back(Line {
+        self.out.push_back(SimLine {
             host: "".into(),
-            said: Said::Done(done),
+            record: SimRecord::Done(done),
         });
     }
 
@@ -291,16 +295,16 @@ impl Simulation {
         all.into_iter().flatten().reduce(f64::min)
     }
 
-    /// Lets time pass in which nothing changes.
-    fn pass_to(&mut self, time_s: f64) -> Result<(), Error> {
+    /// Advance the time without changes.
+    fn pass_to(&mut self, time_s: f64) -> Result<(), WorldError> {
         let passed = self.meters.pass(&mut self.fluid, time_s - self.now);
         passed.map_err(|source| self.wrong("a rate", source))?;
         self.now = time_s;
         Ok(())
     }
 
-    /// Handles one thing that is due; false: nothing is.
-    fn handle_next(&mut self) -> Result<bool, Error> {
+    /// Handle one due event. Return false if there is none.
+    fn handle_next(&mut self) -> Result<bool, WorldError> {
         if let Some(end) = self.fluid.poll_output(self.now) {
             self.flow_ended(end.token)?;
         } else if let Some(event) = self.agenda.take(self.now) {
@@ -322,63 +326,63 @@ impl Simulation {
             .filter(|(time, _)| time.get() <= self.now)
         {
             self.overdue(id)?;
-        } else if !self.end_overdue()? && !self.ask_for_row()? {
+        } else if !self.end_overdue()? && !self.start_next_row()? {
             return Ok(false);
         }
         self.deliver()?;
         Ok(true)
     }
 
-    fn flow_ended(&mut self, token: u64) -> Result<(), Error> {
+    fn flow_ended(&mut self, token: u64) -> Result<(), WorldError> {
         if token & BRIEF != 0 {
             return self.flowed((token & !BRIEF) as u32);
         }
         match self.moving.remove(&token) {
             Some(Purpose::Of(owner)) => self.stage_over(owner),
             Some(Purpose::Compute(host, task)) => {
-                self.tell(host, Input::Finished { task });
+                self.report(host, InterpreterInput::Finished { task });
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    fn happen(&mut self, event: Event) -> Result<(), Error> {
+    fn happen(&mut self, event: AgendaEvent) -> Result<(), WorldError> {
         match event {
-            Event::Change(number) => return self.change(number),
-            Event::Tell(host, input) => self.tell(host, input),
-            Event::Counter(name, value) => {
+            AgendaEvent::Change(number) => return self.change(number),
+            AgendaEvent::Report(host, input) => self.report(host, input),
+            AgendaEvent::Counter(name, value) => {
                 for host in self.counters.listeners(&name) {
-                    self.tell(
+                    self.report(
                         host,
-                        Input::Counter {
+                        InterpreterInput::Counter {
                             name: name.clone(),
                             value,
                         },
                     );
                 }
             }
-            Event::Onward(place, number) => return self.awake(place, number),
-            Event::StageOver(owner) => return self.stage_over(owner),
-            Event::TimeOver(owner) => return self.time_over(owner),
-            Event::Fetch(id, client) => return self.fetch(id, client),
-            Event::Resume(owner, number) => return self.resume(owner, number),
-            Event::GiveUp(owner, number) => return self.give_up(owner, number),
+            AgendaEvent::Onward(storage, number) => return self.awake(storage, number),
+            AgendaEvent::StageOver(owner) => return self.stage_over(owner),
+            AgendaEvent::TimeOver(owner) => return self.time_over(owner),
+            AgendaEvent::Fetch(id, client) => return self.fetch(id, client),
+            AgendaEvent::Resume(owner, number) => return self.resume(owner, number),
+            AgendaEvent::Abort(owner, number) => return self.abort(owner, number),
         }
         Ok(())
     }
 
-    fn say(&mut self, host: usize, said: Said) {
+    fn push(&mut self, host: usize, record: SimRecord) {
         let host = self.hosts[host].name.clone();
-        self.out.push_back(Line { host, said });
+        self.out.push_back(SimLine { host, record });
     }
 
     fn number_of(&self, host: &str) -> Option<usize> {
         self.numbers.get(host).copied()
     }
 
-    fn wrong(&self, what: &str, source: crate::fluid::Error) -> Error {
-        Error::Solver {
+    fn wrong(&self, what: &str, source: crate::fluid::FluidError) -> WorldError {
+        WorldError::Solver {
             what: what.into(),
             time_s: self.now,
             source,

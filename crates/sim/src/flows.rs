@@ -1,17 +1,18 @@
-//! Workloads of nothing but flows, as fast as the solver goes: columns in, columns out.
+//! Workloads that consist only of flows, at the full speed of the solver: columns in, columns out.
 //!
-//! Three kinds, in a text file with one record a line, numbers in base units (bytes, bytes/s, seconds):
+//! A workload is a text file with one record per line and numbers in base units (bytes, bytes/s,
+//! seconds). It has one of three kinds:
 //!
 //! ```text
 //! LINKS                        how many; then of each
 //! CAPACITY LATENCY             bytes/s, seconds one way
 //! HOSTS                        how many; then of each
-//! N LINK … M LINK …            the links on its way out, and on its way in
+//! N LINK … M LINK …            the outgoing links, and the incoming links
 //! open HOSTS FLOWS             then of each flow, by time
 //! START FROM TO BYTES
 //! ```
 //!
-//! or, in place of the last two,
+//! or, instead of the last two lines,
 //!
 //! ```text
 //! closed AGENTS FLOWS          then of each flow; an agent starts its next one so long after the end of the one before
@@ -23,8 +24,8 @@
 //! BYTES SECONDS                of a chunk: read from the server's disk (DISK bytes/s), then computed with on one of CORES of the slot's host
 //! ```
 //!
-//! A flow is as long as the latency of its way without moving, and then shares the links. With a window W it gets at most W / (2 · latency):
-//! CM02 of Casanova and Marchal (2002).
+//! A flow first waits for the latency of its route, then shares the links. With a window W, its
+//! rate is at most W / (2 · latency), as in model CM02 of Casanova and Marchal (2002).
 
 mod parse;
 mod run;
@@ -32,69 +33,70 @@ mod run;
 mod tests;
 
 pub use parse::ParseError;
-pub use run::{Outcome, carry_out};
+pub use run::{WorkloadResult, run};
 
 use crate::fluid::{Capacity, ClassId, Fluid, ResourceId};
 
-/// A link: what it gives and how long it is.
+/// Link with its capacity and latency.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Link {
-    /// Bytes/s.
+pub struct FlowLink {
+    /// Capacity in bytes/s.
     pub capacity: f64,
-    /// Seconds one way.
+    /// One-way latency in seconds.
     pub latency_s: f64,
 }
 
-/// The links of a host, out and in.
+/// Outgoing and incoming links of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Host {
-    /// From the host.
+pub struct FlowHost {
+    /// Links from the host.
     pub out: Vec<u32>,
-    /// To the host.
+    /// Links to the host.
     pub into: Vec<u32>,
 }
 
-/// Flows as columns, each as long as the others.
+/// Flows as columns of equal length.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Columns {
-    /// Open: when the flow is asked for. Closed: how long after the agent's last one ended. Seconds.
+pub struct FlowColumns {
+    /// Open workload: requested start. Closed workload: pause after the previous flow of the agent
+    /// ended. In seconds.
     pub start_s: Vec<f64>,
-    /// Number of the way in [`Workload::ways`].
-    pub way: Vec<u32>,
-    /// Bytes.
+    /// Index of the route in [`Workload::routes`].
+    pub route: Vec<u32>,
+    /// Bytes of the flow.
     pub bytes: Vec<f64>,
 }
 
-/// What begins when.
+/// Kind of a workload.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Kind {
-    /// At given times, whatever becomes of the others.
-    Open(Columns),
-    /// One after the other of each agent.
+pub enum WorkloadKind {
+    /// Flows start at fixed times, independently of each other.
+    Open(FlowColumns),
+    /// Each agent runs its flows one after the other.
     Closed {
-        /// In order of each agent.
-        flows: Columns,
-        /// Whose flow it is.
+        /// Flows, in the order of each agent.
+        flows: FlowColumns,
+        /// Agent of each flow.
         agent: Vec<u32>,
         /// Number of agents.
         agents: u32,
     },
-    /// Jobs that read and compute in turn.
-    Batch(Batch),
+    /// Jobs that alternately read and compute.
+    Batch(FlowBatch),
 }
 
-/// Jobs that read and compute in turn.
+/// Jobs that alternately read and compute.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Batch {
-    /// At once, dealt to the hosts other than the server in turn.
+pub struct FlowBatch {
+    /// Number of concurrent jobs, distributed in turn to the hosts other than the server.
     pub slots: u32,
-    /// Reads of a job, each with a computation behind it.
+    /// Number of reads per job, each followed by a computation.
     pub chunks: u32,
-    /// The host that is read from.
+    /// Source host of all reads.
     pub server: u32,
-    /// Bytes/s of its disk.
+    /// Rate of its disk in bytes/s.
     pub disk: f64,
-    /// Of each other host.
+    /// Number of cores of each other host.
     pub cores: f64,
     /// Bytes of each chunk, by job.
     pub bytes: Vec<f64>,
@@ -102,60 +104,64 @@ pub struct Batch {
     pub compute_s: Vec<f64>,
 }
 
-/// Links, hosts, and what moves between them.
+/// Links, hosts and the flows between them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     /// All links.
-    pub links: Vec<Link>,
+    pub links: Vec<FlowLink>,
     /// All hosts.
-    pub hosts: Vec<Host>,
-    /// Pairs of hosts between which something moves: from, to.
-    pub ways: Vec<(u32, u32)>,
-    /// What begins when.
-    pub kind: Kind,
+    pub hosts: Vec<FlowHost>,
+    /// Pairs of hosts (from, to) with flows between them.
+    pub routes: Vec<(u32, u32)>,
+    /// Kind of the workload, with its flows.
+    pub kind: WorkloadKind,
 }
 
-/// How to carry a workload out.
+/// Settings of a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Settings {
-    /// Bytes under way at most, of each flow.
+pub struct FlowSettings {
+    /// Maximum bytes in flight of each flow.
     pub window_bytes: Option<f64>,
-    /// By the oracle in place of the fast solver.
+    /// Use the reference solver instead of the fast one.
     pub reference: bool,
 }
 
-/// A way as a solver knows it.
+/// Route as known to a solver.
 #[derive(Debug, Clone, Copy)]
-struct Way {
+struct FlowRoute {
     class: ClassId,
     latency_s: f64,
 }
 
 impl Workload {
-    /// How many flows (of a batch: reads and computations) there are.
+    /// Return the number of flows; for a batch, the number of reads and computations.
     pub fn activities(&self) -> usize {
         match &self.kind {
-            Kind::Open(flows) | Kind::Closed { flows, .. } => flows.bytes.len(),
-            Kind::Batch(batch) => 2 * batch.bytes.len() * batch.chunks as usize,
+            WorkloadKind::Open(flows) | WorkloadKind::Closed { flows, .. } => flows.bytes.len(),
+            WorkloadKind::Batch(batch) => 2 * batch.bytes.len() * batch.chunks as usize,
         }
     }
 
-    /// The same flows at the times at which `outcome` asked for them, whatever becomes of them; in order of these times.
+    /// Return an open workload with the same flows at the request times of `outcome`, in this
+    /// order.
     ///
-    /// Long closed loops are chaotic: two exact solvers drift apart with the last bits. Without the feedback they do not.
+    /// Long closed loops are chaotic: two exact solvers diverge because of the last bits. Without
+    /// the feedback they do not.
     ///
-    /// `None` for a batch, which is no list of flows.
-    pub fn replay(&self, outcome: &Outcome) -> Option<Self> {
+    /// Returns `None` for a batch, which is not a list of flows.
+    pub fn replay(&self, outcome: &WorkloadResult) -> Option<Self> {
         let flows = match &self.kind {
-            Kind::Open(_) => return Some(self.clone()),
-            Kind::Closed { flows, .. } => flows,
-            Kind::Batch(_) => return None,
+            WorkloadKind::Open(_) => return Some(self.clone()),
+            WorkloadKind::Closed { flows, .. } => flows,
+            WorkloadKind::Batch(_) => return None,
         };
         let mut order: Vec<usize> = (0..flows.bytes.len()).collect();
-        order.sort_by(|&one, &other| outcome.asked_s[one].total_cmp(&outcome.asked_s[other]));
-        let kind = Kind::Open(Columns {
-            start_s: order.iter().map(|&at| outcome.asked_s[at]).collect(),
-            way: order.iter().map(|&at| flows.way[at]).collect(),
+        order.sort_by(|&one, &other| {
+            outcome.requested_s[one].total_cmp(&outcome.requested_s[other])
+        });
+        let kind = WorkloadKind::Open(FlowColumns {
+            start_s: order.iter().map(|&at| outcome.requested_s[at]).collect(),
+            route: order.iter().map(|&at| flows.route[at]).collect(),
             bytes: order.iter().map(|&at| flows.bytes[at]).collect(),
         });
         Some(Self {
@@ -164,23 +170,23 @@ impl Workload {
         })
     }
 
-    /// Make links and ways known to a solver.
+    /// Add the links and routes to a solver.
     fn build(
         &self,
         fluid: &mut Fluid,
-        settings: Settings,
-    ) -> Result<(Vec<ResourceId>, Vec<Way>), crate::fluid::Error> {
+        settings: FlowSettings,
+    ) -> Result<(Vec<ResourceId>, Vec<FlowRoute>), crate::fluid::FluidError> {
         let links: Vec<ResourceId> = self
             .links
             .iter()
             .map(|link| fluid.resource(Capacity::Constant(link.capacity)))
             .collect::<Result<_, _>>()?;
-        let ways = self
-            .ways
+        let routes = self
+            .routes
             .iter()
             .map(|&(from, to)| {
-                let way = self.links_of(from, to);
-                let latency_s: f64 = way
+                let route = self.links_of(from, to);
+                let latency_s: f64 = route
                     .iter()
                     .map(|&link| self.links[link as usize].latency_s)
                     .sum();
@@ -188,19 +194,19 @@ impl Workload {
                     .window_bytes
                     .map_or(f64::INFINITY, |window| window / (2.0 * latency_s));
                 let resources: Vec<ResourceId> =
-                    way.iter().map(|&link| links[link as usize]).collect();
-                Ok(Way {
+                    route.iter().map(|&link| links[link as usize]).collect();
+                Ok(FlowRoute {
                     class: fluid.class(&resources, 1.0, cap)?,
                     latency_s,
                 })
             })
-            .collect::<Result<_, crate::fluid::Error>>()?;
-        Ok((links, ways))
+            .collect::<Result<_, crate::fluid::FluidError>>()?;
+        Ok((links, routes))
     }
 
     fn links_of(&self, from: u32, to: u32) -> Vec<u32> {
-        let mut way = self.hosts[from as usize].out.clone();
-        way.extend(&self.hosts[to as usize].into);
-        way
+        let mut route = self.hosts[from as usize].out.clone();
+        route.extend(&self.hosts[to as usize].into);
+        route
     }
 }

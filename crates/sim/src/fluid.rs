@@ -1,12 +1,16 @@
-//! Flows of bytes that share resources max-min fairly: who gets which rate, and who ends when.
+//! Fluid solver: computes max-min fair rates of flows that share resources, and the end of each
+//! flow.
 //!
-//! A *resource* has a capacity in bytes/s, constant or a function of how many flows use it. A *class* is a way over resources with a weight
-//! and a cap; all flows of a class have one rate, so that a class is one variable however many flows it has. Rates are the weighted max-min
-//! fair ones (Bertsekas and Gallager, Data Networks, 2nd ed., 6.5.2): raise the level x of all flows together, each at the rate
-//! weight · x; a flow stops at its cap, or when a resource on its way is full.
+//! A *resource* has a capacity in bytes/s, which is constant or depends on its number of flows. A
+//! *class* is a route over resources with a weight and a cap. All flows of a class have the same
+//! rate, so a class is one variable for any number of flows. Rates are weighted max-min fair
+//! (Bertsekas and Gallager, Data Networks, 2nd ed., 6.5.2): the level x of all flows rises
+//! together, and each flow has the rate weight · x. A flow stops rising at its cap, or when a
+//! resource on its route is full.
 //!
-//! Sans-IO: calls carry `now`, [`Fluid::poll_timeout`] tells the next end, [`Fluid::poll_output`] the flows that have ended. Everything that is
-//! called at one instant is solved together, when time goes on or somebody asks.
+//! Sans-IO: calls carry `now`. [`Fluid::poll_timeout`] returns the time of the next end,
+//! [`Fluid::poll_output`] the flows that have ended. Calls at the same instant are solved together,
+//! when time advances or a result is requested.
 //!
 //! ```
 //! use venturi_sim::{Capacity, Fluid};
@@ -20,81 +24,84 @@
 //! let end = fluid.poll_output(2.0).expect("the shorter one has ended");
 //! assert_eq!((end.token, end.at_s), (7, 2.0));
 //! assert_eq!(fluid.poll_timeout(), Some(3.0)); // the longer one is alone
-//! # Ok::<(), venturi_sim::fluid::Error>(())
+//! # Ok::<(), venturi_sim::fluid::FluidError>(())
 //! ```
 
 pub(crate) mod ahead;
 mod error;
 mod flows;
-mod full;
+mod incremental;
 mod network;
-mod partial;
+mod reference;
 #[cfg(test)]
 mod tests;
 
 use std::collections::VecDeque;
 
-pub use error::Error;
+pub use error::FluidError;
 use flows::Flows;
-use full::Full;
-use network::Network;
-use partial::Partial;
-pub use partial::Work;
+use incremental::IncrementalSolver;
+pub use incremental::Work;
+use network::SolverNetwork;
+use reference::ReferenceSolver;
 
-/// What a resource gives to all of its flows together, in bytes/s.
+/// Capacity of a resource: the maximum total rate of its flows, in bytes/s.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Capacity {
-    /// The same whatever the number of flows. 0 is an outage: flows stand still.
+    /// Independent of the number of flows. 0 is an outage: no flow makes progress.
     Constant(f64),
-    /// With 1, 2, … n flows on it; the last value holds for more. A disk whose heads move, a server that gets in its own way.
+    /// Capacity with 1, 2, … n flows; the last value holds for more flows. Examples are a disk that
+    /// seeks, and a server whose clients slow each other down.
     OfUsers(Box<[f64]>),
 }
 
-/// A resource of one [`Fluid`].
+/// Identifier of a resource of one [`Fluid`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResourceId(u32);
 
-/// A class of one [`Fluid`]: resources, weight and cap.
+/// Identifier of a class of one [`Fluid`]: resources, weight and cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClassId(u32);
 
-/// A flow of one [`Fluid`]. Its place is used again after its end, the id is not.
+/// Identifier of a flow of one [`Fluid`]. The slot is reused after the end of the flow, the
+/// identifier is not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowId {
     slot: u32,
     serial: u32,
 }
 
-/// What keeps a flow from being faster.
+/// Limit of the rate of a flow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Bound {
+pub enum Bottleneck {
     /// The cap of its class.
     Cap,
-    /// A full resource, on which no flow has a larger rate/weight.
+    /// A full resource; no flow on it has a larger rate/weight.
     Resource(ResourceId),
 }
 
 /// A flow that has ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct End {
-    /// Which one.
+pub struct FlowEnd {
+    /// The flow.
     pub flow: FlowId,
-    /// What [`Fluid::start`] was given.
+    /// Token passed to [`Fluid::start`].
     pub token: u64,
-    /// When, in seconds. Ends of one instant come in the order in which the flows were started.
+    /// Time of the end, in seconds. Ends at one instant have the order of their starts.
     pub at_s: f64,
 }
 
-/// Resources, classes and flows, and the time up to which they are computed.
+/// Resources, classes and flows, computed up to the current time.
 ///
-/// Time never goes back: a `now` before the last one is an error. Ends up to `now` are computed by every call, at their own times, and wait for
-/// [`Fluid::poll_output`]; react to an end before calling with a later `now`, or the reaction comes late.
+/// Time never decreases: a `now` before the last one is an error. Every call computes all ends up
+/// to `now`, each at its own time, and queues them for [`Fluid::poll_output`]. React to an end
+/// before you call with a later `now`; otherwise the reaction takes effect too late.
 #[derive(Debug)]
 pub struct Fluid {
-    network: Network,
+    network: SolverNetwork,
     flows: Flows,
     solver: Solver,
-    ended: VecDeque<End>,
+    ended: VecDeque<FlowEnd>,
     now: f64,
 }
 
@@ -105,19 +112,21 @@ impl Default for Fluid {
 }
 
 impl Fluid {
-    /// Without resources, at 0 s.
+    /// Create a solver without resources, at 0 s.
     pub fn new() -> Self {
         Self::with(Solver::Partial(Box::default()))
     }
 
-    /// The same answers by the definition: at each event, every class is filled again and every flow is moved on. Slow; what tests believe.
+    /// Create a solver that computes the same results directly from the definition. At each event,
+    /// it fills every class again and advances every flow. It is slow; tests use it as the
+    /// reference.
     pub fn reference() -> Self {
-        Self::with(Solver::Full(Full::default()))
+        Self::with(Solver::Full(ReferenceSolver::default()))
     }
 
     fn with(solver: Solver) -> Self {
         Self {
-            network: Network::default(),
+            network: SolverNetwork::default(),
             flows: Flows::default(),
             solver,
             ended: VecDeque::new(),
@@ -128,43 +137,46 @@ impl Fluid {
     /// Add a resource.
     ///
     /// # Errors
-    /// [`Error::Value`] if a capacity is not a number from 0 to 1e30, or if there is none.
-    pub fn resource(&mut self, capacity: Capacity) -> Result<ResourceId, Error> {
+    /// [`FluidError::Value`] if a capacity is not a number from 0 to 1e30, or if there is no
+    /// capacity.
+    pub fn resource(&mut self, capacity: Capacity) -> Result<ResourceId, FluidError> {
         self.network.add_resource(capacity)
     }
 
-    /// A class of flows over `resources`, at most `cap` bytes/s each (`f64::INFINITY`: no cap). The same arguments give the same class.
+    /// Return the class of flows over `resources`, with at most `cap` bytes/s each
+    /// (`f64::INFINITY`: no cap). The same arguments return the same class.
     ///
-    /// A resource that is named twice carries each flow twice: a copy within one disk.
+    /// A resource that is listed twice carries each flow twice, as in a copy within one disk.
     ///
-    /// A resource has one clock: where weights that meet on it differ by a factor f, ends may be off by f · 1e-16 of the time that it has
-    /// been in use. Rates are not.
+    /// A resource has one clock. If the weights on it differ by a factor f, ends may be off by f ·
+    /// 1e-16 of the time that the resource has been in use. Rates are not affected.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for a resource of another solver, [`Error::Value`] if the weight is not from 1e-30 to 1e30, the cap negative or not
-    /// a number, or if there is neither a resource nor a cap.
+    /// [`FluidError::Unknown`] for a resource of another solver. [`FluidError::Value`] if the
+    /// weight is not from 1e-30 to 1e30, if the cap is negative or not a number, or if there is
+    /// neither a resource nor a cap.
     pub fn class(
         &mut self,
         resources: &[ResourceId],
         weight: f64,
         cap: f64,
-    ) -> Result<ClassId, Error> {
+    ) -> Result<ClassId, FluidError> {
         self.network.class(resources, weight, cap)
     }
 
-    /// Begin a flow of so many bytes; of none, it ends at once. `token` comes back with its end.
+    /// Start a flow of `bytes` bytes. A flow of 0 bytes ends immediately. Its end carries `token`.
     ///
     /// # Errors
-    /// [`Error::Past`], [`Error::Unknown`], or [`Error::Value`] if `bytes` is not a number from 0 to 1e300.
+    /// [`FluidError::Past`], [`FluidError::Unknown`], or [`FluidError::Value`] if `bytes` is not a number from 0 to 1e300.
     pub fn start(
         &mut self,
         now: f64,
         class: ClassId,
         bytes: f64,
         token: u64,
-    ) -> Result<FlowId, Error> {
+    ) -> Result<FlowId, FluidError> {
         self.network.check_class(class)?;
-        Error::unless_bytes("bytes of a flow", bytes)?;
+        FluidError::unless_bytes("bytes of a flow", bytes)?;
         self.advance(now)?;
         let flow = self.flows.add(class.0, token)?;
         if bytes > 0.0 {
@@ -173,16 +185,17 @@ impl Fluid {
         } else {
             self.flows.remove(flow.slot);
             let at_s = self.now;
-            self.ended.push_back(End { flow, token, at_s });
+            self.ended.push_back(FlowEnd { flow, token, at_s });
         }
         Ok(flow)
     }
 
-    /// Take a flow away before its end; the bytes that remained.
+    /// Stop a flow before its end and return its remaining bytes.
     ///
     /// # Errors
-    /// [`Error::Past`], or [`Error::Unknown`] if the flow has ended, told or not: poll the ends up to `now` first.
-    pub fn stop(&mut self, now: f64, flow: FlowId) -> Result<f64, Error> {
+    /// [`FluidError::Past`], or [`FluidError::Unknown`] if the flow has ended, even if the end was
+    /// not polled yet. Poll the ends up to `now` first.
+    pub fn stop(&mut self, now: f64, flow: FlowId) -> Result<f64, FluidError> {
         self.advance(now)?;
         self.flows.class_of(flow)?;
         let remaining = self.solver.leave(&mut self.network, &mut self.flows, flow);
@@ -190,16 +203,17 @@ impl Fluid {
         Ok(remaining)
     }
 
-    /// Change what a resource gives; 0 is an outage.
+    /// Change the capacity of a resource; 0 is an outage.
     ///
     /// # Errors
-    /// [`Error::Past`], [`Error::Unknown`], or [`Error::Value`] as of [`Fluid::resource`].
+    /// [`FluidError::Past`], [`FluidError::Unknown`], or [`FluidError::Value`] as for
+    /// [`Fluid::resource`].
     pub fn set_capacity(
         &mut self,
         now: f64,
         resource: ResourceId,
         capacity: Capacity,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FluidError> {
         self.network.check_resource(resource)?;
         network::check_capacity(&capacity)?;
         self.advance(now)?;
@@ -208,7 +222,8 @@ impl Fluid {
         Ok(())
     }
 
-    /// When the next flow ends, or has ended without being told; `None` while nothing moves.
+    /// Return the time of the next end that was not polled yet; `None` while no flow makes
+    /// progress.
     pub fn poll_timeout(&mut self) -> Option<f64> {
         match self.ended.front() {
             Some(end) => Some(end.at_s),
@@ -216,11 +231,12 @@ impl Fluid {
         }
     }
 
-    /// The next flow that has ended by `now`, in order of ends.
+    /// Return the next flow that has ended by `now`, in order of ends.
     ///
-    /// It only tells, so it never fails: by a `now` that is no time (not a number, infinite) or is past, nothing more is computed, and only
-    /// what waits to be told and is due is told. Calls that change something refuse such a `now`.
-    pub fn poll_output(&mut self, now: f64) -> Option<End> {
+    /// This call never fails. If `now` is infinite, not a number or in the past, it computes
+    /// nothing and returns only queued ends that are due. Calls that change the solver reject these
+    /// times.
+    pub fn poll_output(&mut self, now: f64) -> Option<FlowEnd> {
         if self.ended.is_empty() {
             self.advance(now).ok()?;
         }
@@ -230,7 +246,8 @@ impl Fluid {
         }
     }
 
-    /// A hint: the token of a flow that is likely to end soon. With more flows than a cache holds, what belongs to it can be fetched ahead.
+    /// Return a hint: the token of a flow that probably ends soon. If the flows exceed the CPU
+    /// cache, the caller can prefetch data of this flow.
     pub(crate) fn coming(&self) -> Option<u64> {
         match &self.solver {
             Solver::Partial(solver) => solver.coming,
@@ -238,34 +255,34 @@ impl Fluid {
         }
     }
 
-    /// The rate of a flow now, in bytes/s.
+    /// Return the current rate of a flow, in bytes/s.
     ///
     /// # Errors
-    /// [`Error::Unknown`] if it has ended.
-    pub fn rate(&mut self, flow: FlowId) -> Result<f64, Error> {
+    /// [`FluidError::Unknown`] if it has ended.
+    pub fn rate(&mut self, flow: FlowId) -> Result<f64, FluidError> {
         let class = self.flows.class_of(flow)?;
         Ok(self.solver.rate(&self.network, &self.flows, class))
     }
 
-    /// What limits a flow now.
+    /// Return the current limit of a flow.
     ///
     /// # Errors
-    /// [`Error::Unknown`] if it has ended.
-    pub fn bound(&mut self, flow: FlowId) -> Result<Bound, Error> {
+    /// [`FluidError::Unknown`] if it has ended.
+    pub fn bottleneck(&mut self, flow: FlowId) -> Result<Bottleneck, FluidError> {
         let class = self.flows.class_of(flow)?;
-        Ok(self.solver.bound(&self.network, &self.flows, class))
+        Ok(self.solver.bottleneck(&self.network, &self.flows, class))
     }
 
-    /// What all flows on a resource move together now, in bytes/s.
+    /// Return the current total rate of the flows on a resource, in bytes/s.
     ///
     /// # Errors
-    /// [`Error::Unknown`] for a resource of another solver.
-    pub fn load(&mut self, resource: ResourceId) -> Result<f64, Error> {
+    /// [`FluidError::Unknown`] for a resource of another solver.
+    pub fn load(&mut self, resource: ResourceId) -> Result<f64, FluidError> {
         self.network.check_resource(resource)?;
         Ok(self.solver.load(&self.network, &self.flows, resource.0))
     }
 
-    /// What has been done so far; nothing is counted by [`Fluid::reference`].
+    /// Return the work counters; [`Fluid::reference`] counts nothing.
     pub fn work(&self) -> Work {
         match &self.solver {
             Solver::Partial(solver) => solver.work,
@@ -274,12 +291,13 @@ impl Fluid {
     }
 
     /// Compute all ends up to `now`.
-    fn advance(&mut self, now: f64) -> Result<(), Error> {
+    fn advance(&mut self, now: f64) -> Result<(), FluidError> {
         if now == self.now && self.ended.is_empty() {
-            // The usual case: several calls of one instant. Nothing can end between them but what starts with nothing.
+            // The usual case: several calls at one instant. Only a flow of 0 bytes can end between
+            // them.
             return Ok(());
         }
-        Error::unless_time(now, self.now)?;
+        FluidError::unless_time(now, self.now)?;
         while let Some(at_s) = self.solver.next_end(&self.network, &self.flows) {
             if at_s > now {
                 break;
@@ -294,14 +312,14 @@ impl Fluid {
     }
 }
 
-/// Who finds the rates.
+/// Implementation that computes the rates.
 #[derive(Debug)]
 enum Solver {
-    Partial(Box<Partial>),
-    Full(Full),
+    Partial(Box<IncrementalSolver>),
+    Full(ReferenceSolver),
 }
 
-/// Both answer the same calls.
+/// Call the same method of either implementation.
 macro_rules! either {
     ($self:ident, $solver:ident => $call:expr) => {
         match $self {
@@ -312,28 +330,28 @@ macro_rules! either {
 }
 
 impl Solver {
-    fn join(&mut self, network: &mut Network, flows: &mut Flows, flow: FlowId, bytes: f64) {
+    fn join(&mut self, network: &mut SolverNetwork, flows: &mut Flows, flow: FlowId, bytes: f64) {
         either!(self, solver => solver.join(network, flows, flow, bytes));
     }
 
-    fn leave(&mut self, network: &mut Network, flows: &mut Flows, flow: FlowId) -> f64 {
+    fn leave(&mut self, network: &mut SolverNetwork, flows: &mut Flows, flow: FlowId) -> f64 {
         either!(self, solver => solver.leave(network, flows, flow))
     }
 
-    fn resource_changed(&mut self, network: &Network, resource: u32) {
+    fn resource_changed(&mut self, network: &SolverNetwork, resource: u32) {
         either!(self, solver => solver.resource_changed(network, resource));
     }
 
-    fn next_end(&mut self, network: &Network, flows: &Flows) -> Option<f64> {
+    fn next_end(&mut self, network: &SolverNetwork, flows: &Flows) -> Option<f64> {
         either!(self, solver => solver.next_end(network, flows))
     }
 
     fn end_at(
         &mut self,
-        network: &mut Network,
+        network: &mut SolverNetwork,
         flows: &mut Flows,
         at_s: f64,
-        ended: &mut VecDeque<End>,
+        ended: &mut VecDeque<FlowEnd>,
     ) {
         match self {
             Self::Partial(solver) => solver.end_at(flows, at_s, ended),
@@ -341,28 +359,28 @@ impl Solver {
         }
     }
 
-    fn move_to(&mut self, network: &Network, flows: &mut Flows, now: f64) {
+    fn move_to(&mut self, network: &SolverNetwork, flows: &mut Flows, now: f64) {
         match self {
             Self::Partial(solver) => solver.move_to(now),
             Self::Full(solver) => solver.move_to(network, flows, now),
         }
     }
 
-    fn rate(&mut self, network: &Network, flows: &Flows, class: u32) -> f64 {
+    fn rate(&mut self, network: &SolverNetwork, flows: &Flows, class: u32) -> f64 {
         match self {
             Self::Partial(solver) => solver.rate(network, flows, class),
             Self::Full(solver) => solver.rate(network, class),
         }
     }
 
-    fn bound(&mut self, network: &Network, flows: &Flows, class: u32) -> Bound {
+    fn bottleneck(&mut self, network: &SolverNetwork, flows: &Flows, class: u32) -> Bottleneck {
         match self {
-            Self::Partial(solver) => solver.bound(network, flows, class),
-            Self::Full(solver) => solver.bound(network, class),
+            Self::Partial(solver) => solver.bottleneck(network, flows, class),
+            Self::Full(solver) => solver.bottleneck(network, class),
         }
     }
 
-    fn load(&mut self, network: &Network, flows: &Flows, resource: u32) -> f64 {
+    fn load(&mut self, network: &SolverNetwork, flows: &Flows, resource: u32) -> f64 {
         match self {
             Self::Partial(solver) => solver.load(network, flows, resource),
             Self::Full(solver) => solver.load(network, resource),
@@ -370,9 +388,11 @@ impl Solver {
     }
 }
 
-/// Whether an end belongs to the instant `at_s`: so close that doubles of that size do not tell times apart reliably.
+/// Return whether an end belongs to the instant `at_s`, because doubles this close do not order the
+/// two times reliably.
 ///
-/// Flows that end together by arithmetic on paper differ by a few units in the last place, in an order that says nothing.
+/// Flows that end together in exact arithmetic differ by a few units in the last place, in a
+/// meaningless order.
 fn same_instant(end_s: f64, at_s: f64) -> bool {
     end_s <= at_s * (1.0 + 8.0 * f64::EPSILON)
 }

@@ -1,8 +1,9 @@
-//! The simulated world: flows of bytes over shared resources, in virtual time.
+//! Simulator: flows of bytes over shared resources, in virtual time.
 //!
-//! Resources (links, disks, processors) are shared by flows max-min fairly, under weights and caps of each flow; the [`fluid`] solver
-//! tells when each flow ends. Left out on purpose: packets, clocks, files, threads, and every random draw: the same calls give the
-//! same bits on every machine with IEEE 754 arithmetic. `clippy.toml` keeps them out.
+//! Flows share resources (links, disks, CPUs) max-min fairly, with a weight and a cap per flow. The
+//! [`fluid`] solver reports the end of each flow. The crate deliberately has no packets, clocks,
+//! files, threads or random draws, so the same calls give the same bits on every machine with IEEE
+//! 754 arithmetic. `clippy.toml` enforces this.
 //!
 //! Read [`Fluid`] first.
 
@@ -14,4 +15,4 @@ pub mod flows;
 pub mod fluid;
 pub mod world;
 
-pub use fluid::{Bound, Capacity, ClassId, End, FlowId, Fluid, ResourceId};
+pub use fluid::{Bottleneck, Capacity, ClassId, FlowEnd, FlowId, Fluid, ResourceId};

@@ -2,36 +2,37 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use venturi_gridftp::client::Job;
+use venturi_gridftp::client::TransferJob;
 use venturi_gridftp::{
-    Collected, Command, Line, LineBuffer, Options, Path, Reply, ReplyCollector, Security, Site,
+    FtpCommand, FtpLine, FtpReply, LineBuffer, Options, Path, ReplyCollector, ReplyEvent, Security,
+    SiteCommand,
 };
 
-use crate::{Draws, toy::Toy};
+use crate::{Draws, toy::ToySecurity};
 
 /// What was asked, and is not answered.
 #[derive(Debug, Clone)]
 pub(super) enum Awaited {
     Greeting,
     /// Whether it was said to have begun, if it is a transfer.
-    Command(Command, bool),
+    Command(FtpCommand, bool),
 }
 
 /// An upload that was asked for.
 #[derive(Debug)]
-pub(super) struct Store {
+pub(super) struct PeerStore {
     path: Path,
     /// Whether it is written in place, as a whole.
     in_place: bool,
     /// Data connections are of this number of their kind.
     epoch: u64,
     /// Whether it was said to have begun.
-    begun: bool,
+    started: bool,
     /// The final reply.
     code: Option<u16>,
 }
 
-pub(super) struct Peer {
+pub(super) struct FuzzPeer {
     security: Option<Box<dyn Security>>,
     protects: bool,
     awaited: VecDeque<Awaited>,
@@ -39,17 +40,17 @@ pub(super) struct Peer {
     collector: ReplyCollector,
     logged_in: bool,
     /// Every STOR and ESTO, in order. Nothing is known of them in a protected session, whose replies are not read here.
-    stores: Vec<Store>,
+    stores: Vec<PeerStore>,
     /// What was answered to the last SIZE of each path.
-    sizes: BTreeMap<Path, Reply>,
+    sizes: BTreeMap<Path, FtpReply>,
     epoch: u64,
     blind: bool,
 }
 
-impl Peer {
+impl FuzzPeer {
     pub fn new(secure: bool) -> Self {
         Self {
-            security: secure.then(|| Toy::side(false)),
+            security: secure.then(|| ToySecurity::side(false)),
             protects: false,
             awaited: VecDeque::from([Awaited::Greeting]),
             lines: LineBuffer::default(),
@@ -71,25 +72,25 @@ impl Peer {
     }
 
     /// Reads what the client sends: whole lines, each a command that can be read.
-    pub fn commands(&mut self, bytes: &[u8]) -> Vec<Command> {
+    pub fn commands(&mut self, bytes: &[u8]) -> Vec<FtpCommand> {
         let mut commands = Vec::new();
         assert!(bytes.ends_with(b"\r\n"), "whole lines");
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             assert!(line.len() <= venturi_gridftp::MAX_LINE_BYTES);
             let line = line.strip_suffix(b"\r\n").expect("CR LF at each end");
-            let mut command = Command::parse(line).expect("a command");
-            if let (Command::Enc(token), Some(security)) = (&command, &mut self.security) {
+            let mut command = FtpCommand::parse(line).expect("a command");
+            if let (FtpCommand::Enc(token), Some(security)) = (&command, &mut self.security) {
                 let plain = security.unwrap(token).expect("in order");
-                command = Command::parse(plain.trim_ascii_end()).expect("a command");
+                command = FtpCommand::parse(plain.trim_ascii_end()).expect("a command");
                 self.protects = true;
             }
-            if let Command::Stor(path) | Command::Esto { path, .. } = &command {
-                self.stores.push(Store {
+            if let FtpCommand::Stor(path) | FtpCommand::Esto { path, .. } = &command {
+                self.stores.push(PeerStore {
                     path: path.clone(),
-                    in_place: matches!(command, Command::Stor(_))
+                    in_place: matches!(command, FtpCommand::Stor(_))
                         && !path.as_bytes().ends_with(b".part"),
                     epoch: self.epoch,
-                    begun: false,
+                    started: false,
                     code: None,
                 });
             }
@@ -101,30 +102,30 @@ impl Peer {
     }
 
     /// What an honest server says next; nothing if nothing is asked.
-    pub fn honest_answer(&mut self, jobs: &BTreeMap<u64, Job>) -> Vec<u8> {
-        let answer = match self.awaited.front_mut() {
+    pub fn correct_reply(&mut self, jobs: &BTreeMap<u64, TransferJob>) -> Vec<u8> {
+        let response = match self.awaited.front_mut() {
             None => return Vec::new(),
             Some(Awaited::Greeting) => {
                 "220 GridFTP Server 13.24 [Globus Toolkit 6.0] ready.".to_owned()
             }
-            Some(Awaited::Command(command, begun)) => {
-                if is_transfer(command) && !*begun {
-                    *begun = true;
+            Some(Awaited::Command(command, started)) => {
+                if is_transfer(command) && !*started {
+                    *started = true;
                     "150 Begin.".to_owned()
                 } else {
-                    self.logged_in |= matches!(command, Command::Noop);
+                    self.logged_in |= matches!(command, FtpCommand::Noop);
                     honest(command, jobs)
                 }
             }
         };
         if self.blind {
             // Nobody else counts what is answered.
-            let preliminary = answer.starts_with('1');
+            let preliminary = response.starts_with('1');
             if !preliminary {
                 self.awaited.pop_front();
             }
         }
-        format!("{answer}\r\n").into_bytes()
+        format!("{response}\r\n").into_bytes()
     }
 
     /// Lines as they go over the wire.
@@ -136,7 +137,7 @@ impl Peer {
         for line in plain.split_inclusive(|&byte| byte == b'\n') {
             let token = security.wrap(line).expect("it always can");
             bytes.extend(b"632");
-            bytes.extend(&Command::Enc(token).text()[3..]);
+            bytes.extend(&FtpCommand::Enc(token).text()[3..]);
             bytes.extend(b"\r\n");
         }
         bytes
@@ -146,22 +147,28 @@ impl Peer {
     pub fn note(&mut self, bytes: &[u8]) {
         self.lines.push(bytes);
         while let Some(line) = self.lines.next() {
-            let (Line::Whole(line), false) = (line, self.blind) else {
+            let (FtpLine::Complete(line), false) = (line, self.blind) else {
                 self.blind = true;
                 return;
             };
             let streamed = matches!(
                 self.awaited.front(),
-                Some(Awaited::Command(Command::Mlsc(_) | Command::Stat(_), _))
+                Some(Awaited::Command(
+                    FtpCommand::Mlsc(_) | FtpCommand::Stat(_),
+                    _
+                ))
             );
             let Ok(collected) = self.collector.line(&line, streamed) else {
                 self.blind = true;
                 return;
             };
-            if let Collected::Reply(reply) = collected {
+            if let ReplyEvent::Reply(reply) = collected {
                 let is_store = matches!(
                     self.awaited.front(),
-                    Some(Awaited::Command(Command::Stor(_) | Command::Esto { .. }, _))
+                    Some(Awaited::Command(
+                        FtpCommand::Stor(_) | FtpCommand::Esto { .. },
+                        _
+                    ))
                 );
                 let store = self
                     .stores
@@ -169,7 +176,7 @@ impl Peer {
                     .find(|store| is_store && store.code.is_none());
                 match store {
                     Some(store) if reply.is_preliminary() => {
-                        store.begun |= matches!(reply.code, 125 | 150)
+                        store.started |= matches!(reply.code, 125 | 150)
                     }
                     Some(store) => store.code = Some(reply.code),
                     None => {}
@@ -177,7 +184,8 @@ impl Peer {
                 if reply.is_preliminary() {
                     continue;
                 }
-                if let Some(Awaited::Command(Command::Size(path), _)) = self.awaited.pop_front() {
+                if let Some(Awaited::Command(FtpCommand::Size(path), _)) = self.awaited.pop_front()
+                {
                     self.sizes.insert(path, reply);
                 }
             }
@@ -186,34 +194,34 @@ impl Peer {
 
     /// A file gets its name only when it is answered well, and all before it on the same data connections whose bytes may be on
     /// their way are. Nothing is sent ahead of the reply where the client is not `eager`, or for a file that is written in place.
-    pub fn check_name(&self, path: &Path, shared: bool, eager: bool) {
+    pub fn check_name(&self, path: &Path, is_shared_file: bool, eager: bool) {
         if self.blind {
             return;
         }
-        let is_well = |store: &Store| store.code.is_some_and(|code| code / 100 == 2);
-        let place = self
+        let is_well = |store: &PeerStore| store.code.is_some_and(|code| code / 100 == 2);
+        let offset = self
             .stores
             .iter()
             .rposition(|store| store.path == *path && is_well(store));
-        let place = place
+        let offset = offset
             .unwrap_or_else(|| panic!("{path} is named and was not stored: {:?}", self.stores));
-        let epoch = self.stores[place].epoch;
-        let before = self.stores[..place]
+        let epoch = self.stores[offset].epoch;
+        let before = self.stores[..offset]
             .iter()
             .filter(|store| store.epoch == epoch);
-        let ahead = |store: &Store| store.begun || eager && !store.in_place;
+        let ahead = |store: &PeerStore| store.started || eager && !store.in_place;
         let clean = before.clone().all(|store| is_well(store) || !ahead(store));
         assert!(
-            !shared || clean,
+            !is_shared_file || clean,
             "{path} is named behind a failure: {:?}",
             self.stores
         );
     }
 }
 
-impl Peer {
+impl FuzzPeer {
     /// What nothing was sent of gets its name only if the server said that it has all of it, or cannot be asked.
-    pub fn check_there(&self, path: &Path, size_bytes: u64) {
+    pub fn check_exists(&self, path: &Path, size_bytes: u64) {
         if self.blind {
             return;
         }
@@ -227,16 +235,16 @@ impl Peer {
     }
 }
 
-fn is_transfer(command: &Command) -> bool {
-    use Command as C;
+fn is_transfer(command: &FtpCommand) -> bool {
+    use FtpCommand as C;
     matches!(
         command,
         C::Stor(_) | C::Esto { .. } | C::Retr(_) | C::Eret { .. } | C::Mlsd(_) | C::Mlsr(_)
     )
 }
 
-fn honest(command: &Command, jobs: &BTreeMap<u64, Job>) -> String {
-    use Command as C;
+fn honest(command: &FtpCommand, jobs: &BTreeMap<u64, TransferJob>) -> String {
+    use FtpCommand as C;
     match command {
         C::User(_) => "331 Password.".to_owned(),
         C::Pass(_) => "230 In.".to_owned(),
@@ -250,7 +258,7 @@ fn honest(command: &Command, jobs: &BTreeMap<u64, Job>) -> String {
             "211-Extensions\r\n PARALLEL\r\n DCAU\r\n SPAS\r\n SPOR\r\n SCKS\r\n MLST Type*;\r\n211 End."
                 .to_owned()
         }
-        C::Site(Site::Help) => "214-Known\r\n SCKS SBUF\r\n214 End.".to_owned(),
+        C::Site(SiteCommand::Help) => "214-Known\r\n SCKS SBUF\r\n214 End.".to_owned(),
         C::Opts(Options::Other(_)) => "500 No.".to_owned(),
         C::Pasv => "227 Entering Passive Mode (192,0,2,2,23,112)".to_owned(),
         C::Epsv(_) => "229 Entering Extended Passive Mode (|||6000|)".to_owned(),
@@ -267,9 +275,9 @@ fn honest(command: &Command, jobs: &BTreeMap<u64, Job>) -> String {
     }
 }
 
-fn size_of(path: &Path, jobs: &BTreeMap<u64, Job>) -> u64 {
+fn size_of(path: &Path, jobs: &BTreeMap<u64, TransferJob>) -> u64 {
     let size = jobs.values().find_map(|job| match job {
-        Job::Put(put) if put.path == *path || put.temporary.as_ref() == Some(path) => {
+        TransferJob::Put(put) if put.path == *path || put.temporary.as_ref() == Some(path) => {
             Some(put.size_bytes)
         }
         _ => None,
@@ -278,7 +286,7 @@ fn size_of(path: &Path, jobs: &BTreeMap<u64, Job>) -> u64 {
 }
 
 /// What another server might say.
-pub(super) fn other_answer(draws: &mut Draws) -> Vec<u8> {
+pub(super) fn other_reply(draws: &mut Draws) -> Vec<u8> {
     let number = draws.number();
     let text = match draws.below(12) {
         0 => format!("{} OK.", 100 + draws.number() % 600),

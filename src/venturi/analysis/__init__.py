@@ -1,20 +1,20 @@
-"""What a run says: its numbers, what limits their worth, and how they stand against what was published.
+"""Analysis of a run: its numbers, their limitations, and comparisons with other runs and published values.
 
-Summarising and judging, nothing else: this package prints nothing, draws nothing, and does not know which backend made a
-run. Statistics come from :mod:`venturi.stats`, functions to fit from :mod:`venturi.model`; what is here decides which
-of them to ask, of which data, and what the answer means. All of it is plain frozen data, ready for
-:mod:`venturi.report` and, by :func:`as_plain`, for JSON.
+This package summarises and evaluates. It prints nothing, draws nothing, and does not depend on the backend of a run.
+Statistics are in :mod:`venturi.stats`, and functions to fit are in :mod:`venturi.model`. This package selects their
+data and interprets their results. All results are plain frozen data for :mod:`venturi.report` and, through
+:func:`as_plain`, for JSON.
 
 The one type to read first: :class:`Analysis`.
 """
 
 from venturi.analysis.analyse import analyse
-from venturi.analysis.compare import Comparison, PointComparison, TotalComparison, compare
+from venturi.analysis.compare import PointComparison, RunComparison, TotalComparison, compare
 from venturi.analysis.curves import chosen_families, rank_curve
 from venturi.analysis.options import AnalyseOptions, Criterion
-from venturi.analysis.plain import ANALYSIS_FORMAT, ANALYSIS_VERSION, COMPARISON_FORMAT, SCENARIOS_FORMAT, as_plain
-from venturi.analysis.result import Analysis, Curve, Fit, Point, Total
+from venturi.analysis.result import Analysis, FitResult, FittedCurves, PointResult, Total
 from venturi.analysis.scenarios import ScenarioRow, Scenarios, compare_scenarios
+from venturi.analysis.to_json import ANALYSIS_FORMAT, ANALYSIS_VERSION, COMPARISON_FORMAT, SCENARIOS_FORMAT, as_plain
 
 __all__ = [
     "ANALYSIS_FORMAT",
@@ -23,12 +23,12 @@ __all__ = [
     "SCENARIOS_FORMAT",
     "AnalyseOptions",
     "Analysis",
-    "Comparison",
     "Criterion",
-    "Curve",
-    "Fit",
-    "Point",
+    "FitResult",
+    "FittedCurves",
     "PointComparison",
+    "PointResult",
+    "RunComparison",
     "ScenarioRow",
     "Scenarios",
     "Total",

@@ -1,7 +1,7 @@
-"""What makes the numbers of a run doubtful, with the evidence and what to do about it.
+"""Findings of the analysis: problems of the measurement, with evidence and advice.
 
-Each check looks at one thing and returns at most one finding; the table :data:`CHECKS` lists them, gravest first.
-Thresholds stand at the top with their reasons.
+Each check returns at most one finding. :data:`CHECKS` lists the checks, the most serious first. The thresholds and
+their reasons are at the top.
 """
 
 from __future__ import annotations
@@ -10,77 +10,115 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
-from venturi.analysis.accounts import block_bytes, disagreeing, tells_what_it_moved
+from venturi.analysis.byte_counts import block_bytes, disagreeing_counts, only_tool_knows_bytes
+from venturi.analysis.expectations import expectation_findings
+from venturi.analysis.format import plural
+from venturi.analysis.lateness import LATE, grade_lateness
 from venturi.analysis.points import MIXED_SIZES
-from venturi.analysis.result import About, Conservation, Counts, Curve, Failure, Notice, Point, Trend, Trials
-from venturi.analysis.result_lab import ByteAccount, Testbed
-from venturi.analysis.servers import server_counts, server_notices
-from venturi.analysis.words import plural
+from venturi.analysis.reasons import readable_reason
+from venturi.analysis.result import (
+    About,
+    Conservation,
+    Counts,
+    Failure,
+    FindingSummary,
+    FittedCurves,
+    FloatArray,
+    IntArray,
+    PointResult,
+    Trend,
+    Trials,
+)
+from venturi.analysis.result_lab import ByteCount, TestbedResult
+from venturi.analysis.servers import server_counts, server_findings
 from venturi.run import Run
 from venturi.stats.quantiles import student_reach
 from venturi.units import format_bytes, format_duration
 
-__all__ = ["CHECKS", "Evidence", "conservation", "failures", "notices", "trend"]
+__all__ = ["CHECKS", "Evidence", "all_findings", "conservation", "failures", "trend"]
 
 FEW_TRIALS = 5
-"""Below this the interval of a mean rests on hope: at four values Student's t is 3.2 times the error, at two 12.7."""
-CACHED_SHARE = 0.5
-"""Share of the bytes read from disk below which the page cache was the main source."""
+"""Minimum number of trials for a reliable confidence interval. With four values, Student's t is 3.2 times the error."""
+CACHED_FRACTION = 0.5
+"""Fraction of the bytes read from disk below which the page cache was the main source."""
 BYTE_SLACK = 0.01
-"""Disagreement of two counts of the same bytes that is not worth a finding: headers, locales, libraries."""
-SMALLEST_COUNTED = 1_000_000
-"""Below this size a process reads more bytes of libraries than of the file, and its counts say nothing."""
+"""Difference of two counts of the same bytes that needs no finding. Headers, locales and libraries explain it."""
+MIN_COUNTED = 1_000_000
+"""Minimum file size in bytes for the counts of a process. Below it, libraries are larger than the file."""
 DRIFT = 0.03
-"""Change over the run below which nobody cares, even if it is significant."""
+"""Change over the run that needs no finding, even if it is significant."""
 START_SPREAD = 0.05
-"""Spread of the starts as a share of the trial from which "in parallel" is a doubtful word."""
+"""Spread of the starts over the duration of the trial above which transfers hardly ran in parallel."""
 WIDE_INTERVAL = 0.10
+MIN_TREND_TRIALS = 10
+"""Minimum number of trials for a trend."""
+MAX_ERROR_READ = 20_000
+"""Maximum number of characters read from an error, which can contain the JSON events of a tool."""
+MAX_REASON_LEN = 300
+MAX_FAILURE_KINDS = 50
 OTHER_LOAD = 0.15
-"""Share of the processors that something else than the movers took."""
+"""Fraction of the CPU time used by other programs."""
 STEAL = 0.02
-SMALL_OUTLIER_SHARE = 0.05
+SMALL_OUTLIER_FRACTION = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What the checks look at."""
+    """Input of the checks."""
 
     about: About
     counts: Counts
-    points: Sequence[Point]
+    points: Sequence[PointResult]
     conservation: Conservation
     failures: Sequence[Failure]
     trend: Trend | None
     caches: Sequence[tuple[str, int, float | None]]
-    """(state, trials, mean share of resident pages)."""
-    curves: Sequence[Curve]
-    processor_s: tuple[float, float, float] | None
-    """Busy, stolen, all."""
+    """(state, trials, mean fraction of resident pages)."""
+    curves: Sequence[FittedCurves]
+    cpu_s: tuple[float, float, float] | None
+    """Busy, stolen and total CPU seconds."""
     mover_s: float | None
-    accounts: Sequence[ByteAccount] = ()
-    testbed: Testbed | None = None
+    accounts: Sequence[ByteCount] = ()
+    testbed: TestbedResult | None = None
+    memory_sources: bool = False
+    """True if all sources are storages in memory (tmpfs), which have no disk."""
+    limited_destination: bool = False
+    """True if a destination with a write rate limit received at least half of that rate."""
+
+    @property
+    def simulated(self) -> bool:
+        """True if no real machine or network was involved."""
+        return self.about.backend == "sim"
 
 
-_SAID_BY_AGENTS = {"cache-not-cold": "cache-not-dropped", "bytes-differ": "receiver-holds-more"}
-"""Findings of ours that say no more than one that the agents record."""
+_RECORDED_AS = {"cache-not-cold": "cache-not-dropped", "bytes-differ": "receiver-has-more"}
+"""Findings of the analysis that repeat a finding of the agents."""
 
-Check = Callable[[Evidence], Notice | None]
-
-
-def notices(run: Run, evidence: Evidence) -> tuple[Notice, ...]:
-    """Return the findings of this analysis and of the run, gravest first; a code that the run has is not repeated."""
-    own = [notice for check in CHECKS if (notice := check(evidence)) is not None]
-    own += server_notices(server_counts(run))
-    recorded = _recorded(run)
-    known = {notice.code for notice in recorded}
-    known |= {ours for ours, theirs in _SAID_BY_AGENTS.items() if theirs in known}
-    found = [notice for notice in own if notice.code not in known] + recorded
-    return tuple(sorted(found, key=lambda notice: notice.severity != "doubt"))
+Check = Callable[[Evidence], FindingSummary | None]
 
 
-def _recorded(run: Run) -> list[Notice]:
-    """Return the findings of the run, those with the same code and advice together."""
+def all_findings(run: Run, evidence: Evidence) -> tuple[FindingSummary, ...]:
+    """Return the findings of this analysis and of the run, the most serious first.
+
+    Codes of the run are not repeated.
+    """
+    own = [finding for check in CHECKS if (finding := check(evidence)) is not None]
+    own += server_findings(server_counts(run))
+    own += expectation_findings(run)
+    recorded = [
+        grade_lateness(run, finding, evidence.testbed) if finding.code == LATE else finding
+        for finding in _recorded(run)
+    ]
+    known = {finding.code for finding in recorded}
+    known |= {ours for ours, theirs in _RECORDED_AS.items() if theirs in known}
+    found = [finding for finding in own if finding.code not in known] + recorded
+    return tuple(sorted(found, key=lambda finding: finding.severity != "warning"))
+
+
+def _recorded(run: Run) -> list[FindingSummary]:
+    """Return the findings of the run, grouped by code and advice."""
     rows = run.query(
         """SELECT code, advice, first(subject) AS subject, count(DISTINCT subject) AS subjects, first(evidence) AS evidence,
                   count(*) AS n, first(coalesce(trial, host)) AS example
@@ -95,60 +133,73 @@ def _recorded(run: Run) -> list[Notice]:
         return text("subject", at) + (f" and {plural(more, 'other')}" if more > 0 else "")
 
     return [
-        Notice(text("code", i), subject(i), text("evidence", i), text("advice", i), count=int(rows["n"][i]),
+        FindingSummary(text("code", i), subject(i), text("evidence", i), text("advice", i), count=int(rows["n"][i]),
                example=rows["example"][i])
         for i in range(len(rows["code"]))
     ]  # fmt: skip
 
 
 def failures(run: Run) -> tuple[Failure, ...]:
-    """Return the transfers that failed, those that failed alike together, most frequent first."""
+    """Return the failed transfers, grouped by outcome, call and reason, the most frequent first."""
     rows = run.query(
-        """SELECT outcome, coalesce(call, '') AS call, coalesce(left(error, 300), '') AS error, count(*) AS n,
-                  min(coalesce(trial, '')) AS example, count(DISTINCT point) AS points
-           FROM transfers WHERE outcome <> 'ok' GROUP BY ALL ORDER BY n DESC, outcome, call, error LIMIT 50"""
+        """SELECT outcome, coalesce(call, '') AS call, coalesce(left(error, $longest), '') AS error, count(*) AS n,
+                  min(coalesce(trial, '')) AS example, list(DISTINCT point) AS points
+           FROM transfers WHERE outcome <> 'ok' GROUP BY ALL ORDER BY n DESC, outcome, call, error LIMIT 1000""",
+        {"longest": MAX_ERROR_READ},
     )
+    found: dict[tuple[str, str, str], tuple[int, str, set[int]]] = {}
+    for i in range(len(rows["n"])):
+        reason = readable_reason(str(rows["error"][i]))[:MAX_REASON_LEN]
+        key = str(rows["outcome"][i]), str(rows["call"][i]), reason
+        count, example, points = found.get(key, (0, str(rows["example"][i]), set()))
+        points |= {int(point) for point in rows["points"][i] if point is not None}
+        found[key] = count + int(rows["n"][i]), min(example, str(rows["example"][i])), points
+    failures_ = [
+        Failure(*key, count=count, example=example, points=len(points))
+        for key, (count, example, points) in found.items()
+    ]
     return tuple(
-        Failure(str(rows["outcome"][i]), str(rows["call"][i]), str(rows["error"][i]), int(rows["n"][i]),
-                str(rows["example"][i]), int(rows["points"][i]))
-        for i in range(len(rows["n"]))
-    )  # fmt: skip
+        sorted(failures_, key=lambda row: (-row.count, row.outcome, row.call, row.error))[:MAX_FAILURE_KINDS]
+    )
 
 
 def inexact_calls(run: Run) -> list[str]:
-    """Return the calls that move whole blocks, go by the clock, or read in parts: what their tool counts need not be what was asked for."""
+    """Return the calls whose tool count can differ from the requested bytes.
+
+    These calls move whole blocks, run for a time, or read in parts.
+    """
     calls = run.header.get("calls") or {}
-    return [name for name, call in calls.items() if tells_what_it_moved(call) or block_bytes(call) is not None]
+    return [name for name, call in calls.items() if only_tool_knows_bytes(call) or block_bytes(call) is not None]
 
 
 def conservation(run: Run, devices: dict[str, float]) -> Conservation:
-    """Return the bytes of the transfers that succeeded, as counted by each party.
+    """Return the bytes of the successful transfers, as counted by each party.
 
-    What a process read and wrote is set against the files only where these are on its own host, and is its own work: a
-    client that lets a server move the bytes, or that makes them up (``zero:``), reads no file.
+    The bytes that a process read and wrote are only compared with files on its own host. A client of a server, or of
+    the source ``zero:``, reads no file.
     """
     here = {
-        "local": [f"{place['host']}/{name}" for name, place in (run.header.get("places") or {}).items()],
+        "local": [f"{storage['host']}/{name}" for name, storage in (run.header.get("storages") or {}).items()],
         "inexact": inexact_calls(run),
     }
     source = "source_via IS NULL AND list_contains($local::VARCHAR[], host || '/' || split_part(source, ':', 1))"
     destination = (
         "destination_via IS NULL AND list_contains($local::VARCHAR[], host || '/' || split_part(destination, ':', 1))"
     )
-    counted = f"asked_bytes >= {SMALLEST_COUNTED}"
+    counted = f"requested_bytes >= {MIN_COUNTED}"
 
     def over(column: str, condition: str) -> str:
         known = f"FILTER ({column} IS NOT NULL AND {condition})"
-        return f"sum({column}) {known}::DOUBLE / nullif(sum(asked_bytes) {known}, 0) AS {column}"
+        return f"sum({column}) {known}::DOUBLE / nullif(sum(requested_bytes) {known}, 0) AS {column}"
 
-    read_itself = f"{source} AND {counted} AND read_call_bytes >= 0.5 * asked_bytes"
-    wanted = ", ".join([
+    read_itself = f"{source} AND {counted} AND read_call_bytes >= 0.5 * requested_bytes"
+    columns = ", ".join([
         over("received_bytes", "true"), over("tool_bytes", "NOT list_contains($inexact::VARCHAR[], call)"), over("read_call_bytes", f"{source} AND {counted}"),
         over("write_call_bytes", f"{source} AND {destination} AND {counted}"), over("read_disk_bytes", read_itself),
         over("write_disk_bytes", f"{destination} AND {counted}"),
     ])  # fmt: skip
     rows = run.query(
-        f"""SELECT coalesce(sum(asked_bytes), 0)::DOUBLE AS asked, sum(received_bytes)::DOUBLE AS received, {wanted}
+        f"""SELECT coalesce(sum(requested_bytes), 0)::DOUBLE AS requested, sum(received_bytes)::DOUBLE AS received, {columns}
             FROM transfers WHERE outcome = 'ok'""",
         here,
     )
@@ -159,7 +210,7 @@ def conservation(run: Run, devices: dict[str, float]) -> Conservation:
 
     received = number("received")
     return Conservation(
-        asked_bytes=int(number("asked") or 0),
+        requested_bytes=int(number("requested") or 0),
         received_bytes=None if received is None else int(received),
         received_ratio=number("received_bytes"),
         tool_ratio=number("tool_bytes"),
@@ -175,31 +226,46 @@ def conservation(run: Run, devices: dict[str, float]) -> Conservation:
     )
 
 
-def trend(trials: Trials, points: Sequence[Point], level: float) -> Trend | None:
-    """Return the change of the rate over the run: a straight line through (rate over the mean of its point − 1)."""
-    means = {
-        point.point: point.throughput_bytes_per_s
-        for point in points
-        if point.throughput_bytes_per_s and point.trials > 1
-    }
-    if not means:
+def trend(trials: Trials, points: Sequence[PointResult], level: float, changes: Sequence[float] = ()) -> Trend | None:
+    """Return the change of the rate over the run: a straight line through (rate over the mean of its point − 1).
+
+    Parameters
+    ----------
+    changes
+        Times in s of planned changes of links. Each period between them has its own means. Trials that span a change
+        are left out, because a planned change is no drift.
+    """
+    known = {point.point for point in points if point.throughput_bytes_per_s and point.trials > 1}
+    if not known:
         return None
-    size = int(max(int(trials.point.max()), max(means))) + 1
-    mean = np.full(size, np.nan)
-    mean[list(means)] = list(means.values())
-    relative = trials.throughput_bytes_per_s / mean[trials.point] - 1
+    edges = np.asarray(sorted(changes), dtype=np.float64)
+    period = np.searchsorted(edges, trials.start_s, side="right")
+    within = np.searchsorted(edges, trials.end_s, side="left") <= period
+    if edges.size:
+        relative = _relative_to_period(trials, period, within & np.isin(trials.point, list(known)))
+    else:
+        mean = np.full(int(max(int(trials.point.max()), max(known))) + 1, np.nan)
+        for point in points:
+            if point.point in known:
+                mean[point.point] = point.throughput_bytes_per_s
+        relative = trials.throughput_bytes_per_s / mean[trials.point] - 1
     keep = np.isfinite(relative)
     n = int(keep.sum())
-    place = trials.position[keep].astype(np.float64)
-    if n < 10 or np.ptp(place) == 0:
+    position = trials.position[keep].astype(np.float64)
+    if n < MIN_TREND_TRIALS or np.ptp(position) == 0:
         return None
-    # Ranks are robust against the one trial in a hundred that took ten times as long; here the tails are cut instead.
+    # About one trial in a hundred takes ten times as long. Ranks would be robust, but clipped tails are used here.
     values = np.clip(relative[keep], *np.quantile(relative[keep], (0.01, 0.99)))
-    x = (place - place.mean()) / np.ptp(place)
-    slope = float(x @ (values - values.mean()) / (x @ x))
-    residual = values - values.mean() - slope * x
-    error = float(np.sqrt(residual @ residual / max(n - 2, 1) / (x @ x)))
-    reach = student_reach(level, max(n - 2, 1)) * error
+    periods = period[keep]
+    x = _centred(position / np.ptp(position), periods)
+    values = _centred(values, periods)
+    free = n - 1 - len(np.unique(periods))
+    if free < 1 or not x @ x > 0:
+        return None
+    slope = float(x @ values / (x @ x))
+    residual = values - slope * x
+    error = float(np.sqrt(residual @ residual / free / (x @ x)))
+    reach = student_reach(level, free) * error
 
     def ratio(change: float) -> float:
         change = min(max(change, -1.9), 1.9)
@@ -208,121 +274,154 @@ def trend(trials: Trials, points: Sequence[Point], level: float) -> Trend | None
     return Trend(ratio(slope), ratio(slope - reach), ratio(slope + reach), n)
 
 
-def _nothing(e: Evidence) -> Notice | None:
+def _relative_to_period(trials: Trials, period: IntArray, keep: npt.NDArray[np.bool_]) -> FloatArray:
+    """Return (rate over the mean of its point in its period − 1), with NaN for excluded and single trials."""
+    relative = np.full(len(trials.point), np.nan)
+    keep = keep & np.isfinite(trials.throughput_bytes_per_s)
+    for pair in np.unique(np.column_stack((trials.point[keep], period[keep])), axis=0):
+        own = keep & (trials.point == pair[0]) & (period == pair[1])
+        if own.sum() > 1:
+            relative[own] = trials.throughput_bytes_per_s[own] / trials.throughput_bytes_per_s[own].mean() - 1
+    return relative
+
+
+def _centred(values: FloatArray, groups: IntArray) -> FloatArray:
+    """Return the values minus the mean of their group."""
+    _, index = np.unique(groups, return_inverse=True)
+    return np.asarray(values - (np.bincount(index, values) / np.bincount(index))[index])
+
+
+def _nothing(e: Evidence) -> FindingSummary | None:
     if e.counts.transfers_ok:
         return None
     if e.counts.transfers == 0 and e.counts.trials_failed:
-        return Notice("all-failed", e.about.name, f"{plural(e.counts.trials_failed, 'trial')} failed before any transfer began",
-                      "see the other findings for the cause, mend it and run the scenario again")  # fmt: skip
+        return FindingSummary("all-failed", e.about.name, f"{plural(e.counts.trials_failed, 'trial')} failed before the first transfer",
+                      "fix the cause that the other findings name, then run the scenario again")  # fmt: skip
     if e.counts.transfers == 0:
-        return Notice(
-            "no-data", e.about.name, "no trial has finished", f"go on with it: venturi run --resume {e.about.path}"
+        return FindingSummary(
+            "no-data", e.about.name, "no trial has finished", f"resume the run: venturi run --resume {e.about.path}"
         )
-    return Notice("all-failed", e.about.name, f"none of {plural(e.counts.transfers, 'transfer')} succeeded",
-                  "see the reasons under Failures, and carry out one call by hand")  # fmt: skip
+    return FindingSummary("all-failed", e.about.name, f"none of {plural(e.counts.transfers, 'transfer')} succeeded",
+                  "read the reasons under Failures, then run one transfer by hand")  # fmt: skip
 
 
-def _failed(e: Evidence) -> Notice | None:
+def _failed(e: Evidence) -> FindingSummary | None:
     if not e.counts.transfers_failed or not e.counts.transfers_ok:
         return None
     first = e.failures[0]
-    share = 100 * e.counts.transfers_failed / e.counts.transfers
+    percent = 100 * e.counts.transfers_failed / e.counts.transfers
     reason = f"; most often: {first.outcome}{f', {first.error}' if first.error else ''} ({first.count:,} times)"
-    return Notice(
+    return FindingSummary(
         "transfers-failed", e.about.name,
-        f"{e.counts.transfers_failed:,} of {plural(e.counts.transfers, 'transfer')} failed ({share:.2g} %){reason}",
-        "rates are of those that succeeded, which had less company than planned: mend the cause and repeat these points",
+        f"{e.counts.transfers_failed:,} of {plural(e.counts.transfers, 'transfer')} failed ({percent:.2g} %){reason}",
+        "rates include successful transfers only, which ran with less concurrency than planned; fix the cause and repeat these points",
     )  # fmt: skip
 
 
-def _page_cache(e: Evidence) -> Notice | None:
+def _page_cache(e: Evidence) -> FindingSummary | None:
     ratio = e.conservation.read_disk_ratio
-    if ratio is None or ratio >= CACHED_SHARE:
+    if ratio is None or ratio >= CACHED_FRACTION or e.memory_sources:
         return None
-    asked = str(_workload(e).get("cache", "as_is"))
-    return Notice(
-        "page-cache", e.about.mover,
-        f"read from disk: {100 * ratio:.2g} % of the bytes copied: this measured the page cache",
-        "for the disk: cache = \"cold\" and data larger than memory (data_at_least = \"2 x memory\")",
-        severity="note" if asked == "warm" else "doubt",
+    advice = (
+        'to measure the source disk, use cache = "cold" and data larger than memory (data_at_least = "2 x memory")'
+    )
+    evidence = f"read from disk: {100 * ratio:.2g} % of the copied bytes"
+    written, received = e.conservation.device_written_bytes, e.conservation.received_bytes
+    if e.limited_destination or (written is not None and received and written >= CACHED_FRACTION * received):
+        return FindingSummary(
+            "page-cache", e.about.mover,
+            f"{evidence}: the sources came from the page cache, and the destination was written to its disk during the run",
+            f"the rates are those of the destination disk; {advice}", severity="note",
+        )  # fmt: skip
+    planned = str(_workload(e).get("cache", "as_is")) == "warm"
+    return FindingSummary(
+        "page-cache", e.about.mover, f"{evidence}: this run measured the page cache", advice,
+        severity="note" if planned else "warning",
     )  # fmt: skip
 
 
-def _writes_in_memory(e: Evidence) -> Notice | None:
+def _writes_in_memory(e: Evidence) -> FindingSummary | None:
     written, received = e.conservation.device_written_bytes, e.conservation.received_bytes
-    if written is None or not received or written >= CACHED_SHARE * received:
+    if written is None or not received or written >= CACHED_FRACTION * received:
         return None
-    return Notice(
+    return FindingSummary(
         "writes-in-memory", e.about.mover,
         f"the disks wrote {format_bytes(written)} during the run, {format_bytes(received)} were copied"
         f" ({100 * written / received:.2g} %)",
-        "the rest was still in memory, or removed before it was written: use fsync, or larger files, to measure the disk",
+        "the rest was in memory at the end, or was removed before it was written; use fsync or larger files to measure the disk",
     )  # fmt: skip
 
 
-def _not_cold(e: Evidence) -> Notice | None:
+def _not_cold(e: Evidence) -> FindingSummary | None:
     wrong = [(state, n, ratio) for state, n, ratio in e.caches if state != "cold"]
     if str(_workload(e).get("cache", "")) != "cold" or not wrong:
         return None
     count, all_ = sum(n for _, n, _ in wrong), sum(n for _, n, _ in e.caches)
-    shares = [ratio for _, _, ratio in wrong if ratio is not None]
-    more = f"; {100 * max(shares):.2g} % of the pages were still in memory" if shares else ""
-    return Notice("cache-not-cold", e.about.mover, f"the cache was not cold before {count:,} of {plural(all_, 'trial')}{more}",
-                  "let the agent drop the caches (root), or use data larger than memory")  # fmt: skip
+    fractions = [ratio for _, _, ratio in wrong if ratio is not None]
+    more = f"; {100 * max(fractions):.2g} % of the pages were still in memory" if fractions else ""
+    return FindingSummary("cache-not-cold", e.about.mover, f"the cache was not cold before {count:,} of {plural(all_, 'trial')}{more}",
+                  "run as root, so that the agent can drop the caches, or use data larger than memory")  # fmt: skip
 
 
-def _received(e: Evidence) -> Notice | None:
+def _received(e: Evidence) -> FindingSummary | None:
     ratio = e.conservation.received_ratio
     if ratio is None or abs(ratio - 1) < 1e-12:
         return None
-    return Notice("bytes-differ", e.about.mover, f"the receivers hold {100 * ratio:.6g} % of the bytes asked for",
-                  "compare the files with their sources before trusting any rate")  # fmt: skip
+    return FindingSummary("bytes-differ", e.about.mover, f"the receivers have {100 * ratio:.6g} % of the requested bytes",
+                  "compare the files with their sources; the rates are unreliable")  # fmt: skip
 
 
-def _kernel(e: Evidence) -> Notice | None:
+def _kernel(e: Evidence) -> FindingSummary | None:
     ratio = e.conservation.write_call_ratio
     if ratio is None or abs(ratio - 1) <= BYTE_SLACK:
         return None
-    advice = ("the mover let the file system clone or link instead of copying; forbid it (cp: --reflink=never)" if ratio < 1
-              else "the mover writes more than the files: look for temporary copies")  # fmt: skip
-    return Notice("kernel-count-differs", e.about.mover,
+    advice = ("the file system cloned or linked the files; disable this (cp: --reflink=never)" if ratio < 1
+              else "the mover wrote more than the files; look for temporary copies")  # fmt: skip
+    return FindingSummary("kernel-count-differs", e.about.mover,
                   f"the kernel counted {100 * ratio:.4g} % of the bytes as written by the movers", advice)  # fmt: skip
 
 
-def _tool(e: Evidence) -> Notice | None:
+def _tool(e: Evidence) -> FindingSummary | None:
     ratio = e.conservation.tool_ratio
     if ratio is None or abs(ratio - 1) <= BYTE_SLACK:
         return None
-    return Notice("tool-count-differs", e.about.mover, f"the tool says it moved {100 * ratio:.4g} % of the bytes asked for",
-                  "the rates here use the receiver's count, not the tool's")  # fmt: skip
+    return FindingSummary("tool-count-differs", e.about.mover, f"the tool reports {100 * ratio:.4g} % of the requested bytes",
+                  "the rates use the count of the receiver")  # fmt: skip
 
 
-def _accounts(e: Evidence) -> Notice | None:
-    wrong = disagreeing(e.accounts)
+def _accounts(e: Evidence) -> FindingSummary | None:
+    wrong = disagreeing_counts(e.accounts)
     if not wrong:
         return None
     worst = max(wrong, key=lambda account: abs((account.ratio or 0.0) - 1))
-    allowed = f"{100 * worst.least / worst.asked_bytes:.5g} to {100 * worst.most / worst.asked_bytes:.5g} %"
+    allowed = f"{100 * worst.least / worst.requested_bytes:.5g} to {100 * worst.most / worst.requested_bytes:.5g} %"
     more = (
-        f"; so do {', '.join(a.party.partition(':')[0] for a in wrong if a is not worst)}" if len(wrong) > 1 else ""
+        f"; also: {', '.join(a.party.partition(':')[0] for a in wrong if a is not worst)}" if len(wrong) > 1 else ""
     )
-    return Notice(
+    return FindingSummary(
         "bytes-disagree", worst.party.partition(":")[0],
-        f"{worst.party} {100 * (worst.ratio or 0.0):.5g} % of the bytes asked for, where headers, control channels and"
-        f" repetitions explain {allowed}{more}",
-        "look for traffic of something else, connections that were not recorded, or files that were not moved whole",
+        f"{worst.party} {100 * (worst.ratio or 0.0):.5g} % of the requested bytes; headers, control connections and"
+        f" retransmissions explain {allowed}{more}",
+        "look for other traffic, unrecorded connections and incomplete files",
     )  # fmt: skip
 
 
-def _drift(e: Evidence) -> Notice | None:
+def _drift(e: Evidence) -> FindingSummary | None:
     t = e.trend
     if t is None or abs(t.ratio - 1) < DRIFT or t.low <= 1 <= t.high:
         return None
-    return Notice(
+    advice = (
+        'look for a cause, such as a disk that fills or other load; use order = "random" to distribute the effect over all'
+        " points, and repeat on an idle machine"
+    )
+    if e.simulated:
+        advice = (
+            "look at the order of the trials: in a simulation, only the state that trials leave behind can cause this"
+        )
+    return FindingSummary(
         "drift", e.about.name,
-        f"the rate changed by {_signed(t.ratio)} ({_signed(t.low)} to {_signed(t.high)}) from the first to the last trial",
-        "something changed during the run (disk filling, another load, temperature): order = \"random\" keeps it from"
-        " favouring a point, but repeat on a quiet machine",
+        f"the rate changed by {_signed(t.ratio)} ({_signed(t.low)} to {_signed(t.high)}) from the first to the last trial,"
+        " in addition to planned changes of links", advice,
     )  # fmt: skip
 
 
@@ -330,129 +429,124 @@ def _signed(ratio: float) -> str:
     return f"{float(f'{100 * (ratio - 1):.2g}'):+,g} %".replace("-", "−")
 
 
-def _few(e: Evidence) -> Notice | None:
+def _few(e: Evidence) -> FindingSummary | None:
+    if e.simulated:
+        return None  # a simulated trial has no machine noise, and other seeds are an ensemble
     few = [point for point in e.points if point.transfers_ok and point.trials < FEW_TRIALS]
     if not few:
         return None
     least = min(point.trials for point in few)
-    return Notice("few-repetitions", e.about.name,
+    return FindingSummary("few-repetitions", e.about.name,
                   f"{len(few)} of {plural(len(e.points), 'point')} have fewer than {FEW_TRIALS} trials (the fewest: {least})",
-                  "repeat more often: workload.repeat = 10 gives intervals that can be trusted")  # fmt: skip
+                  "set workload.repeat = 10")  # fmt: skip
 
 
-def _incomplete(e: Evidence) -> Notice | None:
+def _incomplete(e: Evidence) -> FindingSummary | None:
     planned = e.counts.trials_planned
     if planned is None or e.counts.trials >= planned or e.counts.trials == 0:
         return None
     if e.about.state == "complete":
-        return None  # the rest was planned for a time that is over
-    return Notice("incomplete", e.about.name, f"{e.counts.trials:,} of {planned:,} planned trials are done ({e.about.state})",
-                  f"go on with it: venturi run --resume {e.about.path}; until then points may be missing or rest on fewer trials",
-                  severity="doubt")  # fmt: skip
+        return None  # the remaining trials were planned for an expired time
+    return FindingSummary("incomplete", e.about.name, f"{e.counts.trials:,} of {planned:,} planned trials have finished ({e.about.state})",
+                  f"resume the run: venturi run --resume {e.about.path}; until then points can be missing or have fewer trials than planned",
+                  severity="warning")  # fmt: skip
 
 
-def _start_spread(e: Evidence) -> Notice | None:
+def _start_spread(e: Evidence) -> FindingSummary | None:
     wide = [p for p in e.points if p.files > 1 and p.start_spread_s is not None and p.span_s
             and p.start_spread_s > START_SPREAD * p.span_s]  # fmt: skip
     if not wide:
         return None
     worst = max(wide, key=lambda p: (p.start_spread_s or 0) / (p.span_s or 1))
-    return Notice(
+    return FindingSummary(
         "start-spread", e.about.mover,
         f"at {len(wide)} of {plural(len(e.points), 'point')} the parallel starts are spread over more than"
         f" {100 * START_SPREAD:.0f} % of the trial (up to {format_duration(worst.start_spread_s or 0)} of"
         f" {format_duration(worst.span_s or 0)})",
-        "such trials are too short to be called parallel: use larger files there",
+        "these transfers hardly ran in parallel; use larger files there",
     )  # fmt: skip
 
 
-def _wide(e: Evidence) -> Notice | None:
+def _wide(e: Evidence) -> FindingSummary | None:
     with_interval = [p for p in e.points if p.interval is not None]
     wide = [p for p in with_interval if p.interval and (p.interval.relative_half_width or 0) > WIDE_INTERVAL]
-    if not wide or 2 * len(wide) < len(with_interval):
+    if e.simulated or not wide or 2 * len(wide) < len(with_interval):
         return None
-    return Notice(
+    return FindingSummary(
         "wide-intervals", e.about.name,
         f"at {len(wide)} of {plural(len(with_interval), 'point')} the interval is wider than ±{100 * WIDE_INTERVAL:.0f} %",
-        "four times the repetitions halve an interval",
+        "repeat more often: four times as many repetitions halve an interval",
     )  # fmt: skip
 
 
-def _outliers(e: Evidence) -> Notice | None:
+def _outliers(e: Evidence) -> FindingSummary | None:
     count, all_ = sum(p.outliers for p in e.points), sum(p.trials for p in e.points)
     if not count:
         return None
     worst = max(e.points, key=lambda p: p.outliers)
-    return Notice(
+    return FindingSummary(
         "outliers", e.about.name,
-        f"{plural(count, 'trial')} of {all_:,} lie far from the others of their point (robust z above 3.5; most, {worst.outliers},"
-        f" at point {worst.point})",
-        "they are kept in all numbers; the table of points has the means without them",
-        severity="doubt" if count > SMALL_OUTLIER_SHARE * all_ else "note",
+        f"{plural(count, 'trial')} of {all_:,} are far from the other trials of their point (robust z above 3.5; the most,"
+        f" {worst.outliers}, at point {worst.point})",
+        "all results include the outliers; the table of points also shows the means without them",
+        severity="warning" if count > SMALL_OUTLIER_FRACTION * all_ else "note",
     )  # fmt: skip
 
 
-def _other_load(e: Evidence) -> Notice | None:
-    if e.processor_s is None or e.mover_s is None or not e.counts.transfers_ok:
+def _other_load(e: Evidence) -> FindingSummary | None:
+    if e.cpu_s is None or e.mover_s is None or not e.counts.transfers_ok or e.simulated:
         return None
-    busy, _, total = e.processor_s
+    busy, _, total = e.cpu_s
     other = (busy - e.mover_s) / total
     if other <= OTHER_LOAD:
         return None
-    who, advice = (
-        "the movers",
-        "making the data sets and the kernel's own work count here too; if that is not it, repeat on a quiet machine",
-    )
-    if e.testbed is not None:
-        who, advice = (
-            "the lab's hosts and its network",
-            "the kernel's own work counts here too; if that is not it, repeat on a quiet machine",
-        )
-    return Notice(
-        "other-load", "processor",
-        f"{100 * other:.2g} % of all processor time went to something else than {who}"
-        f" ({who.removeprefix('the ')} {100 * e.mover_s / total:.2g} %)",
-        advice, severity="note",
+    own = "the movers" if e.testbed is None else "the hosts and the network of the lab"
+    included = "the creation of datasets and kernel work" if e.testbed is None else "kernel work"
+    return FindingSummary(
+        "other-load", "CPU",
+        f"{100 * other:.2g} % of all CPU time was used by programs other than {own}"
+        f" ({own}: {100 * e.mover_s / total:.2g} %)",
+        f"this includes {included}; if there is another cause, repeat on an idle machine", severity="note",
     )  # fmt: skip
 
 
-def _steal(e: Evidence) -> Notice | None:
-    if e.processor_s is None or e.processor_s[1] <= STEAL * e.processor_s[2]:
+def _steal(e: Evidence) -> FindingSummary | None:
+    if e.cpu_s is None or e.cpu_s[1] <= STEAL * e.cpu_s[2]:
         return None
-    return Notice("steal", "processor", f"{100 * e.processor_s[1] / e.processor_s[2]:.2g} % of the processor time was taken by"
-                  " other virtual machines", "the machine is shared: compare only runs made at the same time")  # fmt: skip
+    return FindingSummary("steal", "CPU", f"{100 * e.cpu_s[1] / e.cpu_s[2]:.2g} % of the CPU time was used by"
+                  " other virtual machines", "compare only runs made at the same time: the machine is shared")  # fmt: skip
 
 
-def _few_points(e: Evidence) -> Notice | None:
+def _few_points(e: Evidence) -> FindingSummary | None:
     short = [curve for curve in e.curves if curve.ranked_by is not None]
     if not short:
         return None
-    return Notice(
+    return FindingSummary(
         "few-points", e.about.name,
         f"{plural(len(short), 'curve')} of {len(e.curves)} have too few points for {e.about.criterion}"
         f" (the fewest: {min(len(curve.x) for curve in short)}) and are ranked by adjusted R²",
-        "a curve of eight points or more can tell functions apart",
+        "measure eight points or more per curve, to distinguish functions",
         severity="note",
     )  # fmt: skip
 
 
-def _mixed(e: Evidence) -> Notice | None:
+def _mixed(e: Evidence) -> FindingSummary | None:
     mixed = [p.point for p in e.points if MIXED_SIZES in p.absent]
     if not mixed:
         return None
-    return Notice("mixed-sizes", e.about.name, f"{plural(len(mixed), 'point')} hold files of different sizes",
-                  "only rates of whole trials are given there", severity="note")  # fmt: skip
+    return FindingSummary("mixed-sizes", e.about.name, f"{plural(len(mixed), 'point')} have files of several sizes",
+                  "these points have rates of whole trials only", severity="note")  # fmt: skip
 
 
-def _scale(e: Evidence) -> Notice | None:
+def _scale(e: Evidence) -> FindingSummary | None:
     if e.about.scale == 1:
         return None
     if e.testbed is not None and e.testbed.rates_scale != 1:
-        return Notice("scaled", e.about.name, f"sizes, and rates of links, are {e.about.scale:g} of those in the scenario",
-                      "times and ratios stay, but fixed costs and round trips do not shrink; published rates are multiplied by"
-                      " the scale before they are compared", severity="note")  # fmt: skip
-    return Notice("scaled", e.about.name, f"sizes are {e.about.scale:g} of those in the scenario",
-                  "fixed costs do not shrink with the files, so compare shapes with published values, not rates",
+        return FindingSummary("scaled", e.about.name, f"sizes and link rates are {e.about.scale:g} times those in the scenario",
+                      "fixed costs and round trips do not shrink; published rates are multiplied by the scale before they"
+                      " are compared", severity="note")  # fmt: skip
+    return FindingSummary("scaled", e.about.name, f"sizes are {e.about.scale:g} times those in the scenario",
+                  "fixed costs do not shrink with the files; compare shapes, not rates, with published values",
                   severity="note")  # fmt: skip
 
 
@@ -465,4 +559,4 @@ CHECKS: tuple[Check, ...] = (
     _nothing, _failed, _received, _accounts, _page_cache, _not_cold, _writes_in_memory, _kernel, _tool, _drift, _steal, _start_spread,
     _few, _incomplete, _wide, _outliers, _few_points, _mixed, _other_load, _scale,
 )  # fmt: skip
-"""All checks, gravest first."""
+"""All checks, the most serious first."""

@@ -1,4 +1,4 @@
-"""Two runs side by side: the points that both have, the totals, and what else was different."""
+"""Comparison of two runs: their common points, the totals, and other differences."""
 
 from __future__ import annotations
 
@@ -9,30 +9,32 @@ import numpy as np
 
 from venturi import stats
 from venturi.analysis.analyse import analyse
+from venturi.analysis.format import plural
 from venturi.analysis.options import AnalyseOptions
-from venturi.analysis.result import Analysis, FactorValue, FloatArray, Point
+from venturi.analysis.result import Analysis, FactorValue, FloatArray, PointResult
 from venturi.analysis.totals import grid_rates, ratio_of_rates
-from venturi.analysis.words import plural
 from venturi.errors import SampleError
 from venturi.run import Run
 
-__all__ = ["Comparison", "Difference", "PointComparison", "TotalComparison", "compare"]
+__all__ = ["Difference", "PointComparison", "RunComparison", "TotalComparison", "compare"]
 
 MARGIN = 0.05
-"""The change that makes no difference to most readers."""
+"""Change that does not matter to most readers."""
 
 _VOLATILE = ("clock", "time", "uptime", "pid", "load", "free", "available", "epoch")
-"""Facts whose name holds one of these differ between any two runs."""
+"""Properties with one of these words in their name differ between any two runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class PointComparison:
-    """One point that both runs have. Ratios are the second run over the first; None below two trials in either.
+    """One point that both runs have.
+
+    Ratios are the second run over the first. They are None below two trials in either run.
 
     Attributes
     ----------
     factors
-        What both have in common; a factor in which the runs differ as a whole is left out.
+        Factors with equal values in both runs. A factor that differs for the whole run is left out.
     throughput, together
         Ratio of the throughput per file and of the rate of the whole trial, with interval and verdict.
     """
@@ -40,15 +42,15 @@ class PointComparison:
     factors: Mapping[str, FactorValue]
     first_bytes_per_s: float | None
     second_bytes_per_s: float | None
-    throughput: stats.Comparison | None
+    throughput: stats.RatioComparison | None
     first_together_bytes_per_s: float | None
     second_together_bytes_per_s: float | None
-    together: stats.Comparison | None
+    together: stats.RatioComparison | None
 
 
 @dataclass(frozen=True, slots=True)
 class TotalComparison:
-    """Table IV of document 000 over the points that both have (000-E14), and its ratio, second over first."""
+    """Table IV of document 000 over the common points (000-E14), and the ratio of second over first."""
 
     first_bytes_per_s: float
     second_bytes_per_s: float
@@ -61,7 +63,7 @@ class TotalComparison:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Something that is not the same in both runs; None: it is not there."""
+    """Property that differs between the runs. None if a run does not have it."""
 
     where: str
     first: str | None
@@ -69,21 +71,21 @@ class Difference:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """The first run (what is compared with) and the second.
+class RunComparison:
+    """Comparison of a second run with the first.
 
     Attributes
     ----------
     sentence
-        The answer in one sentence.
+        Result in one sentence.
     overall
         Geometric mean over the matched points of the ratio of throughput per file, with its interval over the points.
     verdicts
-        How many matched points there are of each verdict.
+        Number of matched points by verdict.
     unmatched
-        Points that only the first, and only the second has.
+        Number of points that only the first run has, and that only the second run has.
     differences
-        Factors that differ as a whole, then the scenario, then the environment.
+        Factors that differ for the whole run, then the backend, the scenario and the environment.
     """
 
     first: str
@@ -100,41 +102,38 @@ class Comparison:
 
 
 def compare(
-    first: Analysis | Run, second: Analysis | Run, *, margin: float = MARGIN, level: float = 0.95, seed: int = 1
-) -> Comparison:
-    """Return how the second run stands to the first.
+    first: Analysis | Run, second: Analysis | Run, *, margin: float = MARGIN, level: float = 0.95
+) -> RunComparison:
+    """Return the comparison of the second run with the first.
 
-    Points are matched by their factors. A factor that has one value in each run and another one in the other (``cp``
-    against ``rsync``) is what is compared, and does not keep points from matching.
+    Points are matched by their factors. A factor with one value in each run (``cp`` against ``rsync``) is the subject
+    of the comparison, so points match in spite of it.
 
     Parameters
     ----------
     first, second
-        Runs or their analyses; runs are analysed without fits.
+        Runs or their analyses. Runs are analysed without fits.
     margin
-        The change that makes no difference: 0.05 stands for ratios from 1/1.05 to 1.05.
+        Change that does not matter: 0.05 means ratios from 1/1.05 to 1.05.
     level
         Confidence of the intervals.
-    seed
-        Of the bootstrap.
 
     Raises
     ------
     SampleError
-        If the margin or the level is not sensible.
+        If the margin or the level is not valid.
 
     Examples
     --------
     >>> compare(Run.open("before"), Run.open("after")).sentence  # doctest: +SKIP
-    'after is faster than before at 40 of 66 matched points: …'
+    'after is 1.31 times as fast per file (1.22–1.4) as before over 66 matched points: 40 faster, 26 undecided.'
     """
     if not margin > 0:
         raise SampleError(f"margin: expected a number > 0, such as 0.05, found {margin!r}")
     a, b = _analysed(first), _analysed(second)
     apart = _apart(a, b)
     pairs, unmatched = _matched(a, b, frozenset(name for name, *_ in apart))
-    rng = np.random.default_rng(seed)
-    points = tuple(_compared(a, b, p, q, apart, margin, level, rng) for p, q in pairs)
+    points = tuple(_compared(a, b, p, q, apart, margin, level) for p, q in pairs)
     verdicts: dict[str, int] = {}
     for point in points:
         verdict = point.throughput.verdict if point.throughput else "cannot tell"
@@ -142,7 +141,7 @@ def compare(
     overall = _overall(points, level)
     total = _total([p for p, _ in pairs], [q for _, q in pairs])
     names = _names(a, b)
-    return Comparison(
+    return RunComparison(
         first=names[0], second=names[1], margin=margin, level=level,
         sentence=_sentence(names, points, verdicts, overall, margin), overall=overall, verdicts=verdicts, points=points,
         total=total, unmatched=unmatched, differences=(*(Difference(*found) for found in apart), *_differences(a, b)),
@@ -173,8 +172,10 @@ def _text(values: Mapping[str, FactorValue], name: str) -> str | None:
     return str(values[name]) if name in values else None
 
 
-def _matched(a: Analysis, b: Analysis, without: frozenset[str]) -> tuple[list[tuple[Point, Point]], tuple[int, int]]:
-    def key(point: Point) -> frozenset[tuple[str, FactorValue]]:
+def _matched(
+    a: Analysis, b: Analysis, without: frozenset[str]
+) -> tuple[list[tuple[PointResult, PointResult]], tuple[int, int]]:
+    def key(point: PointResult) -> frozenset[tuple[str, FactorValue]]:
         return frozenset((name, value) for name, value in point.factors.items() if name not in without)
 
     theirs = {key(point): point for point in b.points}
@@ -183,15 +184,14 @@ def _matched(a: Analysis, b: Analysis, without: frozenset[str]) -> tuple[list[tu
 
 
 def _compared(
-    a: Analysis, b: Analysis, p: Point, q: Point, apart: list[tuple[str, str | None, str | None]], margin: float, level: float,
-    rng: np.random.Generator,
+    a: Analysis, b: Analysis, p: PointResult, q: PointResult, apart: list[tuple[str, str | None, str | None]], margin: float, level: float,
 ) -> PointComparison:  # fmt: skip
-    def ratio(mine: FloatArray, theirs: FloatArray) -> stats.Comparison | None:
+    def ratio(mine: FloatArray, theirs: FloatArray) -> stats.RatioComparison | None:
         mine, theirs = mine[np.isfinite(mine) & (mine > 0)], theirs[np.isfinite(theirs) & (theirs > 0)]
         if min(len(mine), len(theirs)) < 2:
             return None
-        # Two runs share no block of one random order: nothing pairs their trials.
-        return stats.compare(theirs, mine, of="rate", paired=False, rng=rng, margin=margin, level=level)
+        # Two runs share no block of one random order, so their trials are not paired.
+        return stats.compare(theirs, mine, of="rate", paired=False, margin=margin, level=level)
 
     here, there = a.trials.point == p.point, b.trials.point == q.point
     left_out = {name for name, *_ in apart}
@@ -207,7 +207,7 @@ def _compared(
 
 
 def _overall(points: tuple[PointComparison, ...], level: float) -> stats.Interval | None:
-    """Return the geometric mean ratio over the points: Student's t of the logarithms, the point being the replicate."""
+    """Return the geometric mean ratio over the points: Student's t of the logarithms, with the point as replicate."""
     logs = np.log([p.throughput.ratio.estimate for p in points if p.throughput])
     if len(logs) < 2:
         return points[0].throughput.ratio if len(points) == 1 and points[0].throughput else None
@@ -218,12 +218,12 @@ def _overall(points: tuple[PointComparison, ...], level: float) -> stats.Interva
     )
 
 
-def _total(first: list[Point], second: list[Point]) -> TotalComparison | None:
+def _total(first: list[PointResult], second: list[PointResult]) -> TotalComparison | None:
     kept = [(p, q) for p, q in zip(first, second, strict=True)
             if p.throughput_bytes_per_s and q.throughput_bytes_per_s and p.size_bytes]  # fmt: skip
     grid = {(p.files, p.size_bytes) for p, _ in kept}
     if not kept or len(grid) < len(kept):
-        return None  # several points with the same files and size: one total would mix what the factors keep apart
+        return None  # several points with the same files and size: one total would mix different factors
     a, b = (stats.total_throughput(grid_rates([pair[i] for pair in kept])) for i in (0, 1))
     ratio, error = ratio_of_rates(b.mean_bytes_per_s, b.error_bytes_per_s, a.mean_bytes_per_s, a.error_bytes_per_s)
     files = [p.files for p, _ in kept]
@@ -235,7 +235,8 @@ def _differences(a: Analysis, b: Analysis) -> list[Difference]:
     for host in sorted(set(a.about.environment) | set(b.about.environment)):
         mine, theirs = a.about.environment.get(host, {}), b.about.environment.get(host, {})
         kept = [
-            {k: v for k, v in facts.items() if not any(word in k for word in _VOLATILE)} for facts in (mine, theirs)
+            {k: v for k, v in properties.items() if not any(word in k for word in _VOLATILE)}
+            for properties in (mine, theirs)
         ]
         found += _flat_differences(host, *kept)
     if a.about.backend != b.about.backend:
@@ -264,13 +265,11 @@ def _sentence(
     first, second = names
     if not points:
         return f"{first} and {second} have no point in common, so nothing can be compared."
-    told = [point for point in points if point.throughput]
-    if not told or overall is None:
-        return (
-            f"Of {plural(len(points), 'matched point')} none has two trials in both runs, so no ratio can be judged."
-        )
+    compared = [point for point in points if point.throughput]
+    if not compared or overall is None:
+        return f"Of {plural(len(points), 'matched point')} none has two trials in both runs, so no ratio has an interval."
     words = {"faster": "faster", "slower": "slower", "same within margin": f"the same within {100 * margin:g} %",
              "cannot tell": "undecided"}  # fmt: skip
-    shares = ", ".join(f"{verdicts[key]} {words[key]}" for key in words if verdicts.get(key))
+    parts = ", ".join(f"{verdicts[key]} {words[key]}" for key in words if verdicts.get(key))
     change = f"{overall.estimate:.3g} times as fast per file ({overall.low:.3g}–{overall.high:.3g})"
-    return f"{second} is {change} as {first} over {plural(len(told), 'matched point')}: {shares}."
+    return f"{second} is {change} as {first} over {plural(len(compared), 'matched point')}: {parts}."

@@ -1,8 +1,8 @@
-"""What was said on control channels, session by session: commands, logins, data channels, and how many waited for an answer.
+"""Control connections by session: commands, logins, data connections, and the maximum number of outstanding transfers.
 
-Made from the events ``control`` of a run, which servers in a lab leave. Where they come from captured packets, the commands that
-wait for their answer are counted as they arrived; a server's own log has a command only when its turn comes, so it cannot tell.
-The one type to read first: :class:`ControlSession`.
+The input is the ``control`` events that servers in a lab record. With captured packets, commands without a reply are
+counted as they arrive. The log of a server only has a command when it starts, so this count is unknown. The one type to
+read first: :class:`ControlSession`.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.analysis.result import Point
+from venturi.analysis.result import PointResult
 from venturi.analysis.result_lab import SessionSummary
 from venturi.run import Run
-from venturi.testbed.markers import Progress, marked_transfers
-from venturi.testbed.trace import ControlEvent, Session
+from venturi.testbed.gridftp_log import ControlEvent, Session
+from venturi.testbed.markers import MarkerProgress, marked_transfers
 
 __all__ = ["ControlSession", "control_sessions", "session_summaries"]
 
@@ -24,32 +24,33 @@ _MOVES = frozenset({"APPE", "ERET", "ESTO", "RETR", "STOR"})
 
 @dataclass(frozen=True, slots=True)
 class ControlSession:
-    """One control connection in which a client logged in, or tried to.
+    """One control connection with an attempted or successful login.
 
     Attributes
     ----------
     service, client
         The server, and address and port of the client.
     start_s, end_s
-        First and last message, on the axis of the run.
+        Times of the first and last message, on the time axis of the run.
     seen
         ``"wire"`` or ``"log"``: see ``docs/reference/run.md``.
     trial
-        The trial in whose time it began, ``None`` between trials, and where only a log tells: its times are whole seconds.
+        The trial at its start. ``None`` between trials, and for sessions from a log, because its times are whole
+        seconds.
     commands, replies
-        Messages of the client, and of the server.
+        Numbers of messages of the client and of the server.
     transfers
-        Files asked for: RETR, STOR and their kin.
+        Number of requested files: RETR, STOR and related commands.
     logins
-        Logins that succeeded (reply 230).
+        Number of successful logins (reply 230).
     user
-        Local account, where the log tells it.
+        Local account, if the log has it.
     data_channels
-        How often one was agreed upon (PASV, PORT and their kin).
+        Number of negotiated data connections (PASV, PORT and related commands).
     most_outstanding
-        Transfers asked for and not yet answered, at most at once: 1 without pipelining. ``None`` where only a log tells.
+        Maximum number of requested transfers without a reply: 1 without pipelining. ``None`` for sessions from a log.
     progress
-        What the server's markers told of its transfers.
+        Progress of its transfers from the markers of the server.
     """
 
     service: str
@@ -65,20 +66,23 @@ class ControlSession:
     user: str | None
     data_channels: int
     most_outstanding: int | None
-    progress: tuple[Progress, ...]
+    progress: tuple[MarkerProgress, ...]
 
 
 def control_sessions(run: Run) -> list[ControlSession]:
-    """Return the control connections of a run that moved a file or logged in, in the order of service and begin.
+    """Return the control connections of a run that moved a file or logged in, in the order of service and start.
 
-    Those that only looked whether the server is there are left out.
+    Connections that only probed the server are left out.
     """
     found = [_session(*rows) for rows in _by_session(run)]
     return [one for one in found if one.transfers or one.logins]
 
 
-def session_summaries(run: Run, points: Sequence[Point]) -> tuple[SessionSummary, ...]:
-    """Return the control connections by server and point; empty without such events."""
+def session_summaries(run: Run, points: Sequence[PointResult]) -> tuple[SessionSummary, ...]:
+    """Return the control connections by server and point, connections without a point first.
+
+    The result is empty without ``control`` events.
+    """
     found = control_sessions(run)
     if not found:
         return ()
@@ -103,37 +107,39 @@ def session_summaries(run: Run, points: Sequence[Point]) -> tuple[SessionSummary
                 (one.most_outstanding for one in group if one.most_outstanding is not None), default=None
             ),
         )
-        for (service, seen, point), group in sorted(groups.items(), key=lambda item: (*item[0][:2], item[0][2] or -1))
+        for (service, seen, point), group in sorted(
+            groups.items(), key=lambda item: (*item[0][:2], -1 if item[0][2] is None else item[0][2])
+        )
     )
 
 
 def _by_session(run: Run) -> Iterator[tuple[dict[str, Any], list[ControlEvent], str | None]]:
-    """Yield what all lines of a session share, its messages in order, and the trial in which it began."""
-    # Each lab numbers connections anew, and a run that was resumed had several: a client's port tells them apart.
+    """Yield the common properties of each session, its messages in order, and the trial at its start."""
+    # Each lab numbers its connections from the start, and a resumed run had several labs: the client's port is needed.
     rows = run.query(
         """WITH lines AS (
-               SELECT time_s, detail->>'service' AS service, (detail->>'session')::BIGINT AS number, detail->>'client' AS client,
-                      detail->>'seen' AS seen, (detail->>'number')::BIGINT AS place, detail->>'direction' AS direction,
+               SELECT time_s, detail->>'service' AS service, (detail->>'session')::BIGINT AS session, detail->>'client' AS client,
+                      detail->>'seen' AS seen, (detail->>'number')::BIGINT AS number, detail->>'direction' AS direction,
                       detail->>'line' AS line
                FROM events WHERE kind = 'control'),
-           whole AS (SELECT service, number, client, seen, min(time_s) AS start_s, max(time_s) AS end_s,
-                            list(struct_pack(time_s, direction, line) ORDER BY place, time_s) AS said
+           whole AS (SELECT service, session, client, seen, min(time_s) AS start_s, max(time_s) AS end_s,
+                            list(struct_pack(time_s, direction, line) ORDER BY number, time_s) AS messages
                      FROM lines GROUP BY ALL)
            SELECT whole.*, (SELECT min(trial) FROM trials
                             WHERE seen = 'wire' AND whole.start_s BETWEEN trials.start_s AND trials.end_s) AS trial
-           FROM whole ORDER BY service, start_s, number"""
+           FROM whole ORDER BY service, start_s, session"""
     )
     for index in range(len(rows["service"])):
         about = {name: rows[name][index] for name in ("service", "client", "seen", "start_s", "end_s")}
-        said = rows["said"][index]
-        events = [ControlEvent(one["time_s"], 0, about["client"], one["direction"], one["line"]) for one in said]
+        messages = rows["messages"][index]
+        events = [ControlEvent(one["time_s"], 0, about["client"], one["direction"], one["line"]) for one in messages]
         yield about, events, rows["trial"][index]
 
 
 def _session(about: dict[str, Any], events: list[ControlEvent], trial: str | None) -> ControlSession:
     session = Session(0, str(about["client"]), tuple(events))
     login = session.authentication
-    asked = [event for event in events if event.direction == "client"]
+    sent_commands = [event for event in events if event.direction == "client"]
     replies = [event for event in events if event.direction == "server"]
     return ControlSession(
         service=str(about["service"]),
@@ -142,12 +148,12 @@ def _session(about: dict[str, Any], events: list[ControlEvent], trial: str | Non
         end_s=float(about["end_s"]),
         seen=str(about["seen"]),
         trial=trial,
-        commands=len(asked),
+        commands=len(sent_commands),
         replies=len(replies),
-        transfers=sum(event.verb in _MOVES for event in asked),
+        transfers=sum(event.verb in _MOVES for event in sent_commands),
         logins=sum(event.verb == "230" for event in replies),
         user=login.user if login is not None else None,
         data_channels=session.data_channels,
-        most_outstanding=session.most_outstanding if about["seen"] == "wire" else None,
+        most_outstanding=session.max_outstanding if about["seen"] == "wire" else None,
         progress=tuple(marked_transfers(session.dialogue)),
     )

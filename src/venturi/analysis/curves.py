@@ -1,8 +1,8 @@
-"""Curves of throughput per file against one factor, the families fitted to them, and table III of document 000.
+"""Curves of throughput per file against one factor, the fitted families, and table III of document 000.
 
-The two variables of the report were treated as independent, each curve fitted on its own; so it is here, and one
-function of both follows as a surface. A family that has as many parameters as a curve has points passes through all of
-them and says nothing: it is ranked behind every family that has not, whatever the criterion.
+The report treated its two variables as independent and fitted each curve separately. This module does the same, and
+also fits one function of both variables as a surface. A family with as many parameters as a curve has points passes
+through all points, so its fit means nothing. Any criterion ranks it behind all other families.
 """
 
 from __future__ import annotations
@@ -14,18 +14,44 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from venturi import model
+from venturi.analysis.format import plural
 from venturi.analysis.options import Criterion
-from venturi.analysis.result import BestFamily, Curve, Factor, FactorValue, FamilyFit, Fit, Point, Surface
+from venturi.analysis.result import (
+    BestFamily,
+    FactorColumn,
+    FactorValue,
+    FamilyFit,
+    FitResult,
+    FittedCurves,
+    PointResult,
+    Surface,
+)
 from venturi.errors import FitError
 from venturi.model.rank import Criterion as ModelCriterion
 
-__all__ = ["Axis", "axes", "best_families", "chosen_families", "curves", "family_table", "rank_curve", "surfaces"]
+__all__ = [
+    "MIN_FIT_POINTS",
+    "MIN_FIT_TRIALS",
+    "Axis",
+    "axes",
+    "best_families",
+    "chosen_families",
+    "curves",
+    "family_table",
+    "rank_curve",
+    "surfaces",
+]
 
-FEWEST_POINTS = 3
+MIN_FIT_POINTS = 4
+"""Minimum number of points for a fit. A function of two parameters passes close to any three points."""
+MIN_FIT_TRIALS = 3
+"""Minimum number of trials for each point of a fit. Two trials give no confidence interval."""
+MIN_R2 = 0.1
+"""Adjusted R² of the best fit below which no dependence was found, because chance alone reaches it."""
 DRAWN_POINTS = 61
-"""Points of a drawn fit."""
+"""Number of points of a drawn fit."""
 WIDE_RANGE = 20.0
-"""Ratio of the ends of a range from which it is drawn on a logarithmic axis, and fits at equal ratios."""
+"""Minimum ratio of the ends of a range for a logarithmic axis, with the points of fits at equal ratios."""
 
 _CRITERIA: Mapping[Criterion, ModelCriterion] = {
     "r2": "r_squared", "adjusted_r2": "r_squared_adjusted", "aicc": "aicc", "cross_validation": "cross_validation",
@@ -42,16 +68,16 @@ _KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A factor that curves are drawn against: its column, and its name in the scenario."""
+    """Factor on the x axis of curves: its column, and its name in the scenario."""
 
     factor: str
     name: str
 
 
-def axes(wanted: Sequence[str], factors: Sequence[Factor]) -> tuple[Axis, ...]:
-    """Return the axes that the scenario asks for and the run has: numeric factors with more than one value."""
+def axes(requested: Sequence[str], factors: Sequence[FactorColumn]) -> tuple[Axis, ...]:
+    """Return the axes that the scenario requests and the run has: numeric factors with more than one value."""
     found = []
-    for name in wanted:
+    for name in requested:
         for factor in factors:
             if (
                 factor.name in (name, f"{name}_bytes", f"{name}_s", f"{name}_bit_per_s")
@@ -64,51 +90,61 @@ def axes(wanted: Sequence[str], factors: Sequence[Factor]) -> tuple[Axis, ...]:
 
 
 def curves(
-    points: Sequence[Point],
+    points: Sequence[PointResult],
     axes_: Sequence[Axis],
     families: Sequence[str],
     criterion: Criterion,
     *,
     level: float,
     fits: bool,
-) -> tuple[Curve, ...]:
+    min_trials: int = MIN_FIT_TRIALS,
+) -> tuple[FittedCurves, ...]:
     """Return one curve for each axis and each combination of the other factors, with its fits, best first.
 
     Parameters
     ----------
     families
-        Names, or ``("all",)``: the shapes without a reason and those made for the kind of x.
+        Names, or ``("all",)`` for the generic shapes and the families for the kind of x.
     criterion
-        What ranks them.
+        Criterion that ranks the families.
     level
-        Of the bands.
+        Confidence of the bands.
     fits
         Whether to fit.
+    min_trials
+        Minimum number of trials for each point of a fit.
     """
-    found: list[Curve] = []
+    found: list[FittedCurves] = []
     for axis in axes_:
-        bare = [_curve(axis, group) for group in _grouped(points, axis.factor)]
+        bare = [_curve(axis, group, min_trials) for group in _grouped(points, axis.factor)]
         found += _fitted(bare, chosen_families(families, axis.factor), criterion, level) if fits else bare
     return tuple(found)
 
 
-def _grouped(points: Sequence[Point], *without: str) -> list[list[Point]]:
-    """Return the points that differ in the factors ``without`` alone."""
-    groups: dict[tuple[tuple[str, FactorValue], ...], list[Point]] = {}
+def _grouped(points: Sequence[PointResult], *without: str) -> list[list[PointResult]]:
+    """Return groups of points that only differ in the factors ``without``."""
+    groups: dict[tuple[tuple[str, FactorValue], ...], list[PointResult]] = {}
     for point in points:
         groups.setdefault(tuple((k, v) for k, v in point.factors.items() if k not in without), []).append(point)
     return list(groups.values())
 
 
-def _curve(axis: Axis, group: Sequence[Point]) -> Curve:
+def _curve(axis: Axis, group: Sequence[PointResult], min_trials: int) -> FittedCurves:
     kept = [
         point
         for point in group
         if point.throughput_bytes_per_s is not None and point.factors[axis.factor] is not None
     ]
     kept.sort(key=lambda point: float(point.factors[axis.factor]))  # type: ignore[arg-type]
-    few = len(kept) < FEWEST_POINTS
-    return Curve(
+    reason = "no fit was requested"
+    repeated = [point for point in kept if point.trials >= min_trials]
+    if len(kept) < MIN_FIT_POINTS:
+        reason = f"no fit: {plural(len(kept), 'point')}, {MIN_FIT_POINTS} are needed"
+    elif len(repeated) < MIN_FIT_POINTS:
+        reason = (
+            f"no fit: {plural(len(repeated), 'point')} with {min_trials} trials or more, {MIN_FIT_POINTS} are needed"
+        )
+    return FittedCurves(
         against=axis.factor,
         others={name: value for name, value in group[0].factors.items() if name != axis.factor},
         x=tuple(float(point.factors[axis.factor]) for point in kept),  # type: ignore[arg-type]
@@ -118,7 +154,7 @@ def _curve(axis: Axis, group: Sequence[Point]) -> Curve:
         error_bytes_per_s=tuple(point.error_bytes_per_s for point in kept),
         points=tuple(point.point for point in kept),
         fits=(),
-        reason=f"{len(kept)} points: at least {FEWEST_POINTS} are needed for a fit" if few else "not asked for",
+        reason=reason,
     )
 
 
@@ -128,14 +164,14 @@ def chosen_families(names: Sequence[str], factor: str) -> list[model.Family]:
     Parameters
     ----------
     names
-        Names, or ``("all",)``: the shapes without a reason and those made for the kind of x.
+        Names, or ``("all",)`` for the generic shapes and the families for the kind of x.
     factor
         Column of the factor, such as ``"size_bytes"``.
 
     Raises
     ------
     FitError
-        If there is no family of a name.
+        If a name belongs to no family.
 
     Examples
     --------
@@ -148,42 +184,44 @@ def chosen_families(names: Sequence[str], factor: str) -> list[model.Family]:
     return list(model.PAPER_FAMILIES if kind is None else model.families_for(kind))
 
 
-def rank_curve(curve: Curve, families: Sequence[model.Family], criterion: Criterion) -> model.Ranking:
-    """Return the families fitted to one curve, best first, with all that the model knows of them.
+def rank_curve(curve: FittedCurves, families: Sequence[model.Family], criterion: Criterion) -> model.Ranking:
+    """Return the families fitted to one curve, best first, with all details of the model.
 
-    AICc and cross-validation need more points than parameters by two or more: on four points they exist for the families
-    with one parameter alone, which would win without a contest. Where they exist for fewer than half of the families,
-    adjusted R² decides, an honest if weak judge; ``criterion`` of the ranking says so.
+    AICc needs at least three more points than parameters, and cross-validation needs one more. With four points, AICc
+    only exists for families with one parameter, which would win without competition. If the criterion exists for fewer
+    than half of the families, adjusted R² ranks the families. It is less strict, and ``criterion`` of the ranking names
+    it.
 
     Raises
     ------
     FitError
-        If the curve has fewer than three points.
+        If the curve has fewer than :data:`MIN_FIT_POINTS` points.
     """
-    if len(curve.x) < FEWEST_POINTS:
+    if len(curve.x) < MIN_FIT_POINTS:
         raise FitError(
-            f"throughput against {curve.against}: expected at least {FEWEST_POINTS} points, found {len(curve.x)}; measure at more values of it"
+            f"throughput against {curve.against}: expected at least {MIN_FIT_POINTS} points, found {len(curve.x)};"
+            " measure it at more values"
         )
     return _rank_curves([curve], families, criterion)[0]
 
 
 def _rank_curves(
-    curves_: Sequence[Curve], families: Sequence[model.Family], criterion: Criterion
+    curves_: Sequence[FittedCurves], families: Sequence[model.Family], criterion: Criterion
 ) -> list[model.Ranking]:
     data = [_model_curve(curve) for curve in curves_]
     return [_contested(ranking) for ranking in model.rank_many(data, families, criterion=_CRITERIA[criterion])]
 
 
 def _contested(ranking: model.Ranking) -> model.Ranking:
-    judged = [entry for entry in ranking.entries if math.isfinite(entry.score)]
-    if 2 * len(judged) >= len(ranking.entries):
+    scored = [entry for entry in ranking.entries if math.isfinite(entry.score)]
+    if 2 * len(scored) >= len(ranking.entries):
         return replace(ranking, entries=tuple(sorted(ranking.entries, key=lambda e: e.fit.degrees_of_freedom <= 0)))
-    entries = [model.Entry(entry.fit, entry.fit.goodness.r_squared_adjusted) for entry in ranking.entries]
+    entries = [model.RankedFit(entry.fit, entry.fit.goodness.r_squared_adjusted) for entry in ranking.entries]
     entries.sort(key=lambda entry: -entry.score if math.isfinite(entry.score) else math.inf)
     return replace(ranking, criterion="r_squared_adjusted", entries=tuple(entries))
 
 
-def _model_curve(curve: Curve) -> model.Curve:
+def _model_curve(curve: FittedCurves) -> model.Curve:
     errors = [error for error in curve.error_bytes_per_s if error is not None and error > 0]
     sigma = np.array(errors) if len(errors) == len(curve.x) else None
     name = f"throughput against {curve.against.removesuffix('_bytes')}"
@@ -191,36 +229,42 @@ def _model_curve(curve: Curve) -> model.Curve:
 
 
 def _fitted(
-    bare: Sequence[Curve], families: Sequence[model.Family], criterion: Criterion, level: float
-) -> list[Curve]:
-    usable = [curve for curve in bare if len(curve.x) >= FEWEST_POINTS]
-    rankings = iter(_rank_curves(usable, families, criterion))
-    return [
-        _with_fits(curve, next(rankings), criterion, level) if len(curve.x) >= FEWEST_POINTS else curve
-        for curve in bare
-    ]
+    bare: Sequence[FittedCurves], families: Sequence[model.Family], criterion: Criterion, level: float
+) -> list[FittedCurves]:
+    usable = [curve for curve in bare if not (curve.reason or "").startswith("no fit:")]
+    rankings = _rank_curves(usable, families, criterion)
+    fitted = {
+        id(curve): _with_fits(curve, ranking, criterion, level)
+        for curve, ranking in zip(usable, rankings, strict=True)
+    }
+    return [fitted.get(id(curve), curve) for curve in bare]
 
 
-def _with_fits(curve: Curve, ranking: model.Ranking, criterion: Criterion, level: float) -> Curve:
+def _with_fits(curve: FittedCurves, ranking: model.Ranking, criterion: Criterion, level: float) -> FittedCurves:
     finite_aicc = [e.fit.goodness.aicc for e in ranking.entries if math.isfinite(e.fit.goodness.aicc)]
-    least = min(finite_aicc) if finite_aicc else None
+    lowest_aicc = min(finite_aicc) if finite_aicc else None
     fits = tuple(
-        _plain_fit(entry, rank, least, level, by_cross_validation=ranking.criterion == "cross_validation")
+        _fit_result(entry, rank, lowest_aicc, level, by_cross_validation=ranking.criterion == "cross_validation")
         for rank, entry in enumerate(ranking.entries, start=1)
     )
-    refused = "; ".join(f"{left_out.family.name}: {left_out.reason}" for left_out in ranking.refused)
+    rejected = "; ".join(f"{left_out.family.name}: {left_out.reason}" for left_out in ranking.rejected)
     instead = None if ranking.criterion == _CRITERIA[criterion] else "adjusted_r2"
-    return replace(curve, fits=fits, reason=None if fits else refused, ranked_by=instead)
+    best = fits[0] if fits else None
+    explained = None if best is None else best.r2 if best.adjusted_r2 is None else best.adjusted_r2
+    if best is not None and explained is not None and explained < MIN_R2:
+        text = f"no dependence found: the best function, {best.family}, explains {100 * max(best.r2 or 0.0, 0.0):.2g} % of the variation"
+        return replace(curve, fits=(), reason=text, independent=True, ranked_by=instead)
+    return replace(curve, fits=fits, reason=None if fits else rejected, ranked_by=instead)
 
 
-def _plain_fit(
-    entry: model.Entry, rank: int, least_aicc: float | None, level: float, *, by_cross_validation: bool
-) -> Fit:
+def _fit_result(
+    entry: model.RankedFit, rank: int, least_aicc: float | None, level: float, *, by_cross_validation: bool
+) -> FitResult:
     fit = entry.fit
     aicc = finite(fit.goodness.aicc)
     x = _drawn_at(fit.curve.x) if rank == 1 else np.empty(0)
     drawn = fit.predict(x, level=level) if len(x) else None
-    return Fit(
+    return FitResult(
         family=fit.family.name,
         formula=fit.family.formula,
         parameters={name: float(value) for name, value in fit.parameters.items()},
@@ -248,15 +292,18 @@ def _drawn_at(x: model.family.Array) -> model.family.Array:
 
 
 def finite(number: float | None) -> float | None:
-    """Return the number, or None where there is none: not a number, or infinite."""
+    """Return the number, or None if it is missing, NaN or infinite."""
     return None if number is None or not math.isfinite(number) else float(number)
 
 
-def family_table(found: Sequence[Curve]) -> tuple[FamilyFit, ...]:
-    """Return each family over all curves against each factor, highest mean R² first among those fitted most often."""
+def family_table(found: Sequence[FittedCurves]) -> tuple[FamilyFit, ...]:
+    """Return each family over all curves against each factor.
+
+    Families with the most fitted curves come first, then the families with the highest mean R².
+    """
     rows = []
     for against in dict.fromkeys(curve.against for curve in found):
-        by_family: dict[str, list[Fit]] = {}
+        by_family: dict[str, list[FitResult]] = {}
         formulas: dict[str, str] = {}
         for fit in (fit for curve in found if curve.against == against for fit in curve.fits):
             formulas[fit.family] = fit.formula
@@ -285,7 +332,13 @@ def _mean(values: Iterable[float | None]) -> float | None:
     return float(np.mean(kept)) if kept else None
 
 
-def best_families(found: Sequence[Curve], table: Sequence[FamilyFit], criterion: Criterion) -> tuple[BestFamily, ...]:
+def _missing_last(value: float | None) -> float:
+    return math.inf if value is None else value
+
+
+def best_families(
+    found: Sequence[FittedCurves], table: Sequence[FamilyFit], criterion: Criterion
+) -> tuple[BestFamily, ...]:
     """Return table III of document 000: for each factor the best function and its mean R²."""
     rows = []
     for against in dict.fromkeys(row.against for row in table):
@@ -300,15 +353,15 @@ def best_families(found: Sequence[Curve], table: Sequence[FamilyFit], criterion:
                 high=max(curve.x[-1] for curve in fitted),
                 curves=len(fitted),
                 by_mean_r2=own[0],
-                by_criterion=max(own, key=lambda row: (row.first, -(row.mean_delta_aicc or 0.0))),
+                by_criterion=max(own, key=lambda row: (row.first, -_missing_last(row.mean_delta_aicc))),
                 criterion=criterion,
             )
         )
     return tuple(rows)
 
 
-def surfaces(points: Sequence[Point], factors: Sequence[Factor]) -> tuple[Surface, ...]:
-    """Return one function of size and files for each combination of the other factors, where both vary."""
+def surfaces(points: Sequence[PointResult], factors: Sequence[FactorColumn]) -> tuple[Surface, ...]:
+    """Return one function of size and files for each combination of the other factors, if both vary."""
     varied = {factor.name for factor in factors if factor.varied}
     if not {"size_bytes", "files"} <= varied:
         return ()
@@ -320,13 +373,13 @@ def surfaces(points: Sequence[Point], factors: Sequence[Factor]) -> tuple[Surfac
     return tuple(found)
 
 
-def _surface(group: Sequence[Point]) -> Surface | None:
+def _surface(group: Sequence[PointResult]) -> Surface | None:
     kept = [point for point in group if point.throughput_bytes_per_s and point.size_bytes]
     if len(kept) < 6:
         return None
     rate = np.array([point.throughput_bytes_per_s for point in kept], dtype=float)
     x = np.array([[point.size_bytes for point in kept], [point.files for point in kept]], dtype=float)
-    # Rates span decades: an error in proportion to the rate keeps the slow points from being ignored.
+    # Rates span decades. An error proportional to the rate prevents the fit from ignoring slow points.
     ranking = model.rank(model.Curve(x, rate, rate, name="throughput against size and files"), model.SURFACES)
     try:
         best = ranking.best

@@ -1,6 +1,6 @@
-"""What the links of an emulated network counted: over the run, in time, and during the trials of each point.
+"""Counters of the links of an emulated network: over the run, in time, and during the trials of each point.
 
-Their counters are cumulative, but for ``queue_high_bytes``: the highest the queue stood since the sample before.
+The counters are cumulative, except ``queue_high_bytes``, which is the maximum of the queue since the previous sample.
 """
 
 from __future__ import annotations
@@ -9,26 +9,27 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from venturi.analysis.result import Point, Trials
+from venturi.analysis.link_rates import LinkRates
+from venturi.analysis.result import PointResult, Trials
 from venturi.analysis.result_lab import LinkSeries, LinkUse
-from venturi.analysis.series import BINS, LONGEST_GAP
+from venturi.analysis.series import BINS, MAX_GAP
 from venturi.analysis.values import FloatArray, IntArray
 from venturi.run import Run
 
 __all__ = ["busiest", "link_counters", "link_series", "link_use"]
 
-MOST_LINKS = 4
-"""Links shown in time: the busiest."""
-WORTH_SHOWING = 0.05
-"""Share of the busiest link's bytes from which another link is shown: below, it carries acknowledgements."""
+MAX_LINKS = 4
+"""Maximum number of links in a figure: the busiest links."""
+MIN_SHOWN_FRACTION = 0.05
+"""Minimum bytes of a displayed link, relative to the busiest link. Below it, a link carries acknowledgements."""
 FULL_QUANTILE = 0.9
-"""Quantile of the sampling intervals of a trial that tells what a link carried while bytes flowed."""
+"""Quantile of the sampling intervals of a trial that estimates the traffic of a link while bytes flowed."""
 
 
 def link_counters(run: Run) -> dict[str, dict[str, float]]:
-    """Return how far each counter of each link went over the run: link → counter → growth (the queue's: its highest).
+    """Return link → counter → growth over the run (maximum for the queue).
 
-    A counter that went back belongs to a network that was made anew (a resumed run): it counts from zero.
+    A decreasing counter belongs to a new network of a resumed run, so it counts from zero.
     """
     rows = run.query(
         """SELECT counter, max(value) AS high,
@@ -46,11 +47,11 @@ def link_counters(run: Run) -> dict[str, dict[str, float]]:
 
 
 def busiest(counters: Mapping[str, Mapping[str, float]]) -> tuple[str, ...]:
-    """Return the links that carried most bytes, at most :data:`MOST_LINKS`."""
+    """Return the links with the most bytes, at most :data:`MAX_LINKS`."""
     by_bytes = sorted(counters, key=lambda name: -counters[name].get("bytes", 0.0))
     most = counters[by_bytes[0]].get("bytes", 0.0) if by_bytes else 0.0
     return tuple(
-        name for name in by_bytes[:MOST_LINKS] if most > 0 and counters[name]["bytes"] >= WORTH_SHOWING * most
+        name for name in by_bytes[:MAX_LINKS] if most > 0 and counters[name]["bytes"] >= MIN_SHOWN_FRACTION * most
     )
 
 
@@ -64,7 +65,7 @@ def link_series(run: Run, names: Sequence[str], rates: Mapping[str, float | None
         return ()
     rows = run.query(
         _BINNED,
-        {"names": list(names), "first": first, "width": (last - first) / BINS, "bins": BINS, "gap": LONGEST_GAP},
+        {"names": list(names), "first": first, "width": (last - first) / BINS, "bins": BINS, "gap": MAX_GAP},
     )
     width = (last - first) / BINS
     found = []
@@ -104,9 +105,9 @@ _BY_TRIAL = f"""WITH {_MOMENTS},
 
 
 def link_use(
-    run: Run, names: Sequence[str], rates: Mapping[str, float | None], points: Sequence[Point], trials: Trials
+    run: Run, names: Sequence[str], rates: LinkRates, points: Sequence[PointResult], trials: Trials
 ) -> tuple[LinkUse, ...]:
-    """Return how full each of these links was, by point; trials of fewer than three sampling intervals tell nothing."""
+    """Return the load of each link by point. Trials with fewer than three sampling intervals are excluded."""
     if not names:
         return ()
     rows = run.query(_BY_TRIAL, {"names": list(names)})
@@ -117,11 +118,21 @@ def link_use(
         for name in names:
             own = (point == one.point) & (rows["link"] == name)
             if own.any():
-                found.append(_use(one, name, rates.get(name), rows, own))
+                found.append(_use(one, name, _rate_in_force(name, rates, trials, rows["position"][own]), rows, own))
     return tuple(found)
 
 
-def _use(point: Point, name: str, rate: float | None, rows: Mapping[str, FloatArray], own: IntArray) -> LinkUse:
+def _rate_in_force(name: str, rates: LinkRates, trials: Trials, positions: IntArray) -> float | None:
+    """Return the mean over trials of the highest link rate in each trial."""
+    own = np.isin(trials.position, np.asarray(positions, dtype=np.int64))
+    found = [
+        rates.highest(name, start, end) for start, end in zip(trials.start_s[own], trials.end_s[own], strict=True)
+    ]
+    known = [rate for rate in found if rate is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _use(point: PointResult, name: str, rate: float | None, rows: Mapping[str, FloatArray], own: IntArray) -> LinkUse:
     full = 8 * rows["high"][own]
     return LinkUse(
         point=point.point,

@@ -1,40 +1,41 @@
-"""The emulated testbed of a run, from its plan: hosts, services, links, and the ways that the bytes took."""
+"""Emulated testbed of a run, from its plan: hosts, services, links, and the paths of the bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from venturi.analysis.layout import layout
 from venturi.analysis.result import About
-from venturi.analysis.result_lab import Link, NetworkPath, ServiceFacts, Testbed
+from venturi.analysis.result_lab import LinkResult, NetworkPath, ServiceProperties, TestbedResult
+from venturi.analysis.testbed_diagram import layout
 from venturi.run import Run
+from venturi.run.route_links import forward_links
 
-__all__ = ["ends", "testbed", "way_rate_and_rtt"]
+__all__ = ["endpoint_pairs", "forward_links", "path_rate_and_rtt", "route_rate_and_rtt", "testbed"]
 
 LAB = "network"
-"""The host under whose name the network of a lab records itself."""
+"""Name of the host that records the network of a lab."""
 _PACKAGES = "lab.packages."
-MOST_HOPS = 32
 
 Counters = Mapping[str, Mapping[str, float]]
 
 
-def testbed(run: Run, about: About, counters: Counters) -> Testbed | None:
-    """Return the emulated testbed, or None if the plan has none.
+def testbed(run: Run, about: About, counters: Counters) -> TestbedResult | None:
+    """Return the emulated or simulated testbed. None without a network in the plan, and on existing hosts.
 
     Parameters
     ----------
     counters
-        Of each link (:func:`venturi.analysis.links.link_counters`).
+        Counters of each link (:func:`venturi.analysis.links.link_counters`).
     """
     network = run.header.get("network")
-    if network is None:
+    # On existing hosts, the links of the plan are expectations.
+    if network is None or about.backend == "hosts":
         return None
-    pairs = ends(run)
+    pairs = endpoint_pairs(run)
     paths = tuple(_path(network, *pair, count) for pair, count in pairs.items() if pair[0] != pair[1])
     rated = any(path.rate_bit_per_s for path in paths) or _throttled(run)
-    return Testbed(
+    return TestbedResult(
         scale=about.scale,
         rates_scale=about.scale if rated else 1.0,
         hosts=tuple(run.header.get("hosts") or {}),
@@ -43,7 +44,7 @@ def testbed(run: Run, about: About, counters: Counters) -> Testbed | None:
         local_transfers=sum(count for pair, count in pairs.items() if pair[0] == pair[1]),
         local_hosts=tuple(pair[0] for pair in pairs if pair[0] == pair[1]),
         services=tuple(
-            ServiceFacts(name, str(service["kind"]), str(service["host"]), service.get("options") or {})
+            ServiceProperties(name, str(service["kind"]), str(service["host"]), service.get("options") or {})
             for name, service in (run.header.get("services") or {}).items()
         ),
         packages={
@@ -53,11 +54,15 @@ def testbed(run: Run, about: About, counters: Counters) -> Testbed | None:
         },
         changes=tuple(network.get("changes") or ()),
         layout=layout(run.header),
+        simulated=about.backend == "sim",
     )
 
 
-def ends(run: Run) -> dict[tuple[str, str], int]:
-    """Return how many transfers went from which host to which: a service's, else that of the actor."""
+def endpoint_pairs(run: Run) -> dict[tuple[str, str], int]:
+    """Return the number of transfers by source and destination host.
+
+    A service determines the host of its endpoint. Otherwise it is the host of the actor.
+    """
     services = run.header.get("services") or {}
     rows = run.query(
         """SELECT host, split_part(coalesce(source_via, ''), '/', 1) AS source,
@@ -76,27 +81,33 @@ def ends(run: Run) -> dict[tuple[str, str], int]:
     return found
 
 
-def way_rate_and_rtt(run: Run, source: str, destination: str) -> tuple[float | None, float | None]:
-    """Return the rate in bit/s of the slowest link from one host to another, and the delays there and back in seconds.
+def route_rate_and_rtt(run: Run, source: str, destination: str) -> tuple[float | None, float | None]:
+    """Return the rate in bit/s of the slowest link from one host to another, and the round-trip delay in seconds.
 
-    None of what nothing tells: there is no emulated network, no way, or no link with a rate.
+    A value is None if the run has no emulated network, no path between the hosts, or no link with a rate. On existing
+    hosts both are None, because the links of a plan are expectations there.
     """
     network = run.header.get("network")
-    if network is None or source == destination:
+    if network is None or source == destination or run.backend == "hosts":
         return None, None
+    return path_rate_and_rtt(network, source, destination)
+
+
+def path_rate_and_rtt(network: Mapping[str, Any], source: str, destination: str) -> tuple[float | None, float | None]:
+    """Return the rate in bit/s of the slowest link of a plan's network from one host to another, and the RTT in seconds."""
     path = _path(network, source, destination, 0)
     return path.rate_bit_per_s, path.rtt_s
 
 
 def _throttled(run: Run) -> bool:
-    storages = ((place.get("storage") or {}) for place in (run.header.get("places") or {}).values())
+    storages = ((storage.get("spec") or {}) for storage in (run.header.get("storages") or {}).values())
     return any(s.get("read_bytes_per_s") or s.get("write_bytes_per_s") for s in storages)
 
 
-def _link(name: str, link: Mapping[str, Any], counted: Mapping[str, float]) -> Link:
-    return Link(
+def _link(name: str, link: Mapping[str, Any], counted: Mapping[str, float]) -> LinkResult:
+    return LinkResult(
         name=name,
-        begin=str(link["from"]),
+        start_node=str(link["from"]),
         end=str(link["to"]),
         rate_bit_per_s=link.get("rate_bit_per_s"),
         delay_s=float(link.get("delay_s") or 0.0),
@@ -122,34 +133,9 @@ def _loss(loss: Mapping[str, Any] | None) -> str | None:
 
 
 def _path(network: Mapping[str, Any], source: str, destination: str, transfers: int) -> NetworkPath:
-    there = _way(network, source, destination)
-    back = _way(network, destination, source)
+    forward = forward_links(network, source, destination)
+    back = forward_links(network, destination, source)
     links = network["links"]
-    rates = [links[name]["rate_bit_per_s"] for name in there if links[name].get("rate_bit_per_s")]
-    rtt_s = sum(float(links[name].get("delay_s") or 0.0) for name in (*there, *back)) if there and back else None
-    return NetworkPath(source, destination, transfers, there, min(rates, default=None), rtt_s)
-
-
-def _way(network: Mapping[str, Any], source: str, destination: str) -> tuple[str, ...]:
-    """Return the links from a host to another by the routes; empty if they lead elsewhere (translated addresses)."""
-    begins, targets = (
-        [name for name, interface in network["interfaces"].items() if interface["host"] == host]
-        for host in (source, destination)
-    )
-    ways = [way for begin in begins for target in targets if (way := tuple(_hops(network, begin, target)))]
-    complete = [way for way in ways if network["links"][way[-1]]["to"] in targets]
-    return min(complete, key=len, default=())
-
-
-def _hops(network: Mapping[str, Any], begin: str, target: str) -> Iterator[str]:
-    links, routes = network["links"], network.get("routes") or {}
-    name = next((key for key, link in links.items() if link["from"] == begin), None)
-    for _ in range(MOST_HOPS):
-        if name is None:
-            return
-        yield name
-        here = links[name]["to"]
-        table = routes.get(here)
-        if here == target or table is None:
-            return
-        name = table.get(target, table.get("*"))
+    rates = [links[name]["rate_bit_per_s"] for name in forward if links[name].get("rate_bit_per_s")]
+    rtt_s = sum(float(links[name].get("delay_s") or 0.0) for name in (*forward, *back)) if forward and back else None
+    return NetworkPath(source, destination, transfers, forward, min(rates, default=None), rtt_s)

@@ -1,4 +1,4 @@
-"""What may be asked of an analysis, beside what the scenario of the run already says."""
+"""Options of an analysis that override the scenario of the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["AnalyseOptions", "Criterion"]
 
 @dataclass(frozen=True, slots=True)
 class AnalyseOptions:
-    """Options of :func:`venturi.analysis.analyse`; None stands for what the scenario's ``[analyse]`` says.
+    """Options of :func:`venturi.analysis.analyse`. None means the value in ``[analyse]`` of the scenario.
 
     Attributes
     ----------
@@ -22,11 +22,9 @@ class AnalyseOptions:
     families
         Names of the families to fit, or ``("all",)``.
     criterion
-        What ranks the fits.
+        Criterion that ranks the fits.
     fits
-        Whether to fit at all; without it an analysis takes about a second.
-    seed
-        Of the bootstrap: the same run and options give the same analysis.
+        True to fit the curves. Without fits an analysis takes about a second.
     """
 
     confidence: float | None = None
@@ -34,4 +32,3 @@ class AnalyseOptions:
     families: tuple[str, ...] | None = None
     criterion: Criterion | None = None
     fits: bool = True
-    seed: int = 1

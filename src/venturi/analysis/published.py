@@ -1,6 +1,7 @@
-"""Published values put beside ours: best functions, totals, single rates, and whole tables in the form of the report.
+"""Published values compared with this run: best functions, totals, single rates, and whole tables.
 
-Where the links of an emulated network were scaled, published rates are multiplied by the scale before they are compared.
+The tables have the form of the report. If the links of an emulated network were scaled, published rates are multiplied
+by the scale before the comparison.
 """
 
 from __future__ import annotations
@@ -14,15 +15,15 @@ import numpy as np
 from venturi.analysis.curves import family_table
 from venturi.analysis.result import (
     Analysis,
-    Curve,
     FamilyFit,
-    Point,
+    FittedCurves,
+    PointResult,
     PublishedFit,
     PublishedRate,
     PublishedTotal,
     Total,
 )
-from venturi.analysis.result_lab import RowBeside, StorageRate, TableBeside
+from venturi.analysis.result_lab import PublishedRowComparison, PublishedTableComparison, StorageRate
 from venturi.analysis.values import FactorValue
 from venturi.study import Published, PublishedTable
 
@@ -37,14 +38,14 @@ __all__ = [
 ]
 
 VALUE_COLUMNS = ("write_bytes_per_s", "read_bytes_per_s", "together_bytes_per_s", "throughput_bytes_per_s")
-"""Columns of a published table that are values; all others but ``errata`` and ``note`` are factors."""
+"""Value columns of a published table. All other columns except ``errata`` and ``note`` are factors."""
 
 
-def restricted(curves: Sequence[Curve], row: Mapping[str, Any]) -> list[Curve]:
-    """Return the curves that a published row speaks of.
+def restricted(curves: Sequence[FittedCurves], row: Mapping[str, Any]) -> list[FittedCurves]:
+    """Return the curves that a published row describes.
 
-    ``against`` names the factor, ``where`` {factor: value} the others; ``files_min`` and ``files_max`` keep the curves, or
-    the points of curves against files, within a range, both ends included.
+    ``against`` names the factor, and ``where`` {factor: value} fixes the other factors. ``files_min`` and ``files_max``
+    select curves, or points of curves against files, in a range with both ends included.
     """
     against, where = str(row.get("against", "")), row.get("where", {})
     low, high = row.get("files_min", -np.inf), row.get("files_max", np.inf)
@@ -61,11 +62,11 @@ def restricted(curves: Sequence[Curve], row: Mapping[str, Any]) -> list[Curve]:
     return found
 
 
-def _cut(curve: Curve, low: float, high: float) -> Curve:
+def _cut(curve: FittedCurves, low: float, high: float) -> FittedCurves:
     kept = [index for index, x in enumerate(curve.x) if low <= x <= high]
     if len(kept) == len(curve.x):
         return curve
-    # A fit to the whole range is not one to a part of it.
+    # A fit to the whole range is not valid for a part of it.
     return replace(
         curve,
         x=tuple(curve.x[i] for i in kept),
@@ -77,9 +78,12 @@ def _cut(curve: Curve, low: float, high: float) -> Curve:
 
 
 def published_fits(
-    published: Published, table: Sequence[FamilyFit], curves: Sequence[Curve]
+    published: Published, table: Sequence[FamilyFit], curves: Sequence[FittedCurves]
 ) -> tuple[PublishedFit, ...]:
-    """Return the published best functions, each with our fit of the same family and our best family, over the same curves."""
+    """Return the published best functions with our fits over the same curves.
+
+    Each row has our fit of the same family and our best family.
+    """
     rows = []
     for row in published.fits:
         against = str(row["against"])
@@ -100,7 +104,7 @@ def published_fits(
 def published_totals(
     published: Published, total_between: Callable[[tuple[int, int]], Sequence[Total]], scale: float
 ) -> tuple[PublishedTotal, ...]:
-    """Return the published totals beside ours over the same file counts; none of ours where several would match."""
+    """Return the published totals and our totals over the same file counts. Ours is None if several totals match."""
     rows = []
     for row in published.totals:
         files = (int(row["files_min"]), int(row["files_max"]))
@@ -113,12 +117,12 @@ def published_totals(
 
 
 def published_rates(
-    published: Published, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
+    published: Published, points: Sequence[PointResult], storages: Sequence[StorageRate], scale: float
 ) -> tuple[PublishedRate, ...]:
-    """Return the published single rates beside ours.
+    """Return the published single rates and our rates.
 
-    A row that names a ``storage`` speaks of its read and write rates (or of one: ``of = "read"``), in one ``direction`` or
-    all; any other of whole trials, per mover where a point runs several, as file systems count them.
+    A row with a ``storage`` describes its read and write rates (or one of them: ``of = "read"``), in one ``direction``
+    or all. Other rows describe rates of whole trials, per mover if a point runs several, as file systems count them.
     """
     rows = []
     for row in published.rates:
@@ -140,18 +144,18 @@ def published_rates(
     return tuple(rows)
 
 
-def _matches(point: Point, row: Mapping[str, Any]) -> bool:
+def _matches(point: PointResult, row: Mapping[str, Any]) -> bool:
     if point.factors.get("mover", row["mover"]) != row["mover"]:
         return False
     return all(point.factors.get(key) == value for key, value in row.get("where", {}).items())
 
 
-def _rates(point: Point) -> list[float | None]:
+def _rates(point: PointResult) -> list[float | None]:
     return [part.together_bytes_per_s for part in point.parts] or [point.together_bytes_per_s]
 
 
 def _by_storage(storages: Sequence[StorageRate], row: Mapping[str, Any], points: set[int]) -> list[float | None]:
-    directions = ("there", "back") if row.get("direction") == "each" else (str(row.get("direction", "all")),)
+    directions = ("forward", "reverse") if row.get("direction") == "each" else (str(row.get("direction", "all")),)
     own = [
         rate for rate in storages
         if rate.point in points and rate.storage == row["storage"] and rate.direction in directions
@@ -161,16 +165,16 @@ def _by_storage(storages: Sequence[StorageRate], row: Mapping[str, Any], points:
 
 
 def published_tables(
-    published: Published, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
-) -> tuple[TableBeside, ...]:
-    """Return the published tables that have values of points, one row a published row, in its order."""
+    published: Published, points: Sequence[PointResult], storages: Sequence[StorageRate], scale: float
+) -> tuple[PublishedTableComparison, ...]:
+    """Return the published tables with values of points, one row per published row, in their order."""
     shown = [table for table in published.tables if set(table.columns) & set(VALUE_COLUMNS)]
     return tuple(_table(table, points, storages, scale) for table in shown)
 
 
 def _table(
-    table: PublishedTable, points: Sequence[Point], storages: Sequence[StorageRate], scale: float
-) -> TableBeside:
+    table: PublishedTable, points: Sequence[PointResult], storages: Sequence[StorageRate], scale: float
+) -> PublishedTableComparison:
     names = [name for name in table.columns if name not in (*VALUE_COLUMNS, "errata", "note")]
     values = [name for name in table.columns if name in VALUE_COLUMNS]
     by_point = {r.point: r for r in storages if r.storage == table.storage and r.direction == "all"}
@@ -179,29 +183,29 @@ def _table(
         factors: dict[str, FactorValue] = {name: row[name] for name in names}
         point = next((p for p in points if all(p.factors.get(k) == v for k, v in factors.items())), None)
         storage = by_point.get(point.point) if point else None
-        told = {name: _float(row[name]) for name in values}
+        published_value = {name: _float(row[name]) for name in values}
         ours = {name: _ours(name, point, storage) for name in values}
-        ratios = {name: _ratio(ours[name], told[name], scale) for name in values}
+        ratios = {name: _ratio(ours[name], published_value[name], scale) for name in values}
         rows.append(
-            RowBeside(
-                factors=factors, published=told, ours=ours, ratio=ratios, point=point.point if point else None,
+            PublishedRowComparison(
+                factors=factors, published=published_value, ours=ours, ratio=ratios, point=point.point if point else None,
                 errata=tuple(str(row.get("errata") or "").split()), note=str(row.get("note") or ""),
             )
         )  # fmt: skip
-    return TableBeside(
+    return PublishedTableComparison(
         name=table.name, about=table.about, storage=table.storage, factors=tuple(names), values=tuple(values),
         rows=tuple(rows), scale=scale,
     )  # fmt: skip
 
 
-def _ours(column: str, point: Point | None, storage: StorageRate | None) -> float | None:
+def _ours(column: str, point: PointResult | None, storage: StorageRate | None) -> float | None:
     if column in ("read_bytes_per_s", "write_bytes_per_s"):
         return getattr(storage, column) if storage else None
     return getattr(point, column) if point else None
 
 
-def _ratio(ours: float | None, told: float | None, scale: float) -> float | None:
-    return ours / (told * scale) if ours is not None and told else None
+def _ratio(ours: float | None, published_value: float | None, scale: float) -> float | None:
+    return ours / (published_value * scale) if ours is not None and published_value else None
 
 
 def _float(value: object) -> float | None:
@@ -209,14 +213,15 @@ def _float(value: object) -> float | None:
 
 
 def published_rows(analysis: Analysis) -> Iterator[dict[str, Any]]:
-    """Yield every published value beside ours as one row of a table: what ``published.csv`` holds.
+    """Yield every published value and ours as one row of the table in ``published.csv``.
 
-    ``published_other`` and ``ours_other`` are second values of a kind: R² of the text, the upper end of a range. ``scale`` is that of the rates of ours.
+    ``published_other`` and ``ours_other`` are second values of a kind: R² of the text, or the upper end of a range.
+    ``scale`` is the scale of our rates.
     """
     for fit in analysis.published_fits:
         same, best = fit.ours_same_family, fit.ours_best
         yield {"kind": "fit", "name": f"against {fit.against}, {fit.range}", "published": fit.mean_r2_table, "published_other": fit.mean_r2_text,
-               "ours": same.mean_r2 if same else None, "note": f"{fit.family}; our best: {best.family if best else 'none'}"}  # fmt: skip
+               "ours": same.mean_r2 if same else None, "note": f"{fit.family}; best in this run: {best.family if best else 'none'}"}  # fmt: skip
     for total in analysis.published_totals:
         yield {"kind": "total_bytes_per_s", "name": total.name, "published": total.total_bytes_per_s,
                "ours": total.ours.mean_bytes_per_s if total.ours else None, "ratio": total.ratio, "scale": total.scale,

@@ -1,35 +1,34 @@
-"""The numbers of an analysis, as plain frozen data in base units. Nothing here computes; None means: not measured.
+"""Results of an analysis as frozen data in base units.
 
-========================  =================================================================================
-name                      what it covers
-========================  =================================================================================
-throughput_bytes_per_s    of one file: size over mean time, slots combined by eq. (2) of document 000
-together_bytes_per_s      of a whole trial: bytes over (last end − first start), mean over the trials
-files_times_bytes_per_s   number of files × throughput per file, the "total" of document 000 (L218)
-========================  =================================================================================
+This module computes nothing. A value of None means that it was not measured. An analysis has three kinds of throughput:
 
-The second is what went through; the third is what the papers add up, and is larger if files do not overlap fully.
+- ``throughput_bytes_per_s`` of one file: size over mean time, slots combined by eq. (2) of document 000.
+- ``together_bytes_per_s`` of a whole trial: bytes over (last end − first start), averaged over the trials.
+- ``files_times_bytes_per_s``: number of files × throughput per file, the "total" of document 000 (L218).
+
+The second rate is the total throughput. The third rate is the sum that the papers report. It is larger if the files do
+not overlap fully.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from venturi.analysis.chapter import Chapter
 from venturi.analysis.result_lab import (
-    ByteAccount,
+    ByteCount,
     FixedCost,
     FixedCostRatio,
     LinkSeries,
     LinkUse,
+    PublishedTableComparison,
     SessionSummary,
     SocketSummary,
     StorageRate,
-    TableBeside,
-    Testbed,
+    TestbedResult,
 )
+from venturi.analysis.section import ReportSection
 from venturi.analysis.values import FactorValue, FloatArray, IntArray
 from venturi.stats import Interval, Knee, Saturation, StepRatio
 from venturi.study import Erratum
@@ -41,28 +40,29 @@ __all__ = [
     "Claim",
     "Conservation",
     "Counts",
-    "Curve",
-    "Factor",
+    "FactorColumn",
     "FactorValue",
     "Failure",
     "FamilyFit",
-    "Fit",
+    "FindingSummary",
+    "FitResult",
+    "FittedCurves",
     "FloatArray",
     "Headline",
-    "Held",
     "HostSeries",
     "IntArray",
     "LoadCurve",
-    "Notice",
-    "Part",
-    "Point",
+    "MoverPart",
+    "NextStep",
+    "PointResult",
     "PublishedFit",
     "PublishedRate",
     "PublishedTotal",
+    "RateTrace",
     "SteadySlice",
     "Surface",
+    "TableVerdict",
     "Total",
-    "Trace",
     "Trend",
     "Trials",
     "ZeroSize",
@@ -71,7 +71,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """Where the numbers come from, and how to get them again."""
+    """Source of the results and the settings that reproduce them."""
 
     name: str
     path: str
@@ -89,10 +89,19 @@ class About:
     confidence: float
     criterion: str
 
+    @property
+    def sweep(self) -> bool:
+        """True if the workload is a sweep, so that its design points describe it."""
+        workload = self.scenario.get("workload")
+        return not isinstance(workload, Mapping) or workload.get("kind", "sweep") == "sweep"
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How much was planned, done and lost. ``outcomes`` counts transfers by their outcome."""
+    """Numbers of planned, finished and failed points, trials and transfers.
+
+    ``outcomes`` counts the transfers by outcome.
+    """
 
     points_planned: int | None
     points: int
@@ -110,20 +119,23 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class Factor:
-    """A factor of the sweep. ``name`` is that of its column, unit included; ``values`` are those seen, in order."""
+class FactorColumn:
+    """Factor of the sweep.
+
+    ``name`` is the name of its column, including the unit. ``values`` are the observed values in order.
+    """
 
     name: str
     values: tuple[FactorValue, ...]
 
     @property
     def varied(self) -> bool:
-        """Whether it took more than one value."""
+        """True if the factor took more than one value."""
         return len(self.values) > 1
 
     @property
     def numeric(self) -> bool:
-        """Whether all its values are numbers, so that a curve can be drawn against it."""
+        """True if all values are numbers, so that a curve can be drawn against them."""
         return bool(self.values) and all(
             isinstance(value, int | float) and not isinstance(value, bool) for value in self.values
         )
@@ -131,7 +143,10 @@ class Factor:
 
 @dataclass(frozen=True, slots=True)
 class ZeroSize:
-    """Throughput with the time of zero-size files taken off (000, Fig. 7), or why it is refused."""
+    """Throughput after subtraction of the time of zero-size files (000, Fig. 7).
+
+    ``outcome`` gives the reason if the correction is rejected.
+    """
 
     outcome: str
     zero_time_s: float
@@ -141,8 +156,8 @@ class ZeroSize:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """One of the movers of a point that runs several at once (``"read+write"``)."""
+class MoverPart:
+    """One mover of a point that runs several movers at the same time (``"read+write"``)."""
 
     mover: str
     transfers_ok: int
@@ -152,7 +167,7 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class PointResult:
     """One point of the sweep.
 
     Attributes
@@ -160,28 +175,29 @@ class Point:
     factors
         Factor → value, in base units.
     trials, trials_planned
-        Trials with an outcome, and repetitions planned (None if the plan does not say).
+        Trials with an outcome, and planned repetitions (None if the plan has no number).
     throughput_bytes_per_s, error_bytes_per_s, error_kind
-        Per file, with the error that is used everywhere else: the largest of internal, external and trial; None below
-        two trials, of which the scatter between slots (``error_external_bytes_per_s``) says nothing.
+        Throughput per file and its default error, which is the largest of internal, external and trial error. The error
+        is None below two trials, because the scatter between slots (``error_external_bytes_per_s``) does not estimate
+        the scatter between trials.
     error_printed_bytes_per_s
-        By eq. (3) of document 000 as printed, for comparison only (000-E02).
+        Error by eq. (3) of document 000 as printed, for comparison only (000-E02).
     interval
-        Of the throughput per file; the replicate is the whole trial. None below three trials.
-    together, together_interval
+        Interval of the throughput per file. The replicate is the whole trial. None below three trials.
+    together_bytes_per_s, together_interval
         Rate of the whole trial: mean over the trials, and its interval.
     tail_s, start_spread_s
-        Means over the trials of last end − first end, and of last start − first start.
+        Means over the trials of (last end − first end) and (last start − first start).
     cpu_s_per_byte
-        Processor time of the movers, user and system, per byte delivered.
+        CPU time of the movers, user and system, per delivered byte.
     trend_ratio
-        Throughput at the end of the run over that at its beginning, by a straight line through the trials.
+        Throughput at the end of the run over throughput at its start, from a straight line through the trials.
     outliers
-        Trials labelled as outliers (kept in all numbers).
+        Number of trials labelled as outliers. All numbers include them.
     throughput_without_outliers_bytes_per_s
-        The same mean without them; None if there are none.
+        Mean throughput without the outliers. None if no trial is an outlier.
     absent
-        Why a number is missing, in words.
+        Reasons for missing numbers, as text.
     """
 
     point: int
@@ -218,13 +234,16 @@ class Point:
     outliers: int
     throughput_without_outliers_bytes_per_s: float | None
     zero_size: ZeroSize | None
-    parts: tuple[Part, ...]
+    parts: tuple[MoverPart, ...]
     absent: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """One family fitted to one curve. ``draw_x``, ``draw_y``, ``draw_low``, ``draw_high`` are for a figure."""
+class FitResult:
+    """One family fitted to one curve.
+
+    ``draw_x``, ``draw_y``, ``draw_low`` and ``draw_high`` are the points of its line in a figure.
+    """
 
     family: str
     formula: str
@@ -245,8 +264,11 @@ class Fit:
 
 
 @dataclass(frozen=True, slots=True)
-class Curve:
-    """Throughput per file against one factor, the others held: ``x`` ascending, one element a point."""
+class FittedCurves:
+    """Throughput per file against one factor with the other factors fixed.
+
+    ``x`` is ascending. All columns have one element per point.
+    """
 
     against: str
     others: Mapping[str, FactorValue]
@@ -254,24 +276,26 @@ class Curve:
     y_bytes_per_s: tuple[float, ...]
     error_bytes_per_s: tuple[float | None, ...]
     points: tuple[int, ...]
-    fits: tuple[Fit, ...]
+    fits: tuple[FitResult, ...]
     reason: str | None
-    """Why there is no fit; None if there is one."""
+    """Reason for the missing fit. None if the curve has a fit."""
+    independent: bool = False
+    """True if even the best fitted function explains nothing. Then no dependence was found, and ``fits`` is empty."""
     ranked_by: str | None = None
-    """What ranked the fits, where it is not the criterion asked for (too few points for it)."""
+    """Criterion that ranked the fits if the curve has too few points for the requested criterion."""
 
     @property
-    def best(self) -> Fit | None:
+    def best(self) -> FitResult | None:
         """The fit ranked first."""
         return self.fits[0] if self.fits else None
 
 
 @dataclass(frozen=True, slots=True)
 class FamilyFit:
-    """One family over all curves against one factor: a row of table III of document 000, for every family.
+    """One family over all curves against one factor: a row of table III of document 000 for every family.
 
-    ``curves`` and the means count the curves on which it has fewer parameters than there are points; with as many it passes
-    through all of them and R² = 1 says nothing.
+    ``curves`` and the means only include curves with more points than the family has parameters. With equal numbers the
+    family passes through all points, so R² = 1 means nothing.
     """
 
     against: str
@@ -282,12 +306,15 @@ class FamilyFit:
     mean_adjusted_r2: float | None
     mean_delta_aicc: float | None
     first: int
-    """On how many curves it is ranked first by the criterion."""
+    """Number of curves with this family first by the criterion."""
 
 
 @dataclass(frozen=True, slots=True)
 class BestFamily:
-    """The row of table III: the family with the highest mean R², and the one that the criterion puts first most often."""
+    """Row of table III of document 000.
+
+    The row has the family with the highest mean R² and the family that the criterion ranks first most often.
+    """
 
     against: str
     low: float
@@ -300,7 +327,7 @@ class BestFamily:
 
 @dataclass(frozen=True, slots=True)
 class Surface:
-    """One function of size and files together, which document 000 wanted and did not do."""
+    """One function of size and files together, which document 000 proposed but did not fit."""
 
     others: Mapping[str, FactorValue]
     family: str
@@ -310,7 +337,7 @@ class Surface:
     r2: float | None
     points: int
     worst_ratio: float | None
-    """Largest factor by which the surface misses a point."""
+    """Largest ratio between the surface and a point."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +356,7 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class LoadCurve:
-    """Rate of the whole trial against the number of files: does more in parallel give more in all?"""
+    """Rate of the whole trial against the number of parallel files."""
 
     others: Mapping[str, FactorValue]
     files: tuple[int, ...]
@@ -342,7 +369,7 @@ class LoadCurve:
 
 @dataclass(frozen=True, slots=True)
 class SteadySlice:
-    """The steady part of a sampled rate within one trial, beside the whole of it."""
+    """Steady part of a sampled rate within one trial, and the rate of the whole trial."""
 
     trial: str
     point: int
@@ -357,12 +384,12 @@ class SteadySlice:
 
 @dataclass(frozen=True, slots=True)
 class Conservation:
-    """The same bytes counted by different parties, over all transfers that succeeded. None: nobody counted.
+    """Bytes of all successful transfers as counted by each party. None if a party has no count.
 
-    ``*_ratio`` is the count over the bytes asked for, of those transfers for which there is a count.
+    Each ``*_ratio`` is a count over the requested bytes of the transfers that have this count.
     """
 
-    asked_bytes: int
+    requested_bytes: int
     received_bytes: int | None
     received_ratio: float | None
     tool_ratio: float | None
@@ -379,7 +406,7 @@ class Conservation:
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """Change of the rate from the first to the last trial in the order of execution, points taken out."""
+    """Change of the rate from the first to the last trial in execution order, without the differences between points."""
 
     ratio: float
     low: float
@@ -389,7 +416,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Transfers that failed alike."""
+    """Failed transfers with the same outcome, call and error."""
 
     outcome: str
     call: str
@@ -400,8 +427,11 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
-    """A finding, its copies counted: ``count`` times, first seen in ``example`` (None: the run as a whole)."""
+class FindingSummary:
+    """Finding and its number of occurrences.
+
+    ``example`` names the first occurrence. It is None if the finding is about the whole run.
+    """
 
     code: str
     subject: str
@@ -409,12 +439,15 @@ class Notice:
     advice: str
     count: int = 1
     example: str | None = None
-    severity: Literal["doubt", "note"] = "doubt"
+    severity: Literal["warning", "note"] = "warning"
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """What one table says of a published statement, with the figure that tells, or why it says nothing."""
+class TableVerdict:
+    """Verdict of one table about a published statement.
+
+    ``evidence`` holds the figure that decides, or the reason for "not tested".
+    """
 
     verdict: Literal["agrees", "disagrees", "not tested"]
     evidence: str
@@ -422,10 +455,10 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A published statement held against our numbers.
+    """Published statement checked against this run.
 
-    ``published`` is what the report's own table says of it, None where it has none; ``errata`` are ids of slips that the statement
-    is one of.
+    ``published`` is the verdict of the report's own table, or None without a table. ``errata`` are the ids of errata
+    that concern the statement.
     """
 
     id: str
@@ -433,13 +466,13 @@ class Claim:
     check: str
     verdict: Literal["agrees", "disagrees", "cannot tell", "not tested"]
     evidence: str
-    published: Held | None = None
+    published: TableVerdict | None = None
     errata: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class PublishedFit:
-    """A row of the published table of best functions beside ours, over the same range (``files_min``, ``files_max``)."""
+    """Row of the published table of best functions, and our fits over the same range (``files_min``, ``files_max``)."""
 
     against: str
     equation: str
@@ -455,7 +488,10 @@ class PublishedFit:
 
 @dataclass(frozen=True, slots=True)
 class PublishedTotal:
-    """A published total beside ours. ``scale``: what it was multiplied by for the ratio, where links were scaled."""
+    """Published total and our total.
+
+    ``ratio`` uses the published value multiplied by ``scale``, because the links of a testbed can be scaled.
+    """
 
     name: str
     total_bytes_per_s: float
@@ -468,9 +504,9 @@ class PublishedTotal:
 
 @dataclass(frozen=True, slots=True)
 class PublishedRate:
-    """A published rate beside ours: rates of whole trials, or of a storage, over the points that match.
+    """Published rate and our rate: rates of whole trials or of a storage, over the matching points.
 
-    ``scale``: what the published rate was multiplied by for the ratio, which compares the middles of both ranges.
+    ``ratio`` compares the middles of both ranges. It uses the published rate multiplied by ``scale``.
     """
 
     name: str
@@ -488,8 +524,11 @@ class PublishedRate:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
-    """A rate in time, thinned to bins: least, mean and greatest of each. ``time_s`` is the middle of the bin."""
+class RateTrace:
+    """Rate in time, reduced to bins with their minimum, mean and maximum.
+
+    ``time_s`` is the middle of each bin.
+    """
 
     name: str
     unit: Literal["bytes_per_s", "ratio"]
@@ -501,27 +540,46 @@ class Trace:
 
 @dataclass(frozen=True, slots=True)
 class HostSeries:
-    """What the counters of one host say, with the trials that went on (``busy``: first start, last end, in s)."""
+    """Traces of the counters of one host.
+
+    ``busy`` holds the times of the trials: first start and last end, in s.
+    """
 
     host: str
-    traces: tuple[Trace, ...]
+    traces: tuple[RateTrace, ...]
     busy: tuple[tuple[float, float], ...]
     samples: int
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """The highest rate of a whole trial, and where it was seen."""
+    """Answer of a run in at most 25 words, and the point with the highest rate of a whole trial.
 
-    bytes_per_s: float
-    interval: Interval | None
-    point: int
-    factors: Mapping[str, FactorValue]
+    ``text`` has the rate with its interval, or the reason for a missing interval, and the bottleneck. It gives the range
+    of several points, never a mean over them. The other fields are None or empty if no trial has a rate.
+    """
+
+    text: str
+    bytes_per_s: float | None = None
+    interval: Interval | None = None
+    point: int | None = None
+    factors: Mapping[str, FactorValue] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """Next step of a reader. ``command`` is empty if the step is an experiment and not a command of Venturi."""
+
+    reason: str
+    command: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trials:
-    """One element a trial, in the order of execution; NaN where there is no rate. Left out of JSON (it is in the run)."""
+    """Columns with one element per trial, in execution order.
+
+    Missing rates are NaN. The JSON output omits these columns because the run has them.
+    """
 
     point: IntArray
     repetition: IntArray
@@ -535,57 +593,73 @@ class Trials:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Analysis:
-    """All that one run says.
+    """Complete analysis of one run.
 
     Attributes
     ----------
-    sentence
-        The answer with its caveats, made from the data by rules: ``answer``, ``setting`` and ``caveat`` together.
-    answer, setting, caveat
-        The answer in one sentence, where that was (of an emulated testbed: between which hosts, over which network, at which
-        scale; else empty), and what makes it doubtful, in a few more (empty if nothing does).
     headline
-        The highest rate of a whole trial; None if no transfer of any byte succeeded.
+        Rate with interval and bottleneck in at most 25 words.
+    sentence
+        ``headline``, ``conclusion``, ``setting`` and ``caveat`` together, made from the data by rules.
+    next_step
+        Command or experiment that follows from the result.
+    bottleneck
+        Rate and bottleneck of the run (:mod:`venturi.advice`). Empty if no transfer succeeded.
+    verdict
+        Section with the evidence for the bottleneck. None if no transfer succeeded.
+    point_limits
+        Point → resource that limits it. Points without a decided bottleneck are absent.
+    conclusion
+        Facts that the headline lacks, in a few sentences.
+    setting
+        Hosts, network and scale of an emulated or simulated testbed. Otherwise empty.
+    caveat
+        Caveats of the result. Empty without caveats.
     points, curves, families, best_families, surfaces
-        The sweep, its curves with fits, all families over the curves, table III of document 000, and fits in two variables.
+        The sweep, its curves with fits, and all families over the curves. Then table III of document 000 and fits in
+        two variables.
     totals, common_totals
-        Table IV, over the whole grid and over 1 to 30 files (000-E14); the latter is empty where that is the same.
+        Table IV over the whole grid, and over 1 to 30 files (000-E14). The latter is empty if both are the same.
     loads
-        Rate of whole trials against files: step ratios, saturation.
+        Rate of whole trials against files, with step ratios and saturation.
     storage_rates
-        What each storage gave and took, by point (the form of the table of document 001, group 2).
+        Read and write rates of each storage by point (in the form of the table of document 001, group 2).
     fixed_costs, fixed_cost_ratios
-        Times of transfers of size zero, and what one value of a factor costs over another there (authentication).
+        Times of zero-size transfers, and the cost ratios of the values of a factor (authentication).
     testbed
-        The emulated testbed; None if hosts and network were what they are.
+        The emulated or simulated testbed. None on existing hosts.
     accounts
         The bytes that crossed the network, as each party counted them.
     sockets, link_use, links
         TCP connections by point, links by point, and the busiest links in time.
     sessions
         Control connections of servers, by server and point.
-    chapters
-        What the kind of experiment says besides (:mod:`venturi.analysis.chapters`).
-    notices
-        Findings of the run and of this analysis, gravest first.
+    sections
+        Sections for the kind of experiment (:mod:`venturi.analysis.sections`).
+    findings
+        Findings of the run and of this analysis, the most serious first.
     published_*, claims, errata
-        The study that the scenario names, beside our numbers; empty without one.
+        Values of the study that the scenario names, compared with this run. Empty without a study.
     not_tested
-        What this run cannot say, in words.
+        Questions that this run does not answer, as text.
     trials
-        Columns, for comparisons and figures.
+        Columns for comparisons and figures.
     """
 
     about: About
     counts: Counts
+    headline: Headline
     sentence: str
-    answer: str
+    next_step: NextStep
+    bottleneck: str
+    verdict: ReportSection | None
+    point_limits: Mapping[int, str]
+    conclusion: str
     setting: str
     caveat: str
-    headline: Headline | None
-    factors: tuple[Factor, ...]
-    points: tuple[Point, ...]
-    curves: tuple[Curve, ...]
+    factors: tuple[FactorColumn, ...]
+    points: tuple[PointResult, ...]
+    curves: tuple[FittedCurves, ...]
     families: tuple[FamilyFit, ...]
     best_families: tuple[BestFamily, ...]
     surfaces: tuple[Surface, ...]
@@ -596,8 +670,8 @@ class Analysis:
     storage_rates: tuple[StorageRate, ...]
     fixed_costs: tuple[FixedCost, ...]
     fixed_cost_ratios: tuple[FixedCostRatio, ...]
-    testbed: Testbed | None
-    accounts: tuple[ByteAccount, ...]
+    testbed: TestbedResult | None
+    accounts: tuple[ByteCount, ...]
     sockets: tuple[SocketSummary, ...]
     link_use: tuple[LinkUse, ...]
     sessions: tuple[SessionSummary, ...]
@@ -605,14 +679,29 @@ class Analysis:
     conservation: Conservation
     trend: Trend | None
     failures: tuple[Failure, ...]
-    chapters: tuple[Chapter, ...]
-    notices: tuple[Notice, ...]
+    sections: tuple[ReportSection, ...]
+    findings: tuple[FindingSummary, ...]
     claims: tuple[Claim, ...]
     published_fits: tuple[PublishedFit, ...]
     published_totals: tuple[PublishedTotal, ...]
     published_rates: tuple[PublishedRate, ...]
-    published_tables: tuple[TableBeside, ...]
+    published_tables: tuple[PublishedTableComparison, ...]
     errata: tuple[Erratum, ...]
     series: tuple[HostSeries, ...]
     not_tested: tuple[str, ...]
     trials: Trials
+
+    @property
+    def all_sections(self) -> tuple[ReportSection, ...]:
+        """All sections in their order: the section of the verdict first."""
+        return self.sections if self.verdict is None else (self.verdict, *self.sections)
+
+    @property
+    def shown_sections(self) -> tuple[ReportSection, ...]:
+        """Sections of the page and the terminal: details of the protocol last.
+
+        The verdict replaces the section of simulated bottlenecks.
+        """
+        hidden = () if self.verdict is None else ("bottlenecks",)
+        shown = (section for section in self.all_sections if section.name not in hidden)
+        return tuple(sorted(shown, key=lambda section: section.name == "gridftp"))

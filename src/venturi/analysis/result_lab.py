@@ -1,6 +1,7 @@
-"""The numbers of an analysis that servers, storages, links and published tables add, as plain frozen data in base units.
+"""Results for servers, storages, links and published tables, as frozen data in base units.
 
-Nothing here computes; None means: not measured. What is common to all runs is in :mod:`venturi.analysis.result`.
+This module computes nothing. A value of None means that it was not measured. The results common to all runs are in
+:mod:`venturi.analysis.result`.
 """
 
 from __future__ import annotations
@@ -13,40 +14,41 @@ from venturi.analysis.values import FactorValue, FloatArray
 from venturi.stats import Interval
 
 __all__ = [
-    "ByteAccount",
-    "Cable",
+    "ByteCount",
     "FixedCost",
     "FixedCostRatio",
-    "Layout",
-    "Link",
+    "LinkBundle",
+    "LinkResult",
     "LinkSeries",
     "LinkUse",
     "NetworkPath",
     "Node",
-    "RowBeside",
-    "ServiceFacts",
+    "PublishedRowComparison",
+    "PublishedTableComparison",
+    "ServiceProperties",
     "SessionSummary",
     "SocketSummary",
     "StorageRate",
-    "TableBeside",
-    "Testbed",
+    "TestbedDiagram",
+    "TestbedResult",
 ]  # fmt: skip
 
-Direction = Literal["all", "there", "back"]
+Direction = Literal["all", "forward", "reverse"]
 
 
 @dataclass(frozen=True, slots=True)
 class StorageRate:
-    """What one storage gave and took at one point: bytes of the transfers over the time of the whole trial.
+    """Read and write rate of one storage at one point: bytes of the transfers over the time of the whole trial.
 
     Attributes
     ----------
     direction
-        ``"all"``, or where files go both ways at the same time ``"there"`` and ``"back"`` besides; both add up to all.
-    read_asked, write_asked
-        Whether anything was to be read, written. Where nothing was, the rate is None, not zero.
+        ``"all"``. If files move in both directions at the same time, there are also results for ``"forward"`` and
+        ``"reverse"``, which add up to ``"all"``.
+    read_requested, write_requested
+        True if a byte was read or written. The rate of a direction without bytes is None, not zero.
     read_error_bytes_per_s, write_error_bytes_per_s
-        Standard error over the trials; None below two.
+        Standard error over the trials. None below two trials.
     """
 
     point: int
@@ -54,8 +56,8 @@ class StorageRate:
     direction: Direction
     factors: Mapping[str, FactorValue]
     trials: int
-    read_asked: bool
-    write_asked: bool
+    read_requested: bool
+    write_requested: bool
     read_bytes_per_s: float | None
     read_error_bytes_per_s: float | None
     read_interval: Interval | None
@@ -66,7 +68,7 @@ class StorageRate:
 
 @dataclass(frozen=True, slots=True)
 class FixedCost:
-    """How long transfers of size zero take: every fixed cost of a transfer (000-E18), as a distribution.
+    """Distribution of the times of zero-size transfers, which contain every fixed cost (000-E18).
 
     ``quantiles_s`` are the 0, 1, … 100 % quantiles of the single transfers.
     """
@@ -86,10 +88,10 @@ class FixedCost:
 
 @dataclass(frozen=True, slots=True)
 class FixedCostRatio:
-    """Mean time of size zero with one value of a factor over that with another, the other factors (``others``) equal.
+    """Ratio of the mean times of zero-size transfers for two values of a factor.
 
-    ``value`` and ``reference`` are as the scenario has them, ``value_text`` and ``reference_text`` say besides how a service
-    authenticates. The replicate is the trial.
+    The other factors (``others``) are equal. ``value`` and ``reference`` are the values of the scenario. ``value_text``
+    and ``reference_text`` also name the authentication of a service. The replicate is the trial.
     """
 
     factor: str
@@ -102,11 +104,11 @@ class FixedCostRatio:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A directed link of the emulated network: as asked for, and what it counted over the run (None: not sampled)."""
+class LinkResult:
+    """Directed link of the emulated network: requested properties, and its counters over the run (None if not sampled)."""
 
     name: str
-    begin: str
+    start_node: str
     end: str
     rate_bit_per_s: float | None
     delay_s: float
@@ -124,8 +126,11 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class NetworkPath:
-    """Where bytes go from one host to another. ``rate_bit_per_s`` is that of the slowest link, None if none has a rate;
-    ``rtt_s`` is the sum of the delays there and back, None where the way cannot be followed (address translation)."""
+    """Path of the bytes from one host to another.
+
+    ``rate_bit_per_s`` is the rate of the slowest link, or None if no link has a rate. ``rtt_s`` is the sum of the
+    delays in both directions. It is None if the path is unknown because of address translation.
+    """
 
     source: str
     destination: str
@@ -136,8 +141,8 @@ class NetworkPath:
 
 
 @dataclass(frozen=True, slots=True)
-class ServiceFacts:
-    """A server program of the lab."""
+class ServiceProperties:
+    """Server program of the lab."""
 
     name: str
     kind: str
@@ -147,9 +152,10 @@ class ServiceFacts:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A host or a router of a layout.
+    """Host or router of a testbed diagram.
 
-    ``services`` are kinds of server programs, each with their number; ``storages`` names of places. Of a router only the name is known.
+    ``services`` are the kinds of server programs with their numbers. ``storages`` are names of storages. A router only
+    has a name.
     """
 
     name: str
@@ -160,10 +166,13 @@ class Node:
 
 
 @dataclass(frozen=True, slots=True)
-class Cable:
-    """``count`` pairs of links between two nodes, all alike; ``rtt_s`` is the delay there and back, a rate None without limit."""
+class LinkBundle:
+    """``count`` equal pairs of links between two nodes.
 
-    begin: str
+    ``rtt_s`` is the delay in both directions together. A rate of None means no limit.
+    """
+
+    start_node: str
     end: str
     rate_bit_per_s: float | None
     back_rate_bit_per_s: float | None
@@ -172,54 +181,58 @@ class Cable:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """Hosts and routers, and what joins them, as the run began."""
+class TestbedDiagram:
+    """Hosts, routers and their links at the start of the run."""
 
     nodes: tuple[Node, ...]
-    cables: tuple[Cable, ...]
+    link_bundles: tuple[LinkBundle, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Testbed:
-    """The emulated testbed of a run.
+class TestbedResult:
+    """Emulated or simulated testbed of a run.
 
     Attributes
     ----------
     rates_scale
-        By what published rates are to be multiplied before they are compared: the scale, where a link on the way, or a
-        storage, has a rate.
+        Factor for published rates before a comparison. It is the scale if a link on a path, or a storage, has a rate,
+        and otherwise 1.
     local_transfers, local_hosts
-        Transfers whose two ends are on one host, so that no link saw them, and on which hosts.
+        Transfers with both endpoints on one host, which no link carried, and these hosts.
     packages
         Package → version, of the services.
     changes
-        Changes of links during the run, as the plan has them.
+        Planned changes of links during the run.
+    simulated
+        True if the testbed was simulated and not emulated.
     """
 
     scale: float
     rates_scale: float
     hosts: tuple[str, ...]
-    links: tuple[Link, ...]
+    links: tuple[LinkResult, ...]
     paths: tuple[NetworkPath, ...]
     local_transfers: int
     local_hosts: tuple[str, ...]
-    services: tuple[ServiceFacts, ...]
+    services: tuple[ServiceProperties, ...]
     packages: Mapping[str, str]
     changes: tuple[Mapping[str, Any], ...]
-    layout: Layout
+    layout: TestbedDiagram
+    simulated: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class ByteAccount:
-    """The bytes that crossed the network as one party counted them, beside those asked of it.
+class ByteCount:
+    """Bytes that crossed the network as counted by one party, and the requested bytes.
 
-    ``least`` and ``most`` are what the count may be if no byte was lost: headers, control channels and repetitions explain up
-    to ``most``. ``agrees`` is None where the count is not judged; ``note`` says why, or what was taken off.
+    A count between ``least`` and ``most`` is possible without loss of data. Headers, control connections and
+    retransmissions explain counts up to ``most``. ``agrees`` is None if the count was not checked. ``note`` gives the
+    reason or names subtracted bytes.
     """
 
     party: str
     counted_bytes: float
-    asked_bytes: float
+    requested_bytes: float
     ratio: float | None
     least: float
     most: float
@@ -229,24 +242,25 @@ class ByteAccount:
 
 @dataclass(frozen=True, slots=True)
 class SocketSummary:
-    """The TCP connections that carried the data of one point, as the sender's kernel saw them.
+    """TCP connections that carried the data of one point, as seen by the sender's kernel.
 
     Attributes
     ----------
     connections
-        How many there were over all trials; those that carried less than 64 KiB are left out.
-    asked_window_bytes
-        What the mover was asked to set; None: left to the kernel.
+        Number over all trials, without connections that carried less than 64 KiB.
+    requested_window_bytes
+        Window that the mover requested. None if the kernel chose it.
     window_bytes, greatest_window_bytes
-        Window in effect, the smaller of congestion window and the peer's window: median and greatest of the samples.
+        Window in effect, the smaller of congestion window and the peer's window: median and maximum of the samples.
     rtt_s, least_rtt_s
-        Median of the smoothed round-trip time over the samples, and the least ever seen.
+        Median of the smoothed round-trip time over the samples, and the minimum over all time.
     retransmitted_ratio
-        Bytes sent again over all bytes sent.
+        Retransmitted bytes over all sent bytes.
     receive_window_limited_ratio, send_buffer_limited_ratio
-        Share of the time with data to send in which the peer's window, or the own buffer, was what held it up.
+        Fraction of the time with data to send during which the peer's window, or the send buffer, limited the
+        connection.
     delivery_bytes_per_s
-        Median of the kernel's estimate over the samples, of one connection.
+        Delivery rate of one connection: median of the kernel's estimate over the samples.
     """
 
     point: int
@@ -254,7 +268,7 @@ class SocketSummary:
     trials: int
     connections: int
     congestion_control: str | None
-    asked_window_bytes: float | None
+    requested_window_bytes: float | None
     window_bytes: float | None
     greatest_window_bytes: float | None
     greatest_congestion_window_bytes: float | None
@@ -268,9 +282,10 @@ class SocketSummary:
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """The control connections of a server, those of a point together; ``point`` is None where only the server's log tells.
+    """Control connections of a server at one point.
 
-    ``most_outstanding``: transfers asked for and not yet answered, at most at once in one connection; None where only a log tells.
+    ``point`` is None if only the log of the server has them. ``most_outstanding`` is the maximum number of requested
+    transfers without a reply in one connection. It is None if only a log has them.
     """
 
     service: str
@@ -287,10 +302,11 @@ class SessionSummary:
 
 @dataclass(frozen=True, slots=True)
 class LinkUse:
-    """How full a link was during the trials of a point.
+    """Load of a link during the trials of a point.
 
-    ``mean_bit_per_s`` is over whole trials, ``full_bit_per_s`` the 90 % quantile of the sampling intervals of a trial: what
-    the link carried while bytes flowed, connecting and closing left out. Both are means over the trials.
+    ``mean_bit_per_s`` is the rate over whole trials. ``full_bit_per_s`` is the 90 % quantile of the sampling intervals
+    of a trial. It estimates the rate while bytes flowed, without connection setup and shutdown. Both are means over the
+    trials.
     """
 
     point: int
@@ -306,7 +322,7 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True)
 class LinkSeries:
-    """A link in time, thinned to bins: traffic, the highest its queue stood, and packets dropped (queue and loss)."""
+    """Link in time, reduced to bins: traffic, maximum queue, and dropped packets (queue and loss)."""
 
     link: str
     rate_bit_per_s: float | None
@@ -319,10 +335,11 @@ class LinkSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class RowBeside:
-    """A row of a published table: its factors, and for each value column what is published, ours, and ours over published.
+class PublishedRowComparison:
+    """Row of a published table: its factors, and for each value column the published value, our value and their ratio.
 
-    A published zero where nothing was asked has no ratio. ``point`` is ours with the same factors, None if there is none.
+    The ratio is our value over the published value. A published zero has no ratio. ``point`` is our point with the same
+    factors, or None without a match.
     """
 
     factors: Mapping[str, FactorValue]
@@ -335,13 +352,16 @@ class RowBeside:
 
 
 @dataclass(frozen=True, slots=True)
-class TableBeside:
-    """A published table beside our numbers. ``scale``: what published rates were multiplied by for the ratios."""
+class PublishedTableComparison:
+    """Published table compared with this run.
+
+    The ratios use published rates multiplied by ``scale``.
+    """
 
     name: str
     about: str
     storage: str | None
     factors: tuple[str, ...]
     values: tuple[str, ...]
-    rows: tuple[RowBeside, ...]
+    rows: tuple[PublishedRowComparison, ...]
     scale: float

@@ -1,8 +1,8 @@
-"""Several scenarios side by side, in the form of table IV of document 000: what each change of protocol or path costs.
+"""Comparison of several scenarios in the form of table IV of document 000: the cost of each change of protocol or path.
 
-Each run gives a row for every combination of its factors other than files and size. Its total is the mean over the grid of
-files × throughput per file; as grids may differ (000-E14), the total over the points that all rows have stands beside it,
-and only that one is compared.
+Each run gives a row for every combination of its factors other than files and size. Its total is the mean over the grid
+of files × throughput per file. Grids can differ (000-E14), so only the total over the points common to all rows is
+compared.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from venturi.analysis.result import Analysis, FactorValue, Point, PublishedTotal, Total
+from venturi.analysis.format import plural
+from venturi.analysis.result import Analysis, FactorValue, PointResult, PublishedTotal, Total
 from venturi.analysis.totals import points_by_others, ratio_of_rates, total_of, totals
-from venturi.analysis.words import plural
 from venturi.errors import SampleError
 from venturi.units import format_rate
 
@@ -30,11 +30,11 @@ class ScenarioRow:
     whole
         Its total over its own grid.
     common
-        Its total over the points that all rows have; None if there are none.
+        Its total over the points that all rows have. None without common points.
     of_first, of_previous
-        ``common`` over that of the first row, and over that of the row before; None for the first row.
+        ``common`` over the value of the first row, and over the value of the row before. None for the first row.
     of_first_error
-        Standard error of ``of_first``, from those of both totals.
+        Standard error of ``of_first``, from the errors of both totals.
     published
         The published total of the study of the run, if it has one.
     """
@@ -50,7 +50,7 @@ class ScenarioRow:
 
 @dataclass(frozen=True, slots=True)
 class Scenarios:
-    """Rows in the order in which the runs were given."""
+    """Rows in the order of the runs."""
 
     sentence: str
     rows: tuple[ScenarioRow, ...]
@@ -58,7 +58,7 @@ class Scenarios:
 
 
 def compare_scenarios(analyses: Sequence[Analysis]) -> Scenarios:
-    """Return the totals of several runs beside each other.
+    """Return the totals of several runs and their ratios.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def compare_scenarios(analyses: Sequence[Analysis]) -> Scenarios:
     Examples
     --------
     >>> compare_scenarios([analyse(run) for run in (cp, one_node, two_nodes)]).sentence  # doctest: +SKIP
-    'Over 48 common points: cnaf-cp 0.76 GB/s, cnaf-gridftp-one-node 0.38 GB/s (× 0.5) …'
+    'Over 48 common points: cnaf-cp 0.76 GB/s; cnaf-gridftp-one-node 0.38 GB/s, 0.5 × the one before; …'
     """
     groups = [
         (analysis, others, points)
@@ -79,7 +79,7 @@ def compare_scenarios(analyses: Sequence[Analysis]) -> Scenarios:
         if not _with_rate(analysis):
             name = analysis.about.name
             raise SampleError(
-                f"{name}: expected points with a throughput, found none; see its report for what failed"
+                f"{name}: expected points with a throughput, found none; see the failures in its report"
             )
     common = frozenset.intersection(*(frozenset(map(_cell, points)) for _, _, points in groups))
     rows: list[ScenarioRow] = []
@@ -90,11 +90,11 @@ def compare_scenarios(analyses: Sequence[Analysis]) -> Scenarios:
     return Scenarios(_sentence(rows, len(common)), tuple(rows), len(common))
 
 
-def _with_rate(analysis: Analysis) -> list[Point]:
+def _with_rate(analysis: Analysis) -> list[PointResult]:
     return [point for point in analysis.points if point.throughput_bytes_per_s and point.size_bytes]
 
 
-def _cell(point: Point) -> tuple[int, float | None]:
+def _cell(point: PointResult) -> tuple[int, float | None]:
     return point.files, point.size_bytes
 
 
@@ -131,6 +131,6 @@ def _sentence(rows: Sequence[ScenarioRow], common: int) -> str:
     for row in rows:
         assert row.common is not None
         name = row.run if row.whole.name in ("all points", "") else f"{row.run} ({row.whole.name})"
-        of = "" if row.of_previous is None else f", {row.of_previous:.2g} × the one before"
+        of = "" if row.of_previous is None else f", {row.of_previous:.2g} × the previous run"
         parts.append(f"{name} {format_rate(row.common.mean_bytes_per_s)}{of}")
     return f"Over {plural(common, 'common point')}: {'; '.join(parts)}."

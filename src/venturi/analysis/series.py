@@ -1,39 +1,39 @@
-"""What the counters of the hosts say: rates in time, thinned to bins, and the steady part of long trials.
+"""Rates of the host counters in time, reduced to bins, and the steady part of long trials.
 
-Counters are cumulative, so a rate is the difference of two neighbours over their distance. A gap (between two sessions
-of a resumed run) and a counter that went back (a host that was started anew) give no rate.
+Counters are cumulative, so a rate is the difference of two adjacent values over their time difference. A gap between
+two sessions of a resumed run gives no rate. A counter that decreased because its host restarted gives no rate either.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from venturi.analysis.result import FloatArray, HostSeries, SteadySlice, Trace, Trials
+from venturi.analysis.result import FloatArray, HostSeries, RateTrace, SteadySlice, Trials
 from venturi.run import Run
 from venturi.stats import steady_state
 
 __all__ = [
     "BINS",
-    "LONGEST_GAP",
+    "MAX_GAP",
+    "cpu_seconds",
     "device_bytes",
     "host_series",
     "lab_seconds",
     "merged",
-    "processor_seconds",
     "steady_slices",
     "watching_slack_s",
 ]
 
 BINS = 400
-"""Bins of a trace: about as many as a figure has pixels to show them."""
+"""Bins of a trace, about one per pixel of a figure."""
 
-LONGEST_GAP = 20.0
-"""Neighbours further apart than so many times the median distance have no rate between them."""
+MAX_GAP = 20.0
+"""Maximum distance of two samples with a rate between them, in multiples of the median distance."""
 
-FEWEST_SAMPLES = 60
-"""Samples that a trial must hold before its steady part is looked for."""
+MIN_SAMPLES = 60
+"""Minimum number of samples in a trial for the search of its steady part."""
 
-MOST_SLICES = 6
+MAX_SLICES = 6
 
 _CHANNELS = {
     "disk read": "counter LIKE 'disk.%.read_bytes'",
@@ -45,28 +45,28 @@ _CHANNELS = {
 _BUSY = "counter IN ('cpu.user_s', 'cpu.system_s', 'cpu.steal_s')"
 _IDLE = "counter IN ('cpu.idle_s', 'cpu.iowait_s')"
 _WAIT = "counter = 'cpu.iowait_s'"
-_OWN = "counter IN ('cgroup.cpu.user_s', 'cgroup.cpu.system_s')"
+_OWN_CONDITION = "counter IN ('cgroup.cpu.user_s', 'cgroup.cpu.system_s')"
 _COLUMNS = {
     "busy": _BUSY,
     "idle": _IDLE,
     "wait": _WAIT,
-    "own": _OWN,
+    "own": _OWN_CONDITION,
     **{f"c{i}": where for i, where in enumerate(_CHANNELS.values())},
 }
 
 
 def host_series(run: Run, trials: Trials, *, bins: int = BINS) -> tuple[HostSeries, ...]:
-    """Return the traces of every host that was sampled.
+    """Return the traces of every sampled host.
 
-    Hosts of a lab share one machine. Where a host's own processor time is known (``cgroup.cpu.*``), it stands in place of the
-    machine's, as a share of the cores that the host may use.
+    Hosts of a lab run on one machine. If a host has its own CPU time (``cgroup.cpu.*``), this replaces the CPU time of
+    the machine. It is a fraction of the cores that the host can use.
     """
     ends = run.query("SELECT min(time_s) AS first, max(time_s) AS last, count(*) AS n FROM samples")
     if int(ends["n"][0]) == 0 or not float(ends["last"][0]) > float(ends["first"][0]):
         return ()
     first, last = float(ends["first"][0]), float(ends["last"][0])
     width = (last - first) / bins
-    rows = run.query(f"{_steps()} {_binned()}", {"first": first, "width": width, "bins": bins, "gap": LONGEST_GAP})
+    rows = run.query(f"{_steps()} {_binned()}", {"first": first, "width": width, "bins": bins, "gap": MAX_GAP})
     busy = merged(trials.start_s, trials.end_s, width / 2)
     cores = _cores(run)
     found = []
@@ -93,7 +93,7 @@ def _shown(of_host: bool) -> list[tuple[str, str, str]]:
 
 
 def _cores(run: Run) -> dict[str, float]:
-    """Return how many cores each host of a lab may use: its limit, those that it is pinned to, or all of the machine."""
+    """Return the usable cores of each host of a lab: its limit, its pinned cores, or all cores of the machine."""
     found = {}
     for name, host in (run.header.get("hosts") or {}).items():
         lab = host.get("lab") or {}
@@ -106,22 +106,22 @@ def _cores(run: Run) -> dict[str, float]:
 
 def _trace(
     name: str, unit: str, time_s: FloatArray, low: FloatArray, mean: FloatArray, high: FloatArray
-) -> Trace | None:
+) -> RateTrace | None:
     known = np.isfinite(mean)
     if not known.any() or (name in ("loopback", "waiting for disk") and float(np.nanmax(high)) <= 0):
         return None
-    return Trace(
+    return RateTrace(
         name, "ratio" if unit == "ratio" else "bytes_per_s", time_s[known], low[known], mean[known], high[known]
     )
 
 
 def _steps(where: str = "true") -> str:
-    """Return the SQL of ``steps``: one row a host and moment, with the growth of every column since the one before."""
+    """Return the SQL of ``steps``: one row per host and sample, with the growth of every column."""
     sums = ", ".join(f"sum(value) FILTER ({condition}) AS {name}" for name, condition in _COLUMNS.items())
     growth = ", ".join(f"{name} - lag({name}) OVER w AS {name}" for name in _COLUMNS)
-    wanted = " OR ".join(f"({condition})" for condition in (_BUSY, _IDLE, _OWN, *_CHANNELS.values()))
+    condition_sql = " OR ".join(f"({condition})" for condition in (_BUSY, _IDLE, _OWN_CONDITION, *_CHANNELS.values()))
     return f"""WITH moments AS (
-            SELECT host, time_s, {sums} FROM samples WHERE ({wanted}) AND {where} GROUP BY host, time_s),
+            SELECT host, time_s, {sums} FROM samples WHERE ({condition_sql}) AND {where} GROUP BY host, time_s),
         steps AS (
             SELECT host, time_s, time_s - lag(time_s) OVER w AS dt, {growth}
             FROM moments WINDOW w AS (PARTITION BY host ORDER BY time_s))"""
@@ -148,7 +148,7 @@ def _binned() -> str:
 
 
 def merged(start_s: FloatArray, end_s: FloatArray, gap_s: float) -> tuple[tuple[float, float], ...]:
-    """Return the union of intervals, those closer than ``gap_s`` joined.
+    """Return the union of intervals. Intervals closer than ``gap_s`` are joined.
 
     Examples
     --------
@@ -160,26 +160,26 @@ def merged(start_s: FloatArray, end_s: FloatArray, gap_s: float) -> tuple[tuple[
         return ()
     order = np.argsort(start_s, kind="stable")
     start, end = start_s[order], np.maximum.accumulate(end_s[order])
-    begins = np.concatenate(([True], start[1:] > end[:-1] + gap_s))
-    first = np.flatnonzero(begins)
+    first_of_run = np.concatenate(([True], start[1:] > end[:-1] + gap_s))
+    first = np.flatnonzero(first_of_run)
     last = np.append(first[1:], len(start)) - 1
     return tuple(zip(start[first].tolist(), end[last].tolist(), strict=True))
 
 
 def steady_slices(run: Run, trials: Trials, interval_s: float | None) -> tuple[SteadySlice, ...]:
-    """Return the steady part of the longest trial of each point, of the points with the longest trials.
+    """Return the steady part of the longest trial of each point, for the points with the longest trials.
 
-    The rate looked at is that of the channel which carried most bytes in the trial. Empty if no trial holds
-    :data:`FEWEST_SAMPLES` samples.
+    The rate belongs to the channel with the most bytes in the trial. The result is empty if no trial holds
+    :data:`MIN_SAMPLES` samples.
     """
     if not interval_s:
         return ()
     span = trials.end_s - trials.start_s
-    long = np.flatnonzero(span >= FEWEST_SAMPLES * interval_s)
+    long = np.flatnonzero(span >= MIN_SAMPLES * interval_s)
     chosen: dict[int, int] = {}
     for index in long[np.argsort(-span[long], kind="stable")]:
         chosen.setdefault(int(trials.point[index]), int(index))
-        if len(chosen) == MOST_SLICES:
+        if len(chosen) == MAX_SLICES:
             break
     found = (_slice(run, trials, index) for index in chosen.values())
     return tuple(slice_ for slice_ in found if slice_ is not None)
@@ -199,7 +199,7 @@ def _slice(run: Run, trials: Trials, index: int) -> SteadySlice | None:
         return None
     name = max(known, key=lambda key: float(known[key].sum()))
     time = np.asarray(rows["time_s"], dtype=np.float64)
-    keep = np.concatenate(([True], np.diff(time) > 0))  # two hosts may be sampled at the same moment
+    keep = np.concatenate(([True], np.diff(time) > 0))  # two hosts can have samples at the same time
     state = steady_state(time[keep], known[name][keep])
     return SteadySlice(
         trial=str(
@@ -217,10 +217,10 @@ def _slice(run: Run, trials: Trials, index: int) -> SteadySlice | None:
 
 
 def device_bytes(run: Run) -> dict[str, float]:
-    """Return how far each channel's counters went over the whole run, in bytes; a channel without counters is left out.
+    """Return the growth of each channel's counters over the whole run, in bytes.
 
-    The hosts of a lab are one machine with the same disks, which count once. A loop device is a file on another disk, and counts
-    only where there is none.
+    Channels without counters are left out. The hosts of a lab are one machine with the same disks, which count once. A
+    loop device is a file on another disk, so it only counts without another disk.
     """
     sums = ", ".join(f"sum(grown) FILTER ({where}) AS c{i}" for i, where in enumerate(_CHANNELS.values()))
     machine = "'lab'" if _is_lab(run) else "host"
@@ -242,11 +242,11 @@ def _is_lab(run: Run) -> bool:
     return any(host.get("lab") for host in (run.header.get("hosts") or {}).values())
 
 
-def processor_seconds(run: Run) -> tuple[float, float, float] | None:
-    """Return busy, stolen and all processor seconds of all machines over the run; None if they were not sampled.
+def cpu_seconds(run: Run) -> tuple[float, float, float] | None:
+    """Return busy, stolen and total CPU seconds of all machines over the run, or None without samples.
 
-    The hosts of a lab are one machine: that of the host which was sampled longest counts. Processors that the network only kept from
-    halting were not busy.
+    The hosts of a lab are one machine, so only the host with the longest sampling counts. CPU time that the network
+    emulator uses to prevent idle states does not count as busy.
     """
     rows = run.query(
         f"""SELECT host, sum(grown) FILTER ({_BUSY}) AS busy, sum(grown) FILTER (counter = 'cpu.steal_s') AS steal, sum(grown) AS total
@@ -257,16 +257,21 @@ def processor_seconds(run: Run) -> tuple[float, float, float] | None:
     busy, steal, total = (
         float(np.nansum(np.asarray(rows[name][kept], dtype=np.float64))) for name in ("busy", "steal", "total")
     )
-    awake = run.query("SELECT max(value) - min(value) AS s FROM samples WHERE counter = 'wire.awake_cpu_s'")["s"]
-    return (busy - float(np.nansum(np.asarray(awake, dtype=np.float64))), steal, total) if total > 0 else None
+    awake_rows = run.query("SELECT max(value) - min(value) AS s FROM samples WHERE counter = 'emulator.awake_cpu_s'")[
+        "s"
+    ]
+    return (busy - float(np.nansum(np.asarray(awake_rows, dtype=np.float64))), steal, total) if total > 0 else None
 
 
 def lab_seconds(run: Run) -> float | None:
-    """Return the processor seconds of all hosts of a lab and of its network; None if one was not watched to the end."""
+    """Return the CPU seconds of all hosts of a lab and of its network.
+
+    None if a host was not sampled to the end.
+    """
     rows = run.query(
         """SELECT host, sum(grown) AS used, max(last) AS last, (SELECT max(end_s) FROM transfers) AS needed
            FROM (SELECT host, max(value) - min(value) AS grown, max(time_s) AS last FROM samples
-                 WHERE counter LIKE 'cgroup.cpu.%' OR counter = 'wire.cpu_s' GROUP BY host, counter) GROUP BY host"""
+                 WHERE counter LIKE 'cgroup.cpu.%' OR counter = 'emulator.cpu_s' GROUP BY host, counter) GROUP BY host"""
     )
     slack_s = watching_slack_s(run)
     watched = {host for host, last, needed in zip(rows["host"], rows["last"], rows["needed"], strict=True)
@@ -277,5 +282,5 @@ def lab_seconds(run: Run) -> float | None:
 
 
 def watching_slack_s(run: Run) -> float:
-    """Return how long before the last end the last sample of a host may be that was watched to the end."""
+    """Return the maximum time between the last sample of a host and the last end, for a host sampled to the end."""
     return 5 * float((run.header.get("measure") or {}).get("interval_s") or 0.1) + 0.5

@@ -1,25 +1,26 @@
-"""What servers logged of the files that they moved, held against what receivers hold.
+"""Bytes of files in server logs compared with the bytes that receivers hold.
 
-Made from the events ``server-transfer`` of a run in a lab. Only logs that tell the bytes of the file itself take part: those of
-GridFTP and nginx do, Squid's counts heads too.
+The input is the ``server-transfer`` events of a lab run. The comparison only uses logs with the bytes of the file
+itself. GridFTP and nginx log these bytes, but Squid's count includes response headers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from venturi.analysis.measured import DELIVERED_BYTES
-from venturi.analysis.result import Notice
-from venturi.analysis.words import plural
+from venturi.analysis.format import plural
+from venturi.analysis.result import FindingSummary
+from venturi.analysis.run_columns import DELIVERED_BYTES
 from venturi.run import Run
 from venturi.units import format_bytes_exact
 
-__all__ = ["ServerCounts", "server_counts", "server_notices"]
+__all__ = ["ServerCounts", "server_counts", "server_findings"]
 
-# A restart moves some bytes again, and what broke off counts in no reply that is good: the truth lies between the bytes of the good
-# replies and those of all. One transfer may be of many files, which lie in its folder then. Of a file that several read from one
-# server at the same time nobody can tell which of the replies was whose: those are not compared. Nor are reads through a proxy: it may
-# have the file already, or be asked for it by several and ask once, so that a reply of the origin is not that of any one read.
+# A restart moves some bytes again, and aborted transfers have no successful reply. Therefore the true count is between
+# the bytes of the successful replies and the bytes of all replies. A transfer can move many files, which are then in
+# its directory. If several transfers read a file from one server at the same time, the log does not identify the client
+# of a reply, so these reads are not compared. Reads through a proxy are not compared either. A proxy can have the file
+# already, or request it once for several clients, so a reply of the origin server does not belong to one read.
 _COUNTS = f"""
     WITH seen AS (
         SELECT detail->>'service' AS service, detail->>'endpoint' AS endpoint, (detail->>'start_s')::DOUBLE AS start_s,
@@ -60,15 +61,16 @@ _COUNTS = f"""
 
 @dataclass(frozen=True, slots=True)
 class ServerCounts:
-    """How often servers and receivers agree.
+    """Agreement between the byte counts of servers and receivers.
 
     Attributes
     ----------
     compared, disagreeing
-        Ends of transfers of which a server logged the bytes, and those where they are others than the receiver holds (than asked
-        for, where nobody holds them, or than the tool counted, where it was asked for a time and not for bytes).
+        Transfer endpoints with a server log of the bytes, and the endpoints with a count different from the receiver's.
+        The requested bytes replace the receiver's count if no receiver holds the file. The count of the tool replaces
+        it if the transfer ran for a time and not for a number of bytes.
     service, endpoint, logged_bytes, held_bytes
-        The first that disagrees; None if all agree.
+        The first endpoint that disagrees. None if all agree.
     """
 
     compared: int
@@ -80,7 +82,7 @@ class ServerCounts:
 
 
 def server_counts(run: Run) -> ServerCounts:
-    """Return how the logs of servers and the receivers agree on bytes; nothing compared without such logs."""
+    """Return the agreement of server logs and receivers on bytes. Without logs, ``compared`` is 0."""
     row = {name: values[0] for name, values in run.query(_COUNTS, {"proxied": _through_proxies(run)}).items()}
     if not row["wrong"]:
         return ServerCounts(int(row["n"]), 0)
@@ -92,19 +94,20 @@ def server_counts(run: Run) -> ServerCounts:
 def _through_proxies(run: Run) -> list[str]:
     """Return the calls that read through a proxy."""
     calls = run.header.get("calls") or {}
-    return [name for name, call in calls.items() if (call.get("options") or {}).get("proxy")]
+    named = ((name, {**(call.get("options") or {}), **(call.get("urls") or {})}) for name, call in calls.items())
+    return [name for name, options in named if options.get("proxy")]
 
 
-def server_notices(counts: ServerCounts) -> list[Notice]:
-    """Return the finding that servers and receivers disagree, if they do."""
+def server_findings(counts: ServerCounts) -> list[FindingSummary]:
+    """Return the finding that servers and receivers disagree, or an empty list."""
     if not counts.disagreeing or counts.logged_bytes is None or counts.held_bytes is None:
         return []
     logged, held = format_bytes_exact(counts.logged_bytes), format_bytes_exact(counts.held_bytes)
     return [
-        Notice(
+        FindingSummary(
             "server-disagrees", counts.service or "",
-            f"at {counts.disagreeing:,} of {plural(counts.compared, 'end')} of transfers a server logged other bytes than the receiver holds;"
-            f" at {counts.endpoint} {counts.service} logged {logged}, held are {held}",
-            "see what else was moved there (hidden files of a folder?), or what a server counted that did not arrive",
+            f"at {counts.disagreeing:,} of {plural(counts.compared, 'transfer endpoint')}, the server log and the receiver have different byte"
+            f" counts; at {counts.endpoint}, {counts.service} logged {logged}, but {held} were delivered",
+            "check the directories for other files, such as hidden ones; a server can also count bytes that did not arrive",
         )
     ]  # fmt: skip

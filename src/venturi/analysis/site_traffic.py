@@ -1,7 +1,8 @@
-"""What passed the access link of each site, in and out, against time: the router statistics of a network operator.
+"""Traffic of the access link of each site, in and out, against time: the router statistics of a network operator.
 
-From the counters of the links, as a router counts them. Where a run has none (hosts that exist), from those of the network
-cards of the site's machines, which also count what these send each other; where it has neither, there is nothing to show.
+The source is the counters of the links, as a router counts. Without them, as on existing hosts, the counters of the
+network interfaces of the site's hosts are used. They also count traffic between these hosts. Without any counters, the
+result is empty.
 """
 
 from __future__ import annotations
@@ -12,29 +13,30 @@ from typing import Any
 
 import numpy as np
 
-from venturi.analysis.series import LONGEST_GAP
+from venturi.analysis.link_rates import rate_changes
+from venturi.analysis.series import MAX_GAP
 from venturi.analysis.values import FloatArray
 from venturi.run import Run
 from venturi.units import BITS_PER_BYTE, parse_rate_bit_per_s
 
-__all__ = ["Site", "Traffic", "sites_of", "traffic_of"]
+__all__ = ["Traffic", "TrafficSite", "sites_of", "traffic_of"]
 
 HIGH_QUANTILE = 0.9
-"""Quantile of the sampling intervals that tells how full a link was while it was busy."""
+"""Quantile of the sampling intervals that estimates the load of a busy link."""
 
 
 @dataclass(frozen=True)
-class Site:
-    """A site of a workload: its machines, its weight, and its access link out and in.
+class TrafficSite:
+    """Site of a workload: its hosts, its weight, and its access link in both directions.
 
     Attributes
     ----------
     weight_bit_per_s
-        Bandwidth by which it is chosen, at full scale.
+        Bandwidth as the weight in the choice of sites, at full scale.
     out_link, in_link
-        As the run's counters name them; ``None`` without a network.
+        Names in the run's counters. ``None`` without a network.
     changes
-        Times at which the rate of the access link changes, with the rates out and in from then on; the first at 0.
+        Times of rate changes of the access link, each with the new rates out and in. The first time is 0.
     """
 
     name: str
@@ -52,37 +54,40 @@ class Site:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bits that passed in each sampling interval, one direction. ``start_s``, ``end_s``, ``bits``: of one length."""
+    """Bits in each sampling interval, in one direction.
+
+    ``start_s``, ``end_s`` and ``bits`` have the same length.
+    """
 
     start_s: FloatArray
     end_s: FloatArray
     bits: FloatArray
 
     def rate_bit_per_s(self, low_s: float, high_s: float) -> float | None:
-        """Return the mean rate over the intervals whose middle lies in a window."""
+        """Return the mean rate over the intervals with their middle in a window."""
         own = self._within(low_s, high_s)
         span = float((self.end_s - self.start_s)[own].sum())
         return float(self.bits[own].sum()) / span if span > 0 else None
 
     def high_bit_per_s(self, low_s: float, high_s: float) -> float | None:
-        """Return what the link carried while it was busy: a high quantile of the intervals of a window."""
+        """Return the rate of the busy link: a high quantile of the intervals of a window."""
         own = self._within(low_s, high_s)
         return (
             float(np.quantile((self.bits / (self.end_s - self.start_s))[own], HIGH_QUANTILE)) if own.any() else None
         )
 
     def bits_within(self, low_s: float, high_s: float) -> float:
-        """Return the bits of the intervals whose middle lies in a window."""
+        """Return the bits of the intervals with their middle in a window."""
         return float(self.bits[self._within(low_s, high_s)].sum())
 
     def binned(self, first_s: float, last_s: float, bins: int) -> tuple[tuple[float, ...], tuple[float | None, ...]]:
-        """Return the middles of equal bins and the mean rate in each, ``None`` where nothing was sampled."""
+        """Return the middles of equal bins and the mean rate in each, ``None`` for bins without samples."""
         edges = np.linspace(first_s, last_s, bins + 1)
-        place = np.clip(
+        storage = np.clip(
             np.searchsorted(edges, (self.start_s + self.end_s) / 2, side="right") - 1, 0, bins - 1
         ).astype(np.int64)
-        bits = np.bincount(place, self.bits, bins)
-        span = np.bincount(place, self.end_s - self.start_s, bins)
+        bits = np.bincount(storage, self.bits, bins)
+        span = np.bincount(storage, self.end_s - self.start_s, bins)
         middles = (edges[:-1] + edges[1:]) / 2
         rates = tuple(float(b / s) if s > 0 else None for b, s in zip(bits, span, strict=True))
         return tuple(float(middle) for middle in middles), rates
@@ -92,7 +97,7 @@ class Traffic:
         return (middle >= low_s) & (middle < high_s)
 
 
-def sites_of(scenario: Mapping[str, Any], run: Run) -> tuple[Site, ...]:
+def sites_of(scenario: Mapping[str, Any], run: Run) -> tuple[TrafficSite, ...]:
     """Return the sites that the workload of a scenario names, in its order.
 
     Parameters
@@ -100,23 +105,25 @@ def sites_of(scenario: Mapping[str, Any], run: Run) -> tuple[Site, ...]:
     scenario
         As resolved, in a plan.
     run
-        Its plan tells the links; when they changed tell its events, or else the plan.
+        Its plan has the links. Its events have the times of changes. Without events the plan has these times too.
     """
-    header, changes = run.header, _changes(run)
+    header, changes = run.header, rate_changes(run)
     testbed, written = scenario.get("testbed") or {}, (scenario.get("workload") or {}).get("site") or {}
     network = header.get("network") or {}
-    places = {storage.get("host") for storage in (testbed.get("storage") or {}).values()}
+    storages = {storage.get("host") for storage in (testbed.get("storage") or {}).values()}
     found = []
     for name, about in written.items():
         machines = tuple(
-            host for host, told in (testbed.get("host") or {}).items() if told.get("site") == name and host in places
+            host
+            for host, options in (testbed.get("host") or {}).items()
+            if options.get("site") == name and host in storages
         )
         link = (testbed.get("link") or {}).get(about.get("link") or "") or {}
         out, back = _directed(about.get("link"), link.get("between") or (), network.get("links") or {})
         rates = link.get("rate") or ()
         largest = [parse_rate_bit_per_s(text) for text in ([rates] if isinstance(rates, str) else rates)]
         weight = parse_rate_bit_per_s(about["bandwidth"]) if about.get("bandwidth") else max(largest, default=0.0)
-        found.append(Site(name, machines, weight, out, back, _rates(out, back, network, changes)))
+        found.append(TrafficSite(name, machines, weight, out, back, _rates(out, back, network, changes)))
     return tuple(found)
 
 
@@ -125,25 +132,10 @@ def _directed(link: str | None, between: Sequence[str], links: Mapping[str, Any]
         return None, None
     found = []
     for origin, to in (tuple(between), tuple(reversed(between))):
-        # A second link between the same two has its own name behind it.
+        # A second link between the same two nodes has its own name at the end.
         names = [name for name in (f"{origin}>{to}@{link}", f"{origin}>{to}") if name in links]
         found.append(names[0] if names else None)
     return found[0], found[1]
-
-
-def _changes(run: Run) -> list[tuple[float, str, float]]:
-    """Return when which link got which rate. The clock of planned changes starts with the work, later than that of the run."""
-    rows = run.query(
-        """SELECT time_s, detail->>'link' AS link, (detail->'set'->>'rate_bit_per_s')::DOUBLE AS rate FROM events
-           WHERE kind = 'network-change' AND (detail->'set'->>'rate_bit_per_s') IS NOT NULL ORDER BY time_s"""
-    )
-    seen = [(float(at), str(link), float(rate)) for at, link, rate in zip(*rows.values(), strict=True)]
-    planned = (run.header.get("network") or {}).get("changes") or ()
-    return seen or [
-        (float(change["time_s"]), str(change["link"]), float(change["set"]["rate_bit_per_s"]))
-        for change in planned
-        if "rate_bit_per_s" in change["set"]
-    ]
 
 
 def _rates(
@@ -160,8 +152,8 @@ def _rates(
     return tuple(found)
 
 
-def traffic_of(run: Run, sites: Sequence[Site]) -> dict[str, tuple[Traffic, Traffic]]:
-    """Return site → what went out and what came in; sites of which nothing was counted are left out."""
+def traffic_of(run: Run, sites: Sequence[TrafficSite]) -> dict[str, tuple[Traffic, Traffic]]:
+    """Return site → outgoing and incoming traffic. Sites without counters are left out."""
     rows = run.query(
         _LINKS, {"names": [f"link.{name}.bytes" for s in sites for name in (s.out_link, s.in_link) if name]}
     )
@@ -173,7 +165,7 @@ def traffic_of(run: Run, sites: Sequence[Site]) -> dict[str, tuple[Traffic, Traf
     return found or _from_cards(run, sites)
 
 
-def _from_cards(run: Run, sites: Sequence[Site]) -> dict[str, tuple[Traffic, Traffic]]:
+def _from_cards(run: Run, sites: Sequence[TrafficSite]) -> dict[str, tuple[Traffic, Traffic]]:
     hosts = [host for site in sites for host in site.machines]
     rows = run.query(_CARDS, {"hosts": hosts})
     found = {}
@@ -191,9 +183,9 @@ def _traffic(rows: Mapping[str, Any], own: Any) -> Traffic:  # noqa: ANN401 - a 
 
 
 def _together(rows: Mapping[str, Any], own: Any) -> Traffic:  # noqa: ANN401 - a mask
-    """Return the sum of several cards, which are sampled at times of their own, over common intervals.
+    """Return the sum of several network interfaces with different sampling times, over common intervals.
 
-    Within an interval of a card its bytes are taken to have passed evenly; intervals that no card covers are left out.
+    The bytes of an interface are assumed to be uniform within its interval. Intervals without samples are left out.
     """
     every = _traffic(rows, own)
     if not len(every.bits):
@@ -220,9 +212,9 @@ _STEPS = f"""steps AS (
         WINDOW w AS (PARTITION BY host, name, counter ORDER BY time_s))
     SELECT host, name, counter, start_s, end_s, grown FROM steps
     WHERE grown >= 0 AND end_s > start_s
-          AND end_s - start_s < {LONGEST_GAP} * (SELECT median(end_s - start_s) FROM steps WHERE end_s > start_s)
+          AND end_s - start_s < {MAX_GAP} * (SELECT median(end_s - start_s) FROM steps WHERE end_s > start_s)
     ORDER BY end_s"""
-# A counter that went back is of a network that was made anew, a gap lies between two sessions: neither tells a rate.
+# A decreasing counter belongs to a new network, and a gap is between two sessions. Neither gives a rate.
 _LINKS = f"""WITH counted AS (
         SELECT host, counter AS name, counter, time_s, value FROM samples WHERE list_contains($names::VARCHAR[], counter)),
     {_STEPS}"""

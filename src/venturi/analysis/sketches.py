@@ -1,10 +1,10 @@
-"""Distributions of durations as the simulator writes them: counts by logarithm (the columns ``sketch_*`` of the table ``routes``).
+"""Distributions of durations from the simulator: counts by logarithm (columns ``sketch_*`` of the table ``routes``).
 
 | symbol | meaning | unit |
 |---|---|---|
 | α | relative error of a quantile | 1 |
 | γ | (1 + α)/(1 − α) | 1 |
-| i | number of a bucket, which holds γ^(i−1) < x ≤ γ^i and stands for 2γ^i/(γ + 1) | 1 |
+| i | number of a bucket, which holds γ^(i−1) < x ≤ γ^i and has the value 2γ^i/(γ + 1) | 1 |
 
 Source: Masson, Rim and Lee, *DDSketch*, PVLDB 12(12), 2019.
 """
@@ -27,7 +27,7 @@ _GAMMA = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 def values_and_counts(
     first: Sequence[int] | IntArray, counts: Sequence[Sequence[int] | IntArray]
 ) -> tuple[FloatArray, IntArray, IntArray]:
-    """Return the buckets of several sketches that hold something: what each stands for, its count, and the number of its sketch.
+    """Return the non-empty buckets of several sketches: value, count, and index of the sketch.
 
     Examples
     --------
@@ -47,8 +47,8 @@ def values_and_counts(
     return value, count[held], sketch[held]
 
 
-def quantiles(value: FloatArray, count: IntArray, shares: Sequence[float]) -> tuple[float, ...]:
-    """Return the values below which these shares of all lie, ``count`` times each value; NaN of none.
+def quantiles(value: FloatArray, count: IntArray, fractions: Sequence[float]) -> tuple[float, ...]:
+    """Return the quantiles at ``fractions`` of values that occur ``count`` times each, or NaN without values.
 
     Examples
     --------
@@ -56,8 +56,8 @@ def quantiles(value: FloatArray, count: IntArray, shares: Sequence[float]) -> tu
     (1.0, 3.0)
     """
     if not len(value):
-        return (float("nan"),) * len(shares)
+        return (float("nan"),) * len(fractions)
     order = np.argsort(value, kind="stable")
     below = np.cumsum(count[order])
-    ranks = np.maximum(np.ceil(np.asarray(shares) * below[-1]), 1)
+    ranks = np.maximum(np.ceil(np.asarray(fractions) * below[-1]), 1)
     return tuple(float(one) for one in value[order][np.searchsorted(below, ranks)])

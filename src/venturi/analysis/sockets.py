@@ -1,25 +1,27 @@
-"""TCP connections: what the kernels of the hosts said of them, by connection and by point.
+"""TCP connections by connection and by point, as recorded by the kernels of the hosts.
 
-A connection is known by host, addresses and ports, and by the life of the pair of ports: after its last record (``closed``)
-the same pair is another connection. Counts are cumulative, so the greatest is the last.
+Host, addresses, ports and the life of the pair of ports identify a connection. After the last record of a connection
+(``closed``), the same pair is another connection. Counts are cumulative, so the maximum is the last value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from venturi.analysis.measured import Measured
-from venturi.analysis.result import Point
+from venturi.analysis.result import PointResult
 from venturi.analysis.result_lab import SocketSummary
 from venturi.run import Run
 
+if TYPE_CHECKING:
+    from venturi.analysis.run_columns import RunColumns
+
 __all__ = ["LIVES", "socket_summaries"]
 
-SMALLEST_DATA = 65_536
-"""Bytes from which a connection is one of data: control channels, certificates included, stay below."""
+MIN_DATA = 65_536
+"""Minimum bytes of a data connection. Control connections stay below, even with certificates."""
 
 LIVES = r"""numbered AS (
         SELECT *, coalesce(sum(closed::INTEGER) OVER (PARTITION BY host, "local", remote ORDER BY time_s, closed
@@ -35,10 +37,10 @@ LIVES = r"""numbered AS (
                median(least(cwnd_bytes, send_window_bytes)) FILTER (flowing) AS effective,
                max(least(cwnd_bytes, send_window_bytes)) FILTER (flowing) AS greatest
         FROM (SELECT *, NOT closed AND acked_bytes > 0 AS flowing FROM numbered) GROUP BY host, "local", remote, life)"""
-"""SQL of ``lives``: one row a connection and end."""
+"""SQL of ``lives``: one row per connection and end."""
 
 _BY_POINT = f"""WITH {LIVES},
-    data AS (SELECT * FROM lives WHERE acked >= {SMALLEST_DATA} AND acked > coalesce(received, 0)),
+    data AS (SELECT * FROM lives WHERE acked >= {MIN_DATA} AND acked > coalesce(received, 0)),
     begun AS (SELECT trial, point, start_s FROM trials WHERE start_s IS NOT NULL)
     SELECT begun.point::INTEGER AS point, mode(host) AS host, count(*) AS connections, count(DISTINCT begun.trial) AS trials,
            mode(congestion_control) AS congestion_control, median(effective) AS effective, max(greatest) AS greatest,
@@ -48,17 +50,17 @@ _BY_POINT = f"""WITH {LIVES},
     FROM data ASOF JOIN begun ON data.first_s >= begun.start_s WHERE begun.point IS NOT NULL GROUP BY 1 ORDER BY 1"""
 
 
-def socket_summaries(run: Run, points: Sequence[Point], measured: Measured) -> tuple[SocketSummary, ...]:
-    """Return the data connections of each point, as their senders saw them; empty if no sockets were recorded.
+def socket_summaries(run: Run, points: Sequence[PointResult], measured: RunColumns) -> tuple[SocketSummary, ...]:
+    """Return the data connections of each point, as seen by their senders.
 
-    A connection belongs to the trial that was going on when it was first seen, or of one seen at its end alone, when it began
-    to have data to send.
+    A connection belongs to the trial in progress at its first record. If its only record is the last one, the busy time
+    gives the start of its data. The result is empty without recorded sockets.
     """
     if int(run.query("SELECT count(*) AS n FROM sockets")["n"][0]) == 0:
         return ()
     rows = run.query(_BY_POINT)
     at = {int(point): index for index, point in enumerate(rows["point"])}
-    calls = {facts.point: facts.calls for facts in measured.points}
+    calls = {measured_point.point: measured_point.calls for measured_point in measured.points}
     return tuple(
         _summary(run.header, point, rows, at[point.point], calls.get(point.point, ()))
         for point in points
@@ -67,27 +69,28 @@ def socket_summaries(run: Run, points: Sequence[Point], measured: Measured) -> t
 
 
 def _option(header: Mapping[str, Any], calls: Sequence[str], key: str) -> object:
-    """Return what all calls of a point have in common for one option, None if they differ or have none."""
+    """Return the value of an option that all calls of a point share. None if they differ or do not have the option."""
     known = header.get("calls") or {}
-    asked = {((known.get(call) or {}).get("options") or {}).get(key) for call in calls}
-    return asked.pop() if len(asked) == 1 else None
+    requested = {((known.get(call) or {}).get("options") or {}).get(key) for call in calls}
+    return requested.pop() if len(requested) == 1 else None
 
 
 def _made(header: Mapping[str, Any], calls: Sequence[str], host: object) -> str | None:
-    """Return the congestion control that the point was made with: its calls' option, else that of its lab's host.
+    """Return the congestion control of a point: the option of its calls, or the setting of its lab host.
 
-    The kernel's last word on a connection leaves it out, and one that was shorter than a sample has only that; a lab has tried it beforehand.
+    The kernel's last record of a connection omits the congestion control. A connection shorter than the sampling
+    interval only has this record. A lab checks the setting beforehand.
     """
-    asked = _option(header, calls, "congestion_control")
+    requested = _option(header, calls, "congestion_control")
     lab = ((header.get("hosts") or {}).get(host) or {}).get("lab") or {}
-    value = asked or lab.get("congestion_control")
+    value = requested or lab.get("congestion_control")
     return None if value is None else str(value)
 
 
 def _summary(
-    header: Mapping[str, Any], point: Point, rows: Mapping[str, Any], at: int, calls: Sequence[str]
+    header: Mapping[str, Any], point: PointResult, rows: Mapping[str, Any], at: int, calls: Sequence[str]
 ) -> SocketSummary:
-    asked = _option(header, calls, "window_bytes")
+    requested = _option(header, calls, "window_bytes")
 
     def number(name: str) -> float | None:
         value = rows[name][at]
@@ -99,7 +102,7 @@ def _summary(
         trials=int(rows["trials"][at]),
         connections=int(rows["connections"][at]),
         congestion_control=rows["congestion_control"][at] or _made(header, calls, rows["host"][at]),
-        asked_window_bytes=float(asked) if isinstance(asked, int | float) else None,
+        requested_window_bytes=float(requested) if isinstance(requested, int | float) else None,
         window_bytes=number("effective"),
         greatest_window_bytes=number("greatest"),
         greatest_congestion_window_bytes=number("cwnd"),

@@ -1,7 +1,7 @@
-"""What each storage gave and took: bytes read from it and written to it over the time of the whole trial.
+"""Rates of each storage: bytes read from it and written to it over the time of the whole trial.
 
-The clock is that of the trial, first start to last end, for every rate of it: so the two directions of a point add up, and the
-rates are what a file system's own counters would say of the same minutes (document 001, groups 2 and 3).
+Every rate uses the time of the trial, from first start to last end. Therefore the rates of both directions of a point
+add up. The counters of a file system would give the same rates over the same minutes (document 001, groups 2 and 3).
 """
 
 from __future__ import annotations
@@ -13,45 +13,47 @@ from typing import Any
 import numpy as np
 
 from venturi.analysis.intervals import trial_interval
-from venturi.analysis.measured import DELIVERED_BYTES
-from venturi.analysis.result import Point, Trials
+from venturi.analysis.result import About, PointResult, Trials
 from venturi.analysis.result_lab import Direction, StorageRate
+from venturi.analysis.run_columns import DELIVERED_BYTES
 from venturi.analysis.values import FloatArray, IntArray
 from venturi.run import Run
 from venturi.stats import Interval
 
-__all__ = ["storage_rates"]
+__all__ = ["limited_destination", "memory_sources", "storage_rates"]
+
+MEMORY_FILE_SYSTEMS = ("tmpfs", "ramfs")
+LIMITED_FRACTION = 0.5
+"""Minimum fraction of its write rate for a destination that limits the transfers."""
 
 NO_STORAGE = ("zero", "null")
-"""Sources and sinks that are nobody's disk."""
-_DIRECTIONS: tuple[Direction, ...] = ("all", "there", "back")
+"""Sources and sinks without a disk."""
+_DIRECTIONS: tuple[Direction, ...] = ("all", "forward", "reverse")
 
 
 def storage_rates(
-    run: Run, points: Sequence[Point], trials: Trials, *, level: float, rng: np.random.Generator
+    run: Run, points: Sequence[PointResult], trials: Trials, *, level: float
 ) -> tuple[StorageRate, ...]:
     """Return the rates of every storage at every point, in the order of the points."""
     rows = run.query(_MOVED, {"none": list(NO_STORAGE)})
     span = trials.end_s - trials.start_s
-    place = _places(trials)
+    position_of = _trial_finder(trials)
     by_point = {point.point: point for point in points}
     found = []
     for key, own in _groups(rows).items():
         point, storage, direction = key
         if point not in by_point:
             continue
-        at = place(np.asarray(rows["position"][own], dtype=np.int64))
+        at = position_of(np.asarray(rows["position"][own], dtype=np.int64))
         known = (at >= 0) & (span[at] > 0)
         read, write = (np.asarray(rows[name][own], dtype=np.float64)[known] for name in ("read", "written"))
-        rates = [
-            _rate(values, span[at[known]], by_point[point], trials, at[known], level, rng) for values in (read, write)
-        ]
+        rates = [_rate(values, span[at[known]], level) for values in (read, write)]
         if not read.any() and not write.any():
-            continue  # empty files: nothing was asked of any storage
+            continue  # empty files: no storage moved bytes
         found.append(
             StorageRate(
                 point=point, storage=storage, direction=direction, factors=by_point[point].factors, trials=int(known.sum()),
-                read_asked=bool(read.any()), write_asked=bool(write.any()),
+                read_requested=bool(read.any()), write_requested=bool(write.any()),
                 read_bytes_per_s=rates[0][0], read_error_bytes_per_s=rates[0][1], read_interval=rates[0][2],
                 write_bytes_per_s=rates[1][0], write_error_bytes_per_s=rates[1][1], write_interval=rates[1][2],
             )
@@ -62,24 +64,24 @@ def storage_rates(
 
 _MOVED = f"""
     WITH ends AS (
-        SELECT point, coalesce(position, 0) AS position, json_extract_string(labels, '$.way') AS way,
+        SELECT point, coalesce(position, 0) AS position, json_extract_string(labels, '$.direction') AS direction,
                split_part(source, ':', 1) AS source, split_part(destination, ':', 1) AS destination,
                sum({DELIVERED_BYTES})::DOUBLE AS moved
         FROM transfers
-        WHERE outcome = 'ok' AND point IS NOT NULL AND duration_s > 0 AND asked_bytes IS NOT NULL GROUP BY ALL),
+        WHERE outcome = 'ok' AND point IS NOT NULL AND duration_s > 0 AND requested_bytes IS NOT NULL GROUP BY ALL),
     sides AS (
-        SELECT point, position, way, source AS storage, moved AS read, 0.0 AS written FROM ends
-        UNION ALL SELECT point, position, way, destination, 0.0, moved FROM ends)
+        SELECT point, position, direction, source AS storage, moved AS read, 0.0 AS written FROM ends
+        UNION ALL SELECT point, position, direction, destination, 0.0, moved FROM ends)
     SELECT point::INTEGER AS point, position, storage, 'all' AS direction, sum(read) AS read, sum(written) AS written
     FROM sides WHERE NOT list_contains($none::VARCHAR[], storage) GROUP BY ALL
     UNION ALL
-    SELECT point::INTEGER, position, storage, way, sum(read), sum(written)
-    FROM sides WHERE way IS NOT NULL AND NOT list_contains($none::VARCHAR[], storage) GROUP BY ALL
+    SELECT point::INTEGER, position, storage, direction, sum(read), sum(written)
+    FROM sides WHERE direction IS NOT NULL AND NOT list_contains($none::VARCHAR[], storage) GROUP BY ALL
     ORDER BY 1, 3, 4, 2"""
 
 
 def _groups(rows: Mapping[str, Any]) -> dict[tuple[int, str, Direction], slice]:
-    """Return the rows of each point, storage and direction; they come in this order."""
+    """Return the rows of each point, storage and direction. The rows have this order."""
     n = len(rows["point"])
     if n == 0:
         return {}
@@ -89,31 +91,55 @@ def _groups(rows: Mapping[str, Any]) -> dict[tuple[int, str, Direction], slice]:
     return {(int(point[a]), str(storage[a]), direction[a]): slice(a, b) for a, b in itertools.pairwise(edges)}
 
 
-def _places(trials: Trials) -> Callable[[IntArray], IntArray]:
-    """Return what finds the trials by their positions in the run; −1: not there."""
+def _trial_finder(trials: Trials) -> Callable[[IntArray], IntArray]:
+    """Return a function from positions in the run to indices of trials, with −1 for unknown positions."""
     order = np.argsort(trials.position, kind="stable")
     positions = trials.position[order]
 
-    def find(wanted: IntArray) -> IntArray:
+    def find(requested_position: IntArray) -> IntArray:
         if len(positions) == 0:
-            return np.full(len(wanted), -1, dtype=np.int64)
-        at = np.minimum(np.searchsorted(positions, wanted), len(positions) - 1)
-        return np.where(positions[at] == wanted, order[at], -1)
+            return np.full(len(requested_position), -1, dtype=np.int64)
+        at = np.minimum(np.searchsorted(positions, requested_position), len(positions) - 1)
+        return np.where(positions[at] == requested_position, order[at], -1)
 
     return find
 
 
-def _rate(
-    moved: FloatArray, span_s: FloatArray, point: Point, trials: Trials, at: IntArray, level: float,
-    rng: np.random.Generator,
-) -> tuple[float | None, float | None, Interval | None]:  # fmt: skip
-    """Return mean, standard error and interval over the trials; nothing where no byte was asked for."""
+def _rate(moved: FloatArray, span_s: FloatArray, level: float) -> tuple[float | None, float | None, Interval | None]:
+    """Return mean, standard error and interval over the trials, or None for each of them if no bytes moved."""
     if len(moved) == 0 or not moved.any():
         return None, None, None
     values = moved / span_s
-    together = trials.together_bytes_per_s[at]
-    if np.array_equal(values, together) and len(values) == point.trials and point.together_bytes_per_s is not None:
-        # All bytes of the point: the interval is there already, and a bootstrap is the dear part.
-        return point.together_bytes_per_s, point.together_error_bytes_per_s, point.together_interval
     error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
-    return float(values.mean()), error, trial_interval(values, level=level, rng=rng)
+    return float(values.mean()), error, trial_interval(values, level=level)
+
+
+def memory_sources(run: Run, about: About) -> bool:
+    """Return whether all sources of the run are storages in memory: created as tmpfs, or on such a file system."""
+    rows = run.query(
+        "SELECT DISTINCT split_part(source, ':', 1) AS name FROM transfers WHERE outcome = 'ok' AND source IS NOT NULL"
+    )
+    names = {str(name) for name in rows["name"]} & set(run.header.get("storages") or {})
+    return bool(names) and all(_in_memory(run, about, name) for name in names)
+
+
+def _in_memory(run: Run, about: About, name: str) -> bool:
+    storage = run.header["storages"][name]
+    kind = (storage.get("spec") or {}).get("kind")
+    if kind is not None:
+        return bool(kind == "tmpfs")
+    return about.environment.get(str(storage["host"]), {}).get(f"storages.{name}.type") in MEMORY_FILE_SYSTEMS
+
+
+def limited_destination(run: Run, rates: Sequence[StorageRate]) -> bool:
+    """Return whether a storage with a write rate limit received at least half of that rate."""
+    limits = {
+        name: float(limit)
+        for name, storage in (run.header.get("storages") or {}).items()
+        if (limit := (storage.get("spec") or {}).get("write_bytes_per_s"))
+    }
+    return any(
+        rate.write_bytes_per_s is not None and rate.write_bytes_per_s >= LIMITED_FRACTION * limits[rate.storage]
+        for rate in rates
+        if rate.storage in limits
+    )

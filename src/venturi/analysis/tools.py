@@ -1,7 +1,8 @@
-"""Rates of disks and of the network as single tools measured them: what a machine can give before a transfer asks for it.
+"""Disk and network rates measured by single tools: the limits of a host before a transfer uses it.
 
-A tool of disks moves a file between storage and memory of one host; one of the network moves bytes between the memories of two. Both tell a
-rate of their own, which counts here: tables of tools are made of what tools say. Where one tells none, it is the bytes over the time of its call.
+A disk tool moves a file between the storage and the memory of one host. A network tool moves bytes between the memories
+of two hosts. The rate is the tool's own rate, because tables of tools list reported rates. If a tool reports no rate,
+the rate is the bytes over the time of its call.
 """
 
 from __future__ import annotations
@@ -14,28 +15,29 @@ from typing import Any, Literal
 
 import numpy as np
 
-from venturi.analysis.network import way_rate_and_rtt
+from venturi.analysis.network import route_rate_and_rtt
 from venturi.mover import movers
 from venturi.run import Run
 
 __all__ = ["DiskRate", "NetworkRate", "disk_rates", "network_rates"]
 
-Way = Literal["write", "read"]
+TransferDirection = Literal["write", "read"]
 
 FAMILIES = {"fio-read": "fio", "fio-write": "fio", "read": "dd", "write": "dd"}
-"""Movers that are one tool: each way is a mover of its own."""
+"""Movers that belong to one tool, which has a mover for each direction."""
 
 
 @dataclass(frozen=True, slots=True)
 class DiskRate:
-    """What a tool says of a storage in one way: mean and standard error over its calls (no error of one), bytes per second.
+    """Rate of a storage in one direction as reported by a tool: mean and standard error over its calls.
 
-    ``memory_bytes`` is what the host may use, ``limit_bytes_per_s`` what a lab made the storage to give; None: nothing tells.
+    Rates are in bytes per second. The error is None for a single call. ``memory_bytes`` is the memory that the host can
+    use. ``limit_bytes_per_s`` is the rate limit of a storage in the lab. Both are None if unknown.
     """
 
     machine: str
     tool: str
-    way: Way
+    direction: TransferDirection
     rate_bytes_per_s: float
     error_bytes_per_s: float | None
     calls: int
@@ -46,7 +48,10 @@ class DiskRate:
 
 @dataclass(frozen=True, slots=True)
 class NetworkRate:
-    """What a tool says of the way from one host's memory to another's with so many streams; ``link_bit_per_s``: the slowest link."""
+    """Rate between the memories of two hosts with a number of streams, as reported by a tool.
+
+    ``link_bit_per_s`` is the rate of the slowest link.
+    """
 
     machine: str
     sender: str
@@ -60,31 +65,46 @@ class NetworkRate:
 
 
 def disk_rates(run: Run) -> tuple[DiskRate, ...]:
-    """Return the rates of storages by machine, tool and way, of tools that only read, only write, or say both."""
-    told: dict[tuple[str, str, Way, str, int], list[float]] = {}
+    """Return the rates of storages by host, tool and direction.
+
+    The tools only read, only write, or report both rates.
+    """
+    tool_rate: dict[tuple[str, str, TransferDirection, str, int], list[float]] = {}
     for row in _rows(run):
         tool = str(row["mover"])
-        place = next(
-            (str(row[end]).partition(":")[0] for end in ("source", "destination") if _is_place(row[end])), ""
+        storage = next(
+            (str(row[end]).partition(":")[0] for end in ("source", "destination") if _is_storage(row[end])), ""
         )
-        for way, rate in _ways(tool, row):
-            told.setdefault((str(row["host"]), FAMILIES.get(tool, tool), way, place, int(row["asked"])), []).append(
-                rate
-            )
+        for direction, rate in _directions(tool, row):
+            tool_rate.setdefault(
+                (str(row["host"]), FAMILIES.get(tool, tool), direction, storage, int(row["requested"])), []
+            ).append(rate)
     found = [
-        DiskRate(machine, tool, way, *_mean(rates), len(rates), size, _memory(run, machine), _limit(run, place, way))
-        for (machine, tool, way, place, size), rates in told.items()
+        DiskRate(
+            machine,
+            tool,
+            direction,
+            *_mean(rates),
+            len(rates),
+            size,
+            _memory(run, machine),
+            _limit(run, storage, direction),
+        )
+        for (machine, tool, direction, storage, size), rates in tool_rate.items()
     ]
-    return tuple(sorted(found, key=lambda rate: (rate.machine, rate.way, rate.tool, rate.file_bytes)))
+    return tuple(sorted(found, key=lambda rate: (rate.machine, rate.direction, rate.tool, rate.file_bytes)))
 
 
 def network_rates(run: Run) -> tuple[NetworkRate, ...]:
-    """Return the rates between memories by machine, tool and streams; ``machine`` is the host that the tool ran on."""
+    """Return the rates between memories by host, tool and streams.
+
+    ``machine`` is the host that the tool ran on.
+    """
     services, calls = run.header.get("services") or {}, run.header.get("calls") or {}
-    told: dict[tuple[str, str, str, str, int], list[float]] = {}
+    tool_rate: dict[tuple[str, str, str, str, int], list[float]] = {}
     for row in _rows(run):
         mover = movers().get(str(row["mover"]))
-        if mover is None or mover.reads or mover.writes or not mover.speaks:
+        if mover is None or mover.reads or mover.writes or not mover.protocols:
             continue
         host = str(row["host"])
         sender, receiver = (
@@ -93,33 +113,33 @@ def network_rates(run: Run) -> tuple[NetworkRate, ...]:
         )
         options = (calls.get(str(row["call"])) or {}).get("options") or {}
         key = (host, sender, receiver, mover.name, int(options.get("streams") or 1))
-        told.setdefault(key, []).append(8 * _rate(row))
+        tool_rate.setdefault(key, []).append(8 * _rate(row))
     found = []
-    for (host, sender, receiver, tool, streams), rates in told.items():
-        link = way_rate_and_rtt(run, sender, receiver)[0]
+    for (host, sender, receiver, tool, streams), rates in tool_rate.items():
+        link = route_rate_and_rtt(run, sender, receiver)[0]
         found.append(NetworkRate(host, sender, receiver, tool, streams, *_mean(rates), len(rates), link))
     return tuple(sorted(found, key=lambda rate: (rate.machine, rate.tool, rate.streams)))
 
 
 def _rows(run: Run) -> Iterable[dict[str, Any]]:
     columns = run.query(
-        """SELECT mover, call, host, source, destination, source_via, destination_via, asked_bytes::DOUBLE AS asked, duration_s,
-                  tool_rate_bytes_per_s AS told, tool::VARCHAR AS detail
-           FROM transfers WHERE outcome = 'ok' AND asked_bytes > 0 AND duration_s > 0 ORDER BY host, mover, start_s"""
+        """SELECT mover, call, host, source, destination, source_via, destination_via, requested_bytes::DOUBLE AS requested, duration_s,
+                  tool_rate_bytes_per_s AS tool_rate, tool::VARCHAR AS detail
+           FROM transfers WHERE outcome = 'ok' AND requested_bytes > 0 AND duration_s > 0 ORDER BY host, mover, start_s"""
     )
     for index in range(len(columns["mover"])):
         yield {name: column[index] for name, column in columns.items()}
 
 
-def _ways(tool: str, row: Mapping[str, Any]) -> Iterable[tuple[Way, float]]:
-    """Yield the ways that a call tells of: those in its report, or the one that it is made for."""
+def _directions(tool: str, row: Mapping[str, Any]) -> Iterable[tuple[TransferDirection, float]]:
+    """Yield the directions and rates of a call: those in its report, or the single direction of the tool."""
     detail = _detail(row)
-    ways: tuple[Way, ...] = ("write", "read")
-    for way in ways:
-        if isinstance(rate := detail.get(f"{way}_bytes_per_s"), int | float):
-            yield way, float(rate)
+    directions: tuple[TransferDirection, ...] = ("write", "read")
+    for direction in directions:
+        if isinstance(rate := detail.get(f"{direction}_bytes_per_s"), int | float):
+            yield direction, float(rate)
     mover = movers().get(tool)
-    if mover is None or mover.speaks or mover.reads == mover.writes or tool not in FAMILIES:
+    if mover is None or mover.protocols or mover.reads == mover.writes or tool not in FAMILIES:
         return
     yield ("read" if mover.reads else "write"), _rate(row)
 
@@ -130,12 +150,12 @@ def _detail(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _rate(row: Mapping[str, Any]) -> float:
-    told = row["told"]
-    known = told is not None and not math.isnan(float(told))
-    return float(told) if known else float(row["asked"]) / float(row["duration_s"])
+    tool_rate = row["tool_rate"]
+    known = tool_rate is not None and not math.isnan(float(tool_rate))
+    return float(tool_rate) if known else float(row["requested"]) / float(row["duration_s"])
 
 
-def _is_place(end: object) -> bool:
+def _is_storage(end: object) -> bool:
     return isinstance(end, str) and end.partition(":")[0] not in ("null", "zero", "")
 
 
@@ -145,12 +165,12 @@ def _mean(rates: list[float]) -> tuple[float, float | None]:
 
 
 def _memory(run: Run, machine: str) -> float | None:
-    """Return what the processes of a host may use together: its limit in a lab, else what the scenario says it has."""
+    """Return the memory for the processes of a host: its limit in a lab, or the memory in the scenario."""
     host = (run.header.get("hosts") or {}).get(machine) or {}
     return (host.get("lab") or {}).get("memory_limit_bytes") or host.get("memory_bytes")
 
 
-def _limit(run: Run, place: str, way: Way) -> float | None:
-    storage = ((run.header.get("places") or {}).get(place) or {}).get("storage") or {}
-    value = storage.get(f"{way}_bytes_per_s")
+def _limit(run: Run, storage: str, direction: TransferDirection) -> float | None:
+    spec = ((run.header.get("storages") or {}).get(storage) or {}).get("spec") or {}
+    value = spec.get(f"{direction}_bytes_per_s")
     return None if value is None else float(value)

@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from venturi.analysis.result import Factor, FactorValue, LoadCurve, Point, Total
-from venturi.analysis.words import describe
+from venturi.analysis.format import format_factors, plural
+from venturi.analysis.result import FactorColumn, FactorValue, LoadCurve, PointResult, Total
+from venturi.run import Run
 from venturi.stats import (
     GridRates,
     Knee,
@@ -19,16 +20,25 @@ from venturi.stats import (
     two_segment_knee,
 )
 
-__all__ = ["COMMON_FILES", "grid_rates", "load_curves", "points_by_others", "ratio_of_rates", "total_of", "totals"]
+__all__ = [
+    "COMMON_FILES",
+    "failure_text",
+    "grid_rates",
+    "load_curves",
+    "points_by_others",
+    "ratio_of_rates",
+    "total_of",
+    "totals",
+]
 
 COMMON_FILES = (1, 30)
-"""File counts that all three scenarios of document 000 have; the first goes to 45 (000-E14)."""
+"""File counts common to all three scenarios of document 000. The first scenario goes to 45 (000-E14)."""
 
 GRID = ("files", "size_bytes")
 
 
 def totals(
-    points: Sequence[Point], factors: Sequence[Factor], files: tuple[int, int] | None = None
+    points: Sequence[PointResult], factors: Sequence[FactorColumn], files: tuple[int, int] | None = None
 ) -> tuple[Total, ...]:
     """Return the total of each combination of the factors other than files and size, over all or some file counts."""
     found = []
@@ -43,8 +53,10 @@ def totals(
     return tuple(found)
 
 
-def total_of(others: Mapping[str, FactorValue], kept: Sequence[Point], factors: Sequence[Factor]) -> Total:
-    """Return the total of points that all have a throughput, and whose factors other than files and size are ``others``."""
+def total_of(
+    others: Mapping[str, FactorValue], kept: Sequence[PointResult], factors: Sequence[FactorColumn]
+) -> Total:
+    """Return the total of points with a throughput whose factors other than files and size are ``others``."""
     total = total_throughput(grid_rates(kept))
     return Total(
         others=others,
@@ -61,15 +73,15 @@ def total_of(others: Mapping[str, FactorValue], kept: Sequence[Point], factors: 
 def ratio_of_rates(
     above: float, above_error: float | None, below: float, below_error: float | None
 ) -> tuple[float, float | None]:
-    """Return a ratio of two independent rates and its standard error, None where one of theirs is not known."""
+    """Return the ratio of two independent rates and its standard error, or None if an error is unknown."""
     ratio = above / below
     if above_error is None or below_error is None:
         return ratio, None
     return ratio, ratio * math.hypot(above_error / above, below_error / below)
 
 
-def grid_rates(kept: Sequence[Point]) -> GridRates:
-    """Return points that have a throughput as a grid; a point of several movers counts the files of each."""
+def grid_rates(kept: Sequence[PointResult]) -> GridRates:
+    """Return points with a throughput as a grid. A point with several movers counts the files of each mover."""
     errors = [point.error_bytes_per_s for point in kept]
     together = np.array([max(len(point.parts), 1) for point in kept], dtype=float)
     return GridRates(
@@ -81,25 +93,32 @@ def grid_rates(kept: Sequence[Point]) -> GridRates:
 
 
 def points_by_others(
-    points: Sequence[Point], without: Sequence[str] = GRID
-) -> dict[tuple[tuple[str, FactorValue], ...], list[Point]]:
+    points: Sequence[PointResult], without: Sequence[str] = GRID
+) -> dict[tuple[tuple[str, FactorValue], ...], list[PointResult]]:
     """Return the points by the values of their factors other than ``without``."""
-    groups: dict[tuple[tuple[str, FactorValue], ...], list[Point]] = {}
+    groups: dict[tuple[tuple[str, FactorValue], ...], list[PointResult]] = {}
     for point in points:
         groups.setdefault(tuple((k, v) for k, v in point.factors.items() if k not in without), []).append(point)
     return groups
 
 
-def _name(others: Mapping[str, FactorValue], factors: Sequence[Factor]) -> str:
-    """Return the values of the factors that vary, the mover in any case."""
+def _name(others: Mapping[str, FactorValue], factors: Sequence[FactorColumn]) -> str:
+    """Return the values of the varied factors as text, always with the mover."""
     varied = {factor.name for factor in factors if factor.varied}
     shown = [str(others["mover"])] if "mover" in others else []
-    shown += [describe({name: value}, [name]) for name, value in others.items() if name in varied and name != "mover"]
+    shown += [
+        format_factors({name: value}, [name]) for name, value in others.items() if name in varied and name != "mover"
+    ]
     return ", ".join(shown) or "all points"
 
 
-def load_curves(points: Sequence[Point], factors: Sequence[Factor], *, level: float) -> tuple[LoadCurve, ...]:
-    """Return the rate of whole trials against files, for each combination of the other factors, where files vary."""
+def load_curves(
+    points: Sequence[PointResult], factors: Sequence[FactorColumn], *, level: float
+) -> tuple[LoadCurve, ...]:
+    """Return the rate of whole trials against files for each combination of the other factors.
+
+    The result is empty if the number of files does not vary.
+    """
     if not any(factor.name == "files" and factor.varied for factor in factors):
         return ()
     found = []
@@ -110,7 +129,7 @@ def load_curves(points: Sequence[Point], factors: Sequence[Factor], *, level: fl
     return tuple(found)
 
 
-def _load_curve(others: Mapping[str, FactorValue], kept: Sequence[Point], level: float) -> LoadCurve:
+def _load_curve(others: Mapping[str, FactorValue], kept: Sequence[PointResult], level: float) -> LoadCurve:
     files = np.array([point.files for point in kept], dtype=float)
     rate = np.array([point.together_bytes_per_s for point in kept], dtype=float)
     errors = tuple(point.together_error_bytes_per_s for point in kept)
@@ -130,3 +149,28 @@ def _load_curve(others: Mapping[str, FactorValue], kept: Sequence[Point], level:
         saturation=saturation,
         knee=knee,
     )
+
+
+def failure_text(run: Run, failed: int, noun: str) -> str:
+    """Return a clause about failures that is valid for the whole run.
+
+    Parameters
+    ----------
+    failed
+        Failures in the selection of a section.
+    noun
+        Name of the failures of the selection, such as ``"of them"``.
+    """
+    rows = run.query(
+        """SELECT (SELECT count(*) FROM transfers WHERE outcome <> 'ok')
+                  + coalesce((SELECT sum((outcomes->>outcome)::BIGINT)
+                              FROM (SELECT outcomes, unnest(json_keys(outcomes)) AS outcome FROM routes)
+                              WHERE outcome <> 'ok'), 0) AS failed,
+                  (SELECT count(*) FROM transfers) + coalesce((SELECT sum(transfers) FROM routes), 0) AS transfers"""
+    )
+    all_failed, transfers = int(rows["failed"][0]), int(rows["transfers"][0])
+    own = f"{failed:,} {noun} failed" if failed else ""
+    if all_failed <= failed:
+        return own or "none failed"
+    whole = f"{all_failed:,} of {plural(transfers, 'transfer')} in the whole run failed"
+    return f"{own}, and {whole}" if own else whole

@@ -1,4 +1,4 @@
-"""Names of the types that results are made of; they stand alone so that every module of results can have them."""
+"""Types of values in results. They have their own module so that every result module can import them."""
 
 from __future__ import annotations
 

@@ -1,21 +1,23 @@
-r"""Throughput against the TCP window: what was asked for, what was in effect, and what n windows a round trip can carry.
+r"""Throughput against the TCP window: requested window, window in effect, and the limit of n windows per round trip.
 
-A sender may have one window in flight and must then wait for a round trip, so *n* streams carry no more than
+A sender can have one window in flight and must then wait for a round trip, so *n* streams carry no more than
 
 .. math:: R = \min(B,\; n W / T)
 
 ======  ==========================================================================================
 symbol  meaning
 ======  ==========================================================================================
-W       window of one stream, in bytes: asked for, or in effect (median of TCP_INFO while data flowed)
-T       round-trip time without queues, in seconds: delays of the way, else the least that TCP saw
-B       what the slowest link of the way carries, in bit/s, headers included
+W       window of one stream, in bytes: requested, or in effect (median of TCP_INFO while data flowed)
+T       round-trip time without queues, in seconds: delays of the route, or the minimum that TCP saw
+B       capacity of the slowest link of the route, in bit/s, headers included
 R       rate, in bit/s
 ======  ==========================================================================================
 
-(004, section c; RFC 7323, section 1.1.) A sender held back by a window sends whole segments only: of W counts what
-they fill. What a window gives is seen in the rate *while data flowed*, as TCP estimates it (delivery rate); the throughput of a whole transfer has the
-login and the start of TCP in it besides.
+Sources: 004, section c; RFC 7323, section 1.1.
+
+A sender limited by a window only sends whole segments, so W counts as a multiple of the segment size, or unchanged if
+it is below one segment. The effect of a window is visible in the rate *while data flowed*, which TCP estimates
+(delivery rate). The throughput of a whole transfer also includes the login and the start of TCP.
 """
 
 from __future__ import annotations
@@ -27,8 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from venturi.analysis.network import way_rate_and_rtt
-from venturi.analysis.sockets import LIVES, SMALLEST_DATA
+from venturi.analysis.network import route_rate_and_rtt
+from venturi.analysis.sockets import LIVES, MIN_DATA
 from venturi.run import Run
 from venturi.units import BITS_PER_BYTE
 
@@ -37,7 +39,7 @@ __all__ = ["Route", "WindowPoint", "window_points"]
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A way from a sending host to a receiving host; rate and round trip are None where nothing tells them."""
+    """Route from a sending host to a receiving host. Rate and round-trip time are None if unknown."""
 
     sender: str
     receiver: str
@@ -46,12 +48,12 @@ class Route:
 
     @property
     def name(self) -> str:
-        """Its two hosts."""
+        """Names of its two hosts."""
         return f"{self.sender} to {self.receiver}"
 
     @property
     def bdp_bytes(self) -> float | None:
-        """Bandwidth-delay product: what is on the way when the link is full."""
+        """Bandwidth-delay product: bytes in flight when the link is full."""
         known = self.rate_bit_per_s is not None and self.rtt_s is not None
         return self.rate_bit_per_s * self.rtt_s / BITS_PER_BYTE if known else None  # type: ignore[operator]
 
@@ -63,17 +65,17 @@ class WindowPoint:
     Attributes
     ----------
     streams, connections
-        Asked for, and data connections of a trial that were seen (median).
-    asked_bytes, window_bytes
-        Window of one stream asked for, and in effect; None: not asked for, or not seen.
+        Requested streams, and observed data connections of a trial (median).
+    requested_bytes, window_bytes
+        Requested window of one stream and its window in effect. None if not requested or not observed.
     rate_bit_per_s, error_bit_per_s
-        Bytes over the time of a whole trial, mean and standard error over the trials; no error of one.
+        Bytes over the time of a whole trial: mean and standard error over the trials. No error for a single trial.
     mss_bytes
-        Of a segment.
+        Size of a segment.
     flow_bit_per_s
-        What the sockets delivered while data flowed: sum over the connections of the median, median of the trials.
+        Delivery rate of the sockets while data flowed: sum over the connections of the median, median of the trials.
     by_window_ratio, by_buffer_ratio
-        Shares of the busy time in which the receiver's window, and the sender's buffer, held the sender back.
+        Fractions of the busy time with the sender limited by the receiver's window, or by its own buffer.
     """
 
     point: int
@@ -82,7 +84,7 @@ class WindowPoint:
     streams: int
     block_bytes: int | None
     size_bytes: int
-    asked_bytes: int | None
+    requested_bytes: int | None
     trials: int
     rate_bit_per_s: float
     error_bit_per_s: float | None
@@ -95,21 +97,24 @@ class WindowPoint:
     by_buffer_ratio: float | None = None
 
     @property
-    def asked_limit_bit_per_s(self) -> float | None:
-        """n · W / T with the window asked for, streams as asked for."""
-        return _limit(self.streams, self.asked_bytes, self.route.rtt_s)
+    def requested_limit_bit_per_s(self) -> float | None:
+        """n · W / T with the requested window and the requested streams."""
+        return _limit(self.streams, self.requested_bytes, self.route.rtt_s)
 
     @property
     def limit_bit_per_s(self) -> float | None:
-        """n · W / T with what whole segments fill of the window in effect, of the connections seen."""
+        """n · W / T with the observed connections and the whole segments of the window in effect.
+
+        A window below one segment counts unchanged.
+        """
         window, mss = self.window_bytes, self.mss_bytes
         if window is not None and mss:
-            window = window // mss * mss
+            window = window // mss * mss or window
         return _limit(self.connections, window, self.route.rtt_s)
 
     @property
     def expected_bit_per_s(self) -> float | None:
-        """R: the lesser of the link and the window in effect."""
+        """R: the smaller limit of the link and the window in effect."""
         known = [rate for rate in (self.limit_bit_per_s, self.route.rate_bit_per_s) if rate is not None]
         return min(known) if self.limit_bit_per_s is not None else None
 
@@ -121,14 +126,14 @@ def _limit(streams: float | None, window: float | None, rtt_s: float | None) -> 
 _TRIALS = """
     SELECT trial, any_value(point)::INTEGER AS point, any_value(call) AS call, any_value(host) AS host,
            split_part(coalesce(any_value(source_via), ''), '/', 1) AS source_service,
-           split_part(coalesce(any_value(destination_via), ''), '/', 1) AS destination_service, max(asked_bytes)::BIGINT AS size,
-           8 * sum(coalesce(received_bytes, asked_bytes)) / (max(end_s) - min(start_s)) AS rate
+           split_part(coalesce(any_value(destination_via), ''), '/', 1) AS destination_service, max(requested_bytes)::BIGINT AS size,
+           8 * sum(coalesce(received_bytes, requested_bytes)) / (max(end_s) - min(start_s)) AS rate
     FROM transfers
-    WHERE outcome = 'ok' AND point IS NOT NULL AND asked_bytes > 0 AND end_s > start_s
+    WHERE outcome = 'ok' AND point IS NOT NULL AND requested_bytes > 0 AND end_s > start_s
     GROUP BY trial HAVING count(DISTINCT call) = 1 ORDER BY point, trial"""
 
 _SOCKETS = f"""WITH {LIVES},
-    data AS (SELECT * FROM lives WHERE acked >= {SMALLEST_DATA} AND acked > coalesce(received, 0)),
+    data AS (SELECT * FROM lives WHERE acked >= {MIN_DATA} AND acked > coalesce(received, 0)),
     begun AS (SELECT trial, start_s FROM trials WHERE start_s IS NOT NULL AND point IS NOT NULL)
     SELECT begun.trial AS trial, count(*) AS connections, median(effective) AS window_bytes,
            median(mss) AS mss, 8 * sum(delivery) AS flow, median(rtt) AS rtt, min(least_rtt) AS least_rtt,
@@ -137,9 +142,9 @@ _SOCKETS = f"""WITH {LIVES},
 
 
 def window_points(run: Run) -> tuple[WindowPoint, ...]:
-    """Return the points of which each trial is calls of one kind from one host to another, in the order of the plan.
+    """Return the points whose trials have calls of one kind from one host to another, in the order of the plan.
 
-    Trials of movers without a window to ask for are among them: what was in effect is known of them too.
+    Movers without a window option are included, because their window in effect is known too.
     """
     rows = run.query(_TRIALS)
     seen = _by_trial(run)
@@ -178,7 +183,7 @@ def _point(
         values = [row[name] for row in sockets if not math.isnan(row[name])]
         return float(np.median(values)) if values else None
 
-    rate, rtt = way_rate_and_rtt(run, sender, receiver)
+    rate, rtt = route_rate_and_rtt(run, sender, receiver)
     least = min((row["least_rtt"] for row in sockets if not math.isnan(row["least_rtt"])), default=None)
     return WindowPoint(
         point=point,
@@ -187,7 +192,7 @@ def _point(
         streams=int(options.get("streams") or 1),
         block_bytes=options.get("block_bytes"),
         size_bytes=int(rows["size"][first]),
-        asked_bytes=options.get("window_bytes"),
+        requested_bytes=options.get("window_bytes"),
         trials=len(rates),
         rate_bit_per_s=float(rates.mean()),
         error_bit_per_s=float(rates.std(ddof=1) / math.sqrt(len(rates))) if len(rates) > 1 else None,

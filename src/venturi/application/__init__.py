@@ -1,9 +1,9 @@
-"""What the jobs of a batch do: programs that read files of ROOT, as analyses at the LHC keep their events.
+"""Programs of jobs: they read ROOT files, the event format of the LHC experiments.
 
-``venturi-root write`` makes such files, ``venturi-root read`` goes through one and sums what it holds, ``venturi-root serve`` holds
-the libraries ready for many jobs at once. They need ``venturi[root]`` (uproot, and for ``root://`` the XRootD client).
+``venturi-root write`` creates files, ``venturi-root read`` reads a file and sums its bytes, and ``venturi-root serve`` keeps
+the libraries in memory for many jobs. They need ``venturi[root]`` (uproot, and the XRootD client for ``root://``).
 
-Left out on purpose: any physics. A job here is how it reads and how much it computes.
+A job models reading and computing, without physics.
 
-Read :mod:`venturi.application.read` first. Nothing is imported here: a job that a server starts must begin at once.
+Read :mod:`venturi.application.read` first. This module imports nothing, so that jobs start fast.
 """

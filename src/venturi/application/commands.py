@@ -1,4 +1,4 @@
-"""The commands of ``venturi-root`` as functions: arguments in, exit code and text out."""
+"""Commands of ``venturi-root`` as functions: arguments to exit code and text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import NoReturn
 
 from venturi.application.read import read
 from venturi.application.serve import serve
-from venturi.application.write import Shape, write
+from venturi.application.write import RootFileShape, write
 from venturi.errors import VenturiError
 
-__all__ = ["carry_out"]
+__all__ = ["execute"]
 
 
 class _UsageError(Exception):
-    """What is wrong with a command line."""
+    """Invalid command line."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -25,39 +25,46 @@ class _Parser(argparse.ArgumentParser):
         raise _UsageError(f"{self.format_usage()}{message}\n")
 
 
-def carry_out(arguments: Sequence[str]) -> tuple[int, str]:
-    """Return exit code and text of a command.
+def execute(arguments: Sequence[str]) -> tuple[int, str]:
+    """Run a command and return its exit code and text.
 
     Examples
     --------
-    >>> carry_out(["read"])[0]
+    >>> execute(["read"])[0]
     2
     """
     try:
-        told = _parser().parse_args(arguments)
-        run: Callable[[argparse.Namespace], str] = told.run
-        return 0, run(told)
+        options = _parser().parse_args(arguments)
+        run: Callable[[argparse.Namespace], str] = options.run
+        return 0, run(options)
     except _UsageError as error:
         return 2, str(error)
     except (VenturiError, OSError) as error:
         return 1, f"{error}\n"
 
 
-def _read(told: argparse.Namespace) -> str:
-    return json.dumps(read(told.url, rate_bytes_per_s=told.rate, compute_core_s=told.compute).detail()) + "\n"
-
-
-def _write(told: argparse.Namespace) -> str:
-    shape = Shape(told.containers, told.branches, told.baskets)
-    size = told.total // told.names
-    made = write(
-        Path(told.path), size, names=told.names, unique=told.unique or told.names, shape=shape, seed=told.seed
+def _read(options: argparse.Namespace) -> str:
+    return (
+        json.dumps(read(options.url, rate_bytes_per_s=options.rate, compute_core_s=options.compute).detail()) + "\n"
     )
-    return json.dumps({"size_bytes": size, "names": told.names, "made": made}) + "\n"
 
 
-def _serve(told: argparse.Namespace) -> str:
-    serve(told.socket)
+def _write(options: argparse.Namespace) -> str:
+    shape = RootFileShape(options.containers, options.branches, options.baskets)
+    size = options.total // options.names
+    created = write(
+        Path(options.path),
+        size,
+        names=options.names,
+        unique=options.unique or options.names,
+        shape=shape,
+        seed=options.seed,
+    )
+    return json.dumps({"size_bytes": size, "names": options.names, "made": created}) + "\n"
+
+
+def _serve(options: argparse.Namespace) -> str:
+    serve(options.socket)
     return ""
 
 

@@ -1,4 +1,4 @@
-"""uproot and the XRootD client, imported when they are needed: they come with ``venturi[root]``."""
+"""Lazy imports of uproot and the XRootD client from ``venturi[root]``."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ __all__ = ["MissingLibraryError", "RootFileError", "uproot", "xrootd_source"]
 
 
 class MissingLibraryError(VenturiError, ImportError):
-    """A library that is not installed."""
+    """Missing library."""
 
 
 class RootFileError(VenturiError, OSError):
-    """A file that cannot be opened, read or written as one of ROOT."""
+    """ROOT file that cannot be opened, read or written."""
 
 
-def uproot() -> Any:  # noqa: ANN401 - it has no types
+def uproot() -> Any:  # noqa: ANN401 - uproot has no types
     """Return the module ``uproot``.
 
     Raises
@@ -26,22 +26,22 @@ def uproot() -> Any:  # noqa: ANN401 - it has no types
     MissingLibraryError
         If it is not installed.
     """
-    return _imported("uproot")
+    return _import_library("uproot")
 
 
-def xrootd_source() -> Any:  # noqa: ANN401 - it has no types
-    """Return how uproot reads ``root://``, the XRootD client loaded.
+def xrootd_source() -> Any:  # noqa: ANN401 - uproot has no types
+    """Return the ``root://`` source of uproot, with the XRootD client.
 
     Raises
     ------
     MissingLibraryError
-        If that is not installed.
+        If uproot or the XRootD client is not installed.
     """
-    _imported("XRootD.client")
-    return _imported("uproot.source.xrootd").XRootDSource
+    _import_library("XRootD.client")
+    return _import_library("uproot.source.xrootd").XRootDSource
 
 
-def _imported(name: str) -> Any:  # noqa: ANN401
+def _import_library(name: str) -> Any:  # noqa: ANN401
     try:
         return importlib.import_module(name)
     except ImportError as error:

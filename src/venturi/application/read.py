@@ -1,11 +1,10 @@
-"""A job that goes through the containers of a file of ROOT and sums their bytes, as the I/O-bound routine of report 003 does.
+"""Job that reads the containers of a ROOT file and sums their bytes, like the I/O-bound routine of report 003.
 
-A container is a tree; its branches are kept in baskets, and a basket is what is fetched at a time: one request, then its bytes are summed, then
-the next. Nothing is fetched ahead and nothing is kept. So a job waits a round trip for each basket, as ROOT does without a tree cache.
+A container is a tree; its branches consist of baskets. The job requests one basket, sums its bytes, and requests the next
+one, without prefetch or cache. So it waits a round trip for each basket, like ROOT without a tree cache.
 
-Two things make it another kind of job: so much computing, spread over the baskets (masses of four leptons, again and again, for so much
-processor time), and a rate that it never exceeds, by waiting: a processor of another speed than the one that is there, or than the share of it
-that a crowd of jobs leaves to each.
+Two options model other jobs: computing (masses of four leptons), distributed over the baskets, and a rate limit with waits,
+as a model of a slower or shared CPU.
 """
 
 from __future__ import annotations
@@ -23,29 +22,29 @@ __all__ = ["Reading", "read"]
 
 TREE = "TTree"
 OPEN_TIMEOUT_S = 120.0
-"""How long the first answer of a server may take: a batch of jobs opens all its files at once."""
+"""Timeout of the first response of a server; a batch of jobs opens all its files at the same time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What came of reading one file.
+    """Result of the read of a file.
 
     Attributes
     ----------
     bytes
-        Fetched of the file: baskets, and what tells where they are.
+        Fetched bytes: baskets and metadata.
     containers, baskets
-        How many there were.
+        Number of containers and baskets.
     container_bytes
-        In the baskets, uncompressed.
+        Uncompressed bytes of the baskets.
     sum
-        Of all these bytes as whole numbers 0 to 255.
+        Sum of these bytes as integers from 0 to 255.
     requests
-        Fetches, of one stretch of the file each.
+        Number of requests, each for one byte range.
     open_s, read_s
-        From the call to the open file, and from there to the end.
+        Duration of the open, and from there to the end.
     cpu_s, compute_s, waited_s
-        Processor time of the whole, the part of it that was computing as asked, and the time that went by waiting for the rate.
+        Total CPU time, CPU time of the requested computing, and wait for the rate limit.
     """
 
     bytes: int
@@ -61,34 +60,34 @@ class Reading:
     waited_s: float
 
     def detail(self) -> dict[str, int | float]:
-        """Return all of it by name; times to the microsecond."""
+        """Return all values by name, with times rounded to microseconds."""
         return {key: round(value, 6) if isinstance(value, float) else value for key, value in asdict(self).items()}
 
 
 def read(url: str, *, rate_bytes_per_s: float | None = None, compute_core_s: float = 0.0) -> Reading:
-    """Read a file to its end.
+    """Read a complete file.
 
     Parameters
     ----------
     url
         A path, or ``root://host:port//path``.
     rate_bytes_per_s
-        At most so fast, counted from the open file; ``None``: as fast as it goes.
+        Rate limit after the open; ``None``: unlimited.
     compute_core_s
-        Processor time of computing in all.
+        Total CPU time of computing.
 
     Raises
     ------
     RootFileError
-        If it cannot be opened or read, or is no file of ROOT.
+        If the file cannot be opened or read, or is no ROOT file.
     MissingLibraryError
         If uproot, or for ``root://`` the XRootD client, is not installed.
     """
-    began_s, began_cpu_s = time.perf_counter(), time.process_time()
+    started_s, started_cpu_s = time.perf_counter(), time.process_time()
     try:
         with _open(url) as file:
             opened_s = time.perf_counter()
-            work = _Work(rate_bytes_per_s, opened_s, began_cpu_s)
+            work = _Work(rate_bytes_per_s, opened_s, started_cpu_s)
             trees = [file[key] for key in file.keys(recursive=True, cycle=True, filter_classname=TREE)]
             total = sum(branch.num_baskets for tree in trees for branch in tree.branches)
             source = file.file.source
@@ -97,34 +96,36 @@ def read(url: str, *, rate_bytes_per_s: float | None = None, compute_core_s: flo
                     for branch in tree.branches:
                         if index < branch.num_baskets:
                             work.take(branch.basket(index).data, source.num_requested_bytes, compute_core_s / total)
-            return work.reading(source, len(trees), began_s)
+            return work.reading(source, len(trees), started_s)
     except MissingLibraryError:
         raise
-    except Exception as error:  # whatever uproot makes of a file that is damaged, cut short, or not there
-        raise RootFileError(f"{url}: expected a file of ROOT that can be read, found: {_line(error)}") from error
+    except Exception as error:  # uproot raises various exceptions for damaged, truncated or missing files
+        raise RootFileError(
+            f"{url}: expected a readable ROOT file, found {_first_line(error)}; check the file"
+        ) from error
 
 
 def _open(url: str) -> Any:  # noqa: ANN401 - uproot has no types
     library = uproot()
-    # Not mapped into memory: a job reads by calls, whose size a remote file system sees.
+    # Without memory mapping: a remote file system sees the size of each read call.
     handler = xrootd_source() if "://" in url else library.source.file.MultithreadedFileSource
     return library.open(url, handler=handler, num_workers=1, timeout=OPEN_TIMEOUT_S)
 
 
-def _line(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 class _Work:
-    """What a job does with its baskets."""
+    """Processing of the baskets of a job."""
 
-    def __init__(self, rate_bytes_per_s: float | None, opened_s: float, began_cpu_s: float) -> None:
-        self._rate, self._opened_s, self._began_cpu_s = rate_bytes_per_s, opened_s, began_cpu_s
+    def __init__(self, rate_bytes_per_s: float | None, opened_s: float, started_cpu_s: float) -> None:
+        self._rate, self._opened_s, self._started_cpu_s = rate_bytes_per_s, opened_s, started_cpu_s
         self._baskets = self._container_bytes = self._sum = 0
         self._compute_s = self._waited_s = 0.0
 
     def take(self, data: npt.NDArray[np.uint8], fetched_bytes: int, compute_core_s: float) -> None:
-        """Sum a basket, compute on it, and wait if this was too fast."""
+        """Sum a basket, compute, and wait for the rate limit."""
         self._baskets += 1
         self._container_bytes += data.nbytes
         self._sum += int(data.sum(dtype=np.int64))
@@ -136,7 +137,7 @@ class _Work:
                 time.sleep(ahead_s)
                 self._waited_s += ahead_s
 
-    def reading(self, source: Any, containers: int, began_s: float) -> Reading:  # noqa: ANN401
+    def reading(self, source: Any, containers: int, started_s: float) -> Reading:  # noqa: ANN401
         return Reading(
             bytes=int(source.num_requested_bytes),
             containers=containers,
@@ -144,23 +145,23 @@ class _Work:
             container_bytes=self._container_bytes,
             sum=self._sum,
             requests=int(source.num_requests),
-            open_s=self._opened_s - began_s,
+            open_s=self._opened_s - started_s,
             read_s=time.perf_counter() - self._opened_s,
-            cpu_s=time.process_time() - self._began_cpu_s,
+            cpu_s=time.process_time() - self._started_cpu_s,
             compute_s=self._compute_s,
             waited_s=self._waited_s,
         )
 
 
 def _compute(data: npt.NDArray[np.uint8], core_s: float) -> float:
-    """Take the masses of four leptons from a basket until so much processor time is used; return how much it was."""
-    began_s = time.thread_time()
+    """Compute masses of four leptons from a basket for a CPU time; return the used CPU time."""
+    started_s = time.thread_time()
     momenta = np.resize(data, (64, 4, 3)).astype(np.float64)
     total = 0.0
     while True:
         energy = np.sqrt((momenta**2).sum(axis=2) + 0.105658**2).sum(axis=1)  # muons: 0.105658 GeV (PDG)
         mass = np.sqrt(np.maximum(energy**2 - (momenta.sum(axis=1) ** 2).sum(axis=1), 0.0))
         total += float(mass.sum())
-        used_s = time.thread_time() - began_s
+        used_s = time.thread_time() - started_s
         if used_s >= core_s:
             return used_s

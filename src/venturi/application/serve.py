@@ -1,7 +1,6 @@
-"""Holds the libraries of a reading job loaded, and forks a process for each job that ``venturi-root read`` hands over.
+"""Server with loaded libraries that forks a process for each job of ``venturi-root read``.
 
-A job is a process of its own from its first request on; what it costs to begin is a fork. It ends when its client does: a batch system that
-kills the client kills the job.
+The start of a job costs one fork. A job exits with its client, so a batch system that kills the client kills the job.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def serve(name: str) -> None:
     Parameters
     ----------
     name
-        Of the socket: ``@NAME`` in this network, or a path; what is left there of a server that was killed is replaced.
+        Name of the socket: ``@NAME`` in this network namespace, or a path; a stale socket is replaced.
 
     Raises
     ------
@@ -55,39 +54,42 @@ def serve(name: str) -> None:
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                _be_a_job(connection)
+                _run_job(connection)
             connection.close()
 
 
 def _load() -> None:
-    """Import all that a job needs, and read a file once: uproot makes its classes while it reads the first of a kind."""
+    """Import all libraries, and read a file once: uproot creates its classes on the first read."""
     xrootd_source()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "warm"
+    with tempfile.TemporaryDirectory() as directory:
+        file = Path(directory) / "warm"
         write(file, _WARM_BYTES)
         read(str(file))
-    # What is there now is shared with all jobs, and their collectors need not look at it (which would copy its pages).
+    # Share these objects with all jobs: a garbage collection in a job would copy their pages.
     gc.collect()
     gc.freeze()
 
 
-def _be_a_job(connection: socket.socket) -> None:
-    """Carry out one request in this process, answer, and end."""
-    code, text = 1, "expected a request of venturi-root, found something else\n"
+def _run_job(connection: socket.socket) -> None:
+    """Run one request in this process, send the response, and exit."""
+    code, text = (
+        1,
+        "venturi-root serve: expected a request of venturi-root, found other data; use venturi-root read\n",
+    )
     try:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        request = _received(connection)
+        request = _receive_request(connection)
         if request is not None:
-            threading.Thread(target=_die_with, args=(connection,), daemon=True).start()
-            code, text = _carried_out(request)
+            threading.Thread(target=_exit_with_client, args=(connection,), daemon=True).start()
+            code, text = _execute_request(request)
         connection.sendall(f"{code}\n{text}".encode())
     finally:
-        # Not the end that Python makes: that of the XRootD client's threads takes time, and is not the server's.
+        # Exit without cleanup: the end of the threads of the XRootD client takes time.
         os._exit(0)
 
 
-def _carried_out(request: bytes) -> tuple[int, str]:
-    from venturi.application.commands import carry_out
+def _execute_request(request: bytes) -> tuple[int, str]:
+    from venturi.application.commands import execute
 
     count, *texts = (os.fsdecode(part) for part in request.split(b"\0"))
     arguments, variables = texts[: int(count)], texts[int(count) :]
@@ -95,17 +97,17 @@ def _carried_out(request: bytes) -> tuple[int, str]:
         name, _, value = variable.partition("=")
         os.environ[name] = value
     try:
-        return carry_out(arguments)
+        return execute(arguments)
     except VenturiError as error:
         return 1, f"{error}\n"
 
 
-def _received(connection: socket.socket) -> bytes | None:
-    length = int.from_bytes(_exactly(connection, LENGTH_BYTES) or b"", "little")
-    return _exactly(connection, length) if 0 < length < 1 << 24 else None
+def _receive_request(connection: socket.socket) -> bytes | None:
+    length = int.from_bytes(_receive_exactly(connection, LENGTH_BYTES) or b"", "little")
+    return _receive_exactly(connection, length) if 0 < length < 1 << 24 else None
 
 
-def _exactly(connection: socket.socket, count: int) -> bytes | None:
+def _receive_exactly(connection: socket.socket, count: int) -> bytes | None:
     data = b""
     while len(data) < count:
         part = connection.recv(count - len(data))
@@ -115,8 +117,8 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
     return data
 
 
-def _die_with(connection: socket.socket) -> None:
-    """End this process when the client is gone; it says nothing more."""
+def _exit_with_client(connection: socket.socket) -> None:
+    """Exit when the client closes its connection; the client sends no more data."""
     with suppress(OSError):
         connection.recv(1)
     os._exit(1)

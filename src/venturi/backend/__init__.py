@@ -1,9 +1,9 @@
-"""Who carries a plan out.
+"""Backends, which execute plans.
 
-A backend takes a plan and writes a run: it knows no statistics and prints nothing. `hosts` uses the machines there
-are, this one and others over SSH; `lab` makes the hosts, their servers and the network between them first; `sim` computes what would
-happen. What the first two leave out on purpose is everything an agent does by itself: starting
-tools, measuring them, loops and barriers (``docs/reference/agent.md``).
+A backend takes a plan and writes a run. It has no statistics and prints nothing. `hosts` uses existing machines: this
+one, and others over SSH. `lab` first creates the hosts, their servers and the network between them. `sim` computes the
+results of a simulation. In the first two, agents start and measure the tools, and execute loops and barriers
+(``docs/reference/agent.md``).
 
 Read :class:`Backend` first, then :class:`HostsBackend`.
 """
@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from venturi.backend.base import Backend, Outcome, Progress
+from venturi.backend.base import Backend, RunProgress, SessionOutcome
 from venturi.backend.clock import ClockOffset
 from venturi.backend.engine import find_engine
 
@@ -29,9 +29,19 @@ else:
         return getattr(import_module(_LATER[name]), name)
 
 
-__all__ = ["Backend", "ClockOffset", "HostsBackend", "LabBackend", "Outcome", "Progress", "SimBackend", "find_engine"]
+__all__ = [
+    "Backend",
+    "ClockOffset",
+    "HostsBackend",
+    "LabBackend",
+    "RunProgress",
+    "SessionOutcome",
+    "SimBackend",
+    "find_engine",
+]
 
-# Who wants an agent or the engine only, as a worker of transfer jobs does, need not wait for tables and testbeds.
+# Imported on first use: a user of only the agent or the engine, such as a worker of transfer jobs, does not load tables
+# and testbeds.
 _LATER = {
     "HostsBackend": "venturi.backend.hosts",
     "LabBackend": "venturi.backend.lab",

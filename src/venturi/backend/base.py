@@ -1,4 +1,4 @@
-"""What every backend offers, and what it tells while it works."""
+"""Interface of all backends, and the progress and outcome that they report."""
 
 from __future__ import annotations
 
@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 if TYPE_CHECKING:
     from venturi.run import RunWriter
 
-__all__ = ["Backend", "Outcome", "Progress"]
+__all__ = ["Backend", "RunProgress", "SessionOutcome"]
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a campaign is, for somebody to show.
+class RunProgress:
+    """Progress of a run, for display.
 
     Attributes
     ----------
     trials_done, trials_total
-        Trials in the journal, earlier sessions' included, and trials of the plan.
+        Trials in the journal, including earlier sessions, and trials of the plan.
     bytes_done, bytes_total
-        Bytes of these trials as the plan asks for them; ``bytes_total`` is None where the plan does not fix them.
+        Bytes of these trials as requested by the plan. ``bytes_total`` is None if the plan does not fix them.
     failed
         Trials of this session that failed.
     elapsed_s
         Time of this session, in seconds.
     rate_bytes_per_s
-        Bytes that receivers held in trials finished in the last few seconds, over that time; None before the first.
+        Received bytes of trials that finished in the last few seconds, divided by that time. None before the first trial.
     remaining_s
-        An estimate of the time left, in seconds; None before the first trial.
+        Estimate of the remaining time, in seconds. None before the first trial.
     factors
-        The sweep point of the trial begun last; empty before the first, and outside sweeps.
+        The sweep point of the trial that started last. Empty before the first trial, and outside sweeps.
     message
-        What is going on beside trials (a data set is made, an agent restarted); "" if nothing is.
+        Current activity outside trials, such as generating a dataset or restarting an agent. "" if there is none.
     failure
-        Why the first trial of this session that failed did so; "" if none has.
-    time_share
-        Of the time that the plan names, the part that is over, 0 to 1; None where the trials that are done tell more.
+        Reason of the first failed trial of this session. "" if none failed.
+    time_fraction
+        Elapsed fraction of the planned time, 0 to 1. None if completed trials are a better measure.
     transfers_done, transfers_total
-        Transfers that have ended, and those of the plan; None where nobody counts them, or nothing fixes their number.
+        Transfers that have ended, and transfers of the plan. None if they are not counted, or their number is not fixed.
     """
 
     trials_done: int
@@ -53,25 +53,28 @@ class Progress:
     factors: Mapping[str, Any] = field(default_factory=dict)
     message: str = ""
     failure: str = ""
-    time_share: float | None = None
+    time_fraction: float | None = None
     transfers_done: int | None = None
     transfers_total: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a session ended that was not cut short by an error.
+class SessionOutcome:
+    """Outcome of a session that was not ended by an error.
 
     Attributes
     ----------
     state
-        ``"complete"``: every trial of the plan is in the journal; ``"stopped"``: somebody stopped it, resume it.
+        ``"complete"``: every trial of the plan is in the journal. ``"stopped"``: the user stopped the session, or the
+        trials at a server ended; the run can be resumed.
     trials_done, trials_total
         Trials in the journal, and trials of the plan.
     failed
-        Trials of this session that failed: with a transfer that was not ``ok``, or a data set that could not be made.
+        Trials of this session that failed: a transfer was not ``ok``, or a dataset could not be generated.
     restarts
-        How often an agent died and was started again.
+        Number of restarts of agents that died.
+    reason
+        Reason why the session did not run all trials, although the user did not stop it. "" otherwise.
     """
 
     state: Literal["complete", "stopped"]
@@ -79,42 +82,43 @@ class Outcome:
     trials_total: int
     failed: int
     restarts: int
+    reason: str = ""
 
 
 class Backend(Protocol):
-    """Somebody who carries out plans.
+    """Implementation that executes plans.
 
     Attributes
     ----------
     name
-        As it stands in the column ``backend`` of a run.
+        Name in the column ``backend`` of a run.
     """
 
     @property
     def name(self) -> str: ...  # noqa: D102 - described above
 
-    def carry_out(self, run: RunWriter, *, on_progress: Callable[[Progress], None] | None = None) -> Outcome:
-        """Carry out what is left of the plan of a run, and end its session.
+    def execute(self, run: RunWriter, *, on_progress: Callable[[RunProgress], None] | None = None) -> SessionOutcome:
+        """Execute the rest of the plan of a run, and end its session.
 
         Parameters
         ----------
         run
-            New or resumed; its plan is the one carried out. It is finished or closed when this returns or raises.
+            A new or resumed run with the plan. It is finished or closed when this returns or raises.
         on_progress
-            Called from the thread of the caller, at most some ten times a second.
+            Called from the thread of the caller, at most about ten times a second.
 
         Returns
         -------
-        Outcome
-            Also when it was stopped by SIGINT or SIGTERM.
+        SessionOutcome
+            Also after a stop by SIGINT or SIGTERM.
 
         Raises
         ------
         BackendError
-            If a host or agent is not there, or keeps dying. The run can be resumed.
+            If a host or agent is not available, or repeatedly dies. The run can be resumed.
         PlanError
-            If the plan does not fit on the disks; nothing has been carried out then.
+            If the plan does not fit on the disks. In this case nothing has been executed.
         RunError
-            If the run cannot be written any more. It can be resumed.
+            If the run can no longer be written. It can be resumed.
         """
         ...

@@ -1,8 +1,8 @@
-"""How far another machine's clock is from ours.
+"""Offset of another machine's clock from the clock of this machine.
 
-A round trip that left at ``sent`` and was back at ``received`` (ours) and read the clock there in between, ``remote``,
-proves that the clock there is ahead of ours by ``remote − (sent + received)/2``, give or take half the round trip:
-the smallest round trip says most (RFC 5905, section 8, and its clock filter).
+A round trip starts at ``sent`` and ends at ``received`` by the local clock, and reads the remote clock as ``remote`` in
+between. Then the remote clock is ahead by ``remote − (sent + received)/2``, with an uncertainty of half the round trip.
+So the shortest round trip is the most precise (RFC 5905, section 8, and its clock filter).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["ClockOffset", "RoundTrip", "estimate_offset"]
 
 @dataclass(frozen=True, slots=True)
 class RoundTrip:
-    """One reading of a clock elsewhere, all in nanoseconds since 1970."""
+    """One reading of a remote clock. All times in nanoseconds since 1970."""
 
     sent_ns: int
     remote_ns: int
@@ -24,14 +24,14 @@ class RoundTrip:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """How far a clock is ahead of this machine's.
+    """Offset of a clock from the clock of this machine.
 
     Attributes
     ----------
     offset_s
-        Seconds; positive: the clock there shows a later time.
+        Offset in seconds. Positive: the remote clock is ahead.
     uncertainty_s
-        Seconds to either side within which the offset certainly lies, both clocks running evenly meanwhile.
+        Largest possible error of the offset in either direction, in seconds, if both clocks run evenly.
     """
 
     offset_s: float
@@ -39,17 +39,17 @@ class ClockOffset:
 
     @property
     def offset_ns(self) -> int:
-        """The offset in nanoseconds, as times since 1970 are kept."""
+        """The offset in nanoseconds, like times since 1970."""
         return round(self.offset_s * 1e9)
 
 
 def estimate_offset(trips: Iterable[RoundTrip]) -> ClockOffset:
-    """Return what the shortest round trip proves.
+    """Return the offset by the shortest round trip.
 
     Raises
     ------
     ValueError
-        If there is none.
+        If there is no round trip.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The backend `lab`: hosts, servers and the network between them are made on this machine, an agent in each host."""
+"""Backend `lab`: it creates hosts, servers and the network between them on this machine, with an agent on each host."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from venturi.backend.base import Outcome, Progress
-from venturi.backend.campaign import Campaign
+from venturi.backend.agent_site import AgentSite, FixedHosts
+from venturi.backend.base import RunProgress, SessionOutcome
 from venturi.backend.engine import Engine, find_engine
 from venturi.backend.hosts import SCRATCH_VARIABLE
-from venturi.backend.site import LocalSite, Site
-from venturi.backend.stopping import on_signals
+from venturi.backend.run_controller import RunController
+from venturi.backend.signals import on_signals
 from venturi.plan import read_header
 from venturi.run import RunWriter
 from venturi.run.directory import PLAN
@@ -22,23 +22,23 @@ from venturi.testbed.lab import Control, Lab
 __all__ = ["LOGS", "LabBackend"]
 
 LOGS = "lab"
-"""Folder of the run in which logs of servers are kept."""
+"""Directory of the run with the logs of servers."""
 
 
 class LabBackend:
-    """Carries plans out in a lab of their own, which is up for one session.
+    """Executor of plans, each in a new lab that exists for one session.
 
     Parameters
     ----------
     scratch
-        Directory in which host ``a`` has its files, in ``a``; without it ``VENTURI_SCRATCH``, else ``scratch`` beside the runs. What
-        is made there is kept, so that the next run finds its data sets.
+        Directory that contains the files of host ``a`` in ``a``. Default: ``VENTURI_SCRATCH``, otherwise ``scratch``
+        next to the runs. The files are kept, so that the next run finds its datasets.
     engine
-        Path of the engine; without it, it is looked for (:func:`find_engine`).
+        Path of the engine. Default: search for it (:func:`find_engine`).
     search
-        Folders in which agents look for tools before those of ``PATH``.
+        Directories that agents search for tools before ``PATH``.
     keep_logs
-        Keep the servers' logs with the run even if nothing has failed.
+        Keep the logs of servers with the run even if nothing failed.
 
     Raises
     ------
@@ -61,41 +61,41 @@ class LabBackend:
         self._search = list(search)
         self._keep_logs = keep_logs
 
-    def carry_out(self, run: RunWriter, *, on_progress: Callable[[Progress], None] | None = None) -> Outcome:
-        """Carry out what is left of the plan of a run, and end its session: see :class:`venturi.backend.Backend`."""
+    def execute(self, run: RunWriter, *, on_progress: Callable[[RunProgress], None] | None = None) -> SessionOutcome:
+        """Execute the rest of the plan of a run, and end its session: see :class:`venturi.backend.Backend`."""
         interruptions = _Interruptions()
-        with on_signals(interruptions.take):
+        with on_signals(interruptions.interrupt):
             try:
                 lab = self._bring_up(run, on_progress)
             except KeyboardInterrupt:
                 run.finish("stopped")
-                return Outcome("stopped", len(run.finished), len(run.trials), 0, 0)
+                return SessionOutcome("stopped", len(run.finished), len(run.trials), 0, 0)
             except BaseException:
                 run.close()
                 raise
-            keep = True
+            copy_logs = True
             control = Control(lab)
             try:
                 outcome = asyncio.run(
-                    Campaign(run, self._sites(run, lab), self._search, on_progress, lab).carry_out()
+                    RunController(run, FixedHosts(self._sites(run, lab), lab), self._search, on_progress).execute()
                 )
-                keep = self._keep_logs or outcome.failed > 0 or lab.trouble
+                copy_logs = self._keep_logs or outcome.failed > 0 or lab.has_failures
                 return outcome
             finally:
-                with interruptions.held_back():
+                with interruptions.deferred():
                     control.close()
-                    if keep and run.path.is_dir():
+                    if copy_logs and run.path.is_dir():
                         lab.keep_logs(run.path / LOGS)
                     lab.down()
                     run.close()
 
-    def _bring_up(self, run: RunWriter, on_progress: Callable[[Progress], None] | None) -> Lab:
+    def _bring_up(self, run: RunWriter, on_progress: Callable[[RunProgress], None] | None) -> Lab:
         header = read_header(run.path / PLAN)
         total = len(run.trials)
 
-        def tell(step: str) -> None:
+        def report_step(step: str) -> None:
             if on_progress is not None:
-                on_progress(Progress(len(run.finished), total, 0, header.totals.bytes, message=f"lab: {step}"))
+                on_progress(RunProgress(len(run.finished), total, 0, header.totals.bytes, message=f"lab: {step}"))
 
         return Lab.up(
             header,
@@ -104,46 +104,47 @@ class LabBackend:
             epoch_unix_ns=run.epoch_unix_ns,
             interval_s=header.measure.interval_s,
             keep_logs=run.path / LOGS,
-            on_step=tell,
+            on_step=report_step,
         )
 
-    def _sites(self, run: RunWriter, lab: Lab) -> list[Site]:
+    def _sites(self, run: RunWriter, lab: Lab) -> list[AgentSite]:
         return [
-            LocalSite(
+            AgentSite(
                 name,
                 str(lab.host_scratch(name)),
-                lab.words(name, [self._engine.path, "agent"]),
-                run.lock_descriptor,
-                home=str(lab.scratch / name),
+                lab.agent_command(name, [self._engine.path, "agent"]),
+                local_scratch=str(lab.scratch / name),
                 cgroups=lab.cgroups(name),
+                work_groups=lab.work_groups(name),
+                pass_fds=(run.lock_descriptor,),
             )
-            for name in lab.machines
+            for name in lab.shells
         ]
 
 
 class _Interruptions:
-    """Turns what asks the process to stop into an exception, wherever the campaign does not take it itself.
+    """Conversion of stop signals to exceptions while the run controller does not handle them.
 
-    A lab must be taken down in order: the default of SIGTERM and SIGHUP is to die on the spot.
+    A lab must be taken down in order, but by default SIGTERM and SIGHUP end the process immediately.
     """
 
     def __init__(self) -> None:
-        self._held = False
-        self._asked = False
+        self._deferred = False
+        self._interrupted = False
 
     @contextmanager
-    def held_back(self) -> Iterator[None]:
-        """Let nothing interrupt the block; what came meanwhile is raised after it."""
-        self._held = True
+    def deferred(self) -> Iterator[None]:
+        """Defer interruptions until the end of the block."""
+        self._deferred = True
         try:
             yield
         finally:
-            self._held = False
-        if self._asked:
+            self._deferred = False
+        if self._interrupted:
             raise KeyboardInterrupt
 
-    def take(self) -> None:
-        """Raise KeyboardInterrupt, now or after the block that is not to be interrupted."""
-        self._asked = self._asked or self._held
-        if not self._held:
+    def interrupt(self) -> None:
+        """Raise KeyboardInterrupt, immediately or after the deferring block."""
+        self._interrupted = self._interrupted or self._deferred
+        if not self._deferred:
             raise KeyboardInterrupt

@@ -1,7 +1,8 @@
-"""The simulator held against what was measured: its parameters from runs (``calibrate``), and its errors (``validate``).
+"""Comparison of the simulator with measured runs: ``calibrate`` estimates its parameters, ``validate`` computes its errors.
 
-A run's own plan is carried out again in virtual time; the parameters of :mod:`venturi.cost` that its times can tell are fitted, and
-the times of points that the fit has not seen are predicted. Left out on purpose: the formulas (``crates/sim``), and printing.
+Both simulate the plan of the run in virtual time. ``calibrate`` fits the parameters of :mod:`venturi.cost` that the
+measured times determine, and predicts the times of points that were held out of the fit. The cost formulas
+(``crates/sim``) and printing are elsewhere.
 
 Read :func:`calibrate` first, then :class:`Model`.
 """

@@ -1,20 +1,22 @@
-"""Least squares on log times, with the simulator as the model, of as many parameters as the times can tell.
+"""Least squares on log times, with the simulator as the model, for the parameters that the times determine.
 
 | symbol | meaning | unit |
 |---|---|---|
 | y_i, e_i | log of the time of point i, and its error | – |
 | t_i(x) | the simulated time | s |
-| x_j, d_j | number j (:class:`venturi.calibration.parameters.Parameter`), and that of its default | – |
-| s_j | how far it may be from its default (:attr:`venturi.calibration.parameters.Parameter.prior`) | – |
+| x_j, d_j | number j (:class:`venturi.calibration.parameters.Parameter`), and the number of its default | – |
+| s_j | standard deviation of x_j about d_j (:attr:`venturi.calibration.parameters.Parameter.prior`) | – |
 | J | ∂ log t_i / ∂ x_j by finite differences | – |
 
-Minimised is Σ ρ((log t_i − y_i) / e_i) + Σ ((x_j − d_j) / s_j)², x ≥ 0, with ρ(r) = 2c² (√(1 + (r/c)²) − 1), which is r² for small r and
-2c |r| for large ones. The second sum is weak but for round trips: it decides what the times leave open, and then for the default.
+The fit minimises Σ ρ((log t_i − y_i) / e_i) + Σ ((x_j − d_j) / s_j)², x ≥ 0, with ρ(r) = 2c² (√(1 + (r/c)²) − 1), which
+is r² for small r and 2c |r| for large ones. The second sum is weak, except for round trips. It keeps undetermined
+parameters near their defaults.
 
-The covariance is (JᵀWJ + 10⁻² I)⁻¹, so that what is known beforehand makes no parameter look estimated. A parameter is identified if its standard error is at most half of it (or of its scale, where it is
-small). Of those that are not, the one that is farthest from it is taken out, of near equals the last, until all that are left are identified:
-so of two with the same effect one stays. What is taken out keeps its default, unless the times contradict that. Errors are multiplied by
-√(χ²/ν) where that is above 1, with ν = n − tr(J C JᵀW).
+The covariance is (JᵀWJ + 10⁻² I)⁻¹. It uses the weak prior for all parameters, so that a narrow prior does not make a
+parameter look estimated. A parameter is identified if its standard error is at most half of its number. Numbers below
+0.5 count as 0.5. While any parameter is not identified, the one with the largest relative error is removed, and among
+nearly equal ones the last. So of two parameters with the same effect, one stays. A removed parameter keeps its default
+unless the times contradict it. Errors are multiplied by √(χ²/ν) if that is above 1, with ν = n − tr(J C JᵀW).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from scipy import optimize
 
 from venturi.stats.quantiles import student_reach
 
-__all__ = ["LEVEL", "METHOD", "Estimate", "estimate"]
+__all__ = ["LEVEL", "METHOD", "CostEstimate", "estimate"]
 
 Floats = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -38,44 +40,45 @@ Times = Callable[[list[Floats]], list[Floats]]
 LEVEL = 0.95
 METHOD = "covariance at the minimum, Student's t, scaled by the residuals"
 PRIOR = 10.0
-"""Standard deviation of a number about its default, in scales, of which nothing is known."""
+"""Standard deviation of a number about its default, in scales, for parameters without prior knowledge."""
 ROBUST = 2.0
-"""c: residuals beyond so many errors count linearly."""
+"""c: residuals beyond this number of errors count linearly."""
 STEP = 0.05
-"""Of finite differences, of a number or of its scale: larger than what the rounding of a simulation's choices makes.
+"""Step of finite differences, relative to the number or its scale. Larger than the rounding of a simulation's decisions.
 
-From 0 it is a whole scale, for a bound that is not there has no slope."""
+From 0 the step is a whole scale, because an absent bound has no slope.
+"""
 LARGEST_ERROR = 0.5
-"""Of a number that counts as identified, relative to it."""
+"""Largest error of an identified number, relative to it."""
 SMALLEST_NUMBER = 0.5
-"""Numbers below count as this where they are judged: 0 ± a tenth of the scale is known well."""
+"""Smaller numbers count as this when their errors are assessed: 0 ± a tenth of the scale is well known."""
 ALMOST = 0.8
-"""Of errors that count as equally large."""
+"""Errors above this fraction of the largest count as equally large."""
 LEAST_EFFECT = 0.02
-"""Change of a log time, over a scale, that counts as an effect."""
+"""Change of a log time over one scale that counts as an effect."""
 CONTRADICTION = 4.0
-"""More of χ² than this is a contradiction: two standard errors."""
+"""A larger increase of χ² is a contradiction: two standard errors."""
 ROUNDS = 4
-"""How often the choice of parameters is made anew, where the last one led."""
+"""Maximum number of times that the choice of parameters is repeated after a fit."""
 MOST_EVALUATIONS = 15
 
 
 @dataclass(frozen=True)
-class Estimate:
-    """What came out.
+class CostEstimate:
+    """Numbers that were fitted, and their errors.
 
     Attributes
     ----------
     numbers, errors
-        Of shape (parameters,); errors are NaN for those that were not estimated.
+        Of shape (parameters,). Errors are NaN for parameters that were not estimated.
     identified
-        Which were estimated.
+        Whether each parameter was estimated.
     moved
-        Which are not identified, and yet not at their defaults, as those contradict the times.
+        Whether a parameter is not identified but differs from its default, because the default contradicts the times.
     effect
-        Largest change of a log time over a scale.
+        Largest change of a log time over one scale.
     correlation
-        Of shape (parameters, parameters): of the effects of two parameters on the points, where both have one.
+        Of shape (parameters, parameters): correlation of the effects of two parameters on the points, if both have an effect.
     freedom
         Degrees of freedom ν, at least 1.
     chi2_ratio
@@ -93,12 +96,12 @@ class Estimate:
 
     @property
     def quantile(self) -> float:
-        """Half the width of an interval in standard errors."""
+        """Half the width of an interval, in standard errors."""
         return student_reach(LEVEL, self.freedom)
 
 
-def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, priors: Floats) -> Estimate:
-    """Return the numbers for which simulated times are nearest to the measured ones.
+def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, priors: Floats) -> CostEstimate:
+    """Return the numbers that bring the simulated times closest to the measured ones.
 
     Parameters
     ----------
@@ -109,7 +112,7 @@ def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, prio
     start
         The numbers of the defaults, of shape (parameters,).
     priors
-        How far numbers may be from these.
+        Standard deviations of the numbers about ``start``, of shape (parameters,).
     """
     fitter = _Fitter(times, measured, errors, start, priors)
     every = np.ones(len(start), dtype=bool)
@@ -119,15 +122,15 @@ def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, prio
         chosen = fitter.choose(numbers, jacobian)
         if turn and np.array_equal(chosen, active):
             break
-        base = fitter.let_go(active & ~chosen, chosen, numbers, base)
+        base = fitter.drop(active & ~chosen, chosen, numbers, base)
         active = chosen
-        begin = fitter.begin(numbers, jacobian, active) if turn == 0 else numbers
-        numbers = fitter.refine(np.where(active, begin, base), active)
+        proportional_start = fitter.proportional_start(numbers, jacobian, active) if turn == 0 else numbers
+        numbers = fitter.refine(np.where(active, proportional_start, base), active)
         jacobian = fitter.jacobian(numbers, every)
-    # What the last fit cannot tell after all is let go, too.
+    # Also drop parameters that the last fit does not determine.
     kept = active & fitter.choose(numbers, jacobian)
     if not np.array_equal(kept, active):
-        base = fitter.let_go(active & ~kept, kept, numbers, base)
+        base = fitter.drop(active & ~kept, kept, numbers, base)
         active = kept
         numbers = fitter.refine(np.where(active, numbers, base), active)
         jacobian = fitter.jacobian(numbers, every)
@@ -135,7 +138,7 @@ def estimate(times: Times, measured: Floats, errors: Floats, start: Floats, prio
 
 
 class _Fitter:
-    """The data, and the steps of the fit on them."""
+    """The data, and the steps of the fit."""
 
     def __init__(self, times: Times, measured: Floats, errors: Floats, start: Floats, priors: Floats) -> None:
         self._times = times
@@ -146,44 +149,44 @@ class _Fitter:
         self._known: dict[bytes, Floats] = {}
 
     def log_times(self, numbers: list[Floats]) -> list[Floats]:
-        """Simulate what has not been simulated yet."""
+        """Return the log times for each list of numbers. Only new lists are simulated."""
         missing = {one.tobytes(): one for one in numbers if one.tobytes() not in self._known}
         if missing:
             self._known |= dict(zip(missing, self._times(list(missing.values())), strict=True))
         return [self._known[one.tobytes()] for one in numbers]
 
     def jacobian(self, numbers: Floats, active: Flags) -> Floats:
-        """J for the active parameters, 0 for others."""
+        """Return J; columns of inactive parameters are 0."""
         moved = []
-        for place in np.flatnonzero(active):
+        for index in np.flatnonzero(active):
             one = numbers.copy()
-            one[place] += STEP * max(1.0, one[place]) if one[place] > 0 else 1.0
+            one[index] += STEP * max(1.0, one[index]) if one[index] > 0 else 1.0
             moved.append(one)
         base, *others = self.log_times([numbers, *moved])
         found = np.zeros((len(base), len(numbers)))
-        for place, one, log_times in zip(np.flatnonzero(active), moved, others, strict=True):
-            found[:, place] = (log_times - base) / (one[place] - numbers[place])
+        for index, one, log_times in zip(np.flatnonzero(active), moved, others, strict=True):
+            found[:, index] = (log_times - base) / (one[index] - numbers[index])
         return found
 
     def choose(self, numbers: Floats, jacobian: Floats) -> Flags:
-        """Return which parameters the points can tell, near these numbers."""
+        """Return the parameters that the points determine near these numbers."""
         active: Flags = np.abs(jacobian).max(axis=0, initial=0.0) >= LEAST_EFFECT
         for _ in range(len(numbers)):
             if not active.any():
                 break
             errors = np.sqrt(np.diag(self._covariance(jacobian[:, active])))
             worst = errors / (LARGEST_ERROR * np.maximum(numbers[active], SMALLEST_NUMBER))
-            # Of near equals the later one goes: the order of the parameters is that of preference.
-            place = int(np.flatnonzero(worst >= ALMOST * worst.max())[-1])
+            # Remove the last of nearly equal ones, because the parameters are in order of preference.
+            last = int(np.flatnonzero(worst >= ALMOST * worst.max())[-1])
             if worst.max() <= 1.0:
                 break
-            active[np.flatnonzero(active)[place]] = False
+            active[np.flatnonzero(active)[last]] = False
         return active
 
-    def let_go(self, dropped: Flags, kept: Flags, numbers: Floats, base: Floats) -> Floats:
-        """Return ``base`` with the defaults of what is not estimated any more; where the times contradict a default, with the number it has.
+    def drop(self, dropped: Flags, kept: Flags, numbers: Floats, base: Floats) -> Floats:
+        """Return ``base`` with the defaults of dropped parameters, or their numbers if the times contradict the defaults.
 
-        They do not if what is kept can make up for it.
+        The times do not contradict the defaults if a fit of the kept parameters compensates for them.
         """
         found = np.where(dropped, self._start, base)
         if not dropped.any():
@@ -191,18 +194,18 @@ class _Fitter:
         now = self._cost(numbers)
         if self._cost(self.refine(np.where(kept, numbers, found), kept)) - now <= CONTRADICTION:
             return found
-        for place in np.flatnonzero(dropped):
+        for index in np.flatnonzero(dropped):
             back = numbers.copy()
-            back[place] = self._start[place]
+            back[index] = self._start[index]
             if self._cost(back) - now > CONTRADICTION:
-                found[place] = numbers[place]
+                found[index] = numbers[index]
         return found
 
     def _cost(self, numbers: Floats) -> float:
         return float(np.sum(_bent((self.log_times([numbers])[0] - self._measured) / self._errors) ** 2))
 
-    def begin(self, numbers: Floats, jacobian: Floats, active: Flags) -> Floats:
-        """Return where to begin: times as sums of effects in proportion, which is a linear regression with numbers of 0 or more."""
+    def proportional_start(self, numbers: Floats, jacobian: Floats, active: Flags) -> Floats:
+        """Return start values by a linear regression with numbers ≥ 0. It models times as sums of proportional effects."""
         found = numbers.copy()
         if not active.any():
             return found
@@ -217,7 +220,7 @@ class _Fitter:
         return found
 
     def refine(self, numbers: Floats, active: Flags) -> Floats:
-        """Return the minimum near these numbers, over the active ones."""
+        """Return the minimum over the active parameters, near these numbers."""
         if not active.any():
             return numbers
 
@@ -247,7 +250,7 @@ class _Fitter:
         )
         return whole(np.asarray(solved.x, dtype=np.float64))
 
-    def conclude(self, numbers: Floats, jacobian: Floats, active: Flags, moved: Flags) -> Estimate:
+    def conclude(self, numbers: Floats, jacobian: Floats, active: Flags, moved: Flags) -> CostEstimate:
         """Return the estimate at the minimum."""
         data = (self.log_times([numbers])[0] - self._measured) / self._errors
         errors = np.full(len(numbers), np.nan)
@@ -261,7 +264,7 @@ class _Fitter:
         length = np.linalg.norm(weighted, axis=0)
         unit = weighted / np.where(length > 0, length, 1.0)
         effect = np.abs(jacobian).max(axis=0, initial=0.0)
-        return Estimate(numbers, errors, active, moved, effect, unit.T @ unit, freedom, ratio)
+        return CostEstimate(numbers, errors, active, moved, effect, unit.T @ unit, freedom, ratio)
 
     def _information(self, jacobian: Floats) -> Floats:
         weighted = jacobian / self._errors[:, None]
@@ -273,12 +276,12 @@ class _Fitter:
 
 
 def _bent(residuals: Floats) -> Floats:
-    """√ρ with the sign of the residual, so that its square is ρ."""
+    """Return √ρ with the sign of the residual, so that its square is ρ."""
     return np.asarray(np.sign(residuals) * ROBUST * np.sqrt(2.0 * (np.sqrt(1.0 + (residuals / ROBUST) ** 2) - 1.0)))
 
 
 def _slope(residuals: Floats) -> Floats:
-    """Derivative of :func:`_bent`."""
+    """Return the derivative of :func:`_bent`."""
     root = np.sqrt(1.0 + (residuals / ROBUST) ** 2)
     bent = np.abs(_bent(residuals))
     return np.where(bent > 1e-9, np.abs(residuals) / np.where(bent > 1e-9, bent * root, 1.0), 1.0)

@@ -1,19 +1,21 @@
-"""The estimate that everybody makes in their head: bytes over the slowest link, and a round trip."""
+"""The naive estimate of a transfer time: bytes over the rate of the slowest link, plus a round trip."""
 
 from __future__ import annotations
 
-from venturi.calibration.result import Point
+from venturi.calibration.result import CalibrationPoint
 
 __all__ = ["naive_s"]
 
 
-def naive_s(point: Point) -> float | None:
-    """Return bytes / rate of the slowest link + RTT in seconds; of a timed tool the time of a byte. None where no link is known.
+def naive_s(point: CalibrationPoint) -> float | None:
+    """Return bytes / rate of the slowest link + RTT, in seconds.
+
+    For a timed tool, return the time per byte. None if no link is known.
 
     Examples
     --------
     >>> import dataclasses
-    >>> point = Point(0, 0, "cp", "cp", {}, 1, 1e9, 1, False, 3, 9.0, 0.03, 125e6, 0.1)
+    >>> point = CalibrationPoint(0, 0, "cp", "cp", {}, 1, 1e9, 1, False, 3, 9.0, 0.03, 125e6, 0.1)
     >>> naive_s(point), naive_s(dataclasses.replace(point, path_bytes_per_s=None))
     (8.1, None)
     """

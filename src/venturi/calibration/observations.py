@@ -1,8 +1,8 @@
-"""What a run has measured, point by point, in one form for real and simulated transfers alike.
+"""Measurements of a run by point, in one form for real and simulated transfers.
 
-The time of a transfer is from the start of its tool to its end; of a tool that runs for a set time it is the time of a byte, so that its
-logarithm is that of a rate. A trial counts as the median of its transfers, a point as the median of its trials: neither a hung call nor a
-spoilt trial moves it. Trials in which a transfer failed are left out.
+The time of a transfer is from the start of its tool to its end. For a tool that runs for a set time it is the time per
+byte, so that its logarithm represents a rate. A trial counts as the median of its transfers, and a point as the median
+of its trials, so that neither a hung call nor a bad trial shifts it. Trials with a failed transfer are omitted.
 """
 
 from __future__ import annotations
@@ -14,30 +14,31 @@ from typing import Any
 
 import numpy as np
 
-from venturi.analysis.network import way_rate_and_rtt
-from venturi.calibration.result import Point
+from venturi.analysis.network import route_rate_and_rtt
+from venturi.calibration.result import CalibrationPoint
 from venturi.run import Run
 
 __all__ = ["LEAST_ERROR", "Moved", "measured", "medians", "points_of"]
 
 LEAST_ERROR = 0.03
-"""Standard error of a point's log time that is assumed at least: clocks, and what else the machine does."""
+"""Minimum standard error of a point's log time, for clock errors and other activity on the machine."""
 MEDIAN_EFFICIENCY = 1.2533
-"""Standard error of a median over that of a mean, √(π/2), for errors of a normal distribution."""
+"""Standard error of a median divided by the standard error of a mean, √(π/2), for normal errors."""
 OF_MAD = 1.4826
-"""Standard deviation of a normal distribution over the median of absolute deviations."""
+"""Standard deviation of a normal distribution divided by the median of absolute deviations."""
 TIMED = ("time_s", "duration_s")
-"""Options by which a call runs for a set time: its rate is what is measured."""
+"""Options that make a call run for a set time. The rate of such calls is measured."""
 
 Key = tuple[int, str]
-"""A point of a plan and a mover; -1 and a call for transfers outside trials."""
+"""A point of a plan and a mover. Outside trials: -1 and a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A transfer as it was carried out, in either world.
+    """A transfer that was executed or simulated.
 
-    ``time_s`` is None if it failed, or does not tell; ``bound`` are the shares of its time in which each thing kept it from being faster.
+    ``time_s`` is None if the transfer failed or its time is unknown. ``bottleneck`` maps each resource to the fraction
+    of time that it limited the transfer.
     """
 
     key: Key
@@ -51,11 +52,11 @@ class Moved:
     files: int
     bytes: float
     time_s: float | None
-    bound: Mapping[str, float]
+    bottleneck: Mapping[str, float]
 
 
 def moved(record: Mapping[str, Any], calls: Mapping[str, Any], point: int | None, host: str) -> Moved:
-    """Return a record of the journal or of the engine in that form. ``calls`` are those of the plan's header, as JSON."""
+    """Return a record of the journal or of the engine as a transfer. ``calls`` is the table of the plan's header, as JSON."""
     call = str(record["call"])
     options = calls[call]["options"]
     timed = any(options.get(key) is not None for key in TIMED)
@@ -71,16 +72,16 @@ def moved(record: Mapping[str, Any], calls: Mapping[str, Any], point: int | None
         destination_via=record.get("destination_via"),
         host=host,
         files=int(record["files"]),
-        bytes=float(record.get("tool_bytes") or 0.0) if timed else float(record["asked_bytes"]),
+        bytes=float(record.get("tool_bytes") or 0.0) if timed else float(record["requested_bytes"]),
         time_s=(1.0 / float(taken) if timed else float(taken)) if good and taken is not None else None,
-        bound=record.get("bound") or {},
+        bottleneck=record.get("bottleneck") or {},
     )
 
 
 def measured(run: Run) -> list[Moved]:
     """Return the transfers of a run, in the order of their execution."""
     names = (
-        "trial", "point", "actor", "slot", "call", "source_via", "destination_via", "host", "files", "asked_bytes",
+        "trial", "point", "actor", "slot", "call", "source_via", "destination_via", "host", "files", "requested_bytes",
         "tool_bytes", "tool_rate_bytes_per_s", "duration_s", "outcome",
     )  # fmt: skip
     table = run.query(f"SELECT {', '.join(names)} FROM transfers ORDER BY position NULLS LAST, start_s")
@@ -98,7 +99,10 @@ def _known(value: Any) -> Any:  # noqa: ANN401 - a cell of any column
 
 
 def medians(transfers: Iterable[Moved]) -> dict[Key, list[float]]:
-    """Return for each point the times of its good trials: the median of each. Outside trials each transfer counts."""
+    """Return the times of the good trials of each point. The time of a trial is the median of its transfers.
+
+    Outside trials, each transfer counts as a trial.
+    """
     trials: dict[tuple[Key, object], list[float | None]] = {}
     for number, one in enumerate(transfers):
         trials.setdefault((one.key, one.trial if one.trial is not None else number), []).append(one.time_s)
@@ -110,33 +114,33 @@ def medians(transfers: Iterable[Moved]) -> dict[Key, list[float]]:
     return found
 
 
-def points_of(run: Run, transfers: list[Moved], number: int = 0) -> list[Point]:
-    """Return the points of a run that have a good trial, with the error of each.
+def points_of(run: Run, transfers: list[Moved], number: int = 0) -> list[CalibrationPoint]:
+    """Return the points of a run that have a good trial, with their errors.
 
-    The error is the standard error of the median of log times: of trials' own scatter, pooled over the run with four trials' weight,
-    for that of two or three trials says little.
+    The error is the standard error of the median of log times. The scatter of two or three trials is uncertain, so it
+    is combined with the pooled scatter of the run, which has the weight of four trials.
 
     Parameters
     ----------
     number
-        Of the run, where several are calibrated together.
+        Number of the run, if several runs are calibrated together.
     """
     times = medians(transfers)
     first = {one.key: one for one in reversed(transfers)}
     together = _together(transfers)
     factors = _factors(run)
     spread = _pooled(times.values())
-    ways: dict[tuple[str, str], tuple[float | None, float | None]] = {}
+    routes: dict[tuple[str, str], tuple[float | None, float | None]] = {}
     found = []
     for key, of_trials in sorted(times.items()):
         one = first[key]
         ends = _hosts(run, one)
-        if ends not in ways:
-            ways[ends] = way_rate_and_rtt(run, *ends)
-        rate_bit_per_s, rtt_s = ways[ends]
+        if ends not in routes:
+            routes[ends] = route_rate_and_rtt(run, *ends)
+        rate_bit_per_s, rtt_s = routes[ends]
         error = MEDIAN_EFFICIENCY * _shrunk(of_trials, spread) / math.sqrt(len(of_trials))
         found.append(
-            Point(
+            CalibrationPoint(
                 run=number,
                 point=key[0],
                 mover=str(run.header["calls"][one.call]["mover"]),
@@ -162,7 +166,7 @@ def _is_timed(run: Run, one: Moved) -> bool:
 
 
 def _together(transfers: Iterable[Moved]) -> dict[Key, int]:
-    """Return how many transfers a trial of each point has."""
+    """Return the number of transfers in a trial of each point."""
     counts: dict[tuple[Key, object], int] = {}
     for one in transfers:
         counts[one.key, one.trial] = counts.get((one.key, one.trial), 0) + 1
@@ -175,8 +179,8 @@ def _factors(run: Run) -> dict[int, dict[str, Any]]:
     names = [f'any_value("factor_{name}") AS "{name}"' for name in run.factors]
     rows = run.query(f"SELECT point, {', '.join(names)} FROM transfers WHERE point IS NOT NULL GROUP BY point")
     return {
-        int(point): {name: _plain(rows[name][place]) for name in run.factors if _known(rows[name][place]) is not None}
-        for place, point in enumerate(rows["point"])
+        int(point): {name: _plain(rows[name][index]) for name in run.factors if _known(rows[name][index]) is not None}
+        for index, point in enumerate(rows["point"])
     }
 
 
@@ -194,7 +198,10 @@ def _hosts(run: Run, one: Moved) -> tuple[str, str]:
 
 
 def _pooled(times: Iterable[list[float]]) -> float:
-    """Return the standard deviation of log times about the median of their point, robust; of single trials nothing is known."""
+    """Return a robust standard deviation of log times about the median of their point.
+
+    Points with a single trial are ignored.
+    """
     deviations = [
         abs(math.log(time) - float(np.median(np.log(trials)))) * math.sqrt(len(trials) / (len(trials) - 1))
         for trials in times

@@ -1,8 +1,8 @@
-"""Which parameters of a plan's costs can be looked for, and how a list of numbers becomes costs.
+"""Cost parameters of a plan that can be estimated, and conversion of a list of numbers to costs.
 
-Every number is a multiple of its scale, 0 or more, and times grow nearly in proportion to it: seconds, round trips, processor time as they
-are; rates, buffers and cores as their inverse, so that 0 is *without a bound*. A parameter that has one default for several calls or
-services is one number for all of them; where defaults differ, each has its own.
+Every number is a multiple of its scale and at least 0, and times grow nearly in proportion to it. Seconds, round trips
+and CPU time are used directly. Rates, buffers and cores are used as their inverse, so that 0 means *without a bound*.
+Calls or services with the same default share one number. Different defaults have separate numbers.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple, TypeVar
 
 from venturi.calibration.estimate import PRIOR
 from venturi.calibration.simulator import ASSUMED
-from venturi.cost import FILE, Cost, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost, over
-from venturi.cost.world import costs_of
+from venturi.cost import FILE, CostParameters, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost, merge_cost
+from venturi.cost.engine_inputs import resolve_plan_costs
 from venturi.mover.table import movers
 from venturi.plan import Header
 from venturi.plan.header import OptionValue
@@ -24,7 +24,10 @@ __all__ = ["Parameter", "Subject", "cost_of", "ends_of", "parameters_of"]
 
 
 class _Field(NamedTuple):
-    """A parameter that may be looked for: its scale in base units, or in inverse ones, what a default of several 100 % would be."""
+    """A parameter that can be estimated.
+
+    Its scale, in base units or inverse ones, is typical of a default that is several 100 % too large.
+    """
 
     name: str
     scale: float
@@ -50,7 +53,7 @@ _OF_A_JOB = (
     _Field("check_byte_core_s", 2e-9),
     _Field("logins", 1.0),
 )
-"""Looked for only where a default says that calls have such a part."""
+"""Estimated only if a default declares this part for the call."""
 _OF_A_SERVICE = (
     _Field("session_core_s", 0.05),
     _Field("auth_core_s", 0.05),
@@ -58,7 +61,7 @@ _OF_A_SERVICE = (
     _Field("byte_core_s", 2e-9),
     _Field("process_bytes_per_s", 1 / 100e6, inverse=True),
 )
-_OF_A_PLACE = (
+_OF_A_STORAGE = (
     _Field("read_bytes_per_s", 1 / 500e6, inverse=True),
     _Field("write_bytes_per_s", 1 / 500e6, inverse=True),
     _Field("open_s", 0.002),
@@ -71,25 +74,29 @@ _MACHINE = "the machine of all hosts"
 MOST_NAMED = 2
 LEAST_NUMBER = 1e-6
 KNOWN = 0.5
-"""Relative standard deviation of defaults that do not depend on the machine: calibrations in the lab found 30 where 22 was measured, and 19 for 13."""
+"""Relative standard deviation of defaults that do not depend on the machine.
 
-Table = Literal["mover", "service", "place", "host", "machine"]
+Calibrations in the lab estimated 30 where 22 was measured, and 19 for 13.
+"""
+
+Table = Literal["mover", "service", "storage", "host", "machine"]
 Member = str | MoverRule
-"""Name of a service, a place, a host or a run; or a rule whose cost is not given yet."""
+"""Name of a service, a storage, a host or a run; or a rule without a cost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One number that may be looked for.
+    """One number that can be estimated.
 
     Attributes
     ----------
     table, field, of
-        ``field`` of :mod:`venturi.cost`, and in words what it is of. The table ``machine`` is ``machine_cores``: what all hosts share.
+        ``field`` of :mod:`venturi.cost`, and a description of its subject. The table ``machine`` is ``machine_cores``,
+        the cores that all hosts share.
     members
-        What takes it.
+        Services, storages, hosts, runs or rules that use the value.
     default
-        In base units; None: nobody knows, or no bound.
+        In base units. None if unknown or unlimited.
     scale, inverse
         The number times ``scale`` is the value, or its inverse.
     """
@@ -104,23 +111,26 @@ class Parameter:
 
     @property
     def name(self) -> str:
-        """In words: ``start_s of globus-url-copy, gsiftp to file``."""
+        """Full name: ``start_s of globus-url-copy, gsiftp to file``."""
         return f"{self.field} of {self.of}"
 
     @property
     def start(self) -> float:
-        """The number that stands for the default."""
+        """The number of the default."""
         if self.default is None:
             return 0.0
         return (1.0 / self.default if self.inverse else self.default) / self.scale if self.default else 0.0
 
     @property
     def prior(self) -> float:
-        """Standard deviation of the number about that of the default: of round trips, which are a tool's own wherever it is, :data:`KNOWN` of it."""
+        """Standard deviation of the number about :attr:`start`.
+
+        For round trips, which are a property of the tool and not of the machine, it is :data:`KNOWN` times the default.
+        """
         return KNOWN * self.start if self.field.endswith("_round_trips") and self.start else PRIOR
 
     def value(self, number: float) -> float | None:
-        """Return the value in base units; None for one without a bound.
+        """Return the value in base units, or None for *without a bound*.
 
         Examples
         --------
@@ -131,23 +141,23 @@ class Parameter:
         if not self.inverse:
             return number * self.scale
         if self.default is not None:
-            # Where something holds if nothing is said, *without a bound* must be said.
+            # There is a default, so *without a bound* must be stated explicitly, as a large value.
             number = max(number, LEAST_NUMBER)
         return 1.0 / (number * self.scale) if number > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What parameters are looked for in: a run's plan.
+    """The plan of a run whose parameters are estimated.
 
     Attributes
     ----------
     name, header
-        Of the run, and of its plan.
+        Name of the run, and header of its plan.
     ends
-        Which calls are made: name, protocol of the source, protocol of the destination, or :data:`FILE`.
+        The calls in the plan: name, protocol of the source, protocol of the destination. A protocol can be :data:`FILE`.
     machine_cores
-        Cores that all of its hosts share; None: each has its own.
+        Cores that all hosts share. None if each host has its own.
     """
 
     name: str
@@ -157,12 +167,15 @@ class Subject:
 
 
 def parameters_of(subjects: Iterable[Subject]) -> list[Parameter]:
-    """Return all that can be looked for in the transfers of these plans; cores that all hosts share only where the plans agree on them."""
+    """Return the parameters that can be estimated from these plans.
+
+    Shared cores are included only if the plans agree on them.
+    """
     found: dict[tuple[str, str, str, float | None], Parameter] = {}
     every = list(subjects)
     one_machine = len({subject.machine_cores for subject in every}) == 1
     for subject in every:
-        costs = costs_of(subject.header)
+        costs = resolve_plan_costs(subject.header)
         parts = (
             *_of_calls(subject.header, costs, set(subject.ends)),
             *(_of_the_machine(subject) if one_machine else ()),
@@ -189,8 +202,8 @@ def _of_calls(header: Header, costs: Mapping[str, Any], made: set[tuple[str, str
             {},
         )
         tool = tools.get(call.mover)
-        telling = {key for entry in getattr(tool, "costs", ()) for key in entry.options}
-        options = {key: value for key, value in sorted(call.options.items()) if key in telling and value is not None}
+        relevant = {key for entry in getattr(tool, "costs", ()) for key in entry.options}
+        options = {key: value for key, value in sorted(call.options.items()) if key in relevant and value is not None}
         rule = MoverRule(call.mover, MoverCost(), source, destination, options)
         for field in (*_OF_A_CALL, *(part for part in _OF_A_JOB if part.name in defaults)):
             yield _parameter("mover", field, f"{call.mover}, {source} to {destination}", rule, defaults)
@@ -208,31 +221,31 @@ def _of_parts(subject: Subject, costs: Mapping[str, Any]) -> Iterable[Parameter]
             yield _parameter(
                 "service", field, f"services of kind {service.kind}", name, costs["services"].get(name, {})
             )
-    for name, place in header.places.items():
-        storage = place.storage
-        for field in _OF_A_PLACE:
-            said = costs["places"].get(name, {})
-            given = getattr(storage, field.name, None) if storage else None
+    for name, storage in header.storages.items():
+        spec = storage.spec
+        for field in _OF_A_STORAGE:
+            declared = costs["storages"].get(name, {})
+            given = getattr(spec, field.name, None) if spec else None
             assumed = ASSUMED.get(f"storage_{field.name}") if given is None else given
-            known = said if assumed is None or field.name in said else {field.name: assumed}
-            yield _parameter("place", field, "storages", name, known)
+            known = declared if assumed is None or field.name in declared else {field.name: assumed}
+            yield _parameter("storage", field, "storages", name, known)
     for name, host in header.hosts.items():
-        said = dict(costs["hosts"].get(name, {}))
+        declared = dict(costs["hosts"].get(name, {}))
         lab = host.lab
         if lab and lab.cpu_limit_cores is not None:
-            said.setdefault("cores", lab.cpu_limit_cores)
-        said.setdefault("core_speed", 1.0)
+            declared.setdefault("cores", lab.cpu_limit_cores)
+        declared.setdefault("core_speed", 1.0)
         for field in _OF_A_HOST:
-            if field.name == "cores" and subject.machine_cores is not None and "cores" not in said:
-                continue  # these are the machine's
-            yield _parameter("host", field, "hosts", name, said)
+            if field.name == "cores" and subject.machine_cores is not None and "cores" not in declared:
+                continue  # the cores of the machine apply
+            yield _parameter("host", field, "hosts", name, declared)
 
 
 def _parameter(table: Table, field: _Field, of: str, member: Member, defaults: Mapping[str, Any]) -> Parameter:
     default = defaults.get(field.name)
     scale = field.scale
     if default:
-        # A default may be tiny on a quiet machine, and no measure of what it can be on another.
+        # A default can be tiny on a quiet machine, but larger by orders of magnitude on another.
         scale = max(scale, 1.0 / default if field.inverse else float(default))
     return Parameter(table, field.name, of, (member,), default, scale, field.inverse)
 
@@ -246,7 +259,7 @@ def _unique(members: Iterable[Member]) -> list[Member]:
 
 
 def _named(parameters: list[Parameter]) -> list[Parameter]:
-    """Where a parameter has several defaults, say which options or names each is for."""
+    """Add the options or names to ``of`` for parameters that have several defaults."""
     alike: dict[tuple[str, str, str], list[Parameter]] = {}
     for one in parameters:
         alike.setdefault((one.table, one.field, one.of), []).append(one)
@@ -258,7 +271,10 @@ def _named(parameters: list[Parameter]) -> list[Parameter]:
 
 
 def _which(parameter: Parameter, others: Sequence[Parameter]) -> str:
-    """Return in words what a parameter is for and the others are not: by one option if that tells, else by all."""
+    """Return a description that distinguishes a parameter from the others.
+
+    It has one option if that is enough, otherwise all options.
+    """
     own = _options(parameter)
     if not own:
         return _some([str(member) for member in parameter.members])
@@ -285,20 +301,20 @@ def _word(value: OptionValue) -> str:
 Part = TypeVar("Part", ServiceCost, StorageCost, HostCost)
 
 
-def cost_of(said: Cost, parameters: Sequence[Parameter], numbers: Sequence[float]) -> Cost:
-    """Return costs with these numbers above what was said before.
+def cost_of(declared: CostParameters, parameters: Sequence[Parameter], numbers: Sequence[float]) -> CostParameters:
+    """Return ``declared`` with these numbers applied.
 
-    What comes out *without a bound* is left as it was where that has no bound either.
+    A value *without a bound* is skipped, so that the declared value stays.
     """
-    machine_cores = said.machine_cores
+    machine_cores = declared.machine_cores
     rules: dict[int, MoverRule] = {}
     order: list[MoverRule] = []
     tables: dict[str, dict[str, Any]] = {
-        "service": dict(said.services),
-        "place": dict(said.places),
-        "host": dict(said.hosts),
+        "service": dict(declared.services),
+        "storage": dict(declared.storages),
+        "host": dict(declared.hosts),
     }
-    kinds: dict[str, type[Any]] = {"service": ServiceCost, "place": StorageCost, "host": HostCost}
+    kinds: dict[str, type[Any]] = {"service": ServiceCost, "storage": StorageCost, "host": HostCost}
     for parameter, number in zip(parameters, numbers, strict=True):
         value = parameter.value(number)
         if value is None or not math.isfinite(value):
@@ -310,15 +326,17 @@ def cost_of(said: Cost, parameters: Sequence[Parameter], numbers: Sequence[float
             if isinstance(member, MoverRule):
                 if member not in order:
                     order.append(member)
-                place = order.index(member)
-                known = rules.get(place, member)
-                rules[place] = replace(known, cost=_with(known.cost, parameter.field, value))
+                index = order.index(member)
+                known = rules.get(index, member)
+                rules[index] = replace(known, cost=_with(known.cost, parameter.field, value))
             else:
                 part = tables[parameter.table].get(member, kinds[parameter.table]())
-                tables[parameter.table][member] = over(part, kinds[parameter.table](**{parameter.field: value}))
-    # Later rules win: those with more options are the more special ones.
+                tables[parameter.table][member] = merge_cost(part, kinds[parameter.table](**{parameter.field: value}))
+    # Later rules win, so rules with more options, which are more specific, come last.
     own = sorted(rules.values(), key=lambda rule: len(rule.options))
-    return Cost((*said.movers, *own), tables["service"], tables["place"], tables["host"], machine_cores)
+    return CostParameters(
+        (*declared.movers, *own), tables["service"], tables["storage"], tables["host"], machine_cores
+    )
 
 
 def _with(cost: MoverCost, field: str, value: float) -> MoverCost:
@@ -327,12 +345,12 @@ def _with(cost: MoverCost, field: str, value: float) -> MoverCost:
 
 
 def ends_of(header: Header, call: str, source_via: str | None, destination_via: str | None) -> tuple[str, str, str]:
-    """Return a call with the protocols of its ends."""
+    """Return a call with the protocols of its endpoints."""
     return call, _protocol(header, source_via), _protocol(header, destination_via)
 
 
 def _protocol(header: Header, via: str | None) -> str:
     if via is None:
         return FILE
-    name, _, door = via.partition("/")
-    return door or next(iter(header.services[name].doors), FILE)
+    name, _, service_port = via.partition("/")
+    return service_port or next(iter(header.services[name].service_ports), FILE)

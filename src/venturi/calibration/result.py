@@ -1,4 +1,4 @@
-"""What ``calibrate`` and ``validate`` come to: plain data, for a report, a file of costs, or a program."""
+"""Results of ``calibrate`` and ``validate`` as plain data, for a report, a cost file, or a program."""
 
 from __future__ import annotations
 
@@ -6,34 +6,43 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from venturi.cost import Cost
+from venturi.cost import CostParameters
 
-__all__ = ["Calibration", "Errors", "Estimated", "Point", "Predicted", "State", "Transfer", "Validation"]
+__all__ = [
+    "Calibration",
+    "CalibrationPoint",
+    "Errors",
+    "Estimated",
+    "Predicted",
+    "State",
+    "TransferComparison",
+    "Validation",
+]
 
 
 State = Literal["estimated", "moved", "no effect", "not told apart", "too uncertain"]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
-    """A point of a run: what was asked, and how long its transfers took.
+class CalibrationPoint:
+    """A point of a run: its settings, and the measured time of its transfers.
 
     Attributes
     ----------
     run
         Number of the run, from 0.
     point, mover, call, factors
-        Which; ``point`` is -1 for transfers outside trials.
+        Identity of the point; ``point`` is -1 for transfers outside trials.
     files, bytes
-        Of one transfer.
+        Size of one transfer.
     together
-        Transfers of a trial.
+        Number of transfers in a trial.
     timed
-        Whether the tool ran for a set time: then ``time_s`` is the time of a byte.
+        Whether the tool ran for a set time. If so, ``time_s`` is the time per byte.
     trials, time_s, error
-        Good trials, the median of their times in seconds, and the standard error of its logarithm.
+        Number of good trials, the median of their times in seconds, and the standard error of its logarithm.
     path_bytes_per_s, rtt_s
-        The slowest link of the way, and the delays there and back; None if nothing tells.
+        Rate of the slowest link of the path, and the round-trip time. None if unknown.
     """
 
     run: int
@@ -54,12 +63,12 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Predicted:
-    """A point, and what was foretold of its ``time_s`` in three ways; None where one cannot tell.
+    """A point with three predictions of its ``time_s``. A prediction is None if it is not available.
 
-    ``naive_s`` is bytes over the slowest link, and a round trip.
+    ``naive_s`` is bytes / rate of the slowest link + RTT.
     """
 
-    point: Point
+    point: CalibrationPoint
     held_out: bool
     calibrated_s: float | None
     defaults_s: float | None
@@ -77,22 +86,27 @@ class Errors:
 
 @dataclass(frozen=True, slots=True)
 class Estimated:
-    """A parameter: what the data say of it.
+    """A parameter and its estimate.
 
     Attributes
     ----------
     name, parameter, of
-        ``start_s of globus-url-copy, gsiftp to file``: in words, the name in :mod:`venturi.cost`, and what it is of.
+        Full name (``start_s of globus-url-copy, gsiftp to file``), the name in :mod:`venturi.cost`, and the subject of
+        the parameter.
     value, default
-        In base units; None: without a bound, or nobody knows.
+        In base units. None if unknown or unlimited.
     low, high
-        The interval, if it was identified.
+        The interval, if the parameter was identified.
     state
-        ``"estimated"``, or why not: ``"moved"``: its default contradicts the times, which do not tell its value either; ``"no effect"`` on these times, ``"not told apart"`` from ``partner``, ``"too uncertain"``.
+        ``"estimated"``, or the reason why the parameter was not estimated.
+        ``"moved"``: its default contradicts the times, but they do not determine its value.
+        ``"no effect"``: it has no effect on these times.
+        ``"not told apart"``: its effect equals that of ``partner``.
+        ``"too uncertain"``: its standard error is too large.
     partner
         The parameter that has nearly the same effect, or "".
     correlation
-        With it.
+        Correlation with ``partner``.
     """
 
     name: str
@@ -109,38 +123,40 @@ class Estimated:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Parameters from runs.
+    """Parameters that were estimated from runs.
 
     Attributes
     ----------
     runs
         Names of the runs.
     machine_cores
-        Of each run, the cores that all of its hosts share, by its plan or as they were found; None: each has its own, or nothing tells.
+        For each run, the cores that all of its hosts share, from its plan or as reported by the agents. None if each
+        host has its own, or if unknown.
     cost
-        What a scenario is to say of costs: what was estimated, and the cores that hosts share, where all runs agree on them.
+        Costs for a scenario: the estimated parameters, and the cores that hosts share if all runs agree on them.
     parameters
-        All that were looked at.
+        All parameters that were considered.
     points
-        With predictions; those not held out are the ones that the fit has seen.
+        Points with predictions. The fit used the points that are not held out.
     level, method
-        Of the intervals.
+        Level and method of the intervals.
     fitted, held_out, defaults, naive
-        Errors: of the fit on its own points; on the others; what the uncalibrated defaults and the naive estimate come to there.
+        Errors of the fit on its own points and on the points held out. Errors of the defaults and of the naive estimate
+        on the points held out, or on all points if none is held out.
     repeatability
-        What the measured times differ by when the same trials are carried out again, as :class:`Errors` of one trial against the
-        median of the others; ``n`` is 0 where nothing was repeated.
+        Errors of one trial against the median of the other trials of its point. ``n`` is 0 if no trial was repeated.
     floor
-        What a perfect model would come to on the points held out (on all, if none is): their own errors alone.
+        Errors of a perfect model on the points held out, caused by their measurement errors alone. On all points if
+        none is held out.
     hold_out, seed
-        As given.
+        The arguments of ``calibrate``.
     simulations, took_s
-        Plans that were simulated, and the time of all.
+        Number of simulated plans, and their total time.
     """
 
     runs: tuple[str, ...]
     machine_cores: tuple[float | None, ...]
-    cost: Cost
+    cost: CostParameters
     parameters: tuple[Estimated, ...]
     points: tuple[Predicted, ...]
     level: float
@@ -158,46 +174,49 @@ class Calibration:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
-    """A measured transfer beside its simulated one. ``bound`` is what bounded the simulated one most, and for which share of its time."""
+class TransferComparison:
+    """A measured transfer and its simulation.
+
+    ``bottleneck`` limited the simulated transfer for the longest fraction of its time.
+    """
 
     trial: str | None
     actor: str
     slot: int
-    point: Point
+    point: CalibrationPoint
     measured_s: float
     simulated_s: float
     naive_s: float | None
-    bound: str
-    bound_share: float | None
+    bottleneck: str
+    bottleneck_fraction: float | None
 
 
 @dataclass(frozen=True)
 class Validation:
-    """A run beside its simulation.
+    """A run compared with its simulation.
 
     Attributes
     ----------
     run, costs
-        Names of the run and of the file of costs; ``costs`` is "" for those of the plan and the defaults.
+        Names of the run and of the cost file. ``costs`` is "" if the costs of the plan and the defaults were used.
     transfers
-        Those that are good in both.
+        Transfers that succeeded in both.
     left_out
-        Measured transfers that failed, or have no simulated one.
+        Number of measured transfers that failed or have no simulated one.
     points
-        Medians of points, ``calibrated_s`` being the simulated ones.
+        Medians of points; ``calibrated_s`` is the simulated one.
     of_points, of_transfers, defaults, naive
-        Errors of points, of single transfers, of points with the costs of the plan, and of the naive estimate of points; ``defaults`` has no
-        points where no other costs were given.
+        Errors of points, of single transfers, of points with the costs of the plan, and of the naive estimate of
+        points. ``defaults`` has no points if no other costs were passed.
     repeatability, floor
-        As in :class:`Calibration`; ``repeatability`` of all points.
+        As in :class:`Calibration`; ``repeatability`` covers all points.
     hold_out, seed
-        Which points: those that a calibration with these did not see; all of them if ``hold_out`` is 0.
+        Only the points that a calibration with these arguments held out are compared. All points if ``hold_out`` is 0.
     """
 
     run: str
     costs: str
-    transfers: tuple[Transfer, ...]
+    transfers: tuple[TransferComparison, ...]
     left_out: int
     points: tuple[Predicted, ...]
     of_points: Errors

@@ -1,18 +1,19 @@
-"""The simulator as a model: the plan of a run in, costs in, times out. No run directory is written."""
+"""The simulator as a model: it maps the plan of a run and costs to times. No run directory is written."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from venturi.backend.engine import find_engine
-from venturi.backend.sim import world_of
+from venturi.backend.sim import engine_assumptions, simulated_records
 from venturi.calibration.observations import Moved, moved
-from venturi.cost import Cost
+from venturi.cost import CostParameters
+from venturi.cost.engine_inputs import ASSUMED_STORAGE_READ_BYTES_PER_S, ASSUMED_STORAGE_WRITE_BYTES_PER_S
 from venturi.errors import BackendError, PlanError
 from venturi.plan import Header, read_header
 from venturi.plan.emit import emit_header
@@ -22,27 +23,37 @@ from venturi.run.directory import PLAN
 __all__ = ["ASSUMED", "LONGEST_SIMULATION_S", "Model"]
 
 LONGEST_SIMULATION_S = 120.0
-"""One simulation of a plan that takes longer is given up."""
-ASSUMED = {"storage_read_bytes_per_s": 2e9, "storage_write_bytes_per_s": 1e9}
-"""Of places that neither plan nor costs give a rate: the engine's own assumptions, said so that what is fitted begins there."""
+"""A simulation of a plan that takes longer is aborted."""
+ASSUMED = {
+    "storage_read_bytes_per_s": ASSUMED_STORAGE_READ_BYTES_PER_S,
+    "storage_write_bytes_per_s": ASSUMED_STORAGE_WRITE_BYTES_PER_S,
+}
+"""Rates of storages without a rate in the plan and the costs.
+
+They equal the engine's defaults and are explicit start values of a fit.
+"""
 _STEPS_THAT_BIND = ("at", "acquire", "release", "repeat", "arrivals", "pause")
-"""Steps by which a trial depends on time, or on what others take: then a plan is simulated whole."""
+"""Steps that make a trial depend on time or on resources that other trials use.
+
+A plan with such a step is simulated completely.
+"""
 _STEPS_THAT_STAY = ("wait", "signal")
-"""Steps of a trial that is left out which others may wait for."""
+"""Steps of an omitted trial that are kept, because other actors can wait for them."""
 
 
 class Model:
-    """The simulated world of a run's plan.
+    """The simulated testbed of a run's plan.
 
-    Each point is simulated once, as repetitions are alike in a simulation, unless trials depend on time or on what others take.
+    Each point is simulated once, because repetitions are identical in a simulation. The whole plan is simulated if
+    trials depend on time or on resources that other trials use.
 
     Parameters
     ----------
     run
-        Its plan is the one simulated. Hosts of a lab share the cores of its machine, a single host has those that were found on it; of several
-        hosts nothing is assumed.
+        Run whose plan is simulated. Hosts of a lab share the cores of its machine. A single host has the cores that its
+        agent reported. Nothing is assumed for several hosts.
     engine
-        Path of the engine; without it, it is looked for.
+        Path of the engine. Default: search for it.
 
     Raises
     ------
@@ -54,7 +65,7 @@ class Model:
 
     def __init__(self, run: Run, engine: Path | None = None) -> None:
         self.name = run.path.name
-        self.header: Header = dataclasses.replace(read_header(run.path / PLAN), scenario={})
+        self.header: Header = dataclasses.replace(read_header(run.path / PLAN, upgrade=True), scenario={})
         self._engine = engine or find_engine()
         self.machine_cores = _machine_cores(run, self.header)
         self._calls: Mapping[str, Any] = run.header["calls"]
@@ -62,41 +73,33 @@ class Model:
         lines, self._points = _lines_once(run.path / PLAN)
         self._plan = "\n".join([emit_header(header), *lines, ""]).encode()
 
-    def simulate(self, cost: Cost | None = None, *, explain: bool = False) -> list[Moved]:
-        """Return the transfers of the plan, carried out with these costs in place of those of the plan.
+    def simulate(self, cost: CostParameters | None = None, *, explain: bool = False) -> list[Moved]:
+        """Simulate the plan with these costs instead of the plan's costs, and return the transfers.
 
-        Where costs say nothing of ``machine_cores``, all hosts share those of the machine that the run was on.
+        If the costs do not set ``machine_cores``, all hosts share the cores of the machine of the run.
 
         Raises
         ------
         BackendError
-            If the engine refuses the plan, or needs more than two minutes.
+            If the engine rejects the plan, or needs more than two minutes.
         """
-        said = cost or self.header.cost or Cost()
-        shared = self.machine_cores if said.machine_cores is None else said.machine_cores
-        header = dataclasses.replace(self.header, cost=dataclasses.replace(said, machine_cores=shared))
-        world = json.dumps({"world": world_of(header, {**ASSUMED, "explain": explain})}).encode()
+        declared = cost or self.header.cost or CostParameters()
+        shared = self.machine_cores if declared.machine_cores is None else declared.machine_cores
+        header = dataclasses.replace(self.header, cost=dataclasses.replace(declared, machine_cores=shared))
+        world = json.dumps({"world": engine_assumptions(header, {**ASSUMED, "explain": explain})}).encode()
         try:
-            told = subprocess.run(
-                [str(self._engine), "sim", "run"],
-                input=world + b"\n" + self._plan,
-                capture_output=True,
-                check=False,
-                timeout=LONGEST_SIMULATION_S,
-            )
+            records = simulated_records(world + b"\n" + self._plan, self._engine, timeout_s=LONGEST_SIMULATION_S)
+            return list(self._read(records))
         except subprocess.TimeoutExpired:
             raise BackendError(
                 f"{self.name}: expected a simulation of at most {LONGEST_SIMULATION_S:g} s, found a longer one;"
                 " calibrate from a run with fewer transfers"
             ) from None
-        except OSError as error:
-            raise BackendError(f"cannot start {self._engine}: {error.strerror}") from error
-        return list(self._read(told))
+        except BackendError as error:
+            raise BackendError(f"{self.name}: {error}") from error
 
-    def _read(self, told: subprocess.CompletedProcess[bytes]) -> Iterator[Moved]:
-        ended = False
-        for line in told.stdout.splitlines():
-            record = json.loads(line)
+    def _read(self, records: Iterable[Mapping[str, Any]]) -> Iterator[Moved]:
+        for record in records:
             match record["record"]:
                 case "trial":
                     point = self._points.get(str(record["trial"]))
@@ -104,24 +107,20 @@ class Model:
                         yield moved(one, self._calls, point, str(record["host"]))
                 case "transfer":
                     yield moved(record, self._calls, None, str(record["host"]))
-                case "done":
-                    ended = True
-                case "fatal":
-                    raise BackendError(f"{self.name}: simulation: {record['message']}")
-        if not ended:
-            talk = told.stderr.decode(errors="replace").strip()[-500:] or "it said nothing"
-            raise BackendError(
-                f"{self.name}: expected the simulation to come to its end, found that {self._engine.name} ended with"
-                f" code {told.returncode}: {talk}"
-            )
 
 
 def _machine_cores(run: Run, header: Header) -> float | None:
-    """Return the cores that all hosts share: as the plan says, else those of the one machine that they were on, as agents found them; None if there were several machines, or nothing tells."""
+    """Return the cores that all hosts share.
+
+    They are declared in the plan, or reported by the agents of a lab or of a single host. None for several hosts, or if
+    unknown.
+    """
     if header.cost and header.cost.machine_cores is not None:
         return header.cost.machine_cores
-    told = [facts.get("cpu.usable") or facts.get("cpu.count") for facts in run.environment().values()]
-    known = [float(cores) for cores in told if cores]
+    finished = [
+        properties.get("cpu.usable") or properties.get("cpu.count") for properties in run.environment().values()
+    ]
+    known = [float(cores) for cores in finished if cores]
     return max(known, default=None) if run.backend == "lab" or len(run.header["hosts"]) == 1 else None
 
 
@@ -137,7 +136,7 @@ def _lines_once(path: Path) -> tuple[list[str], dict[str, int]]:
     points = {str(trial["id"]): int(trial["point"]) for trial in trials}
     if any(step["step"] in _STEPS_THAT_BIND or step.get("counts") for step in every):
         return lines, points
-    # Several hosts may have trials of one point at the same time: all of the first repetition stay.
+    # Several hosts can run trials of one point at the same time, so all trials of the first repetition are kept.
     first: dict[int, int] = {}
     for trial in trials:
         first[trial["point"]] = min(trial["repetition"], first.get(trial["point"], trial["repetition"]))
@@ -148,7 +147,7 @@ def _lines_once(path: Path) -> tuple[list[str], dict[str, int]]:
 
 
 def _once(step: dict[str, Any], kept: set[str]) -> Iterator[dict[str, Any]]:
-    """Yield a step as it is, or what stays of a trial that is left out."""
+    """Yield a step, or the remaining steps of an omitted trial."""
     if step["step"] != "trial" or step["id"] in kept:
         yield step
     else:
@@ -156,7 +155,7 @@ def _once(step: dict[str, Any], kept: set[str]) -> Iterator[dict[str, Any]]:
 
 
 def _steps(steps: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield steps with all that is in them; as deep as a plan may be, which its reader has checked."""
+    """Yield steps and all nested steps. The plan reader has already limited the depth."""
     for step in steps:
         yield step
         yield from _steps(step.get("steps", []))

@@ -1,4 +1,4 @@
-"""A run beside its own plan in virtual time, transfer by transfer."""
+"""Comparison of a run with the simulation of its plan, transfer by transfer."""
 
 from __future__ import annotations
 
@@ -10,50 +10,51 @@ import numpy as np
 from venturi.calibration.calibrate import errors_of, floor, repeatability, split
 from venturi.calibration.naive import naive_s
 from venturi.calibration.observations import Moved, measured, medians, points_of
-from venturi.calibration.result import Point, Predicted, Transfer, Validation
+from venturi.calibration.result import CalibrationPoint, Predicted, TransferComparison, Validation
 from venturi.calibration.simulator import Model
-from venturi.cost import Cost
+from venturi.cost import CostParameters
 from venturi.errors import SampleError, ScenarioError
+from venturi.messages import one_of
 from venturi.plan import Header
 from venturi.run import Run
-from venturi.wording import one_of
 
 __all__ = ["validate"]
 
-Place = tuple[object, ...]
-"""Where in a plan a transfer is: its point or -1, actor, slot, call, and the how manieth of these in its trial."""
+PlanPosition = tuple[object, ...]
+"""Position of a transfer in a plan: its point or -1, actor, slot, call, and index among such transfers of its trial."""
 
 
 def validate(
     run: Run,
-    cost: Cost | None = None,
+    cost: CostParameters | None = None,
     *,
     costs: str = "",
     hold_out: float = 0.0,
     seed: int = 1,
     engine: Path | None = None,
 ) -> Validation:
-    """Simulate the plan of a run, and put each transfer beside the measured one.
+    """Simulate the plan of a run, and compare each transfer with the measured one.
 
     Parameters
     ----------
     cost
-        What transfers cost, in place of what the plan says; without it, that and the defaults.
+        Costs of transfers, which replace the costs of the plan. Default: the costs of the plan, and the defaults.
     costs
-        Name of the file that these costs are from, for people.
+        Name of the cost file, for display.
     hold_out, seed
-        Of the calibration that they are from: only the points that it did not see are compared. 0: all.
+        Arguments of the calibration that produced the costs. Only the points that it held out are compared. All points
+        if ``hold_out`` is 0.
     engine
-        Path of the engine; without it, it is looked for.
+        Path of the engine. Default: search for it.
 
     Raises
     ------
     SampleError
-        If no transfer is good in both worlds.
+        If no transfer succeeded in both the run and the simulation.
     ScenarioError
-        If these costs are of services, storages or hosts that the run does not have.
+        If the costs name services, storages or hosts that the run does not have.
     BackendError
-        If there is no engine, or it refuses the plan.
+        If there is no engine, or it rejects the plan.
 
     Examples
     --------
@@ -63,23 +64,23 @@ def validate(
     model = Model(run, engine)
     if cost is not None:
         _check_names(cost, model.header, costs)
-    told, simulated = measured(run), model.simulate(cost, explain=True)
-    points = points_of(run, told)
+    measurements, simulated = measured(run), model.simulate(cost, explain=True)
+    points = points_of(run, measurements)
     if hold_out > 0:
         points = [point for point, held in zip(points, split(points, hold_out, seed), strict=True) if held]
     by_key = {(p.point, p.mover if p.point >= 0 else p.call): p for p in points}
-    there = dict(_placed(simulated, by_trial=False))
+    by_position = dict(_by_position(simulated, by_trial=False))
     transfers = []
-    for place, one in _placed(told, by_trial=True):
-        twin = there.get(place)
+    for position, one in _by_position(measurements, by_trial=True):
+        counterpart = by_position.get(position)
         point = by_key.get(one.key)
-        if one.time_s is None or twin is None or twin.time_s is None or point is None:
+        if one.time_s is None or counterpart is None or counterpart.time_s is None or point is None:
             continue
-        transfers.append(_beside(one, twin, point))
+        transfers.append(_compare(one, counterpart, point))
     if not transfers:
         raise SampleError(
-            f"{model.name}: expected transfers that are good in the run and in its simulation, found none of"
-            f" {len(told)}; look at the failures with `venturi report`"
+            f"{model.name}: expected transfers that succeeded in the run and in its simulation, found none of"
+            f" {len(measurements)}; look at the failures with `venturi report`"
         )
     times = medians(simulated)
     before = {} if cost is None else medians(model.simulate())
@@ -91,38 +92,44 @@ def validate(
         run=model.name,
         costs=costs,
         transfers=tuple(transfers),
-        left_out=sum(one.key in by_key for one in told) - len(transfers),
+        left_out=sum(one.key in by_key for one in measurements) - len(transfers),
         points=predicted,
         of_points=errors_of((p.calibrated_s, p.point.time_s) for p in predicted),
         of_transfers=errors_of((t.simulated_s, t.measured_s) for t in transfers),
         defaults=errors_of((p.defaults_s, p.point.time_s) for p in predicted),
         naive=errors_of((p.naive_s, p.point.time_s) for p in predicted),
-        repeatability=repeatability([told]),
+        repeatability=repeatability([measurements]),
         floor=floor(points),
         hold_out=hold_out,
         seed=seed,
     )
 
 
-def _check_names(cost: Cost, header: Header, source: str) -> None:
-    """Refuse costs of what the plan does not have: they are of another testbed, and would count nothing."""
+def _check_names(cost: CostParameters, header: Header, source: str) -> None:
+    """Reject costs of services, storages and hosts that are not in the plan.
+
+    They belong to another testbed and would have no effect.
+    """
     problems = [
         (f"testbed.cost.{table}.{name}", one_of(f"the {table}s of the run", known, name))
-        for table, said, known in (
+        for table, declared, known in (
             ("service", cost.services, header.services),
-            ("storage", cost.places, header.places),
+            ("storage", cost.storages, header.storages),
             ("host", cost.hosts, header.hosts),
         )
-        for name in said
+        for name in declared
         if name not in known
     ]
     if problems:
         raise ScenarioError(problems, source or "costs")
 
 
-def _placed(transfers: Iterable[Moved], *, by_trial: bool) -> Iterable[tuple[Place, Moved]]:
-    """Yield transfers with their place in the plan. A simulated point stands for all of its trials: the first one counts."""
-    seen: dict[Place, int] = {}
+def _by_position(transfers: Iterable[Moved], *, by_trial: bool) -> Iterable[tuple[PlanPosition, Moved]]:
+    """Yield transfers with their position in the plan.
+
+    Only the first simulated trial of a point is used, for all of its trials.
+    """
+    seen: dict[PlanPosition, int] = {}
     first: dict[object, object] = {}
     for one in transfers:
         if (
@@ -136,10 +143,12 @@ def _placed(transfers: Iterable[Moved], *, by_trial: bool) -> Iterable[tuple[Pla
         yield (*within, count), one
 
 
-def _beside(one: Moved, twin: Moved, point: Point) -> Transfer:
-    assert one.time_s is not None and twin.time_s is not None, "its caller has looked"
-    bound, share = max(twin.bound.items(), key=lambda item: item[1], default=("", None))
-    return Transfer(one.trial, one.actor, one.slot, point, one.time_s, twin.time_s, naive_s(point), bound, share)
+def _compare(one: Moved, counterpart: Moved, point: CalibrationPoint) -> TransferComparison:
+    assert one.time_s is not None and counterpart.time_s is not None, "the caller checks both"
+    bottleneck, fraction = max(counterpart.bottleneck.items(), key=lambda item: item[1], default=("", None))
+    return TransferComparison(
+        one.trial, one.actor, one.slot, point, one.time_s, counterpart.time_s, naive_s(point), bottleneck, fraction
+    )
 
 
 def _time(found: list[float] | None) -> float | None:

@@ -1,6 +1,6 @@
-"""The command line: one file a command. Data go to stdout, talk goes to stderr.
+"""The command line: one module per command. Results go to stdout, messages to stderr.
 
-Exit codes, the same for every command: see :class:`venturi.cli.outcome.Exit`. Read :mod:`venturi.cli.root` first.
+All commands share the exit codes of :class:`venturi.cli.outcome.Exit`. Read :mod:`venturi.cli.root` first.
 """
 
 import signal
@@ -12,14 +12,14 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command line and exit the process with one of the codes of :class:`~venturi.cli.outcome.Exit`."""
     for number in (signal.SIGTERM, signal.SIGHUP):
-        # As Ctrl-C: what a command has begun is put in order, also by those that do not think of signals. What is ignored stays so (nohup).
+        # Treat both signals as Ctrl-C, so that every command cleans up. Ignored signals stay ignored (nohup).
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, signal.default_int_handler)
     try:
         from venturi.cli.root import (
-            carry_out,
-        )  # imports take a while, in which Ctrl-C must not end in a traceback
+            main,
+        )  # imports take time; Ctrl-C must not print a traceback meanwhile
     except KeyboardInterrupt:
-        sys.stderr.write("venturi: stopped before it began\n")
+        sys.stderr.write("venturi: interrupted before it started\n")
         sys.exit(130)
-    carry_out()
+    main()

@@ -1,4 +1,4 @@
-"""``venturi copy``: hands over to the engine, which moves the bytes."""
+"""``venturi copy``: replace this process with the engine, which copies the files."""
 
 from __future__ import annotations
 
@@ -13,19 +13,24 @@ from venturi.backend import find_engine
 __all__ = ["CONTEXT_SETTINGS", "copy"]
 
 CONTEXT_SETTINGS = {"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []}
-"""All words are the engine's, `--help` too."""
+"""The engine parses all arguments, `--help` included."""
 
 
 def copy(
-    _words: Annotated[
+    _arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[OPTIONS] SRC... DST", help="As `venturi copy --help` says; page *Copy files*."),
+        typer.Argument(
+            metavar="[OPTIONS] SRC... DST",
+            help="Options, sources and destination: see `venturi copy --help` and the page *Copy files*.",
+        ),
     ] = None,
 ) -> None:
-    """Copy files and trees, on this host and from and to servers of FTP, GridFTP and HTTP; whatever ended it, the same command goes on.
+    """Copy files and directories on this host, or to and from FTP, GridFTP and HTTP servers.
+
+    To resume an interrupted copy, run the same command again.
 
     Examples: `venturi copy -r data /mnt/copies/`, `venturi copy -r gsiftp://se.example:2811/data/run7 /scratch/`
     """
     engine = os.fspath(find_engine())
-    # As they were typed: a parser takes `--` away, and what is after it may look like an option.
+    # The arguments as typed: a parser removes `--`, and an argument after it can look like an option.
     os.execv(engine, [engine, *sys.argv[sys.argv.index("copy") :]])

@@ -1,4 +1,4 @@
-"""``venturi doctor``: what this machine can do, what is missing, and how to get it."""
+"""``venturi doctor``: list available features, missing programs, and how to install them."""
 
 from __future__ import annotations
 
@@ -10,40 +10,40 @@ import typer
 
 from venturi.backend import find_engine
 from venturi.cli.options import default_scratch
-from venturi.cli.outcome import Exit, data, data_json
+from venturi.cli.outcome import Exit, print_data, print_json
 from venturi.testbed import Check, examine
 
 __all__ = ["doctor"]
 
 _SIGNS = {"ok": "ok     ", "limited": "limited", "missing": "MISSING"}
 _GROUPS = {
-    "needed": "Needed for anything",
+    "needed": "Required",
     "tools": "Tools",
-    "lab": "The lab: testbeds made on this machine",
-    "truth": "How true a measurement can be",
+    "lab": "Lab: testbeds emulated on this machine",
+    "truth": "Accuracy of measurements",
 }
 
 
 def doctor(
-    scratch: Annotated[Path | None, typer.Option(help="Directory for data sets and destinations.")] = None,
+    scratch: Annotated[Path | None, typer.Option(help="Directory for datasets and destinations.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
 ) -> None:
-    """Say what this machine can do, what is missing, and how to get it.
+    """Check this machine: list available features, missing programs, and how to install them.
 
-    Tries the real things and changes nothing. Exit code 1 if something is missing without which nothing works.
+    The checks run the real programs and change nothing. Exit code 1 if a requirement of all commands is missing.
 
     Example: `venturi doctor --scratch /data/scratch`
     """
     checks = list(examine(scratch or default_scratch(), find_engine))
     if as_json:
-        data_json([asdict(check) for check in checks])
+        print_json([asdict(check) for check in checks])
     else:
         for group, title in _GROUPS.items():
-            data(f"{title}:")
+            print_data(f"{title}:")
             for check in checks:
                 if check.group == group:
-                    data(_line(check))
-            data("")
+                    print_data(_line(check))
+            print_data("")
     if any(check.group == "needed" and check.state == "missing" for check in checks):
         raise typer.Exit(Exit.ERROR)
 

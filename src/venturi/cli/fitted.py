@@ -1,4 +1,4 @@
-"""A curve of a run with all that the model knows of it: as text and as JSON."""
+"""One fitted curve of a run, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from venturi.analysis import Criterion, Curve, chosen_families, rank_curve
-from venturi.analysis.words import factor_value
-from venturi.model import Entry, Interval, Prediction, Ranking, profile
+from venturi.analysis import Criterion, FittedCurves, chosen_families, rank_curve
+from venturi.analysis.format import format_factor_value
+from venturi.model import ParameterInterval, Prediction, RankedFit, Ranking, profile
 from venturi.units import format_bytes, format_rate
 
 __all__ = ["FittedCurve"]
@@ -23,17 +23,17 @@ _CRITERIA = {"aicc": "AICc", "r_squared": "R²", "r_squared_adjusted": "adjusted
 
 @dataclass(frozen=True)
 class FittedCurve:
-    """One curve, its families best first, intervals of the best one's parameters, and the predictions asked for."""
+    """A curve, its families (best first), intervals of the best parameters, and the requested predictions."""
 
-    curve: Curve
+    curve: FittedCurves
     ranking: Ranking
-    intervals: Mapping[str, Interval]
+    intervals: Mapping[str, ParameterInterval]
     predictions: Prediction | None
 
     @classmethod
-    def of(
+    def fit(
         cls,
-        curve: Curve,
+        curve: FittedCurves,
         families: Sequence[str],
         criterion: Criterion,
         *,
@@ -41,27 +41,27 @@ class FittedCurve:
         extrapolate: bool,
         level: float,
     ) -> FittedCurve:
-        """Fit and rank; where the curve has too few points for the criterion, adjusted R² decides.
+        """Fit and rank all families. If the curve has too few points for the criterion, rank by adjusted R².
 
         Raises
         ------
         RangeError
-            If a prediction outside the measured range is asked for without ``extrapolate``.
+            If a prediction is outside the measured range and ``extrapolate`` is false.
         FitError
-            If no family can be judged at all.
+            If no family can be fitted.
         """
         ranking = rank_curve(curve, chosen_families(families, curve.against), criterion)
         best = ranking.best
-        bounded = best.degrees_of_freedom > 0 or best.sigma_is_absolute
+        has_intervals = best.degrees_of_freedom > 0 or best.sigma_is_absolute
         return cls(
             curve,
             ranking,
-            profile(best, level=level) if bounded else {},
+            profile(best, level=level) if has_intervals else {},
             best.predict(list(at), level=level, extrapolate=extrapolate) if at else None,
         )
 
-    def shown(self) -> RenderableType:
-        """Return the curve for a terminal: a table of families, then the best one."""
+    def render(self) -> RenderableType:
+        """Return the curve for a terminal: a table of families, then the best family."""
         return Group(
             Text(_title(self.curve), style="bold"), _table(self.ranking), Text("\n".join(self._lines()) + "\n")
         )
@@ -80,9 +80,15 @@ class FittedCurve:
             )
             lines.append(f"  {name} = {value:.6g}  {between}")
         lines += [f"  warning: {warning}" for warning in best.warnings]
-        lines += [f"  not fitted: {refusal.family.name}: {refusal.reason}" for refusal in self.ranking.refused]
+        failed = [entry.fit.family.name for entry in self.ranking.entries if entry.fit.failed]
+        if failed:
+            lines.append(f"  failed, no better than the mean of the points: {', '.join(failed)}")
         lines += [
-            f"  at {factor_value(self.curve.against, x)}: {format_rate(value)} [{format_rate(low)}, {format_rate(high)}]"
+            f"  not fitted: {rejected_fit.family.name}: {rejected_fit.reason}"
+            for rejected_fit in self.ranking.rejected
+        ]
+        lines += [
+            f"  at {format_factor_value(self.curve.against, x)}: {format_rate(value)} [{format_rate(low)}, {format_rate(high)}]"
             + ("  EXTRAPOLATED" if outside else "")
             for x, value, low, high, outside in self._predicted()
         ]
@@ -96,24 +102,29 @@ class FittedCurve:
             )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as plain data, in base units; what is not finite is null."""
+        """Return the curve as JSON values in base units. Values that are not finite are null."""
         return {
             "against": self.curve.against,
             "others": dict(self.curve.others),
             "x": list(self.curve.x),
             "throughput_bytes_per_s": list(self.curve.y_bytes_per_s),
             "criterion": self.ranking.criterion,
-            "fits": [_fit_as_json(entry) for entry in self.ranking.entries],
+            "fits": [_fit_json(entry) for entry in self.ranking.entries],
             "best_intervals": {
-                name: {"low": _plain(i.low), "high": _plain(i.high), "level": i.level, "method": "profile likelihood"}
+                name: {
+                    "low": _finite(i.low),
+                    "high": _finite(i.high),
+                    "level": i.level,
+                    "method": "profile likelihood",
+                }
                 for name, i in self.intervals.items()
             },
             "predictions": [
                 {
                     "x": x,
-                    "throughput_bytes_per_s": _plain(value),
-                    "low": _plain(low),
-                    "high": _plain(high),
+                    "throughput_bytes_per_s": _finite(value),
+                    "low": _finite(low),
+                    "high": _finite(high),
                     "extrapolated": outside,
                 }
                 for x, value, low, high, outside in self._predicted()
@@ -121,7 +132,7 @@ class FittedCurve:
         }
 
 
-def _title(curve: Curve) -> str:
+def _title(curve: FittedCurves) -> str:
     others = ", ".join(
         f"{name.removesuffix('_bytes')} {format_bytes(value) if name.endswith('_bytes') and isinstance(value, int | float) else value}"
         for name, value in curve.others.items()
@@ -141,17 +152,18 @@ def _table(ranking: Ranking) -> Table:
     return table
 
 
-def _fit_as_json(entry: Entry) -> dict[str, Any]:
+def _fit_json(entry: RankedFit) -> dict[str, Any]:
     fit, good = entry.fit, entry.fit.goodness
     return {
         "family": fit.family.name,
         "formula": fit.family.formula,
-        "parameters": {name: _plain(value) for name, value in fit.parameters.items()},
-        "standard_errors": {name: _plain(value) for name, value in fit.standard_errors.items()},
-        "r2": _plain(good.r_squared),
-        "adjusted_r2": _plain(good.r_squared_adjusted),
-        "aicc": _plain(good.aicc),
-        "score": _plain(entry.score),
+        "parameters": {name: _finite(value) for name, value in fit.parameters.items()},
+        "standard_errors": {name: _finite(value) for name, value in fit.standard_errors.items()},
+        "r2": _finite(good.r_squared),
+        "adjusted_r2": _finite(good.r_squared_adjusted),
+        "aicc": _finite(good.aicc),
+        "score": _finite(entry.score),
+        "failed": fit.failed,
         "warnings": list(fit.warnings),
     }
 
@@ -160,5 +172,5 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if math.isfinite(value) else "–"
 
 
-def _plain(value: float) -> float | None:
+def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None

@@ -1,4 +1,4 @@
-"""How a command ends, and where it talks."""
+"""Exit codes and output of commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 
 from venturi.errors import RunError
 
-__all__ = ["Exit", "check_output", "data", "data_json", "talk", "writing"]
+__all__ = ["Exit", "check_output", "print_data", "print_json", "print_status", "report_write_errors"]
 
 
 class Exit(IntEnum):
@@ -22,67 +22,67 @@ class Exit(IntEnum):
 
     OK = 0
     ERROR = 1
-    """Something expected was not found; the message says what, where, and what to do next."""
+    """The command failed. The message names the location, the problem and the next step."""
     USAGE = 2
-    """The command's words are off; see ``--help``."""
+    """Invalid command line; see ``--help``."""
     FAILED_TRANSFERS = 3
-    """Carried out to the end, but some transfers failed; the run and the report say which and why."""
+    """Finished, but some transfers failed. The run and the report list them with their reasons."""
     STOPPED = 130
-    """Stopped by Ctrl-C or a signal; the last line says how to resume."""
+    """Interrupted by Ctrl-C or a signal. The last line shows how to resume."""
 
 
-_WIDE = 1000
-"""Columns of a file or a pipe, which has no edge to cut a table at."""
+_FILE_WIDTH = 1000
+"""Columns for a file or a pipe, wide enough not to cut a table."""
 
 
 def _width() -> int | None:
-    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _WIDE
+    return None if sys.stdout.isatty() or os.environ.get("COLUMNS") else _FILE_WIDTH
 
 
-# Without emoji: a file is told of as it is, also where it says "root:x:0".
+# Without emoji: print text such as "root:x:0" unchanged.
 _stdout = Console(file=sys.stdout, highlight=False, soft_wrap=True, emoji=False, width=_width())
 _stderr = Console(stderr=True, highlight=False, soft_wrap=True, emoji=False)
 
 
-def data(content: RenderableType) -> None:
+def print_data(content: RenderableType) -> None:
     """Print a result (text or something rich can draw) to stdout."""
     _stdout.print(content, markup=False)
 
 
-def data_json(content: object) -> None:
-    """Print a result as one JSON document to stdout; NaN is refused, for it is not JSON."""
+def print_json(content: object) -> None:
+    """Print a result as one JSON document to stdout. Reject NaN, which is not JSON."""
     sys.stdout.write(json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def talk(text: str = "") -> None:
-    """Say something to the person at the terminal, on stderr."""
+def print_status(text: str = "") -> None:
+    """Print a message to stderr."""
     _stderr.print(text, markup=False)
 
 
-def check_output(output: Path, *, folder: bool = False) -> None:
-    """Refuse a file or folder that could not be written, before what is to be in it is worked out for minutes.
+def check_output(output: Path, *, directory: bool = False) -> None:
+    """Check that a file or directory is writable before a long computation of its content.
 
     Raises
     ------
     RunError
-        With the place, the reason, and what to do.
+        With the path, the reason and the next step.
     """
-    from venturi.testbed import obstacle  # a moment that other commands need not wait for
+    from venturi.testbed import obstacle  # takes a moment to import
 
-    where = output if folder else output.parent
-    problem = obstacle(where) if folder or where.is_dir() else f"there is no directory {where}"
+    where = output if directory else output.parent
+    problem = obstacle(where) if directory or where.is_dir() else f"directory {where} does not exist"
     if problem:
-        raise RunError(f"{output}: expected a place that can be written to, found: {problem}; give another")
+        raise RunError(f"{output}: {problem}; choose another path")
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what keeps a file or folder from being written into a message.
+def report_write_errors(path: Path) -> Iterator[None]:
+    """Turn errors of writing a file or directory into a message.
 
     Raises
     ------
     RunError
-        With the place, the reason, and what to do.
+        With the path, the reason and the next step.
     """
     try:
         yield
@@ -90,4 +90,4 @@ def writing(path: Path) -> Iterator[None]:
         raise
     except OSError as error:
         reason = error.strerror or str(error)
-        raise RunError(f"{path}: expected a place that can be written to: {reason}; give another") from error
+        raise RunError(f"{path}: cannot write: {reason}; choose another path") from error

@@ -1,4 +1,4 @@
-"""``venturi plan``: what a scenario would do, without doing it."""
+"""``venturi plan``: expand a scenario into its plan without running it."""
 
 from __future__ import annotations
 
@@ -11,120 +11,166 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.cli.options import As, Full, Scratch, Set, default_scratch
-from venturi.cli.outcome import Exit, data, data_json, talk, writing
-from venturi.cli.source import load, usual_backend
+from venturi.backend.targets import targeted_header
+from venturi.cli.backend_choice import choose_backend
+from venturi.cli.options import Full, Hosts, JsonFlag, On, Portable, Scale, Scratch, Set, Yes, default_scratch
+from venturi.cli.outcome import Exit, print_data, print_json, print_status, report_write_errors
+from venturi.cli.source import load, scale_overrides, study_backend
 from venturi.errors import PlanError
-from venturi.plan import Estimate, Header, Plan, check_fits, estimate, plan_lines, write_plan
+from venturi.plan import Header, Plan, PlanEstimate, check_fits, estimate, plan_lines, write_plan
 from venturi.submit import write_submit_files
-from venturi.testbed import nearest_folder, obstacle
-from venturi.testbed.pace import moving_s
+from venturi.testbed import nearest_directory, obstacle
+from venturi.testbed.contacts import find_contacts
+from venturi.testbed.duration_estimate import estimate_transfer_s
+from venturi.testbed.plan import default_backend, is_remote
 from venturi.units import format_bytes, format_duration
 from venturi.workload import expand
 
-__all__ = ["check_places", "plan"]
+__all__ = ["check_storages", "plan"]
 
 
 def plan(
-    scenario: Annotated[str, typer.Argument(help="Scenario file, or the name of a study such as cnaf/cp.")],
+    scenario: Annotated[str, typer.Argument(help="Scenario file, or name of a study such as cnaf/cp.")],
     set_: Set = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The small variant of a study.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use the small variant of a study.")] = False,
     full: Full = False,
-    lines: Annotated[bool, typer.Option("--lines", help="Print the plan itself, as JSON Lines.")] = False,
+    portable: Portable = False,
+    on: On = None,
+    scale: Scale = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Print the plan as JSON Lines.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "-o", "--output", help="Write the plan to this file; with --submit, the submit files to this folder."
-        ),
+        typer.Option("-o", "--output", help="File for the plan; with --submit, directory for the submit files."),
     ] = None,
     submit: Annotated[
         str | None,
-        typer.Option(
-            help="Write submit files of its batches of jobs for a batch system: slurm or htcondor. Needs -o."
-        ),
+        typer.Option(help="Batch system to write submit files for: slurm or htcondor. Needs -o."),
     ] = None,
+    hosts: Hosts = None,
+    probe: Annotated[
+        bool,
+        typer.Option("--probe", help="Connect to the hosts, and probe the paths between them in both directions."),
+    ] = False,
+    yes: Yes = False,
     scratch: Scratch = None,
-    as_json: As = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Expand a scenario into its plan: count it, estimate it, and say whether it fits.
+    """Expand a scenario into its plan: print the number of trials, bytes and estimated time.
 
-    The same scenario and seed give the same plan, byte for byte. Exit code 1 if the disks of this machine are too small for it; the plan is printed or
-    written all the same.
+    For existing hosts, also list each host, its connection, programs, services, storages and ports, and the existing servers.
+
+    With --probe, print the clock of each host and each path between a client and a server instead: address, RTT, path MTU and
+    network interface. This starts no server and writes no file. Exit code 1 if a path that the plan needs is closed.
+
+    The same scenario and seed give the same plan, byte for byte, for every backend. The usual variant of a study depends
+    on --on; with --portable it does not. Exit code 1 if the disks of this machine are too small;
+    the plan is still printed or written.
 
     Example: `venturi plan my.toml --set workload.repeat=20`
     """
-    expanded = expand(load(scenario, set_ or [], quick=quick, full=full))
-    cost = estimate(expanded.header, moving=partial(moving_s, expanded))
+    requested = "hosts" if on is None and hosts is not None else on
+    overrides = scale_overrides(
+        scale, scenario, set_ or [], scratch=scratch or default_scratch(), quick=quick, full=full, on=requested,
+        portable=portable,
+    )  # fmt: skip
+    loaded = load(scenario, overrides, quick=quick, full=full, on=requested, portable=portable)
+    expanded = expand(loaded)
+    backend = (
+        choose_backend(loaded, expanded.header, requested, "plan", hosts)
+        if requested
+        else study_backend(scenario) or default_backend(loaded.testbed, expanded.header)
+    )
+    cost = estimate(expanded.header, moving=partial(estimate_transfer_s, expanded))
+    targeted = Plan(targeted_header(expanded.header, hosts), expanded.lines)
+    if probe:
+        if lines or submit is not None or output is not None:
+            raise PlanError(
+                "--probe: expected no --lines, --submit and --output, found one; run `venturi plan` once for each"
+            )
+        from venturi.cli.plan_probe import probe_paths_of
+
+        probe_paths_of(targeted, yes=yes, as_json=as_json)
+        return
     if lines:
         sys.stdout.writelines(line + "\n" for line in plan_lines(expanded))
     if submit is not None:
         _write_submit_files(expanded, submit, output, scratch or default_scratch())
     elif output is not None:
-        with writing(output):
+        with report_write_errors(output):
             write_plan(expanded, output)
-        talk(f"wrote {output}")
-    # In virtual time nothing needs room.
-    needs_room = usual_backend(scenario) != "sim"
-    problem = _problem(expanded.header, cost, scratch or default_scratch()) if needs_room else None
+        print_status(f"wrote {output}")
+    # A simulation needs no disk space.
+    problem = _problem(targeted.header, cost, scratch or default_scratch()) if backend != "sim" else None
     if as_json:
-        data_json(_as_json(expanded, cost, problem))
+        print_json(_as_json(targeted, cost, problem))
     elif not lines:
-        data(_summary(expanded, cost))
+        print_data(_summary(expanded, cost, _contact_rows(targeted) if backend == "hosts" else []))
     if problem:
-        talk(f"venturi: {problem}")
+        print_status(f"venturi: {problem}")
         raise typer.Exit(Exit.ERROR)
 
 
-def check_places(header: Header, cost: Estimate, scratch: Path) -> None:
-    """Refuse a plan whose places on this machine cannot be written to, or are too small; others are looked at when a run starts.
+def check_storages(header: Header, cost: PlanEstimate, scratch: Path) -> None:
+    """Check that the storages of a plan on this machine are writable and large enough. A run checks other hosts when it starts.
 
     Raises
     ------
     PlanError
-        Naming the places, what was found there, and what to do.
+        With the storages, the problem of each and the next step.
     """
     local = {
-        name: (scratch / place.path).absolute()
-        for name, place in header.places.items()
-        if header.hosts[place.host].ssh is None
+        name: (scratch / storage.path).absolute()
+        for name, storage in header.storages.items()
+        if storage.host is not None
+        and storage.url is None
+        and not storage.existing
+        and not is_remote(header.hosts[storage.host])
     }
     problems = [
-        f"{name} ({header.places[name].path}): expected a directory that can be written to, found: {problem};"
-        " choose another with --scratch, or another path in the scenario"
+        f"{name} ({header.storages[name].path}): {problem};"
+        " choose another directory with --scratch, or another path in the scenario"
         for name, path in local.items()
-        if not _holds_data_sets(header, name, path) and (problem := obstacle(path))
+        if not _has_datasets(header, name, path) and (problem := obstacle(path))
     ]
     if problems:
         raise PlanError("\n".join(problems))
-    check_fits(cost, {name: shutil.disk_usage(nearest_folder(path)).free for name, path in local.items()})
+    check_fits(cost, {name: shutil.disk_usage(nearest_directory(path)).free for name, path in local.items()})
 
 
-def _write_submit_files(expanded: Plan, system: str, folder: Path | None, scratch: Path) -> None:
-    if folder is None:
-        raise PlanError("expected -o FOLDER beside --submit, found none; it names where the submit files go")
-    with writing(folder):
-        files = write_submit_files(expanded, system, folder, scratch=scratch)
-    talk(f"wrote {files[0]} and {len(files) - 1} files beside it")
+def _write_submit_files(expanded: Plan, system: str, directory: Path | None, scratch: Path) -> None:
+    if directory is None:
+        raise PlanError("expected -o DIRECTORY with --submit, found none; name a directory for the submit files")
+    with report_write_errors(directory):
+        files = write_submit_files(expanded, system, directory, scratch=scratch)
+    print_status(f"wrote {files[0]} and {len(files) - 1} other files in its directory")
 
 
-def _holds_data_sets(header: Header, place: str, path: Path) -> bool:
-    """Return whether data sets are there already: a storage that is only read from may then be read-only."""
-    return any(os.path.isdir(path / set_.path) for set_ in header.datasets.values() if set_.place == place)  # noqa: PTH112
+def _has_datasets(header: Header, storage: str, path: Path) -> bool:
+    """Return whether datasets exist already. A storage that is only read can then be read-only."""
+    return any(os.path.isdir(path / set_.path) for set_ in header.datasets.values() if set_.storage == storage)  # noqa: PTH112
 
 
-def _problem(header: Header, cost: Estimate, scratch: Path) -> str | None:
+def _problem(header: Header, cost: PlanEstimate, scratch: Path) -> str | None:
     if header.measure.transfers == "routes":
-        return None  # for virtual time, which needs no room
+        return None  # only for a simulation, which needs no disk space
     try:
-        check_places(header, cost, scratch)
+        check_storages(header, cost, scratch)
     except PlanError as error:
         return str(error)
     return None
 
 
-def _summary(expanded: Plan, cost: Estimate) -> str:
+def _contact_rows(expanded: Plan) -> list[tuple[str, str]]:
+    """Return the hosts and existing servers; nothing for local movers on this machine."""
     header = expanded.header
-    # What is counted by route is for virtual time, which needs no room.
+    if not header.services and not any(is_remote(host) for host in header.hosts.values()):
+        return []
+    return find_contacts(expanded).lines()
+
+
+def _summary(expanded: Plan, cost: PlanEstimate, contacts: list[tuple[str, str]]) -> str:
+    header = expanded.header
+    # Plans with transfers counted by route are for simulations, which need no disk space.
     disk_bytes = {} if header.measure.transfers == "routes" else cost.disk_bytes
     rows = [
         (
@@ -138,11 +184,12 @@ def _summary(expanded: Plan, cost: Estimate) -> str:
         *((f"disk on {name}", f"{format_bytes(size)} at the peak") for name, size in disk_bytes.items()),
         ("time", "not fixed by the plan" if cost.time_s is None else f"about {format_duration(cost.time_s)}"),
         ("", f"assuming that {cost.assumption}"),
+        *contacts,
     ]
     return "\n".join(f"{name:<{max(len(name) for name, _ in rows)}}  {text}" for name, text in rows)
 
 
-def _as_json(expanded: Plan, cost: Estimate, problem: str | None) -> dict[str, Any]:
+def _as_json(expanded: Plan, cost: PlanEstimate, problem: str | None) -> dict[str, Any]:
     header = expanded.header
     return {
         "name": header.name,
@@ -156,4 +203,5 @@ def _as_json(expanded: Plan, cost: Estimate, problem: str | None) -> dict[str, A
         "assumption": cost.assumption,
         "fits": problem is None,
         "problem": problem,
+        **find_contacts(expanded).to_json(),
     }

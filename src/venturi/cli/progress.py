@@ -1,11 +1,11 @@
-"""How far a campaign is, on stderr: a bar on a terminal, a plain line now and then elsewhere."""
+"""Progress of a run on stderr: a bar on a terminal, else a line every 10 s."""
 
 from __future__ import annotations
 
 import math
 import time
 from types import TracebackType
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rich.console import Console
 from rich.live import Live
@@ -13,34 +13,47 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from venturi.backend import Progress
-from venturi.cli.outcome import talk
+from venturi.backend import RunProgress
+from venturi.cli.outcome import print_status
 from venturi.units import format_bytes, format_duration, format_rate
 
-__all__ = ["ProgressView", "progress_view"]
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+__all__ = ["ProgressView", "progress_view", "task_bar"]
 
 LINE_INTERVAL_S = 10.0
-"""Off a terminal one line is printed as often as this, so that a log of a day stays readable."""
+"""Interval of progress lines without a terminal. A log of a day stays readable."""
 
 
 class ProgressView(Protocol):
-    """Shows progress between ``with`` and its end."""
+    """Context manager that shows progress."""
 
     def __enter__(self) -> ProgressView: ...
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-    def show(self, progress: Progress) -> None:
-        """Show how far it is now."""
+    def show(self, progress: RunProgress) -> None:
+        """Show the current progress."""
         ...
 
 
 def progress_view(*, quiet: bool) -> ProgressView:
-    """Return the view that fits where stderr goes: nothing, a bar, or lines."""
+    """Return the view for stderr: none, a bar, or lines."""
     console = Console(stderr=True, highlight=False)
     if quiet:
         return _Quiet()
-    return _Bar(console) if console.is_terminal else _Lines()
+    return _Bar(console) if console.is_terminal else _LineProgress()
+
+
+def task_bar(*columns: ProgressColumn, quiet: bool) -> Progress:
+    """Return a bar on stderr for tasks with a number of steps, with more columns at its end; hidden without a terminal."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    own = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    # Without a terminal, the bar would only print an empty line.
+    return Progress(*own, *columns, console=console, transient=True, disable=quiet or not console.is_terminal)
 
 
 class _Quiet:
@@ -50,37 +63,37 @@ class _Quiet:
     def __exit__(self, *_: object) -> None:
         pass
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: RunProgress) -> None:
         pass
 
 
-class _Lines(_Quiet):
-    """One plain line every :data:`LINE_INTERVAL_S`, one whenever something new begins, and one at the end."""
+class _LineProgress(_Quiet):
+    """A line every :data:`LINE_INTERVAL_S`, at each new topic, and at the end."""
 
     def __init__(self) -> None:
         self._next_s = 0.0
-        self._last: Progress | None = None
+        self._last: RunProgress | None = None
         self._topics: set[str] = set()
 
     def __exit__(self, *_: object) -> None:
         if self._last is not None:
-            talk(_words(self._last))
+            print_status(_progress_line(self._last))
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: RunProgress) -> None:
         now_s = time.monotonic()
         topic = progress.message.partition(":")[
             0
-        ]  # "making data set X on node1: 3 of 8 files": new once, not at each file
+        ]  # "creating dataset X on node1: 3 of 8 files" is one topic, not one per file
         if now_s >= self._next_s or (topic and topic not in self._topics):
             self._next_s, self._last = now_s + LINE_INTERVAL_S, None
             self._topics.add(topic)
-            talk(_words(progress))
+            print_status(_progress_line(progress))
         else:
             self._last = progress
 
 
 class _Bar(_Quiet):
-    """Two lines that are drawn again in place: a bar with rate and time left, and what is going on."""
+    """Two lines redrawn in place: a bar with rate and remaining time, and the factors of the trial."""
 
     def __init__(self, console: Console) -> None:
         self._live = Live(console=console, refresh_per_second=8, transient=True)
@@ -92,26 +105,26 @@ class _Bar(_Quiet):
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def show(self, progress: Progress) -> None:
+    def show(self, progress: RunProgress) -> None:
         grid = Table.grid(padding=(0, 1))
         grid.add_row(
-            ProgressBar(total=1.0, completed=_share(progress), width=30),
-            Text(_words(progress)),
+            ProgressBar(total=1.0, completed=_finished_fraction(progress), width=30),
+            Text(_progress_line(progress)),
         )
-        grid.add_row("", Text(_doing(progress), style="dim"))
+        grid.add_row("", Text(_factor_text(progress), style="dim"))
         self._live.update(grid)
 
 
-def _share(progress: Progress) -> float:
-    """Return which part of the whole is done."""
-    if progress.time_share is not None:
-        return progress.time_share
+def _finished_fraction(progress: RunProgress) -> float:
+    """Return the finished share of the run, 0 to 1."""
+    if progress.time_fraction is not None:
+        return progress.time_fraction
     return progress.trials_done / max(progress.trials_total, 1)
 
 
-def _counts(progress: Progress) -> list[str]:
-    """Return what is done, of how much: by trials, or by time and transfers where trials end together."""
-    if progress.time_share is None:
+def _counts(progress: RunProgress) -> list[str]:
+    """Return finished and total work: trials and bytes, or virtual time and transfers if trials end together."""
+    if progress.time_fraction is None:
         total = "" if progress.bytes_total is None else f" of {format_bytes(progress.bytes_total)}"
         return [
             f"{progress.trials_done}/{progress.trials_total} trials",
@@ -119,11 +132,11 @@ def _counts(progress: Progress) -> list[str]:
         ]
     total = "" if progress.transfers_total is None else f" of {progress.transfers_total:,}"
     done = "" if progress.transfers_done is None else f"{progress.transfers_done:,}{total} transfers"
-    # Not rounded: the whole is told when it is over.
-    return [f"{math.floor(100 * progress.time_share)} % of virtual time", done]
+    # Round down, so that 100 % appears only at the end.
+    return [f"{math.floor(100 * progress.time_fraction)} % of virtual time", done]
 
 
-def _words(progress: Progress) -> str:
+def _progress_line(progress: RunProgress) -> str:
     parts = [
         *_counts(progress),
         format_rate(progress.rate_bytes_per_s) if progress.rate_bytes_per_s is not None else "",
@@ -134,7 +147,7 @@ def _words(progress: Progress) -> str:
     return " · ".join(part for part in parts if part)
 
 
-def _doing(progress: Progress) -> str:
+def _factor_text(progress: RunProgress) -> str:
     factors = progress.factors
     return ", ".join(
         f"{name.removesuffix('_bytes')} {format_bytes(value) if name.endswith('_bytes') else value}"

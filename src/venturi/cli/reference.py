@@ -1,4 +1,4 @@
-"""The page ``docs/reference/cli.md``, made from the commands themselves."""
+"""Generate ``docs/reference/cli.md`` from the commands."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from venturi.cli.root import HELP_OPTIONS, app
 __all__ = ["cli_reference"]
 
 Command = Any
-"""What typer makes of a function; it does not export the type."""
+"""Command object of typer, which does not export its type."""
 
 _EXIT = {
     Exit.OK: "done",
-    Exit.ERROR: "something expected was not found; the message says what, where, and what to do next",
-    Exit.USAGE: "the command's words are off",
-    Exit.FAILED_TRANSFERS: "carried out to the end, but transfers failed",
-    Exit.STOPPED: "stopped by Ctrl-C or a signal; can be resumed",
+    Exit.ERROR: "error; the message names the location, the problem and the next step",
+    Exit.USAGE: "invalid command line",
+    Exit.FAILED_TRANSFERS: "finished, but transfers failed",
+    Exit.STOPPED: "interrupted by Ctrl-C or a signal; can be resumed",
 }
 
 
@@ -31,7 +31,7 @@ def cli_reference() -> str:
     """Return the reference of the command line as Markdown."""
     root = typer.main.get_command(app)
     lines = [
-        "# The command line",
+        "# Command line",
         "",
         inspect.cleandoc(root.help or ""),
         "",
@@ -41,24 +41,24 @@ def cli_reference() -> str:
         "|---|---|",
     ]
     lines += [f"| {code.value} | {meaning} |" for code, meaning in _EXIT.items()]
-    for words, command in _commands(root, ["venturi"]):
-        lines += ["", *_section(words, command)]
+    for path, command in _commands(root, ["venturi"]):
+        lines += ["", *_section(path, command)]
     return "\n".join(lines) + "\n"
 
 
-def _commands(command: Command, words: list[str]) -> Iterator[tuple[list[str], Command]]:
+def _commands(command: Command, path: list[str]) -> Iterator[tuple[list[str], Command]]:
     if isinstance(command, TyperGroup):
         context = typer.Context(command)
         for name in command.list_commands(context):
-            yield from _commands(command.get_command(context, name), [*words, name])
+            yield from _commands(command.get_command(context, name), [*path, name])
     else:
-        yield words, command
+        yield path, command
 
 
-def _section(words: list[str], command: Command) -> list[str]:
-    context = typer.Context(command, info_name=" ".join(words), help_option_names=HELP_OPTIONS)
-    usage = " ".join([" ".join(words), *command.collect_usage_pieces(context)])
+def _section(path: list[str], command: Command) -> list[str]:
+    context = typer.Context(command, info_name=" ".join(path), help_option_names=HELP_OPTIONS)
+    usage = " ".join([" ".join(path), *command.collect_usage_pieces(context)])
     records = (parameter.get_help_record(context) for parameter in command.get_params(context))
-    lines = [f"## `{' '.join(words)}`", "", f"    {usage}", "", inspect.cleandoc(command.help or "")]
+    lines = [f"## `{' '.join(path)}`", "", f"    {usage}", "", inspect.cleandoc(command.help or "")]
     rows = [f"| `{name}` | {' '.join(text.split())} |".replace("[", "\\[") for name, text in filter(None, records)]
-    return [*lines, "", "| | |", "|---|---|", *rows] if rows else lines
+    return [*lines, "", "| option | meaning |", "|---|---|", *rows] if rows else lines

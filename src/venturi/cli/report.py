@@ -1,6 +1,6 @@
-"""``venturi report``: the answer of a run.
+"""``venturi report``: report the results of a run.
 
-What needs scipy and matplotlib is imported where it is used: both take seconds that other commands need not wait for.
+Functions import scipy and matplotlib only when they need them, because the imports take seconds.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from venturi.cli.options import RUNS, As, Runs
-from venturi.cli.outcome import data, talk, writing
+from venturi.cli.options import RUNS, JsonFlag, Runs
+from venturi.cli.outcome import print_data, print_status, report_write_errors
 from venturi.errors import RunError
 from venturi.run import Run, resolve_run
 
@@ -24,48 +24,50 @@ PAGE = "report.html"
 
 
 def report(
-    run: Annotated[
-        str, typer.Argument(help="Path or name of a run, or the beginning of its name (the newest one wins).")
-    ],
+    run: Annotated[str, typer.Argument(help="Path or name of a run, or the start of its name (selects the newest).")],
     html: Annotated[
-        Path | None, typer.Option(help=f"Write the page here instead of {PAGE} in the run.", dir_okay=False)
+        Path | None,
+        typer.Option(help=f"File for the HTML page. Default: {PAGE} in the run directory.", dir_okay=False),
     ] = None,
-    csv: Annotated[
-        Path | None, typer.Option(help="Write the tables as CSV into this directory.", file_okay=False)
-    ] = None,
-    png: Annotated[
-        Path | None, typer.Option(help="Write the figures as PNG into this directory.", file_okay=False)
-    ] = None,
+    csv: Annotated[Path | None, typer.Option(help="Directory for the tables as CSV.", file_okay=False)] = None,
+    png: Annotated[Path | None, typer.Option(help="Directory for the figures as PNG.", file_okay=False)] = None,
     confidence: Annotated[
-        float | None, typer.Option(help="Level of the intervals, such as 0.95.", min=0.5, max=0.9999)
+        float | None,
+        typer.Option(
+            help="Level of the confidence intervals, such as 0.95. Default: the level of the scenario, or 0.95.",
+            min=0.5,
+            max=0.9999,
+        ),
     ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Print all sections and tables, not one screen.")] = False,
     runs: Runs = RUNS,
-    as_json: As = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Say what a run found: one sentence, then the evidence, on the terminal and as one HTML page that opens offline.
+    """Report the results of a run, on the terminal and as one HTML page that opens offline.
 
-    Works on finished, stopped and even growing runs, and says which it is.
+    The terminal shows one screen: the answer, the points, the findings and the next step. The page has the figures and
+    all tables; --full prints the tables. Runs can be complete, interrupted or in progress.
 
     Example: `venturi report my-disk --csv tables --png figures`
     """
     from venturi import report as forms
 
     opened = Run.open(resolve_run(run, runs))
-    analysis = show_report(opened, confidence=confidence, html=html, as_json=as_json)
+    analysis = show_report(opened, confidence=confidence, html=html, as_json=as_json, full=full)
     for directory, write in ((csv, forms.csv), (png, forms.png)):
         if directory is not None:
-            with writing(directory):
+            with report_write_errors(directory):
                 written = write(analysis, directory)
             for path in written:
-                talk(f"wrote {path}")
+                print_status(f"wrote {path}")
 
 
 def show_report(
-    run: Run, *, confidence: float | None = None, html: Path | None = None, as_json: bool = False
+    run: Run, *, confidence: float | None = None, html: Path | None = None, as_json: bool = False, full: bool = False
 ) -> Analysis:
-    """Analyse a run, print the answer, write the page, and return the analysis.
+    """Analyse a run, print the results, write the page, and return the analysis.
 
-    With ``as_json`` the page is written only where ``html`` says so.
+    With ``as_json``, write the page only if ``html`` is set. With ``full``, print all sections instead of one screen.
     """
     from venturi import report as forms
     from venturi.analysis import AnalyseOptions, analyse
@@ -74,19 +76,19 @@ def show_report(
     if as_json:
         typer.echo(forms.json(analysis))
     else:
-        data(forms.terminal(analysis))
+        print_data(forms.terminal(analysis, full=full))
     if html is not None or not as_json:
-        talk(f"report: {_write_page(analysis, run, html)}")
+        print_status(f"report: {_write_page(analysis, run, html)}")
     return analysis
 
 
 def _write_page(analysis: Analysis, run: Run, path: Path | None = None) -> Path:
-    """Write the page of a run and return where it is.
+    """Write the page of a run and return its path.
 
     Raises
     ------
     RunError
-        If it cannot be written; the message names another way.
+        If the page cannot be written. The message names an alternative.
     """
     from venturi import report as forms
 
@@ -95,6 +97,6 @@ def _write_page(analysis: Analysis, run: Run, path: Path | None = None) -> Path:
         target.write_text(forms.html(analysis), encoding="utf-8")
     except OSError as error:
         raise RunError(
-            f"{target}: the page cannot be written: {error.strerror}; give another place with --html"
+            f"{target}: cannot write the page: {error.strerror}; choose another file with --html"
         ) from error
     return target

@@ -1,4 +1,4 @@
-"""Puts the commands together and turns errors into messages and exit codes."""
+"""Root command: loads the other commands and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -14,26 +14,31 @@ import typer.main
 from typer.core import TyperGroup
 
 from venturi import __version__
-from venturi.cli.outcome import Exit, talk
+from venturi.cli.outcome import Exit, print_status
 from venturi.errors import VenturiError
 
-__all__ = ["HELP_OPTIONS", "app", "carry_out"]
+__all__ = ["HELP_OPTIONS", "app", "main"]
 
 HELP_OPTIONS = ["-h", "--help"]
 
 Click: TypeAlias = Any
-"""A context or a command; typer does not export what it makes them of."""
+"""Context or command object of typer, which does not export their types."""
 
-_STOPPED = "venturi: stopped; the same command does it from the beginning"
-"""Of commands that leave nothing half done; those that do say themselves how to go on."""
+_STOPPED = "venturi: interrupted. Run the command again to start over."
+"""Message of commands that leave no unfinished work. Other commands print how to resume."""
 
 _MARKUP: Literal["markdown"] = "markdown"
 _COMMANDS = (
+    "measure",
     "run",
+    "clean",
     "plan",
     "report",
     "compare",
-    "explain",
+    "advise",
+    "predict",
+    "challenge",
+    "tune",
     "ensemble",
     "fit",
     "calibrate",
@@ -47,41 +52,41 @@ _COMMANDS = (
     "doctor",
     "schema",
 )
-"""Modules of this package, in the order of the help: each has a group ``app``, or a function of its own name."""
+"""Modules of this package, in the order of the help. Each has a group ``app`` or a function of its own name."""
 
 
 class _Commands(TyperGroup):
-    """The commands, each imported when it is asked for.
+    """Command group that imports a command when it is used.
 
-    What one needs, another need not wait for: the job of a `managed` mover starts in half the time.
+    This halves the start time of the job of a `managed` mover.
     """
 
     def list_commands(self, ctx: Click) -> list[str]:
         return list(_COMMANDS)
 
     def get_command(self, ctx: Click, cmd_name: str) -> Click:
-        # Who asks for one that there is not is told the nearest, of all.
+        # An unknown name needs all commands, to suggest the nearest one.
         for name in (cmd_name,) if cmd_name in _COMMANDS else _COMMANDS:
             if name not in self.commands:
-                self.add_command(_imported(name))
+                self.add_command(_import_command(name))
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: Click) -> object:
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:
-            # While a command is imported, or in one that has nothing to put in order: typer would say nothing.
-            talk(_STOPPED)
+            # During an import, or in a command without cleanup. typer would print no message.
+            print_status(_STOPPED)
             raise typer.Exit(Exit.STOPPED) from None
 
 
-def _imported(name: str) -> Click:
-    part, holder = import_module(f"venturi.cli.{name}"), typer.Typer(rich_markup_mode=_MARKUP)
-    if hasattr(part, "app"):
-        holder.add_typer(part.app, name=name)
+def _import_command(name: str) -> Click:
+    module, holder = import_module(f"venturi.cli.{name}"), typer.Typer(rich_markup_mode=_MARKUP)
+    if hasattr(module, "app"):
+        holder.add_typer(module.app, name=name)
     else:
-        settings = getattr(part, "CONTEXT_SETTINGS", None)
-        holder.command(name=name, context_settings=settings)(getattr(part, name))
+        settings = getattr(module, "CONTEXT_SETTINGS", None)
+        holder.command(name=name, context_settings=settings)(getattr(module, name))
     return typer.main.get_group(holder).commands[name]
 
 
@@ -94,21 +99,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=_MARKUP,
     context_settings={"help_option_names": HELP_OPTIONS},
-    help="""Find out how fast data can move between two places, why it does not move faster, and what happens when the load grows.
+    help="""Measure how fast you can move data between two systems, find the bottleneck, and predict throughput under higher load.
 
-One scenario file becomes a plan, the plan is carried out, and what comes back is a run that can be reported, fitted and compared.
+Describe an experiment in a scenario file. `venturi run` executes it and stores the results in a run directory. Use `report`, `fit` and `compare` to analyse runs.
 
 First steps:
 
-    venturi doctor                        what this machine can do
+    venturi doctor                        check this machine
 
-    venturi study run cnaf/cp --quick     a published experiment, small
+    venturi measure a:/dir b:/dir         find the limit between two hosts
 
-    venturi plan my.toml                  what a scenario would do
+    venturi study run cnaf/cp --quick     run a small published experiment
 
-    venturi run my.toml                   do it
+    venturi plan my.toml                  list trials, bytes and time of a scenario
 
-Exit codes: 0 done · 1 error · 2 wrong usage · 3 done, but transfers failed · 130 stopped, can be resumed.""",
+    venturi run my.toml                   run the scenario
+
+Exit codes: 0 done · 1 error · 2 invalid command line · 3 finished, but transfers failed · 130 interrupted, can be resumed.""",
 )
 
 
@@ -121,24 +128,24 @@ def _root(
         raise typer.Exit
 
 
-def carry_out() -> None:
-    """Carry out the command that was typed, and exit with its code."""
-    # For movers that are commands of ours (`managed`): also where nobody has put the environment's folder on PATH.
+def main() -> None:
+    """Run the command line and exit with its code."""
+    # Movers that are Venturi commands (`managed`) need the environment's directory, which may not be on PATH.
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH") or os.defpath, str(Path(sys.executable).parent)])
     try:
         app(standalone_mode=True)
     except VenturiError as error:
-        talk(f"venturi: {error}")
+        print_status(f"venturi: {error}")
         sys.exit(Exit.ERROR)
     except KeyboardInterrupt:
-        talk(_STOPPED)
+        print_status(_STOPPED)
         sys.exit(Exit.STOPPED)
     except BrokenPipeError:
-        # Whoever read our output has gone (`venturi plan … | head`): not an error of ours, and nothing may be said.
+        # The reader of the output has exited (`venturi plan … | head`): exit without a message.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(128 + signal.SIGPIPE)
     except OSError as error:
-        # What no command foresaw: a full disk under stdout, a folder that may not be entered. A message, not a traceback.
+        # Errors that commands do not handle, such as a full disk under stdout: print a message, not a traceback.
         where = f"{error.filename}: " if error.filename else ""
-        talk(f"venturi: {where}{error.strerror or error}")
+        print_status(f"venturi: {where}{error.strerror or error}")
         sys.exit(Exit.ERROR)

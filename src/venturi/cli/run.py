@@ -1,4 +1,4 @@
-"""``venturi run``: from a scenario to a run, or on with one that stopped."""
+"""``venturi run``: run a scenario, or resume a run."""
 
 from __future__ import annotations
 
@@ -12,80 +12,126 @@ from typing import Annotated, Any
 
 import typer
 
-from venturi.backend import Backend, HostsBackend, LabBackend, Outcome, Progress, SimBackend
-from venturi.cli.options import RUNS, As, KeepLogs, On, Runs, Scratch, Set, default_scratch
-from venturi.cli.outcome import Exit, data_json, talk
-from venturi.cli.plan import check_places
+from venturi.backend import Backend, RunProgress, SessionOutcome
+from venturi.backend.targets import TARGETS, targeted_header
+from venturi.cli.backend_choice import choose_backend
+from venturi.cli.consent import require_plan_consent
+from venturi.cli.options import (
+    RUNS,
+    Hosts,
+    JsonFlag,
+    KeepLogs,
+    On,
+    Portable,
+    Runs,
+    Scale,
+    Scratch,
+    Set,
+    Yes,
+    default_scratch,
+)
+from venturi.cli.outcome import Exit, print_json, print_status
+from venturi.cli.plan import check_storages
 from venturi.cli.progress import progress_view
-from venturi.cli.source import is_scenario, load, usual_backend
+from venturi.cli.source import is_scenario, load, scale_overrides, study_backend
+from venturi.cli.time_limit import TimeLimit, stop_after
 from venturi.errors import BackendError, PlanError, RunError, ScenarioError
-from venturi.plan import Header, estimate, write_plan
-from venturi.run import RunWriter, resolve_run
-from venturi.run.directory import read_first_hosts, read_info, read_plan_header
+from venturi.plan import Plan, estimate, read_header, write_plan
+from venturi.run import Run, RunWriter, resolve_run
+from venturi.run.created import read_created
+from venturi.run.directory import PLAN, read_first_hosts, read_info, read_plan_header
 from venturi.scenario import Scenario
-from venturi.testbed.plan import why_not_in_lab, why_not_on_hosts
-from venturi.units import format_bytes
+from venturi.units import format_bytes, format_duration, parse_duration
 from venturi.workload import expand
 
-__all__ = ["carry_out_scenario", "conclude", "resume_scenario", "run"]
-
-_BACKENDS = ("hosts", "lab", "sim")
+__all__ = ["conclude", "resume_scenario", "run", "run_scenario"]
 
 
 def run(
     scenario: Annotated[
         str,
-        typer.Argument(help="Scenario file, or the name of a study; with --resume also the path or name of a run."),
+        typer.Argument(help="Scenario file or name of a study; with --resume, also the path or name of a run."),
     ],
     set_: Set = None,
-    quick: Annotated[bool, typer.Option("--quick", help="The small variant of a study.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Use the small variant of a study.")] = False,
+    portable: Portable = False,
     on: On = None,
-    scale: Annotated[float | None, typer.Option(help="Multiply all sizes: the same as --set scale=…")] = None,
+    scale: Scale = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a run that stopped: the newest one of the scenario.")
+        bool, typer.Option("--resume", help="Resume the most recent unfinished run of this scenario.")
     ] = False,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: carry trials that failed out once more, too.")
+        bool, typer.Option("--retry-failed", help="With --resume, also run failed trials again.")
     ] = False,
     scratch: Scratch = None,
     runs: Runs = RUNS,
     keep_logs: KeepLogs = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="No progress.")] = False,
-    as_json: As = False,
+    hosts: Hosts = None,
+    yes: Yes = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress.")] = False,
+    as_json: JsonFlag = False,
 ) -> None:
-    """Carry out a scenario. What comes back is a directory in `runs/`.
+    """Run a scenario and store the results in a new directory under `runs/`.
 
-    Data sets are made once and kept below --scratch for the next run. Ctrl-C ends the processes, keeps what is finished and says how to resume. Exit code 3 if
-    transfers failed: each one is recorded with its reason.
+    Venturi generates datasets once and keeps them below --scratch for later runs. Before the first contact with a remote
+    host or an existing server, it prompts for consent; `venturi plan` lists them. Ctrl-C stops the processes, keeps
+    finished trials and prints the command that resumes. Exit code 3 if transfers failed; the run records the reason of
+    each one.
 
     Examples: `venturi run my.toml`, `venturi run my.toml --set workload.repeat=20`, `venturi run --resume runs/my-disk-20261121T213700Z`
     """
-    overrides = [*(set_ or []), *([f"scale={scale}"] if scale is not None else [])]
+    overrides = scale_overrides(
+        scale, scenario, set_ or [], scratch=scratch or default_scratch(runs), quick=quick, portable=portable,
+        on=on or ("hosts" if hosts else None),
+    )  # fmt: skip
     if retry_failed and not resume:
-        raise ScenarioError([("--retry-failed", "expected --resume beside it: only a run has failed trials")], "run")
+        raise ScenarioError(
+            [
+                (
+                    "--retry-failed",
+                    "expected --resume, found none; add --resume, because only an existing run has failed trials",
+                )
+            ],
+            "run",
+        )
     if resume:
-        how = _Resumption(scratch, quiet or as_json, keep_logs, retry_failed)
-        path, outcome, failure = _resume(scenario, overrides, how, quick=quick, on=on, runs=runs)
+        options = _ResumeOptions(scratch, quiet or as_json, keep_logs, retry_failed, yes, hosts)
+        path, outcome, failure = _resume(
+            scenario, overrides, options, quick=quick, portable=portable, on=on, runs=runs
+        )
     else:
-        loaded = load(scenario, overrides, quick=quick, on=on)
-        path, outcome, failure = carry_out_scenario(
+        loaded = load(scenario, overrides, quick=quick, portable=portable, on=on)
+        path, outcome, failure = run_scenario(
             loaded,
-            on=on or usual_backend(scenario),
+            on=on or study_backend(scenario),
             scratch=scratch,
             runs=runs,
             quiet=quiet or as_json,
             keep_logs=keep_logs,
+            yes=yes,
+            hosts=hosts,
         )
+    if outcome.state == "complete":
+        _store_verdicts(path)
     if as_json:
-        data_json(_as_json(path, outcome, failure))
+        print_json(_as_json(path, outcome, failure))
     conclude(path, outcome, failure, quiet=quiet or as_json)
 
 
-Ended = tuple[Path, Outcome, str]
-"""The directory of a run, how its session ended, and why the first trial that failed did so ("" if none failed)."""
+def _store_verdicts(path: Path) -> None:
+    """Write the bottlenecks of a run to its table `verdicts`."""
+    from venturi.advice import advise  # numpy takes a moment to import
+    from venturi.advice.store import store_verdicts
+
+    with Run.open(path) as found:
+        store_verdicts(found, advise(found))
 
 
-def carry_out_scenario(
+FinishedSession = tuple[Path, SessionOutcome, str]
+"""Directory of the run, outcome of its session, and reason of the first failed trial ("" if none failed)."""
+
+
+def run_scenario(
     scenario: Scenario,
     *,
     on: str | None = None,
@@ -93,69 +139,60 @@ def carry_out_scenario(
     runs: Path,
     quiet: bool = False,
     keep_logs: bool = False,
-) -> Ended:
-    """Expand a scenario and carry its plan out in a new run.
+    yes: bool = False,
+    hosts: Path | None = None,
+) -> FinishedSession:
+    """Expand a scenario and execute its plan in a new run.
 
-    Without ``on``: in virtual time where transfers are counted by route, in the lab where the testbed is one that only the lab can make, else
-    on hosts that exist.
+    See :func:`venturi.cli.backend_choice.choose_backend` for ``on``. With ``yes``, the first contact with remote hosts has
+    consent. ``hosts`` is a file of targets (:mod:`venturi.backend.targets`).
     """
     plan = expand(scenario)
     cost = estimate(plan.header)
-    name = _backend_for(plan.header, on)
-    if name != "sim":  # which needs no room
-        check_places(plan.header, cost, scratch or default_scratch(runs))
-    backend = _backend(name, scratch, keep_logs=keep_logs)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "plan.jsonl"
+    name = choose_backend(scenario, plan.header, on, "run", hosts)
+    header = targeted_header(plan.header, hosts)
+    if name != "sim":  # a simulation needs no disk space
+        check_storages(header, cost, scratch or default_scratch(runs))
+    if name == "hosts":
+        require_plan_consent(Plan(header, plan.lines), yes=yes)
+    backend = _backend(name, scratch, keep_logs=keep_logs, hosts=hosts)
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "plan.jsonl"
         write_plan(plan, path)
         writer = RunWriter.create(runs, path, backend=name)
     if not quiet:
-        moved = "" if cost.bytes is None else f", {format_bytes(cost.bytes)}"
-        talk(f"{plan.header.name}: {cost.trials} trials{moved}, {_WHERE[name]}, in {writer.path}")
-    return _carry_out(backend, writer, quiet=quiet)
+        size = "" if cost.bytes is None else f", {format_bytes(cost.bytes)}"
+        print_status(f"{plan.header.name}: {cost.trials} trials{size}, {_BACKEND_TEXT[name]}, in {writer.path}")
+    return _execute(backend, writer, quiet=quiet)
 
 
-_WHERE = {"hosts": "on hosts", "lab": "in the lab", "sim": "in virtual time"}
+_BACKEND_TEXT = {"hosts": "on hosts", "lab": "in the lab", "sim": "simulated"}
 
 
-def _backend_for(header: Header, on: str | None) -> str:
-    """Return who is to carry a plan out.
-
-    Raises
-    ------
-    ScenarioError
-        If the one that is asked for cannot.
-    """
-    if on is not None and on not in _BACKENDS:
-        raise ScenarioError([("--on", f'expected one of {", ".join(_BACKENDS)}, found "{on}"')], "run")
-    in_brief = header.measure.transfers == "routes"
-    if on == "sim" or (on is None and in_brief):
-        return "sim"
-    if in_brief:
-        found = 'measure.transfers = "routes", which only a simulation counts'
-        raise ScenarioError([("--on", f'expected a scenario that records each transfer, found {found}; use --on sim, or leave it out')], "run")  # fmt: skip
-    if on is None:
-        return "hosts" if why_not_on_hosts(header) is None else "lab"
-    problem = why_not_on_hosts(header) if on == "hosts" else why_not_in_lab(header)
-    if problem:
-        raise ScenarioError([("--on", problem)], "run")
-    return on
-
-
-def _backend(name: str, scratch: Path | None, *, keep_logs: bool) -> Backend:
+def _backend(name: str, scratch: Path | None, *, keep_logs: bool, hosts: Path | None = None) -> Backend:
     if name == "sim":
+        from venturi.backend import SimBackend
+
         return SimBackend()
-    return LabBackend(scratch=scratch, keep_logs=keep_logs) if name == "lab" else HostsBackend(scratch=scratch)
+    if name == "lab":
+        from venturi.backend import LabBackend
+
+        return LabBackend(scratch=scratch, keep_logs=keep_logs)
+    from venturi.backend import HostsBackend
+
+    return HostsBackend(scratch=scratch, keep_logs=keep_logs, targets=hosts)
 
 
 @dataclass(frozen=True, slots=True)
-class _Resumption:
-    """How a run is gone on with."""
+class _ResumeOptions:
+    """Options of resuming a run."""
 
     scratch: Path | None
     quiet: bool
     keep_logs: bool
     retry_failed: bool
+    yes: bool = False
+    hosts: Path | None = None
 
 
 def resume_scenario(
@@ -166,175 +203,232 @@ def resume_scenario(
     quiet: bool = False,
     keep_logs: bool = False,
     retry_failed: bool = False,
-) -> Ended:
-    """Go on with the newest run of a scenario; ``retry_failed``: its trials that failed are carried out once more.
+    yes: bool = False,
+    hosts: Path | None = None,
+) -> FinishedSession:
+    """Resume the newest run of a scenario. With ``retry_failed``, also run its failed trials again.
 
     Raises
     ------
     RunError
-        If there is none, or it began with another scenario of that name: its plan is fixed.
+        If there is no such run, or it started with a different scenario of that name. The plan of a run is fixed.
     """
     path = resolve_run(scenario.name, runs)
-    began = _flat(read_plan_header(path).get("scenario") or {})
-    now = _flat(scenario.document())
-    changed = [key for key in dict.fromkeys([*began, *now]) if began.get(key) != now.get(key)]
+    old = _flat(read_plan_header(path).get("scenario") or {})
+    new = _flat(scenario.document())
+    changed = [key for key in dict.fromkeys([*old, *new]) if old.get(key) != new.get(key)]
     if changed:
-        what = "; ".join(f"{key} was {began.get(key)!r}, is {now.get(key)!r}" for key in changed[:3])
+        differences = "; ".join(f"{key} was {old.get(key)!r}, is {new.get(key)!r}" for key in changed[:3])
         more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
         raise RunError(
-            f"{path}: expected a run of this scenario, found that it has changed since ({what}{more}); go on as it began with:"
-            f" venturi run --resume {path}; or begin a new run without --resume"
+            f"{path}: expected a run of this scenario, found changes since its start ({differences}{more}). Resume it unchanged with:"
+            f" venturi run --resume {path}. Or start a new run without --resume."
         )
-    return _resume_run(path, _Resumption(scratch, quiet, keep_logs, retry_failed))
+    return _resume_run(path, _ResumeOptions(scratch, quiet, keep_logs, retry_failed, yes, hosts))
 
 
 def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
-    """Return the values of a document by their full keys."""
+    """Return the values of a document by full key, such as ``workload.repeat``."""
     found: dict[str, Any] = {}
     for key, value in document.items():
         found.update(_flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {f"{above}{key}": value})
     return found
 
 
-def _resume_run(path: Path, how: _Resumption) -> Ended:
-    if read_info(path).state == "complete" and not how.retry_failed:
-        return _nothing_left(path, quiet=how.quiet)
-    backend = _backend(read_info(path).backend, _same_scratch(path, how.scratch), keep_logs=how.keep_logs)
-    writer = RunWriter.resume(path, retry_failed=how.retry_failed)
+def _resume_run(path: Path, options: _ResumeOptions) -> FinishedSession:
+    info = read_info(path)
+    if options.hosts is not None and info.backend != "hosts":
+        raise RunError(f"{path}: expected a run on hosts for --hosts, found --on {info.backend}; omit --hosts")
+    if info.state == "complete" and not options.retry_failed:
+        return _report_complete(path, quiet=options.quiet)
+    if info.backend == "hosts":
+        kept = path / TARGETS
+        header = targeted_header(
+            read_header(path / PLAN, upgrade=True), options.hosts or (kept if kept.exists() else None)
+        )
+        require_plan_consent(Plan(header, ()), yes=options.yes)
+    backend = _backend(
+        info.backend,
+        _same_scratch(path, options.scratch),
+        keep_logs=options.keep_logs,
+        hosts=options.hosts,
+    )
+    writer = RunWriter.resume(path, retry_failed=options.retry_failed)
     if writer.info.state == "complete" and not writer.retried:
         writer.close()
-        return _nothing_left(path, quiet=how.quiet)
-    if not how.quiet:
-        again = f", {len(writer.retried)} that failed are carried out once more" if writer.retried else ""
-        done = f"{len(writer.finished)} of {len(writer.trials)} trials are done"
-        talk(f"{writer.header['name']}: {done}{again}, going on in {path}")
-    return _carry_out(backend, writer, quiet=how.quiet)
+        return _report_complete(path, quiet=options.quiet)
+    if not options.quiet:
+        retries = f", running {len(writer.retried)} failed trials again" if writer.retried else ""
+        done = f"{len(writer.finished)} of {len(writer.trials)} trials done"
+        print_status(f"{writer.header['name']}: {done}{retries}, resuming {path}")
+    return _execute(backend, writer, quiet=options.quiet)
 
 
-def _nothing_left(path: Path, *, quiet: bool) -> Ended:
+def _report_complete(path: Path, *, quiet: bool) -> FinishedSession:
     count = int(read_plan_header(path)["totals"]["trials"])
     if not quiet:
-        talk(f"{path}: nothing is left to do")
-    return path, Outcome("complete", count, count, 0, 0), ""
+        print_status(f"{path}: all trials are done")
+    return path, SessionOutcome("complete", count, count, 0, 0), ""
 
 
-def _same_scratch(path: Path, given: Path | None) -> Path | None:
-    """Return the scratch directory that a run began with, so that all its trials are of one place.
+def _same_scratch(path: Path, requested: Path | None) -> Path | None:
+    """Return the scratch directory that a run started with, so that all its trials use the same one.
 
     Raises
     ------
     RunError
-        If another one is given.
+        If ``requested`` is a different directory.
     """
     if read_info(path).backend == "sim":
-        return given
-    targets = {name: host.get("ssh") for name, host in read_plan_header(path)["hosts"].items()}
-    began = set()
+        return requested
+    names = read_plan_header(path)["hosts"]
+    started = set()
     in_lab = read_info(path).backend == "lab"
-    for name, facts in read_first_hosts(path).items():
-        if name not in targets:
-            continue  # the network of a lab
-        scratch = str(facts.get("scratch", ""))
-        # Hosts that are one machine have a folder each: see HostsBackend; in the lab all have.
-        alone = not in_lab and list(targets.values()).count(targets.get(name)) == 1
-        began.add(scratch if alone else scratch.removesuffix(f"/{name}"))
-    if len(began) != 1 or "" in began:
-        return given  # nothing has begun; or this machine and others, each with its own default
-    (there,) = began
-    if given is not None and os.path.realpath(given) != os.path.realpath(there):
+    for name, metadata in read_first_hosts(path).items():
+        if name not in names:
+            continue  # the network emulator of a lab
+        scratch = str(metadata.get("scratch", ""))
+        # Hosts with the same path have a directory each (see HostTestbed). In a lab, all hosts have.
+        alone = not in_lab and len(names) == 1
+        started.add(scratch if alone else scratch.removesuffix(f"/{name}"))
+    if len(started) != 1 or "" in started:
+        return requested  # the run has not started, or it has several hosts with their own defaults
+    (scratch_of_run,) = started
+    if requested is not None and os.path.realpath(requested) != os.path.realpath(scratch_of_run):
         raise RunError(
-            f"{path}: expected the scratch directory that it began with, {there}, found --scratch {given}: its trials would be"
-            " of two places; leave --scratch out, or begin a new run"
+            f"{path}: expected the scratch directory that it started with, {scratch_of_run}, found --scratch {requested};"
+            " omit --scratch, or start a new run"
         )
-    return Path(there)
+    return Path(scratch_of_run)
 
 
-def _resume(named: str, overrides: list[str], how: _Resumption, *, quick: bool, on: str | None, runs: Path) -> Ended:
-    """Resume a run given by itself, or the newest one of a scenario."""
-    if quick or is_scenario(named):
-        loaded = load(named, overrides, quick=quick, on=on)
+def _resume(
+    name: str,
+    overrides: list[str],
+    options: _ResumeOptions,
+    *,
+    quick: bool,
+    portable: bool,
+    on: str | None,
+    runs: Path,
+) -> FinishedSession:
+    """Resume a run, or the newest run of a scenario."""
+    if quick or portable or is_scenario(name):
+        loaded = load(name, overrides, quick=quick, portable=portable, on=on)
         return resume_scenario(
             loaded,
-            scratch=how.scratch,
+            scratch=options.scratch,
             runs=runs,
-            quiet=how.quiet,
-            keep_logs=how.keep_logs,
-            retry_failed=how.retry_failed,
+            quiet=options.quiet,
+            keep_logs=options.keep_logs,
+            retry_failed=options.retry_failed,
+            yes=options.yes,
+            hosts=options.hosts,
         )
     if overrides:
         raise ScenarioError(
-            [("", "a run is resumed with the plan that it began with; leave out --set and --scale")], named
+            [("", "expected no --set and no --scale: the plan of a run is fixed; omit them, or start a new run")],
+            name,
         )
-    return _resume_run(resolve_run(named, runs), how)
+    return _resume_run(resolve_run(name, runs), options)
 
 
-def _carry_out(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
-    """Carry out what is left of a run, and as often as its scenario says what failed of it."""
-    ended = _session(backend, writer, quiet=quiet)
+def _execute(backend: Backend, writer: RunWriter, *, quiet: bool) -> FinishedSession:
+    """Execute the remaining trials of a run. Then repeat failed trials up to ``workload.retries`` times.
+
+    After ``limits.time`` of the scenario, stop in order.
+    """
+    limit = TimeLimit(None if backend.name == "sim" else _time_limit_s(writer.header["scenario"]))
+    try:
+        with stop_after(limit):
+            return _execute_sessions(backend, writer, quiet=quiet)
+    finally:
+        if limit.is_over and limit.limit_s is not None:
+            print_status(f"stopped after {format_duration(limit.limit_s)}, the time of [limits] in the scenario")
+
+
+def _time_limit_s(scenario: Mapping[str, Any]) -> float | None:
+    """Return ``limits.time`` of a scenario in seconds, ``None`` without a limit."""
+    time = scenario.get("limits", {}).get("time")
+    return None if time is None else parse_duration(time)
+
+
+def _execute_sessions(backend: Backend, writer: RunWriter, *, quiet: bool) -> FinishedSession:
+    finished = _run_session(backend, writer, quiet=quiet)
     for _ in range(int(writer.header["scenario"].get("workload", {}).get("retries", 0))):
-        path, outcome, failure = ended
+        path, outcome, failure = finished
         if outcome.state != "complete" or not outcome.failed:
             break
         if not quiet:
-            talk(f"{outcome.failed} trials failed, the first as {failure}; they are carried out once more")
-        ended = _session(backend, RunWriter.resume(path, retry_failed=True), quiet=quiet)
-    return ended
+            print_status(f"{outcome.failed} trials failed, the first as {failure}; running them again")
+        finished = _run_session(backend, RunWriter.resume(path, retry_failed=True), quiet=quiet)
+    return finished
 
 
-def _session(backend: Backend, writer: RunWriter, *, quiet: bool) -> Ended:
+def _run_session(backend: Backend, writer: RunWriter, *, quiet: bool) -> FinishedSession:
     path = writer.path
     failure = ""
 
-    def show(progress: Progress) -> None:
+    def show(progress: RunProgress) -> None:
         nonlocal failure
         failure = progress.failure
         view.show(progress)
 
     try:
         with progress_view(quiet=quiet) as view:
-            outcome = backend.carry_out(writer, on_progress=show)
+            outcome = backend.execute(writer, on_progress=show)
     except KeyboardInterrupt:
-        # Before or after the backend heeds signals by itself.
-        talk(f"stopped; go on with: venturi run --resume {path}")
+        # Before or after the backend handles signals itself.
+        print_status(f"interrupted; resume with: venturi run --resume {path}")
         raise typer.Exit(Exit.STOPPED) from None
     except (BackendError, PlanError, RunError) as error:
         if writer.session == writer.sessions_before == 0:
-            # Nothing has been carried out: an empty run would only stand before the one of yesterday.
+            if read_created(path):
+                raise type(error)(
+                    f"{error}\nfiles remain on servers; remove them with: venturi clean {path}"
+                ) from error
+            # No trial was executed: an empty run would hide the previous one.
             shutil.rmtree(path, ignore_errors=True)
             raise
-        raise type(error)(f"{error}\ngo on with: venturi run --resume {path}") from error
+        raise type(error)(f"{error}\nresume with: venturi run --resume {path}") from error
     return path, outcome, failure
 
 
-def conclude(path: Path, outcome: Outcome, failure: str, *, quiet: bool, reported: bool = False) -> None:
-    """Say how a session ended and what to do next, and end the process with the code of it, unless all went well.
+def conclude(path: Path, outcome: SessionOutcome, failure: str, *, quiet: bool, reported: bool = False) -> None:
+    """Print the outcome of a session and the next step, and exit with its code unless it succeeded.
 
     Parameters
     ----------
     path, outcome, failure
-        What :func:`carry_out_scenario` returned.
+        Result of :func:`run_scenario`.
     quiet
-        Say nothing where all went well.
+        Print nothing on success.
     reported
-        The report has been shown: it need not be pointed to.
+        Whether the report was printed already.
     """
+    if outcome.reason:
+        print_status(
+            f"{outcome.reason}; {outcome.trials_done} of {outcome.trials_total} trials are done"
+            f"\nwhen the server works again, resume with: venturi run --resume {path}"
+        )
+        raise typer.Exit(Exit.FAILED_TRANSFERS)
     if outcome.state == "stopped":
-        talk(
-            f"stopped after {outcome.trials_done} of {outcome.trials_total} trials; go on with: venturi run --resume {path}"
+        print_status(
+            f"interrupted after {outcome.trials_done} of {outcome.trials_total} trials; resume with: venturi run --resume {path}"
         )
         raise typer.Exit(Exit.STOPPED)
     if outcome.failed:
-        talk(
-            f"{outcome.failed} of {outcome.trials_total} trials have transfers that failed; the first: {failure}"
-            + ("" if reported else f"\nall reasons: venturi report {path}")
-            + f"\nonce more: venturi run --resume --retry-failed {path}"
+        print_status(
+            f"{outcome.failed} of {outcome.trials_total} trials have failed transfers; the first: {failure}"
+            + ("" if reported else f"\nall reasons: venturi report {path} --full")
+            + f"\nretry: venturi run --resume --retry-failed {path}"
         )
         raise typer.Exit(Exit.FAILED_TRANSFERS)
     if not quiet and not reported:
-        talk(f"done: {outcome.trials_done} trials; the answer: venturi report {path}")
+        print_status(f"done: {outcome.trials_done} trials; next: venturi report {path}")
 
 
-def _as_json(path: Path, outcome: Outcome, failure: str) -> dict[str, Any]:
+def _as_json(path: Path, outcome: SessionOutcome, failure: str) -> dict[str, Any]:
     return {
         "run": str(path),
         "state": outcome.state,
@@ -343,4 +437,5 @@ def _as_json(path: Path, outcome: Outcome, failure: str) -> dict[str, Any]:
         "trials_failed": outcome.failed,
         "first_failure": failure or None,
         "agent_restarts": outcome.restarts,
+        "reason": outcome.reason or None,
     }

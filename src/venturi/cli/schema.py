@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from venturi.cli.outcome import data_json
+from venturi.cli.outcome import print_json
 from venturi.scenario import scenario_schema
 
 __all__ = ["schema"]
@@ -11,9 +11,9 @@ __all__ = ["schema"]
 def schema() -> None:
     """Print the JSON Schema of the scenario file.
 
-    Editors with TOML support complete and check a scenario with it: save it as `scenario.schema.json` and begin the scenario with
-    `#:schema ./scenario.schema.json`.
+    Editors with TOML support use it to complete and check a scenario. Save it as `scenario.schema.json`, and start the
+    scenario with `#:schema ./scenario.schema.json`.
 
     Example: `venturi schema > scenario.schema.json`
     """
-    data_json(scenario_schema())
+    print_json(scenario_schema())

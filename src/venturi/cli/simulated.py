@@ -1,20 +1,20 @@
-"""A word on runs that the simulator made itself: held against it, they prove nothing."""
+"""Warning about simulated runs in comparisons with the simulator."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from venturi.cli.outcome import talk
+from venturi.cli.outcome import print_status
 from venturi.run import Run
 
-__all__ = ["tell_simulated"]
+__all__ = ["print_simulated"]
 
 
-def tell_simulated(runs: Iterable[Run]) -> None:
-    """Say on stderr which of these runs were simulated, if any were."""
+def print_simulated(runs: Iterable[Run]) -> None:
+    """Print the simulated runs, if any, to stderr."""
     names = [run.path.name for run in runs if run.backend == "sim"]
     if names:
-        talk(
-            f"{', '.join(names)}: expected measured times, found simulated ones, which the simulator meets by itself; "
-            "errors and intervals say nothing of a testbed: give a run of the lab or of hosts"
+        print_status(
+            f"{', '.join(names)}: expected measured times, found simulated times, which the simulator reproduces exactly; "
+            "errors and intervals do not describe a testbed. Use a run from the lab or from hosts."
         )

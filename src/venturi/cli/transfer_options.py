@@ -1,15 +1,16 @@
-"""What users say of a job, as text with units, made into its settings."""
+"""Parse job options with units into the settings of a job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from venturi.cli.options import option_quantity
 from venturi.errors import UnitError
-from venturi.managed import JobOptions
-from venturi.managed.options import JobOptionsError
+from venturi.messages import quote_value, suggestion
 from venturi.mover import Option, OptionError, movers, resolve_options
 from venturi.plan.header import OptionValue
-from venturi.plan.words import shown, suggestion
+from venturi.transfer_jobs import JobOptions
+from venturi.transfer_jobs.options import JobOptionsError
 from venturi.units import parse_duration
 
 __all__ = ["job_options"]
@@ -18,7 +19,7 @@ __all__ = ["job_options"]
 def job_options(
     *,
     mover: str | None,
-    given: Iterable[str],
+    option_texts: Iterable[str],
     concurrency: int,
     per_host: int | None,
     files_per_call: int,
@@ -35,41 +36,34 @@ def job_options(
     Raises
     ------
     JobOptionsError
-        Naming the option, what was expected and what was found.
+        With the option, the expected value and the value found.
     """
     return JobOptions(
-        mover, _mover_options(mover, given), concurrency, per_host, files_per_call, retries,
-        _duration("backoff", backoff), _duration("backoff-limit", backoff_limit), verify, _duration("timeout", timeout),
-        None if deadline is None else now_unix_s + _duration("deadline", deadline),
+        mover, _mover_options(mover, option_texts), concurrency, per_host, files_per_call, retries,
+        option_quantity("--backoff", backoff, parse_duration), option_quantity("--backoff-limit", backoff_limit, parse_duration), verify, option_quantity("--timeout", timeout, parse_duration),
+        None if deadline is None else now_unix_s + option_quantity("--deadline", deadline, parse_duration),
     )  # fmt: skip
 
 
-def _duration(name: str, text: str) -> float:
-    try:
-        return parse_duration(text)
-    except UnitError as error:
-        raise JobOptionsError(f"--{name}: {error}") from error
-
-
-def _mover_options(name: str | None, given: Iterable[str]) -> dict[str, OptionValue]:
-    """Return what is set of a mover, by name, in base units."""
-    told = [text.partition("=") for text in given]
-    if not told:
+def _mover_options(name: str | None, option_texts: Iterable[str]) -> dict[str, OptionValue]:
+    """Return the options of a mover by name, in base units."""
+    pairs = [text.partition("=") for text in option_texts]
+    if not pairs:
         return {}
     if name is None:
-        raise JobOptionsError("--option: expected --mover beside it, found none; options are those of one mover")
+        raise JobOptionsError("--option: expected --mover, found none; name the mover of the option")
     if name not in movers():
         raise JobOptionsError(
-            f"--mover: expected one of {', '.join(movers())}, found {shown(name)}{suggestion(name, movers())}"
+            f"--mover: expected one of {', '.join(movers())}, found {quote_value(name)}{suggestion(name, movers())}"
         )
     mover = movers()[name]
     known = {option.name: option for option in mover.options}
     values: dict[str, OptionValue] = {}
-    for key, equals, value in told:
+    for key, equals, value in pairs:
         if key not in known or not equals:
-            names = ", ".join(known) or "(it has none)"
+            names = ", ".join(known) or "which has none"
             raise JobOptionsError(
-                f"--option: expected NAME=VALUE with an option of {name}, {names}, found {shown(key)}{suggestion(key, known)}"
+                f"--option: expected NAME=VALUE with an option of {name} ({names}), found {quote_value(key)}{suggestion(key, known)}"
             )
         try:
             values[key] = known[key].parse(_value(known[key], value))
@@ -83,7 +77,7 @@ def _mover_options(name: str | None, given: Iterable[str]) -> dict[str, OptionVa
 
 
 def _value(option: Option, text: str) -> object:
-    """Return a value as a scenario would have it, where text is not what it has."""
+    """Return an integer or boolean for options of these kinds, else the text."""
     if option.kind == "integer" and text.lstrip("-").isdigit():
         return int(text)
     if option.kind == "boolean" and text in ("true", "false"):

@@ -1,4 +1,4 @@
-"""How far jobs of transfers are, on stderr: a line that is drawn again on a terminal, a plain one now and then elsewhere."""
+"""Progress of transfer jobs on stderr: a redrawn line on a terminal, else a line every 10 s."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from venturi.cli.outcome import talk
-from venturi.cli.transfer_words import progress_words
-from venturi.managed import Queue, job_status
+from venturi.cli.outcome import print_status
+from venturi.cli.transfer_format import progress_line
+from venturi.transfer_jobs import TransferQueue, job_status
 
 __all__ = ["TransferView", "transfer_view"]
 
@@ -23,34 +23,34 @@ _LINE_S = 10.0
 
 @dataclass(slots=True)
 class TransferView:
-    """Shows how far jobs are, when :meth:`show` is called and enough time has passed: to look costs a query."""
+    """Shows the progress of jobs. :meth:`show` limits the rate, because each look is a database query."""
 
-    look: Callable[[], str]
-    tell: Callable[[str], None] | None
+    format_progress: Callable[[], str]
+    output: Callable[[str], None] | None
     interval_s: float
     next_s: float = 0.0
 
     def show(self) -> None:
-        """Show how far they are now."""
+        """Show the current progress."""
         now_s = time.monotonic()
-        if self.tell is not None and now_s >= self.next_s:
+        if self.output is not None and now_s >= self.next_s:
             self.next_s = now_s + self.interval_s
-            self.tell(self.look())
+            self.output(self.format_progress())
 
 
 @contextmanager
-def transfer_view(queue: Queue, jobs: Collection[int], *, quiet: bool) -> Iterator[TransferView]:
-    """Yield the view that fits where stderr goes: nothing, one line in place, or lines."""
+def transfer_view(queue: TransferQueue, jobs: Collection[int], *, quiet: bool) -> Iterator[TransferView]:
+    """Yield the view for stderr: none, one redrawn line, or lines."""
 
-    def look() -> str:
+    def format_progress() -> str:
         known = jobs or {row["job"] for row in queue.rows("SELECT DISTINCT job FROM transfer WHERE state = 'active'")}
-        return "\n".join(f"job {job}: {progress_words(job_status(queue, job, time.time()))}" for job in sorted(known))
+        return "\n".join(f"job {job}: {progress_line(job_status(queue, job, time.time()))}" for job in sorted(known))
 
     console = Console(stderr=True, highlight=False)
     if quiet:
-        yield TransferView(look, None, _LINE_S)
+        yield TransferView(format_progress, None, _LINE_S)
     elif console.is_terminal:
         with Live(console=console, refresh_per_second=4, transient=True) as live:
-            yield TransferView(look, lambda text: live.update(Text(text)), _DRAWN_S)
+            yield TransferView(format_progress, lambda text: live.update(Text(text)), _DRAWN_S)
     else:
-        yield TransferView(look, talk, _LINE_S, time.monotonic() + _LINE_S)
+        yield TransferView(format_progress, print_status, _LINE_S, time.monotonic() + _LINE_S)

@@ -1,9 +1,10 @@
-"""What transfers cost besides bytes on links: the parameters of a simulated world.
+"""Cost parameters of transfers in a simulation, in addition to bytes on links.
 
-Defaults stand beside each mover (``costs`` in ``mover/TOOL.py``) and service (``testbed/services/SERVER.py``); a scenario says otherwise
-under ``[testbed.cost]``, by hand or from ``calibrate``. :mod:`venturi.cost.world` puts both together for a plan.
+Movers (``costs`` in ``mover/TOOL.py``) and services (``testbed/services/SERVER.py``) define defaults. The table
+``[testbed.cost]`` of a scenario, written by hand or with ``calibrate``, overrides the defaults.
+:mod:`venturi.cost.engine_inputs` merges both for a plan.
 
-Left out on purpose: the formulas. They are in ``crates/sim``, and in *What a transfer costs* of the concepts.
+``crates/sim`` and the concept page *Transfer costs* contain the formulas.
 
 Read :class:`MoverCost` first.
 """
@@ -14,26 +15,34 @@ from venturi.cost.defaults import (
     FILE,
     LAB,
     LAB_BYTES,
-    Measured,
+    MeasuredCost,
     MeasuredService,
-    default_of_mover,
-    default_of_service,
+    find_mover_default,
+    find_service_default,
 )
-from venturi.cost.parameters import Cost, HostCost, MoverCost, MoverRule, ServiceCost, StorageCost, over
+from venturi.cost.parameters import (
+    CostParameters,
+    HostCost,
+    MoverCost,
+    MoverRule,
+    ServiceCost,
+    StorageCost,
+    merge_cost,
+)
 
 __all__ = [
     "FILE",
     "LAB",
     "LAB_BYTES",
-    "Cost",
+    "CostParameters",
     "HostCost",
-    "Measured",
+    "MeasuredCost",
     "MeasuredService",
     "MoverCost",
     "MoverRule",
     "ServiceCost",
     "StorageCost",
-    "default_of_mover",
-    "default_of_service",
-    "over",
+    "find_mover_default",
+    "find_service_default",
+    "merge_cost",
 ]

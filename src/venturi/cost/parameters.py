@@ -1,7 +1,7 @@
-"""The parameters: what each means is said in *What a transfer costs* of the concepts, with the formulas that use them.
+"""Cost parameters of movers, services, storages and hosts. The concept page *Transfer costs* contains the formulas.
 
-``None`` is what nobody has measured or said. Names end in their unit: ``_s`` seconds, ``_core_s`` processor time in seconds of one
-core, ``_bytes``, ``_bytes_per_s``; ``_round_trips`` are multiples of the round-trip time.
+``None`` is an unknown parameter. Names end in their unit: ``_s`` seconds, ``_core_s`` CPU time in seconds of one core,
+``_bytes``, ``_bytes_per_s``. ``_round_trips`` are multiples of the round-trip time.
 """
 
 from __future__ import annotations
@@ -14,57 +14,58 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from venturi.plan.header import OptionValue
 
-__all__ = ["Cost", "HostCost", "MoverCost", "MoverRule", "ServiceCost", "StorageCost", "over"]
+__all__ = ["CostParameters", "HostCost", "MoverCost", "MoverRule", "ServiceCost", "StorageCost", "merge_cost"]
 
 
 @dataclass(frozen=True, slots=True)
 class MoverCost:
-    """What a call of a mover costs besides its bytes.
+    """Cost of a call of a mover, in addition to its bytes.
 
-    ``start_s + start_core_s + session_round_trips · RTT``, and for each file ``file_s + file_core_s + file_round_trips · RTT``; what the
-    services take comes besides.
+    A call costs ``start_s + start_core_s + session_round_trips · RTT``. Each file costs
+    ``file_s + file_core_s + file_round_trips · RTT``. The costs of services are additional.
 
     Attributes
     ----------
     start_s, start_core_s
-        Once a call: time in which nobody works for it, and processor time of the client.
+        Waiting time and CPU time of the client for a call.
     session_round_trips
-        Once a call: connection, greeting, login, farewell.
+        Round trips of a call: connection, greeting, login, logout.
     file_s, file_core_s, file_round_trips
-        The same for each file; a data connection of its own is in the round trips.
+        Waiting time, CPU time and round trips of a file, including a data connection per file.
     byte_core_s
-        Processor time of the client for a byte.
+        CPU time of the client for a byte.
     pipelining
-        Files whose commands are under way together in a session.
+        Files with commands in flight in a session.
     sessions, session_files, session_bytes
-        Sessions side by side of a call that is not told how many, and files, or bytes, for each: of less it opens fewer; ``None``: one.
-    sessions_least
-        Sessions, but no more than files, that it opens also where less is worth one; ``None``: one.
-    large_bytes, piece_bytes
-        The smallest file that goes in pieces, each as a file of its own, and their size; ``None``: none does.
+        Concurrent sessions of a call without an option for their number, and the minimum number of files or bytes for each
+        session; ``None``: one.
+    min_sessions
+        Minimum number of sessions, at most the number of files; ``None``: one.
+    large_bytes, chunk_bytes
+        Smallest file that is transferred in chunks, and the size of a chunk; ``None``: no chunks.
     in_flight_bytes
-        Bytes that the tool asks for ahead on a connection; ``None``: as many as TCP lets.
+        Requested bytes in flight on a connection; ``None``: limited by TCP.
     block_bytes, block_s
-        Bytes that are read and then sent, by turns, and what each block costs besides; ``None``: both at the same time.
+        Size and additional time of a block, if the tool alternates between reading and sending; ``None``: both overlap.
     keeps_connection
-        Whether a data connection stays for the next file.
+        Whether the tool reuses a data connection for the next file.
     logins
-        How often each server finds out in a session who the client is; ``None``: once.
+        Authentications of a session on each server; ``None``: one.
     session_s, session_core_s
-        Of a job that calls a tool several times, for each of its calls: time in which nobody works for it, and processor time of the client.
+        Waiting time and CPU time of the client for each call of a tool, in a job with several calls.
     check_s, check_core_s, check_round_trips, check_byte_core_s
-        Of a tool that asks both ends of each file for a checksum, for each question: waiting, processor time of the client, round trips,
-        and processor time of the server for a byte. Without ``check_s`` it asks nothing.
+        Waiting time, CPU time of the client and round trips of a checksum request, and CPU time of the server for a byte.
+        Without ``check_s``, the tool requests no checksums.
     checks
-        Questions under way together; ``None``: one after the other.
-    patience_s
-        Time without a byte after which the tool gives an attempt up; ``None``: as long as TCP and the timeout of the call let it.
+        Checksum requests in flight; ``None``: one.
+    stall_timeout_s
+        Time without a byte after which an attempt fails; ``None``: limits of TCP and the timeout of the call.
     retries
-        Further attempts of a call that broke; ``None``: those of its options ``retries`` or ``restarts``, else none.
+        Retries of a failed call; ``None``: from the options ``retries`` or ``restarts``, otherwise none.
     retry_pause_s
-        Pause before the second attempt; before each later one twice as long.
+        Pause before the second attempt; it doubles before each further attempt.
     resumes
-        Whether an attempt goes on where the one before broke off.
+        Whether an attempt resumes after the bytes of the previous one.
     """
 
     start_s: float | None = None
@@ -78,9 +79,9 @@ class MoverCost:
     sessions: int | None = None
     session_files: int | None = None
     session_bytes: float | None = None
-    sessions_least: int | None = None
+    min_sessions: int | None = None
     large_bytes: float | None = None
-    piece_bytes: float | None = None
+    chunk_bytes: float | None = None
     in_flight_bytes: float | None = None
     block_bytes: float | None = None
     block_s: float | None = None
@@ -93,7 +94,7 @@ class MoverCost:
     check_round_trips: float | None = None
     check_byte_core_s: float | None = None
     checks: int | None = None
-    patience_s: float | None = None
+    stall_timeout_s: float | None = None
     retries: int | None = None
     retry_pause_s: float | None = None
     resumes: bool | None = None
@@ -108,9 +109,9 @@ class MoverCost:
         in_flight_bytes: float | None = None,
         keeps_connection: bool | None = None,
     ) -> MoverCost:
-        """Return a cost from what a call and a file take each: waiting in s, processor time in s, round trips.
+        """Return a cost from the waiting time in s, the CPU time in s and the round trips of a call and of a file.
 
-        Without ``file`` all is in the call, as it is with a tool that takes one file a call.
+        For a tool with one file per call, ``call`` contains all costs.
 
         Examples
         --------
@@ -134,24 +135,24 @@ class MoverCost:
 
 @dataclass(frozen=True, slots=True)
 class ServiceCost:
-    """What a server program costs.
+    """Cost of a server program.
 
     Attributes
     ----------
     session_core_s, auth_core_s, file_core_s, byte_core_s
-        Its processor time for a session, for finding out who the client is, for a file or request, for a byte.
+        CPU time of the server for a session, an authentication, a file or request, and a byte.
     auth_scatter
-        Standard deviation over mean of the time for finding out who the client is, as where keys are made; ``None``: none.
+        Coefficient of variation of the authentication time, for example with key generation; ``None``: none.
     sessions
-        Sessions that it serves together; ``None``: any number.
+        Maximum number of concurrent sessions; ``None``: unlimited.
     process_bytes_per_s
-        The fastest that one process of it is.
+        Maximum rate of one process.
     redirect_round_trips
-        Round trips of a client that it sends elsewhere.
+        Round trips of a redirected client.
     contention, coherency
-        Of its sessions: sigma and kappa of the universal scalability law.
+        Sigma and kappa of the universal scalability law, for its sessions.
     cache_bytes
-        What it keeps of other servers' files.
+        Cache for the files of other servers.
     """
 
     session_core_s: float | None = None
@@ -169,22 +170,22 @@ class ServiceCost:
 
 @dataclass(frozen=True, slots=True)
 class StorageCost:
-    """What storage costs: a single head, an array, or the universal scalability law, one of them or none.
+    """Cost of a storage: at most one of a single head, an array, or the universal scalability law.
 
     Attributes
     ----------
     read_bytes_per_s, write_bytes_per_s
-        By one user; of an array, by many.
+        Maximum rates of one user; for an array, of many users.
     seek_s, read_ahead_bytes
-        A single head: time to begin elsewhere, and what it reads before it does.
+        Single head: time of a seek, and bytes between two seeks.
     half_users
-        An array: the number of users at which it gives half of its rate.
+        Array: number of users at half of its rate.
     contention, coherency
         Sigma and kappa of the law.
     open_s
-        To open or to create a file.
+        Time to open or create a file.
     block_bytes, block_s
-        What it reads and writes at once, and the time until that has been found, for a tool that asks for one block after the other.
+        Size and latency of a block, for a tool that requests one block after the other.
     """
 
     read_bytes_per_s: float | None = None
@@ -201,20 +202,20 @@ class StorageCost:
 
 @dataclass(frozen=True, slots=True)
 class HostCost:
-    """What a machine gives.
+    """Resources of a host.
 
     Attributes
     ----------
     cores, core_speed
-        Processors, and their speed relative to the machine on which processor times were measured.
+        CPU cores, and their speed relative to the host of the measurements.
     page_cache_bytes, page_cache_bytes_per_s
-        Memory that keeps files once read, and the fastest that they are read from it.
+        Size and read rate of the page cache.
     send_buffer_bytes, receive_buffer_bytes
-        Buffers of a connection at most.
+        Maximum buffers of a connection.
     initial_window_segments
-        Segments that a connection begins with.
+        Initial congestion window in segments.
     rtt_exponent
-        a of a flow's weight where flows share a link, streams · RTT^-a.
+        Exponent a in the weight of a flow on a shared link, streams · RTT^-a.
     """
 
     cores: float | None = None
@@ -229,9 +230,9 @@ class HostCost:
 
 @dataclass(frozen=True, slots=True)
 class MoverRule:
-    """Calls of a mover that cost so much: those with these options between these ends.
+    """Cost of the calls with these options between these endpoints.
 
-    ``source`` and ``destination`` are protocols of doors, or ``file``; ``None`` is any.
+    ``source`` and ``destination`` are protocols of service ports, or ``file``; ``None`` matches all.
     """
 
     mover: str
@@ -241,7 +242,7 @@ class MoverRule:
     options: Mapping[str, OptionValue] = field(default_factory=dict)
 
     def fits(self, mover: str, options: Mapping[str, OptionValue], source: str, destination: str) -> bool:
-        """Return whether a call with these options between these ends is meant."""
+        """Return whether the rule matches a call with these options between these endpoints."""
         return (
             self.mover == mover
             and self.source in (None, source)
@@ -251,22 +252,22 @@ class MoverRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
-    """What a scenario says of costs.
+class CostParameters:
+    """Costs of a scenario.
 
     Attributes
     ----------
     movers
-        Rules. Those that fit a call all count, later ones over earlier ones, parameter by parameter.
-    services, places, hosts
-        By name.
+        Rules. All matching rules apply; later rules override earlier ones, by parameter.
+    services, storages, hosts
+        Costs by name.
     machine_cores
-        Processors that all hosts share, as those of a lab on one machine do; ``None``: each host has its own.
+        CPU cores that all hosts share, like the hosts of a lab on one machine; ``None``: separate cores.
     """
 
     movers: tuple[MoverRule, ...] = ()
     services: Mapping[str, ServiceCost] = field(default_factory=dict)
-    places: Mapping[str, StorageCost] = field(default_factory=dict)
+    storages: Mapping[str, StorageCost] = field(default_factory=dict)
     hosts: Mapping[str, HostCost] = field(default_factory=dict)
     machine_cores: float | None = None
 
@@ -274,18 +275,18 @@ class Cost:
 Parameters = TypeVar("Parameters", MoverCost, ServiceCost, StorageCost, HostCost)
 
 
-def over(below: Parameters, above: Parameters) -> Parameters:
-    """Return ``below`` with what ``above`` says in its place.
+def merge_cost(below: Parameters, above: Parameters) -> Parameters:
+    """Return ``below``, overridden by the parameters of ``above``.
 
     Examples
     --------
-    >>> over(StorageCost(seek_s=0.008, open_s=0.1), StorageCost(open_s=0.0))
+    >>> merge_cost(StorageCost(seek_s=0.008, open_s=0.1), StorageCost(open_s=0.0))
     StorageCost(read_bytes_per_s=None, write_bytes_per_s=None, seek_s=0.008, read_ahead_bytes=None, half_users=None, \
 contention=None, coherency=None, open_s=0.0, block_bytes=None, block_s=None)
     """
-    given: dict[str, Any] = {
+    changes: dict[str, Any] = {
         part.name: getattr(above, part.name)
         for part in dataclasses.fields(above)
         if getattr(above, part.name) is not None
     }
-    return dataclasses.replace(below, **given)
+    return dataclasses.replace(below, **changes)

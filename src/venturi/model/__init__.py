@@ -1,6 +1,6 @@
-"""Fitted functions with their uncertainty, and where they hold.
+"""Fitted functions with their uncertainty and range of validity.
 
-Pure numerics on arrays: this package knows no backend and no run, and prints nothing. Read `Fit` first.
+Pure numerics on arrays. The package does not depend on backends or runs, and prints nothing. Read `Fit` first.
 
 ========================  ==========================================================================================
 `Curve`                   points x, y and standard errors, in base units
@@ -8,15 +8,15 @@ Pure numerics on arrays: this package knows no backend and no run, and prints no
 `PAPER_FAMILIES`          polynomial, power, exponential, Gaussian: those of document 000
 `family_of`               any analytic function as a family
 `fit`, `fit_many`         weighted least squares, amplitudes projected out, seeded starts -> `Fit`
-`Fit.predict`             the curve with its band; refuses to leave the fitted range unless told
+`Fit.predict`             the curve with its band; outside the fitted range only on request
 `profile`                 profile-likelihood intervals of the parameters
 `rank`, `rank_many`       all families on one or many curves by R², adjusted R², AICc or cross-validation -> `Ranking`
 `mean_over_curves`        mean R² by family over curves, the form of table III of document 000
 `SURFACES`                rate over size and files together, ranked by `rank` against a constant and a power product
 ========================  ==========================================================================================
 
-Left out on purpose: errors in x, robust losses, Bayesian priors. Many curves in one call are far cheaper than one by
-one, because every operation runs over all starts of all curves at once.
+Errors in x, robust losses and Bayesian priors are not supported. Pass many curves in one call, because every operation
+runs over all starts of all curves together. This is much faster than single calls.
 
 >>> import numpy as np
 >>> from venturi.model import Curve, families_for, profile, rank
@@ -38,10 +38,10 @@ from venturi.model.curve import Curve
 from venturi.model.custom import family_of
 from venturi.model.families import FAMILIES, PAPER_FAMILIES, families_for, family_named
 from venturi.model.family import Family, Span, Terms
-from venturi.model.fit import Fit, Prediction, Refusal, fit, fit_many
-from venturi.model.goodness import Goodness, judge
-from venturi.model.profile import Interval, profile, profile_many
-from venturi.model.rank import Entry, FamilyMean, Ranking, cross_validate, mean_over_curves, rank, rank_many
+from venturi.model.fit import Fit, Prediction, RejectedFit, fit, fit_many
+from venturi.model.goodness import Goodness, assess
+from venturi.model.profile import ParameterInterval, profile, profile_many
+from venturi.model.rank import FamilyMean, RankedFit, Ranking, cross_validate, mean_over_curves, rank, rank_many
 from venturi.model.surface import NULL_SURFACES, SURFACES, SURFACES_WITH_STREAMS
 
 __all__ = [
@@ -53,25 +53,25 @@ __all__ = [
     "SURFACES",
     "SURFACES_WITH_STREAMS",
     "Curve",
-    "Entry",
     "Family",
     "FamilyMean",
     "Fit",
     "Goodness",
-    "Interval",
+    "ParameterInterval",
     "Prediction",
+    "RankedFit",
     "Ranking",
-    "Refusal",
+    "RejectedFit",
     "Search",
     "Span",
     "Terms",
+    "assess",
     "cross_validate",
     "families_for",
     "family_named",
     "family_of",
     "fit",
     "fit_many",
-    "judge",
     "mean_over_curves",
     "profile",
     "profile_many",

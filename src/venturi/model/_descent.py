@@ -1,10 +1,10 @@
-"""Levenberg-Marquardt on the variable-projection functional, many problems in step.
+"""Levenberg-Marquardt on the variable-projection functional, for many problems together.
 
-Golub and Pereyra (1973) with Kaufman's simplification (1975): the amplitudes are functions of the searched
-coordinates, and the slope of the residual is the projected slope of the basis. One step then equals a Gauss-Newton
-step in all parameters followed by a fresh linear solve, so nothing is lost near the minimum.
+The method is that of Golub and Pereyra (1973) with Kaufman's simplification (1975). The amplitudes are functions of the
+searched coordinates, and the slope of the residual is the projected slope of the basis. One step then equals a
+Gauss-Newton step in all parameters followed by a new linear solve, so the convergence near the minimum is not slower.
 
-Every operation runs over all lanes; lanes that have converged are taken out of the arrays.
+Every operation runs over all lanes. Converged lanes are removed from the arrays.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ import numpy as np
 from venturi.model._projection import Projection, project
 from venturi.model.family import Array, Box, Family
 
-__all__ = ["Descent", "Points", "descend", "residuals"]
+__all__ = ["DataPoints", "Descent", "descend", "residuals"]
 
 STEP_TOLERANCE = 1e-11
-"""A step is final when it moves the fitted curve by less than this part of the residual (so of a standard error)."""
+"""Maximum change of the fitted curve by a final step, relative to the residual (and so to a standard error)."""
 EPSILON = float(np.finfo(float).eps)
 FIRST_DAMPING = 1e-3
 RIDGE = 1e-13
-"""Added to the unit diagonal of the normal matrix: above its rounding, so that it can always be factored."""
+"""Added to the unit diagonal of the normal matrix, above its rounding, so that it can always be factored."""
 SMALLEST_DAMPING = 1e-15
 LARGEST_DAMPING = 1e12
 FREE_STEP = 0.1
 COMPACT_BELOW = 0.7
-"""Share of running lanes below which the arrays are repacked."""
+"""Fraction of running lanes below which the arrays are repacked."""
 
 
-class Points(NamedTuple):
-    """The data of all lanes: x scaled, y weighted by ``weight``; a weight of zero marks padding or a held-out point."""
+class DataPoints(NamedTuple):
+    """Data of all lanes: scaled x, y multiplied by ``weight``. A weight of zero marks padding or a held-out point."""
 
     x: Array
     """(points, lanes), or (variables, points, lanes) for a surface."""
@@ -41,13 +41,13 @@ class Points(NamedTuple):
     weight: Array
     """(points, lanes): one over sigma."""
 
-    def take(self, lanes: Array) -> Points:
+    def take(self, lanes: Array) -> DataPoints:
         """Return the chosen lanes, in that order."""
-        return Points(self.x[..., lanes], self.y[:, lanes], self.weight[:, lanes])
+        return DataPoints(self.x[..., lanes], self.y[:, lanes], self.weight[:, lanes])
 
 
 class Descent(NamedTuple):
-    """Where each lane ended."""
+    """Final state of each lane."""
 
     theta: Array
     amplitudes: Array
@@ -55,7 +55,7 @@ class Descent(NamedTuple):
     converged: Array
 
 
-def residuals(family: Family, points: Points, theta: Array) -> tuple[Projection, list[Array]]:
+def residuals(family: Family, points: DataPoints, theta: Array) -> tuple[Projection, list[Array]]:
     """Return the projection at ``theta`` and the projected slopes of the weighted model, one for each coordinate."""
     x, y, weight = points
     terms = family.terms(x, theta)
@@ -76,20 +76,20 @@ def residuals(family: Family, points: Points, theta: Array) -> tuple[Projection,
 
 
 def descend(
-    family: Family, points: Points, theta: Array, limits: Box, *, steps: int, tolerance: float = STEP_TOLERANCE
+    family: Family, points: DataPoints, theta: Array, limits: Box, *, steps: int, tolerance: float = STEP_TOLERANCE
 ) -> Descent:
-    """Run every lane to its nearest minimum inside the limits, or for so many steps.
+    """Run every lane to its nearest minimum inside the limits, for at most ``steps`` iterations.
 
     Parameters
     ----------
     family, points
-        The model and the data.
+        Model and data.
     theta
         Starts, (m, lanes).
     limits
-        Lower and upper limits, (m, lanes) each. A coordinate with equal limits is held.
+        Lower and upper limits, (m, lanes) each. A coordinate with equal limits is fixed.
     steps
-        Bound on the number of iterations.
+        Maximum number of iterations.
     tolerance
         See `STEP_TOLERANCE`.
     """
@@ -97,7 +97,7 @@ def descend(
         return _descend(family, points, np.clip(theta, *limits), limits, steps, tolerance)
 
 
-def _descend(family: Family, points: Points, theta: Array, limits: Box, steps: int, tolerance: float) -> Descent:
+def _descend(family: Family, points: DataPoints, theta: Array, limits: Box, steps: int, tolerance: float) -> Descent:
     lower, upper = limits
     state, slopes = residuals(family, points, theta)
     lanes = np.arange(theta.shape[1])
@@ -123,12 +123,12 @@ def _descend(family: Family, points: Points, theta: Array, limits: Box, steps: i
         step, effect, gain = _step(slopes, state.residual, damping, theta, lower, upper)
         trial_theta = np.clip(theta + step, lower, upper)
         trial, trial_slopes = residuals(family, points, trial_theta)
-        # Near the minimum two sums of squares differ by less than their rounding: without this allowance the search
+        # Near the minimum, two sums of squares differ by less than their rounding. Without this allowance, the search
         # would stop at half the digits.
         noise = 8 * EPSILON * np.sqrt(size * state.sse) + 4 * EPSILON**2 * size
         accepted = running & (trial.sse <= state.sse + noise)
         final = effect <= tolerance**2 * state.sse + (2 * EPSILON) ** 2 * size
-        # A heavily damped step is short wherever it is taken; only a nearly free one tells of a minimum.
+        # A heavily damped step is short everywhere; only a nearly undamped short step indicates a minimum.
         small = damping <= FREE_STEP
         drop = np.where(gain > 0, (state.sse - trial.sse) / gain, 1.0)
         theta, state, slopes = _choose(accepted, (theta, state, slopes), (trial_theta, trial, trial_slopes))
@@ -151,7 +151,7 @@ def _store(result: Descent, lanes: Array, theta: Array, state: Projection) -> No
 def _choose(
     accepted: Array, old: tuple[Array, Projection, list[Array]], new: tuple[Array, Projection, list[Array]]
 ) -> tuple[Array, Projection, list[Array]]:
-    """Return the new state where it was accepted. Copies only when some lane refused."""
+    """Return the new state of accepted lanes and the old state of the others. Copies only if a lane was not accepted."""
     if accepted.all():
         return new
     theta, state, slopes = old
@@ -170,7 +170,7 @@ def _choose(
 
 def _step(slopes: list[Array], residual: Array, damping: Array, theta: Array, lower: Array, upper: Array
           ) -> tuple[Array, Array, Array]:  # fmt: skip
-    """Return the damped step, the squared change of the curve it makes, and the drop of SSE it predicts."""
+    """Return the damped step, the squared change of the curve, and the predicted decrease of SSE."""
     count = len(slopes)
     norms = np.array([np.sqrt(np.einsum("nb,nb->b", slope, slope)) for slope in slopes])
     gradient = np.array([np.einsum("nb,nb->b", slope, residual) for slope in slopes])

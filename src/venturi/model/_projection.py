@@ -1,7 +1,8 @@
-"""Linear amplitudes of many small least-squares problems at once.
+"""Linear amplitudes of many small least-squares problems together.
 
-Modified Gram-Schmidt with the data as the last column: as stable as Householder for the solution, and for one to four
-columns it is a handful of whole-array operations, whereas a LAPACK call per lane costs a microsecond or two each.
+The method is modified Gram-Schmidt with the data as the last column. The solution is as stable as with Householder. For
+one to four columns, it needs a handful of whole-array operations, but a LAPACK call per lane would cost one or two
+microseconds each.
 """
 
 from __future__ import annotations
@@ -16,24 +17,24 @@ from venturi.model.family import Array
 __all__ = ["Projection", "project"]
 
 DEPENDENT = 1e-11
-"""A column whose part outside the span of the earlier ones is smaller than this, relative to its norm, is left out."""
+"""Relative norm of the part of a column outside the span of the earlier ones, below which the column is omitted."""
 
 
 class Projection(NamedTuple):
-    """The best amplitudes and what they leave over."""
+    """Best amplitudes, and the residuals."""
 
     amplitudes: Array
     """(k, lanes)."""
     residual: Array
     """Weighted data minus model, (points, lanes)."""
     basis: list[Array]
-    """Orthonormal columns spanning the basis functions in use; zero columns where one is not in use."""
+    """Orthonormal columns that span the used basis functions; zero columns for unused ones."""
     sse: Array
-    """Weighted sum of squared residuals, (lanes,); infinite where something was not finite."""
+    """Weighted sum of squared residuals, (lanes,); infinite if a value was not finite."""
 
 
 def project(columns: list[Array], data: Array, nonnegative: bool) -> Projection:
-    """Solve ``min |data - sum_k c_k column_k|`` in each lane, with ``c >= 0`` if asked.
+    """Return the solution of ``min |data - sum_k c_k column_k|`` in each lane, with ``c >= 0`` if ``nonnegative``.
 
     Parameters
     ----------
@@ -42,8 +43,8 @@ def project(columns: list[Array], data: Array, nonnegative: bool) -> Projection:
     data
         Weighted data, (points, lanes).
     nonnegative
-        Whether amplitudes must not be negative. With so few columns every subset is tried where the free solution is
-        not allowed, which gives the exact answer.
+        Whether amplitudes must not be negative. If the free solution is not allowed, every subset of the columns is
+        tried, which gives the exact solution.
     """
     free = _orthogonalise(columns, data)
     if not nonnegative or not columns:
@@ -87,7 +88,7 @@ def _orthogonalise(columns: list[Array], data: Array) -> Projection:
         value = weights[k]
         for j in range(k + 1, count):
             value = value - factors[k, j] * amplitudes[j]
-        # A column that is left out has no weight of its own, but its factors would still couple it to the later ones.
+        # An omitted column has zero weight, but its factors would still couple it to the later columns.
         amplitudes[k] = np.where(used[k], value / factors[k, k], 0.0)
     if count == 0:
         residual = data.copy()

@@ -1,8 +1,8 @@
-"""From a family and many curves to the best minimum found: seeded starts, a screen, heats of descent.
+"""Search for the best minimum of a family on many curves: seeded starts, a screening, and heats of descent.
 
-Screening solves only for the amplitudes, so hundreds of starts cost as much as a few steps of the descent. The starts
-that are kept are the best of all and the best of disjoint groups, so that one wide basin does not take every place.
-Short heats tell the basins apart; the best of them go on to full precision.
+Screening solves only for the amplitudes, so hundreds of starts cost as much as a few steps of the descent. The search
+keeps the best starts of all and the best of disjoint groups, so that a single wide basin does not take all places.
+Short heats compare the basins, and the best ones continue to full precision.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from venturi.model._descent import Descent, descend
 from venturi.model._projection import project
-from venturi.model.curve import Batch
+from venturi.model.curve import CurveBatch
 from venturi.model.family import Array, Box, Family
 
 __all__ = ["DEFAULT_SEARCH", "EXHAUSTIVE_SEARCH", "Search", "cloud", "search"]
@@ -22,18 +22,18 @@ __all__ = ["DEFAULT_SEARCH", "EXHAUSTIVE_SEARCH", "Search", "cloud", "search"]
 
 @dataclass(frozen=True)
 class Search:
-    """How hard to look for the best minimum.
+    """Effort of the search for the best minimum.
 
     Parameters
     ----------
     screened
-        Starts whose amplitudes are solved for, by number of searched coordinates (the last entry holds for more).
+        Number of screened starts, by number of searched coordinates. The last entry also applies to more coordinates.
     kept
-        Starts that enter the first heat, by number of searched coordinates.
+        Number of starts in the first heat, by number of searched coordinates.
     heats
-        Pairs of steps and survivors, by which those kept are thinned out; the last survivors go on to convergence.
+        Pairs of steps and survivors. The last survivors continue to convergence.
     last_steps
-        Bound on the steps of the last round.
+        Maximum number of steps of the last round.
     seed
         Seed of the starts.
     """
@@ -46,26 +46,26 @@ class Search:
 
 
 DEFAULT_SEARCH = Search()
-"""Enough that an exhaustive search rarely finds a better minimum; see ``bench/fits.py`` for how rarely."""
+"""Default effort. An exhaustive search rarely finds a better minimum; ``bench/fits.py`` measures how rarely."""
 
 EXHAUSTIVE_SEARCH = Search(screened=(128, 1024, 2048, 4096), kept=(24, 64, 128, 384), heats=((40, 16),))
-"""Many times the default, to check it."""
+"""Effort many times the default, to check the default."""
 
 LANES_AT_ONCE = 4096
-"""Lanes in one pass: arrays of 10 points then stay within a core's cache."""
+"""Lanes in one pass. Arrays of 10 points then stay within the cache of a core."""
 KEPT_OF_GIVEN = 8
-"""Starts that go the whole way around a start of the caller's own."""
+"""Starts kept around a start that the caller gives; all of them run to the end."""
 CURVES_AT_ONCE = 128
-"""Fewest curves in one pass: below, the last rounds have so few lanes that the interpreter is what costs."""
+"""Minimum number of curves in one pass. With fewer, the last rounds have so few lanes that the interpreter dominates the time."""
 
 
-def search(family: Family, batch: Batch, settings: Search, starts: Array | None = None) -> Descent:
+def search(family: Family, batch: CurveBatch, settings: Search, starts: Array | None = None) -> Descent:
     """Return the best minimum of each lane of ``batch``.
 
     Parameters
     ----------
     starts
-        Given starts, (m, count), tried for every curve in place of seeded ones. The first goes the whole way.
+        Given starts, (m, count), which replace the seeded ones for every curve. The first one is always kept.
     """
     if family.searched == 0:
         return descend(family, batch.points, np.empty((0, len(batch.x_scale))), _no_limits(batch), steps=1)
@@ -82,7 +82,7 @@ def search(family: Family, batch: Batch, settings: Search, starts: Array | None 
 
 
 def cloud(start: Array, decades: float, settings: Search) -> Array:
-    """Return ``start`` (m,) and seeded points around it, (m, count): each coordinate within half of so many decades."""
+    """Return ``start`` (m,) and seeded points around it, (m, count), in a range of ``decades`` decades per coordinate."""
     if decades == 0 or len(start) == 0:
         return start[:, None]
     count = _entry(settings.screened, len(start))
@@ -94,7 +94,9 @@ def _entry(by_dimension: tuple[int, ...], dimension: int) -> int:
     return by_dimension[min(dimension, len(by_dimension)) - 1]
 
 
-def _search(family: Family, batch: Batch, settings: Search, starts: Array | None, count: int, kept: int) -> Descent:
+def _search(
+    family: Family, batch: CurveBatch, settings: Search, starts: Array | None, count: int, kept: int
+) -> Descent:
     curves = len(batch.x_scale)
     limits = family.box(family.limits, batch.span)
     everyone = np.arange(curves)
@@ -108,9 +110,9 @@ def _search(family: Family, batch: Batch, settings: Search, starts: Array | None
         lanes = np.tile(everyone, count)
         sse = _screen(family, batch, theta.reshape(family.searched, -1), lanes).reshape(count, curves)
         if starts is not None:
-            sse[0] = -1.0  # the caller's own start is kept whatever it looks like
+            sse[0] = -1.0  # always keep the start of the caller
         chosen = _keep(sse, kept, ordered=starts is None and family.searched == 1)
-    # With a start of the caller's own nothing is thinned out: one curve costs little, and its start may begin slowly.
+    # With given starts, no heat removes any: one curve costs little, and its start may converge slowly at first.
     for steps, survivors in (*(settings.heats if starts is None else ()), (settings.last_steps, 1)):
         theta = np.take_along_axis(theta, chosen[None], axis=1)
         lanes = np.tile(everyone, theta.shape[1])
@@ -122,23 +124,15 @@ def _search(family: Family, batch: Batch, settings: Search, starts: Array | None
     return Descent(ended.theta[:, best], ended.amplitudes[:, best], ended.sse[best], ended.converged[best])
 
 
-def _starts(family: Family, batch: Batch, unit: Array) -> Array:
-    if family.place is not None:
-        return family.place(unit, batch.span)
+def _starts(family: Family, batch: CurveBatch, unit: Array) -> Array:
+    if family.initial_positions is not None:
+        return family.initial_positions(unit, batch.span)
     low, high = family.box(family.start_box, batch.span)
-    return _spread(low[:, None, :], high[:, None, :], unit[:, :, None], family.decades_in_starts)
+    even: Array = low[:, None, :] + unit[:, :, None] * (high - low)[:, None, :]
+    return even
 
 
-def _spread(low: Array, high: Array, unit: Array, decades: bool) -> Array:
-    even: Array = low + unit * (high - low)
-    if not decades:
-        return even
-    wide = (low > 0) & (high > 10 * low)
-    ratio = np.where(wide, high, 1.0) / np.where(wide, low, 1.0)
-    return np.where(wide, low * ratio**unit, even)
-
-
-def _screen(family: Family, batch: Batch, theta: Array, lanes: Array) -> Array:
+def _screen(family: Family, batch: CurveBatch, theta: Array, lanes: Array) -> Array:
     points = batch.points.take(lanes)
     with np.errstate(all="ignore"):
         terms = family.terms(points.x, theta)
@@ -147,10 +141,10 @@ def _screen(family: Family, batch: Batch, theta: Array, lanes: Array) -> Array:
 
 
 def _keep(sse: Array, kept: int, ordered: bool) -> Array:
-    """Return the rows to go on with, (kept, curves).
+    """Return the rows to continue with, (kept, curves).
 
-    If the starts lie in order along one coordinate these are the deepest of the local minima on that grid; else the
-    best half, and the best of each of as many groups.
+    If the starts are in order along one coordinate, these are the deepest of the local minima on that grid. Otherwise,
+    half of them are the best of all, and the rest are the best of each of several groups.
     """
     count = len(sse)
     if ordered:
@@ -168,8 +162,8 @@ def _keep(sse: Array, kept: int, ordered: bool) -> Array:
 def _lattice(dimensions: int, count: int, seed: int) -> Array:
     """Return evenly spread, seeded points of the unit cube, (dimensions, count), in order of their first coordinate.
 
-    The additive recurrence of Roberts (2018), whose steps are powers of the root of g^(d+1) = g + 1, with a random
-    shift. Ordering by the first coordinate makes the groups of `_keep` slabs of the cube.
+    The method is the additive recurrence of Roberts (2018), whose steps are powers of the root of g^(d+1) = g + 1, with
+    a random shift. Through the order, the groups of `_keep` are slabs of the cube.
     """
     root = 1.5
     for _ in range(60):
@@ -180,11 +174,11 @@ def _lattice(dimensions: int, count: int, seed: int) -> Array:
     return points[:, np.argsort(points[0])]
 
 
-def _lanes(batch: Batch, lanes: Array) -> Batch:
+def _lanes(batch: CurveBatch, lanes: Array) -> CurveBatch:
     span = type(batch.span)(*(column[..., lanes] for column in batch.span))
-    return Batch(batch.points.take(lanes), span, batch.x_scale[lanes], batch.y_scale[lanes])
+    return CurveBatch(batch.points.take(lanes), span, batch.x_scale[lanes], batch.y_scale[lanes])
 
 
-def _no_limits(batch: Batch) -> Box:
+def _no_limits(batch: CurveBatch) -> Box:
     nothing = np.empty((0, len(batch.x_scale)))
     return nothing, nothing

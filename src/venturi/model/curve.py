@@ -1,4 +1,4 @@
-"""The data of one fit: x, y and, where known, the standard error of y."""
+"""Data of one fit: x, y and, if known, the standard error of y."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from venturi.errors import FitError
-from venturi.model._descent import Points
+from venturi.model._descent import DataPoints
 from venturi.model.family import Array, Span
 
-__all__ = ["Batch", "Curve", "pack"]
+__all__ = ["Curve", "CurveBatch", "pack"]
 
 RANKS = 11
 """Number of quantiles in a `Span`."""
@@ -28,12 +28,12 @@ class Curve:
     y
         Shape (n,).
     sigma
-        Standard errors of ``y``, shape (n,), all above zero. Without them every point weighs the same.
+        Standard errors of ``y``, shape (n,), > 0. Without them, all points have equal weights.
     name
-        What the curve is, for messages and tables.
+        Name of the curve for messages and tables.
     sigma_is_absolute
-        Whether ``sigma`` is the true size of the errors. If not, only the ratios count, and the size is estimated
-        from the residuals (covariances carry the factor SSE/(n - P)).
+        Whether ``sigma`` is the true size of the errors. If not, only the ratios count, and the residuals give the size
+        (covariances contain the factor SSE/(n - P)).
 
     Raises
     ------
@@ -54,9 +54,7 @@ class Curve:
             raise FitError(f"{self.name}: expected x of shape (n,) or (variables, n) and y of shape (n,) with n > 0, "
                            f"found {x.shape} and {y.shape}")  # fmt: skip
         if not (np.isfinite(x).all() and np.isfinite(y).all()):
-            raise FitError(
-                f"{self.name}: expected finite numbers, found some that are not; leave out what was not measured"
-            )
+            raise FitError(f"{self.name}: expected finite numbers, found others; omit points without a measurement")
         if sigma is not None and (sigma.shape != y.shape or not (np.isfinite(sigma) & (sigma > 0)).all()):
             raise FitError(f"{self.name}: expected a positive standard error for each of {len(y)} points")
         if self.sigma_is_absolute and sigma is None:
@@ -76,7 +74,7 @@ class Curve:
         return len(self.y)
 
     def within(self, low: float, high: float) -> Curve:
-        """Return the points with ``low <= x <= high`` (for a surface, of its first variable).
+        """Return the points with ``low <= x <= high``. For a surface, x is its first variable.
 
         Examples
         --------
@@ -90,29 +88,29 @@ class Curve:
         return Curve(self.x[..., inside], self.y[inside], sigma, self.name, self.sigma_is_absolute)
 
 
-class Batch(NamedTuple):
-    """Curves of different lengths side by side, scaled; a lane each."""
+class CurveBatch(NamedTuple):
+    """Curves of different lengths, scaled, one per lane."""
 
-    points: Points
+    points: DataPoints
     span: Span
     x_scale: Array
     y_scale: Array
 
 
-def pack(curves: list[Curve], *, scales_x: bool, scales_y: bool, weights: list[Array] | None = None) -> Batch:
-    """Put curves into lanes, x and y divided by their largest values where the family allows it.
+def pack(curves: list[Curve], *, scales_x: bool, scales_y: bool, weights: list[Array] | None = None) -> CurveBatch:
+    """Return the curves as lanes, with x and y divided by their largest values if the family allows it.
 
     Parameters
     ----------
     curves
-        All with the same number of variables.
+        Curves with the same number of variables.
     scales_x
-        Whether x is divided by its largest absolute value. Sizes of 10^9 bytes and rates of 10^9 bytes/s make sums of
-        squares of 10^36 and slopes of 10^-18; scaled, all is near one.
+        Whether x is divided by its largest absolute value. Sizes of 10^9 bytes and rates of 10^9 bytes/s would give
+        sums of squares of 10^36 and slopes of 10^-18. Scaled values are near one.
     scales_y
         Whether y is divided by its largest absolute value.
     weights
-        In place of the weights of the curves, for example with zeros at held-out points.
+        Weights that replace those of the curves, for example with zeros at held-out points.
     """
     longest = max(len(curve) for curve in curves)
     variables = curves[0].x.shape[:-1]
@@ -133,11 +131,11 @@ def pack(curves: list[Curve], *, scales_x: bool, scales_y: bool, weights: list[A
     y_scale = np.where(y_scale > 0, y_scale, 1.0)
     lengths = np.array([len(curve) for curve in curves])
     span = _span(first / x_scale, lengths)
-    return Batch(Points(x / x_scale, weight * y / y_scale, weight), span, x_scale, y_scale)
+    return CurveBatch(DataPoints(x / x_scale, weight * y / y_scale, weight), span, x_scale, y_scale)
 
 
 def _span(x: Array, lengths: Array) -> Span:
-    """Return how the first ``lengths`` of the points (points, lanes) of each lane lie."""
+    """Return the distribution of the first ``lengths`` points of each lane; x has shape (points, lanes)."""
     ordered = np.sort(np.where(np.arange(len(x))[:, None] < lengths, x, np.inf), axis=0)
     low = ordered[0]
     high = np.take_along_axis(ordered, lengths[None] - 1, axis=0)[0]

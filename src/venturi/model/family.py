@@ -1,11 +1,11 @@
-"""What a model family is: a formula with a name, a shape for the fitter, and a reason.
+"""Model families: a formula with a name, a form for the fitter, and a reason.
 
-A family is seen from two sides. To the reader it is ``value(x, parameters)`` in base units with named parameters. To
-the fitter it is a sum of basis functions, ``y = offset(x, theta) + sum_k c_k phi_k(x, theta)``, in coordinates chosen
-so that the search is easy (logarithms of rates, scaled x); the amplitudes ``c`` are solved for, not searched.
-``expand`` leads from the second to the first.
+A family has two forms. The public form is ``value(x, parameters)`` in base units with named parameters. The fitter uses
+a sum of basis functions, ``y = offset(x, theta) + sum_k c_k phi_k(x, theta)``, in coordinates that make the search easy
+(logarithms of rates, scaled x). The amplitudes ``c`` are solved for, not searched. ``expand`` converts the second form
+to the first.
 
-Arrays here are *batched*: the last axis counts lanes, which are independent problems (a start of a curve).
+Arrays are *batched*: the last axis counts lanes. A lane is an independent problem, such as one start of a curve.
 
 ========  ==================================================  ==================
 symbol    meaning                                             shape
@@ -29,36 +29,36 @@ import numpy.typing as npt
 __all__ = ["Array", "Box", "Family", "Pairs", "Span", "Terms"]
 
 Array = npt.NDArray[Any]
-"""Float arrays; complex ones while a derivative is taken by a complex step."""
+"""Float array; complex during a derivative by a complex step."""
 
 Box = tuple[Array, Array]
 """Lower and upper limits, each of shape (m, lanes)."""
 
 
 Pairs = list[tuple[Array | float, Array | float]]
-"""A lower and an upper limit for each searched coordinate, each a number or an array with an entry a lane."""
+"""Lower and upper limit of each searched coordinate, as numbers or as arrays with one entry per lane."""
 
 
 class Terms(NamedTuple):
-    """The basis functions of a family at some points, and their slopes in the search coordinates."""
+    """Basis functions of a family at some points, and their slopes in the search coordinates."""
 
     phi: list[Array]
     """Basis functions phi_k, each (points, lanes)."""
     slopes: list[tuple[int, int, Array]]
-    """Triples (j, k, d phi_k / d theta_j); pairs that are absent are zero. k = -1 means the offset."""
+    """Triples (j, k, d phi_k / d theta_j). Absent pairs are zero. k = -1 means the offset."""
     offset: Array | None = None
-    """The part of the model that no amplitude multiplies."""
+    """Part of the model without an amplitude."""
 
 
 class Span(NamedTuple):
-    """How the points of each curve lie, in scaled x; each entry has shape (lanes,) unless said otherwise."""
+    """Distribution of the points of each curve, in scaled x. Entries have shape (lanes,), except ``quantiles``."""
 
     low: Array
     high: Array
     gap: Array
-    """The smallest distance between two different x."""
+    """Smallest distance between two different x."""
     quantiles: Array
-    """x at evenly spaced ranks from the smallest to the largest, (ranks, lanes): where the points are dense."""
+    """x at evenly spaced ranks from the smallest to the largest, (ranks, lanes), which shows where points are dense."""
 
     @property
     def width(self) -> Array:
@@ -73,56 +73,53 @@ def _any_x(_x: Array) -> bool:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Family:
-    """One trial function. A new one is one more of these in a table.
+    """Trial function. A new family is a new entry in a table.
 
     Parameters
     ----------
     name
-        Short name used in reports and to choose families.
+        Short name for reports and for the choice of families.
     formula
-        Text of the formula, in the names of `parameters`.
+        Formula as text, with the names of `parameters`.
     parameters
         Names of all parameters, in the order of `expand`.
     value
         ``value(x, p)``: the function in base units. It must accept complex ``p`` (no ``abs``, comparisons on the real
-        part only), because exact derivatives are taken by a complex step.
+        part only), because a complex step gives the exact derivatives.
     terms
         ``terms(x, theta)``: basis functions and slopes in search coordinates, with scaled x.
     expand
         ``expand(theta, c, x_scale, y_scale)``: named parameters in base units, and in their canonical order.
     limits
-        Hard limits of ``theta`` for points that lie as a `Span` says.
+        Hard limits of ``theta`` for points with a given `Span`.
     start_box
-        Where the seeded starts are drawn, inside `limits`.
-    place
-        ``place(unit, span)``: starts (m, count, lanes) from even points of the unit cube (m, count), where a box would
-        waste them.
+        Box of the seeded starts, inside `limits`.
+    initial_positions
+        ``initial_positions(unit, span)``: starts (m, count, lanes) from even points of the unit cube (m, count), for
+        families that would waste most starts in a box.
     linear
-        How many amplitudes there are.
+        Number of amplitudes.
     coordinates
-        What each of ``theta`` is called in a warning that it is at its limit, usually the parameter behind it.
+        Name of each element of ``theta`` in a warning about its limit, usually the corresponding parameter.
     nonnegative
         Whether the amplitudes must not be negative.
     positive
-        Names of parameters that are positive by their meaning; they bound the profile intervals.
+        Names of parameters that are positive by their meaning, which bounds the profile intervals.
     scales_x
-        Whether x may be divided by its largest value. False where x has a natural unit (a count, a loss rate).
+        Whether x can be divided by its largest value. False if x has a natural unit (a count, a loss rate).
     scales_y
-        Whether y may be divided by its largest value. False where the model has an offset in base units.
-    decades_in_starts
-        Whether starts are spread evenly over decades in those coordinates whose start box is positive and spans more
-        than one.
+        Whether y can be divided by its largest value. False if the model has an offset in base units.
     usable
-        Whether the family is defined at these x; `validity` says the same in words.
+        Whether the family is defined at these x. `validity` is the condition as text.
     variables
-        Kinds of x that it was made for (``size``, ``files``, ``streams``, ``window``, ``loss``, ``rtt``); ``any`` for
-        the families without a reason.
+        Kinds of x of the family (``size``, ``files``, ``streams``, ``window``, ``loss``, ``rtt``); ``any`` for families
+        without a reason.
     rows
-        How many rows x may have: 1 for a curve, more for a surface; empty for any.
+        Allowed numbers of rows of x: 1 for a curve, more for a surface; empty for any number.
     reason
-        Why throughput should look like this, with the source.
+        Reason for this shape of throughput, with its source.
     contract
-        ``contract(start)``: search coordinates of named starting values, where a family takes such.
+        ``contract(start)``: search coordinates of named starting values, for families that accept them.
     """
 
     name: str
@@ -139,13 +136,12 @@ class Family:
     positive: tuple[str, ...] = ()
     scales_x: bool = True
     scales_y: bool = True
-    decades_in_starts: bool = False
     usable: Callable[[Array], bool] = _any_x
     validity: str = "any x"
     variables: tuple[str, ...] = ("any",)
     rows: tuple[int, ...] = (1,)
     reason: str = ""
-    place: Callable[[Array, Span], Array] | None = None
+    initial_positions: Callable[[Array, Span], Array] | None = None
     contract: Callable[[dict[str, float]], list[float]] | None = None
 
     def __repr__(self) -> str:
@@ -153,7 +149,7 @@ class Family:
 
     @property
     def searched(self) -> int:
-        """How many coordinates ``theta`` has."""
+        """Number of coordinates in ``theta``."""
         return len(self.coordinates)
 
     def jacobian(self, x: Array, p: Array) -> Array:
@@ -169,7 +165,7 @@ class Family:
         Returns
         -------
         Array
-            (P, points, lanes). By a complex step: Im f(p + i h) / h loses nothing to cancellation, so h can be tiny.
+            (P, points, lanes). The complex step Im f(p + i h) / h has no cancellation, so h can be tiny.
         """
         steps = 1e-40 * np.where(p == 0, 1.0, np.abs(p))
         slopes = []

@@ -1,4 +1,4 @@
-"""Fit families to curves: the numbers, their uncertainty, and where they hold."""
+"""Fits of families to curves, with parameters, uncertainty and range of validity."""
 
 from __future__ import annotations
 
@@ -12,26 +12,30 @@ from venturi.errors import FitError, RangeError
 from venturi.model._search import DEFAULT_SEARCH, Search, cloud, search
 from venturi.model.curve import Curve, pack
 from venturi.model.family import Array, Family
-from venturi.model.goodness import Goodness, judge
+from venturi.model.goodness import Goodness, assess
 from venturi.stats.quantiles import normal_reach, student_reach
 
-__all__ = ["Fit", "Prediction", "Refusal", "fit", "fit_many"]
+__all__ = ["Fit", "Prediction", "RejectedFit", "fit", "fit_many"]
 
 NEARLY_SINGULAR = 1e7
-"""Condition number of the Jacobian (columns of unit length) from which a fit is called nearly singular: half the
-digits of a double are then gone in the covariance."""
+"""Condition number of the Jacobian, with columns of unit length, above which a fit is nearly singular.
+
+The covariance then loses half of the digits of a double.
+"""
 SINGULAR = 1e13
+EXPLAINS_NOTHING = 1e-9
+"""Maximum R² of a failed fit. If the fitted curve is a constant, R² is 0 up to rounding."""
 AT_LIMIT = 1e-9
-"""Distance from a limit, relative to its size, that counts as being there."""
+"""Distance from a limit, relative to its size, that counts as at the limit."""
 
 
 class Prediction(NamedTuple):
     """Values of a fitted curve with its confidence band."""
 
     x: Array
-    """Where, (n,) or (variables, n)."""
+    """Positions, (n,) or (variables, n)."""
     value: Array
-    """The fitted curve, (n,)."""
+    """Fitted curve, (n,)."""
     low: Array
     """Lower edge of the pointwise band of the curve."""
     high: Array
@@ -42,8 +46,8 @@ class Prediction(NamedTuple):
     """True where x is outside the fitted range."""
 
 
-class Refusal(NamedTuple):
-    """A family that was not fitted to a curve, and why."""
+class RejectedFit(NamedTuple):
+    """Family that was not fitted to a curve, and the reason."""
 
     family: Family
     reason: str
@@ -51,24 +55,26 @@ class Refusal(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """One family fitted to one curve. All in base units.
+    """One family fitted to one curve, in base units.
 
     Attributes
     ----------
     family, curve
-        What was fitted to what.
+        The fitted family and its data.
     parameters
         Best values by name.
     covariance
-        (P, P), in the order of ``parameters``, from the full Jacobian at the minimum; infinite where the data do not
-        determine a parameter, not a number without degrees of freedom (relative sigma). A parameter at its limit counts
-        as free; see ``warnings``.
+        Covariance matrix (P, P), in the order of ``parameters``, from the full Jacobian at the minimum. It is infinite
+        for parameters that the data do not determine, and NaN without degrees of freedom (relative sigma). A parameter
+        at its limit counts as free; see ``warnings``.
     goodness
         SSE, R² in its forms, AICc.
     converged
-        Whether the search ended at a minimum, rather than at its bound of steps.
+        Whether the search reached a minimum before its maximum number of steps.
+    failed
+        Whether the curve follows the points no better than their mean: R² ≤ 0.
     warnings
-        What makes the fit doubtful, in words.
+        Reasons to doubt the fit, as text. A failure comes first.
     """
 
     family: Family
@@ -77,6 +83,7 @@ class Fit:
     covariance: Array
     goodness: Goodness
     converged: bool
+    failed: bool
     warnings: tuple[str, ...]
 
     @property
@@ -86,12 +93,12 @@ class Fit:
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Points less parameters."""
+        """Number of points minus number of parameters."""
         return self.n - len(self.parameters)
 
     @property
     def sigma_is_absolute(self) -> bool:
-        """Whether the covariance rests on the given sigma alone; else it carries the factor SSE/(n - P)."""
+        """Whether only the given sigma determines the covariance. Otherwise, it contains the factor SSE/(n - P)."""
         return self.curve.sigma_is_absolute
 
     @property
@@ -119,10 +126,11 @@ class Fit:
         Parameters
         ----------
         x
-            Where, in base units: a number, (n,), or (variables, n).
+            Positions in base units: a number, (n,), or (variables, n).
         level
-            Confidence level of the pointwise band of the curve. Student's t with n - P degrees of freedom for relative
-            sigma, the normal distribution for absolute; linear in the parameters (delta method).
+            Confidence level of the pointwise band of the curve. The band is linear in the parameters (delta method). It
+            uses Student's t with n - P degrees of freedom for relative sigma, and the normal distribution for absolute
+            sigma.
         extrapolate
             Whether x outside the fitted range is allowed.
 
@@ -177,18 +185,19 @@ def fit(
     curve
         The points.
     family
-        From `venturi.model.FAMILIES`, or made by `venturi.model.family_of`.
+        Family from `venturi.model.FAMILIES`, or created by `venturi.model.family_of`.
     start
-        Starting values by name, for a family made by `family_of`; otherwise seeded starts are used.
+        Starting values by name, for a family created by `family_of`. By default, the starts are seeded.
     decades
-        Width of the range around ``start`` that is searched too, in decades; 0 for that one start alone.
+        Width of the searched range around ``start``, in decades; 0 searches from ``start`` alone.
     settings
-        How hard to search.
+        Effort of the search.
 
     Raises
     ------
     FitError
-        If the family is not defined at these x, there are fewer points than parameters, or no start leads anywhere.
+        If the family is not defined at these x, there are fewer points than parameters, or no start gives a finite
+        curve.
 
     Examples
     --------
@@ -202,34 +211,34 @@ def fit(
     starts = None
     if start is not None:
         if family.contract is None:
-            raise FitError(f"{family.name} chooses its own starts")
+            raise FitError(f"{family.name} chooses its own start values")
         starts = cloud(np.array(family.contract(dict(start)), dtype=float), decades, settings)
     (outcome,) = fit_many([curve], family, settings=settings, starts=starts)
-    if isinstance(outcome, Refusal):
+    if isinstance(outcome, RejectedFit):
         raise FitError(f"{family.name} on {curve.name}: {outcome.reason}")
     return outcome
 
 
 def fit_many(
     curves: Sequence[Curve], family: Family, *, settings: Search = DEFAULT_SEARCH, starts: Array | None = None
-) -> list[Fit | Refusal]:
-    """Fit one family to many curves in step, which costs little more than to one.
+) -> list[Fit | RejectedFit]:
+    """Fit one family to many curves together, at little more cost than to one.
 
     Parameters
     ----------
     curves
-        Any lengths; all with the same number of variables.
+        Curves of any lengths, with the same number of variables.
     family, settings
         As in `fit`.
     starts
-        Search coordinates to start from, (m, count), instead of seeded ones.
+        Starts as search coordinates, (m, count). By default, the starts are seeded.
 
     Returns
     -------
-    list of Fit or Refusal
+    list of Fit or RejectedFit
         In the order of ``curves``.
     """
-    outcomes: list[Fit | Refusal | None] = [_refuse(curve, family) for curve in curves]
+    outcomes: list[Fit | RejectedFit | None] = [_reject(curve, family) for curve in curves]
     fitted = [index for index, outcome in enumerate(outcomes) if outcome is None]
     if fitted:
         with np.errstate(all="ignore"):
@@ -239,20 +248,20 @@ def fit_many(
     return [outcome for outcome in outcomes if outcome is not None]
 
 
-def _refuse(curve: Curve, family: Family) -> Refusal | None:
+def _reject(curve: Curve, family: Family) -> RejectedFit | None:
     needed = len(family.parameters)
     rows = curve.x.shape[0] if curve.x.ndim == 2 else 1
     if family.rows and rows not in family.rows:
         expected = " or ".join(map(str, family.rows))
-        return Refusal(family, f"expected x with {expected} variables, found {rows}")
+        return RejectedFit(family, f"expected x with {expected} variables, found {rows}")
     if len(curve) < needed:
-        return Refusal(family, f"expected at least {needed} points for {needed} parameters, found {len(curve)}")
+        return RejectedFit(family, f"expected at least {needed} points for {needed} parameters, found {len(curve)}")
     if not family.usable(curve.x):
-        return Refusal(family, f"expected {family.validity}, found x from {curve.x.min():g} to {curve.x.max():g}")
+        return RejectedFit(family, f"expected {family.validity}, found x from {curve.x.min():g} to {curve.x.max():g}")
     return None
 
 
-def _fit_all(curves: list[Curve], family: Family, settings: Search, starts: Array | None) -> list[Fit | Refusal]:
+def _fit_all(curves: list[Curve], family: Family, settings: Search, starts: Array | None) -> list[Fit | RejectedFit]:
     batch = pack(curves, scales_x=family.scales_x, scales_y=family.scales_y)
     ended = search(family, batch, settings, starts)
     values = np.array(family.expand(ended.theta, ended.amplitudes, batch.x_scale, batch.y_scale)) * np.ones(
@@ -267,7 +276,7 @@ def _fit_all(curves: list[Curve], family: Family, settings: Search, starts: Arra
     limits = family.box(family.limits, batch.span)
     reach = AT_LIMIT * np.maximum(np.abs(limits[1] - limits[0]), AT_LIMIT)
     at_limit = (ended.theta <= limits[0] + reach) | (ended.theta >= limits[1] - reach)
-    outcomes: list[Fit | Refusal] = []
+    outcomes: list[Fit | RejectedFit] = []
     for lane, curve in enumerate(curves):
         n, freedom = len(curve), len(curve) - len(values)
         if not (
@@ -275,22 +284,27 @@ def _fit_all(curves: list[Curve], family: Family, settings: Search, starts: Arra
             and np.isfinite(values[:, lane]).all()
             and np.isfinite(fitted[:n, lane]).all()
         ):
-            outcomes.append(Refusal(family, "no start gives a finite curve with the signs that the family demands"))
+            outcomes.append(
+                RejectedFit(family, "no start gives a finite curve with the signs that the family requires")
+            )
             continue
-        goodness = judge(curve.y, fitted[:n, lane], weight[:n, lane], len(values), absolute=curve.sigma_is_absolute)
+        goodness = assess(curve.y, fitted[:n, lane], weight[:n, lane], len(values), absolute=curve.sigma_is_absolute)
         factor = 1.0 if curve.sigma_is_absolute else goodness.reduced_chi_square
-        notes = _warnings(family, at_limit[:, lane], ended.amplitudes[:, lane], condition[lane], freedom,
+        # The mean itself is a fit with one parameter and has R² = 0.
+        is_mean = len(values) == 1 and float(np.ptp(fitted[:n, lane])) == 0
+        failed = goodness.r_squared <= EXPLAINS_NOTHING and not is_mean
+        notes = _warnings(family, goodness.r_squared, failed, at_limit[:, lane], ended.amplitudes[:, lane], condition[lane], freedom,
                           bool(ended.converged[lane]))  # fmt: skip
         outcomes.append(Fit(family, curve, dict(zip(family.parameters, values[:, lane].tolist(), strict=True)),
-                            inverse[lane] * factor, goodness, bool(ended.converged[lane]), notes))  # fmt: skip
+                            inverse[lane] * factor, goodness, bool(ended.converged[lane]), failed, notes))  # fmt: skip
     return outcomes
 
 
 def _invert(jacobian: Array) -> tuple[Array, Array]:
     """Return (JᵀJ)⁻¹ of each lane, (lanes, P, P), and the condition number of J with columns of unit length.
 
-    By QR, so that only one condition number of digits is lost, not two. A column of zeros (the rate of a term whose
-    amplitude is zero) leaves that parameter undetermined and the others untouched.
+    QR loses only one condition number of digits, not two. A column of zeros (the rate of a term whose amplitude is
+    zero) leaves that parameter undetermined, but not the others.
     """
     rows = np.moveaxis(jacobian, -1, 0).swapaxes(1, 2)
     count = rows.shape[2]
@@ -316,17 +330,19 @@ def _invert(jacobian: Array) -> tuple[Array, Array]:
 
 
 def _warnings(
-    family: Family, at_limit: Array, amplitudes: Array, condition: float, freedom: int, converged: bool
+    family: Family, r_squared: float, failed: bool, at_limit: Array, amplitudes: Array, condition: float, freedom: int, converged: bool
 ) -> tuple[str, ...]:  # fmt: skip
     notes = []
+    if failed:
+        notes.append(f"failed: the curve fits the points no better than their mean (R² = {r_squared:.3g})")
     if not converged:
-        notes.append("not converged: the search ended at its bound of steps")
+        notes.append("not converged: the search reached its maximum number of steps")
     notes += [f"at limit: {name} is at the edge of its search range"
               for name, there in zip(family.coordinates, at_limit, strict=True) if there]  # fmt: skip
     if family.nonnegative and (amplitudes == 0).any():
         notes.append("at limit: an amplitude that must not be negative is zero, so its term has no rate")
     if condition > NEARLY_SINGULAR:
-        notes.append(f"nearly singular: the data hardly tell the parameters apart (condition {condition:.0e})")
+        notes.append(f"nearly singular: the data barely distinguish the parameters (condition {condition:.0e})")
     if freedom == 0:
-        notes.append("no degrees of freedom: as many parameters as points, so R² says nothing")
+        notes.append("no degrees of freedom: as many parameters as points, so R² is meaningless")
     return tuple(dict.fromkeys(notes))

@@ -1,4 +1,4 @@
-"""How well a fitted curve follows the points: R² in its forms, and AICc.
+"""Goodness of a fitted curve: R² in its forms, and AICc.
 
 ========  ==================================================  ===========================
 symbol    meaning                                             definition
@@ -11,8 +11,8 @@ SSR       regression sum of squares                           Σ w_i (ŷ_i - ȳ)
 P         number of fitted parameters
 ========  ==================================================  ===========================
 
-Equation (4) of document 000 prints SSR where SSE is due (000-E01), so that a perfect fit would have R² = 0. Both are
-kept under their names.
+Equation (4) of document 000 prints SSR instead of SSE (000-E01), so a perfect fit would have R² = 0. Both forms are
+kept, with separate names.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from venturi.model.family import Array
 
-__all__ = ["Goodness", "judge"]
+__all__ = ["Goodness", "assess"]
 
 EPSILON = float(np.finfo(float).eps)
 
@@ -32,24 +32,22 @@ class Goodness(NamedTuple):
     """Figures of merit of one fit."""
 
     sse: float
-    """Σ w (y - ŷ)², which is chi-square where sigma is given."""
+    """Σ w (y - ŷ)², which is chi-square for absolute sigma."""
     reduced_chi_square: float
-    """SSE/(n - P); not a number without degrees of freedom."""
+    """SSE/(n - P); NaN without degrees of freedom."""
     r_squared: float
     """1 - SSE/SST, the corrected form of 000 equation (4)."""
     r_squared_adjusted: float
-    """1 - (1 - R²)(n - 1)/(n - P); not a number without degrees of freedom."""
+    """1 - (1 - R²)(n - 1)/(n - P); NaN without degrees of freedom."""
     r_squared_printed: float
-    """1 - SSR/SST: 000 equation (4) with its slip. Zero for a perfect fit."""
+    """1 - SSR/SST: equation (4) of 000 with its erratum. Zero for a perfect fit."""
     r_squared_regression: float
-    """SSR/SST, which the sentence before equation (4) speaks of; equals R² only for linear least squares with a
-    constant term."""
+    """SSR/SST, as described before equation (4). It equals R² only for linear least squares with a constant term."""
     aicc: float
-    """Akaike's criterion for small samples; infinite where n is too small for P (n <= P + 2, or P + 1 with absolute
-    sigma)."""
+    """Akaike's criterion for small samples. Infinite if n is too small for P (n <= P + 2, or P + 1 with absolute sigma)."""
 
 
-def judge(y: Array, fitted: Array, weight: Array, parameters: int, *, absolute: bool = False) -> Goodness:
+def assess(y: Array, fitted: Array, weight: Array, parameters: int, *, absolute: bool = False) -> Goodness:
     """Return the figures of merit of a fitted curve.
 
     Parameters
@@ -67,7 +65,7 @@ def judge(y: Array, fitted: Array, weight: Array, parameters: int, *, absolute: 
     --------
     >>> import numpy as np
     >>> y = np.array([1.0, 2.0, 4.0])
-    >>> perfect = judge(y, y, np.ones(3), 2)
+    >>> perfect = assess(y, y, np.ones(3), 2)
     >>> perfect.r_squared, perfect.r_squared_printed
     (1.0, 0.0)
     """
@@ -75,7 +73,7 @@ def judge(y: Array, fitted: Array, weight: Array, parameters: int, *, absolute: 
     mean = float(w @ y / w.sum())
     sse, sst, ssr = float(w @ (y - fitted) ** 2), float(w @ (y - mean) ** 2), float(w @ (fitted - mean) ** 2)
     freedom = n - parameters
-    # A flat curve has no spread to explain.
+    # R² is undefined for points with equal y.
     r_squared, regression = (1 - sse / sst, ssr / sst) if sst > 0 else (float("nan"), float("nan"))
     return Goodness(
         sse=sse,
@@ -90,10 +88,10 @@ def judge(y: Array, fitted: Array, weight: Array, parameters: int, *, absolute: 
 
 def _aicc(sse: float, size: float, n: int, parameters: int, absolute: bool) -> float:
     estimated = parameters if absolute else parameters + 1
-    room = n - estimated - 1
-    if room <= 0:
+    spare = n - estimated - 1
+    if spare <= 0:
         return float("inf")
-    # Below the rounding of the data a smaller residual says nothing; without a floor the logarithm would reward it.
+    # Residuals below the rounding of the data are meaningless. Without a floor, the logarithm would reward them.
     floor = n * EPSILON**2 * size
     fit = sse if absolute else n * float(np.log(max(sse, floor, np.finfo(float).tiny) / n))
-    return fit + 2 * estimated + 2 * estimated * (estimated + 1) / room
+    return fit + 2 * estimated + 2 * estimated * (estimated + 1) / spare

@@ -1,11 +1,11 @@
-"""Profile-likelihood intervals: how far one parameter can go before the best fit of the others gets worse.
+"""Profile-likelihood intervals: range of one parameter until the best fit of the others becomes worse.
 
-For each parameter and side the signed root of the likelihood ratio, z(v) = sqrt((SSE(v) - SSE_min)/s²), is brought to
-the quantile of the level. z is nearly straight in v, so a bracketed secant needs few steps. The other parameters follow
-from the last point. All parameters, sides and fits run as lanes of one problem.
+For each parameter and side, the search varies v until z(v) = sqrt((SSE(v) - SSE_min)/s²) equals the quantile of the
+level. z is the signed root of the likelihood ratio. It is nearly linear in v, so a bracketed secant needs few steps.
+The other parameters start from the last point. All parameters, sides and fits run as lanes of one problem.
 
-With absolute sigma s² = 1 and the quantile is normal; otherwise s² = SSE_min/(n - P) and it is Student's t with n - P
-degrees of freedom (Bates and Watts 1988, section 6.1).
+With absolute sigma, s² = 1 and the quantile is normal. Otherwise, s² = SSE_min/(n - P) and the quantile is from
+Student's t with n - P degrees of freedom (Bates and Watts 1988, section 6.1).
 """
 
 from __future__ import annotations
@@ -17,33 +17,35 @@ from typing import NamedTuple
 import numpy as np
 
 from venturi.errors import FitError
-from venturi.model._descent import Points, descend
+from venturi.model._descent import DataPoints, descend
 from venturi.model.curve import pack
 from venturi.model.family import Array, Family, Terms
 from venturi.model.fit import Fit, quantile
 
-__all__ = ["Interval", "profile", "profile_many"]
+__all__ = ["ParameterInterval", "profile", "profile_many"]
 
 ROUNDS = 60
-"""Bound on the evaluations of one end of an interval."""
+"""Maximum number of evaluations for one end of an interval."""
 CLOSE = 1e-6
-"""Relative distance of z from its goal that is good enough."""
+"""Accepted relative distance of z from its goal."""
 FARTHEST = 1e6
-"""Distance, in standard errors, beyond which an interval is called open."""
+"""Distance, in standard errors, beyond which an interval counts as open."""
 
 
-class Interval(NamedTuple):
-    """A profile-likelihood interval of one parameter, in base units."""
+class ParameterInterval(NamedTuple):
+    """Profile-likelihood interval of one parameter, in base units."""
 
     low: float
-    """Minus infinity (or the limit by meaning, zero) where the data set no lower bound."""
+    """Minus infinity (or zero for a positive parameter) if the data set no lower bound."""
     high: float
-    """Infinity where the data set no upper bound."""
+    """Infinity if the data set no upper bound."""
     level: float
     """Confidence level."""
 
 
-def profile(fit: Fit, *, level: float = 0.95, parameters: Sequence[str] | None = None) -> dict[str, Interval]:
+def profile(
+    fit: Fit, *, level: float = 0.95, parameters: Sequence[str] | None = None
+) -> dict[str, ParameterInterval]:
     """Return profile-likelihood intervals of one fit, by name.
 
     Parameters
@@ -58,7 +60,7 @@ def profile(fit: Fit, *, level: float = 0.95, parameters: Sequence[str] | None =
     Raises
     ------
     FitError
-        If there is no degree of freedom to estimate the size of the errors from, or a name is unknown.
+        If there are no degrees of freedom to estimate the size of the errors, or a name is unknown.
 
     Examples
     --------
@@ -75,8 +77,8 @@ def profile(fit: Fit, *, level: float = 0.95, parameters: Sequence[str] | None =
 
 def profile_many(
     fits: Sequence[Fit], *, level: float = 0.95, parameters: Sequence[str] | None = None
-) -> list[dict[str, Interval]]:  # fmt: skip
-    """Return profile-likelihood intervals of many fits of one family, as `profile` does for one."""
+) -> list[dict[str, ParameterInterval]]:  # fmt: skip
+    """Return profile-likelihood intervals of many fits of one family; see `profile`."""
     if not fits:
         return []
     family = fits[0].family
@@ -91,11 +93,11 @@ def profile_many(
     cases = [(fit, family.parameters.index(name), side) for fit in fits for name in names for side in (-1, 1)]
     with np.errstate(all="ignore"):
         ends = iter(_Walk(family, cases, level).ends().tolist())
-    return [{name: Interval(next(ends), next(ends), level) for name in names} for _ in fits]
+    return [{name: ParameterInterval(next(ends), next(ends), level) for name in names} for _ in fits]
 
 
 def _whole(family: Family) -> Family:
-    """The family with every named parameter searched and none solved for: a profile holds one of them."""
+    """Return the family with all named parameters searched instead of solved for, because a profile fixes one of them."""
 
     def terms(x: Array, p: Array) -> Terms:
         slopes = [(j, -1, slope) for j, slope in enumerate(family.jacobian(x, p))]
@@ -105,7 +107,7 @@ def _whole(family: Family) -> Family:
 
 
 class _Walk:
-    """The ends of all intervals, brought to their goals together."""
+    """Search for the ends of all intervals together."""
 
     def __init__(self, family: Family, cases: list[tuple[Fit, int, int]], level: float) -> None:
         fits = [fit for fit, _, _ in cases]
@@ -115,7 +117,7 @@ class _Walk:
         for lane, fit in enumerate(fits):
             weight[: fit.n, lane] = fit.curve.weight
             y[: fit.n, lane] = fit.curve.weight * fit.curve.y
-        self.points = Points(batch.points.x, y, weight)
+        self.points = DataPoints(batch.points.x, y, weight)
         self.family = _whole(family)
         self.index = np.array([index for _, index, _ in cases])
         self.side = np.array([float(side) for _, _, side in cases])
@@ -133,7 +135,7 @@ class _Walk:
         self.floor = np.array([0.0 if name in family.positive else -np.inf for name in family.parameters])
 
     def ends(self) -> Array:
-        """Return the end of each interval, or the edge where there is none."""
+        """Return the end of each interval, or the edge for an open interval."""
         lanes = np.arange(len(self.centre))
         theta = self.best.copy()
         inner, inner_z = np.zeros(len(lanes)), np.zeros(len(lanes))
@@ -175,7 +177,7 @@ class _Walk:
         lower[self.index[run], np.arange(len(run))] = upper[self.index[run], np.arange(len(run))] = held
         start = theta.copy()
         start[self.index[run], np.arange(len(run))] = held
-        # From the last point and from the best fit: along a curved valley the nearer start may lead astray.
+        # Two starts, the last point and the best fit, because in a curved valley the nearer start can miss the minimum.
         found = [descend(self.family, self.points.take(run), first, (lower, upper), steps=100, tolerance=1e-6)
                  for first in (start, self.best[:, run])]  # fmt: skip
         better = found[1].sse < found[0].sse

@@ -1,4 +1,4 @@
-"""Which family describes a curve best: fit all, sort by one criterion, average over curves."""
+"""Ranking of families: fit all, sort by one criterion, average over curves."""
 
 from __future__ import annotations
 
@@ -12,20 +12,29 @@ from venturi.errors import FitError
 from venturi.model._search import DEFAULT_SEARCH, Search, search
 from venturi.model.curve import Curve, pack
 from venturi.model.family import Array, Family
-from venturi.model.fit import Fit, Refusal, fit_many
+from venturi.model.fit import Fit, RejectedFit, fit_many
 
-__all__ = ["Criterion", "Entry", "FamilyMean", "Ranking", "cross_validate", "mean_over_curves", "rank", "rank_many"]
+__all__ = [
+    "Criterion",
+    "FamilyMean",
+    "RankedFit",
+    "Ranking",
+    "cross_validate",
+    "mean_over_curves",
+    "rank",
+    "rank_many",
+]
 
 Criterion = Literal["r_squared", "r_squared_adjusted", "aicc", "cross_validation"]
 LARGER_IS_BETTER = {"r_squared": True, "r_squared_adjusted": True, "aicc": False, "cross_validation": False}
 
 
-class Entry(NamedTuple):
+class RankedFit(NamedTuple):
     """One family in a ranking."""
 
     fit: Fit
     score: float
-    """Value of the criterion. Not a number, or infinite, where the curve has too few points for it."""
+    """Value of the criterion. NaN or infinite if the curve has too few points for it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,21 +44,22 @@ class Ranking:
     Attributes
     ----------
     curve, criterion
-        What was fitted, and by what it was sorted.
+        The fitted curve and the sort criterion.
     entries
-        Best first; those whose score is not finite last, in the order of the table.
-    refused
+        Fits in order, best first. Failed fits come after the others. Fits without a finite score come last, in the
+        order of the families.
+    rejected
         Families that were not fitted, with the reason.
     """
 
     curve: Curve
     criterion: Criterion
-    entries: tuple[Entry, ...]
-    refused: tuple[Refusal, ...]
+    entries: tuple[RankedFit, ...]
+    rejected: tuple[RejectedFit, ...]
 
     @property
     def best(self) -> Fit:
-        """The first entry.
+        """First entry.
 
         Raises
         ------
@@ -57,27 +67,25 @@ class Ranking:
             If no family has a finite score.
         """
         if not self.entries or not np.isfinite(self.entries[0].score):
-            raise FitError(
-                f"{self.curve.name}: no family can be judged by {self.criterion} on {len(self.curve)} points"
-            )
+            raise FitError(f"{self.curve.name}: no family has a finite {self.criterion} on {len(self.curve)} points")
         return self.entries[0].fit
 
 
 def rank(curve: Curve, families: Sequence[Family], *, criterion: Criterion = "aicc", folds: int | None = None,
          settings: Search = DEFAULT_SEARCH) -> Ranking:  # fmt: skip
-    """Fit every family to one curve and sort them.
+    """Fit every family to one curve and sort the fits.
 
     Parameters
     ----------
     curve, families
-        What to fit, for example ``families_for("files")``.
+        Curve, and families such as ``families_for("files")``.
     criterion
-        ``r_squared`` (as document 000 did; never prefers fewer parameters), ``r_squared_adjusted``, ``aicc``, or
+        ``r_squared`` (as in document 000; never prefers fewer parameters), ``r_squared_adjusted``, ``aicc``, or
         ``cross_validation``.
     folds
-        For cross-validation: number of seeded folds; each point by itself (leave one out) by default.
+        Number of seeded folds for cross-validation. The default is leave-one-out.
     settings
-        How hard to search, and the seed.
+        Effort of the search, and the seed.
 
     Examples
     --------
@@ -94,27 +102,28 @@ def rank(curve: Curve, families: Sequence[Family], *, criterion: Criterion = "ai
 
 def rank_many(curves: Sequence[Curve], families: Sequence[Family], *, criterion: Criterion = "aicc",
               folds: int | None = None, settings: Search = DEFAULT_SEARCH) -> list[Ranking]:  # fmt: skip
-    """Rank the families on each of many curves, all in step; see `rank`."""
+    """Rank the families on each of many curves together; see `rank`."""
     if criterion not in LARGER_IS_BETTER:
         raise FitError(f"expected one of {', '.join(LARGER_IS_BETTER)}, found {criterion!r}")
-    entries: list[list[Entry]] = [[] for _ in curves]
-    refused: list[list[Refusal]] = [[] for _ in curves]
+    entries: list[list[RankedFit]] = [[] for _ in curves]
+    rejected: list[list[RejectedFit]] = [[] for _ in curves]
     for family in families:
         outcomes = fit_many(curves, family, settings=settings)
         fits = [outcome for outcome in outcomes if isinstance(outcome, Fit)]
         scores = iter(_scores(fits, family, criterion, folds, settings))
         for lane, outcome in enumerate(outcomes):
             if isinstance(outcome, Fit):
-                entries[lane].append(Entry(outcome, next(scores)))
+                entries[lane].append(RankedFit(outcome, next(scores)))
             else:
-                refused[lane].append(outcome)
+                rejected[lane].append(outcome)
     sign = -1.0 if LARGER_IS_BETTER[criterion] else 1.0
 
-    def place(entry: Entry) -> float:
-        return sign * entry.score if np.isfinite(entry.score) else np.inf
+    def index(entry: RankedFit) -> tuple[bool, bool, float]:
+        finite = bool(np.isfinite(entry.score))
+        return not finite, finite and entry.fit.failed, sign * entry.score if finite else 0.0
 
-    return [Ranking(curve, criterion, tuple(sorted(listed, key=place)), tuple(left_out))
-            for curve, listed, left_out in zip(curves, entries, refused, strict=True)]  # fmt: skip
+    return [Ranking(curve, criterion, tuple(sorted(listed, key=index)), tuple(left_out))
+            for curve, listed, left_out in zip(curves, entries, rejected, strict=True)]  # fmt: skip
 
 
 def _scores(
@@ -129,20 +138,20 @@ def cross_validate(curves: Sequence[Curve], family: Family, *, folds: int | None
                    settings: Search = DEFAULT_SEARCH) -> list[float]:  # fmt: skip
     """Return the cross-validated error of one family on each curve.
 
-    Each point is predicted by a fit that has not seen it.
+    Each point is predicted by a fit without that point.
 
     Parameters
     ----------
     curves, family, settings
         As in `rank`.
     folds
-        Number of folds, into which points are dealt by ``settings.seed``; leave one out by default.
+        Number of folds. ``settings.seed`` assigns the points to folds. The default is leave-one-out.
 
     Returns
     -------
     list of float
-        Root mean square of the held-out errors, weighted like the fit, in units of y. Infinite where a fold leaves
-        fewer points than parameters.
+        Root mean square of the held-out errors, weighted like the fit, in units of y. Infinite if a fold leaves fewer
+        points than parameters.
     """
     if folds is not None and folds < 2:
         raise FitError(f"expected at least 2 folds, found {folds}")
@@ -189,35 +198,34 @@ def _held_out(curves: list[Curve], family: Family, held: list[Array], settings: 
 
 
 class FamilyMean(NamedTuple):
-    """One family over many curves, as table III of document 000 prints it."""
+    """Mean of one family over many curves, as in table III of document 000."""
 
     family: Family
     mean_r_squared: float
-    """Mean of R² over the curves that the family could be fitted to."""
+    """Mean of R² over the curves with a fit of this family."""
     mean_r_squared_printed: float
-    """The same of the printed form of equation (4)."""
+    """Mean of the printed form of equation (4) over these curves."""
     mean_score: float
-    """Mean of the criterion over the curves where it is finite; not a number if it is nowhere."""
+    """Mean of the criterion over the curves with a finite value; NaN without such curves."""
     curves: int
     """Number of curves fitted."""
     wins: int
-    """Number of curves on which it ranks first."""
+    """Number of curves with this family in first place."""
 
 
 def mean_over_curves(rankings: Sequence[Ranking]) -> list[FamilyMean]:
     """Return the mean R² of each family over the curves, best mean score first.
 
-    Families that were fitted to more of the curves come before those that were refused on some, since means over
-    different curves do not compare.
+    Families with fits on more curves come first, because means over different curves are not comparable.
     """
     if not rankings:
         return []
-    by_family: dict[Family, list[Entry]] = {}
+    by_family: dict[Family, list[RankedFit]] = {}
     wins: dict[Family, int] = {}
     for ranking in rankings:
-        for place, entry in enumerate(ranking.entries):
+        for index, entry in enumerate(ranking.entries):
             by_family.setdefault(entry.fit.family, []).append(entry)
-            wins[entry.fit.family] = wins.get(entry.fit.family, 0) + (place == 0 and bool(np.isfinite(entry.score)))
+            wins[entry.fit.family] = wins.get(entry.fit.family, 0) + (index == 0 and bool(np.isfinite(entry.score)))
     rows = [_mean(family, entries, wins[family]) for family, entries in by_family.items()]
     sign = -1.0 if LARGER_IS_BETTER[rankings[0].criterion] else 1.0
     return sorted(
@@ -225,7 +233,7 @@ def mean_over_curves(rankings: Sequence[Ranking]) -> list[FamilyMean]:
     )
 
 
-def _mean(family: Family, entries: list[Entry], wins: int) -> FamilyMean:
+def _mean(family: Family, entries: list[RankedFit], wins: int) -> FamilyMean:
     finite = [entry.score for entry in entries if np.isfinite(entry.score)]
     return FamilyMean(
         family,

@@ -1,8 +1,8 @@
-"""Rate as one function of size and files (and streams) together, which document 000 wanted and did not do.
+"""Rate as one function of size and files (and streams), which document 000 proposed but did not fit.
 
-A file of s bytes among n, each over k streams, takes a fixed time, its share of a common bottleneck, and perhaps the
-time of a stage of its own; its rate is s divided by the sum. ``Curve.x`` has a row for each variable, in the order
-``size, files[, streams]``.
+The transfer of a file of s bytes among n files, each over k streams, takes a fixed time, its part of a common
+bottleneck, and in some families the time of a separate stage. Its rate is s divided by the sum. ``Curve.x`` has one row
+for each variable, in the order ``size, files[, streams]``.
 
 ========  ==============================================  ======
 symbol    meaning                                         unit
@@ -15,7 +15,7 @@ t1        fixed time that each parallel file adds         s
 B         rate of the common bottleneck                   B/s
 r         rate of the stage that each file has alone      B/s
 w         rate of one stream, W/RTT                       B/s
-gamma     1: equal shares; more: overload; less: the      1
+gamma     1: equal parts; more: overload; less: the       1
           bottleneck gains from parallel files
 ========  ==============================================  ======
 """
@@ -32,7 +32,10 @@ from venturi.model.family import Array, Family, Span, Terms
 __all__ = ["NULL_SURFACES", "SURFACES", "SURFACES_WITH_STREAMS"]
 
 FIXED_RANGE = (1e-9, 1e3)
-"""Fixed cost searched, as a multiple of the largest file: below, it is nothing; above, nothing else is seen."""
+"""Searched range of the fixed cost, in multiples of the largest file.
+
+A lower cost is negligible; a higher one hides the other terms.
+"""
 
 
 def _positive(x: Array) -> bool:
@@ -48,14 +51,14 @@ def _fixed_start(span: Span) -> tuple[Array, Array]:
 
 
 def _shared_terms(x: Array, theta: Array) -> Terms:
-    fixed, share = np.exp(theta[0]), np.exp(theta[1] * np.log(x[1]))
-    phi = x[0] / (fixed + share * x[0])
+    fixed, stream_cost = np.exp(theta[0]), np.exp(theta[1] * np.log(x[1]))
+    phi = x[0] / (fixed + stream_cost * x[0])
     slope = -phi * phi / x[0]
-    return Terms([phi], [(0, 0, slope * fixed), (1, 0, slope * share * x[0] * np.log(x[1]))])
+    return Terms([phi], [(0, 0, slope * fixed), (1, 0, slope * stream_cost * x[0] * np.log(x[1]))])
 
 
 def _two_costs(first: Callable[[Array], Array], second: Callable[[Array], Array]) -> Callable[[Array, Array], Terms]:
-    """Terms of B·s/(e^theta0·first(x) + e^theta1·second(x) + n·s)."""
+    """Return terms of B·s/(e^theta0·first(x) + e^theta1·second(x) + n·s)."""
 
     def terms(x: Array, theta: Array) -> Terms:
         one, two = np.exp(theta[0]) * first(x), np.exp(theta[1]) * second(x)
@@ -103,7 +106,7 @@ def _power_surface(variables: int) -> Family:
         expand=lambda theta, c, x_scale, y_scale: [c[0] * y_scale, *theta],
         limits=lambda span: [(-6.0, 6.0)] * variables, start_box=lambda span: [(-2.0, 2.0)] * variables, linear=1,
         coordinates=names, scales_x=False, usable=_positive, validity="all variables > 0", variables=("surface",), rows=(variables,),
-        reason="null: no interplay, the variables act each for itself",
+        reason="null: no interaction, each variable acts on its own",
     )  # fmt: skip
 
 
@@ -123,7 +126,7 @@ SHARED = Family(
     limits=lambda span: [_fixed(span), (-3.0, 5.0)], start_box=lambda span: [_fixed_start(span), (0.0, 2.0)],
     linear=1, coordinates=("t0·B", "gamma"), nonnegative=True, positive=("B", "t0"), scales_x=False, usable=_positive,
     validity="size > 0, files ≥ 1", variables=("surface",), rows=(2, 3),
-    reason="a fixed time, then a bottleneck of rate B shared by n files, well (gamma < 1) or badly (gamma > 1)",
+    reason="a fixed time, then a bottleneck of rate B that n files share efficiently (gamma < 1) or inefficiently (gamma > 1)",
 )  # fmt: skip
 
 LOGINS = Family(
@@ -144,7 +147,7 @@ STAGES = Family(
     start_box=lambda span: [_fixed_start(span), (np.log(1e-2), np.log(1e2))], linear=1, coordinates=("t0·B", "B/r"),
     nonnegative=True, positive=("B", "t0", "r"), scales_x=False, usable=_positive, validity="size > 0, files ≥ 1",
     variables=("surface",), rows=(2, 3),
-    reason="each file passes a stage of its own (checksum, one core, one stream) and a shared one, one after the other",
+    reason="each file passes its own stage (checksum, one core, one stream) and then a shared stage",
 )  # fmt: skip
 
 STREAMS = Family(
@@ -159,10 +162,10 @@ STREAMS = Family(
 )  # fmt: skip
 
 NULL_SURFACES = (_null(2), _power_surface(2))
-"""What a surface with a reason must beat: a constant, and a product of powers."""
+"""Null models for surfaces with a reason: a constant, and a product of powers."""
 
 SURFACES = (SHARED, LOGINS, STAGES, *NULL_SURFACES)
-"""For ``x = [size, files]``."""
+"""Surfaces for ``x = [size, files]``."""
 
 SURFACES_WITH_STREAMS = (STREAMS, SHARED, LOGINS, STAGES, _null(3), _power_surface(3))
-"""For ``x = [size, files, streams]``; the first and last use the third row."""
+"""Surfaces for ``x = [size, files, streams]``. Only the first and the last use the third row."""

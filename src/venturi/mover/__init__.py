@@ -1,9 +1,9 @@
-"""Movers: tools that move bytes, called as their users call them.
+"""Movers: tools that move bytes, with the command lines of their users.
 
-One file a tool, and a table of them (:mod:`venturi.mover.table`). A mover says how it is called, what can be set, and
-how its output is read; what it says of itself is evidence, never the measure.
+Each tool has one file and one entry in :mod:`venturi.mover.table`. A mover defines its command line, its options and the
+parser of its output. Its reported rate is compared with the measured rate, and never replaces it.
 
-Left out on purpose: starting anything. A mover only writes a :class:`venturi.plan.Call`; the agent starts it.
+A mover only creates a :class:`venturi.plan.Call`; the agent starts the program.
 
 Read :class:`Mover` first.
 """

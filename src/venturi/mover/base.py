@@ -1,4 +1,4 @@
-"""What a mover is: how a tool is called, what can be set, and how its output is read."""
+"""Interface of movers: command line, options and output of a tool."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeAlias
 
 from venturi.errors import UnitError, VenturiError
+from venturi.messages import quote_value
 from venturi.plan import Call
 from venturi.plan.header import OptionValue
-from venturi.plan.words import shown
 from venturi.units import BITS_PER_BYTE, format_bytes_exact, parse_bytes, parse_duration, parse_rate_bit_per_s
 
 __all__ = ["Mover", "Option", "OptionError", "OptionKind", "OutputError", "ToolReport", "resolve_options"]
@@ -17,49 +17,51 @@ __all__ = ["Mover", "Option", "OptionError", "OptionKind", "OutputError", "ToolR
 OptionKind: TypeAlias = Literal["boolean", "choice", "integer", "rate", "size", "text", "time"]
 OPTION_KINDS: tuple[OptionKind, ...] = ("boolean", "choice", "integer", "rate", "size", "text", "time")
 MAX_WHOLE = 2**63 - 1
-"""The largest whole number that TOML, JSON and the engine all carry."""
+"""Largest integer that TOML, JSON and the engine support."""
 
 _SUFFIX: dict[str, str] = {"rate": "_bytes_per_s", "size": "_bytes", "time": "_s"}
 
 
 class OptionError(VenturiError, ValueError):
-    """Options that make no sense together, or that the tool has no way to be told."""
+    """Conflicting options, or a value that the tool does not support."""
 
 
 class OutputError(VenturiError, ValueError):
-    """A tool's output that is not of the known form.
+    """Output of a tool in an unknown form.
 
-    It fails the transfer: a number that cannot be read is not guessed. ``text`` is the output, whole, to be kept; ``shown`` the part of it
-    that tells most, its end unless somebody knows better.
+    The transfer then counts as failed. ``text`` is the complete output; ``excerpt`` is the part for the message, by
+    default the end.
     """
 
-    def __init__(self, expected: str, text: str, shown: str = "") -> None:
+    def __init__(self, expected: str, text: str, excerpt: str = "") -> None:
         self.expected = expected
         self.text = text
-        shown = shown or text.strip()[-200:] or "nothing"
-        super().__init__(f"expected {expected} in the output of the tool, found: {shown}")
+        excerpt = excerpt or text.strip()[-200:] or "nothing"
+        super().__init__(
+            f"expected {expected} in the output of the tool, found {excerpt}; check the version of the tool"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class ToolReport:
-    """What a tool says of its own transfer: evidence, to be compared with what was measured.
+    """Report of a tool about its transfer, to compare with the measurement.
 
     Attributes
     ----------
     bytes
-        How much it says to have moved.
+        Transferred bytes.
     rate_bytes_per_s
-        The rate it says, by its own clock; ``None`` if it says none.
+        Rate by its own clock; ``None`` if not reported.
     duration_s
-        The time it says, by its own clock; ``None`` if it says none.
+        Duration by its own clock; ``None`` if not reported.
     received_bytes
-        How much its other end says to have received, where it asks it.
+        Bytes that the receiver reports, if the tool requests them.
     retransmits
-        TCP segments sent again, of all streams, where it asks the kernel.
+        Retransmitted TCP segments of all streams, if the tool queries the kernel.
     first_byte_s
-        From its start to the first byte of the answer, by its own clock.
+        Time from the start to the first byte of the response, by its own clock.
     detail
-        What else it says, by name with unit: times of phases, CPU of both ends, round-trip time.
+        Other values by name with unit: times of phases, CPU of both hosts, round-trip time.
     """
 
     bytes: int | None
@@ -73,24 +75,26 @@ class ToolReport:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One thing that can be set.
+    """Option of a mover.
 
     Parameters
     ----------
     name
-        As it stands in a scenario, without unit.
+        Name in a scenario, without unit.
     kind
-        What its values are.
+        Type of the values.
     default
-        In base units; ``None``: not set, and the arguments that need it are left out.
+        Default in base units; ``None``: not set, and the arguments that need it are omitted.
     meaning
-        One sentence for people.
+        Description.
     choices
         The values of a ``choice``.
     minimum
         The smallest value of an ``integer``, a ``size`` or a ``rate``.
     maximum
-        The largest one; ``None``: whatever the engine can carry.
+        The largest value; ``None``: limited by the engine.
+    each
+        Name of an option with a count, such as ``streams``, if this ``rate`` applies to each of them; "": to the whole call.
     """
 
     name: str
@@ -100,10 +104,11 @@ class Option:
     choices: tuple[str, ...] = ()
     minimum: int = 1
     maximum: int | None = None
+    each: str = ""
 
     @property
     def key(self) -> str:
-        """Name with the unit of its values: ``block`` is ``block_bytes``."""
+        """Name with unit: ``block_bytes`` for ``block``."""
         return self.name + _SUFFIX.get(self.kind, "")
 
     def parse(self, value: object) -> OptionValue:
@@ -112,7 +117,7 @@ class Option:
         Raises
         ------
         UnitError
-            Saying what was expected and what was found.
+            If the value is invalid.
 
         Examples
         --------
@@ -136,11 +141,11 @@ class Option:
             return value
         if self.kind == "text" and isinstance(value, str):
             return value
-        raise UnitError(f"expected {self.expected}, found {shown(value)}")
+        raise UnitError(f"expected {self.expected}, found {quote_value(value)}; change the value")
 
     @property
     def expected(self) -> str:
-        """Its values in words, for messages and documents."""
+        """Description of the valid values, for messages and documentation."""
         match self.kind:
             case "rate":
                 return 'a rate such as "100 MB/s"'
@@ -159,47 +164,55 @@ class Option:
                 return " or ".join(f'"{choice}"' for choice in self.choices)
 
     def _range(self, written: Callable[[int], str]) -> str:
-        least = f'"{written(self.minimum)}"'
-        return f"of at least {least}" if self.maximum is None else f'from {least} to "{written(self.maximum)}"'
+        minimum_text = f'"{written(self.minimum)}"'
+        return (
+            f"of at least {minimum_text}"
+            if self.maximum is None
+            else f'from {minimum_text} to "{written(self.maximum)}"'
+        )
 
     def _within(self, number: int, expected: str, value: object) -> int:
         if not self.minimum <= number <= (MAX_WHOLE if self.maximum is None else self.maximum):
-            raise UnitError(f"expected {expected}, found {shown(value)}")
+            raise UnitError(f"expected {expected}, found {quote_value(value)}; change the value")
         return number
 
 
 class Mover(Protocol):
-    """A tool that moves bytes, called as its users call it.
+    """A tool that moves bytes, with the command line of its users.
 
     Attributes
     ----------
     name
-        As it stands in a scenario.
+        Name in a scenario.
     summary
-        One sentence for people.
+        One sentence for the documentation.
     requires
-        The programs that must be there.
+        Required programs.
     options
-        What can be set.
+        Options of the mover.
     reads
-        Whether it reads a file of a data set; otherwise its source is ``zero:``.
+        Whether it reads a file of a dataset; otherwise its source is ``zero:``.
     writes
-        Whether it leaves a file; otherwise its destination is ``null:``.
+        Whether it writes a file; otherwise its destination is ``null:``.
     (partial)
-        A tool that fetches what it needs of a file, and not the whole, has ``partial = True`` besides: what it says it fetched is what was moved.
-    (refusal)
-        A tool that refuses an option between some ends has ``refusal(given, source, destination)`` besides: ``given`` are options by name, an end is the protocol of
-        its door, ``None`` for a file of the host. It returns the option, or another key of the workload, and what is wrong with it; ``None`` if nothing is.
+        Optional. ``True`` for a tool that reads only parts of a file: its report defines the moved bytes.
+    (option_conflict)
+        Optional method ``option_conflict(options, source, destination)``: ``options`` by name; an endpoint is the protocol of
+        its service port, ``None`` for a file of the host. It returns the conflicting option, or another key of the workload,
+        with a message; ``None`` without a conflict.
+    (needs_server)
+        Optional. ``"source"`` for a tool that reads from servers only, ``"either"`` for a tool that does not copy between two
+        local files. Without it, the tool copies local files.
     (costs)
-        A tool whose calls were measured has ``costs`` besides, of :class:`venturi.cost.Measured`: what they cost in a simulated world.
+        Optional. Measured costs of calls in a simulation, as :class:`venturi.cost.MeasuredCost`.
     null_destination
-        Whether ``/dev/null`` is a safe destination: a tool that renames into place would replace the device.
-    speaks
-        Protocols of doors that it can use for one end or both, the preferred one first: ``"gsiftp"``, ``"http"``. One
-        that reads and writes files of its own host only has none.
+        Whether ``/dev/null`` is a safe destination; a tool that renames into place would replace the device.
+    protocols
+        Protocols of service ports that it supports, in order of preference: ``"gsiftp"``, ``"http"``. Movers of local files
+        have none.
     lists
-        Whether one call takes many files, as lines ``SOURCE DESTINATION`` of a file ``{list}``. A mover that cannot have all of
-        them end in ``/dev/null`` has ``null_lists = False`` besides.
+        Whether one call accepts many files, as lines ``SOURCE DESTINATION`` of a file ``{list}``. ``null_lists = False`` marks
+        a mover whose lists cannot have the destination ``/dev/null``.
     """
 
     @property
@@ -217,48 +230,48 @@ class Mover(Protocol):
     @property
     def null_destination(self) -> bool: ...  # noqa: D102
     @property
-    def speaks(self) -> tuple[str, ...]: ...  # noqa: D102
+    def protocols(self) -> tuple[str, ...]: ...  # noqa: D102
     @property
     def lists(self) -> bool: ...  # noqa: D102
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how the tool is called with these options (all of them, in base units, by :attr:`Option.key`).
+        """Return the call of the tool with these options (all options, in base units, by :attr:`Option.key`).
 
-        The arguments must be right for every end that the mover can have: ``{source}`` and ``{destination}`` are
-        URLs of doors, or paths as ``Call.local`` writes them.
+        The arguments must work for all endpoints of the mover: ``{source}`` and ``{destination}`` are URLs of service
+        ports, or paths in the form of ``Call.local``.
 
         Raises
         ------
         OptionError
-            If the options make no sense together.
+            If the options are in conflict.
         """
         ...
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
-        """Return what the tool said in a transfer record, ``None`` if it says nothing.
+        """Return the report in the output of a transfer record, ``None`` without output.
 
         Raises
         ------
         OutputError
-            If the output is not of the known form; this fails the transfer.
+            If the output has an unknown form; this fails the transfer.
         """
         ...
 
 
 def parse_size(value: object) -> int:
-    """Return a size in bytes, as :func:`venturi.units.parse_bytes`, and no more than the engine can count."""
+    """Return a size in bytes like :func:`venturi.units.parse_bytes`, limited to the integers of the engine."""
     size = parse_bytes(value)
     if size > MAX_WHOLE:
-        raise UnitError(f"expected a size below 8 EiB, found {shown(value)}")
+        raise UnitError(f"expected a size below 8 EiB, found {quote_value(value)}; use a smaller size")
     return size
 
 
-def resolve_options(mover: Mover, given: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
-    """Return all options of a mover in base units by :attr:`Option.key`: those given by name, and the defaults."""
-    return {option.key: given.get(option.name, option.default) for option in mover.options}
+def resolve_options(mover: Mover, values: Mapping[str, OptionValue]) -> dict[str, OptionValue]:
+    """Return all options of a mover in base units by :attr:`Option.key`: ``values`` by name, and the defaults."""
+    return {option.key: values.get(option.name, option.default) for option in mover.options}
 
 
 def output_text(record: Mapping[str, Any], stream: Literal["stdout", "stderr"]) -> str:
-    """Return the kept output of a transfer record, empty if there is none."""
+    """Return the recorded output of a transfer record, or an empty text."""
     text = record.get(stream)
     return text if isinstance(text, str) else ""

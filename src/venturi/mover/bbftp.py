@@ -1,6 +1,6 @@
-"""``bbftp``: the tool of document 004, its server started by ``ssh`` for each call.
+"""``bbftp``: the tool of document 004; ``ssh`` starts its server for each call.
 
-The programs are not in Debian. A client of 3.2.1 or later is expected as ``bbftp``, a server as ``bbftpd`` on the other host.
+The programs are not in Debian. Required: client ``bbftp`` 3.2.1 or later, and ``bbftpd`` on the other host.
 """
 
 from __future__ import annotations
@@ -19,45 +19,45 @@ __all__ = ["Bbftp"]
 
 _KIBIBYTE = 1 << 10
 _PORTS = re.compile(r"([0-9]{4,5}):([0-9]{4,5})")
-_SAID = re.compile(
+_REPORT = re.compile(
     r"^(?:get|put) ([0-9]+) ([0-9]+\.[0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) ([0-9]+) (gzip|nogzip)$", re.MULTILINE
 )
-"""What ``-m`` prints: direction, bytes, seconds, block, send and receive window in KiB, streams (``man bbftp``)."""
+"""Output of ``-m``: direction, bytes, seconds, block, send and receive window in KiB, streams (``man bbftp``)."""
 
 _DONE = re.compile(r"^(?:get|put) \S+ \S+ OK$", re.MULTILINE)
-"""What stands there alone of an empty file: no data connection was made."""
+"""Output for an empty file, without a data connection."""
 
 _OPTIONS = (
-    Option("streams", "integer", None, "TCP connections that share the file (setnbstream); otherwise one."),
+    Option("streams", "integer", None, "TCP connections of a file (setnbstream). Default: one."),
     Option(
         "window",
         "size",
         None,
-        "Socket buffers of both ends, whole KiB (setsendwinsize, setrecvwinsize), within the kernels' limits; otherwise 256 KiB.",
+        "Socket buffers of both hosts, in whole KiB, within kernel limits (setsendwinsize, setrecvwinsize). Default: 256 KiB.",
     ),
-    Option("block", "size", None, "Bytes a read or write of each stream, whole KiB (setbuffersize); otherwise 256 KiB."),
-    Option("ports", "text", None, "Data connections arrive at these ports only, such as `5030:5059` (-e of the server, -D of the client)."),
+    Option("block", "size", None, "Size of a read or write of each stream, in whole KiB (setbuffersize). Default: 256 KiB."),
+    Option("ports", "text", None, "Port range of data connections, such as `5030:5059` (-e of the server, -D of the client)."),
     Option(
         "active",
         "boolean",
         False,
-        "The server connects to the client (-D, version 2 of the protocol), and not the client to the server.",
+        "The server opens the data connections to the client (-D, version 2 of the protocol).",
     ),
-    Option("gzip", "boolean", False, "Compress on the way (setoption gzip)."),
-    Option("tries", "integer", 1, "How often it may begin before it gives up (-r)."),
-    Option("server", "text", "bbftpd -s", "What ssh has the other host carry out."),
+    Option("gzip", "boolean", False, "Compress the transfer (setoption gzip)."),
+    Option("tries", "integer", 1, "Maximum number of attempts (-r)."),
+    Option("server", "text", "bbftpd -s", "Server command that ssh runs on the other host."),
 )  # fmt: skip
 
-# A temporary file takes the place of the destination in the end: that must not be a device. Blanks and semicolons divide commands.
+# A temporary file replaces the destination, which must not be a device. Blanks and semicolons separate commands.
 _SCRIPT = """\
 fail() { echo "bbftp: expected $1" >&2; exit 2; }
 case "$1$2" in *[[:space:]\\;]*) fail "paths without blanks and semicolons, found $1 and $2";; esac
-case $2 in */dev/null) fail "a file as destination, found /dev/null, which it would replace";; esac
+case $2 in */dev/null) fail "a file as destination, found /dev/null, which bbftp would replace";; esac
 case $1,$2 in
-ssh://*,ssh://*) fail "one end on this host, found servers at both";;
+ssh://*,ssh://*) fail "one local file, found two servers";;
 ssh://*,*) word=get url=$1;;
 *,ssh://*) word=put url=$2;;
-*) fail "a server at one end, found $1 and $2";;
+*) fail "one server, found $1 and $2";;
 esac
 rest=${url#ssh://} path=/${rest#*/} account=${rest%%/*}
 address=${account#*@} host=${address%%:*}
@@ -71,34 +71,36 @@ exec bbftp -m TOOL ${user-} -L "ssh -q -o BatchMode=yes ${VENTURI_SSH_CONFIG:+-F
 
 @dataclass(frozen=True, slots=True)
 class Bbftp:
-    """``bbftp -m``, which tells bytes, seconds, and block, windows and streams as both ends agreed on them: what the kernels
-    granted of the windows it does not tell.
+    """``bbftp -m``: it prints bytes, seconds, and the negotiated block, windows and streams, but not the granted windows.
 
-    A control connection through ``ssh`` and no password: the login of the protocol is RSA of 1024 bits. ``$VENTURI_SSH_CONFIG`` names
-    a configuration file of ssh to use in place of the user's. There is no checksum; a broken transfer begins anew.
+    The control connection runs through ``ssh`` without a password, because the login of the protocol is RSA of 1024 bits.
+    ``$VENTURI_SSH_CONFIG`` names an ssh configuration file. bbFTP has no checksum and no resume.
     """
 
     name: str = "bbftp"
-    summary: str = "bbFTP, its server started through ssh: download or upload. Not in Debian."
+    summary: str = "bbFTP with a server that ssh starts: download or upload. It is not in Debian."
     requires: tuple[str, ...] = ("sh", "ssh", "bbftp")
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
-    speaks: tuple[str, ...] = ("ssh",)
+    protocols: tuple[str, ...] = ("ssh",)
+    needs_server: str = "either"
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``bbftp`` is called: by ``sh``, which takes the URL apart."""
+        """Return the call of ``bbftp``; ``sh`` splits the URL."""
         server, ports = str(options["server"]), _ports(options["ports"])
         if '"' in server or ";" in server:
-            raise OptionError(f"bbftp: expected a server command without quotes and semicolons, found {server}")
+            raise OptionError(
+                f"bbftp: expected a server command without quotes and semicolons, found {server}; change the option server"
+            )
         tool = f"-r {options['tries']}"
         if options["active"]:
             tool += f" -D{ports}"
         elif ports:
             server += f" -e {ports}"
-        # The server insists on being told: without -E the client would start what it was built with.
+        # Without -E, the client starts the server path of its build.
         tool += f' -E "{server}"'
         commands = [
             f"{command} {value}"
@@ -115,9 +117,9 @@ class Bbftp:
         return Call(self.name, dict(options), shell(script, "{source}", "{destination}"), self.requires, capture=True)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what ``-m`` says: its seconds begin when both ends have agreed, so that logging in is not among them."""
+        """Return the report of ``-m``; its duration starts after the negotiation and excludes the login."""
         text = output_text(record, "stdout")
-        match = _SAID.search(text)
+        match = _REPORT.search(text)
         if match is None and _DONE.search(text):
             return ToolReport(0)
         if match is None:
@@ -140,7 +142,7 @@ def _kibibytes(name: str, value: OptionValue) -> int | None:
     if not isinstance(value, int):
         return None
     if value % _KIBIBYTE or not value:
-        raise OptionError(f"bbftp: expected a {name} of whole KiB, found {value} B")
+        raise OptionError(f"bbftp: expected a {name} of whole KiB, found {value} B; round the size")
     return value // _KIBIBYTE
 
 
@@ -149,5 +151,7 @@ def _ports(value: OptionValue) -> str:
         return ""
     match = _PORTS.fullmatch(str(value))
     if match is None or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
-        raise OptionError(f'bbftp: expected ports from 1024 to 65535 such as "5030:5059", found "{value}"')
+        raise OptionError(
+            f'bbftp: expected ports from 1024 to 65535 such as "5030:5059", found "{value}"; change the range'
+        )
     return str(value)

@@ -1,4 +1,4 @@
-"""A tool of the user's own, described in the scenario: ``[mover.NAME]`` with a template and typed options."""
+"""User-defined tool of a scenario: ``[mover.NAME]`` with a command template and typed options."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from venturi.plan.header import Argument, OptionValue
 __all__ = ["PLACEHOLDERS", "Command", "placeholders"]
 
 PLACEHOLDERS = (
-    *("source", "destination", "bytes", "files", "slot", "scratch", "list", "folder"),
+    *("source", "destination", "bytes", "files", "slot", "scratch", "list", "directory"),
     *("source_host", "source_port", "destination_host", "destination_port"),
 )
-"""What a template can name beside the options of its mover."""
+"""Placeholders of a template, in addition to the options of its mover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A mover made from a template.
+    """Mover from a template.
 
-    A group (a list in ``argv``) is left out whole when an option in it has no value. An element that is nothing but a
-    boolean option is a condition: it is left out itself, and its group with it if the option is false:
-    ``["--verify", "{verify}"]`` is ``--verify`` or nothing.
+    A group (a list in ``argv``) is omitted if an option in it has no value. A boolean option as an element is a condition:
+    it is removed, and its group is omitted if the option is false. ``["--verify", "{verify}"]`` becomes ``--verify`` or
+    nothing.
 
-    ``takes_lists`` says whether one call takes many files; ``None``: if ``argv`` names ``{list}`` or ``{folder}``. One that takes
-    whole folders names ``{folder}``: then that, ``{source}`` and ``{destination}`` are folders with the files of the call alone.
+    ``takes_lists``: one call accepts many files; ``None``: if ``argv`` contains ``{list}`` or ``{directory}``. With
+    ``{directory}``, the values of it, ``{source}`` and ``{destination}`` are directories with only the files of the call.
     """
 
     name: str
     argv: tuple[Argument, ...]
     requires: tuple[str, ...]
     options: tuple[Option, ...] = ()
-    summary: str = "A tool described in the scenario."
+    summary: str = "A tool of the scenario."
     null_destination: bool = False
-    speaks: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
     local: str = "{path}"
     takes_lists: bool | None = None
     reads: bool = field(init=False)
@@ -48,19 +48,19 @@ class Command:
 
     def __post_init__(self) -> None:
         used = {name for text in _texts(self.argv) for name in placeholders(text)}
-        lists = bool({"list", "folder"} & used) if self.takes_lists is None else self.takes_lists
+        lists = bool({"list", "directory"} & used) if self.takes_lists is None else self.takes_lists
         object.__setattr__(self, "lists", lists)
-        object.__setattr__(self, "reads", bool({"source", "list", "folder"} & used))
+        object.__setattr__(self, "reads", bool({"source", "list", "directory"} & used))
         object.__setattr__(self, "writes", bool({"destination", "list"} & used))
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how the tool is called."""
+        """Return the call of the tool."""
         argv = tuple(kept for argument in self.argv if (kept := self._condition(argument, options)) is not None)
         call = Call(self.name, dict(options), argv, self.requires, local=self.local)
         return call if self.writes else dataclasses.replace(call, expect="nothing")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
-        """Return nothing: the form of the output is not known. An entry point of ``venturi.movers`` can read it."""
+        """Return ``None``: the form of the output is unknown. A mover of an entry point can parse it."""
         return None
 
     def _condition(self, argument: Argument, options: Mapping[str, OptionValue]) -> Argument | None:
@@ -78,7 +78,7 @@ def placeholders(text: str) -> list[str]:
     Raises
     ------
     ValueError
-        If the braces do not match, or hold anything but a name.
+        If the braces do not match or contain no name.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""``curl``: HTTP download, upload, and third-party copy between two servers (WebDAV COPY, as the WLCG uses it)."""
+"""``curl``: HTTP download, upload, and third-party copy between two servers (WebDAV COPY of the WLCG)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
+from venturi.cost import FILE, LAB, LAB_BYTES, MeasuredCost, MoverCost
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
-from venturi.mover.http import CERTIFICATE, PROXY, THIRD_PARTY
-from venturi.mover.shell import filled, shell
+from venturi.mover.http import BEARER, CERTIFICATE, PROXY, READ_TOKEN, THIRD_PARTY
+from venturi.mover.shell import format_shell_command, shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
 
@@ -21,65 +21,87 @@ __all__ = ["Curl"]
 _OPTIONS = (
     PROXY,
     CERTIFICATE,
+    BEARER,
     THIRD_PARTY,
     Option(
         "streams",
         "integer",
         None,
-        "TCP connections between two servers (X-Number-Of-Streams); a download or an upload has one.",
+        "TCP connections between two servers (X-Number-Of-Streams). Downloads and uploads use one.",
     ),
-    Option("http", "choice", None, "Version of HTTP; otherwise what both can.", choices=("1.1", "2")),
-    Option("rate", "rate", None, "At most so fast (--limit-rate); not between two servers."),
-    Option("bind", "text", None, "Of a host with several interfaces the one that is used: its address, or its name."),
+    Option("http", "choice", None, "Version of HTTP. Default: negotiated.", choices=("1.1", "2")),
+    Option("rate", "rate", None, "Rate limit (--limit-rate); not between two servers."),
+    Option("bind", "text", None, "Local interface, by address or name."),
 )
 
 _CERTIFICATE = ' --capath "$X509_CERT_DIR" --cert "$X509_USER_PROXY" --key "$X509_USER_PROXY"'
+# A command line is visible to all users of a host: curl reads the token from a pipe. In a copy, both servers get it.
+_OPEN_TOKEN = (
+    READ_TOKEN
+    + """\
+case $1,$2 in http*,http*) other="TransferHeaderAuthorization: Bearer $token";; *) other=;; esac
+exec 3<<END
+Authorization: Bearer $token
+$other
+END
+"""
+)
+_TOKEN = " -H @/dev/fd/3"
 _COPY = "-X COPY -H 'Credential: none' -H 'Overwrite: T'"
 _TIMES = {"connect_s": "time_connect", "tls_s": "time_appconnect", "lookup_s": "time_namelookup"}
 _SUCCESS = re.compile(r"^success: ", re.MULTILINE)
 
 _COSTS = (
-    Measured(
-        ("http",), (FILE,), MoverCost.of((0.0, 0.0084, 2.0)), f"{LAB}; round trips by its own clock; one file a call"
+    MeasuredCost(
+        ("http",),
+        (FILE,),
+        MoverCost.of((0.0, 0.0084, 2.0)),
+        f"{LAB}; round trips by its own clock; one file per call",
     ),
-    Measured((FILE,), ("http",), MoverCost.of((0.0002, 0.0087, 3.0)), f"{LAB}; one file a call"),
-    Measured(("http",), (FILE,), MoverCost(byte_core_s=0.65e-9), LAB_BYTES),
-    Measured((FILE,), ("http",), MoverCost(byte_core_s=0.3e-9), LAB_BYTES),
+    MeasuredCost((FILE,), ("http",), MoverCost.of((0.0002, 0.0087, 3.0)), f"{LAB}; one file per call"),
+    MeasuredCost(("http",), (FILE,), MoverCost(byte_core_s=0.65e-9), LAB_BYTES),
+    MeasuredCost((FILE,), ("http",), MoverCost(byte_core_s=0.3e-9), LAB_BYTES),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Curl:
-    """``curl``, without its configuration file; an answer of 400 or more is a failure."""
+    """``curl`` without its configuration file; a status of 400 or more is a failure."""
 
     name: str = "curl"
-    summary: str = "HTTP: download, upload, or from server to server."
+    summary: str = "HTTP download, upload, or copy between two servers."
     requires: tuple[str, ...] = ("curl",)
     reads: bool = True
     writes: bool = True
     null_destination: bool = True
-    speaks: tuple[str, ...] = ("http", "https")
+    protocols: tuple[str, ...] = ("http", "https")
+    needs_server: str = "either"
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
-    costs: tuple[Measured, ...] = _COSTS
+    costs: tuple[MeasuredCost, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``curl`` is called: as it is for a download, by ``sh`` where that must choose."""
+        """Return the call of ``curl``: direct for a download, otherwise by ``sh``."""
         if options["http"] == "2" and options["proxy"]:
-            raise OptionError(
-                'curl: expected http = "1.1" through a proxy, which is spoken to in HTTP/1.1, found "2"'
-            )
+            raise OptionError('curl: expected http = "1.1" with a proxy, found "2"; set http = "1.1"')
         proxy: tuple[Argument, ...] = ("--noproxy", "*") if options["proxy"] is None else (("--proxy", "{proxy}"),)
         tool: tuple[Argument, ...] = (
             *("curl", "-q", "-sSf", "--write-out", "\\n%{{json}}\\n"),
             *proxy,
             *(() if options["http"] is None else (f"--http{options['http']}",)),
             ("--limit-rate", "{rate_bytes_per_s}"),
-            # host!: never the name of a device.
+            # host!: an address or host name, not a device.
             ("--interface", "host!{bind}"),
         )
-        script = _script(filled(tool, options) + (_CERTIFICATE if options["certificate"] else ""), options)
-        if options["certificate"]:
+        script = _script(
+            format_shell_command(tool, options)
+            + (_CERTIFICATE if options["certificate"] else "")
+            + (_TOKEN if options["bearer"] else ""),
+            options,
+        )
+        if options["bearer"]:
+            script = _OPEN_TOKEN + script
+        if options["certificate"] or options["bearer"]:
             argv: tuple[Argument, ...] = shell(script, "{source}", "{destination}")
         else:
             argv = (shell(script, "{source}", "{destination}", "{destination_host}"),
@@ -87,18 +109,18 @@ class Curl:
         return Call(self.name, dict(options), argv, ("sh", *self.requires), capture=True)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what ``--write-out`` says.
+        """Return the report of ``--write-out``.
 
-        Of a third-party copy no bytes: the markers of the server come every few seconds.
+        It has no bytes for a third-party copy: the server sends markers only every few seconds.
         """
         text = output_text(record, "stdout")
-        said = _last_line(text)
-        if said["method"] == "COPY":
-            return _copied(text, said)
-        size = said["size_upload" if said["method"] == "PUT" else "size_download"]
-        rate = said["speed_upload" if said["method"] == "PUT" else "speed_download"]
+        report = _parse_report(text)
+        if report["method"] == "COPY":
+            return _third_party_report(text, report)
+        size = report["size_upload" if report["method"] == "PUT" else "size_download"]
+        rate = report["speed_upload" if report["method"] == "PUT" else "speed_download"]
         return ToolReport(
-            size, rate or None, said["time_total"], first_byte_s=_first_byte(said), detail=_detail(said)
+            size, rate or None, report["time_total"], first_byte_s=_first_byte(report), detail=_detail(report)
         )
 
 
@@ -113,35 +135,36 @@ def _script(tool: str, options: Mapping[str, OptionValue]) -> str:
     )  # fmt: skip
 
 
-def _last_line(text: str) -> dict[str, Any]:
-    """Return the report of ``--write-out``, with numbers that are numbers."""
+def _parse_report(text: str) -> dict[str, Any]:
+    """Return the validated report of ``--write-out``."""
     lines = text.rstrip("\n").rsplit("\n", 1)
     try:
-        said = json.loads(lines[-1])
-        good = isinstance(said["method"], str) and all(
-            isinstance(said[name], int) and said[name] >= 0 for name in ("size_download", "size_upload", "http_code")
+        report = json.loads(lines[-1])
+        good = isinstance(report["method"], str) and all(
+            isinstance(report[name], int) and report[name] >= 0
+            for name in ("size_download", "size_upload", "http_code")
         )
         times = ("time_total", "time_connect", "time_appconnect", "time_namelookup", "time_starttransfer")
         rates = ("speed_download", "speed_upload")
-        good = good and all(math.isfinite(float(said[name])) for name in (*times, *rates))
+        good = good and all(math.isfinite(float(report[name])) for name in (*times, *rates))
     except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         good = False
     if not good:
         raise OutputError("a last line of JSON from --write-out", text)
-    return said  # type: ignore[no-any-return]
+    return report  # type: ignore[no-any-return]
 
 
-def _copied(text: str, said: Mapping[str, Any]) -> ToolReport:
-    """Return what was said of a third-party copy: its status comes when it begins, its success in the text."""
+def _third_party_report(text: str, report: Mapping[str, Any]) -> ToolReport:
+    """Return the report of a third-party copy: the server sends its status at the start, its success in the body."""
     if not _SUCCESS.search(text):
-        raise OutputError('a line that begins with "success: "', text)
-    return ToolReport(None, None, said["time_total"], first_byte_s=_first_byte(said), detail=_detail(said))
+        raise OutputError('a line with the prefix "success: "', text)
+    return ToolReport(None, None, report["time_total"], first_byte_s=_first_byte(report), detail=_detail(report))
 
 
-def _first_byte(said: Mapping[str, Any]) -> float | None:
-    return said["time_starttransfer"] or None
+def _first_byte(report: Mapping[str, Any]) -> float | None:
+    return report["time_starttransfer"] or None
 
 
-def _detail(said: Mapping[str, Any]) -> dict[str, float | int | str]:
-    times = {name: said[key] for name, key in _TIMES.items() if said[key]}
-    return {**times, "http_code": said["http_code"], "http_version": str(said.get("http_version", ""))}
+def _detail(report: Mapping[str, Any]) -> dict[str, float | int | str]:
+    times = {name: report[key] for name, key in _TIMES.items() if report[key]}
+    return {**times, "http_code": report["http_code"], "http_version": str(report.get("http_version", ""))}

@@ -1,4 +1,4 @@
-"""``read`` and ``write``: one half of a copy each, with ``dd``, as group 1 of experiment 001 separated them."""
+"""``read`` and ``write``: the two halves of a copy with ``dd``, as in group 1 of experiment 001."""
 
 from __future__ import annotations
 
@@ -11,67 +11,67 @@ from venturi.mover.base import Option, OutputError, ToolReport, output_text
 from venturi.plan import Call
 from venturi.plan.header import OptionValue
 
-__all__ = ["Read", "Write"]
+__all__ = ["ReadMover", "WriteMover"]
 
 _COPIED = re.compile(r"^(\d+) bytes?(?: \([^)]*\))? copied, (\d+(?:\.\d+)?(?:e[+-]?\d{1,2})?) s, ", re.MULTILINE)
-_BLOCK = Option("block", "size", 1 << 20, "Bytes a system call; also the memory that dd takes.")
+_BLOCK = Option("block", "size", 1 << 20, "Size of a system call, and memory of dd.")
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Read a file and keep nothing."""
+class ReadMover:
+    """Read a file and discard the data."""
 
     name: str = "read"
-    summary: str = "Read one file and keep nothing (dd to /dev/null)."
+    summary: str = "Read one file and discard the data (dd to /dev/null)."
     requires: tuple[str, ...] = ("dd",)
     reads: bool = True
     writes: bool = False
     null_destination: bool = True
-    speaks: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
     lists: bool = False
     options: tuple[Option, ...] = (
         _BLOCK,
-        Option("direct", "boolean", False, "Past the page cache (O_DIRECT); not every file system can."),
+        Option("direct", "boolean", False, "Bypass the page cache (O_DIRECT); not on every file system."),
     )
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``dd`` is called."""
+        """Return the call of ``dd``."""
         flags = ("iflag=direct",) if options["direct"] else ()
         argv = ("dd", "if={source}", "of={destination}", "bs={block_bytes}", *flags)
         return Call(self.name, dict(options), argv, self.requires, capture=True, expect="nothing")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what ``dd`` says."""
+        """Return the report of ``dd``."""
         return _parse(record)
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
-    """Write zeros to a file. A storage that compresses, or keeps no blocks of zeros, flatters itself here."""
+class WriteMover:
+    """Write zeros to a file. Storages with compression or sparse blocks seem faster here."""
 
     name: str = "write"
-    summary: str = "Write one file of zeros (dd from /dev/zero); a storage that compresses flatters itself here."
+    summary: str = "Write one file of zeros (dd from /dev/zero); storages with compression seem faster."
     requires: tuple[str, ...] = ("dd",)
     reads: bool = False
     writes: bool = True
     null_destination: bool = True
-    speaks: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
     lists: bool = False
     options: tuple[Option, ...] = (
         _BLOCK,
-        Option("direct", "boolean", False, "Past the page cache (O_DIRECT); not every file system can."),
-        Option("fsync", "boolean", False, "Then wait until the file is on stable storage, inside the timing."),
+        Option("direct", "boolean", False, "Bypass the page cache (O_DIRECT); not on every file system."),
+        Option("fsync", "boolean", False, "Wait until the file is on stable storage (part of the duration)."),
     )
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``dd`` is called."""
+        """Return the call of ``dd``."""
         flags = ("oflag=direct",) if options["direct"] else ()
         sync = ("conv=fsync",) if options["fsync"] else ()
         argv = ("dd", "if={source}", "of={destination}", "bs={block_bytes}", "count={bytes}", "iflag=count_bytes")
         return Call(self.name, dict(options), (*argv, *flags, *sync), self.requires, capture=True)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what ``dd`` says."""
+        """Return the report of ``dd``."""
         return _parse(record)
 
 

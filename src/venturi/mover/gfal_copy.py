@@ -1,4 +1,4 @@
-"""``gfal-copy``: the copy tool of the grid's data management, on top of the libraries of each protocol."""
+"""``gfal-copy``: grid copy tool, based on a library for each protocol."""
 
 from __future__ import annotations
 
@@ -7,56 +7,57 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.cost import FILE, LAB, Measured, MoverCost
-from venturi.mover.base import Option, OutputError, ToolReport, output_text
+from venturi.cost import FILE, LAB, MeasuredCost, MoverCost
+from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
+from venturi.mover.http import BEARER, READ_TOKEN
+from venturi.mover.shell import shell
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
 
 __all__ = ["GfalCopy"]
 
 _COPYING = re.compile(r"^Copying ([0-9]+) bytes +\S+ +=> +\S+", re.MULTILINE)
-_PATIENCE_S = 86400
-"""gfal-copy ends a transfer after 1800 s by itself; here the timeout of the call is to rule."""
+_TIMEOUT_S = 86400
+"""Overrides the 1800 s timeout of gfal-copy; the timeout of the call applies."""
 
 _OPTIONS = (
-    Option("streams", "integer", None, "Parallel streams for one file, where the protocol has them (-n)."),
-    Option("window", "size", None, "Socket buffers, where the protocol can (--tcp-buffersize)."),
+    Option("streams", "integer", None, "Parallel streams of a file, if the protocol supports them (-n)."),
+    Option("window", "size", None, "Socket buffers, if the protocol supports them (--tcp-buffersize)."),
     Option(
         "third_party",
         "choice",
         None,
-        "Between two HTTP servers: the destination gets it (`pull`), the source sends it (`push`), or through "
-        "this host "
-        "(`streamed`); otherwise one after the other until one works.",
+        "Between two HTTP servers: destination pulls, source pushes, or data pass this host (`streamed`). "
+        "Default: the first that works, in this order.",
         choices=("pull", "push", "streamed"),
     ),
     Option(
         "checksum",
         "choice",
         None,
-        "Compare checksums of source and destination, in the timing (-K).",
+        "Compare checksums of source and destination (-K, part of the duration).",
         choices=("ADLER32", "CRC32", "MD5"),
     ),
     Option(
         "token",
         "text",
         None,
-        "Bearer token for HTTP ($BEARER_TOKEN). With any, even one that nobody looks at, a third-party copy "
-        "asks the servers for "
-        "no delegation, which XRootD needs.",
+        "Bearer token for HTTP ($BEARER_TOKEN). With a token, valid or not, a third-party copy requests no delegation, "
+        "as XRootD requires.",
     ),
+    BEARER,
     Option(
         "exit",
         "choice",
         "orderly",
-        "How it ends when all is done: as the tool does it, or `at once`, without taking its libraries down. Threads of theirs close "
-        "GridFTP connections while OpenSSL is taken down: with those of Debian 12 one call in 25 was seen to crash so on a busy machine, after a whole copy.",
+        "End of the tool: normal, or `at once` without unloading its libraries, where threads can crash in OpenSSL.",
         choices=("orderly", "at once"),
     ),
 )
 
 _TOOL: tuple[Argument, ...] = ("gfal-copy",)
-# What the tool's own script does, but for its end.
+# Like the script of the tool, except for its end. While OpenSSL is unloaded, threads can still close GridFTP connections:
+# with Debian 12, one of 25 calls crashed on a busy host after a complete copy.
 _AT_ONCE: tuple[Argument, ...] = (
     "/usr/bin/python3",
     "-uWignore",
@@ -71,32 +72,32 @@ _AT_ONCE: tuple[Argument, ...] = (
 )
 
 _THIRD = (
-    "measured in the lab, November 2026: one file of 1 kB from server to server, called from the host of the source and from a third one, at round trips of "
-    "20 and 60 ms, without delay from the third one; start: what keys of the logins leave of the mean of"
+    "measured in the lab, November 2026: one file of 1 kB from server to server, called from the host of the source and from a third host, at round trips of "
+    "20 and 60 ms, without delay from the third host; start: without the key generation of the logins, from the mean of"
 )
-_CLOSE = f"{LAB}; one file a call; round trips from the fastest of 9, which the fit meets to"
+_CLOSE = f"{LAB}; one file per call; round trips from the fastest of 9 calls; maximum error of the fit"
 _COSTS = (
-    Measured(("ftp",), (FILE,), MoverCost.of((0.029, 0.077, 23.0)), f"{LAB}; one file a call"),
-    Measured((FILE,), ("ftp",), MoverCost.of((0.063, 0.071, 17.5)), f"{_CLOSE} 3 %"),
-    Measured(("root",), (FILE,), MoverCost.of((0.038, 0.072, 9.3)), f"{_CLOSE} 7 %"),
-    Measured((FILE,), ("root",), MoverCost.of((0.0, 0.068, 12.1)), f"{_CLOSE} 2 %"),
-    Measured(("http",), (FILE,), MoverCost.of((0.004, 0.071, 4.9)), f"{_CLOSE} 4 % (0.1 to 100 ms)"),
-    Measured((FILE,), ("http",), MoverCost.of((0.021, 0.072, 9.1)), f"{_CLOSE} 3 %"),
-    # Several logins, of which auth_core_s of the server is one.
-    Measured(
+    MeasuredCost(("ftp",), (FILE,), MoverCost.of((0.029, 0.077, 23.0)), f"{LAB}; one file per call"),
+    MeasuredCost((FILE,), ("ftp",), MoverCost.of((0.063, 0.071, 17.5)), f"{_CLOSE} 3 %"),
+    MeasuredCost(("root",), (FILE,), MoverCost.of((0.038, 0.072, 9.3)), f"{_CLOSE} 7 %"),
+    MeasuredCost((FILE,), ("root",), MoverCost.of((0.0, 0.068, 12.1)), f"{_CLOSE} 2 %"),
+    MeasuredCost(("http",), (FILE,), MoverCost.of((0.004, 0.071, 4.9)), f"{_CLOSE} 4 % (0.1 to 100 ms)"),
+    MeasuredCost((FILE,), ("http",), MoverCost.of((0.021, 0.072, 9.1)), f"{_CLOSE} 3 %"),
+    # Several logins, each with auth_core_s of the server.
+    MeasuredCost(
         ("gsiftp",),
         (FILE,),
         MoverCost.of((0.69, 0.093, 36.7)),
-        f"{_CLOSE} 3 %; start from medians, as keys take chance",
+        f"{_CLOSE} 3 %; start from medians, because key generation takes a random time",
     ),
-    Measured(
+    MeasuredCost(
         (FILE,),
         ("gsiftp",),
         MoverCost.of((0.58, 0.1, 25.5)),
-        f"{_CLOSE} 2 %; start from medians, as keys take chance",
+        f"{_CLOSE} 2 %; start from medians, because key generation takes a random time",
     ),
-    # Logins counted in the servers' logs: 4 at the source and 6 at the destination, where there is no file of that name yet.
-    Measured(
+    # Logins from server logs: 4 at the source and 6 at the destination, without an existing file.
+    MeasuredCost(
         ("gsiftp",),
         ("gsiftp",),
         MoverCost(
@@ -108,10 +109,10 @@ _COSTS = (
             file_round_trips=0.0,
             logins=5.0,
         ),
-        f"{_THIRD} 3 or 4",
+        f"{_THIRD} 3 or 4 calls",
     ),
-    # By SRM the source is known already: 1 login there and 2 at the destination.
-    Measured(
+    # SRM has resolved the source: 1 login there and 2 at the destination.
+    MeasuredCost(
         ("srm",),
         ("gsiftp",),
         MoverCost(
@@ -123,32 +124,37 @@ _COSTS = (
             file_round_trips=0.0,
             logins=1.5,
         ),
-        f"{_THIRD} 6 to 8; SRM's own round trips are in it",
+        f"{_THIRD} 6 to 8 calls; including the round trips of SRM",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class GfalCopy:
-    """``gfal-copy -f``: deletes a file that is in its way, even a device. It is a script of the system's Python."""
+    """``gfal-copy -f``: it deletes an existing destination, even a device. It is a script of the system Python."""
 
     name: str = "gfal-copy"
-    summary: str = "gfal2's copy tool: GridFTP, XRootD, HTTP, SRM and SFTP, each way."
+    summary: str = "Copy tool of gfal2: GridFTP, XRootD, HTTP, SRM and SFTP, in both directions."
     requires: tuple[str, ...] = ("env", "gfal-copy")
     reads: bool = True
     writes: bool = True
     null_destination: bool = False
-    speaks: tuple[str, ...] = ("gsiftp", "ftp", "root", "roots", "davs", "https", "http", "srm")
+    protocols: tuple[str, ...] = ("gsiftp", "ftp", "root", "roots", "davs", "https", "http", "srm")
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
-    costs: tuple[Measured, ...] = _COSTS
+    costs: tuple[MeasuredCost, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``gfal-copy`` is called."""
+        """Return the call of ``gfal-copy``."""
+        if options["bearer"] and options["token"] is not None:
+            raise OptionError("gfal-copy: expected bearer or token, found both; remove one")
+        # gfal2 reads a token only from this variable.
+        login = READ_TOKEN + 'BEARER_TOKEN=$token exec "$@"'
         argv: tuple[Argument, ...] = (
+            *(shell(login) if options["bearer"] else ()),
             *("env", "GFAL_PYTHONBIN=/usr/bin/python3", ("BEARER_TOKEN={token}",)),
             *(_AT_ONCE if options["exit"] == "at once" else _TOOL),
-            *("-f", "-t", str(_PATIENCE_S), "-T", str(_PATIENCE_S)),
+            *("-f", "-t", str(_TIMEOUT_S), "-T", str(_TIMEOUT_S)),
             ("-n", "{streams}"),
             ("--tcp-buffersize", "{window_bytes}"),
             ("--copy-mode", "{third_party}"),
@@ -156,10 +162,11 @@ class GfalCopy:
             "{source}",
             "{destination}",
         )
-        return Call(self.name, dict(options), argv, self.requires, capture=True, local="file://{path}")
+        requires = ("sh", *self.requires) if options["bearer"] else self.requires
+        return Call(self.name, dict(options), argv, requires, capture=True, local="file://{path}")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return the size that ``gfal-copy`` says it will copy, before it does; it says nothing afterwards."""
+        """Return the size that ``gfal-copy`` prints before the copy; it prints no report afterwards."""
         text = output_text(record, "stdout")
         sizes = _COPYING.findall(text)
         if not sizes:

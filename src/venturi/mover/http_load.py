@@ -1,4 +1,4 @@
-"""``http-load``: the engine's own closed-loop HTTP clients, thousands in one process (``venturi-engine load``)."""
+"""``http-load``: closed-loop HTTP clients of the engine, thousands in one process (``venturi-engine http-load``)."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from venturi.plan.header import Argument, OptionValue
 __all__ = ["HttpLoad"]
 
 _OPTIONS = (
-    Option("clients", "integer", 1, "Clients, each of which fetches again as soon as it has the last byte."),
-    Option("duration", "time", None, "No fetch begins after this time; those that have begun are finished."),
-    Option("fetches", "integer", None, "So many fetches by each client; without it and `duration`: one."),
-    Option("ramp", "time", None, "Left out of the steady rate, at the beginning."),
-    Option("spread", "time", None, "Clients begin one after the other over this time."),
-    Option("think", "time", None, "Each client waits so long between two fetches."),
-    Option("proxy", "text", None, "Through this proxy, such as `http://squid.lab.test:3128`."),
-    Option("bind", "text", None, "Of a host with several interfaces the one that is used: its address, or its name."),
+    Option("clients", "integer", 1, "Number of clients; each one starts its next fetch after the last byte."),
+    Option("duration", "time", None, "Time after which no fetch starts; running fetches finish."),
+    Option("fetches", "integer", None, "Fetches of each client. Default without `duration`: one."),
+    Option("ramp", "time", None, "Ramp-up time, excluded from the steady rate."),
+    Option("spread", "time", None, "Interval over which the clients start."),
+    Option("think", "time", None, "Pause of a client between two fetches."),
+    Option("proxy", "text", None, "Proxy, such as `http://squid.lab.test:3128`."),
+    Option("bind", "text", None, "Local interface, by address or name."),
     Option("http", "choice", "1.1", "Version of HTTP.", choices=("1.0", "1.1")),
-    Option("keep_alive", "boolean", False, "Use a connection for more than one fetch."),
+    Option("keep_alive", "boolean", False, "Reuse connections for further fetches."),
 )
 
 _DETAIL = ("fetches", "fetched_bytes", "head_bytes", "connections")
@@ -34,36 +34,40 @@ _LATENCY = ("p50_s", "p90_s", "p99_s", "mean_s", "max_s")
 
 @dataclass(frozen=True, slots=True)
 class HttpLoad:
-    """The engine's load generator: what it receives it counts and does not keep.
+    """Load generator of the engine: it counts and discards the received data.
 
-    One call stands for many clients, so a transfer of it is asked for no number of bytes where it has a ``duration``: what arrived
-    is in ``tool_bytes``. ``tool_rate_bytes_per_s`` is that of the steady stretch, where there was one.
+    One call is many clients. With ``duration``, a transfer has no requested bytes; ``tool_bytes`` are the received bytes.
+    ``tool_rate_bytes_per_s`` is the rate of the steady state, if there was one.
     """
 
     name: str = "http-load"
-    summary: str = "HTTP download only, by many clients at once that begin again and again; nothing is kept."
+    summary: str = "HTTP downloads by many concurrent closed-loop clients; the data are discarded."
     requires: tuple[str, ...] = ("venturi-engine",)
     reads: bool = True
     writes: bool = False
     null_destination: bool = True
-    speaks: tuple[str, ...] = ("http",)
+    protocols: tuple[str, ...] = ("http",)
+    needs_server: str = "source"
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
+    lacks_token: bool = True
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how the engine is called.
+        """Return the call of the engine.
 
         Raises
         ------
         OptionError
-            If both ``duration`` and ``fetches`` are given.
+            If both ``duration`` and ``fetches`` are set.
         """
         duration_s, fetches = options["duration_s"], options["fetches"]
         if duration_s is not None and fetches is not None:
-            raise OptionError(f"http-load: expected duration or fetches, found both ({duration_s} s and {fetches})")
+            raise OptionError(
+                f"http-load: expected duration or fetches, found both ({duration_s} s and {fetches}); remove one"
+            )
         once = () if duration_s is not None or fetches is not None else ("--fetches-each", "1")
         argv: tuple[Argument, ...] = (
-            *("venturi-engine", "load", "{source}", "--clients", "{clients}", "--http", "{http}"),
+            *("venturi-engine", "http-load", "{source}", "--clients", "{clients}", "--http", "{http}"),
             ("--duration-s", "{duration_s}"),
             ("--fetches-each", "{fetches}"),
             *once,
@@ -77,7 +81,7 @@ class HttpLoad:
         return Call(self.name, dict(options), argv, self.requires, capture=True, expect="nothing")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what its last line says: bytes of all bodies, the steady rate, counts, errors, latencies."""
+        """Return the report of the last line: bytes of all bodies, steady rate, counts, errors, latencies."""
         text = output_text(record, "stdout")
         total = _total(text)
         try:
@@ -91,7 +95,7 @@ class HttpLoad:
             rate = _finite(steady["rate_bytes_per_s"]) if steady is not None else None
             return ToolReport(int(total["bytes"]), rate, _finite(total["duration_s"]), detail=detail)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-            raise OutputError('a line with "record": "total", its counts and its steady stretch', text) from error
+            raise OutputError('a line with "record": "total", its counts and its steady state', text) from error
 
 
 def _total(text: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""``iperf3``: from memory to memory over TCP, the network without any storage."""
+"""``iperf3``: memory-to-memory transfer over TCP, without storage."""
 
 from __future__ import annotations
 
@@ -9,59 +9,64 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.cost import FILE, LAB, Measured, MoverCost
+from venturi.cost import FILE, LAB, MeasuredCost, MoverCost
 from venturi.mover.base import Option, OptionError, OutputError, ToolReport, output_text
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
 from venturi.units import BITS_PER_BYTE
 
-__all__ = ["Iperf3"]
+__all__ = ["Iperf3Mover"]
 
 _MAX_STREAMS = 128
-"""What ``iperf3`` 3.12 admits (MAX_STREAMS)."""
+"""Limit of ``iperf3`` 3.12 (MAX_STREAMS)."""
 
 _OPTIONS = (
-    Option("streams", "integer", None, f"TCP connections that share the bytes (-P), {_MAX_STREAMS} at most."),
-    Option("window", "size", None, "Socket buffers of both ends (-w), within the kernels' limits."),
-    Option("length", "size", 128 << 10, "Bytes a read or write (-l)."),
-    Option("congestion_control", "text", None, "Of both ends (-C), such as `cubic`; otherwise what the hosts have."),
+    Option("streams", "integer", None, f"TCP connections (-P), {_MAX_STREAMS} at most."),
+    Option("window", "size", None, "Socket buffers of both hosts, within kernel limits (-w)."),
+    Option("length", "size", 128 << 10, "Size of a read or write (-l)."),
     Option(
-        "reverse", "boolean", False, "The server sends (-R). It does so by itself where it is named as the source."
+        "congestion_control",
+        "text",
+        None,
+        "Congestion control of both hosts (-C), such as `cubic`. Default: the setting of the hosts.",
     ),
-    Option("time", "time", None, "For so many whole seconds (-t), and not for a number of bytes."),
-    Option("rate", "rate", None, "At most so fast in each stream (-b)."),
+    Option("reverse", "boolean", False, "The server sends (-R). A server as source always sends."),
+    Option("time", "time", None, "Duration in whole seconds (-t), instead of a number of bytes."),
+    Option("rate", "rate", None, "Rate limit of each stream (-b).", each="streams"),
 )
 _ERROR = re.compile(r'"error":\s*"((?:[^"\\]|\\.)*)"\s*}\s*$')
-"""Stands last in the report of a test that did not come to its end, and the exit code is 0."""
+"""Last entry in the report of a failed test, with exit code 0."""
 
 _CPU = {"client": "host_total", "server": "remote_total"}
 
-_COSTS = (Measured((FILE,), ("iperf3",), MoverCost.of((0.0, 0.0041, 7.0)), f"{LAB}; to the server, one test a call"),)
+_COSTS = (
+    MeasuredCost((FILE,), ("iperf3",), MoverCost.of((0.0, 0.0041, 7.0)), f"{LAB}; to the server, one test per call"),
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Iperf3:
-    """``iperf3``. It moves whole blocks of ``length``, so a little more than it was asked for.
+class Iperf3Mover:
+    """``iperf3``. It moves whole blocks of ``length``, so slightly more than the requested bytes.
 
-    With an amount to move, its receiver stops counting when the sender is done: what was on its way then is missing in
+    With a number of bytes, the receiver stops counting at the end of the sender; bytes in flight are missing in
     ``received_bytes``.
 
-    Its exit code is 0 even where it could not connect: what went wrong stands in its report.
+    The exit code is 0 even after a connection failure; the report contains the error.
     """
 
     name: str = "iperf3"
-    summary: str = "From memory to memory with an iperf3 server."
+    summary: str = "Memory-to-memory transfer with an iperf3 server."
     requires: tuple[str, ...] = ("iperf3",)
     reads: bool = False
     writes: bool = False
     null_destination: bool = True
-    speaks: tuple[str, ...] = ("iperf3",)
+    protocols: tuple[str, ...] = ("iperf3",)
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
-    costs: tuple[Measured, ...] = _COSTS
+    costs: tuple[MeasuredCost, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``iperf3`` is called; the server is the end that has a door."""
+        """Return the call of ``iperf3``; the server is the endpoint with a service port."""
         _check(options)
         time_s = options["time_s"]
         argv: tuple[Argument, ...] = (
@@ -79,13 +84,13 @@ class Iperf3:
             *(
                 ()
                 if options["rate_bytes_per_s"] is None
-                else ("-b", str(_whole(options["rate_bytes_per_s"]) * BITS_PER_BYTE))
+                else ("-b", str(_require_int(options["rate_bytes_per_s"]) * BITS_PER_BYTE))
             ),
         )
         return Call(self.name, dict(options), argv, self.requires, capture=True, expect="nothing")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what the end of the report says: rate and time are those of the receiver."""
+        """Return the report: rate and duration of the receiver."""
         text = output_text(record, "stdout")
         end = _end(text)
         try:
@@ -109,15 +114,15 @@ class Iperf3:
 
 
 def _end(text: str) -> dict[str, Any]:
-    """Return the sums, which stand last: of many streams only head and tail of the report are kept.
+    """Return the sums at the end of the report, because long reports are truncated in the middle.
 
     Raises
     ------
     OutputError
-        If they are not there, or an error is.
+        If they are missing, or if the report contains an error.
     """
-    if told := _ERROR.search(text):
-        raise OutputError("a report without an error", text, shown=told[1])
+    if match := _ERROR.search(text):
+        raise OutputError("a report without an error", text, excerpt=match[1])
     found = text.rfind('"sum_sent"')
     try:
         if found < 0:
@@ -128,7 +133,7 @@ def _end(text: str) -> dict[str, Any]:
     return end  # type: ignore[no-any-return]
 
 
-def _whole(value: OptionValue) -> int:
+def _require_int(value: OptionValue) -> int:
     assert isinstance(value, int)
     return value
 
@@ -136,6 +141,6 @@ def _whole(value: OptionValue) -> int:
 def _check(options: Mapping[str, OptionValue]) -> None:
     streams, time_s = options["streams"], options["time_s"]
     if isinstance(streams, int) and streams > _MAX_STREAMS:
-        raise OptionError(f"iperf3: expected {_MAX_STREAMS} streams at most, found {streams}")
+        raise OptionError(f"iperf3: expected {_MAX_STREAMS} streams at most, found {streams}; reduce streams")
     if isinstance(time_s, float) and (time_s < 1 or not time_s.is_integer()):
-        raise OptionError(f"iperf3: expected a time of whole seconds, 1 s or more, found {time_s} s")
+        raise OptionError(f"iperf3: expected a time of whole seconds, 1 s or more, found {time_s} s; round it")

@@ -1,4 +1,4 @@
-"""``root-read``: a job that reads a file of ROOT with uproot, over ``root://`` or from a mounted file system."""
+"""``root-read``: a job that reads a ROOT file with uproot, over ``root://`` or from a mounted file system."""
 
 from __future__ import annotations
 
@@ -21,45 +21,45 @@ _DETAIL = (
 
 @dataclass(frozen=True, slots=True)
 class RootRead:
-    """``venturi-root read``, which says in a line of JSON what it read.
+    """``venturi-root read``, which prints a JSON report.
 
-    Where the service ``root-jobs`` runs on its host, the job is a fork of that, and its processor time is what it says itself
-    (``cpu_s``): what was measured is that of the client which waited for it.
+    With the service ``root-jobs`` on its host, the job is a fork of the service, and reports its own CPU time (``cpu_s``).
+    The measured CPU time is the time of the waiting client.
     """
 
     name: str = "root-read"
     summary: str = (
-        "A job: goes through the containers of a file of ROOT and sums their bytes (uproot); may compute, too."
+        "A job that reads the containers of a ROOT file and sums their bytes (uproot), with optional computing."
     )
     requires: tuple[str, ...] = ("venturi-root",)
     reads: bool = True
     writes: bool = False
     partial: bool = True
     null_destination: bool = True
-    speaks: tuple[str, ...] = ("root",)
+    protocols: tuple[str, ...] = ("root",)
     lists: bool = False
     options: tuple[Option, ...] = (
-        Option("rate", "rate", None, "At most so fast: a processor of so much speed, or a share of one."),
-        Option("compute", "time", None, "Core-seconds of computing, spread over what is read."),
+        Option("rate", "rate", None, "Rate limit, as a model of a slow or shared CPU."),
+        Option("compute", "time", None, "Core-seconds of computing, distributed over the read."),
     )
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``venturi-root read`` is called."""
+        """Return the call of ``venturi-root read``."""
         limits = (("--rate", "{rate_bytes_per_s}"), ("--compute", "{compute_s}"))
         argv = ("venturi-root", "read", *limits, "{source}")
         return Call(self.name, dict(options), argv, self.requires, capture=True, expect="nothing")
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport:
-        """Return what the job says: the bytes that it fetched, by its own clock from the open file to the end."""
+        """Return the report of the job: fetched bytes, and its duration after the open of the file."""
         text = output_text(record, "stdout")
         try:
-            told = json.loads(text)
-            size, read_s = int(told["bytes"]), float(told["read_s"])
+            output = json.loads(text)
+            size, read_s = int(output["bytes"]), float(output["read_s"])
             return ToolReport(
                 size,
                 size / read_s if size and read_s > 0 else None,
                 read_s,
-                detail={key: told[key] for key in _DETAIL},
+                detail={key: output[key] for key in _DETAIL},
             )
         except (KeyError, TypeError, ValueError) as error:
             raise OutputError('a line of JSON with "bytes" and "read_s"', text) from error

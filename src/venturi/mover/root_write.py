@@ -1,4 +1,4 @@
-"""``root-write``: makes files of ROOT with uproot, of an exact size, for jobs to read."""
+"""``root-write``: creates ROOT files of an exact size with uproot, as input of jobs."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ __all__ = ["RootWrite"]
 
 @dataclass(frozen=True, slots=True)
 class RootWrite:
-    """``venturi-root write``. A call for many files makes those that are not there; files under more names than there are contents are copies."""
+    """``venturi-root write``. A call for many files creates the missing files; further names are copies."""
 
     name: str = "root-write"
-    summary: str = "Makes files of ROOT with random contents (uproot)."
+    summary: str = "Create ROOT files with random contents (uproot)."
     requires: tuple[str, ...] = ("venturi-root",)
     reads: bool = False
     writes: bool = True
     null_destination: bool = False
-    speaks: tuple[str, ...] = ()
+    protocols: tuple[str, ...] = ()
     lists: bool = True
     null_lists: bool = False
     options: tuple[Option, ...] = (
@@ -31,16 +31,16 @@ class RootWrite:
             "unique",
             "integer",
             None,
-            "How many of the files of a call have contents of their own; others are copies.",
+            "Number of different files of a call; further files are copies.",
         ),
-        Option("containers", "integer", 2, "Trees of a file."),
-        Option("branches", "integer", 4, "Branches of a tree."),
-        Option("baskets", "integer", 4, "Baskets of a branch: each is fetched with a request of its own."),
-        Option("seed", "integer", 1, "Of the contents.", minimum=0),
+        Option("containers", "integer", 2, "Trees in a file."),
+        Option("branches", "integer", 4, "Branches in a tree."),
+        Option("baskets", "integer", 4, "Baskets in a branch; each one needs one read request."),
+        Option("seed", "integer", 1, "Seed of the contents.", minimum=0),
     )
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``venturi-root write`` is called."""
+        """Return the call of ``venturi-root write``."""
         shape = tuple(
             part for key in ("containers", "branches", "baskets", "seed") for part in (f"--{key}", f"{{{key}}}")
         )
@@ -52,5 +52,5 @@ class RootWrite:
         return Call(self.name, dict(options), argv, self.requires)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
-        """Return nothing: what the receiver holds is looked at."""
+        """Return ``None``: the agent checks the destination."""
         return None

@@ -1,4 +1,4 @@
-"""``scp``: the copy tool of OpenSSH."""
+"""``scp``: copy tool of OpenSSH."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from venturi.cost import FILE, LAB, LAB_BYTES, Measured, MoverCost
+from venturi.cost import FILE, LAB, LAB_BYTES, MeasuredCost, MoverCost
 from venturi.mover.base import Option, OptionError, ToolReport
-from venturi.mover.shell import filled, shell
+from venturi.mover.shell import format_shell_command, shell
+from venturi.mover.ssh_url import rate_in_kbit
 from venturi.plan import Call
 from venturi.plan.header import Argument, OptionValue
 
 __all__ = ["Scp"]
 
 _OPTIONS = (
-    Option("cipher", "text", None, "Such as `aes128-gcm@openssh.com` (-c); otherwise what both prefer."),
-    Option("legacy", "boolean", False, "The old scp protocol (-O) and not SFTP, which OpenSSH 9 uses by itself."),
+    Option("cipher", "text", None, "Cipher, such as `aes128-gcm@openssh.com` (-c). Default: negotiated."),
+    Option("legacy", "boolean", False, "Use the old scp protocol (-O) instead of SFTP, the default of OpenSSH 9."),
     Option(
         "requests",
         "integer",
         None,
-        "SFTP requests in flight (-X nrequests); with `block` the window of SFTP: 64 by itself.",
+        "SFTP requests in flight (-X nrequests); `requests` × `block` is the SFTP window. Default of scp: 64.",
     ),
-    Option("block", "size", None, "Bytes an SFTP request (-X buffer): 32 KiB by itself."),
-    Option("compression", "boolean", False, "Compress (-C)."),
+    Option("block", "size", None, "Size of an SFTP request (-X buffer). Default of scp: 32 KiB."),
+    Option("rate", "rate", None, "Rate limit, in whole kb/s (-l)."),
+    Option("compression", "boolean", False, "Compress the transfer (-C)."),
 )
 
-# A URL of scp is relative to the home folder of the account unless its path begins with a slash of its own.
+# A path in a URL of scp is relative to the home directory, unless it starts with a second slash.
 _SCRIPT = """\
 url() {
   case $1 in
@@ -44,10 +46,10 @@ _AHEAD = 64 * (32 << 10)
 """64 requests of 32 KiB: scp(1), -X."""
 
 _COSTS = (
-    Measured(("ssh",), (FILE,), MoverCost.of((0.134, 0.09, 22.6)), f"{LAB}; one file a call"),
-    Measured((FILE,), ("ssh",), MoverCost.of((0.128, 0.092, 19.1)), f"{LAB}; one file a call"),
+    MeasuredCost(("ssh",), (FILE,), MoverCost.of((0.134, 0.09, 22.6)), f"{LAB}; one file per call"),
+    MeasuredCost((FILE,), ("ssh",), MoverCost.of((0.128, 0.092, 19.1)), f"{LAB}; one file per call"),
     *(
-        Measured(
+        MeasuredCost(
             source,
             destination,
             MoverCost(in_flight_bytes=_AHEAD),
@@ -56,37 +58,37 @@ _COSTS = (
         )
         for source, destination in ((("ssh",), (FILE,)), ((FILE,), ("ssh",)))
     ),
-    Measured(("ssh",), (FILE,), MoverCost(byte_core_s=1.85e-9), LAB_BYTES),
-    Measured((FILE,), ("ssh",), MoverCost(byte_core_s=2.0e-9), LAB_BYTES),
+    MeasuredCost(("ssh",), (FILE,), MoverCost(byte_core_s=1.85e-9), LAB_BYTES),
+    MeasuredCost((FILE,), ("ssh",), MoverCost(byte_core_s=2.0e-9), LAB_BYTES),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Scp:
-    """OpenSSH's ``scp``: asks no question (``-B``), shows no meter (``-q``), says nothing where all went well.
+    """``scp`` of OpenSSH without prompts (``-B``) and progress (``-q``); it prints nothing after a success.
 
-    ``$VENTURI_SSH_CONFIG`` names a configuration file to use in place of the user's: a lab has its own keys. Two remote ends go
-    through this host, as ``scp`` does by itself.
+    ``$VENTURI_SSH_CONFIG`` names an ssh configuration file, because a lab has its own keys. Copies between two servers pass
+    this host, the default of ``scp``.
     """
 
     name: str = "scp"
-    summary: str = "OpenSSH's copy tool: download, upload, or between two servers through this host."
+    summary: str = "Copy tool of OpenSSH: download, upload, or copy between two servers through this host."
     requires: tuple[str, ...] = ("sh", "scp", "ssh")
     reads: bool = True
     writes: bool = True
     null_destination: bool = True
-    speaks: tuple[str, ...] = ("ssh",)
+    protocols: tuple[str, ...] = ("ssh",)
     lists: bool = False
     options: tuple[Option, ...] = _OPTIONS
-    costs: tuple[Measured, ...] = _COSTS
+    costs: tuple[MeasuredCost, ...] = _COSTS
 
     def call(self, options: Mapping[str, OptionValue]) -> Call:
-        """Return how ``scp`` is called: by ``sh``, which makes its form of URL and looks at the environment."""
+        """Return the call of ``scp``; ``sh`` converts the URLs and reads the environment."""
         sftp_only = [
             name for name, key in (("requests", "requests"), ("block", "block_bytes")) if options[key] is not None
         ]
         if options["legacy"] and sftp_only:
-            raise OptionError(f"scp: expected legacy or {sftp_only[0]}, found both; the old protocol has no requests")
+            raise OptionError(f"scp: expected legacy or {sftp_only[0]}, found both; remove one")
         tool: tuple[Argument, ...] = (
             *("scp", "-q", "-B"),
             *(("-O",) if options["legacy"] else ()),
@@ -94,10 +96,11 @@ class Scp:
             ("-c", "{cipher}"),
             ("-X", "nrequests={requests}"),
             ("-X", "buffer={block_bytes}"),
+            *rate_in_kbit(options),
         )
-        script = _SCRIPT.replace("TOOL", filled(tool, options))
+        script = _SCRIPT.replace("TOOL", format_shell_command(tool, options))
         return Call(self.name, dict(options), shell(script, "{source}", "{destination}"), self.requires)
 
     def parse(self, record: Mapping[str, Any]) -> ToolReport | None:
-        """Return nothing: ``scp`` says nothing."""
+        """Return ``None``: ``scp`` prints no report."""
         return None

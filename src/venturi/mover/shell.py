@@ -1,9 +1,9 @@
-"""``sh`` as a switch, for tools whose command line depends on what their ends are.
+"""Shell scripts for tools whose command line depends on the endpoints.
 
-A call of a plan is one command line for every transfer that uses it. Where a tool wants a list in another form than a
-pair, or an upload in another form than a download, a group of arguments stands *before* its plain command line: it is
-left out where its placeholder has no value, and then the tool is started as it is; otherwise ``sh`` is started,
-chooses, and becomes the tool (``exec``). What that costs is its own start, about 0.5 ms, in those transfers only.
+A call of a plan is one command line for all its transfers. If a tool needs different forms for lists, pairs, uploads or
+downloads, a group of arguments with ``sh`` precedes its direct command line. Without a value for its placeholder the
+group is omitted, and the tool starts directly. Otherwise ``sh`` selects the form and replaces itself by the tool
+(``exec``). The start of ``sh`` takes about 0.5 ms.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping
 from venturi.mover.command import placeholders
 from venturi.plan.header import Argument, OptionValue
 
-__all__ = ["filled", "shell"]
+__all__ = ["format_shell_command", "shell"]
 
 
 def shell(script: str, *arguments: str) -> tuple[str, ...]:
-    """Return the arguments that have ``sh`` carry out ``script`` with ``arguments``, which may be placeholders.
+    """Return the command line of ``sh`` for ``script``; ``arguments`` can be placeholders.
 
     Examples
     --------
@@ -28,12 +28,12 @@ def shell(script: str, *arguments: str) -> tuple[str, ...]:
     return ("sh", "-c", script.replace("{", "{{").replace("}", "}}"), "sh", *arguments)
 
 
-def filled(arguments: Iterable[Argument], options: Mapping[str, OptionValue]) -> str:
-    """Return arguments as text for ``sh``, their options filled in by the rules of the plan.
+def format_shell_command(arguments: Iterable[Argument], options: Mapping[str, OptionValue]) -> str:
+    """Return arguments as text for ``sh``, with option values by the rules of the plan.
 
     Examples
     --------
-    >>> filled(("tool", ("-p", "{streams}"), ("-b", "{block_bytes}")), {"streams": 4, "block_bytes": None})
+    >>> format_shell_command(("tool", ("-p", "{streams}"), ("-b", "{block_bytes}")), {"streams": 4, "block_bytes": None})
     'tool -p 4'
     """
     words: list[str] = []

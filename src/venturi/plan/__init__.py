@@ -1,11 +1,9 @@
-"""The plan: the only thing that crosses from intent to execution.
+"""The plan: the only input of a backend.
 
-A plan is a header and, for each actor, a program of steps, as JSON Lines (the format is
-documented in the reference, *The plan*). This package holds its types, writes and reads it, and
-says before anything runs how much it will move and whether that fits on the disks.
+A plan has a header and a program of steps for each actor, as JSON Lines (reference page *The plan*). This package
+defines its types, writes and reads it, and estimates bytes, time and disk space.
 
-Left out on purpose: making a plan (:mod:`venturi.workload`) and carrying one out
-(:mod:`venturi.backend`). The same types live in Rust in ``crates/plan``.
+:mod:`venturi.workload` creates plans, :mod:`venturi.backend` runs them. ``crates/plan`` defines the same types in Rust.
 
 Read :class:`Plan` first.
 """
@@ -13,7 +11,7 @@ Read :class:`Plan` first.
 from __future__ import annotations
 
 from venturi.plan.emit import emit_header, emit_line, plan_lines, write_plan
-from venturi.plan.estimate import Estimate, check_fits, estimate
+from venturi.plan.estimate import PlanEstimate, check_fits, estimate
 from venturi.plan.header import (
     FORMAT,
     VERSION,
@@ -23,13 +21,14 @@ from venturi.plan.header import (
     Host,
     LabHost,
     Measure,
-    Place,
-    Portion,
-    Service,
+    PlanService,
+    SizeGroup,
     Storage,
+    StorageSpec,
     Totals,
 )
-from venturi.plan.network import BurstyLoss, Change, IndependentLoss, Interface, Link, Loss, Network
+from venturi.plan.network import BurstyLoss, IndependentLoss, Interface, LinkChange, Loss, Network, PlanLink
+from venturi.plan.plan import Plan
 from venturi.plan.read import TrialRow, actor_lines, read_header, read_plan, trials
 from venturi.plan.steps import (
     Acquire,
@@ -42,16 +41,15 @@ from venturi.plan.steps import (
     Parallel,
     Pause,
     Prepare,
-    Read,
+    ReadStep,
     Release,
     Repeat,
     Signal,
     Step,
-    Transfer,
+    TransferStep,
     Trial,
     Wait,
 )
-from venturi.plan.whole import Plan
 
 __all__ = [
     "FORMAT",
@@ -62,36 +60,36 @@ __all__ = [
     "At",
     "BurstyLoss",
     "Call",
-    "Change",
     "Compute",
     "Dataset",
     "Draw",
     "DropCaches",
-    "Estimate",
     "Header",
     "Host",
     "IndependentLoss",
     "Interface",
     "LabHost",
-    "Link",
+    "LinkChange",
     "Loss",
     "Measure",
     "Network",
     "Parallel",
     "Pause",
-    "Place",
     "Plan",
-    "Portion",
+    "PlanEstimate",
+    "PlanLink",
+    "PlanService",
     "Prepare",
-    "Read",
+    "ReadStep",
     "Release",
     "Repeat",
-    "Service",
     "Signal",
+    "SizeGroup",
     "Step",
     "Storage",
+    "StorageSpec",
     "Totals",
-    "Transfer",
+    "TransferStep",
     "Trial",
     "TrialRow",
     "Wait",

@@ -1,11 +1,11 @@
-"""The shape of every record of a plan, in one table, with the writer and the reader that go by it.
+"""Table of the records of a plan, with their encoder and decoder.
 
-A :class:`Kind` turns one value into JSON and back. Reading checks as it goes and raises :class:`Malformed` with the
-place in the line; keys are always written in the order of the table, and a value equal to its default is left out of
-a step, so that equal plans are equal bytes.
+A :class:`FieldCodec` converts one value to JSON and back. Decoding checks values and raises :class:`DecodeError` with the
+location in the line. Keys are written in the order of the table, and steps omit default values, so equal plans have
+equal bytes.
 """
 
-# ruff: noqa: ANN401 - what JSON holds is of any type until this module has looked at it
+# ruff: noqa: ANN401 - JSON values have any type before their validation
 from __future__ import annotations
 
 import dataclasses
@@ -18,46 +18,46 @@ from dataclasses import dataclass
 from typing import Any
 
 from venturi.cost import parameters as c
+from venturi.messages import quote_value, suggestion
 from venturi.plan import header as h
 from venturi.plan import network as n
 from venturi.plan import steps as s
-from venturi.plan.words import shown, suggestion
 
-__all__ = ["ACTOR_LINE", "HEADER", "Malformed", "Record", "check_keys"]
+__all__ = ["ACTOR_LINE", "HEADER", "DecodeError", "RecordCodec", "check_keys"]
 
 MAX_DEPTH = 50
-"""How deep steps may be nested; a deeper plan is refused rather than overflowing a stack."""
+"""Maximum nesting of steps; prevents a stack overflow."""
 
 
-class Malformed(Exception):
-    """A value that is not what the format asks for; the reader adds file and line and raises a ``PlanError``."""
+class DecodeError(Exception):
+    """Invalid value; the reader adds file and line and raises a ``PlanError``."""
 
     def __init__(self, where: str, expected: str, found: object, hint: str = "") -> None:
-        super().__init__(f"{where}: expected {expected}, found {shown(found)}{hint}")
+        super().__init__(f"{where}: expected {expected}, found {quote_value(found)}{hint}")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
-    """How a value is written and read."""
+class FieldCodec:
+    """Encoder and decoder of a value."""
 
     emit: Callable[[Any], Any]
     read: Callable[[Any, str], Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Record:
-    """A JSON object: its class and the kind of each key, in the order of writing.
+class RecordCodec:
+    """JSON object: its class and the codec of each key, in the order of writing.
 
-    A key is the name of its attribute, unless ``names`` says another (``from`` is none in Python). Keys of ``spare`` are left out at
-    their default even where others are kept: plans had none of them before.
+    A key is the name of its attribute, unless ``names`` defines another name (``from`` is a keyword of Python). Keys in
+    ``late_keys`` are always omitted at their default, because older plans do not have them.
     """
 
     cls: type
-    fields: Mapping[str, Kind | Record]
+    fields: Mapping[str, FieldCodec | RecordCodec]
     tag: str | None = None
     keep_defaults: bool = False
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    spare: tuple[str, ...] = ()
+    late_keys: tuple[str, ...] = ()
 
     def emit(self, value: Any) -> dict[str, Any]:
         """Return the JSON object of ``value``."""
@@ -69,9 +69,9 @@ class Record:
         return out
 
     def read(self, value: Any, where: str) -> Any:
-        """Return the record that the JSON object ``value`` stands for."""
+        """Return the record of the JSON object ``value``."""
         if not isinstance(value, dict):
-            raise Malformed(where, "an object", value)
+            raise DecodeError(where, "an object", value)
         defaults = _DEFAULTS[self.cls]
         check_keys(value, self.fields, where, ignore={"step"} if self.tag else set())
         found = {}
@@ -80,44 +80,44 @@ class Record:
             if key in value:
                 found[name] = kind.read(value[key], f"{where}.{key}" if where else key)
             elif name not in defaults:
-                raise Malformed(f"{where}.{key}" if where else key, "a value", None)
+                raise DecodeError(f"{where}.{key}" if where else key, "a value", None)
         return self.cls(**found)
 
 
 @functools.cache
-def _writers(record: Record) -> tuple[tuple[str, str, Callable[[Any], Any] | None, object], ...]:
-    """Return for each field its key, its name, its writer (``None``: as it is) and the default that is left out.
+def _writers(record: RecordCodec) -> tuple[tuple[str, str, Callable[[Any], Any] | None, object], ...]:
+    """Return key, name, encoder (``None``: unchanged) and omitted default of each field.
 
-    Kept by record: a plan of a million transfers writes a million records.
+    It is cached, because a plan of a million transfers has a million records.
     """
     defaults = _DEFAULTS[record.cls]
     if record.keep_defaults:
-        defaults = {name: defaults[name] for name in record.spare}
-    never = object()
+        defaults = {name: defaults[name] for name in record.late_keys}
+    no_default = object()
     named = ((key, record.names.get(key, key), kind.emit) for key, kind in record.fields.items())
     return tuple(
-        (key, name, None if emit is _as_is else emit, defaults.get(name, never)) for key, name, emit in named
+        (key, name, None if emit is _as_is else emit, defaults.get(name, no_default)) for key, name, emit in named
     )
 
 
 def check_keys(value: Mapping[str, Any], known: Mapping[str, Any], where: str, ignore: set[str]) -> None:
-    """Refuse a key that this version does not know: a plan only half understood would be carried out wrongly."""
+    """Reject unknown keys, because a backend would run such a plan incorrectly."""
     for key in value:
         if key not in known and key not in ignore:
-            raise Malformed(where or "line", f"only the keys {', '.join(known)}", key, suggestion(key, known))
+            raise DecodeError(where or "line", f"only the keys {', '.join(known)}", key, suggestion(key, known))
 
 
 def _as_is(value: Any) -> Any:
     return value
 
 
-def _plain(expected: str, accept: Callable[[Any], bool]) -> Kind:
+def _value_codec(expected: str, accept: Callable[[Any], bool]) -> FieldCodec:
     def read(value: Any, where: str) -> Any:
         if not accept(value):
-            raise Malformed(where, expected, value)
+            raise DecodeError(where, expected, value)
         return value
 
-    return Kind(_as_is, read)
+    return FieldCodec(_as_is, read)
 
 
 def _is_whole(value: Any) -> bool:
@@ -132,66 +132,70 @@ def _is_scalar(value: Any) -> bool:
     return value is None or isinstance(value, (str, bool)) or _is_number(value)
 
 
-def _number(expected: str = "a finite number", accept: Callable[[Any], bool] = _is_number) -> Kind:
-    inner = _plain(expected, accept)
-    return Kind(float, lambda value, where: float(inner.read(value, where)))
+def _number(expected: str = "a finite number", accept: Callable[[Any], bool] = _is_number) -> FieldCodec:
+    inner = _value_codec(expected, accept)
+    return FieldCodec(float, lambda value, where: float(inner.read(value, where)))
 
 
-def _one_of(*words: str) -> Kind:
-    return _plain(" or ".join(f'"{w}"' for w in words), lambda value: value in words)
+def _one_of(*words: str) -> FieldCodec:
+    return _value_codec(" or ".join(f'"{w}"' for w in words), lambda value: value in words)
 
 
-def _or_none(kind: Kind | Record) -> Kind:
-    return Kind(
+def _or_none(kind: FieldCodec | RecordCodec) -> FieldCodec:
+    return FieldCodec(
         lambda value: None if value is None else kind.emit(value),
         lambda value, where: None if value is None else kind.read(value, where),
     )
 
 
-def _or_draw(kind: Kind) -> Kind:
+def _or_draw(kind: FieldCodec) -> FieldCodec:
     def read(value: Any, where: str) -> Any:
         if isinstance(value, dict):
             check_keys(value, {"draw": TEXT}, where, set())
             return s.Draw(TEXT.read(value.get("draw"), f"{where}.draw"))
         return kind.read(value, where)
 
-    return Kind(lambda value: {"draw": value.name} if isinstance(value, s.Draw) else kind.emit(value), read)
+    return FieldCodec(lambda value: {"draw": value.name} if isinstance(value, s.Draw) else kind.emit(value), read)
 
 
-def _list(kind: Kind | Record, what: str = "a list") -> Kind:
+def _list(kind: FieldCodec | RecordCodec, what: str = "a list") -> FieldCodec:
     def read(value: Any, where: str) -> tuple[Any, ...]:
         if not isinstance(value, list):
-            raise Malformed(where, what, value)
+            raise DecodeError(where, what, value)
         return tuple(kind.read(item, f"{where}[{i}]") for i, item in enumerate(value))
 
-    return Kind(lambda value: [kind.emit(item) for item in value], read)
+    return FieldCodec(lambda value: [kind.emit(item) for item in value], read)
 
 
-def _map(kind: Kind | Record) -> Kind:
+def _map(kind: FieldCodec | RecordCodec) -> FieldCodec:
     def read(value: Any, where: str) -> dict[str, Any]:
         if not isinstance(value, dict):
-            raise Malformed(where, "an object", value)
+            raise DecodeError(where, "an object", value)
         return {key: kind.read(item, f"{where}.{key}") for key, item in value.items()}
 
-    return Kind(lambda value: {key: kind.emit(item) for key, item in value.items()}, read)
+    return FieldCodec(lambda value: {key: kind.emit(item) for key, item in value.items()}, read)
 
 
 def _read_argument(value: Any, where: str) -> Any:
     if isinstance(value, list):
         return tuple(TEXT.read(item, f"{where}[{i}]") for i, item in enumerate(value))
     if not isinstance(value, str):
-        raise Malformed(where, "a text or a list of texts", value)
+        raise DecodeError(where, "a text or a list of texts", value)
     return value
 
 
 def _emit_step(step: Any) -> dict[str, Any]:
-    if type(step) is s.Transfer and type(step.source) is type(step.destination) is str and type(step.bytes) is int:
-        return _emit_plain_transfer(step)
-    return _STEP_OF_CLASS[type(step)].emit(step)
+    if (
+        type(step) is s.TransferStep
+        and type(step.source) is type(step.destination) is str
+        and type(step.bytes) is int
+    ):
+        return _emit_simple_transfer(step)
+    return _STEP_BY_CLASS[type(step)].emit(step)
 
 
-def _emit_plain_transfer(step: s.Transfer) -> dict[str, Any]:
-    """Return what the table gives for a transfer without draws, in a third of the time: plans are full of them."""
+def _emit_simple_transfer(step: s.TransferStep) -> dict[str, Any]:
+    """Return the JSON object of a transfer without random values, in a third of the time of the table."""
     out: dict[str, Any] = {
         "step": "transfer", "call": step.call, "slot": step.slot, "source": step.source,
     }  # fmt: skip
@@ -211,32 +215,39 @@ def _emit_plain_transfer(step: s.Transfer) -> dict[str, Any]:
 
 def _read_step(value: Any, where: str) -> Any:
     if not isinstance(value, dict):
-        raise Malformed(where, "a step (an object)", value)
+        raise DecodeError(where, "a step (an object)", value)
     if where.count("steps[") + where.count("children[") > MAX_DEPTH:
-        raise Malformed(where, f"at most {MAX_DEPTH} levels of steps", MAX_DEPTH + 1)
+        raise DecodeError(where, f"at most {MAX_DEPTH} levels of steps", MAX_DEPTH + 1)
     tag = value.get("step")
     if not isinstance(tag, str) or tag not in STEPS:
-        raise Malformed(f"{where}.step", f"one of {', '.join(STEPS)}", tag)
+        raise DecodeError(f"{where}.step", f"one of {', '.join(STEPS)}", tag)
     step = STEPS[tag].read(value, where)
     if isinstance(step, s.Repeat) and [step.count, step.until_s, step.for_s].count(None) != 2:
-        raise Malformed(where, "one of count, until_s and for_s", value)
+        raise DecodeError(where, "one of count, until_s and for_s", value)
     return step
 
 
 def _read_point(value: Any, where: str) -> tuple[float, float]:
     point = _list(NUMBER).read(value, where)
     if len(point) != 2:
-        raise Malformed(where, "a time and a rate", value)
+        raise DecodeError(where, "a time and a rate", value)
     return point[0], point[1]
+
+
+def _read_port_range(value: Any, where: str) -> tuple[int, int]:
+    ports = _list(PORT).read(value, where)
+    if len(ports) != 2 or ports[0] > ports[1]:
+        raise DecodeError(where, "the first and the last port", value)
+    return ports[0], ports[1]
 
 
 def _is_endpoint(value: Any) -> bool:
     if not isinstance(value, str) or "\0" in value:
         return False
-    place, colon, path = value.partition(":")
-    if place in h.BUILT_IN_PLACES:
-        return value == f"{place}:"
-    if not (place and colon and path) or "/" in place or path[0] == "/":
+    storage, colon, path = value.partition(":")
+    if storage in h.BUILT_IN_STORAGES:
+        return value == f"{storage}:"
+    if not (storage and colon and path) or "/" in storage or path[0] == "/":
         return False
     parts = path.split("/")
     return "." not in parts and ".." not in parts
@@ -246,11 +257,11 @@ def _read_draw(value: Any, where: str) -> Any:
     table = ANY_TABLE.read(value, where)
     kind = table.get("kind")
     if not isinstance(kind, str) or kind not in _DRAWS:
-        raise Malformed(f"{where}.kind", f"one of {', '.join(_DRAWS)}", kind)
+        raise DecodeError(f"{where}.kind", f"one of {', '.join(_DRAWS)}", kind)
     check_keys(table, _DRAWS[kind], where, ignore={"kind"})
     for name, field in _DRAWS[kind].items():
         if name not in table:
-            raise Malformed(f"{where}.{name}", "a value", None)
+            raise DecodeError(f"{where}.{name}", "a value", None)
         field.read(table[name], f"{where}.{name}")
     return table
 
@@ -275,7 +286,7 @@ def _read_loss(value: Any, where: str) -> Any:
     table = dict(ANY_TABLE.read(value, where))
     kind = table.pop("kind", None)
     if not isinstance(kind, str) or kind not in _LOSSES:
-        raise Malformed(f"{where}.kind", f"one of {', '.join(_LOSSES)}", kind)
+        raise DecodeError(f"{where}.kind", f"one of {', '.join(_LOSSES)}", kind)
     return _LOSSES[kind].read(table, where)
 
 
@@ -289,37 +300,37 @@ def _read_settings(value: Any, where: str) -> dict[str, Any]:
     return {name: _SETTINGS[name].read(item, f"{where}.{name}") for name, item in table.items()}
 
 
-TEXT = _plain("a text", lambda value: isinstance(value, str))
-ENDPOINT = _plain('an endpoint such as "place:path/below", "null:" or "zero:"', _is_endpoint)
-VIA = _plain('a service and its door such as "gridftp-a/gsiftp"', _is_via)
-ADDRESS = _plain('an IPv4 address such as "10.77.0.1"', _is_address)
-PORT = _plain("a port, 0 to 65535", lambda value: _is_whole(value) and value < 1 << 16)
-TRIAL_ID = _plain(
+TEXT = _value_codec("a text", lambda value: isinstance(value, str))
+ENDPOINT = _value_codec('an endpoint such as "disk:path/below", "null:" or "zero:"', _is_endpoint)
+VIA = _value_codec('a service and its port such as "gridftp-a/gsiftp"', _is_via)
+ADDRESS = _value_codec('an IPv4 address such as "10.77.0.1"', _is_address)
+PORT = _value_codec("a port, 0 to 65535", lambda value: _is_whole(value) and value < 1 << 16)
+TRIAL_ID = _value_codec(
     "t and seven digits or more",
     lambda value: isinstance(value, str) and re.fullmatch(r"t([0-9]{7}|[1-9][0-9]{7,9})", value) is not None,
 )
-WHOLE = _plain("a whole number, 0 or more", _is_whole)
-FLAG = _plain("true or false", lambda value: isinstance(value, bool))
-ANY_TABLE = _plain("an object", lambda value: isinstance(value, dict))
-SCALAR = _plain("a text, a number, true, false or null", _is_scalar)
+WHOLE = _value_codec("a whole number, 0 or more", _is_whole)
+FLAG = _value_codec("true or false", lambda value: isinstance(value, bool))
+ANY_TABLE = _value_codec("an object", lambda value: isinstance(value, dict))
+SCALAR = _value_codec("a text, a number, true, false or null", _is_scalar)
 NUMBER = _number()
 AMOUNT = _number("a finite number, 0 or more", lambda value: _is_number(value) and value >= 0)
-_DRAWS: dict[str, dict[str, Kind]] = {
+_DRAWS: dict[str, dict[str, FieldCodec]] = {
     "uniform": {"low": NUMBER, "high": NUMBER},
     "exponential": {"mean": NUMBER},
     "choice": {"values": _list(SCALAR)},
     "weighted": {"values": _list(SCALAR), "weights": _list(NUMBER)},
 }
-_STEP = Kind(_emit_step, _read_step)
+_STEP = FieldCodec(_emit_step, _read_step)
 _STEPS = _list(_STEP, "a list of steps")
 
 _TARGET = {"call": TEXT, "slot": WHOLE, "source": _or_draw(ENDPOINT), "source_via": _or_none(VIA)}
 _FILES = {"dataset": TEXT, "first": WHOLE, "files": WHOLE}
 
-STEPS: dict[str, Record] = {
+STEPS: dict[str, RecordCodec] = {
     record.tag: record
     for record in (
-        Record(
+        RecordCodec(
             s.Trial,
             {
                 "id": TRIAL_ID, "point": WHOLE, "repetition": WHOLE, "block": WHOLE, "factors": _map(SCALAR),
@@ -327,8 +338,8 @@ STEPS: dict[str, Record] = {
             },
             "trial",
         ),
-        Record(
-            s.Transfer,
+        RecordCodec(
+            s.TransferStep,
             _TARGET
             | {
                 "destination": _or_draw(ENDPOINT), "destination_via": _or_none(VIA), "files": WHOLE,
@@ -336,34 +347,34 @@ STEPS: dict[str, Record] = {
             },
             "transfer",
         ),
-        Record(s.Parallel, {"children": _list(_STEPS, "a list of lists of steps")}, "parallel"),
-        Record(s.Repeat, {"count": WHOLE, "until_s": NUMBER, "for_s": NUMBER, "steps": _STEPS}, "repeat"),
-        Record(
+        RecordCodec(s.Parallel, {"children": _list(_STEPS, "a list of lists of steps")}, "parallel"),
+        RecordCodec(s.Repeat, {"count": WHOLE, "until_s": NUMBER, "for_s": NUMBER, "steps": _STEPS}, "repeat"),
+        RecordCodec(
             s.Arrivals,
             {
-                "rate_per_s": _list(Kind(list, _read_point)), "gap": _or_draw(NUMBER), "first": _or_none(_or_draw(NUMBER)),
+                "rate_per_s": _list(FieldCodec(list, _read_point)), "gap": _or_draw(NUMBER), "first": _or_none(_or_draw(NUMBER)),
                 "steps": _STEPS,
             },
             "arrivals",
         ),
-        Record(s.At, {"time_s": _or_draw(NUMBER)}, "at"),
-        Record(s.Compute, {"core_s": _or_draw(NUMBER)}, "compute"),
-        Record(s.Read, _TARGET | {"offset_bytes": _or_draw(WHOLE), "bytes": _or_draw(WHOLE)}, "read"),
-        Record(s.Pause, {"duration_s": _or_draw(NUMBER)}, "pause"),
-        Record(s.Signal, {"counter": TEXT, "add": WHOLE}, "signal"),
-        Record(s.Wait, {"counter": TEXT, "until": WHOLE}, "wait"),
-        Record(s.Acquire, {"pool": TEXT, "count": WHOLE}, "acquire"),
-        Record(s.Release, {"pool": TEXT, "count": WHOLE}, "release"),
-        Record(s.Prepare, _FILES | {"cache": _one_of("as_is", "warm")}, "prepare"),
-        Record(s.DropCaches, _FILES, "drop_caches"),
+        RecordCodec(s.At, {"time_s": _or_draw(NUMBER)}, "at"),
+        RecordCodec(s.Compute, {"core_s": _or_draw(NUMBER)}, "compute"),
+        RecordCodec(s.ReadStep, _TARGET | {"offset_bytes": _or_draw(WHOLE), "bytes": _or_draw(WHOLE)}, "read"),
+        RecordCodec(s.Pause, {"duration_s": _or_draw(NUMBER)}, "pause"),
+        RecordCodec(s.Signal, {"counter": TEXT, "add": WHOLE}, "signal"),
+        RecordCodec(s.Wait, {"counter": TEXT, "until": WHOLE}, "wait"),
+        RecordCodec(s.Acquire, {"pool": TEXT, "count": WHOLE}, "acquire"),
+        RecordCodec(s.Release, {"pool": TEXT, "count": WHOLE}, "release"),
+        RecordCodec(s.Prepare, _FILES | {"cache": _one_of("as_is", "warm")}, "prepare"),
+        RecordCodec(s.DropCaches, _FILES, "drop_caches"),
     )
     if record.tag is not None
 }  # fmt: skip
-_STEP_OF_CLASS = {record.cls: record for record in STEPS.values()}
+_STEP_BY_CLASS = {record.cls: record for record in STEPS.values()}
 
-ACTOR_LINE = Record(s.ActorLine, {"actor": TEXT, "host": TEXT, "steps": _STEPS})
+ACTOR_LINE = RecordCodec(s.ActorLine, {"actor": TEXT, "host": TEXT, "steps": _STEPS})
 
-_LAB_HOST = Record(
+_LAB_HOST = RecordCodec(
     h.LabHost,
     {
         "site": _or_none(TEXT), "cpus": _or_none(_list(WHOLE)), "cpu_limit_cores": _or_none(NUMBER),
@@ -372,41 +383,56 @@ _LAB_HOST = Record(
     },
     keep_defaults=True,
 )  # fmt: skip
-_HOST = Record(
-    h.Host, {"ssh": _or_none(TEXT), "memory_bytes": _or_none(WHOLE), "lab": _or_none(_LAB_HOST)}, keep_defaults=True
-)
-_STORAGE = Record(
-    h.Storage,
+_HOST = RecordCodec(
+    h.Host,
+    {
+        "ssh": _or_none(TEXT), "memory_bytes": _or_none(WHOLE), "lab": _or_none(_LAB_HOST), "connect": _or_none(_list(TEXT)),
+        "address": _or_none(TEXT), "open_ports": _or_none(FieldCodec(list, _read_port_range)), "cache": _or_none(TEXT),
+        "environment": _map(TEXT),
+    },
+    keep_defaults=True,
+    late_keys=("connect", "address", "open_ports", "cache", "environment"),
+)  # fmt: skip
+_STORAGE_SPEC = RecordCodec(
+    h.StorageSpec,
     {
         "kind": _one_of("directory", "tmpfs", "disk"), "size_bytes": _or_none(WHOLE), "read_bytes_per_s": _or_none(NUMBER),
         "write_bytes_per_s": _or_none(NUMBER),
     },
     keep_defaults=True,
 )  # fmt: skip
-_PLACE = Record(h.Place, {"host": TEXT, "path": TEXT, "storage": _or_none(_STORAGE)}, keep_defaults=True)
-_SERVICE = Record(
-    h.Service,
+_STORAGE = RecordCodec(
+    h.Storage,
     {
-        "kind": TEXT, "host": TEXT, "interface": _or_none(TEXT), "places": _list(TEXT), "options": _map(SCALAR),
-        "after": _list(TEXT), "ports": _list(PORT), "doors": _map(TEXT),
+        "host": _or_none(TEXT), "path": TEXT, "spec": _or_none(_STORAGE_SPEC), "url": _or_none(TEXT),
+        "checksum": _or_none(TEXT), "existing": FLAG,
+    },
+    keep_defaults=True,
+    late_keys=("url", "checksum", "existing"),
+)  # fmt: skip
+_SERVICE = RecordCodec(
+    h.PlanService,
+    {
+        "kind": TEXT, "host": _or_none(TEXT), "interface": _or_none(TEXT), "storages": _list(TEXT), "options": _map(SCALAR),
+        "after": _list(TEXT), "ports": _list(PORT), "service_ports": _map(TEXT),
     },
     keep_defaults=True,
 )  # fmt: skip
-_INTERFACE = Record(
+_INTERFACE = RecordCodec(
     n.Interface,
     {"host": TEXT, "device": TEXT, "address": ADDRESS, "mtu": WHOLE, "offload": FLAG},
     keep_defaults=True,
 )
-_LOSSES: dict[str, Record] = {
-    "independent": Record(n.IndependentLoss, {"probability": NUMBER}),
-    "bursty": Record(n.BurstyLoss, {"enter": NUMBER, "leave": NUMBER, "probability": NUMBER}),
+_LOSSES: dict[str, RecordCodec] = {
+    "independent": RecordCodec(n.IndependentLoss, {"probability": NUMBER}),
+    "bursty": RecordCodec(n.BurstyLoss, {"enter": NUMBER, "leave": NUMBER, "probability": NUMBER}),
 }
-_SETTINGS: dict[str, Kind] = {
+_SETTINGS: dict[str, FieldCodec] = {
     "rate_bit_per_s": NUMBER, "delay_s": NUMBER, "jitter_s": NUMBER, "queue_bytes": WHOLE,
-    "loss": _or_none(Kind(_emit_loss, _read_loss)), "reorder_probability": NUMBER, "up": FLAG,
+    "loss": _or_none(FieldCodec(_emit_loss, _read_loss)), "reorder_probability": NUMBER, "up": FLAG,
 }  # fmt: skip
-_LINK = Record(
-    n.Link,
+_LINK = RecordCodec(
+    n.PlanLink,
     {
         "from": TEXT, "to": TEXT, "rate_bit_per_s": NUMBER, "delay_s": NUMBER, "jitter_s": NUMBER, "queue_bytes": WHOLE,
         "loss": _SETTINGS["loss"], "reorder_probability": NUMBER, "overhead_bytes": WHOLE, "up": FLAG,
@@ -414,8 +440,10 @@ _LINK = Record(
     keep_defaults=True,
     names={"from": "origin"},
 )  # fmt: skip
-_CHANGE = Record(n.Change, {"time_s": NUMBER, "link": TEXT, "set": Kind(_emit_settings, _read_settings)})
-_NETWORK = Record(
+_CHANGE = RecordCodec(
+    n.LinkChange, {"time_s": NUMBER, "link": TEXT, "set": FieldCodec(_emit_settings, _read_settings)}
+)
+_NETWORK = RecordCodec(
     n.Network,
     {
         "interfaces": _map(_INTERFACE), "routers": _list(TEXT), "links": _map(_LINK), "routes": _map(_map(TEXT)),
@@ -423,81 +451,94 @@ _NETWORK = Record(
     },
     keep_defaults=True,
 )  # fmt: skip
-_PORTION = Record(
-    h.Portion,
-    {"files": _plain("a whole number, 1 or more", lambda value: _is_whole(value) and value > 0), "size_bytes": WHOLE},
+_SIZE_GROUP = RecordCodec(
+    h.SizeGroup,
+    {
+        "files": _value_codec("a whole number, 1 or more", lambda value: _is_whole(value) and value > 0),
+        "size_bytes": WHOLE,
+    },
 )
-_DATASET = Record(
+_DATASET = RecordCodec(
     h.Dataset,
-    {"place": TEXT, "path": TEXT, "files": WHOLE, "size_bytes": WHOLE, "seed": WHOLE, "mix": _list(_PORTION)},
+    {
+        "storage": TEXT,
+        "path": TEXT,
+        "files": WHOLE,
+        "size_bytes": WHOLE,
+        "seed": WHOLE,
+        "mix": _list(_SIZE_GROUP),
+        "names": _list(TEXT),
+        "listed": FLAG,
+    },
 )
-_CALL = Record(
+_CALL = RecordCodec(
     h.Call,
     {
         "mover": TEXT, "options": _map(SCALAR),
-        "argv": _list(Kind(lambda value: value if isinstance(value, str) else list(value), _read_argument)),
+        "argv": _list(FieldCodec(lambda value: value if isinstance(value, str) else list(value), _read_argument)),
         "requires": _list(TEXT), "timeout_s": NUMBER, "capture": FLAG, "expect": _one_of("destination", "nothing"),
-        "local": TEXT,
+        "local": TEXT, "urls": _map(VIA),
     },
     keep_defaults=True,
+    late_keys=("urls",),
 )  # fmt: skip
-_MEASURE = Record(
+_MEASURE = RecordCodec(
     h.Measure,
     {
-        "interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic", "tcp")),
+        "interval_s": _or_none(NUMBER), "counters": _list(_one_of("cpu", "disk", "memory", "nic", "pressure", "process", "tcp")),
         "transfers": _one_of("each", "routes"),
     },
 )  # fmt: skip
-_TOTALS = Record(
+_TOTALS = RecordCodec(
     h.Totals, {"trials": WHOLE, "transfers": _or_none(WHOLE), "bytes": _or_none(WHOLE), "disk_bytes": _map(WHOLE)}
 )
-_UNLIKE_AMOUNTS = {
+_OTHER_KINDS = {
     "pipelining": WHOLE,
     "checks": WHOLE,
     "retries": WHOLE,
     "resumes": FLAG,
     "sessions": WHOLE,
     "session_files": WHOLE,
-    "sessions_least": WHOLE,
+    "min_sessions": WHOLE,
     "keeps_connection": FLAG,
     "rtt_exponent": NUMBER,
 }
 
 
-def _parameters(cls: Any) -> Record:
-    """Return the shape of cost parameters: all of them amounts but a few, and each may be absent."""
-    return Record(
-        cls, {part.name: _or_none(_UNLIKE_AMOUNTS.get(part.name, AMOUNT)) for part in dataclasses.fields(cls)}
+def _parameters(cls: Any) -> RecordCodec:
+    """Return the codec of cost parameters; all are optional."""
+    return RecordCodec(
+        cls, {part.name: _or_none(_OTHER_KINDS.get(part.name, AMOUNT)) for part in dataclasses.fields(cls)}
     )
 
 
 _MOVER_COST, _SERVICE_COST, _STORAGE_COST, _HOST_COST = map(
     _parameters, (c.MoverCost, c.ServiceCost, c.StorageCost, c.HostCost)
 )
-_MOVER_RULE = Record(
+_MOVER_RULE = RecordCodec(
     c.MoverRule,
     {
         "mover": TEXT, "cost": _MOVER_COST, "source": _or_none(TEXT), "destination": _or_none(TEXT),
         "options": _map(SCALAR),
     },
 )  # fmt: skip
-_COST = Record(
-    c.Cost,
+_COST = RecordCodec(
+    c.CostParameters,
     {
-        "movers": _list(_MOVER_RULE), "services": _map(_SERVICE_COST), "places": _map(_STORAGE_COST),
+        "movers": _list(_MOVER_RULE), "services": _map(_SERVICE_COST), "storages": _map(_STORAGE_COST),
         "hosts": _map(_HOST_COST), "machine_cores": _or_none(AMOUNT),
     },
 )  # fmt: skip
 
-HEADER = Record(
+HEADER = RecordCodec(
     h.Header,
     {
         "version": WHOLE, "name": TEXT, "seed": WHOLE, "scale": NUMBER, "scenario": ANY_TABLE, "hosts": _map(_HOST),
-        "places": _map(_PLACE), "services": _map(_SERVICE), "network": _or_none(_NETWORK), "datasets": _map(_DATASET), "calls": _map(_CALL), "draws": _map(Kind(_as_is, _read_draw)),
+        "storages": _map(_STORAGE), "services": _map(_SERVICE), "network": _or_none(_NETWORK), "datasets": _map(_DATASET), "calls": _map(_CALL), "draws": _map(FieldCodec(_as_is, _read_draw)),
         "pools": _map(WHOLE), "measure": _MEASURE, "totals": _TOTALS, "cost": _or_none(_COST),
     },
     keep_defaults=True,
-    spare=("cost",),
+    late_keys=("cost",),
 )  # fmt: skip
 
 
@@ -516,8 +557,8 @@ def _defaults(cls: Any) -> dict[str, Any]:
 _DEFAULTS: dict[type, dict[str, Any]] = {
     record.cls: _defaults(record.cls)
     for record in (
-        *STEPS.values(), ACTOR_LINE, HEADER, _LAB_HOST, _HOST, _STORAGE, _PLACE, _SERVICE, _INTERFACE, *_LOSSES.values(),
-        _LINK, _CHANGE, _NETWORK, _PORTION, _DATASET, _CALL, _MEASURE, _TOTALS, _MOVER_COST, _SERVICE_COST, _STORAGE_COST,
+        *STEPS.values(), ACTOR_LINE, HEADER, _LAB_HOST, _HOST, _STORAGE_SPEC, _STORAGE, _SERVICE, _INTERFACE, *_LOSSES.values(),
+        _LINK, _CHANGE, _NETWORK, _SIZE_GROUP, _DATASET, _CALL, _MEASURE, _TOTALS, _MOVER_COST, _SERVICE_COST, _STORAGE_COST,
         _HOST_COST, _MOVER_RULE, _COST,
     )
 }  # fmt: skip

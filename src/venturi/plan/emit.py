@@ -1,4 +1,4 @@
-"""Write a plan as canonical JSON Lines: fixed key order, no spaces, UTF-8, the same bytes for the same plan."""
+"""Write a plan as canonical JSON Lines: fixed key order, no spaces, UTF-8, equal bytes for equal plans."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from venturi.plan.codec import ACTOR_LINE, HEADER
 from venturi.plan.header import FORMAT, Header
+from venturi.plan.plan import Plan
 from venturi.plan.steps import ActorLine
-from venturi.plan.whole import Plan
 
 __all__ = ["emit_header", "emit_line", "plan_lines", "write_plan"]
 
@@ -29,7 +29,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
     ...     "factors": {"size": ["1 kB"]}}}
     >>> lines = list(plan_lines(expand(scenario_from(document))))
     >>> lines[0][:64]
-    '{"format":"venturi-plan","version":1,"name":"tiny","seed":1,"sca'
+    '{"format":"venturi-plan","version":2,"name":"tiny","seed":1,"sca'
     >>> len(lines)
     2
     """
@@ -39,7 +39,7 @@ def plan_lines(plan: Plan) -> Iterator[str]:
 
 
 def write_plan(plan: Plan, path: str | Path) -> None:
-    """Write a plan to a file, one line at a time, so that its length does not matter."""
+    """Write a plan to a file, line by line, with little memory."""
     with Path(path).open("w", encoding="utf-8", newline="\n", buffering=1 << 20) as file:
         for line in plan_lines(plan):
             file.write(line)

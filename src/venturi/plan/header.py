@@ -1,4 +1,4 @@
-"""The header of a plan: everything that the steps refer to by name."""
+"""Header of a plan: all objects that steps refer to by name."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
-from venturi.cost.parameters import Cost
+from venturi.cost.parameters import CostParameters
 from venturi.plan.network import Network
 
 __all__ = [
-    "BUILT_IN_PLACES",
+    "BUILT_IN_STORAGES",
     "FORMAT",
+    "URL_SERVICE",
     "VERSION",
     "Argument",
     "Call",
@@ -22,46 +23,48 @@ __all__ = [
     "LabHost",
     "Measure",
     "OptionValue",
-    "Place",
-    "Portion",
-    "Service",
+    "PlanService",
+    "SizeGroup",
     "Storage",
     "StorageKind",
+    "StorageSpec",
     "Totals",
 ]
 
 FORMAT = "venturi-plan"
-VERSION = 1
-BUILT_IN_PLACES = ("null", "zero")
+VERSION = 2
+BUILT_IN_STORAGES = ("null", "zero")
+URL_SERVICE = "url"
+"""Kind of the services of a storage with a URL."""
 
 OptionValue: TypeAlias = str | int | float | bool | None
 Argument: TypeAlias = str | tuple[str, ...]
 Expect: TypeAlias = Literal["destination", "nothing"]
 Recorded: TypeAlias = Literal["each", "routes"]
-"""How transfers are recorded."""
+"""Form of transfer records."""
 StorageKind: TypeAlias = Literal["directory", "tmpfs", "disk"]
 
 
 @dataclass(frozen=True, slots=True)
 class LabHost:
-    """How a lab makes a host.
+    """Specification of a host in a lab.
 
     Attributes
     ----------
     site
-        For people and pictures.
+        Site, for reports and diagrams.
     cpus
-        The cores its processes are pinned to; ``None``: any.
+        CPU cores of its processes; ``None``: all.
     cpu_limit_cores, memory_limit_bytes
-        What its processes may use together; ``None``: all.
+        Limits of all its processes together; ``None``: unlimited.
     congestion_control, sysctls
-        TCP of the host, set explicitly: kernels differ in their defaults.
+        TCP settings; explicit, because kernel defaults differ.
     nat
-        Devices out of which private addresses are hidden behind the host's own.
+        Devices with network address translation for private addresses.
     routes
-        Address → device, where that is not ``default_device``.
+        Device by address, for routes that do not use ``default_device``.
     default_device
-        The device by which all other addresses are reached; ``None``: none are.
+        Device of the default route; ``None``: no default route.
     """
 
     site: str | None = None
@@ -77,18 +80,43 @@ class LabHost:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A machine: ``ssh`` is how it is reached, ``None`` for this one; ``lab`` how a lab makes it."""
+    """A host.
+
+    Attributes
+    ----------
+    ssh
+        Its ssh destination; ``None`` without ``connect``: this host.
+    memory_bytes
+        Its memory, if the scenario sets it.
+    lab
+        Its specification in a lab; ``None``: an existing host.
+    connect
+        Connection prefix, which replaces ssh: words before a command on the host, such as ``("srun", "-w", "node7")``.
+    address
+        Name or address at which other hosts reach its servers; ``None``: the host name of ``ssh``.
+    open_ports
+        First and last port that other hosts can reach; ``None``: all.
+    cache
+        Directory of the host for the engine; ``None``: the first usable one of the usual directories.
+    environment
+        Additional environment variables of its movers and servers.
+    """
 
     ssh: str | None = None
     memory_bytes: int | None = None
     lab: LabHost | None = None
+    connect: tuple[str, ...] | None = None
+    address: str | None = None
+    open_ports: tuple[int, int] | None = None
+    cache: str | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Storage:
-    """How a lab makes a place: a ``directory``, a ``tmpfs``, or a ``disk`` of its own (ext4 on a loop device).
+class StorageSpec:
+    """Specification of a storage in a lab: a ``directory``, a ``tmpfs`` or a ``disk`` (ext4 on a loop device).
 
-    ``size_bytes`` is what it holds, the rates the fastest it may be read and written; ``None``: no limit.
+    ``size_bytes`` is its capacity; the rates are its maximum read and write rates. ``None``: unlimited.
     """
 
     kind: StorageKind
@@ -98,49 +126,69 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where bytes can be: a directory of a host, below the agent's scratch directory if relative."""
+class Storage:
+    """A directory of a host, or of existing servers.
 
-    host: str
+    Attributes
+    ----------
+    host
+        Its host; ``None`` if only services reach it. With ``url``, the host that handles its files.
+    path
+        Directory; a relative path is below the scratch directory of the agent. Empty with ``url``.
+    spec
+        Its specification in a lab.
+    url
+        URL of the directory for operations on files; ``None``: a directory of ``host``. Files of a run are in a directory of
+        the run below it.
+    checksum
+        Algorithm of the checksums that verify transfers to ``url``; ``None``: only sizes.
+    existing
+        Whether it has files of the user, which are never changed or removed. It is never a destination.
+    """
+
+    host: str | None
     path: str
-    storage: Storage | None = None
+    spec: StorageSpec | None = None
+    url: str | None = None
+    checksum: str | None = None
+    existing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
-    """A server program on a host.
+class PlanService:
+    """A server program.
 
     Attributes
     ----------
     kind
-        Which program.
+        Kind of the program.
     host, interface
-        Where it runs, and the interface of the network on whose address it serves.
-    places
-        What it serves.
+        Host, and network interface that it listens on. ``host`` is ``None`` for a server that exists already.
+    storages
+        Exported storages.
     options
-        In base units.
+        Options in base units.
     after
         Services that must be ready before it starts.
     ports
-        The ports it listens on; ``{port}`` of a door is one of them, by slot.
-    doors
-        Protocol → URL template with ``{path}`` (absolute), ``{relative}`` (below the place), ``{port}``.
+        Ports that it listens on; ``{port}`` of a service port is one of them, selected by slot.
+    service_ports
+        URL template by protocol, with ``{path}`` (absolute), ``{relative}`` (below the storage), ``{host}``, ``{port}``.
     """
 
     kind: str
-    host: str
+    host: str | None
     interface: str | None = None
-    places: tuple[str, ...] = ()
+    storages: tuple[str, ...] = ()
     options: Mapping[str, OptionValue] = field(default_factory=dict)
     after: tuple[str, ...] = ()
     ports: tuple[int, ...] = ()
-    doors: Mapping[str, str] = field(default_factory=dict)
+    service_ports: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Portion:
-    """``files`` files in sequence of ``size_bytes`` each."""
+class SizeGroup:
+    """``files`` consecutive files of ``size_bytes`` each."""
 
     files: int
     size_bytes: int
@@ -148,53 +196,66 @@ class Portion:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """``files`` files: file *i* is ``path/`` and *i* in six digits.
+    """Generated files: file *i* is ``path/`` and *i* in six digits. Or existing files: ``names`` below the storage.
 
-    ``size_bytes`` is the size of each; where they differ, that of the largest, and ``mix`` holds the sizes: portions one after
-    the other, and again from the first.
+    With ``listed``, the names of existing files are unknown before the run, which lists the directory of the storage. Until
+    then, the files have numbers.
+
+    ``size_bytes`` is the size of each file, or of the largest one. ``mix`` contains different sizes: groups of files that
+    repeat in a cycle. The sizes of existing files are known when they are prepared.
     """
 
-    place: str
+    storage: str
     path: str
     files: int
     size_bytes: int
     seed: int
-    mix: tuple[Portion, ...] = ()
+    mix: tuple[SizeGroup, ...] = ()
+    names: tuple[str, ...] = ()
+    listed: bool = False
+
+    @property
+    def is_existing(self) -> bool:
+        """Whether the files belong to the user."""
+        return self.listed or bool(self.names)
 
     @property
     def bytes(self) -> int:
         """Bytes of all files."""
-        return self.bytes_of(0, self.files)
+        return self.range_bytes(0, self.files)
 
-    def bytes_of(self, first: int, files: int) -> int:
-        """Return the bytes of so many files from ``first`` on.
+    def range_bytes(self, first: int, files: int) -> int:
+        """Return the bytes of ``files`` files, starting at file ``first``.
 
         Examples
         --------
-        >>> Dataset("disk", "mixed", 7, 50, 1, (Portion(3, 10), Portion(2, 50))).bytes_of(2, 5)
+        >>> Dataset("disk", "mixed", 7, 50, 1, (SizeGroup(3, 10), SizeGroup(2, 50))).range_bytes(2, 5)
         130
         """
-        return self._below(first + files) - self._below(first)
+        return self._prefix_bytes(first + files) - self._prefix_bytes(first)
 
-    def _below(self, index: int) -> int:
-        mix = self.mix or (Portion(1, self.size_bytes),)
-        rounds, left = divmod(index, sum(portion.files for portion in mix))
+    def _prefix_bytes(self, index: int) -> int:
+        mix = self.mix or (SizeGroup(1, self.size_bytes),)
+        rounds, remaining = divmod(index, sum(group.files for group in mix))
         found = 0
-        for portion in mix:
-            found += (rounds * portion.files + min(left, portion.files)) * portion.size_bytes
-            left = max(0, left - portion.files)
+        for group in mix:
+            found += (rounds * group.files + min(remaining, group.files)) * group.size_bytes
+            remaining = max(0, remaining - group.files)
         return found
 
     def endpoint(self, index: int) -> str:
         """Return the endpoint of file ``index``, counted from 0."""
-        return f"{self.place}:{self.path}/{index:06d}"
+        if self.names:
+            return f"{self.storage}:{self.names[index]}"
+        return f"{self.storage}:{self.path}/{index:06d}"
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """How a mover is called, with one set of options; the placeholders of ``argv`` are those of the format.
+    """Command of a mover with one set of options; ``argv`` has the placeholders of the format.
 
-    ``local`` is how it writes the path of a file on its own host, for example ``file://{path}``.
+    ``local`` is the form of a local path, for example ``file://{path}``. ``urls`` are options with the URL of a service port,
+    such as ``{"proxy": "squid-a/http-proxy"}``: their values are known when the service has started.
     """
 
     mover: str
@@ -205,13 +266,14 @@ class Call:
     capture: bool = False
     expect: Expect = "destination"
     local: str = "{path}"
+    urls: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """Which counters are sampled, and how often; ``interval_s`` is ``None`` for no samples.
+    """Sampled counters and their interval; ``interval_s`` is ``None`` without samples.
 
-    ``transfers``: whether each transfer is recorded, or what those of a route of a trial come to.
+    ``transfers``: records of each transfer, or sums for each pair of storages of a trial.
     """
 
     interval_s: float | None
@@ -221,9 +283,9 @@ class Measure:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What the whole plan holds. ``disk_bytes``: for each place the peak, data sets plus the largest trial.
+    """Totals of a plan. ``disk_bytes``: peak of each storage (datasets and the largest trial).
 
-    ``transfers`` and ``bytes`` are ``None`` where the plan does not fix them (loops until a time, drawn sizes).
+    ``transfers`` and ``bytes`` are ``None`` if the plan does not define them (loops until a time, random sizes).
     """
 
     trials: int
@@ -234,14 +296,14 @@ class Totals:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line of a plan. ``cost`` is what the scenario says of costs, for a simulated world."""
+    """First line of a plan. ``cost`` contains the costs of the scenario for a simulation."""
 
     name: str
     seed: int
     scale: float
     scenario: Mapping[str, Any]
     hosts: Mapping[str, Host]
-    places: Mapping[str, Place]
+    storages: Mapping[str, Storage]
     datasets: Mapping[str, Dataset]
     calls: Mapping[str, Call]
     measure: Measure
@@ -249,6 +311,6 @@ class Header:
     draws: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pools: Mapping[str, int] = field(default_factory=dict)
     version: int = VERSION
-    services: Mapping[str, Service] = field(default_factory=dict)
+    services: Mapping[str, PlanService] = field(default_factory=dict)
     network: Network | None = None
-    cost: Cost | None = None
+    cost: CostParameters | None = None

@@ -1,6 +1,6 @@
-"""The network between the hosts of a lab: interfaces, routers, directed links, routes, planned changes.
+"""Network of a lab: interfaces, routers, directed links, routes and planned changes.
 
-Only what it is; ``crates/wire`` carries it out, and *The plan* in the reference says what each key means.
+``crates/emulator`` emulates it. The reference page *The plan* describes all keys.
 """
 
 from __future__ import annotations
@@ -11,25 +11,38 @@ from typing import TypeAlias
 
 __all__ = [
     "ANY_DESTINATION",
+    "ETHERNET_MSS_BYTES",
+    "INITIAL_WINDOW_BYTES",
+    "TCP_HEADER_BYTES",
     "BurstyLoss",
-    "Change",
     "IndependentLoss",
     "Interface",
-    "Link",
+    "LinkChange",
     "LinkSetting",
     "Loss",
     "Network",
+    "PlanLink",
+    "link_bytes_per_byte",
 ]
 
+TCP_HEADER_BYTES = 52
+"""Headers of IPv4, and of TCP with timestamps (RFC 791, 9293, 7323)."""
+
+ETHERNET_MSS_BYTES = 1500.0 - TCP_HEADER_BYTES
+"""Payload of a full TCP segment with the MTU of Ethernet."""
+
+INITIAL_WINDOW_BYTES = 10 * ETHERNET_MSS_BYTES
+"""Initial congestion window (RFC 6928)."""
+
 ANY_DESTINATION = "*"
-"""The key of a router's routes that stands for every destination without a route of its own."""
+"""Key of the default route of a router."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface of a host. What arrives at it is handed to its host, whatever its destination address is.
+    """Network interface of a host. The host receives all packets of the interface, with any destination address.
 
-    ``mtu`` is in bytes; ``offload``: the host may hand over several segments as one packet.
+    ``mtu`` is in bytes; ``offload`` enables segmentation offload.
     """
 
     host: str
@@ -41,16 +54,16 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class IndependentLoss:
-    """Each packet is lost with this probability, whatever becomes of the others."""
+    """Independent loss of each packet with this probability."""
 
     probability: float
 
 
 @dataclass(frozen=True, slots=True)
 class BurstyLoss:
-    """Gilbert-Elliott: after each packet the link turns bad with ``enter`` and good again with ``leave``.
+    """Gilbert-Elliott model: after each packet, the link enters and leaves the bad state with these probabilities.
 
-    While it is bad, a packet is lost with ``probability``.
+    In the bad state, a packet is lost with ``probability``.
     """
 
     enter: float
@@ -63,11 +76,11 @@ LinkSetting: TypeAlias = float | int | bool | Loss | None
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
-    """A link in one direction, between interfaces or routers.
+class PlanLink:
+    """Directed link between interfaces or routers.
 
-    ``delay_s`` is one way, ``jitter_s`` its standard deviation; ``overhead_bytes`` is what a packet takes on the wire
-    beyond its IP bytes; one that is not ``up`` drops all packets.
+    ``delay_s`` is the one-way delay, ``jitter_s`` its standard deviation. ``overhead_bytes`` are the link-layer bytes of a
+    packet. A link that is not ``up`` drops all packets.
     """
 
     origin: str
@@ -83,10 +96,10 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """At ``time_s`` of the run the link gets these settings; what ``set`` does not name stays as it is.
+class LinkChange:
+    """Change of link settings at ``time_s`` of the run; settings that are not in ``set`` do not change.
 
-    Keys of ``set``: ``rate_bit_per_s``, ``delay_s``, ``jitter_s``, ``queue_bytes``, ``loss`` (``None`` ends it),
+    Keys of ``set``: ``rate_bit_per_s``, ``delay_s``, ``jitter_s``, ``queue_bytes``, ``loss`` (``None`` disables it),
     ``reorder_probability``, ``up``.
     """
 
@@ -97,10 +110,23 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """Interfaces and links by name; ``routes``: at each router, destination interface → the link to take."""
+    """Interfaces and links by name; ``routes``: for each router, the link to each destination interface."""
 
     interfaces: Mapping[str, Interface]
-    links: Mapping[str, Link]
+    links: Mapping[str, PlanLink]
     routers: tuple[str, ...] = ()
     routes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LinkChange, ...] = ()
+
+
+def link_bytes_per_byte(mtu_bytes: int, overhead_bytes: int) -> float:
+    """Return the bytes of a link for each byte of file data, in full TCP segments.
+
+    The simulator has the same ratio.
+
+    Examples
+    --------
+    >>> round(link_bytes_per_byte(1500, 38), 4)
+    1.0622
+    """
+    return (mtu_bytes + overhead_bytes) / (mtu_bytes - TCP_HEADER_BYTES)

@@ -1,4 +1,4 @@
-"""Read a plan back, with errors that say which line and where in it."""
+"""Reader of plans, with line numbers and locations in errors."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from pathlib import Path
 from typing import Any
 
 from venturi.errors import PlanError
-from venturi.plan.codec import ACTOR_LINE, HEADER, Malformed, Record
+from venturi.messages import quote_value
+from venturi.plan.codec import ACTOR_LINE, HEADER, DecodeError, RecordCodec
 from venturi.plan.header import FORMAT, VERSION, Header
+from venturi.plan.plan import Plan
 from venturi.plan.steps import ActorLine, FactorValue
-from venturi.plan.whole import Plan
-from venturi.plan.words import shown
+from venturi.plan.upgrade import upgrade_header
 
 __all__ = ["TrialRow", "actor_lines", "read_header", "read_plan", "trials"]
 
 
 @dataclass(frozen=True, slots=True)
 class TrialRow:
-    """One trial as the plan intends it.
+    """Planned trial.
 
-    ``transfers`` and ``bytes`` are ``None`` where the plan does not fix them (a loop until a time, a drawn size). At or after
-    ``until_s`` it is not begun. The counters of ``counts`` grow by so much once it is recorded as good.
+    ``transfers`` and ``bytes`` are ``None`` if the plan does not define them (a loop until a time, a random size). The trial
+    does not start at or after ``until_s``. A successful trial increases the counters of ``counts``.
     """
 
     trial: str
@@ -39,37 +40,43 @@ class TrialRow:
     counts: Mapping[str, int] = field(default_factory=dict)
 
 
-def read_header(path: str | Path) -> Header:
+def read_header(path: str | Path, *, upgrade: bool = False) -> Header:
     """Return the header of the plan in the file ``path``.
+
+    Parameters
+    ----------
+    upgrade
+        Also read a plan of version 1, as the plan of a run is: its keys get the names of the current version.
 
     Raises
     ------
     PlanError
-        If the file cannot be read, is not a plan, or is of a newer version of the format.
+        If the file cannot be read, is no plan, or has another version of the format.
     """
     for number, text in _numbered_lines(Path(path)):
-        return _header(_parse(text, path, number), path)
-    raise PlanError(f"{path}: expected a plan, found an empty file")
+        content = _parse(text, path, number)
+        return _header(upgrade_header(content) if upgrade else content, path)
+    raise PlanError(f"{path}: expected a plan, found an empty file; create the plan again")
 
 
 def read_plan(path: str | Path) -> Plan:
-    """Return the plan in the file ``path``; its lines are read from the file each time they are gone through.
+    """Return the plan in the file ``path``; each iteration reads its lines from the file.
 
     Raises
     ------
     PlanError
-        As :func:`read_header`; while the lines are gone through, for a line that is malformed, with its number.
+        As :func:`read_header`; during the iteration, for a malformed line, with its number.
     """
     return Plan(read_header(path), _FileLines(Path(path)))
 
 
 def actor_lines(path: str | Path) -> Iterator[ActorLine]:
-    """Yield the actor lines of the plan in the file ``path``, in order, without holding them.
+    """Yield the actor lines of the plan in the file ``path``, in order, with little memory.
 
     Raises
     ------
     PlanError
-        For a line that is malformed, with its number.
+        For a malformed line, with its number.
     """
     for number, text in _numbered_lines(Path(path)):
         if number == 1:
@@ -84,7 +91,7 @@ def trials(path: str | Path) -> Iterator[TrialRow]:
     Raises
     ------
     PlanError
-        For a line that is malformed, with its number.
+        For a malformed line, with its number.
     """
     for number, text in _numbered_lines(Path(path)):
         value = _parse(text, path, number)
@@ -94,7 +101,7 @@ def trials(path: str | Path) -> Iterator[TrialRow]:
         try:
             rows = [row for step in value["steps"] for row in _trials_in(step, value["actor"], value["host"])]
         except (KeyError, TypeError, AttributeError):
-            # Counting looks at little; the whole reader says what is wrong with the line.
+            # Only the complete decoder reports the error of the line.
             _read(ACTOR_LINE, value, path, number)
             raise
         yield from rows
@@ -109,7 +116,7 @@ class _FileLines:
 
 
 def _trials_in(step: dict[str, Any], actor: str, host: str) -> Iterator[TrialRow]:
-    """Yield the trials in the JSON of a step: typed steps would take five times as long for a long plan."""
+    """Yield the trials in the JSON of a step; typed steps would take five times as long."""
     kind = step["step"]
     if kind == "trial":
         transfers, size = _moved(step["steps"])
@@ -136,7 +143,7 @@ def _trials_in(step: dict[str, Any], actor: str, host: str) -> Iterator[TrialRow
 
 
 def _moved(steps: list[dict[str, Any]]) -> tuple[int | None, int | None]:
-    """Return how many transfers the steps make and how many bytes these move, ``None`` where it is not fixed."""
+    """Return transfers and bytes of the steps, ``None`` if the plan does not define them."""
     transfers: int | None = 0
     size: int | None = 0
     for step in steps:
@@ -159,7 +166,7 @@ def _moved_by(step: dict[str, Any]) -> tuple[int | None, int | None]:
             return (0, 0) if count == 0 else (None, None)
         return None if count is None else count * times, None if moved is None else moved * times
     if kind == "arrivals":
-        # How many arrive, the draws say.
+        # The number of arrivals is random.
         return (0, 0) if _moved(step["steps"])[0] == 0 else (None, None)
     return 0, 0
 
@@ -171,45 +178,46 @@ def _numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             for number, text in enumerate(file, 1):
                 yield number, text
     except UnicodeDecodeError as error:
-        raise PlanError(f"{path}: after line {number}: expected UTF-8, found byte {error.object[error.start]:#04x}"
+        raise PlanError(f"{path}: after line {number}: expected UTF-8, found byte {error.object[error.start]:#04x}; create the plan again"
                         ) from error  # fmt: skip
     except OSError as error:
-        raise PlanError(f"{path}: expected a readable plan, found none ({error.strerror})") from error
+        raise PlanError(f"{path}: expected a readable plan, found none ({error.strerror}); check the path") from error
 
 
 def _parse(text: str, path: str | Path, number: int) -> dict[str, Any]:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise PlanError(f"{path}: line {number}: expected JSON, found text that is not ({error})"
+        raise PlanError(f"{path}: line {number}: expected JSON, found other text ({error}); create the plan again"
                         ) from error  # fmt: skip
     if not isinstance(value, dict):
-        raise PlanError(f"{path}: line {number}: expected a JSON object, found {shown(value)}")
+        raise PlanError(
+            f"{path}: line {number}: expected a JSON object, found {quote_value(value)}; create the plan again"
+        )
     return value
 
 
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number in JSON")
+def _reject_constant(name: str) -> None:
+    raise ValueError(f"{name} is not valid in JSON")
 
 
 def _header(value: dict[str, Any], path: str | Path) -> Header:
     if value.get("format") != FORMAT:
-        raise PlanError(f'{path}: line 1: format: expected "{FORMAT}", found {value.get("format", "nothing")!r}')
-    version = value.get("version")
-    if type(version) is int and version > VERSION:
         raise PlanError(
-            f"{path}: line 1: version: expected at most {VERSION}, found {version}: this plan was made by a newer "
-            "Venturi; use that one, or expand the scenario again with this one"
+            f'{path}: line 1: format: expected "{FORMAT}", found {value.get("format", "nothing")!r}; use a file of `venturi plan`'
         )
+    version = value.get("version")
     if version != VERSION:
-        raise PlanError(f"{path}: line 1: version: expected {VERSION}, found {value.get('version', 'nothing')!r}")
+        raise PlanError(
+            f"{path}: line 1: version: expected {VERSION}, found {value.get('version', 'nothing')!r}; create the plan again"
+        )
     header = _read(HEADER, {key: item for key, item in value.items() if key != "format"}, path, 1)
     assert isinstance(header, Header)
     return header
 
 
-def _read(record: Record, value: dict[str, Any], path: str | Path, number: int) -> Any:  # noqa: ANN401
+def _read(record: RecordCodec, value: dict[str, Any], path: str | Path, number: int) -> Any:  # noqa: ANN401
     try:
         return record.read(value, "")
-    except Malformed as error:
+    except DecodeError as error:
         raise PlanError(f"{path}: line {number}: {error}") from error

@@ -1,12 +1,11 @@
-"""The steps of an actor's program, as light frozen records.
+"""Steps of the program of an actor, as frozen records.
 
-Every field is in base units and named so. A field typed ``... | Draw`` may hold the next value of a named,
-seeded stream of the header instead of a value of its own.
+Fields are in base units. A field of type ``... | Draw`` can be the next value of a named random stream of the header.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeAlias
@@ -24,14 +23,15 @@ __all__ = [
     "Parallel",
     "Pause",
     "Prepare",
-    "Read",
+    "ReadStep",
     "Release",
     "Repeat",
     "Signal",
     "Step",
-    "Transfer",
+    "TransferStep",
     "Trial",
     "Wait",
+    "data_steps",
 ]
 
 FactorValue: TypeAlias = str | int | float | bool | None
@@ -40,20 +40,20 @@ CacheBefore: TypeAlias = Literal["as_is", "warm"]
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """In place of a value: the next value of the stream of this name."""
+    """The next value of the random stream with this name."""
 
     name: str
 
 
-class Transfer(NamedTuple):
+class TransferStep(NamedTuple):
     """Call a mover once; ``source`` and ``destination`` are endpoints such as ``gpfs:sets/000003``.
 
-    With more than one of ``files``, ``source`` is the first of so many consecutive files of a data set, and ``destination``
-    the directory in which files of the same names come to be. ``source_via`` and ``destination_via`` (``service/door``)
-    are the ways by which the two are reached; ``None``: as files of the actor's host.
+    With several ``files``, ``source`` is the first of consecutive files of a dataset, and ``destination`` is the directory of
+    the copies. ``source_via`` and ``destination_via`` (``service/port``) are the service ports; ``None``: local files of the
+    host of the actor.
 
-    A named tuple, unlike the other steps: it is made four times as fast as a frozen dataclass, and a plan may hold a
-    million of them.
+    It is a named tuple, because a frozen dataclass takes four times as long to create, and a plan can have a million
+    transfers.
     """
 
     call: str
@@ -70,10 +70,10 @@ class Transfer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A body of steps that is counted, journalled and resumed as one.
+    """Steps that are counted, journalled and resumed together.
 
-    At or after the time ``until_s`` of the run it is not begun, but passed over like one that is done. The counters of ``counts``
-    grow by so much once it is recorded as good; a failed one adds nothing.
+    At or after the time ``until_s`` of the run, the agent skips it. A successful trial increases the counters of ``counts``; a
+    failed trial does not.
     """
 
     id: str
@@ -88,14 +88,14 @@ class Trial:
 
 @dataclass(frozen=True, slots=True)
 class Parallel:
-    """Children (lists of steps) released together and joined at the end."""
+    """Lists of steps that start together and are joined at the end."""
 
     children: tuple[tuple[Step, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """Closed loop: ``count`` times, until the time ``until_s`` of the run, or for ``for_s``; exactly one of the three."""
+    """Closed loop: ``count`` times, until the time ``until_s`` of the run, or for ``for_s``; exactly one is set."""
 
     steps: tuple[Step, ...]
     count: int | None = None
@@ -105,11 +105,11 @@ class Repeat:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Open loop: ``steps`` are begun again and again, whether what was begun before has ended or not; joined at the end.
+    """Open loop: ``steps`` start at a rate, independent of earlier steps; joined at the end.
 
-    ``rate_per_s`` are times of the run and the rate then, a line in between; nothing arrives before the first or from the last on.
-    ``gap`` is from an arrival to the next in arrivals that the rate adds up to: 1 is even, exponential draws of mean 1 are a Poisson
-    process. ``first`` is the gap before the first one, ``None``: as ``gap``.
+    ``rate_per_s`` are times of the run with their rates, with linear interpolation; there are no arrivals before the first or
+    after the last time. ``gap`` is the integral of the rate between two arrivals: 1 is even, exponential values of mean 1 are
+    a Poisson process. ``first`` is the gap before the first arrival, ``None``: ``gap``.
     """
 
     rate_per_s: tuple[tuple[float, float], ...]
@@ -120,21 +120,21 @@ class Arrivals:
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Go on not before this time of the run."""
+    """Wait until this time of the run."""
 
     time_s: float | Draw
 
 
 @dataclass(frozen=True, slots=True)
 class Compute:
-    """A CPU phase of so many core-seconds."""
+    """CPU work of ``core_s`` core-seconds."""
 
     core_s: float | Draw
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """Stream part of a file without keeping it, through the service and door ``source_via`` if there is one."""
+class ReadStep:
+    """Read part of a file and discard the data, through the service port ``source_via`` if set."""
 
     call: str
     slot: int
@@ -146,7 +146,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Do nothing for so long."""
+    """Wait for a duration."""
 
     duration_s: float | Draw
 
@@ -161,7 +161,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Go on when a named counter has reached a value."""
+    """Wait until a named counter reaches a value."""
 
     counter: str
     until: int
@@ -169,7 +169,7 @@ class Wait:
 
 @dataclass(frozen=True, slots=True)
 class Acquire:
-    """Take slots of a named pool, or wait for them."""
+    """Acquire slots of a named pool; wait if necessary."""
 
     pool: str
     count: int
@@ -177,7 +177,7 @@ class Acquire:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Give slots of a named pool back."""
+    """Release slots of a named pool."""
 
     pool: str
     count: int
@@ -185,7 +185,7 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """The files ``first … first + files - 1`` of the data set exist; ``warm``: and have just been read."""
+    """Create the files ``first … first + files - 1`` of the dataset if necessary; ``warm``: also read them."""
 
     dataset: str
     first: int
@@ -195,7 +195,7 @@ class Prepare:
 
 @dataclass(frozen=True, slots=True)
 class DropCaches:
-    """Flush and drop the page cache, and record whether these files really left it."""
+    """Flush and drop the page cache, and record whether it still contains these files."""
 
     dataset: str
     first: int
@@ -203,14 +203,29 @@ class DropCaches:
 
 
 Step: TypeAlias = (
-    Trial | Transfer | Parallel | Repeat | Arrivals | At | Compute | Read | Pause | Signal | Wait | Acquire | Release | Prepare
+    Trial | TransferStep | Parallel | Repeat | Arrivals | At | Compute | ReadStep | Pause | Signal | Wait | Acquire | Release | Prepare
     | DropCaches
 )  # fmt: skip
 
 
+def data_steps(steps: Iterable[Step]) -> Iterator[TransferStep | ReadStep]:
+    """Yield the steps that move data, including those inside of trials, loops, arrivals and parallel steps."""
+    for step in steps:
+        match step:
+            case TransferStep() | ReadStep():
+                yield step
+            case Trial() | Repeat() | Arrivals():
+                yield from data_steps(step.steps)
+            case Parallel():
+                for child in step.children:
+                    yield from data_steps(child)
+            case _:
+                pass
+
+
 @dataclass(frozen=True, slots=True)
 class ActorLine:
-    """A piece of an actor's program; the program is the concatenation of the pieces, in order."""
+    """Part of the program of an actor; the program is the sequence of its lines."""
 
     actor: str
     host: str

@@ -1,9 +1,11 @@
-"""What people see of an analysis: one HTML page, a terminal text, CSV tables, JSON, PNG figures.
+"""Reports of an analysis: one HTML page, terminal text, CSV tables, JSON and PNG figures.
 
-Text goes out, data come in: nothing here computes a statistic. :func:`html`, :func:`terminal`, :func:`json` and :func:`csv` take
-an :class:`venturi.analysis.Analysis` or a :class:`venturi.analysis.Comparison`, :func:`png` an analysis. The first three return
-text or a renderable; :func:`csv` and :func:`png` write files into a directory and return their paths. The functions of ``single`` do the
-same of a chapter that stands alone.
+This package formats results and computes no statistics. Its functions take a :class:`venturi.analysis.Analysis`. All
+except :func:`png` also take a :class:`venturi.analysis.RunComparison`. The page, the terminal text and JSON also take
+:class:`venturi.analysis.Scenarios`.
+
+:func:`html`, :func:`terminal` and :func:`json` return text or a renderable. :func:`csv` and :func:`png` write files
+into a directory and return their paths. The functions of ``single`` do the same for a single report section.
 
 Read :func:`html` first.
 """

@@ -1,4 +1,4 @@
-"""What all figures share: the canvas, axes that say what they show, and labels that do not touch."""
+"""Common parts of all figures: canvas, axes and non-overlapping labels."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
 
+from venturi.analysis.format import RATE_UNITS, format_factor_name, format_factor_value
 from venturi.analysis.result import FactorValue
-from venturi.analysis.words import RATE_UNITS, factor_name, factor_value
 from venturi.report.theme import INK, MUTED
 from venturi.units import format_rate
 
@@ -21,19 +21,19 @@ __all__ = [
     "FULL",
     "HALF",
     "Picture",
+    "axis_label",
     "axis_of_factor",
     "canvas",
     "caption_axis",
     "file_name",
     "label_ends",
     "log_rates",
-    "plain_name",
     "rate_scale",
     "sort_key",
 ]
 
 WIDE_RANGE = 20.0
-"""Ratio of the ends of an axis from which it is logarithmic."""
+"""Minimum ratio of the limits of a logarithmic axis."""
 HALF = (5.6, 3.9)
 FULL = 9.2
 """Width of a figure that fills the page, in inches."""
@@ -41,7 +41,7 @@ FULL = 9.2
 
 @dataclass(frozen=True)
 class Picture:
-    """A drawing with its words. ``wide``: it fills the page."""
+    """Figure with its title, caption and description. If ``wide``, it fills the page."""
 
     name: str
     title: str
@@ -58,7 +58,7 @@ def canvas(size: tuple[float, float]) -> tuple[Figure, Axes]:
 
 
 def caption_axis(axes: Axes, text: str, extra: Sequence[tuple[str, str]] = ()) -> None:
-    """Write the unit of the vertical axis above it, level, where it can be read without turning the head."""
+    """Write the unit of the vertical axis horizontally above the axis."""
     axes.set_title(text, loc="left", fontsize=8.5, color=MUTED, pad=6)
     if len(extra) > 1:
         handles = [axes.plot([], [], color=colour, linewidth=2.0, label=name)[0] for name, colour in extra]
@@ -73,7 +73,7 @@ def rate_scale(highest: float) -> tuple[float, str]:
 
 
 def log_rates(axes: Axes, rates: Sequence[float], scale: float, ratio: float = WIDE_RANGE) -> bool:
-    """Choose the scale of the rates; return whether it is logarithmic."""
+    """Choose the scale of the rates, and return whether it is logarithmic."""
     low, high = min(rates) / scale, max(rates) / scale
     if low > 0 and high / low >= ratio:
         axes.set_yscale("log")
@@ -90,64 +90,64 @@ def log_rates(axes: Axes, rates: Sequence[float], scale: float, ratio: float = W
 
 
 def axis_of_factor(axes: Axes, name: str, values: Sequence[float]) -> None:
-    """Make the horizontal axis that of a factor, with the values that were measured as its ticks."""
+    """Set the horizontal axis to a factor, with the measured values as ticks."""
     low, high = values[0], values[-1]
-    axes.set_xlabel(plain_name(name))
+    axes.set_xlabel(axis_label(name))
     if low > 0 and high / low >= WIDE_RANGE:
         axes.set_xscale("log")
         axes.set_xlim(low / 1.15, high * 1.15)
-        shown = spread(values, [math.log(value) for value in values])
+        ticks = spread(values, [math.log(value) for value in values])
     else:
         span = high - low or max(abs(high), 1.0)
         axes.set_xlim(low - 0.04 * span, high + 0.04 * span)
-        shown = spread(values, values)
-    axes.xaxis.set_major_locator(FixedLocator(shown))
-    axes.xaxis.set_minor_locator(FixedLocator([value for value in values if value not in shown]))
+        ticks = spread(values, values)
+    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_minor_locator(FixedLocator([value for value in values if value not in ticks]))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.xaxis.set_major_formatter(
-        FuncFormatter(lambda v, _: factor_value(name, int(v) if float(v).is_integer() else v))
+        FuncFormatter(lambda v, _: format_factor_value(name, int(v) if float(v).is_integer() else v))
     )
 
 
-def spread(values: Sequence[float], places: Sequence[float]) -> list[float]:
-    """Return the measured values that can be labelled without touching each other: the ends, then what fits."""
-    gap = 0.075 * (places[-1] - places[0] or 1.0)
+def spread(values: Sequence[float], positions: Sequence[float]) -> list[float]:
+    """Return the measured values to label without overlap: both limits, and the fitting values between."""
+    gap = 0.075 * (positions[-1] - positions[0] or 1.0)
     kept = [0]
     for i in range(1, len(values)):
-        if places[i] - places[kept[-1]] >= gap:
+        if positions[i] - positions[kept[-1]] >= gap:
             kept.append(i)
     if kept[-1] != len(values) - 1:
-        if len(kept) > 1 and places[-1] - places[kept[-1]] < gap:
+        if len(kept) > 1 and positions[-1] - positions[kept[-1]] < gap:
             kept.pop()
         kept.append(len(values) - 1)
     return [values[i] for i in kept]
 
 
 def label_ends(figure: Figure, axes: Axes, labels: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write each curve's name at its right end, pushed apart so that no two touch."""
+    """Write the name of each curve at its right end, without overlap."""
     if not any(text for _, _, text, _ in labels):
         return
     layout = figure.get_layout_engine()
     if layout is not None:
-        layout.execute(figure)  # decides how high the axes are
-    place = axes.transData.transform
-    heights = np.array([place((x, y))[1] for x, y, _, _ in labels])
+        layout.execute(figure)  # sets the height of the axes
+    to_pixels = axes.transData.transform
+    heights = np.array([to_pixels((x, y))[1] for x, y, _, _ in labels])
     box = axes.get_window_extent()
     step = min(11.2, box.height / max(len(labels), 1)) * figure.dpi / 72
     order = np.argsort(heights, kind="stable")
-    placed = heights[order].copy()
+    shifted = heights[order].copy()
     for _ in range(200):
-        gaps = np.diff(placed)
+        gaps = np.diff(shifted)
         close = gaps < step - 1e-9
         if not close.any():
             break
         push = np.where(close, (step - gaps) / 2, 0.0)
-        placed[:-1] -= push
-        placed[1:] += push
-    placed += max(0.0, float(box.y0) - placed[0]) if len(placed) else 0.0
+        shifted[:-1] -= push
+        shifted[1:] += push
+    shifted += max(0.0, float(box.y0) - shifted[0]) if len(shifted) else 0.0
     for rank, index in enumerate(order):
         x, _, text, colour = labels[index]
-        target = float((placed[rank] - box.y0) / box.height)
+        target = float((shifted[rank] - box.y0) / box.height)
         axes.annotate(
             text, xy=(x, labels[index][1]), xycoords="data", xytext=(1.045, target), textcoords=axes.transAxes, fontsize=8.0,
             color=colour, va="center", ha="left", annotation_clip=False,
@@ -155,19 +155,19 @@ def label_ends(figure: Figure, axes: Axes, labels: Sequence[tuple[float, float, 
         )  # fmt: skip
 
 
-def plain_name(name: str) -> str:
-    """Return a factor in the words of an axis."""
-    return {"files": "number of parallel files", "size_bytes": "file size"}.get(name, factor_name(name))
+def axis_label(name: str) -> str:
+    """Return the axis label of a factor."""
+    return {"files": "number of parallel files", "size_bytes": "file size"}.get(name, format_factor_name(name))
 
 
 def sort_key(value: FactorValue) -> tuple[int, float, str]:
-    """Return what sorts values of a factor: numbers by size, then names."""
+    """Return the sort key of a factor value: numbers by size, then names."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return (0, float(value), "")
     return (1, 0.0, str(value))
 
 
 def file_name(start: str, kind: Mapping[str, FactorValue]) -> str:
-    """Return a name that is safe as that of a file and as an id in a page."""
-    words = [start.removesuffix("_bytes"), *(str(value) for value in kind.values())]
-    return "-".join("".join(c if c.isalnum() else "-" for c in word) for word in words)
+    """Return a name that is safe as a file name and as an HTML id."""
+    parts = [start.removesuffix("_bytes"), *(str(value) for value in kind.values())]
+    return "-".join("".join(c if c.isalnum() else "-" for c in word) for word in parts)

@@ -1,17 +1,18 @@
-"""A result as JSON text; the format is versioned."""
+"""Result as JSON text in a versioned format."""
 
 from __future__ import annotations
 
 import json as _json
 
-from venturi.analysis import Analysis, Comparison, Scenarios, as_plain
+from venturi.analysis import Analysis, RunComparison, Scenarios, as_plain
 
 __all__ = ["json"]
 
 
-def json(result: Analysis | Comparison | Scenarios, *, indent: int | None = 2) -> str:
-    """Return the result as JSON: ``format``, ``version``, then its fields, base units in their names, null for absent.
+def json(result: Analysis | RunComparison | Scenarios, *, indent: int | None = 2) -> str:
+    """Return the result as JSON: ``format``, ``version``, then its fields.
 
-    The format is ``"venturi-analysis"``, ``"venturi-comparison"`` or ``"venturi-scenarios"``. A number that is not finite never occurs.
+    Names contain base units, and missing values are null. All numbers are finite. The format is ``"venturi-analysis"``,
+    ``"venturi-comparison"`` or ``"venturi-scenarios"``.
     """
     return _json.dumps(as_plain(result), indent=indent, allow_nan=False, ensure_ascii=False) + "\n"

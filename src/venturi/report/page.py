@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no script, no reference to anything outside, light and dark, on paper too."""
+"""Self-contained HTML page without scripts or external references, for light, dark and print."""
 
 from __future__ import annotations
 
@@ -12,39 +12,38 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
-from venturi.analysis import Analysis, Comparison, Scenarios
-from venturi.analysis.quantity import column_is_text, quantity_text
-from venturi.analysis.result import Curve, FactorValue, Fit, Point
-from venturi.analysis.words import (
-    bit_rate,
-    describe,
-    factor_name,
-    factor_value,
-    interval_ends,
+from venturi.analysis import Analysis, RunComparison, Scenarios
+from venturi.analysis.format import (
+    format_factor_name,
+    format_factor_value,
+    format_factors,
+    format_interval_ends,
+    format_rate_range,
+    format_rate_with_interval,
     plural,
-    rate_range,
-    rate_with_interval,
-    varying,
+    varied_factors,
 )
+from venturi.analysis.quantity import column_is_text, format_quantity
+from venturi.analysis.result import FactorValue, FitResult, FittedCurves, PointResult
 from venturi.report.figures import Picture, pictures, ratio_picture
 from venturi.report.rows import storage_rows, value_name
 from venturi.report.svg import css_variables, inline_svg
 from venturi.report.toml import as_toml
 from venturi.stats import Interval
-from venturi.units import format_bytes, format_duration, format_rate, format_rate_triple
+from venturi.study import studies
+from venturi.units import format_bit_rate, format_bytes, format_duration, format_rate, format_rate_triple
 
 __all__ = ["environment", "html"]
 
 _TEMPLATES = Path(__file__).parent / "templates"
-MOST_RATIOS = 80
-"""Lines of the figure of ratios; the table has all."""
+MAX_RATIOS = 80
+"""Maximum rows in the figure of ratios. The table has all."""
 
 
-def html(result: Analysis | Comparison | Scenarios) -> str:
+def html(result: Analysis | RunComparison | Scenarios) -> str:
     """Return the page of a result.
 
-    Everything is inside: style, figures (SVG, text as text) and tables. Names and messages that came with the run are
-    escaped.
+    The page contains its style, figures (SVG with text) and tables. Names and messages of the run are escaped.
 
     Examples
     --------
@@ -59,7 +58,7 @@ def html(result: Analysis | Comparison | Scenarios) -> str:
 
 @cache
 def environment() -> jinja2.Environment:
-    """Return what renders the templates."""
+    """Return the template environment."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_TEMPLATES), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
         lstrip_blocks=True,
@@ -69,15 +68,15 @@ def environment() -> jinja2.Environment:
         "number": _or_dash(lambda value: f"{value:,.4g}"), "percent": _or_dash(lambda value: f"{100 * value:.3g} %"),
         "r2": _or_dash(lambda value: f"{value:.3f}".replace("-0.000", "0.000").replace("-", "−")), "tie": _tie, "whole": _or_dash(lambda value: f"{value:,.0f}"),
         "ratio": _or_dash(lambda value: f"{value:.3g}"), "change": _or_dash(lambda value: f"{100 * (value - 1):+.1f} %"),
-        "interval": _interval, "figure": _figure, "plural": plural, "factor_name": factor_name,
-        "bit_rate": _or_dash(bit_rate), "exact_percent": _or_dash(lambda value: f"{100 * value:.5g} %"),
+        "interval": _interval, "figure": _figure, "plural": plural, "factor_name": format_factor_name,
+        "bit_rate": _or_dash(format_bit_rate), "exact_percent": _or_dash(lambda value: f"{100 * value:.5g} %"),
         "cpu": _or_dash(lambda value: f"{value * 1e9:.3g}"), "formula": _formula,
     }  # fmt: skip
     environment.filters.update(filters)
     environment.globals.update(
         style=Markup((_TEMPLATES / "style.css").read_text(encoding="utf-8")),
         light=Markup(css_variables(dark=False)), dark=Markup(css_variables(dark=True)),
-        factor_value=factor_value, describe=describe, rate_with_interval=rate_with_interval, rate_range=rate_range, triple=format_rate_triple,
+        format_factor_value=format_factor_value, format_factors=format_factors, format_rate_with_interval=format_rate_with_interval, format_rate_range=format_rate_range, triple=format_rate_triple,
     )  # fmt: skip
     return environment
 
@@ -93,7 +92,7 @@ def _interval(interval: Interval | None) -> str | Markup:
     if interval is None:
         return Markup('<span class="none" title="fewer than three trials">–</span>')
     unit = format_rate(interval.estimate).split(" ", 1)[1]
-    return f"{' – '.join(interval_ends(interval, unit))} {unit}"
+    return f"{' – '.join(format_interval_ends(interval, unit))} {unit}"
 
 
 def _tie(text: str) -> str:
@@ -102,12 +101,12 @@ def _tie(text: str) -> str:
 
 
 def _figure(picture: Picture) -> Markup:
-    """Return the drawing; :func:`inline_svg` escapes the words in it."""
+    """Return the drawing as inline SVG. :func:`inline_svg` escapes its text."""
     return Markup(inline_svg(picture))
 
 
 def _formula(text: str) -> Markup:
-    """Return a formula with its exponents raised: what follows ``^`` is a word, or stands in (balanced) brackets."""
+    """Return a formula with superscript exponents. After ``^`` comes a word or a term in balanced brackets."""
     found, rest = "", text
     while "^" in rest:
         before, _, rest = rest.partition("^")
@@ -117,130 +116,146 @@ def _formula(text: str) -> Markup:
 
 
 def _exponent(text: str) -> tuple[str, str]:
-    """Return the exponent at the beginning of ``text``, without its brackets, and what follows it."""
+    """Return the exponent at the start of ``text``, without brackets, and the rest."""
     if not text.startswith("("):
         word = re.match(r"-?\w*", text)
         end = word.end() if word else 0
         return text[:end], text[end:]
     depth = 0
-    for place, letter in enumerate(text):
+    for index, letter in enumerate(text):
         depth += {"(": 1, ")": -1}.get(letter, 0)
         if depth == 0:
-            return text[1:place], text[place + 1 :]
+            return text[1:index], text[index + 1 :]
     return text[1:], ""
 
 
 def _analysis_context(analysis: Analysis) -> dict[str, object]:
     drawn = pictures(analysis)
-    varied = varying(analysis.factors)
+    found = _main_picture(analysis, drawn)
+    drawn = {name: [picture for picture in group if picture is not found] for name, group in drawn.items()}
+    varied = varied_factors(analysis.factors)
     return {
         "a": analysis,
         "pictures": drawn,
+        "main_picture": found,
         "varied": varied,
         "created": datetime.fromtimestamp(analysis.about.created_unix_ns / 1e9, tz=UTC).strftime(
             "%d %B %Y, %H:%M UTC"
         ),
         "triple_parts": _triple(analysis),
-        "doubts": [notice for notice in analysis.notices if notice.severity == "doubt"],
-        "notes": [notice for notice in analysis.notices if notice.severity == "note"],
+        "warnings": [finding for finding in analysis.findings if finding.severity == "warning"],
+        "notes": [finding for finding in analysis.findings if finding.severity == "note"],
         "point_text": lambda point: _point_text(point, varied),
-        "curve_text": lambda curve: describe(curve.others, [n for n in curve.others if n in varied]) or "all",
+        "curve_text": lambda curve: format_factors(curve.others, [n for n in curve.others if n in varied]) or "all",
         "fitted": [curve for curve in analysis.curves if curve.best],
         "fit_parameters": _parameters,
         "second_best": _second_best,
+        "source_report": studies()[analysis.about.study].report if analysis.about.study in studies() else None,
         "errata": {erratum.id: erratum for erratum in analysis.errata},
         "has_zero": any(point.zero_size for point in analysis.points),
         "has_parts": any(point.parts for point in analysis.points),
         "scenario_toml": as_toml(analysis.about.scenario),
         "environments": _environments(analysis.about.environment),
         "against_name": lambda name: {"files": "parallel files", "size_bytes": "file size", "size": "file size"}.get(
-            name, factor_name(name)
+            name, format_factor_name(name)
         ),
-        "axis_value": lambda name, value: factor_value(name, int(value) if float(value).is_integer() else value),
+        "axis_value": lambda name, value: format_factor_value(
+            name, int(value) if float(value).is_integer() else value
+        ),
         "sections": _sections(analysis, drawn),
         "storage_rows": storage_rows(analysis),
         "fixed_varied": [n for n in varied if len({str(c.factors[n]) for c in analysis.fixed_costs}) > 1],
         "rates_scale": analysis.testbed.rates_scale if analysis.testbed else 1.0,
         "value_name": value_name,
-        "quantity_text": quantity_text,
+        "format_quantity": format_quantity,
         "text_columns": lambda table: [
-            column_is_text(column, [row[place] for row in table.rows]) for place, column in enumerate(table.columns)
+            column_is_text(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)
         ],
     }
 
 
-def _environments(told: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
-    """Return the facts of hosts, each with a title; what several hosts of one machine have alike stands once, before them."""
+def _main_picture(analysis: Analysis, drawn: Mapping[str, list[Picture]]) -> Picture | None:
+    """Return the figure below the headline: the rate against the main factor, or the first figure of the workload."""
+    own = [f"section-{section.name}" for section in analysis.sections if section.headline]
+    # Total rates belong to the headline. Against the size, only rates per file have a figure.
+    order = ("loads", "curves") if analysis.about.sweep else (*own, "links", "series")
+    return next((drawn[name][0] for name in order if drawn.get(name)), None)
+
+
+def _environments(hosts: Mapping[str, Mapping[str, str]]) -> list[tuple[str, Mapping[str, str]]]:
+    """Return the metadata of hosts, each with a title. Values common to all hosts come first, once."""
     values: dict[str, list[str]] = {}
-    for facts in told.values():
-        for key, value in facts.items():
+    for metadata in hosts.values():
+        for key, value in metadata.items():
             values.setdefault(key, []).append(value)
     shared = {key: found[0] for key, found in values.items() if len(found) > 1 and len(set(found)) == 1}
-    if len(told) < 3 or not shared:
-        return [(host, facts) for host, facts in told.items()]
-    own = [(host, {key: value for key, value in facts.items() if key not in shared}) for host, facts in told.items()]
-    return [("all hosts, where they are alike", shared), *own]
+    if len(hosts) < 3 or not shared:
+        return list(hosts.items())
+    selected = [
+        (host, {key: value for key, value in metadata.items() if key not in shared})
+        for host, metadata in hosts.items()
+    ]
+    return [("all hosts, common values", shared), *selected]
 
 
 def _triple(analysis: Analysis) -> list[tuple[str, str]]:
-    """Return the highest rate as ESnet's scorecard shows it: three units for three readers."""
-    if analysis.headline is None:
+    """Return the highest rate in three units, as in the scorecard of ESnet."""
+    if analysis.headline.bytes_per_s is None:
         return []
     parts = format_rate_triple(analysis.headline.bytes_per_s).split(" = ")
-    return list(
-        zip(parts, ("in an hour: for whoever waits for the data", "on the network", "at the storage"), strict=True)
-    )
+    return list(zip(parts, ("volume per hour", "network", "storage"), strict=True))
 
 
-def _point_text(point: Point | Mapping[str, FactorValue], varied: tuple[str, ...]) -> str:
-    factors = point.factors if isinstance(point, Point) else point
-    return describe(factors, [name for name in factors if name in varied or name in ("files", "size_bytes")])
+def _point_text(point: PointResult | Mapping[str, FactorValue], varied: tuple[str, ...]) -> str:
+    factors = point.factors if isinstance(point, PointResult) else point
+    return format_factors(factors, [name for name in factors if name in varied or name in ("files", "size_bytes")])
 
 
-def _parameters(fit: Fit) -> list[tuple[str, str, str | None]]:
+def _parameters(fit: FitResult) -> list[tuple[str, str, str | None]]:
     return [
         (name, f"{value:.4g}", None if fit.errors.get(name) is None else f"{fit.errors[name]:.2g}")
         for name, value in fit.parameters.items()
     ]
 
 
-def _second_best(curve: Curve) -> Fit | None:
+def _second_best(curve: FittedCurves) -> FitResult | None:
     return curve.fits[1] if len(curve.fits) > 1 else None
 
 
 def _sections(analysis: Analysis, drawn: Mapping[str, list[Picture]]) -> list[tuple[str, str]]:
-    wanted = [
-        *((f"chapter-{chapter.name}", chapter.title, True) for chapter in analysis.chapters),
+    candidates = [
+        ("failures", "Failures", bool(analysis.failures)),
+        *((f"section-{section.name}", section.title, True) for section in analysis.shown_sections if section.name != "gridftp"),
         ("curves", "Throughput per file", bool(drawn["curves"])),
-        ("loads", "All files together", bool(analysis.loads)),
-        ("storages", "Storages", bool(storage_rows(analysis))),
-        ("fixed", "Empty files", bool(analysis.fixed_costs)),
-        ("models", "Functions", bool(analysis.families)),
-        ("published", "Published values", bool(analysis.published_fits or analysis.published_totals or analysis.published_rates or analysis.published_tables or analysis.claims)),
-        ("points", "Every point", bool(analysis.points)),
+        ("loads", "Total throughput", bool(analysis.loads)),
+        ("storages", "Storage throughput", bool(storage_rows(analysis))),
+        ("fixed", "Fixed cost", bool(analysis.fixed_costs)),
+        ("models", "Fitted functions", bool(analysis.families)),
+        ("published", "Comparison", bool(analysis.published_fits or analysis.published_totals or analysis.published_rates or analysis.published_tables or analysis.claims)),
+        ("points", "Points", bool(analysis.points)),
         ("testbed", "Testbed", analysis.testbed is not None),
         ("checks", "Checks", True),
-        ("series", "In time", bool(drawn["series"] or drawn["order"] or drawn["links"] or analysis.sockets or analysis.link_use or analysis.sessions)),
-        ("failures", "Failures", bool(analysis.failures)),
+        ("series", "Time series", bool(drawn["series"] or drawn["order"] or drawn["links"] or analysis.sockets or analysis.link_use or analysis.sessions)),
+        *((f"section-{section.name}", section.title, True) for section in analysis.shown_sections if section.name == "gridftp"),
         ("not-tested", "Not tested", True),
-        ("repeat", "Repeat it", True),
+        ("repeat", "Repeat", True),
     ]  # fmt: skip
-    return [(name, title) for name, title, there in wanted if there]
+    return [(name, title) for name, title, present in candidates if present]
 
 
-def _comparison_context(comparison: Comparison) -> dict[str, object]:
+def _comparison_context(comparison: RunComparison) -> dict[str, object]:
     names = list(dict.fromkeys(name for point in comparison.points for name in point.factors))
-    shown = [n for n in names if len({str(p.factors.get(n)) for p in comparison.points}) > 1] or names[:2]
+    varying_names = [n for n in names if len({str(p.factors.get(n)) for p in comparison.points}) > 1] or names[:2]
     rows = [
-        (describe(p.factors, shown) or "all", p.throughput.ratio, p.throughput.verdict)
+        (format_factors(p.factors, varying_names) or "all", p.throughput.ratio, p.throughput.verdict)
         for p in comparison.points
         if p.throughput
     ]
     return {
         "c": comparison,
         "names": names,
-        "picture": ratio_picture((comparison.first, comparison.second), rows[:MOST_RATIOS], comparison.margin)
+        "picture": ratio_picture((comparison.first, comparison.second), rows[:MAX_RATIOS], comparison.margin)
         if rows
         else None,
-        "left_out": max(0, len(rows) - MOST_RATIOS),
+        "left_out": max(0, len(rows) - MAX_RATIOS),
     }

@@ -1,4 +1,4 @@
-"""The figures of a report as PNG files, for slides."""
+"""Figures of a report as PNG files."""
 
 from __future__ import annotations
 
@@ -16,12 +16,18 @@ DOTS_PER_INCH = 200
 
 
 def png(analysis: Analysis, directory: Path | str) -> list[Path]:
-    """Write every figure of the report as ``NAME.png`` into a directory, made if it is not there; return the paths."""
+    """Write every figure of the report as ``NAME.png`` into a directory, and return the paths.
+
+    The directory is created if necessary.
+    """
     return save((picture for group in pictures(analysis).values() for picture in group), Path(directory))
 
 
 def save(drawn: Iterable[Picture], home: Path) -> list[Path]:
-    """Write these pictures as ``NAME.png`` into a directory, made if it is not there; return the paths."""
+    """Write these pictures as ``NAME.png`` into a directory, and return the paths.
+
+    The directory is created if necessary.
+    """
     home.mkdir(parents=True, exist_ok=True)
     written = []
     for picture in drawn:

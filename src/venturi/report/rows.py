@@ -1,4 +1,4 @@
-"""Which rows of a result a person is shown, the same in the page and on the terminal. CSV and JSON have all."""
+"""Rows of a result in the HTML page and on the terminal. CSV and JSON have all rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from venturi.analysis import Analysis
 from venturi.analysis.result_lab import StorageRate
 
-__all__ = ["ShownRate", "storage_rows", "value_name"]
+__all__ = ["StorageRow", "storage_rows", "value_name"]
 
 _VALUES = {
     "write_bytes_per_s": "write",
@@ -18,27 +18,30 @@ _VALUES = {
 
 
 @dataclass(frozen=True, slots=True)
-class ShownRate(StorageRate):
-    """A rate of a storage; ``both``: there are rows of each direction besides, and this one is their sum."""
+class StorageRow(StorageRate):
+    """Rate of a storage. If ``is_sum``, this row is the sum of the rows of both directions."""
 
-    both: bool = False
+    is_sum: bool = False
 
 
-def storage_rows(analysis: Analysis) -> list[ShownRate]:
-    """Return the rates of storages; none where they say no more than the rates of whole trials: one storage, one way."""
+def storage_rows(analysis: Analysis) -> list[StorageRow]:
+    """Return the rates of storages.
+
+    A single storage and direction has no rows, because its rates equal the trial rates.
+    """
     rates = analysis.storage_rates
-    pairs = {(rate.storage, rate.read_asked, rate.write_asked, rate.direction) for rate in rates}
+    pairs = {(rate.storage, rate.read_requested, rate.write_requested, rate.direction) for rate in rates}
     if len(pairs) < 2 and not analysis.published_tables:
         return []
-    two_ways = {rate.point for rate in rates if rate.direction != "all"}
+    split_points = {rate.point for rate in rates if rate.direction != "all"}
     return [
-        ShownRate(**{f.name: getattr(rate, f.name) for f in fields(StorageRate)}, both=rate.point in two_ways)
+        StorageRow(**{f.name: getattr(rate, f.name) for f in fields(StorageRate)}, is_sum=rate.point in split_points)
         for rate in rates
     ]
 
 
 def value_name(column: str) -> str:
-    """Return a value column of a published table in a word.
+    """Return the short heading of a value column of a published table.
 
     Examples
     --------

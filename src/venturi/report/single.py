@@ -1,50 +1,55 @@
-"""A chapter that stands alone, such as a validation: one page, the terminal, CSV tables and PNG figures."""
+"""Report of a single section, such as a validation: HTML page, terminal, CSV tables and PNG figures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Group
 
-from venturi.analysis.chapter import Chapter
-from venturi.analysis.quantity import column_is_text, quantity_text
-from venturi.report.figures_chapter import chapter_pictures
+from venturi.analysis.quantity import column_is_text, format_quantity
+from venturi.analysis.section import ReportSection
+from venturi.report.drawing import Picture
+from venturi.report.figures_section import section_pictures
 from venturi.report.page import environment
 from venturi.report.png import save
-from venturi.report.tables_chapter import write_chapters
-from venturi.report.terminal_chapter import chapter_parts
+from venturi.report.tables_section import write_sections
+from venturi.report.terminal_section import section_parts
 
 __all__ = ["single_html", "single_terminal", "write_single"]
 
 
-def single_html(chapter: Chapter, about: str) -> str:
-    """Return a chapter as one self-contained page; ``about`` says above it what it is of."""
+def single_html(section: ReportSection, about: str, pictures: Sequence[Picture] = ()) -> str:
+    """Return a section as a self-contained page, with ``about`` above its title and further pictures below its own."""
     return (
         environment()
         .get_template("single.html")
         .render(
-            c=chapter,
-            # The sentence is the head of the page, and not said again.
-            a={"answer": chapter.sentence},
+            c=section,
+            # The sentence is the title of the page, so the section does not repeat it.
+            a={"conclusion": section.sentence},
             about=about,
-            drawn=chapter_pictures(chapter),
-            quantity_text=quantity_text,
+            drawn=[*section_pictures(section), *pictures],
+            format_quantity=format_quantity,
             text_columns=lambda table: [
-                column_is_text(column, [row[place] for row in table.rows])
-                for place, column in enumerate(table.columns)
+                column_is_text(column, [row[index] for row in table.rows])
+                for index, column in enumerate(table.columns)
             ],
         )
     )
 
 
-def single_terminal(chapter: Chapter) -> Group:
-    """Return what :meth:`rich.console.Console.print` shows of a chapter."""
-    return Group(*chapter_parts(chapter))
+def single_terminal(section: ReportSection) -> Group:
+    """Return a renderable of a section for :meth:`rich.console.Console.print`."""
+    return Group(*section_parts(section))
 
 
-def write_single(chapter: Chapter, about: str, directory: Path) -> list[Path]:
-    """Write page, tables and figures of a chapter into a directory, made if it is not there; return the paths."""
+def write_single(section: ReportSection, about: str, directory: Path) -> list[Path]:
+    """Write page, tables and figures of a section into a directory, and return the paths.
+
+    The directory is created if necessary.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    page = directory / f"{chapter.name}.html"
-    page.write_text(single_html(chapter, about), encoding="utf-8")
-    return [page, *write_chapters([chapter], directory), *save(chapter_pictures(chapter), directory)]
+    page = directory / f"{section.name}.html"
+    page.write_text(single_html(section, about), encoding="utf-8")
+    return [page, *write_sections([section], directory), *save(section_pictures(section), directory)]

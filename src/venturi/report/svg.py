@@ -1,4 +1,4 @@
-"""A figure as inline SVG: text stays text, colours become CSS variables, names cannot clash between figures."""
+"""Figure as inline SVG with real text, CSS variables for colours, and unique ids."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _FONT = re.compile(r"font-family:[^;\"]*;?|font: (?P<size>[\d.]+px) [^;\"]*")
 
 
 def css_variables(*, dark: bool) -> str:
-    """Return the declarations of all colours, for light or dark ground."""
+    """Return the CSS declarations of all colours, for a light or dark background."""
     return " ".join(f"--{swatch.variable}: {swatch.dark if dark else swatch.light};" for swatch in VARIABLES)
 
 
 def inline_svg(picture: Picture) -> str:
-    """Return an ``<svg>`` element with a title and a description, to stand in a page that declares the colours."""
+    """Return an ``<svg>`` element with title and description, for a page that declares the colours."""
     stream = io.StringIO()
     with styled(), mpl.rc_context({"svg.hashsalt": picture.name}):
         picture.figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None}, dpi=150)
@@ -37,7 +37,7 @@ def inline_svg(picture: Picture) -> str:
     body = re.sub(r"\s*<defs>\s*<style.*?</style>\s*</defs>", "", body, count=1, flags=re.DOTALL)
     body = _COLOUR.sub(lambda match: _COLOURS[match.group()], body)
     body = _FONT.sub(lambda match: f"font-size: {match['size']}" if match["size"] else "", body)
-    body = _own_names(body, picture.name)
+    body = _prefix_ids(body, picture.name)
     body = re.sub(r"\n\s*", "\n", short_paths(body))
     title, about = f"t-{picture.name}", f"d-{picture.name}"
     return (
@@ -47,8 +47,8 @@ def inline_svg(picture: Picture) -> str:
     )
 
 
-def _own_names(body: str, prefix: str) -> str:
-    """Keep the ids that something refers to, under the figure's name; drop the others."""
+def _prefix_ids(body: str, prefix: str) -> str:
+    """Prefix referenced ids with the name of the figure, and remove the others."""
     used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', body))
     body = re.sub(r' id="([^"]+)"', lambda m: f' id="{prefix}-{m[1]}"' if m[1] in used else "", body)
     return re.sub(r'(url\(#|href="#)([^)"]+)', lambda m: f"{m[1]}{prefix}-{m[2]}", body).replace("xlink:href", "href")

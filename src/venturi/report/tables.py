@@ -1,4 +1,4 @@
-"""A result as CSV tables, base units in the names of the columns; an empty cell was not measured."""
+"""Results as CSV tables. Column names contain base units, and empty cells are missing measurements."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import csv as _csv
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from venturi.analysis import Analysis, Comparison
+from venturi.analysis import Analysis, RunComparison
 from venturi.analysis.published import published_rows
-from venturi.report.tables_chapter import write_chapters
 from venturi.report.tables_lab import factors, lab_tables
+from venturi.report.tables_section import write_sections
 from venturi.stats import Interval
 
 __all__ = ["csv"]
@@ -17,14 +17,21 @@ __all__ = ["csv"]
 Row = Mapping[str, object]
 
 
-def csv(result: Analysis | Comparison, directory: Path | str) -> list[Path]:
-    """Write the tables of a result into a directory, made if it is not there; return the paths.
+def csv(result: Analysis | RunComparison, directory: Path | str) -> list[Path]:
+    """Write the tables of a result into a directory, and return the paths.
 
-    An analysis gives ``points.csv``, ``fits.csv``, ``families.csv``, ``totals.csv``, ``steps.csv``, ``claims.csv``,
-    ``published.csv``, ``findings.csv``, ``failures.csv``, and of runs with storages, servers
-    and links ``storages.csv``, ``fixed_costs.csv``, ``fixed_cost_ratios.csv``, ``links.csv``, ``link_use.csv``, ``sockets.csv``, ``sessions.csv``
-    and ``byte_accounts.csv``, and each table of a chapter its own under its name; a comparison ``comparison.csv`` and ``differences.csv``. A
-    table without rows has its head only where that is known, and is left out otherwise.
+    The directory is created if necessary. Tables without rows are omitted, except the tables of report sections.
+
+    An analysis gives these files:
+
+    - ``points.csv``, ``fits.csv``, ``families.csv``, ``totals.csv``, ``steps.csv``
+    - ``claims.csv``, ``published.csv``, ``findings.csv``, ``failures.csv``
+    - with storages and empty files: ``storages.csv``, ``fixed_costs.csv``, ``fixed_cost_ratios.csv``
+    - with links, servers and sockets: ``links.csv``, ``link_use.csv``, ``sockets.csv``, ``sessions.csv``,
+      ``byte_accounts.csv``
+    - one file per table of a report section
+
+    A comparison gives ``comparison.csv`` and ``differences.csv``.
     """
     home = Path(directory)
     home.mkdir(parents=True, exist_ok=True)
@@ -35,7 +42,7 @@ def csv(result: Analysis | Comparison, directory: Path | str) -> list[Path]:
         if found:
             written.append(_write(home / f"{name}.csv", found))
     if isinstance(result, Analysis):
-        written += write_chapters(result.chapters, home, taken=tables)
+        written += write_sections(result.all_sections, home, taken=tables)
     return written
 
 
@@ -77,7 +84,7 @@ def _analysis(analysis: Analysis) -> dict[str, Iterable[Row]]:
         "findings": (
             {"severity": n.severity, "code": n.code, "subject": n.subject, "count": n.count, "evidence": n.evidence,
              "advice": n.advice, "example": n.example}
-            for n in analysis.notices
+            for n in analysis.findings
         ),
         "failures": (
             {"outcome": f.outcome, "call": f.call, "error": f.error, "count": f.count, "points": f.points, "first_trial": f.example}
@@ -130,7 +137,7 @@ def _fits(analysis: Analysis) -> Iterable[Row]:
                 }  # fmt: skip
 
 
-def _comparison(comparison: Comparison) -> dict[str, Iterable[Row]]:
+def _comparison(comparison: RunComparison) -> dict[str, Iterable[Row]]:
     return {
         "comparison": (
             {

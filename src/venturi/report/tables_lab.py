@@ -1,4 +1,4 @@
-"""CSV tables that runs with servers, storages and emulated links add."""
+"""CSV tables of runs with servers, storages and emulated links."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Row = Mapping[str, object]
 
 
 def lab_tables(analysis: Analysis) -> dict[str, Iterable[Row]]:
-    """Return ``storages``, ``fixed_costs``, ``fixed_cost_ratios``, ``links``, ``link_use``, ``sockets``, ``sessions``, ``byte_accounts``."""
+    """Return the rows of each table by table name, such as ``storages``."""
     bed = analysis.testbed
     return {
         "storages": (
             {"point": r.point, **factors(r.factors), "storage": r.storage, "direction": r.direction, "trials": r.trials,
-             "read_asked": r.read_asked, "read_bytes_per_s": r.read_bytes_per_s, **_interval("read", r.read_interval),
-             "write_asked": r.write_asked, "write_bytes_per_s": r.write_bytes_per_s, **_interval("write", r.write_interval)}
+             "read_requested": r.read_requested, "read_bytes_per_s": r.read_bytes_per_s, **_interval("read", r.read_interval),
+             "write_requested": r.write_requested, "write_bytes_per_s": r.write_bytes_per_s, **_interval("write", r.write_interval)}
             for r in analysis.storage_rates
         ),
         "fixed_costs": (
@@ -34,7 +34,7 @@ def lab_tables(analysis: Analysis) -> dict[str, Iterable[Row]]:
             for r in analysis.fixed_cost_ratios
         ),
         "links": (
-            {"link": link.name, "from": link.begin, "to": link.end, "rate_bit_per_s": link.rate_bit_per_s, "delay_s": link.delay_s,
+            {"link": link.name, "from": link.start_node, "to": link.end, "rate_bit_per_s": link.rate_bit_per_s, "delay_s": link.delay_s,
              "jitter_s": link.jitter_s, "queue_bytes": link.queue_bytes, "loss": link.loss, "bytes": link.bytes, "packets": link.packets,
              "queue_drops": link.queue_drops, "loss_drops": link.loss_drops, "queue_high_bytes": link.queue_high_bytes}
             for link in (bed.links if bed else ())
@@ -47,7 +47,7 @@ def lab_tables(analysis: Analysis) -> dict[str, Iterable[Row]]:
         ),
         "sockets": (
             {"point": s.point, **factors(s.factors), "trials": s.trials, "connections": s.connections,
-             "congestion_control": s.congestion_control, "asked_window_bytes": s.asked_window_bytes,
+             "congestion_control": s.congestion_control, "requested_window_bytes": s.requested_window_bytes,
              "window_bytes": s.window_bytes, "greatest_window_bytes": s.greatest_window_bytes,
              "greatest_congestion_window_bytes": s.greatest_congestion_window_bytes, "rtt_s": s.rtt_s, "least_rtt_s": s.least_rtt_s,
              "retransmitted_ratio": s.retransmitted_ratio, "receive_window_limited_ratio": s.receive_window_limited_ratio,
@@ -61,7 +61,7 @@ def lab_tables(analysis: Analysis) -> dict[str, Iterable[Row]]:
             for s in analysis.sessions
         ),
         "byte_accounts": (
-            {"party": b.party, "counted_bytes": b.counted_bytes, "asked_bytes": b.asked_bytes, "ratio": b.ratio,
+            {"party": b.party, "counted_bytes": b.counted_bytes, "requested_bytes": b.requested_bytes, "ratio": b.ratio,
              "least_bytes": b.least, "most_bytes": b.most, "agrees": b.agrees, "note": b.note}
             for b in analysis.accounts
         ),
@@ -69,7 +69,7 @@ def lab_tables(analysis: Analysis) -> dict[str, Iterable[Row]]:
 
 
 def factors(values: Mapping[str, object]) -> dict[str, object]:
-    """Return factors under the names of their columns."""
+    """Return factors by column name."""
     return {f"factor_{name}": value for name, value in values.items()}
 
 

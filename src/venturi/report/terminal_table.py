@@ -1,25 +1,26 @@
-"""The look of a table on the terminal."""
+"""Style of terminal tables."""
 
 from __future__ import annotations
 
 from rich import box
 from rich.table import Table
+from rich.text import Text
 
-__all__ = ["MOST_ROWS", "SHORT_NAMES", "new_table"]
+__all__ = ["MAX_ROWS", "SHORT_NAMES", "new_table"]
 
-MOST_ROWS = 30
-"""Rows listed; the page and the CSV tables have all."""
+MAX_ROWS = 30
+"""Maximum rows. The page and the CSV tables have all."""
 
 SHORT_NAMES = {"files": "files", "size_bytes": "size", "streams": "streams", "destination": "dest."}
-"""Factors that head many columns, where 80 of them must do."""
+"""Short column headings of common factors, for 80 columns."""
 
 
 def new_table(title: str) -> Table:
-    """Return an empty table with this title (empty: none): one line below its head, no frame."""
+    """Return an empty table with this title ("" for none), a line below the heading and no frame."""
     return Table(
-        title=title or None,
+        # Text: a path in brackets is not a style of rich.
+        title=Text(title, "bold") if title else None,
         title_justify="left",
-        title_style="bold",
         box=box.SIMPLE_HEAD,
         pad_edge=False,
         padding=(0, 1),

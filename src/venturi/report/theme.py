@@ -1,7 +1,7 @@
-"""One look for every figure: few lines, quiet axes, colours that also work on a dark page.
+"""Common style of all figures, with colours for light and dark pages.
 
-A figure is drawn in the light colours below. In the page each of these becomes a CSS variable, so that one drawing
-serves light and dark; as PNG it stays as drawn. Every colour here is therefore unique and used for one thing.
+Figures use the light colours below. In the page, each colour becomes a CSS variable, so that one drawing serves light
+and dark pages. PNG files keep the light colours. Each colour is therefore unique and has one purpose.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Swatch:
-    """A colour on light and on dark ground, and the CSS variable that chooses."""
+    """A colour for light and dark backgrounds, and its CSS variable."""
 
     variable: str
     light: str
@@ -48,28 +48,30 @@ _BAND = Swatch("band", "#eef3f2", "#1d2629")
 INK, MUTED, GRID, BACKGROUND = _INK.light, _MUTED.light, _GRID.light, _BACKGROUND.light
 ACCENT, SECOND, BAND = _ACCENT.light, _SECOND.light, _BAND.light
 
-MOST_SERIES = 16
-"""Steps of the scale for ordered curves; more curves than that share neighbouring colours."""
+MAX_SERIES = 16
+"""Number of colours for ordered curves. More curves share neighbouring colours."""
 
 
 def _series() -> tuple[Swatch, ...]:
     scale = colormaps["viridis"]
     found = []
-    for index in range(MOST_SERIES):
-        place = index / (MOST_SERIES - 1)
-        # Viridis is ordered for every kind of eyesight; its yellow end is lost on white, its violet end on black.
-        found.append(Swatch(f"c{index}", to_hex(scale(0.02 + 0.70 * place)), to_hex(scale(0.34 + 0.62 * place))))
+    for index in range(MAX_SERIES):
+        fraction = index / (MAX_SERIES - 1)
+        # Viridis is ordered for all kinds of colour vision. Its yellow end is invisible on white, its violet on black.
+        found.append(
+            Swatch(f"c{index}", to_hex(scale(0.02 + 0.70 * fraction)), to_hex(scale(0.34 + 0.62 * fraction)))
+        )
     return tuple(found)
 
 
 SERIES = _series()
 
 VARIABLES: tuple[Swatch, ...] = (_INK, _MUTED, _GRID, _BACKGROUND, _ACCENT, _SECOND, _BAND, *SERIES)
-"""All colours that a figure may hold."""
+"""All colours of figures."""
 
 
 def series_colours(count: int) -> list[str]:
-    """Return colours for ``count`` curves in order, as far apart as the scale allows.
+    """Return colours for ``count`` ordered curves, with maximum distance on the scale.
 
     Examples
     --------
@@ -78,12 +80,12 @@ def series_colours(count: int) -> list[str]:
     """
     if count == 1:
         return [ACCENT]
-    return [SERIES[round(index * (MOST_SERIES - 1) / (count - 1))].light for index in range(count)]
+    return [SERIES[round(index * (MAX_SERIES - 1) / (count - 1))].light for index in range(count)]
 
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Draw in the look of the reports, whatever the user's own settings are."""
+    """Apply the style of the reports, independent of the settings of the user."""
     with mpl.rc_context():
         mpl.rcdefaults()
         mpl.rcParams.update(
@@ -121,7 +123,7 @@ def styled() -> Iterator[None]:
                 "figure.facecolor": "none",
                 "savefig.facecolor": "none",
                 "svg.fonttype": "none",
-                "text.parse_math": False,  # a name with dollars in it is a name
+                "text.parse_math": False,  # dollar signs in names are text
                 "path.simplify": True,
                 "path.simplify_threshold": 0.5,
             }

@@ -1,4 +1,4 @@
-"""A scenario as TOML text, to be copied out of a report and run again."""
+"""Scenario as TOML text, to copy from a report and run again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 
 
 def as_toml(document: Mapping[str, object]) -> str:
-    """Return plain values (text, numbers, booleans, lists, tables) as TOML. None is left out: TOML has no such value.
+    """Return plain values (text, numbers, booleans, lists, tables) as TOML. None is omitted, because TOML has no null.
 
     Examples
     --------
@@ -29,12 +29,12 @@ def as_toml(document: Mapping[str, object]) -> str:
 
 
 def _table(table: Mapping[str, object], path: tuple[str, ...]) -> list[str]:
-    plain = [(key, value) for key, value in table.items() if value is not None and not isinstance(value, Mapping)]
+    values = [(key, value) for key, value in table.items() if value is not None and not isinstance(value, Mapping)]
     inner = [(key, value) for key, value in table.items() if isinstance(value, Mapping)]
     lines: list[str] = []
-    if path and (plain or not inner):
+    if path and (values or not inner):
         lines += ["", f"[{'.'.join(map(_key, path))}]"]
-    lines += [f"{_key(key)} = {_value(value)}" for key, value in plain]
+    lines += [f"{_key(key)} = {_value(value)}" for key, value in values]
     for key, value in inner:
         lines += _table(value, (*path, key))
     return lines
@@ -62,5 +62,5 @@ def _value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    # A JSON string is a TOML basic string, but for DEL, which JSON lets through.
+    # A JSON string is a TOML basic string, except DEL, which JSON does not escape.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,7 +1,7 @@
-"""What came back: the run directory, its journal, its tables, and what is doubtful about it.
+"""Run directories: results of an execution, with journal, tables and findings.
 
-Only a run crosses from execution to analysis. A run never says which backend made it, except in one column. The format
-stands in ``docs/reference/run.md``. This package carries nothing out and knows no statistics.
+A run is the only data that execution passes to analysis. It has the same form for every backend; one column names the backend.
+``docs/reference/run.md`` describes the format. This package executes no plan and computes no statistics.
 
 Read :class:`Run` first; :class:`RunWriter` is for backends.
 """

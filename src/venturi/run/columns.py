@@ -1,4 +1,4 @@
-"""The columns of every table, with their types: nothing is ever guessed from what the first lines happen to hold."""
+"""Columns of all tables with their types, so that DuckDB does not infer types from the first lines."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 __all__ = [
     "COLUMNS",
+    "DERIVED_TABLES",
     "HEAD_COLUMNS",
     "LATER_TABLES",
     "SAMPLE_COLUMNS",
@@ -26,8 +27,10 @@ _OF_A_TRANSFER = {
     "destination": "VARCHAR",
     "destination_via": "VARCHAR",
     "files": "BIGINT",
-    "asked_bytes": "BIGINT",
+    "requested_bytes": "BIGINT",
     "received_bytes": "BIGINT",
+    "checked_by": "VARCHAR",
+    "checksum": "VARCHAR",
     "tool_bytes": "BIGINT",
     "tool_received_bytes": "BIGINT",
     "tool_retransmits": "BIGINT",
@@ -55,9 +58,9 @@ _OF_A_TRANSFER = {
     "read_disk_bytes": "BIGINT",
     "write_disk_bytes": "BIGINT",
     "labels": "JSON",
-    "bound": "JSON",
+    "bottleneck": "JSON",
 }
-"""Of one transfer in the journal: the agent's record, and what the controller adds (mover, and what the tool said)."""
+"""Columns of a transfer in the journal: the record of the agent, and the mover and tool report added by the controller."""
 
 _OF_A_ROUTE = {
     "mover": "VARCHAR",
@@ -70,24 +73,24 @@ _OF_A_ROUTE = {
     "size_bytes": "BIGINT",
     "transfers": "BIGINT",
     "outcomes": "JSON",
-    "asked_bytes": "BIGINT",
+    "requested_bytes": "BIGINT",
     "received_bytes": "BIGINT",
     "start_s": "DOUBLE",
     "end_s": "DOUBLE",
-    "waited_s": "DOUBLE",
+    "wait_s": "DOUBLE",
     "duration_s": "DOUBLE",
-    "shortest_s": "DOUBLE",
-    "longest_s": "DOUBLE",
-    "alone_s": "DOUBLE",
+    "min_duration_s": "DOUBLE",
+    "max_duration_s": "DOUBLE",
+    "unloaded_s": "DOUBLE",
     "p50_s": "DOUBLE",
     "p90_s": "DOUBLE",
     "p95_s": "DOUBLE",
     "p99_s": "DOUBLE",
     "sketch_first": "BIGINT",
     "sketch_counts": "BIGINT[]",
-    "bound": "JSON",
+    "bottleneck": "JSON",
 }
-"""Of all transfers of a trial between two places, where they are not recorded each."""
+"""Columns of a summary of all transfers of a trial between two storages, for runs without a record per transfer."""
 
 _OF_A_TRIAL = {
     "point": "BIGINT",
@@ -125,17 +128,17 @@ HEAD_COLUMNS = {
     ),
     "finding": as_struct({**_OF_A_FINDING, "trial": "VARCHAR", "host": "VARCHAR", "session": "BIGINT"}),
 }
-"""Of the journal, all but its transfers."""
+"""Columns of the journal except its transfers."""
 
-_WITH_PLACE = as_struct({**_OF_A_TRANSFER, "session": "BIGINT", "host": "VARCHAR"})
+_WITH_STORAGE = as_struct({**_OF_A_TRANSFER, "session": "BIGINT", "host": "VARCHAR"})
 TRANSFER_COLUMNS = {
     "trial": as_struct(
-        {**_OF_A_TRIAL, "factors": "JSON", "cache": as_struct(_OF_A_CACHE), "transfers": _WITH_PLACE + "[]"}
+        {**_OF_A_TRIAL, "factors": "JSON", "cache": as_struct(_OF_A_CACHE), "transfers": _WITH_STORAGE + "[]"}
     ),
-    "transfer": _WITH_PLACE,
+    "transfer": _WITH_STORAGE,
 }
-"""Of the journal, its transfers and what is known of each from its trial. Inside a trial it is the trial that has
-session and host, outside the transfer itself; one type for both lets one pass read both."""
+"""Columns of the transfers in the journal, with properties of their trials. Session and host are properties of the trial,
+or of a transfer outside a trial. Both kinds of transfers have the same type, so that one pass can read them."""
 
 SAMPLE_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "set": "VARCHAR", "counters": "JSON", "values": "DOUBLE[]"}
 
@@ -147,27 +150,40 @@ _OF_A_SOCKET = {
     "congestion_control": "VARCHAR",
     "mss_bytes": "BIGINT",
     "cwnd_bytes": "BIGINT",
+    "ssthresh_bytes": "BIGINT",
     "send_window_bytes": "BIGINT",
     "receive_window_bytes": "BIGINT",
     "send_buffer_bytes": "BIGINT",
     "receive_buffer_bytes": "BIGINT",
+    "send_queue_bytes": "BIGINT",
+    "unsent_bytes": "BIGINT",
+    "receive_queue_bytes": "BIGINT",
     "rtt_s": "DOUBLE",
     "rtt_var_s": "DOUBLE",
     "min_rtt_s": "DOUBLE",
+    "receiver_rtt_s": "DOUBLE",
     "sent_bytes": "BIGINT",
     "acked_bytes": "BIGINT",
     "received_bytes": "BIGINT",
+    "sent_segments": "BIGINT",
+    "unacked": "BIGINT",
     "retransmitted_bytes": "BIGINT",
     "retransmits": "BIGINT",
     "lost": "BIGINT",
+    "reordering": "BIGINT",
+    "reordered": "BIGINT",
+    "duplicates": "BIGINT",
+    "out_of_order": "BIGINT",
+    "drops": "BIGINT",
     "delivery_bytes_per_s": "DOUBLE",
+    "app_limited": "BOOLEAN",
     "pacing_bytes_per_s": "DOUBLE",
     "busy_s": "DOUBLE",
     "receive_window_limited_s": "DOUBLE",
     "send_buffer_limited_s": "DOUBLE",
 }
 SOCKETS_COLUMNS = {"host": "VARCHAR", "time_s": "DOUBLE", "sockets": as_struct(_OF_A_SOCKET) + "[]"}
-"""Of `sockets.jsonl`: all sockets of a host at one moment a line."""
+"""Columns of ``sockets.jsonl``; a line has all sockets of a host at one time."""
 
 COLUMNS: dict[str, dict[str, str]] = {
     "transfers": {
@@ -210,10 +226,24 @@ COLUMNS: dict[str, dict[str, str]] = {
         "advice": "VARCHAR",
     },
     "environment": {"session": "BIGINT", "host": "VARCHAR", "key": "VARCHAR", "value": "VARCHAR"},
+    "verdicts": {
+        "version": "VARCHAR",
+        "point": "BIGINT",
+        "rate_bytes_per_s": "DOUBLE",
+        "cause": "VARCHAR",
+        "resource": "VARCHAR",
+        "fraction": "DOUBLE",
+        "runner_up": "VARCHAR",
+        "confidence": "DOUBLE",
+        "detail": "JSON",
+    },
 }
-"""Table → column → DuckDB type. ``transfers``, ``routes`` and ``trials`` have a column ``factor_NAME`` a factor besides."""
+"""Table → column → DuckDB type. ``transfers``, ``routes`` and ``trials`` also have one column ``factor_NAME`` per factor."""
 
 TABLES = tuple(COLUMNS)
 
-LATER_TABLES = frozenset({"sockets", "routes"})
-"""Tables that the first version did not make: where they are absent, they are empty."""
+DERIVED_TABLES = frozenset({"verdicts"})
+"""Tables that the analysis writes (:mod:`venturi.run.verdicts`); they are not created from the journal."""
+
+LATER_TABLES = frozenset({"sockets", "routes", "verdicts"})
+"""Tables that the first version did not create; a missing table counts as empty."""

@@ -1,4 +1,4 @@
-"""The run directory: where its files are, what `run.json` says, and how a run is found by name."""
+"""Run directory: names of its files, contents of ``run.json``, and lookup of runs by name."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from venturi.errors import RunError
+from venturi.plan.upgrade import upgrade_header
 
 __all__ = [
     "RUN_VERSION",
@@ -24,7 +25,7 @@ __all__ = [
 ]
 
 RUN_FORMAT = "venturi-run"
-RUN_VERSION = 1
+RUN_VERSION = 2
 
 INFO = "run.json"
 PLAN = "plan.jsonl"
@@ -35,12 +36,12 @@ EVENTS = "events.jsonl"
 LOCK = "lock"
 
 RunState = Literal["running", "stopped", "complete"]
-"""``"running"`` is also what a killed run says of itself: it can be resumed like a stopped one."""
+"""A killed run also has the state ``"running"`` and can be resumed like a stopped run."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """What ``run.json`` says."""
+    """Contents of ``run.json``."""
 
     name: str
     plan_sha256: str
@@ -50,14 +51,14 @@ class RunInfo:
     version: int = RUN_VERSION
 
     def with_state(self, state: RunState) -> RunInfo:
-        """Return the same in another state."""
+        """Return a copy with another state."""
         return replace(self, state=state)
 
 
 def new_run_path(base: Path, name: str, created_unix_ns: int) -> Path:
-    """Return ``base/NAME-YYYYmmddTHHMMSSZ``, with a number behind it if that is taken.
+    """Return ``base/NAME-YYYYmmddTHHMMSSZ``, with a number appended if this path exists.
 
-    Characters of the name that do not belong in a file name become ``-``.
+    Characters of the name that are unsafe in a file name become ``-``.
     """
     time = datetime.fromtimestamp(created_unix_ns // 10**9, tz=UTC).strftime("%Y%m%dT%H%M%SZ")
     stem = _file_name(name) or "run"
@@ -74,18 +75,18 @@ def _file_name(name: str) -> str:
 
 
 def read_info(path: Path) -> RunInfo:
-    """Return what ``run.json`` of the run directory says.
+    """Return the contents of ``run.json`` in a run directory.
 
     Raises
     ------
     RunError
-        If there is none, it is damaged, or it is of a newer version than this program reads.
+        If the file is missing or damaged, or its version is newer than this program.
     """
     try:
         text = (path / INFO).read_text(encoding="utf-8")
     except OSError as error:
         raise RunError(
-            f"{path}: expected a run directory with {INFO}, found none ({error.strerror}); give the path or name of a run"
+            f"{path}: expected a run directory with {INFO}, found none ({error.strerror}). Give the path or name of a run."
         ) from error
     try:
         content = json.loads(text)
@@ -95,31 +96,33 @@ def read_info(path: Path) -> RunInfo:
         if version > RUN_VERSION:
             raise RunError(
                 f"{path / INFO}: expected a run of version {RUN_VERSION} or older, found version {version};"
-                " read it with the Venturi that made it, or a newer one"
+                " read it with the Venturi version that created it, or a newer version"
             )
         return _info(content, version)
     except (ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{path / INFO}: expected what docs/reference/run.md describes, found {error!r}") from error
+        raise RunError(
+            f"{path / INFO}: expected the keys that docs/reference/run.md describes, found {error!r}"
+        ) from error
 
 
 def read_plan_header(path: Path) -> dict[str, Any]:
-    """Return the header of the plan of a run, as it stands in the file: it may be of an older version.
+    """Return the header of the plan of a run, in the keys of the current version.
 
     Raises
     ------
     RunError
-        If there is no plan.
+        If the plan cannot be read.
     """
     try:
         with (path / PLAN).open(encoding="utf-8") as lines:
             header: dict[str, Any] = json.loads(lines.readline())
     except (OSError, ValueError) as error:
-        raise RunError(f"{path / PLAN}: expected the plan of the run, found {error}; put it back") from error
-    return header
+        raise RunError(f"{path / PLAN}: cannot read the plan of the run: {error}. Restore the file.") from error
+    return upgrade_header(header)
 
 
 def read_first_hosts(path: Path) -> dict[str, dict[str, Any]]:
-    """Return what was known of each host when the run began, or nothing if no session has begun."""
+    """Return the properties of each host at the start of the run, or an empty dict before the first session."""
     try:
         with (path / JOURNAL).open(encoding="utf-8") as lines:
             hosts = json.loads(lines.readline())["session"]["hosts"]
@@ -143,13 +146,13 @@ def _info(content: dict[str, Any], version: int) -> RunInfo:
 
 
 def write_info(path: Path, info: RunInfo) -> None:
-    """Replace ``run.json`` in one step: a reader sees the old one or the new one, whatever happens in between."""
+    """Replace ``run.json`` atomically: a reader sees the old file or the new file, even after a crash."""
     content = {"format": RUN_FORMAT, **asdict(info)}
     replace_text(path / INFO, json.dumps(content, indent=2) + "\n")
 
 
 def replace_text(path: Path, text: str) -> None:
-    """Write a file beside ``path``, make it durable, and put it in the place of ``path``."""
+    """Write a durable temporary file next to ``path`` and rename it to ``path``."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("w", encoding="utf-8") as stream:
@@ -164,7 +167,7 @@ def replace_text(path: Path, text: str) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make names made or replaced in a directory durable."""
+    """Make created and replaced names in a directory durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -173,38 +176,37 @@ def sync_directory(path: Path) -> None:
 
 
 def latest_run(base: Path | str = "runs") -> Path:
-    """Return the directory of the run below ``base`` that was created last.
+    """Return the directory of the newest run below ``base``.
 
     Raises
     ------
     RunError
-        If there is no run below ``base``.
+        If no run exists below ``base``.
     """
     found = _runs_below(Path(base))
     if not found:
-        raise RunError(f"{base}: expected at least one run, found none; make one with `venturi run SCENARIO`")
+        raise RunError(f"{base}: expected at least one run, found none; create one with `venturi run SCENARIO`")
     return found[-1][1]
 
 
 _SHOWN = 5
-"""So many runs are named to somebody who asks for one that is not there."""
+"""Number of newest runs in the error message about an unknown run."""
 
 
 def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
-    """Return the directory of a run given by its path, its name below ``base``, or the beginning of its name.
+    """Return the directory of a run from its path, its name below ``base``, or a prefix of its name.
 
-    The name of a scenario, as it stands in its file, means the run of it that was created last, also where other names
-    begin with it. The beginning of a name means the one created last if all that begin so are of one scenario; otherwise
-    it is refused as ambiguous.
+    The name of a scenario selects its newest run, even if other names start with it. A prefix selects the newest
+    matching run if all matching runs are of one scenario; otherwise it is ambiguous and rejected.
 
     Raises
     ------
     RunError
-        If there is no such run, or more than one.
+        If no run matches, or the prefix is ambiguous.
     """
     base = Path(base)
     for direct in (Path(name), base / name):
-        if os.path.exists(direct / INFO):  # noqa: PTH110 - also False, and no error, where one may not look
+        if os.path.exists(direct / INFO):  # noqa: PTH110 - returns False instead of raising if permissions are missing
             return direct
     runs, start = _runs_below(base), _file_name(str(name))
     exact = [path for info, path in runs if str(name) == info.name or start == _file_name(info.name)]
@@ -212,14 +214,16 @@ def resolve_run(name: Path | str, base: Path | str = "runs") -> Path:
         return exact[-1]
     matches = [(info, path) for info, path in runs if start and path.name.startswith(start)]
     if not matches:
-        there = ", ".join([path.name for _, path in reversed(runs[-_SHOWN:])]) or "none"
+        newest = ", ".join([path.name for _, path in reversed(runs[-_SHOWN:])]) or "none"
         raise RunError(
-            f"{name}: expected the path of a run, or the beginning of a name below {base}/, found no such run"
-            f" (runs there, the newest first: {there}{', …' if len(runs) > _SHOWN else ''}); give one of them, or another folder with --runs"
+            f"{name}: expected the path of a run, or the prefix of a run name below {base}/, found no such run"
+            f" (newest runs: {newest}{', …' if len(runs) > _SHOWN else ''}); name one of them, or another directory with --runs"
         )
     if len({info.name for info, _ in matches}) > 1:
         names = ", ".join(path.name for _, path in matches)
-        raise RunError(f"{name}: expected the beginning of one name below {base}/, found {names}; give more of it")
+        raise RunError(
+            f"{name}: expected a prefix of one run name below {base}/, found {names}; give a longer prefix"
+        )
     return matches[-1][1]
 
 

@@ -1,4 +1,4 @@
-"""A finding: what makes a measurement doubtful, kept with the run and shown in every report."""
+"""Finding: a warning about the quality of a measurement, stored with the run and shown in every report."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["Finding"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One reason to doubt a measurement.
+    """Warning about the quality of a measurement.
 
     Parameters
     ----------
     code
-        A short name such as ``"agent-restarted"``; ``docs/reference/findings.md`` lists them all.
+        Short name such as ``"agent-restarted"``; ``docs/reference/findings.md`` lists all codes.
     subject
-        What it is about: a host, a call, a place, a file.
+        Affected object: a host, a call, a storage or a file.
     evidence
-        What was seen, with numbers and units.
+        Observation, with numbers and units.
     advice
-        What to do about it.
+        Recommended action.
     trial, host
-        Where it was seen; None if it concerns the run as a whole.
+        Affected trial and host; None if the finding concerns the whole run.
 
     Examples
     --------
@@ -46,5 +46,5 @@ class Finding:
         return cls(code, subject, evidence, advice, trial, host)
 
     def as_record(self) -> dict[str, str]:
-        """Return the finding as it stands in ``events.jsonl`` and in the agent's records, without trial and host."""
+        """Return the finding as a record of the agent, without trial and host."""
         return {"code": self.code, "subject": self.subject, "evidence": self.evidence, "advice": self.advice}

@@ -1,7 +1,6 @@
-"""What the sessions of a run so far have left: which trials they carried out, and how much of the plan's time.
+"""History of a run: trials executed by earlier sessions, and their total time.
 
-A killed session has not said when it ended. What tells is the last that it wrote down: of trials, of transfers, and in the
-last lines of its samples and events.
+A killed session leaves no record of its end. The last times in its trials, transfers, samples and events replace it.
 """
 
 from __future__ import annotations
@@ -12,12 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import duckdb
-
 from venturi.errors import RunError
 from venturi.run import directory
 from venturi.run.connection import connect
-from venturi.run.journal import complete_bytes, last_lines, longest_line
+from venturi.run.journal import complete_bytes, last_lines, max_line_bytes
 from venturi.run.tables import OBJECT_BYTES, json_lines
 
 __all__ = ["History", "read_history"]
@@ -29,25 +26,25 @@ _COLUMNS = {
 }
 
 _TAIL_BYTES = 2**20
-"""Of samples and events: more than all hosts write in an interval."""
+"""Length of the end of samples and events to read, more than all hosts write in an interval."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """What is in a journal when a session begins.
+    """Contents of a journal at the start of a session.
 
     Attributes
     ----------
     outcomes
         Trial → outcome of its last attempt, in the order of first attempts.
     attempts
-        Trial → how often it was carried out.
+        Trial → number of executions.
     sessions
-        Number of the last session; 0: none yet.
+        Number of the last session, or 0 before the first one.
     elapsed_s
-        Seconds for which all sessions together carried the plan out: from the start of each to the last that it wrote.
+        Total time of all sessions, each from its start to its last record. Seconds.
     last_end_s
-        When the last trial or transfer ended, in seconds.
+        End of the last trial or transfer, in seconds since the epoch.
     """
 
     outcomes: Mapping[str, str] = field(default_factory=dict)
@@ -58,14 +55,14 @@ class History:
 
 
 def read_history(path: Path, epoch_unix_ns: int) -> History:
-    """Return what the sessions of a run have left.
+    """Return the history of a run.
 
     Parameters
     ----------
     path
         The run directory.
     epoch_unix_ns
-        What times of the run count from.
+        Time 0 of the run. Nanoseconds since 1970.
 
     Raises
     ------
@@ -75,7 +72,9 @@ def read_history(path: Path, epoch_unix_ns: int) -> History:
     journal = path / directory.JOURNAL
     if complete_bytes(journal) == 0:
         return History()
-    source = json_lines(journal, _COLUMNS, longest_line(journal, OBJECT_BYTES))
+    import duckdb  # takes 0.1 s to import, and a new run has no journal
+
+    source = json_lines(journal, _COLUMNS, max_line_bytes(journal, OBJECT_BYTES))
     try:
         with connect() as connection:
             trials = connection.execute(
@@ -103,5 +102,5 @@ _TIMED = (directory.SAMPLES, directory.EVENTS)
 
 
 def _last_time_s(path: Path) -> float:
-    """Return the latest time in the last lines of a file, in seconds since the epoch of the run; 0 if there is none."""
+    """Return the latest time in the last lines of a file, in seconds since the epoch of the run, or 0 without lines."""
     return max((float(json.loads(line)["time_s"]) for line in last_lines(path, _TAIL_BYTES)), default=0.0)

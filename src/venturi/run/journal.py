@@ -1,8 +1,8 @@
-"""Appending JSON lines that survive: group commit for the journal, plain appending for samples and events.
+"""Append-only files of JSON lines: group commit for the journal, plain appending for samples and events.
 
-A trial may last a few milliseconds and an fsync as long, so the journal is written by a thread that makes all lines
-of :data:`COMMIT_INTERVAL_S` durable with one fsync. Nobody waits for it: a line that was not durable when the power
-failed is a trial that was not done, and is carried out again.
+A trial can be as short as an fsync, a few milliseconds. So a thread writes the journal and makes all lines of
+:data:`COMMIT_INTERVAL_S` durable with one fsync. The controller does not wait for it: if a power failure loses a line,
+its trial counts as not executed and is executed again.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from typing import Any
 
 from venturi.errors import RunError
 
-__all__ = ["AppendFile", "complete_bytes", "last_lines", "longest_line"]
+__all__ = ["AppendFile", "complete_bytes", "last_lines", "max_line_bytes", "remove_torn_lines"]
 
 COMMIT_INTERVAL_S = 0.02
-"""Least time between two fsyncs of the journal, and so about the most that a power failure can cost."""
+"""Minimum time between two fsyncs of the journal, and so about the largest loss in a power failure."""
 
 MAX_PENDING_BYTES = 64 * 2**20
-"""Lines not yet written beyond which :meth:`AppendFile.append` waits for the disk."""
+"""Size of pending lines above which :meth:`AppendFile.append` waits for the disk."""
 
 _BLOCK_BYTES = 2**16
 
 
 class AppendFile:
-    """A file of JSON lines that only grows, written by a thread of its own.
+    """Append-only file of JSON lines, written by a separate thread.
 
-    Opening cuts off a torn last line: what an interrupted write left behind, and what a power failure left unreadable.
+    Opening truncates torn lines at the end, from an interrupted write or a power failure.
 
     Parameters
     ----------
     path
-        The file; made if it is not there.
+        The file; created if it does not exist.
     durable
-        Whether lines are fsynced as they come, or only when the file is closed.
+        Whether each group of lines is fsynced, or the file only when it is closed.
 
     Raises
     ------
     RunError
-        If the file cannot be opened or cut.
+        If the file cannot be opened or truncated.
     """
 
     def __init__(self, path: Path, *, durable: bool) -> None:
@@ -57,19 +57,19 @@ class AppendFile:
         self._change = threading.Condition()
         try:
             self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-            self._size = _cut_torn_line(path, self._descriptor)
+            self._size = _truncate_torn_lines(self._descriptor)
         except OSError as error:
-            raise RunError(f"{path}: cannot be opened for appending: {error.strerror}") from error
+            raise RunError(f"{path}: cannot open the file for appending: {error.strerror}") from error
         self._thread = threading.Thread(target=self._write_on, name=f"append {path.name}", daemon=True)
         self._thread.start()
 
     def append(self, content: dict[str, Any]) -> None:
-        """Take one line; return at once, unless the disk is far behind.
+        """Add one line; wait for the disk only if many bytes are pending.
 
         Raises
         ------
         RunError
-            If this or an earlier line could not be written. The file then ends with the last line that could.
+            If an earlier line could not be written. The file then ends with the last written line.
         """
         line = json.dumps(content, separators=(",", ":"), allow_nan=False).encode() + b"\n"
         with self._change:
@@ -81,7 +81,7 @@ class AppendFile:
             self._change.notify_all()
 
     def flush(self) -> None:
-        """Return when every line taken so far is written, and durable if the file is.
+        """Wait until all added lines are written and, in a durable file, fsynced.
 
         Raises
         ------
@@ -94,17 +94,17 @@ class AppendFile:
             self._raise_failure()
 
     def check(self) -> None:
-        """Raise what went wrong in the writing thread, if anything did."""
+        """Raise the error of the writing thread, if one occurred."""
         with self._change:
             self._raise_failure()
 
     def close(self) -> None:
-        """Write what is left, make it durable and close the file; safe to call twice.
+        """Write the pending lines, make them durable and close the file; safe to call twice.
 
         Raises
         ------
         RunError
-            If something could not be written.
+            If a line could not be written.
         """
         with self._change:
             if self._closing:
@@ -115,7 +115,7 @@ class AppendFile:
         try:
             os.fsync(self._descriptor)
         except OSError as error:
-            self._failure = self._failure or self._say(error)
+            self._failure = self._failure or self._write_error(error)
         finally:
             os.close(self._descriptor)
         self._raise_failure()
@@ -129,7 +129,7 @@ class AppendFile:
         while True:
             with self._change:
                 self._change.wait_for(lambda: self._pending or self._closing)
-                # Between two commits lines gather; closing does not wait for the interval to pass.
+                # Collect lines until the next commit is due; closing skips this wait.
                 self._change.wait_for(lambda: self._closing, next_commit_s - time.monotonic())
                 lines, self._pending = self._pending, []
                 self._pending_bytes = 0
@@ -139,7 +139,7 @@ class AppendFile:
                 self._write(b"".join(lines))
             except OSError as error:
                 with self._change:
-                    self._failure = self._say(error)
+                    self._failure = self._write_error(error)
                     self._change.notify_all()
                 return
             next_commit_s = time.monotonic() + COMMIT_INTERVAL_S
@@ -159,15 +159,15 @@ class AppendFile:
             raise
         self._size += len(content)
 
-    def _say(self, error: OSError) -> RunError:
+    def _write_error(self, error: OSError) -> RunError:
         return RunError(
-            f"{self.path}: cannot be written: {error.strerror}; all trials up to this line are safe:"
-            " make room, then resume the run"
+            f"{self.path}: cannot write: {error.strerror}. All trials up to this line are safe."
+            " Free disk space, then resume the run."
         )
 
 
 def complete_bytes(path: Path) -> int:
-    """Return how many bytes of a file belong to complete lines; 0 if there is no such file."""
+    """Return the number of bytes in the complete lines of a file, or 0 if the file does not exist."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -178,45 +178,60 @@ def complete_bytes(path: Path) -> int:
         os.close(descriptor)
 
 
-def last_lines(path: Path, most_bytes: int) -> list[bytes]:
-    """Return the whole lines among the last bytes of a file, up to its last newline; none if there is no such file."""
+def last_lines(path: Path, max_bytes: int) -> list[bytes]:
+    """Return the complete lines within the last ``max_bytes`` of a file, or an empty list if the file does not exist."""
     end = complete_bytes(path)
     if end == 0:
         return []
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        start = max(0, end - most_bytes)
+        start = max(0, end - max_bytes)
         lines = _read(descriptor, start, end - start).splitlines()
     finally:
         os.close(descriptor)
     return lines[1:] if start else lines
 
 
-def longest_line(path: Path, usual_bytes: int) -> int:
-    """Return a length in bytes that no line of a file exceeds, its newline included: ``usual_bytes``, if that will do.
+def max_line_bytes(path: Path, usual_bytes: int) -> int:
+    """Return an upper bound for the length of the lines in bytes, including newlines, but at least ``usual_bytes``.
 
-    Only one place in each ``usual_bytes`` is read, so a gigabyte costs next to nothing.
+    Only one block per ``usual_bytes`` is read, so a file of one gigabyte takes almost no time.
     """
-    longest, start = usual_bytes, 0
+    limit, start = usual_bytes, 0
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         size = os.fstat(descriptor).st_size
-        while size - start > longest:
-            end = _last_newline(descriptor, start + longest) + 1
-            if end <= start:  # what begins here is longer than any line before it
-                end = min(_next_newline(descriptor, start + longest, size) + 1, size)
-                longest = end - start
+        while size - start > limit:
+            end = _last_newline(descriptor, start + limit) + 1
+            if end <= start:  # the line at start is longer than all lines before it
+                end = min(_next_newline(descriptor, start + limit, size) + 1, size)
+                limit = end - start
             start = end
     finally:
         os.close(descriptor)
-    return longest
+    return limit
 
 
-def _cut_torn_line(path: Path, descriptor: int) -> int:
-    """Cut off what follows the last readable line, and return the size that is left."""
+def remove_torn_lines(path: Path) -> None:
+    """Truncate a file after its last readable line, as :class:`AppendFile` does.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be opened or truncated.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        _truncate_torn_lines(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _truncate_torn_lines(descriptor: int) -> int:
+    """Truncate a file after its last readable line, and return the remaining size in bytes."""
     size = end = os.fstat(descriptor).st_size
     end = _last_newline(descriptor, size) + 1
-    # Blocks that were not durable may come back as zeros after a power failure, newlines among them.
+    # After a power failure, blocks that were not durable may contain zeros, with newlines between them.
     while end and not _is_json(_read(descriptor, start := _last_newline(descriptor, end - 1) + 1, end - start)):
         end = start
     if end < size:

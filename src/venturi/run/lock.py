@@ -1,8 +1,8 @@
-"""One controller at a time: the lock of a run directory.
+"""Lock of a run directory for one controller at a time.
 
-The lock is `flock` on an open file, which all who inherit the descriptor share. A backend hands it to the agents
-on its own machine, which kill their children before they end: the run stays taken until they have, even if the
-controller was killed, and a resume does not meet the remains of the session before.
+The lock is ``flock`` on an open file, so all processes that inherit the descriptor share it. Local agents inherit it and
+kill their children before they exit. So the run stays locked until all of them have exited, even if the controller was
+killed, and a resumed run does not collide with processes of the session before.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from pathlib import Path
 from venturi.errors import RunError
 from venturi.run.directory import LOCK
 
-__all__ = ["RunLock", "quiet"]
+__all__ = ["RunLock", "exclusive_if_free"]
 
 REMAINS_WAIT_S = 10.0
-"""How long to wait for the agents of a controller that is already dead: they end within milliseconds when its pipe
-closes, but a mover that hangs in the kernel may take its time."""
+"""Time to wait for the agents of a dead controller. They exit within milliseconds after its pipe closes, but a mover that
+is blocked in the kernel can take longer."""
 
 _POLL_S = 0.01
 
 
 class RunLock:
-    """The lock of a run directory, held from construction to :meth:`release`.
+    """Lock of a run directory, held from construction to :meth:`release`.
 
     Raises
     ------
@@ -41,9 +41,9 @@ class RunLock:
         try:
             self.descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise RunError(f"{path}: expected a directory that can be written to: {error.strerror}") from error
+            raise RunError(f"{path}: expected a writable directory: {error.strerror}") from error
         try:
-            self._take(path, time.monotonic() + wait_s)
+            self._acquire(path, time.monotonic() + wait_s)
             os.ftruncate(self.descriptor, 0)
             os.pwrite(self.descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode(), 0)
         except BaseException:
@@ -51,39 +51,39 @@ class RunLock:
             raise
 
     def release(self) -> None:
-        """Give the lock up; safe to call twice."""
+        """Release the lock; safe to call twice."""
         if self.descriptor >= 0:
             os.close(self.descriptor)
             self.descriptor = -1
 
-    def _take(self, path: Path, deadline_s: float) -> None:
+    def _acquire(self, path: Path, deadline_s: float) -> None:
         while True:
             try:
                 fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 return
             except OSError as error:
                 if not isinstance(error, BlockingIOError):
-                    raise RunError(f"{path}: the run cannot be locked: {error.strerror}") from error
+                    raise RunError(f"{path}: cannot lock the run: {error.strerror}") from error
             pid, host = self._holder()
             if _is_alive(pid, host) or time.monotonic() > deadline_s:
-                rest = "" if _is_alive(pid, host) else " (it has ended, but processes that it started have not)"
+                rest = "" if _is_alive(pid, host) else " (it has exited, but processes that it started are running)"
                 raise RunError(
-                    f"{path}: the run is in use by PID {pid} on {host}{rest}; wait for it, or stop it with Ctrl-C there"
+                    f"{path}: PID {pid} on {host} uses the run{rest}. Wait for it, or stop it there with Ctrl-C."
                 )
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str]:
-        words = os.pread(self.descriptor, 256, 0).decode(errors="replace").split()
-        return (int(words[0]), words[1]) if len(words) == 2 and words[0].isdigit() else (0, "an unknown host")
+        fields = os.pread(self.descriptor, 256, 0).decode(errors="replace").split()
+        return (int(fields[0]), fields[1]) if len(fields) == 2 and fields[0].isdigit() else (0, "an unknown host")
 
 
 @contextmanager
-def quiet(path: Path) -> Iterator[bool]:
-    """Yield whether nobody, this process included, writes the run; if so, nobody begins to before the block ends."""
+def exclusive_if_free(path: Path) -> Iterator[bool]:
+    """Yield whether no process, including this one, writes the run; if so, no process can start to until the block ends."""
     try:
         descriptor = os.open(path / LOCK, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
-        yield True  # archived without its lock file, or never begun
+        yield True  # archived without its lock file, or never started
         return
     try:
         try:
@@ -97,7 +97,7 @@ def quiet(path: Path) -> Iterator[bool]:
 
 
 def _is_alive(pid: int, host: str) -> bool:
-    """Return whether the holder may still be at work; on another machine that cannot be seen, so it counts as alive."""
+    """Return whether the holder may be alive; a process on another machine cannot be checked and counts as alive."""
     if host != socket.gethostname():
         return pid != 0
     try:

@@ -1,4 +1,4 @@
-"""Reading a run: its facts, and its tables by SQL."""
+"""Reader of a run: its properties, and SQL queries of its tables."""
 
 from __future__ import annotations
 
@@ -6,11 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-import duckdb
-import numpy as np
-import numpy.typing as npt
+from typing import TYPE_CHECKING, Any
 
 from venturi.errors import RunError
 from venturi.run import directory
@@ -18,17 +14,21 @@ from venturi.run.directory import RunState
 from venturi.run.finding import Finding
 from venturi.run.tables import TABLES, open_tables
 
+if TYPE_CHECKING:
+    import duckdb
+    import numpy.typing as npt
+
 __all__ = ["Run"]
 
 FACTOR_PREFIX = "factor_"
 
 
 class Run:
-    """A run as it lies on the disk, whether finished, stopped, killed or still growing.
+    """A run on disk, which may be complete, stopped, killed or in progress.
 
-    Opening is cheap; the first question about a table seals it if the journal has grown since (see
-    ``docs/reference/run.md``). A run that cannot be written to is read all the same. Older versions of the format
-    are read; a newer one is refused.
+    Opening is cheap. The first query creates the tables if the journal has grown since their creation (see
+    ``docs/reference/run.md``). The run directory may be read-only. Older versions of the format are supported; newer
+    versions are rejected.
 
     Attributes
     ----------
@@ -39,11 +39,11 @@ class Run:
     version
         Version of the format on the disk.
     state
-        ``"running"`` (also after a kill), ``"stopped"`` or ``"complete"``, when it was opened.
+        State when the run was opened: ``"running"`` (also after a kill), ``"stopped"`` or ``"complete"``.
     backend
-        Who carried it out: ``"hosts"``, ``"lab"``, ``"sim"``.
+        Backend that executed the run: ``"hosts"``, ``"lab"`` or ``"sim"``.
     created_unix_ns
-        The epoch of the run: every ``*_s`` time in the tables counts from here. Nanoseconds since 1970.
+        Epoch of the run, which is time 0 of all ``*_s`` times in the tables. Nanoseconds since 1970.
     plan_sha256
         Hash of the plan, hexadecimal.
 
@@ -67,61 +67,63 @@ class Run:
 
     @classmethod
     def open(cls, path: Path | str, base: Path | str = "runs") -> Run:
-        """Open a run by path, by name below ``base``, or by the beginning of its name.
+        """Open a run by path, by name below ``base``, or by a prefix of its name.
 
         Raises
         ------
         RunError
-            If there is no such run, it is damaged, or its format is newer than this program.
+            If the run does not exist or is damaged, or its format is newer than this program.
         """
         return cls(directory.resolve_run(path, base))
 
     @cached_property
     def header(self) -> dict[str, Any]:
-        """The header of the plan: scenario as resolved, hosts, places, calls, totals (``docs/reference/plan.md``)."""
+        """Header of the plan: resolved scenario, hosts, storages, calls, totals (``docs/reference/plan.md``)."""
         return directory.read_plan_header(self.path)
 
     def finished_trials(self) -> frozenset[str]:
-        """Return the ids of the trials that are done: those with an outcome in the journal."""
+        """Return the ids of the finished trials, which have an outcome in the journal."""
         return frozenset(str(trial) for trial in self.query("SELECT trial FROM trials")["trial"])
 
     @property
     def factors(self) -> tuple[str, ...]:
-        """Names of the factors varied or fixed in the sweep, without ``factor_``: ``("files", "size_bytes")``."""
+        """Names of the varied and fixed factors, without ``factor_``: ``("files", "size_bytes")``."""
         columns = self._tables().execute("DESCRIBE transfers").fetchall()
         return tuple(str(name).removeprefix(FACTOR_PREFIX) for name, *_ in columns if name.startswith(FACTOR_PREFIX))
 
     def query(
         self, sql: str, parameters: Sequence[object] | Mapping[str, object] = ()
     ) -> dict[str, npt.NDArray[Any]]:
-        """Answer a question in SQL (DuckDB's) over the tables of the run.
+        """Return the result of a DuckDB SQL query over the tables of the run.
 
         Parameters
         ----------
         sql
-            One statement. Tables: ``transfers``, ``trials``, ``samples``, ``sockets``, ``events``, ``findings``,
-            ``environment`` (columns and units in ``docs/reference/run.md``).
+            One statement. Tables: ``transfers``, ``routes``, ``trials``, ``samples``, ``sockets``, ``events``, ``findings``,
+            ``environment``, ``verdicts`` (columns and units in ``docs/reference/run.md``).
         parameters
             Values for ``?``, or by name for ``$name``.
 
         Returns
         -------
         dict
-            Column name → array of shape (rows,), in the order of the statement. A null is NaN in a column of numbers
-            (so integers with a null come as float64, exact below 2⁵³) and None in any other (dtype object, as text is
-            always). Without nulls integers are int64, or what the statement cast them to.
+            Column name → array of shape (rows,), in the order of the statement. Nulls are NaN in numeric columns, so
+            integers with nulls are float64, exact below 2⁵³. In other columns nulls are None; these columns and all text
+            have dtype object. Integers without nulls are int64, or have the type of a cast in the statement.
 
         Raises
         ------
         RunError
             If the statement is wrong, or a table is damaged.
         """
+        import duckdb
+
         connection = self._tables()
         try:
             result = connection.execute(sql, parameters if isinstance(parameters, Mapping) else list(parameters))
             columns = result.fetchnumpy()
         except duckdb.Error as error:
-            raise RunError(f"{self.path}: this question cannot be answered: {error}") from error
+            raise RunError(f"{self.path}: cannot run the query: {error}") from error
         return {name: _without_mask(values) for name, values in columns.items()}
 
     def table(self, name: str) -> dict[str, npt.NDArray[Any]]:
@@ -130,7 +132,7 @@ class Run:
         Raises
         ------
         RunError
-            If there is no such table.
+            If the table does not exist or is damaged.
         """
         if name not in TABLES:
             raise RunError(f"{self.path}: expected one of the tables {', '.join(TABLES)}, found {name!r}")
@@ -142,15 +144,15 @@ class Run:
         return self.query(f"SELECT * FROM {name}{order.get(name, '')}")
 
     def findings(self) -> list[Finding]:
-        """Return all that makes this run doubtful, each once (every session may find it), in the order of finding."""
+        """Return the findings of this run in chronological order, without duplicates from several sessions."""
         rows = self._rows("SELECT code, subject, evidence, advice, trial, host FROM findings")
         return list(dict.fromkeys(Finding(*row) for row in rows))
 
     def environment(self, session: int | None = None) -> dict[str, dict[str, str]]:
-        """Return what is known of each host: host → key → value, as text.
+        """Return the properties of each host: host → key → value, as text.
 
-        Keys are those of the agent's facts, nested ones joined by dots (``"cpu.model"``), and
-        ``clock.offset_s``, ``clock.uncertainty_s``. ``session`` counts from 1; without it, the last one.
+        Keys are the properties reported by the agent, with nested keys joined by dots (``"cpu.model"``), and
+        ``clock.offset_s``, ``clock.uncertainty_s``. ``session`` counts from 1. Default: the last session.
         """
         rows = self._rows(
             "SELECT host, key, value FROM environment WHERE session = coalesce(?, (SELECT max(session) FROM environment))",
@@ -162,7 +164,7 @@ class Run:
         return found
 
     def close(self) -> None:
-        """Let go of the tables; the next question opens them again."""
+        """Close the tables; the next query opens them again."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -188,7 +190,9 @@ class Run:
 
 
 def _without_mask(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column as :meth:`Run.query` promises it."""
+    """Return a column with nulls converted as :meth:`Run.query` documents."""
+    import numpy as np
+
     if not isinstance(values, np.ma.MaskedArray):
         return np.asarray(values)
     mask = np.ma.getmaskarray(values)
@@ -196,6 +200,6 @@ def _without_mask(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.asarray(values.data)
     if values.dtype.kind in "iuf":
         return np.asarray(np.where(mask, np.nan, values.data.astype(np.float64)))
-    plain = values.data.astype(object)
-    plain[mask] = None
-    return np.asarray(plain)
+    objects = values.data.astype(object)
+    objects[mask] = None
+    return np.asarray(objects)

@@ -1,4 +1,4 @@
-"""Writing a run: what a backend does with what comes back."""
+"""Writer of a run directory, used by backends to record results."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ from venturi.run.history import read_history
 from venturi.run.journal import AppendFile
 from venturi.run.lock import RunLock
 from venturi.run.tables import seal
+from venturi.run.upgrade import upgrade_run
 
 __all__ = ["RunWriter", "TransferParser"]
 
 TransferParser = Callable[[Mapping[str, Any], Mapping[str, Any]], ToolReport | None]
-"""Takes a call of the plan and the record of a transfer, returns what the tool says of it (None: it says nothing). What
-it raises makes the transfer a failed one."""
+"""Returns the report of a tool for a call of the plan and the record of a transfer, or None without a report. If it
+raises an error, the transfer counts as failed."""
 
-_SAID_NOTHING: Mapping[str, Any] = {
+_NO_TOOL_REPORT: Mapping[str, Any] = {
     "tool_bytes": None,
     "tool_received_bytes": None,
     "tool_retransmits": None,
@@ -42,33 +43,33 @@ _SAID_NOTHING: Mapping[str, Any] = {
 
 
 class RunWriter:
-    """The one writer of a run directory, from :meth:`create` or :meth:`resume` to :meth:`finish` or :meth:`close`.
+    """Exclusive writer of a run directory, from :meth:`create` or :meth:`resume` to :meth:`finish` or :meth:`close`.
 
-    The methods that take records return at once; a thread makes the journal durable. Not thread-safe: one controller
-    calls them.
+    Methods that record something do not wait for the disk; a thread makes the journal durable. The class is not thread-safe,
+    because only one controller uses it.
 
     Attributes
     ----------
     path
         The run directory.
     header
-        The header of the plan, as it stands in the file.
+        The header of the plan, in the keys of the current version.
     epoch_unix_ns
-        What all times of the run count from. Nanoseconds since 1970.
+        Time 0 of the run. Nanoseconds since 1970.
     trials
-        What the plan says of each trial, by id, in its order.
+        Trials of the plan by id, in the order of the plan.
     finished
-        Ids of the trials that are not to be carried out any more: those in the journal, this session's included.
+        Ids of finished trials, which are in the journal, including those of this session.
     retried
-        Ids of the trials in the journal that this session carries out again, as they failed.
+        Ids of failed trials in the journal that this session executes again.
     elapsed_s
-        How long earlier sessions have carried the plan out, in seconds: that much of its time is over.
+        Time for which earlier sessions executed the plan. Seconds.
     last_end_s
-        When the last trial or transfer of earlier sessions ended, in seconds of the run.
+        End of the last trial or transfer of earlier sessions, in seconds since the epoch.
     counts
-        Counters of the plan, as far as good trials in the journal have raised them.
+        Counters of the plan, increased by the successful trials in the journal.
     session
-        Number of this session, from 1; 0 before :meth:`begin_session`.
+        Number of this session, from 1; 0 before :meth:`start_session`.
 
     Examples
     --------
@@ -79,7 +80,7 @@ class RunWriter:
     >>> header = Header("nothing", 1, 1.0, {}, {"node1": Host()}, {}, {}, {}, Measure(None, ()), Totals(0, 0, 0, {}))
     >>> write_plan(Plan(header, ()), base / "plan.jsonl")
     >>> with RunWriter.create(base / "runs", base / "plan.jsonl", backend="hosts") as run:
-    ...     run.begin_session({"node1": {"kernel": "6.1"}})
+    ...     run.start_session({"node1": {"kernel": "6.1"}})
     ...     run.finish("complete")
     >>> from venturi.run import Run
     >>> Run.open(run.path).state
@@ -97,7 +98,7 @@ class RunWriter:
         if found != self.info.plan_sha256:
             raise RunError(
                 f"{plan}: expected the plan of this run (SHA-256 {self.info.plan_sha256[:16]}…), found another"
-                f" ({found[:16]}…); put the plan back, or start a new run"
+                f" ({found[:16]}…); restore the plan, or start a new run"
             )
         self.header = directory.read_plan_header(path)
         self.trials: dict[str, TrialRow] = _trials_by_id(plan)
@@ -127,27 +128,27 @@ class RunWriter:
         parse: TransferParser | None = None,
         path: Path | None = None,
     ) -> RunWriter:
-        """Make a run directory below ``base`` for a plan, which is copied into it.
+        """Create a run directory below ``base`` and copy the plan into it.
 
         Parameters
         ----------
         base
-            Folder of runs; made if it is not there.
+            Base directory of runs; created if necessary.
         plan
-            The plan to carry out.
+            The plan to execute.
         backend
             ``"hosts"``, ``"lab"`` or ``"sim"``.
         parse
-            What a tool says of its transfer; without it, ``venturi.mover`` is asked.
+            Parser of the output of tools. Default: the parsers of :mod:`venturi.mover`.
         path
-            The run directory itself, if its name is not to be made from the plan's name and the time.
+            The run directory. Default: a directory below ``base``, named after the plan and the time.
 
         Raises
         ------
         PlanError
             If the plan cannot be read.
         RunError
-            If the directory cannot be made.
+            If the directory cannot be created.
         """
         plan = Path(plan)
         name = read_header(plan).name
@@ -158,14 +159,14 @@ class RunWriter:
             shutil.copyfile(plan, home / directory.PLAN)
             _sync(home / directory.PLAN)
             info = RunInfo(name, _sha256(home / directory.PLAN), created_unix_ns, "running", backend)
-            directory.write_info(home, info)  # last: what makes the directory a run
+            directory.write_info(home, info)  # written last, because this file makes the directory a run
         except FileExistsError as error:
-            raise RunError(f"{home}: expected no such directory yet; give another name") from error
+            raise RunError(f"{home}: expected a new directory, found an existing one; give another name") from error
         except RunError:
             raise
         except OSError as error:
             raise RunError(
-                f"{home}: the run directory cannot be made: {error.strerror}; give another folder of runs with --runs"
+                f"{home}: cannot create the run directory: {error.strerror}. Give another directory with --runs."
             ) from error
         return cls.resume(home, parse=parse)
 
@@ -173,17 +174,18 @@ class RunWriter:
     def resume(
         cls, path: Path | str, *, parse: TransferParser | None = None, retry_failed: bool = False
     ) -> RunWriter:
-        """Open a run to carry on with it; what is in its journal is done, but for failed trials that are to be carried out again.
+        """Open a run to continue it after the trials in its journal; ``retry_failed`` executes failed trials again.
 
         Raises
         ------
         RunError
-            If there is no such run, another process writes it, or its plan has changed.
+            If the run does not exist, another process writes it, or its plan has changed.
         """
         home = Path(path)
         directory.read_info(home)
         lock = RunLock(home)
         try:
+            upgrade_run(home)
             return cls(home, lock, parse or _tool_report, retry_failed=retry_failed)
         except BaseException:
             lock.release()
@@ -191,15 +193,15 @@ class RunWriter:
 
     @property
     def lock_descriptor(self) -> int:
-        """Descriptor to hand to agents on this machine, so that the run stays taken until they are gone."""
+        """Descriptor for local agents to inherit, so that the run stays locked until they have exited."""
         return self._lock.descriptor
 
     def remaining(self) -> Iterable[str]:
-        """Yield the trials of the plan that are not done, in its order."""
+        """Yield the unfinished trials of the plan, in its order."""
         return (trial for trial in self.trials if trial not in self.finished)
 
-    def begin_anew(self) -> None:
-        """Forget what earlier sessions have carried out: for a backend that carries the whole plan out again.
+    def discard_sessions(self) -> None:
+        """Remove the records of earlier sessions, for a backend that executes the whole plan again.
 
         Raises
         ------
@@ -211,31 +213,31 @@ class RunWriter:
             for file in self._files:
                 file.path.unlink(missing_ok=True)
         except OSError as error:
-            raise RunError(f"{self.path}: what is there cannot be removed: {error.strerror}") from error
+            raise RunError(f"{self.path}: cannot remove the records of earlier sessions: {error.strerror}") from error
         self._open_files()
         self.retried = frozenset()
         self.finished, self.counts, self.elapsed_s, self.sessions_before = set(), {}, 0.0, 0
         self._attempts, self._position, self._sets = {}, 0, {}
 
-    def begin_session(self, hosts: Mapping[str, Mapping[str, Any]]) -> None:
-        """Record a start or resume: number, time, and what is known of each host (nested as it comes)."""
+    def start_session(self, hosts: Mapping[str, Mapping[str, Any]]) -> None:
+        """Record the start of a session: number, time, and the properties of each host, which may be nested."""
         self.session = self.sessions_before = self.sessions_before + 1
         self._set_state("running")
         content = {"number": self.session, "time_unix_ns": time.time_ns(), "elapsed_s": self.elapsed_s}
-        nested = {name: dict(facts) for name, facts in hosts.items()}
+        nested = {name: dict(properties) for name, properties in hosts.items()}
         self._journal.append({"session": {**content, "backend": self.info.backend, "hosts": nested}})
         if self.retried:
             self.finding(
                 Finding(
                     "failed-trials-retried",
                     f"session {self.session}",
-                    f"{len(self.retried)} trials that had failed were to be carried out once more",
-                    "the tables hold the last attempt of each; how often transfers fail is told by all attempts, in the journal",
+                    f"{len(self.retried)} failed trials were run again",
+                    "The tables have the last attempt of each trial. For failure rates, use all attempts in the journal.",
                 )
             )
 
     def trial(self, record: Mapping[str, Any], host: str) -> str | None:
-        """Record a finished trial; return its outcome, or None, recording nothing, for one that is there already.
+        """Record a finished trial and return its outcome; return None if the trial is already in the journal.
 
         Raises
         ------
@@ -248,9 +250,9 @@ class RunWriter:
         row = self.trials.get(name)
         if row is None:
             raise RunError(f"{self.path}: expected a trial of the plan from {host}, found {name!r}")
-        place: dict[str, Any] = {"position": self._position, "session": self.session, "host": host}
+        context: dict[str, Any] = {"position": self._position, "session": self.session, "host": host}
         if name in self.retried:
-            place["attempt"] = self._attempts[name] + 1
+            context["attempt"] = self._attempts[name] + 1
         design = {"point": row.point, "repetition": row.repetition, "block": row.block, "factors": dict(row.factors)}
         content = {key: value for key, value in record.items() if key not in ("record", "transfers")}
         transfers = [self._transfer(transfer) for transfer in record.get("transfers") or ()]
@@ -258,7 +260,7 @@ class RunWriter:
             content["routes"] = [{**route, "mover": self._call(route).get("mover")} for route in record["routes"]]
         if any(transfer["outcome"] != "ok" for transfer in transfers):
             content["outcome"] = "failed"
-        self._journal.append({"trial": {**content, **place, **design, "transfers": transfers}})
+        self._journal.append({"trial": {**content, **context, **design, "transfers": transfers}})
         self.finished.add(name)
         self._position += 1
         self._count(name, str(content["outcome"]))
@@ -271,14 +273,14 @@ class RunWriter:
 
     def transfer(self, record: Mapping[str, Any], host: str) -> None:
         """Record a transfer outside any trial."""
-        place = {"session": self.session, "host": host}
+        context = {"session": self.session, "host": host}
         content = {key: value for key, value in record.items() if key != "record"}
-        self._journal.append({"transfer": {**self._transfer(content), **place}})
+        self._journal.append({"transfer": {**self._transfer(content), **context}})
 
     def sample(self, record: Mapping[str, Any], host: str) -> None:
-        """Record the counters of a host at one moment.
+        """Record the counters of a host at one time.
 
-        Their names are written when they change, which halves the file and the time to read it.
+        Their names are written only when they change, which halves the size of the file and the time to read it.
         """
         counters: Mapping[str, float] = record["counters"]
         names = tuple(counters)
@@ -286,47 +288,47 @@ class RunWriter:
         if before is not None and before[0] == names:
             content: dict[str, Any] = {"set": before[1], "values": list(counters.values())}
         else:
-            # Called after what it holds, so that a later session cannot give the name to another set.
+            # The name is a hash of the contents, so that a later session cannot use it for another set.
             self._sets[host] = names, hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
             content = {"set": self._sets[host][1], "counters": dict(counters)}
         self._samples.append({"host": host, "time_s": record["time_s"], **content})
 
     def sockets(self, record: Mapping[str, Any], host: str) -> None:
-        """Record the TCP sockets of a host at one moment."""
+        """Record the TCP sockets of a host at one time."""
         self._sockets.append({"host": host, "time_s": record["time_s"], "sockets": record["sockets"]})
 
     def event(self, record: Mapping[str, Any], host: str) -> None:
-        """Record something that happened: kind, time in seconds since the epoch, detail."""
+        """Record an event: kind, time in seconds since the epoch, detail."""
         detail = record.get("detail")
         self._events.append({"host": host, "time_s": record["time_s"], "kind": record["kind"], "detail": detail})
 
     def finding(self, finding: Finding) -> None:
-        """Record what makes the run, or one trial of it, doubtful."""
-        place = {"trial": finding.trial, "host": finding.host, "session": self.session}
-        self._journal.append({"finding": {**finding.as_record(), **place}})
+        """Record a finding about the run or one of its trials."""
+        context = {"trial": finding.trial, "host": finding.host, "session": self.session}
+        self._journal.append({"finding": {**finding.as_record(), **context}})
 
     def now_s(self) -> float:
         """Return the time since the epoch of the run by this machine's clock, in seconds."""
         return (time.time_ns() - self.epoch_unix_ns) / 1e9
 
     def flush(self) -> None:
-        """Return when all that was recorded is on the disk, the journal durably.
+        """Wait until all records are written and the journal is durable.
 
         Raises
         ------
         RunError
-            If something could not be written.
+            If a record could not be written.
         """
         for file in self._files:
             file.flush()
 
     def finish(self, state: RunState, *, tables: bool = True) -> None:
-        """End the session: everything durable, the state set, the tables made if asked, the lock given up.
+        """End the session: make all files durable, set the state, create the tables if requested, release the lock.
 
         Raises
         ------
         RunError
-            If something could not be written; the journal holds what it could, and the lock is given up.
+            If a file could not be written. The journal has all earlier records, and the lock is released.
         """
         try:
             self._close_files()
@@ -337,7 +339,7 @@ class RunWriter:
             self.close()
 
     def close(self) -> None:
-        """Give the run up as it is, without tables and with its state as it was; safe to call twice."""
+        """Close the files and release the lock without tables and without a new state; safe to call twice."""
         try:
             self._close_files()
         finally:
@@ -380,8 +382,8 @@ class RunWriter:
             directory.write_info(self.path, self.info)
         except OSError as error:
             raise RunError(
-                f"{self.path / directory.INFO}: cannot be written: {error.strerror}; the journal is safe:"
-                " make room, then resume the run"
+                f"{self.path / directory.INFO}: cannot write: {error.strerror}. The journal is safe."
+                " Free disk space, then resume the run."
             ) from error
 
     def _call(self, record: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -389,37 +391,39 @@ class RunWriter:
         return (self.header.get("calls") or {}).get(record.get("call")) or {}
 
     def _transfer(self, record: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a transfer as the journal keeps it: with its mover, and what the tool said of itself."""
+        """Return a transfer as a record of the journal, with its mover and the report of the tool."""
         call = self._call(record)
-        # A simulation has no output of a tool; what it knows of one stands in the record.
-        content = {**_SAID_NOTHING, **record, "mover": call.get("mover")}
+        # A simulation has no output of a tool; its record already has the known values.
+        content = {**_NO_TOOL_REPORT, **record, "mover": call.get("mover")}
         if record.get("outcome") != "ok" or record.get("stdout") is None:
             return content
         try:
             content.update(_as_columns(self._parse(call, record)))
-        except Exception as error:  # whatever a parser trips over is a fact about this output, not about us
+        except Exception as error:  # any error of a parser is a result about this output
             content["outcome"] = "failed"
-            content["error"] = f"the output of {call.get('mover')} could not be understood: {error}; it is kept here"
+            content["error"] = (
+                f"cannot parse the output of {call.get('mover')}: {error}; the output is in this record"
+            )
             return content
         return content
 
 
 def _tool_report(call: Mapping[str, Any], record: Mapping[str, Any]) -> ToolReport | None:
-    """Ask the mover of a call; a tool that a scenario describes in a few words has no parser."""
+    """Return the report from the parser of the mover; movers that a scenario declares have no parser."""
     mover = movers().get(str(call.get("mover")))
     return mover.parse(record) if mover is not None else None
 
 
 def _as_columns(report: ToolReport | None) -> Mapping[str, Any]:
-    """Return what a tool said, as the journal keeps it.
+    """Return the report of a tool as columns of the journal.
 
     Raises
     ------
     ValueError
-        If a number is none that a table can hold.
+        If a number does not fit a column of a table.
     """
     if report is None:
-        return _SAID_NOTHING
+        return _NO_TOOL_REPORT
     columns = {
         "tool_bytes": report.bytes,
         "tool_received_bytes": report.received_bytes,
@@ -440,7 +444,7 @@ def _trials_by_id(plan: Path) -> dict[str, TrialRow]:
     rows: dict[str, TrialRow] = {}
     for row in trials(plan):
         if row.trial in rows:
-            raise PlanError(f"{plan}: expected every trial once, found {row.trial} twice; expand the scenario again")
+            raise PlanError(f"{plan}: expected each trial once, found {row.trial} twice; expand the scenario again")
         rows[row.trial] = row
     return rows
 
@@ -450,7 +454,7 @@ def _sha256(path: Path) -> str:
         with path.open("rb") as stream:
             return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise RunError(f"{path}: expected the plan of the run: {error.strerror}") from error
+        raise RunError(f"{path}: cannot read the plan of the run: {error.strerror}") from error
 
 
 def _sync(path: Path) -> None:

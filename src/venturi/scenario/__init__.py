@@ -1,33 +1,41 @@
-"""Scenarios: what a user writes, a TOML file, as typed and checked data.
+"""Scenarios: the TOML file of the user as typed, validated data.
 
-Left out on purpose: what follows from it. A plan is made by :mod:`venturi.workload`.
+:mod:`venturi.workload` expands a scenario to a plan.
 
-Read :class:`Scenario` first; :func:`load_scenario` makes it, and tells everything that is wrong with a file at once.
+Read :class:`Scenario` first. :func:`load_scenario` creates it and reports all errors of a file together.
 """
 
 from __future__ import annotations
 
 from venturi.scenario.load import load_scenario, scenario_from
-from venturi.scenario.model import Analyse, Criterion, Measure, MoverTemplate, Scenario
+from venturi.scenario.model import Analyse, Criterion, MeasureTable, MoverTemplate, Scenario
 from venturi.scenario.schema import scenario_schema
-from venturi.scenario.testbed import Change, Host, Link, Router, Service, Storage, Testbed
-from venturi.scenario.tools import movers_of
+from venturi.scenario.testbed import (
+    HostTable,
+    LinkChangeTable,
+    LinkTable,
+    RouterTable,
+    ServiceTable,
+    StorageTable,
+    TestbedTable,
+)
+from venturi.scenario.tools import resolve_movers
 
 __all__ = [
     "Analyse",
-    "Change",
     "Criterion",
-    "Host",
-    "Link",
-    "Measure",
+    "HostTable",
+    "LinkChangeTable",
+    "LinkTable",
+    "MeasureTable",
     "MoverTemplate",
-    "Router",
+    "RouterTable",
     "Scenario",
-    "Service",
-    "Storage",
-    "Testbed",
+    "ServiceTable",
+    "StorageTable",
+    "TestbedTable",
     "load_scenario",
-    "movers_of",
+    "resolve_movers",
     "scenario_from",
     "scenario_schema",
 ]

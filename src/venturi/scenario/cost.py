@@ -1,10 +1,10 @@
-"""The table ``[testbed.cost]``: what a scenario says that transfers cost in a simulated world.
+"""Table ``[testbed.cost]``: costs of transfers in a simulation.
 
-A key is a parameter of :mod:`venturi.cost` without its unit, which its text carries: ``start = "12 ms"`` is ``start_s``. Nothing here is
-scaled: these are properties of tools and machines, as their defaults are.
+A key is a parameter of :mod:`venturi.cost` without its unit, because the text contains the unit: ``start = "12 ms"`` is
+``start_s``. ``scale`` does not change costs: they are properties of tools and hosts.
 """
 
-# ruff: noqa: ANN401 - a TOML value is of any type until it has been looked at here
+# ruff: noqa: ANN401 - a TOML value has any type before its validation
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -13,38 +13,38 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from pydantic import Field, PlainSerializer, PlainValidator, WithJsonSchema, model_validator
 
-from venturi.cost import Cost as PlanCost
+from venturi.cost import CostParameters as PlanCost
 from venturi.cost import HostCost, MoverCost, MoverRule, ServiceCost, StorageCost
 from venturi.errors import UnitError
+from venturi.messages import Problem, one_of, path_text
 from venturi.mover.base import Mover
 from venturi.plan.header import OptionValue
 from venturi.scenario.fields import (
-    LONGEST_S,
+    MAX_DURATION_S,
     Name,
     Number,
-    Part,
     Rate,
+    ScenarioTable,
     Size,
     Text,
     Truth,
     Whole,
     _quantity,
     format_duration_exact,
-    refuse,
+    validation_error,
 )
 from venturi.units import BITS_PER_BYTE, parse_duration
-from venturi.wording import Problem, one_of, path_text
 
 if TYPE_CHECKING:
-    from venturi.scenario.testbed import Testbed
+    from venturi.scenario.testbed import TestbedTable
 
-__all__ = ["Cost", "check_costs", "check_rule", "key_of", "resolve_costs", "resolve_said"]
+__all__ = ["CostTable", "check_costs", "check_rule", "resolve_cost_table", "resolve_costs", "scenario_key"]
 
 
 def _time(value: Any) -> float:
     seconds = parse_duration(value)
-    if not seconds < LONGEST_S:
-        raise UnitError(f"expected a time below 10 years, found {value!r}")
+    if not seconds < MAX_DURATION_S:
+        raise UnitError(f"expected a time below 10 years, found {value!r}; use a shorter time")
     return seconds
 
 
@@ -58,160 +58,172 @@ Amount = Annotated[Number, Field(ge=0)]
 Many = Annotated[Whole, Field(ge=1, le=2**32 - 1)]
 
 
-class MoverTable(Part):
-    """What calls of a mover cost besides their bytes, in place of its defaults; what is not given stays as it is."""
+class MoverCostTable(ScenarioTable):
+    """Costs of the calls of a mover, in addition to the bytes; keys that are not set keep the default of the mover."""
 
-    mover: Text | None = Field(None, description="Which mover; if not given, the one that the table is named after.")
+    mover: Text | None = Field(None, description="Mover. Default: the name of the table.")
     source: Text | None = Field(
-        None, description="Only calls that read from this: a protocol such as gsiftp, or file; any if not given."
+        None, description="Only calls with this source: a protocol such as gsiftp, or file. Default: any source."
     )
-    destination: Text | None = Field(None, description="Only calls that write to this, in the same way.")
+    destination: Text | None = Field(
+        None, description="Only calls with this destination: a protocol, or file. Default: any destination."
+    )
     options: Annotated[
         dict[str, Any],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}}),
-    ] = Field({}, description="Only calls with these options of the mover.")
-    start: Time | None = Field(None, description="Once a call: time in which no processor works for it.")
-    start_core: Time | None = Field(None, description="Once a call: processor time of the client.")
-    session_round_trips: Amount | None = Field(None, description="Once a call: of connection, login and farewell.")
-    file: Time | None = Field(None, description="For each file: time in which no processor works for it.")
-    file_core: Time | None = Field(None, description="For each file: processor time of the client.")
-    file_round_trips: Amount | None = Field(None, description="For each file.")
-    byte_core: Time | None = Field(None, description="For each byte: processor time of the client.")
-    pipelining: Many | None = Field(None, description="Files whose commands are under way together.")
+    ] = Field({}, description="Only calls with these options.")
+    start: Time | None = Field(None, description="Waiting time of a call, without CPU time.")
+    start_core: Time | None = Field(None, description="CPU time of the client for a call.")
+    session_round_trips: Amount | None = Field(
+        None, description="Round trips of a call: connection, login and logout."
+    )
+    file: Time | None = Field(None, description="Waiting time of a file, without CPU time.")
+    file_core: Time | None = Field(None, description="CPU time of the client for a file.")
+    file_round_trips: Amount | None = Field(None, description="Round trips of a file.")
+    byte_core: Time | None = Field(None, description="CPU time of the client for a byte.")
+    pipelining: Many | None = Field(None, description="Files with commands in flight at the same time.")
     sessions: Many | None = Field(
-        None, description="Sessions side by side of a call that is not told how many; if not given, one."
+        None, description="Concurrent sessions of a call without an option for their number. Default: one."
     )
     session_files: Many | None = Field(
-        None, description="Files for each of these: of fewer files it opens fewer; if not given, one."
+        None,
+        description="Minimum number of files for each session; a call with fewer files opens fewer sessions. Default: one.",
     )
     session_size: Size | None = Field(
-        None, description="Bytes for each of these, where there are fewer files; if not given, only files count."
-    )
-    sessions_least: Many | None = Field(
         None,
-        description="Sessions, no more than files, that it opens also where less is worth one; if not given, one.",
+        description="Minimum number of bytes for each session, if there are fewer files. Default: only files count.",
     )
-    large: Size | None = Field(
-        None, description="The smallest file that goes in pieces, each as a file of its own; if not given, none does."
+    min_sessions: Many | None = Field(
+        None,
+        description="Minimum number of sessions, at most the number of files. Default: one.",
     )
-    piece: Size | None = Field(None, description="Bytes of such a piece.")
-    in_flight: Size | None = Field(None, description="Bytes that it asks for ahead on a connection.")
-    block: Size | None = Field(None, description="Bytes that it reads and then sends, by turns.")
-    block_time: Time | None = Field(None, description="What each block costs besides.")
-    keeps_connection: Truth | None = Field(None, description="Whether a data connection stays for the next file.")
+    large: Size | None = Field(None, description="Smallest file that is transferred in chunks. Default: no file.")
+    chunk: Size | None = Field(None, description="Size of a chunk.")
+    in_flight: Size | None = Field(None, description="Requested bytes in flight on a connection.")
+    block: Size | None = Field(
+        None, description="Size of a block; the mover alternates between reading and sending a block."
+    )
+    block_time: Time | None = Field(None, description="Additional time of a block.")
+    keeps_connection: Truth | None = Field(None, description="Reuse of a data connection for the next file.")
     logins: Amount | None = Field(None, description="Logins of a session at each server.")
     session: Time | None = Field(
-        None, description="Of a job of several calls of a tool, each call: time in which no processor works for it."
+        None, description="For a job with several calls of a tool: waiting time of each call, without CPU time."
     )
-    session_core: Time | None = Field(None, description="For each of these calls: processor time of the client.")
+    session_core: Time | None = Field(None, description="CPU time of the client for each of these calls.")
     check: Time | None = Field(
         None,
-        description="Of a tool that asks both ends of a file for checksums, each question: time in which no processor works for it.",
+        description="For a tool that requests checksums from both endpoints: waiting time of a request, without CPU time.",
     )
-    check_core: Time | None = Field(None, description="For each question: processor time of the client.")
-    check_round_trips: Amount | None = Field(None, description="For each question.")
-    check_byte_core: Time | None = Field(None, description="Processor time of the server for a byte of a checksum.")
-    checks: Many | None = Field(None, description="Questions under way together.")
-    patience: Time | None = Field(None, description="Time without a byte after which it gives an attempt up.")
+    check_core: Time | None = Field(None, description="CPU time of the client for a checksum request.")
+    check_round_trips: Amount | None = Field(None, description="Round trips of a checksum request.")
+    check_byte_core: Time | None = Field(None, description="CPU time of the server for a byte of a checksum.")
+    checks: Many | None = Field(None, description="Checksum requests in flight at the same time.")
+    stall_timeout: Time | None = Field(None, description="Maximum time without a byte; then the attempt fails.")
     retries: Annotated[Whole, Field(ge=0, le=1000)] | None = Field(
-        None, description="Further attempts of a call that broke; if not given, those of its options."
+        None, description="Retries of a failed call. Default: from the options of the call."
     )
     retry_pause: Time | None = Field(
-        None, description="Pause before the second attempt; before each later one twice as long."
+        None, description="Pause before the second attempt; it doubles before each further attempt."
     )
-    resumes: Truth | None = Field(None, description="Whether an attempt goes on where the one before broke off.")
+    resumes: Truth | None = Field(None, description="Resume after the bytes of the previous attempt.")
 
 
-class ServiceTable(Part):
-    """What a service costs, in place of the defaults of its kind."""
+class ServiceCostTable(ScenarioTable):
+    """Costs of a service, instead of the defaults of its kind."""
 
-    session_core: Time | None = Field(None, description="Processor time of a session.")
-    auth_core: Time | None = Field(None, description="Processor time to find out who the client is.")
-    auth_scatter: Amount | None = Field(None, description="Scatter of that: standard deviation over mean.")
-    file_core: Time | None = Field(None, description="Processor time of a file or request.")
-    byte_core: Time | None = Field(None, description="Processor time of a byte.")
-    sessions: Many | None = Field(None, description="Sessions that it serves together; others wait.")
-    process_rate: Rate | None = Field(None, description="The fastest that one process of it is.")
-    redirect_round_trips: Amount | None = Field(None, description="Of a client that it sends elsewhere.")
+    session_core: Time | None = Field(None, description="CPU time of a session.")
+    auth_core: Time | None = Field(None, description="CPU time of the authentication of a client.")
+    auth_scatter: Amount | None = Field(
+        None, description="Coefficient of variation of the authentication time (standard deviation over mean)."
+    )
+    file_core: Time | None = Field(None, description="CPU time of a file or request.")
+    byte_core: Time | None = Field(None, description="CPU time of a byte.")
+    sessions: Many | None = Field(None, description="Maximum number of concurrent sessions; further sessions wait.")
+    process_rate: Rate | None = Field(None, description="Maximum rate of one process.")
+    redirect_round_trips: Amount | None = Field(None, description="Round trips of a redirected client.")
     contention: Amount | None = Field(None, description="Sigma of the universal scalability law.")
     coherency: Amount | None = Field(None, description="Kappa of the universal scalability law.")
-    cache: Size | None = Field(None, description="What it keeps of other servers' files.")
+    cache: Size | None = Field(None, description="Cache for the files of other servers.")
 
 
-class StorageTable(Part):
-    """What a storage costs: a single head, an array, or the universal scalability law; one of them, or none."""
+class StorageCostTable(ScenarioTable):
+    """Costs of a storage: a single head, an array or the universal scalability law; at most one of these models."""
 
-    read_rate: Rate | None = Field(None, description="The fastest that one user reads; of an array, that many do.")
-    write_rate: Rate | None = Field(None, description="The same of writing.")
-    seek: Time | None = Field(None, description="A single head: time to begin elsewhere.")
-    read_ahead: Size | None = Field(None, description="A single head: what it reads before it goes elsewhere.")
-    half_users: Amount | None = Field(None, description="An array: users at which it gives half of its rate.")
+    read_rate: Rate | None = Field(None, description="Maximum read rate of one user; for an array, of many users.")
+    write_rate: Rate | None = Field(None, description="Maximum write rate of one user; for an array, of many users.")
+    seek: Time | None = Field(None, description="Single head: time of a seek.")
+    read_ahead: Size | None = Field(None, description="Single head: bytes read between two seeks.")
+    half_users: Amount | None = Field(None, description="Array: number of users at half of the maximum rate.")
     contention: Amount | None = Field(None, description="Sigma of the universal scalability law.")
     coherency: Amount | None = Field(None, description="Kappa of the universal scalability law.")
-    open: Time | None = Field(None, description="To open or to create a file.")
-    block: Size | None = Field(None, description="What it reads and writes at once.")
+    open: Time | None = Field(None, description="Time to open or create a file.")
+    block: Size | None = Field(None, description="Size of a read or write.")
     block_time: Time | None = Field(
-        None, description="Until a block is found, for a tool that asks for one after the other."
+        None, description="Latency of a block, for a tool that requests one block after the other."
     )
 
     @model_validator(mode="after")
-    def _one_model(self) -> StorageTable:
+    def _check_one_model(self) -> StorageCostTable:
         models = {
             "seek": self.seek is not None,
             "half_users": self.half_users is not None,
             "contention and coherency": self.contention is not None or self.coherency is not None,
         }
-        asked = [name for name, given in models.items() if given]
-        if len(asked) > 1:
-            raise refuse(f"expected one model of a storage ({', '.join(models)}), found {' and '.join(asked)}")
+        chosen = [name for name, given in models.items() if given]
+        if len(chosen) > 1:
+            raise validation_error(
+                f"expected one model of a storage ({', '.join(models)}), found {' and '.join(chosen)}; remove the keys of the other models"
+            )
         if (self.seek is None) != (self.read_ahead is None):
-            raise refuse("expected seek and read_ahead together, found one without the other")
+            raise validation_error("expected seek and read_ahead together, found one of them; add the other key")
         if (self.block is None) != (self.block_time is None):
-            raise refuse("expected block and block_time together, found one without the other")
+            raise validation_error("expected block and block_time together, found one of them; add the other key")
         return self
 
 
-class HostTable(Part):
-    """What a machine gives."""
+class HostCostTable(ScenarioTable):
+    """Resources of a host in a simulation."""
 
-    cores: Annotated[Number, Field(gt=0)] | None = Field(None, description="Processors.")
+    cores: Annotated[Number, Field(gt=0)] | None = Field(None, description="Number of CPU cores.")
     core_speed: Annotated[Number, Field(gt=0)] | None = Field(
-        None, description="Speed of a core, relative to the machine that the defaults were measured on."
+        None, description="Speed of a core, relative to the host of the default measurements."
     )
-    page_cache: Size | None = Field(None, description="Memory that keeps files once read.")
-    page_cache_rate: Rate | None = Field(None, description="The fastest that files are read from it.")
-    send_buffer: Size | None = Field(None, description="Of a connection at most.")
-    receive_buffer: Size | None = Field(None, description="Of a connection at most.")
-    initial_window_segments: Amount | None = Field(None, description="Segments that a connection begins with.")
-    rtt_exponent: Number | None = Field(None, description="a of a flow's weight, streams times RTT to the -a.")
-
-
-class Cost(Part):
-    """What transfers cost besides bytes on links, where a simulated world is to take something else than the defaults."""
-
-    mover: dict[Name, MoverTable] = Field(
-        {}, description="Of movers; the tables have names of one's own, later ones win."
+    page_cache: Size | None = Field(None, description="Memory for files that were read before (page cache).")
+    page_cache_rate: Rate | None = Field(None, description="Maximum read rate from the page cache.")
+    send_buffer: Size | None = Field(None, description="Maximum send buffer of a connection.")
+    receive_buffer: Size | None = Field(None, description="Maximum receive buffer of a connection.")
+    initial_window_segments: Amount | None = Field(
+        None, description="Initial congestion window of a connection, in segments."
     )
-    service: dict[Name, ServiceTable] = Field({}, description="Of services, by name.")
-    storage: dict[Name, StorageTable] = Field({}, description="Of storages, by name.")
-    host: dict[Name, HostTable] = Field({}, description="Of hosts, by name.")
+    rtt_exponent: Number | None = Field(None, description="Exponent a in the weight of a flow: streams × RTT^-a.")
+
+
+class CostTable(ScenarioTable):
+    """Costs of transfers in a simulation, in addition to bytes on links, instead of the defaults."""
+
+    mover: dict[Name, MoverCostTable] = Field(
+        {}, description="Costs of movers; table names are free, and later tables override earlier ones."
+    )
+    service: dict[Name, ServiceCostTable] = Field({}, description="Costs of services, by name.")
+    storage: dict[Name, StorageCostTable] = Field({}, description="Costs of storages, by name.")
+    host: dict[Name, HostCostTable] = Field({}, description="Resources of hosts, by name.")
     machine_cores: Annotated[Number, Field(gt=0)] | None = Field(
-        None, description="Processors that all hosts share, as those of a lab on one machine do; if not given, none."
+        None, description="CPU cores of all hosts together, as in a lab on one machine. Default: none."
     )
 
 
 Parameters = TypeVar("Parameters", MoverCost, ServiceCost, StorageCost, HostCost)
 
-_OTHERWISE = {
+_SCENARIO_KEYS = {
     "block_s": "block_time",
     "session_bytes": "session_size",
     **{f"{name}_bytes_per_s": f"{name}_rate" for name in ("process", "read", "write", "page_cache")},
 }
-"""Parameters whose keys in a scenario are not their names without the unit."""
+"""Scenario keys that differ from the parameter name without its unit."""
 
 
-def check_costs(testbed: Testbed, movers: Mapping[str, Mover]) -> list[Problem]:
-    """Return what is wrong with names in ``[testbed.cost]``: of hosts, storages, services, movers, their ends and options."""
+def check_costs(testbed: TestbedTable, movers: Mapping[str, Mover]) -> list[Problem]:
+    """Return the errors of names in ``[testbed.cost]``: hosts, storages, services, movers, endpoints and options."""
     if testbed.cost is None:
         return []
     problems: list[Problem] = []
@@ -231,24 +243,24 @@ def check_costs(testbed: Testbed, movers: Mapping[str, Mover]) -> list[Problem]:
     return problems
 
 
-def check_rule(name: str, rule: MoverTable, movers: Mapping[str, Mover]) -> list[Problem]:
-    """Return what is wrong with the names in a rule: of its mover, its ends and its options."""
+def check_rule(name: str, rule: MoverCostTable, movers: Mapping[str, Mover]) -> list[Problem]:
+    """Return the errors of names in a rule: mover, endpoints and options."""
     where = path_text(("testbed", "cost", "mover", name))
-    called = rule.mover or name
-    if called not in movers:
+    mover_name = rule.mover or name
+    if mover_name not in movers:
         at = where if rule.mover is None else f"{where}.mover"
-        return [(at, one_of("the movers", movers, called))]
-    mover, problems = movers[called], []
-    ends = (*mover.speaks, "file")
+        return [(at, one_of("the movers", movers, mover_name))]
+    mover, problems = movers[mover_name], []
+    endpoints = (*mover.protocols, "file")
     for key in ("source", "destination"):
-        end = getattr(rule, key)
-        if end is not None and end not in ends:
-            problems.append((f"{where}.{key}", one_of(f"the ends of {called}", ends, end)))
+        endpoint = getattr(rule, key)
+        if endpoint is not None and endpoint not in endpoints:
+            problems.append((f"{where}.{key}", one_of(f"the endpoints of {mover_name}", endpoints, endpoint)))
     known = {option.name: option for option in mover.options}
     for option, value in rule.options.items():
         at = f"{where}.options.{option}"
         if option not in known:
-            problems.append((at, one_of(f"the options of {called}", known, option)))
+            problems.append((at, one_of(f"the options of {mover_name}", known, option)))
             continue
         try:
             known[option].parse(value)
@@ -257,50 +269,50 @@ def check_rule(name: str, rule: MoverTable, movers: Mapping[str, Mover]) -> list
     return problems
 
 
-def resolve_costs(testbed: Testbed, movers: Mapping[str, Mover]) -> PlanCost | None:
-    """Return what the scenario says of costs in base units, as a plan carries it; ``None`` if it says nothing.
+def resolve_costs(testbed: TestbedTable, movers: Mapping[str, Mover]) -> PlanCost | None:
+    """Return the costs of a scenario in base units for a plan, ``None`` if there are none.
 
-    Of a testbed that :func:`check_costs` has nothing against.
+    :func:`check_costs` must have returned no errors.
     """
-    return None if testbed.cost is None else resolve_said(testbed.cost, movers)
+    return None if testbed.cost is None else resolve_cost_table(testbed.cost, movers)
 
 
-def resolve_said(said: Cost, movers: Mapping[str, Mover]) -> PlanCost:
-    """Return a table of costs in base units; its movers and their options are known."""
+def resolve_cost_table(table: CostTable, movers: Mapping[str, Mover]) -> PlanCost:
+    """Return a table of costs in base units; its movers and options must be known."""
     return PlanCost(
-        tuple(_rule(name, rule, movers) for name, rule in said.mover.items()),
-        {name: _parameters(ServiceCost, part) for name, part in said.service.items()},
-        {name: _parameters(StorageCost, part) for name, part in said.storage.items()},
-        {name: _parameters(HostCost, part) for name, part in said.host.items()},
-        said.machine_cores,
+        tuple(_rule(name, rule, movers) for name, rule in table.mover.items()),
+        {name: _parameters(ServiceCost, part) for name, part in table.service.items()},
+        {name: _parameters(StorageCost, part) for name, part in table.storage.items()},
+        {name: _parameters(HostCost, part) for name, part in table.host.items()},
+        table.machine_cores,
     )
 
 
-def _rule(name: str, rule: MoverTable, movers: Mapping[str, Mover]) -> MoverRule:
-    called = rule.mover or name
-    known = {option.name: option for option in movers[called].options}
+def _rule(name: str, rule: MoverCostTable, movers: Mapping[str, Mover]) -> MoverRule:
+    mover_name = rule.mover or name
+    known = {option.name: option for option in movers[mover_name].options}
     options: dict[str, OptionValue] = {
         known[option].key: known[option].parse(value) for option, value in rule.options.items()
     }
-    return MoverRule(called, _parameters(MoverCost, rule), rule.source, rule.destination, options)
+    return MoverRule(mover_name, _parameters(MoverCost, rule), rule.source, rule.destination, options)
 
 
-def _parameters(kind: type[Parameters], table: Part) -> Parameters:
-    """Return the parameters that a table gives; rates are bits a second there."""
+def _parameters(kind: type[Parameters], table: ScenarioTable) -> Parameters:
+    """Return the parameters of a table, with rates converted from bit/s to bytes/s."""
     found = {}
     for part in fields(kind):
-        value = getattr(table, key_of(part.name))
+        value = getattr(table, scenario_key(part.name))
         is_rate = part.name.endswith("_bytes_per_s")
         found[part.name] = value / BITS_PER_BYTE if is_rate and value is not None else value
     return kind(**found)
 
 
-def key_of(parameter: str) -> str:
-    """Return the key of a parameter in a scenario: without its unit.
+def scenario_key(parameter: str) -> str:
+    """Return the scenario key of a parameter: its name without the unit.
 
     Examples
     --------
-    >>> key_of("start_core_s"), key_of("cache_bytes"), key_of("read_bytes_per_s"), key_of("half_users")
-    ('start_core', 'cache', 'read_rate', 'half_users')
+    >>> [scenario_key(name) for name in ("start_core_s", "cache_bytes", "read_bytes_per_s", "half_users")]
+    ['start_core', 'cache', 'read_rate', 'half_users']
     """
-    return _OTHERWISE.get(parameter) or parameter.removesuffix("_s").removesuffix("_bytes")
+    return _SCENARIO_KEYS.get(parameter) or parameter.removesuffix("_s").removesuffix("_bytes")

@@ -1,8 +1,8 @@
-"""Sweep expressions: ``files * size <= '20 GB' and mover != 'cp'``, evaluated without ever running code.
+"""Filter expressions such as ``files * size <= '20 GB' and mover != 'cp'``, evaluated without ``eval``.
 
-The text is parsed by Python's own parser, and only these forms are taken: names of factors, ``true`` and ``false``,
-numbers, quoted quantities and words, ``+ - * /``, comparisons, ``and``, ``or``, ``not``, parentheses. Quantities carry
-their dimension, so that a size is never compared with a time; 0 fits every dimension.
+Python parses the text. These forms are valid: names of factors, ``true`` and ``false``, numbers, quoted quantities and
+words, ``+ - * /``, comparisons, ``and``, ``or``, ``not``, parentheses. Quantities have a dimension, so a size cannot be
+compared with a time. 0 fits every dimension.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from venturi.units import BITS_PER_BYTE, parse_bytes, parse_duration, parse_rate
 __all__ = ["Expression", "ExpressionError", "Quantity", "Value", "parse_expression"]
 
 MAX_LENGTH = 1000
-"""Characters; keeps the parser's recursion shallow."""
+"""Maximum number of characters; limits the recursion of the parser."""
 
 
 class ExpressionError(ValueError):
-    """What was expected of an expression, and what was found."""
+    """Invalid expression; the message contains the expected and the found form."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,29 +48,33 @@ _Term: TypeAlias = Callable[[Mapping[str, Value]], Value]
 
 @dataclass(frozen=True, slots=True)
 class Expression:
-    """A parsed expression. ``names`` are the factors that it needs."""
+    """Parsed expression. ``names`` are the factors that it uses."""
 
     text: str
     names: tuple[str, ...]
     term: _Term
 
     def holds(self, values: Mapping[str, Value]) -> bool:
-        """Return whether the expression is true of these factors.
+        """Return whether the expression is true for these factors.
 
         Raises
         ------
         ExpressionError
-            If it does not come to true or false, compares unlike things, or divides by zero.
+            If the result is not true or false, if dimensions differ, or on a division by zero.
         """
         try:
             result = self.term(values)
         except ZeroDivisionError:
-            raise ExpressionError(f'expected an expression that can be computed, found a division by 0 in "{self.text}"'
+            raise ExpressionError(f'expected an expression that can be computed, found a division by 0 in "{self.text}"; change the divisor'
                                   ) from None  # fmt: skip
         except OverflowError:
-            raise ExpressionError(f'expected numbers of ordinary size, found larger ones in "{self.text}"') from None
+            raise ExpressionError(
+                f'expected smaller numbers, found an overflow in "{self.text}"; change the expression'
+            ) from None
         if not isinstance(result, bool):
-            raise ExpressionError(f'expected a comparison, true or false, found {_what(result)}: "{self.text}"')
+            raise ExpressionError(
+                f'expected a comparison, found {_what(result)}: "{self.text}"; compare with <, <=, >, >=, == or !='
+            )
         return result
 
 
@@ -80,7 +84,7 @@ def parse_expression(text: str) -> Expression:
     Raises
     ------
     ExpressionError
-        If it is not of the forms allowed.
+        If the text has another form.
 
     Examples
     --------
@@ -91,17 +95,21 @@ def parse_expression(text: str) -> Expression:
     True
     """
     if len(text) > MAX_LENGTH:
-        raise ExpressionError(f"expected at most {MAX_LENGTH} characters, found {len(text)}")
+        raise ExpressionError(
+            f"expected at most {MAX_LENGTH} characters, found {len(text)}; split the filter into several"
+        )
     try:
         tree = ast.parse(text.strip(), mode="eval")
         names = sorted({node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} - {"true", "false"})
         return Expression(text, tuple(names), _term(tree.body))
     except (SyntaxError, RecursionError, MemoryError):
-        raise ExpressionError(f'expected a comparison such as "files * size <= \'20 GB\'", found "{text}"') from None
+        raise ExpressionError(
+            f'expected a comparison such as "files * size <= \'20 GB\'", found "{text}"; correct the expression'
+        ) from None
     except ExpressionError:
         raise
-    except ValueError:  # ast.parse refuses null bytes this way
-        raise ExpressionError("expected text, found a null byte") from None
+    except ValueError:  # ast.parse rejects null bytes with ValueError
+        raise ExpressionError("expected text, found a null byte; remove it") from None
 
 
 _ARITHMETIC: dict[type, Callable[[float, float], float]] = {
@@ -135,12 +143,12 @@ def _term(node: ast.expr) -> _Term:
             return _comparison([_term(left), *map(_term, others)], [type(op) for op in ops])
     raise ExpressionError(
         "expected factors, numbers, quoted quantities, + - * /, comparisons, and, or, not, "
-        f'found "{ast.unparse(node)}"'
+        f'found "{ast.unparse(node)}"; use these forms only'
     )
 
 
 def _quoted(text: str) -> Value:
-    """Return what a quoted text stands for: a quantity if it reads as one, otherwise a word."""
+    """Return the value of a quoted text: a quantity if it parses, otherwise a word."""
     try:
         return Quantity(parse_bytes(text), byte_power=1)
     except UnitError:
@@ -161,7 +169,7 @@ def _constant(value: Value) -> _Term:
 
 def _truth(value: Value) -> bool:
     if not isinstance(value, bool):
-        raise ExpressionError(f"expected true or false beside and, or, not, found {_what(value)}")
+        raise ExpressionError(f"expected true or false with and, or, not, found {_what(value)}; use a comparison")
     return value
 
 
@@ -183,7 +191,7 @@ def _arithmetic(left: _Term, op: type, right: _Term) -> _Term:
         a, b = left(values), right(values)
         if not isinstance(a, Quantity) or not isinstance(b, Quantity):
             wrong = b if isinstance(a, Quantity) else a
-            raise ExpressionError(f"expected a number or a quantity to compute with, found {_what(wrong)}")
+            raise ExpressionError(f"expected a number or a quantity with + - * /, found {_what(wrong)}; use == or !=")
         if op in (ast.Add, ast.Sub):
             _require_like(a, b)
             base = a if a.number else b
@@ -209,15 +217,16 @@ def _compare(a: Value, op: type, b: Value) -> bool:
         _require_like(a, b)
         return _COMPARISONS[op](a.number, b.number)
     if type(a) is not type(b) or op not in (ast.Eq, ast.NotEq):
-        raise ExpressionError(f"expected two values that can be compared, found {_what(a)} and {_what(b)}")
+        raise ExpressionError(
+            f"expected two values of one type, found {_what(a)} and {_what(b)}; use == or != with the same type"
+        )
     return _COMPARISONS[op](a, b)
 
 
 def _require_like(a: Quantity, b: Quantity) -> None:
     if a.dimension != b.dimension and a.number != 0 and b.number != 0:
         raise ExpressionError(
-            f'expected two quantities of one kind (text carries its unit: "100 MB"), found {a.dimension} and '
-            f"{b.dimension}"
+            f"expected two quantities of one kind, found {a.dimension} and {b.dimension}; write units in quotes"
         )
 
 

@@ -1,4 +1,4 @@
-"""The names of the families that a scenario may ask for."""
+"""Names of the model families that a scenario can select."""
 
 __all__ = ["FAMILY_NAMES"]
 
@@ -7,5 +7,6 @@ FAMILY_NAMES = (
     "exponential-difference", "gaussian", "gaussian-2", "setup", "share", "share-capped", "window", "saturating", "overload",
     "loss-mathis", "loss-pftk", "rtt-mathis", "rtt-pftk",
 )  # fmt: skip
-"""As in :data:`venturi.model.FAMILIES`, and held to it by a test: the functions themselves need scipy, which takes a second to
-import, and a scenario is to be checked in less."""
+"""The keys of :data:`venturi.model.FAMILIES`; a test compares the two lists.
+
+The functions need scipy. Its import takes a second, too long for the check of a scenario."""

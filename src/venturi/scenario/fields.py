@@ -1,6 +1,6 @@
-"""The types that fields of a scenario have: text that carries a unit becomes a number in base units, once, here."""
+"""Field types of a scenario: text with a unit becomes a number in base units."""
 
-# ruff: noqa: ANN401 - a TOML value is of any type until it has been looked at here
+# ruff: noqa: ANN401 - a TOML value has any type before its validation
 from __future__ import annotations
 
 import re
@@ -12,9 +12,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializ
 from pydantic_core import PydanticCustomError
 
 from venturi.errors import UnitError
+from venturi.messages import QuotedValue, quote_value
 from venturi.mover.base import parse_size
-from venturi.plan.header import BUILT_IN_PLACES
-from venturi.plan.words import shown
+from venturi.plan.header import BUILT_IN_STORAGES
 from venturi.units import format_bytes_exact, parse_duration, parse_rate_bit_per_s
 
 __all__ = [
@@ -22,17 +22,17 @@ __all__ = [
     "DelayPair",
     "Duration",
     "Interval",
+    "LinkQueueSize",
     "Loss",
     "LossText",
     "Moment",
     "Name",
     "Number",
-    "Part",
     "Probability",
-    "Queue",
     "QueueText",
     "Rate",
     "RatePair",
+    "ScenarioTable",
     "Size",
     "Text",
     "Truth",
@@ -40,34 +40,34 @@ __all__ = [
     "VolumeText",
     "Whole",
     "format_duration_exact",
-    "refuse",
+    "validation_error",
 ]
 
 
-LONGEST_S = 10 * 365 * 86400.0
-"""No limit of a real measurement; keeps clocks of all kinds from overflowing."""
+MAX_DURATION_S = 10 * 365 * 86400.0
+"""Ten years; prevents overflows of clocks."""
 
-LONGEST_DELAY_S = 3600.001
-"""No delay of a link on this planet; an emulator that holds packets for longer holds too many."""
+MAX_DELAY_S = 3600.001
+"""One hour; the network emulator keeps delayed packets in memory."""
 
 
-class Part(BaseModel):
-    """A table of a scenario: frozen, and closed to keys that it does not know."""
+class ScenarioTable(BaseModel):
+    """Base class of the tables of a scenario: frozen, without unknown keys."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, arbitrary_types_allowed=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """At least so much data: ``size_bytes``, or ``memories`` times the memory of the host."""
+    """Minimum amount of data: ``size_bytes``, or ``memories`` times the memory of the host."""
 
     size_bytes: int | None = None
     memories: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
-    """What a queue holds: ``size_bytes``, or ``products`` times the bandwidth-delay product of its path."""
+class LinkQueueSize:
+    """Size of a queue: ``size_bytes``, or ``products`` times the bandwidth-delay product of its path."""
 
     size_bytes: int | None = None
     products: float | None = None
@@ -75,9 +75,9 @@ class Queue:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Random loss of packets: each by itself, or in bursts where ``enter`` and ``leave`` are given (Gilbert–Elliott).
+    """Random packet loss: independent, or in bursts with ``enter`` and ``leave`` (Gilbert–Elliott).
 
-    ``probability`` is that of a packet, in bursts that of a packet in the bad state.
+    ``probability`` is the loss probability of a packet; with bursts, in the bad state.
     """
 
     probability: float
@@ -85,13 +85,13 @@ class Loss:
     leave: float | None = None
 
 
-def refuse(problem: str) -> PydanticCustomError:
-    """Return the error that a validator raises to say ``problem``, in our words, at its place."""
+def validation_error(problem: str) -> PydanticCustomError:
+    """Return the error of a validator with the message ``problem``."""
     return PydanticCustomError("venturi", "{problem}", {"problem": problem})
 
 
 def format_duration_exact(duration_s: float) -> str:
-    """Return a text from which :func:`venturi.units.parse_duration` makes the same number.
+    """Return a text that :func:`venturi.units.parse_duration` parses to the same number.
 
     Examples
     --------
@@ -104,27 +104,19 @@ def format_duration_exact(duration_s: float) -> str:
 def _quantity(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def validate(value: Any) -> Any:
         if not isinstance(value, str) and not isinstance(value, (int, float)):
-            value = _Shown(value)
+            value = QuotedValue(value)
         try:
             return parse(value)
         except UnitError as error:
-            raise refuse(
+            raise validation_error(
                 str(error).replace("found True", "found true").replace("found False", "found false")
             ) from None
         except (OverflowError, ValueError):
-            raise refuse(f"expected a quantity of a size that can be, found {shown(value)}") from None
+            raise validation_error(
+                f"expected a quantity below 1e300, found {quote_value(value)}; use a smaller number"
+            ) from None
 
     return validate
-
-
-class _Shown:
-    """A value that the parsers of units refuse with our wording of it."""
-
-    def __init__(self, value: object) -> None:
-        self.value = value
-
-    def __repr__(self) -> str:
-        return shown(self.value)
 
 
 def _interval(value: Any) -> float | None:
@@ -133,52 +125,60 @@ def _interval(value: Any) -> float | None:
     try:
         seconds = parse_duration(value)
     except UnitError:
-        raise UnitError(f'expected a time such as "100 ms", or "off", found {shown(value)}') from None
+        raise UnitError(
+            f'expected a time such as "100 ms", or "off", found {quote_value(value)}; add a unit'
+        ) from None
     if seconds <= 0:
-        raise UnitError(f'expected a time above 0, or "off", found {shown(value)}')
+        raise UnitError(
+            f'expected a time above 0, or "off", found {quote_value(value)}; write "off" to disable sampling'
+        )
     return seconds
 
 
 def _positive_duration(value: Any) -> float:
     seconds = parse_duration(value)
-    if not 0 < seconds < LONGEST_S:
-        raise UnitError(f"expected a time above 0 and below 10 years, found {shown(value)}")
+    if not 0 < seconds < MAX_DURATION_S:
+        raise UnitError(f"expected a time above 0 and below 10 years, found {quote_value(value)}; change the time")
     return seconds
 
 
 def _positive_rate(value: Any) -> float:
     rate = parse_rate_bit_per_s(value)
     if rate <= 0:
-        raise UnitError(f"expected a rate above 0, found {shown(value)}")
+        raise UnitError(f"expected a rate above 0, found {quote_value(value)}; use a higher rate")
     return rate
 
 
 def _delay(value: Any) -> float:
     seconds = parse_duration(value)
-    if not seconds < LONGEST_DELAY_S:
-        raise UnitError(f"expected a time of 1 h at most, found {shown(value)}")
+    if not seconds < MAX_DELAY_S:
+        raise UnitError(f"expected a time of 1 h at most, found {quote_value(value)}; use a shorter time")
     return seconds
 
 
 def _moment(value: Any) -> float:
     seconds = parse_duration(value)
-    if not seconds < LONGEST_S:
-        raise UnitError(f"expected a time below 10 years, found {shown(value)}")
+    if not seconds < MAX_DURATION_S:
+        raise UnitError(f"expected a time below 10 years, found {quote_value(value)}; use a shorter time")
     return seconds
 
 
 def _pair(parse: Callable[[Any], float], what: str) -> Callable[[Any], tuple[float, float]]:
-    """Return a parser of one value for both directions, or of two: there, back."""
+    """Return a parser of one value for both directions, or of one value for each direction."""
 
     def parse_pair(value: Any) -> tuple[float, float]:
-        found = value.value if isinstance(value, _Shown) else value
+        found = value.value if isinstance(value, QuotedValue) else value
         if not isinstance(found, (list, tuple)):
             both = parse(value)
             return both, both
         if len(found) != 2:
-            raise UnitError(f"expected {what}, or two of them (there, back), found {shown(found)}")
-        there, back = (parse(item if isinstance(item, (str, int, float)) else _Shown(item)) for item in found)
-        return there, back
+            raise UnitError(
+                f"expected {what}, or one for each direction, found {quote_value(found)}; write one or two values"
+            )
+        forward, backward = (
+            parse(item if isinstance(item, (str, int, float)) else QuotedValue(item)) for item in found
+        )
+        return forward, backward
 
     return parse_pair
 
@@ -187,20 +187,20 @@ def _emit_pair(emit: Callable[[float], str]) -> Callable[[tuple[float, float]], 
     return lambda pair: emit(pair[0]) if pair[0] == pair[1] else [emit(pair[0]), emit(pair[1])]
 
 
-def _queue(value: Any) -> Queue:
+def _queue(value: Any) -> LinkQueueSize:
     match = re.fullmatch(r"([0-9]{1,6}(?:\.[0-9]{1,6})?) *BDP", value) if isinstance(value, str) else None
     if match and float(match[1]) > 0:
-        return Queue(products=float(match[1]))
+        return LinkQueueSize(products=float(match[1]))
     try:
         size = parse_size(value)
     except UnitError:
         size = 0
     if size < 1:
-        raise UnitError(f'expected a size such as "1 MB", or "1 BDP", found {shown(value)}')
-    return Queue(size_bytes=size)
+        raise UnitError(f'expected a size such as "1 MB", or "1 BDP", found {quote_value(value)}; add a unit')
+    return LinkQueueSize(size_bytes=size)
 
 
-def _emit_queue(queue: Queue) -> str:
+def _emit_queue(queue: LinkQueueSize) -> str:
     return f"{queue.products:.6g} BDP" if queue.size_bytes is None else format_bytes_exact(queue.size_bytes)
 
 
@@ -210,7 +210,9 @@ def _is_probability(value: Any) -> bool:
 
 def _probability(value: Any) -> float:
     if not _is_probability(value):
-        raise refuse(f"expected a probability from 0 to 1, found {shown(value)}")
+        raise validation_error(
+            f"expected a probability from 0 to 1, found {quote_value(value)}; write a number such as 0.001"
+        )
     return float(value)
 
 
@@ -218,17 +220,21 @@ def _loss(value: Any) -> Loss:
     if _is_probability(value):
         return Loss(float(value))
     if not isinstance(value, dict):
-        raise refuse(
-            f"expected a probability from 0 to 1, or a table with enter, leave and probability, found {shown(value)}"
+        raise validation_error(
+            f"expected a probability from 0 to 1, or a table with enter and leave, found {quote_value(value)}; write such a value"
         )
     for key in value:
         if key not in ("enter", "leave", "probability"):
-            raise refuse(f"expected the keys enter, leave and probability, found {shown(key)}")
+            raise validation_error(
+                f"expected the keys enter, leave and probability, found {quote_value(key)}; remove this key"
+            )
     for key in ("enter", "leave"):
         if not _is_probability(value.get(key)) or not value[key]:
-            raise refuse(f"expected a probability above 0 and up to 1 under {key}, found {shown(value.get(key))}")
+            raise validation_error(f"expected {key} above 0 and up to 1, found {quote_value(value.get(key))}; set it")
     if not _is_probability(value.get("probability", 1.0)):
-        raise refuse(f"expected a probability from 0 to 1 under probability, found {shown(value['probability'])}")
+        raise validation_error(
+            f"expected probability from 0 to 1, found {quote_value(value['probability'])}; change it"
+        )
     return Loss(float(value.get("probability", 1.0)), float(value["enter"]), float(value["leave"]))
 
 
@@ -245,7 +251,9 @@ def _volume(value: Any) -> Volume:
     try:
         return Volume(size_bytes=parse_size(value))
     except UnitError:
-        raise UnitError(f'expected a size such as "100 GB", or "2 x memory", found {shown(value)}') from None
+        raise UnitError(
+            f'expected a size such as "100 GB", or "2 x memory", found {quote_value(value)}; use one form'
+        ) from None
 
 
 def _emit_volume(volume: Volume) -> str:
@@ -253,9 +261,11 @@ def _emit_volume(volume: Volume) -> str:
 
 
 def _name(text: str) -> str:
-    if text in BUILT_IN_PLACES or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text):
-        built_in = " or ".join(BUILT_IN_PLACES)
-        raise refuse(f"expected a name of letters, digits, - and _ (and not {built_in}), found {shown(text)}")
+    if text in BUILT_IN_STORAGES or not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]*", text):
+        built_in = " or ".join(BUILT_IN_STORAGES)
+        raise validation_error(
+            f"expected a name of letters, digits, - and _ (and not {built_in}), found {quote_value(text)}; choose another name"
+        )
     return text
 
 
@@ -266,7 +276,9 @@ def _schema(kind: str, *examples: str) -> WithJsonSchema:
 def _pair_schema(kind: str, example: str) -> WithJsonSchema:
     one = {"type": "string", "examples": [example]}
     two = {"type": "array", "items": one, "minItems": 2, "maxItems": 2}
-    return WithJsonSchema({"description": f"{kind}, with its unit; or two: there, back", "anyOf": [one, two]})
+    return WithJsonSchema(
+        {"description": f"{kind}, with its unit; or a list with one for each direction", "anyOf": [one, two]}
+    )
 
 
 Whole = Annotated[int, Field(strict=True)]
@@ -312,7 +324,10 @@ DelayPair = Annotated[
     _pair_schema("A time", "5 ms"),
 ]
 QueueText = Annotated[
-    Queue, PlainValidator(_quantity(_queue)), PlainSerializer(_emit_queue), _schema("A size", "1 MB", "0.25 BDP")
+    LinkQueueSize,
+    PlainValidator(_quantity(_queue)),
+    PlainSerializer(_emit_queue),
+    _schema("A size", "1 MB", "0.25 BDP"),
 ]
 Probability = Annotated[
     float, PlainValidator(_probability), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})

@@ -1,6 +1,6 @@
-"""Load a scenario and check all of it: every problem at once, each with its place."""
+"""Load a scenario and report all errors, each with its location."""
 
-# ruff: noqa: ANN401 - a TOML value is of any type until the models have looked at it
+# ruff: noqa: ANN401 - a TOML value has any type before its validation
 from __future__ import annotations
 
 import copy
@@ -12,13 +12,14 @@ from typing import Any
 from pydantic import ValidationError
 
 from venturi.errors import ScenarioError
+from venturi.messages import Problem, Where
 from venturi.scenario.cost import check_costs
-from venturi.scenario.document import Document, document_of, read_document
+from venturi.scenario.document import Document, build_document, read_document
 from venturi.scenario.model import Scenario
-from venturi.scenario.problems import locations, problems_of
-from venturi.scenario.tools import movers_of
-from venturi.scenario.words import Problem, Where
+from venturi.scenario.problems import complete_message, describe_problems, locations
+from venturi.scenario.tools import resolve_movers
 from venturi.testbed.plan import resolve_testbed
+from venturi.workload.limits import required_limits
 
 __all__ = ["load_scenario", "scenario_from"]
 
@@ -31,12 +32,12 @@ def load_scenario(path: str | Path, overrides: Iterable[str] = ()) -> Scenario:
     path
         A TOML file; files that it includes are found relative to it.
     overrides
-        Values to set, as ``workload.repeat=20``: TOML if the value parses as such, otherwise text.
+        Values to set, such as ``workload.repeat=20``. A value is TOML if it parses as TOML, otherwise text.
 
     Raises
     ------
     ScenarioError
-        With all problems: place, what was expected, what was found.
+        With all problems: location, expected value, found value, next step.
     """
     document = read_document(Path(path), overrides)
     if document.problems:
@@ -49,9 +50,9 @@ def scenario_from(
     source: str = "scenario",
     *,
     overrides: Iterable[str] = (),
-    folder: Path | None = None,
+    directory: Path | None = None,
 ) -> Scenario:
-    """Return the scenario that a document (as TOML or JSON gives it) stands for.
+    """Return the scenario of a document that was read from TOML or JSON.
 
     Parameters
     ----------
@@ -60,23 +61,22 @@ def scenario_from(
     source
         Its name, for messages.
     overrides
-        Values to set, as of :func:`load_scenario`.
-    folder
-        What the files are relative to that it names; without it, the working directory.
+        Values to set, as in :func:`load_scenario`.
+    directory
+        Base directory of the files in the document. Default: the working directory.
 
     Raises
     ------
     ScenarioError
-        As :func:`load_scenario`; also if the document includes files, for there is no folder to find them in.
+        As in :func:`load_scenario`; also if the document includes files, because it has no directory.
 
     Examples
     --------
-    >>> scenario_from({"venturi": 1, "name": "x", "workload": {"kind": "swep"}})
+    >>> scenario_from({"venturi": 1, "name": "x", "workload": {"kind": "swep"}})  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    venturi.errors.ScenarioError: scenario: workload: expected one of the kinds of workload: sweep, found "swep" \
-(did you mean sweep?)
+    venturi.errors.ScenarioError: scenario: workload: expected one of the kinds of workload: sweep, ...; did you mean sweep?
     """
-    read = document_of(document, overrides, folder)
+    read = build_document(document, overrides, directory)
     if read.problems:
         raise ScenarioError(read.problems, source)
     return _scenario(read, source)
@@ -85,22 +85,24 @@ def scenario_from(
 def _scenario(document: Document, source: str) -> Scenario:
     problems: list[tuple[str, str]] = []
     if document.data.get("include"):
-        problems.append(("include", "expected no includes in a document without a file, found some"))
+        problems.append(("include", "expected no includes in a document without a file, found some; remove include"))
     scenario = _validate(document, problems)
     if scenario is not None:
-        problems += [problem for problem in _check(scenario) if not _known(problem, problems)]
+        problems += [problem for problem in _check(scenario) if not _is_reported(problem, problems)]
     if problems or scenario is None:
-        raise ScenarioError([(where, what + document.origin(where)) for where, what in problems], source)
+        raise ScenarioError(
+            [(where, complete_message(what, document.origin(where))) for where, what in problems], source
+        )
     return scenario
 
 
 def _validate(document: Document, problems: list[Problem]) -> Scenario | None:
-    """Return the scenario, or what is left of it without the values that are wrong, so that the rest is checked too."""
-    context = {"folder": document.folder or Path()}
+    """Return the scenario without its invalid values, so that the other values are checked too."""
+    context = {"directory": document.directory or Path()}
     try:
         return Scenario.model_validate(document.data, context=context)
     except ValidationError as error:
-        problems += problems_of(error, Scenario, document.data)
+        problems += describe_problems(error, Scenario, document.data)
         rest = copy.deepcopy(document.data)
         for where in locations(error):
             _prune(rest, where)
@@ -112,7 +114,7 @@ def _validate(document: Document, problems: list[Problem]) -> Scenario | None:
 
 
 def _prune(data: Any, where: Where) -> None:
-    """Take out the value at ``where``, or the list that it is in: without one element a list would mean another thing."""
+    """Remove the value at ``where``, or its list: a list without one element has another meaning."""
     keys = list(itertools.takewhile(lambda part: isinstance(part, str), where))
     for key in keys[:-1]:
         data = data.get(key) if isinstance(data, dict) else None
@@ -120,12 +122,16 @@ def _prune(data: Any, where: Where) -> None:
         data.pop(keys[-1], None)
 
 
-_STAND_INS = {("link", "rate"): "1 Gb/s", ("storage", "path"): "stand-in"}
-"""Good values for what must be there and was wrong: nothing else is checked against them."""
+_STAND_INS = {
+    ("link", "rate"): "1 Gb/s",
+    ("storage", "path"): "stand-in",
+    ("service", "url"): "tcp://stand-in.invalid:1",
+}
+"""Valid values for required keys that were invalid; no other check uses them."""
 
 
 def _stand_in(data: Any, where: Where) -> None:
-    """Put a good value where a required one of the testbed was wrong or missing: the rest is checked all the same."""
+    """Set a valid value where a required one of the testbed was invalid or missing, so that the other values are checked."""
     if len(where) != 4 or where[0] != "testbed" or (where[1], where[3]) not in _STAND_INS:
         return
     for key in where[:-1]:
@@ -135,14 +141,14 @@ def _stand_in(data: Any, where: Where) -> None:
 
 
 def _check(scenario: Scenario) -> list[Problem]:
-    """Return what is wrong beyond forms: with the testbed, with movers, and with whatever the workload names."""
+    """Return the errors of the testbed, the movers and the names in the workload."""
     problems: list[Problem] = []
     resolve_testbed(scenario.testbed, scenario.scale, problems)
-    movers, wrong = movers_of(scenario)
+    movers, wrong = resolve_movers(scenario)
     problems += wrong + check_costs(scenario.testbed, movers)
-    return problems + scenario.workload.problems(scenario)
+    return problems + required_limits(scenario) + scenario.workload.problems(scenario)
 
 
-def _known(problem: Problem, problems: list[Problem]) -> bool:
-    """Whether a place has been complained of already; a value that was taken out must not be missed as well."""
+def _is_reported(problem: Problem, problems: list[Problem]) -> bool:
+    """Return whether a location has an error already; a removed value must not be reported as missing."""
     return any(problem[0] == where or problem[0].startswith((f"{where}.", f"{where}[")) for where, _ in problems)

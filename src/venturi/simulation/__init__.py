@@ -1,6 +1,7 @@
-"""The simulator from Python: a scenario in, a run out; columns of transfers in, columns of their ends out; ensembles of many runs.
+"""Python interface of the simulator: single runs, columns of transfers, and ensembles of many runs.
 
-What is computed, and what is left out: ``docs/concepts/sim.md``. Left out on purpose: printing, and callbacks while time passes.
+``docs/concepts/sim.md`` describes the model and its limits. By design, this package does not print and has no callbacks
+at simulated times.
 
 Read :func:`simulate` first.
 """
@@ -10,16 +11,16 @@ from __future__ import annotations
 from venturi.simulation.ensemble import Ensemble, ensemble
 from venturi.simulation.member import FIGURES, Member
 from venturi.simulation.simulate import simulate
-from venturi.simulation.summary import Group, Summarised, summarise
-from venturi.simulation.transfers import Transfers, simulate_transfers
+from venturi.simulation.summary import SeedGroup, Summarised, summarise
+from venturi.simulation.transfers import TransferResults, simulate_transfers
 
 __all__ = [
     "FIGURES",
     "Ensemble",
-    "Group",
     "Member",
+    "SeedGroup",
     "Summarised",
-    "Transfers",
+    "TransferResults",
     "ensemble",
     "simulate",
     "simulate_transfers",

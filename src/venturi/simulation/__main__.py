@@ -1,4 +1,4 @@
-"""A worker of an ensemble: a task a line on stdin, its member a line on stdout, until nobody asks any more."""
+"""Worker process of an ensemble: reads one task per line from stdin and writes one member per line to stdout."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import json
 import os
 import sys
 
-from venturi.simulation.member import carry_out
+from venturi.simulation.member import execute
 
 
 def _serve() -> None:
-    # Whatever else prints, as DuckDB does of a question that takes seconds, is no answer.
-    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as answers:
+    # Libraries may print to stdout, as DuckDB does during long queries. Redirect them to stderr, so that stdout has results only.
+    with os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8") as results:
         os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
         for line in sys.stdin:
-            answers.write(json.dumps(carry_out(json.loads(line))) + "\n")
-            answers.flush()
+            results.write(json.dumps(execute(json.loads(line))) + "\n")
+            results.flush()
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Ensembles: one scenario with many seeds and sets of parameters, each simulated, over the cores of a machine or a Dask cluster.
+"""Ensembles: simulations of one scenario with many seeds and parameter values, on the cores of this machine or a Dask cluster.
 
-What stays of a member is a line of figures; its run, which may be as large as that of a campaign, only where it is asked for. A member is
-simulated by one thread, so that its figures do not depend on how many are under way.
+An ensemble stores one line of figures per member. It keeps the run of a member only on request, because runs can be large.
+One thread simulates a member, so its figures do not depend on the number of concurrent members.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from venturi.errors import RunError, ScenarioError
 from venturi.run.directory import LOCK, new_run_path, replace_text
 from venturi.run.lock import RunLock
 from venturi.scenario import Scenario, scenario_from
-from venturi.scenario.document import document_of, read_document
-from venturi.simulation.member import FIGURES, Member, Task, engine_sha256, override
+from venturi.scenario.document import build_document, read_document
+from venturi.simulation.member import FIGURES, Member, MemberTask, engine_sha256, override
 from venturi.simulation.simulate import Source, costs_from, read_scenario
-from venturi.simulation.summary import Group, summarise
+from venturi.simulation.summary import SeedGroup, summarise
 from venturi.simulation.workers import on_dask, on_this_machine, stopped_by_signals
 
-__all__ = ["Ensemble", "Told", "ensemble"]
+__all__ = ["Ensemble", "ProgressCallback", "ensemble"]
 
 FORMAT, VERSION = "venturi-ensemble", 1
 ABOUT, MEMBERS, RUNS, WORKING = "ensemble.json", "members.jsonl", "runs", "working"
 MOST_MEMBERS = 100_000
-"""More is a mistake in a range."""
+"""A larger number is probably a mistake in a range."""
 
-Told = Callable[[int, int, int], None]
-"""Is told how many members are done, of how many, and how many of them failed."""
+ProgressCallback = Callable[[int, int, int], None]
+"""Receives the number of finished members, the total, and the number of failed members."""
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Members and what came of them, in the order in which they were asked for: parameters, and of each set the seeds.
+    """Simulated members of one scenario.
 
     Attributes
     ----------
     path
-        The directory: ``ensemble.json``, ``members.jsonl``, and ``runs`` if they were kept.
+        Directory with ``ensemble.json``, ``members.jsonl`` and, if runs were kept, ``runs``.
     members
-        All of them.
+        All members in the requested order: sets of parameters, and the seeds within each set.
     """
 
     path: Path
@@ -60,11 +60,11 @@ class Ensemble:
 
     @property
     def failed(self) -> tuple[Member, ...]:
-        """Members that could not be simulated, with the reason as ``error``."""
+        """Members whose simulation failed; ``error`` has the reason."""
         return tuple(member for member in self.members if member.error)
 
     def table(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the members as columns of one length: ``seed``, each parameter, each figure (NaN where it is not known), ``error``."""
+        """Return the members as columns of equal length: ``seed``, each parameter, each figure (NaN if unknown), ``error``."""
         keys = dict.fromkeys(key for member in self.members for key in member.parameters)
         names = dict.fromkeys(name for member in self.members for name in member.figures)
         nan = float("nan")
@@ -77,8 +77,8 @@ class Ensemble:
         columns |= {name: np.array([member.figures.get(name, nan) for member in self.members]) for name in names}
         return columns | {"error": np.array([member.error for member in self.members], dtype=object)}
 
-    def summary(self, *, level: float = 0.95) -> tuple[Group, ...]:
-        """Return each figure over the seeds of each set of parameters: see :func:`summarise`."""
+    def summary(self, *, level: float = 0.95) -> tuple[SeedGroup, ...]:
+        """Return statistics of each figure over the seeds of each set of parameters: see :func:`summarise`."""
         return summarise(self.members, level=level)
 
 
@@ -96,90 +96,95 @@ def ensemble(
     workers: int | None = None,
     dask: str | None = None,
     on_directory: Callable[[Path], None] | None = None,
-    on_progress: Told | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Ensemble:
-    """Simulate a scenario with each of the seeds and each combination of the parameters.
+    """Simulate a scenario with every seed and every combination of parameter values.
 
     Parameters
     ----------
     scenario, overrides, costs
-        As of :func:`simulate`; ``costs`` as a file.
+        As in :func:`venturi.simulate`; ``costs`` must be a file.
     seeds
-        Of the members; without them, the scenario's own alone.
+        Seeds of the members. Default: only the seed of the scenario.
     vary
-        Key of the scenario → its values: ``{"testbed.link.wan.rate": ["10 Gb/s", "40 Gb/s"]}``. Of several keys, all combinations.
+        Key of the scenario → its values: ``{"testbed.link.wan.rate": ["10 Gb/s", "40 Gb/s"]}``. Several keys give all
+        combinations.
     figures
-        Besides :data:`FIGURES`: name → SQL that gives one number of a run, over the tables that :meth:`venturi.run.Run.query` has.
+        Figures in addition to :data:`FIGURES`: name → SQL query that returns one number. It can use all tables of
+        :meth:`venturi.run.Run.query`.
     directory
-        Where the ensemble is to be. Members that are there are not simulated again; those that failed are. Without it, a new one below
-        ``runs``.
+        Directory of the ensemble. Members in an existing directory are not simulated again, except failed ones.
+        Default: a new directory below ``runs``.
     runs
-        Folder of runs.
+        Base directory of runs.
     keep_runs
-        Keep the run of each member, below ``runs`` of the directory, for ``venturi report`` and :class:`venturi.run.Run`.
+        Keep the run of each member below ``runs`` in the directory, for ``venturi report`` and :class:`venturi.run.Run`.
     workers
-        Members at once; without it, as many as this process may use cores.
+        Number of concurrent members. Default: the number of cores that this process can use.
     dask
-        Address of the scheduler of a Dask cluster that simulates in place of this machine: ``"tcp://host:8786"``. Its workers need Venturi,
-        and see the files that the scenario names; to keep runs, they and this process see one file system.
+        Address of the scheduler of a Dask cluster to use instead of this machine: ``"tcp://host:8786"``. Its workers need Venturi
+        and access to the files that the scenario names. To keep runs, workers and this process must share a file system.
     on_directory
-        Told the directory, once it is there and before anything is simulated: with it, an ensemble that was stopped goes on.
+        Called with the directory after its creation and before the first simulation. Pass this directory to resume a
+        stopped ensemble.
     on_progress
-        Told after each member.
+        Called once before the first simulation and after each member.
 
     Raises
     ------
     ScenarioError
-        If the scenario is not valid with the first of each parameter, the file of costs is none, or what is asked for is none that there can be.
+        If the scenario is not valid with the first value of each parameter, or if the costs file or an argument is not valid.
     RunError
-        If the directory holds another ensemble, or cannot be written to.
+        If the directory holds another ensemble, or is not writable.
     BackendError
-        If there is no engine, or no such cluster.
+        If the engine is missing, or the cluster does not respond.
 
     Examples
     --------
     >>> import venturi
-    >>> found = venturi.ensemble("wlcg.toml", seeds=range(100))  # doctest: +SKIP
-    >>> found.summary()[0].figures["makespan_s"].median  # doctest: +SKIP
+    >>> result = venturi.ensemble("wlcg.toml", seeds=range(100))  # doctest: +SKIP
+    >>> result.summary()[0].figures["makespan_s"].median  # doctest: +SKIP
     86412.7
     """
-    document, folder = _document(scenario, overrides)
-    asked = list(_asked(seeds, vary or {}))
-    _check(document, folder, asked, workers)
-    questions = {**FIGURES, **(figures or {})}
+    document, base_directory = _document(scenario, overrides)
+    members = list(_members(seeds, vary or {}))
+    _check(document, base_directory, members, workers)
+    figure_queries = {**FIGURES, **(figures or {})}
     engine = engine_sha256()
-    said = None if costs is None else Path(costs)
-    costs_from(said)  # what is wrong with it is wrong with all members
+    costs_path = None if costs is None else Path(costs)
+    costs_from(costs_path)  # an error here would fail every member
     about = {
         "format": FORMAT,
         "version": VERSION,
         "scenario": document,
-        "costs": None if said is None else said.read_text(encoding="utf-8"),
-        "figures": questions,
+        "costs": None if costs_path is None else costs_path.read_text(encoding="utf-8"),
+        "figures": figure_queries,
         "engine": engine,
     }
     home = Path(directory) if directory is not None else new_run_path(Path(runs), f"{document['name']}-ensemble", time.time_ns())  # fmt: skip
-    with closing(_Directory(home, about)) as place:
+    with closing(_Directory(home, about)) as ensemble_directory:
         if on_directory is not None:
             on_directory(home)
-        known = {key: member for key, member in place.members.items() if not member.error}
-        todo = {member.key: member for member in asked if member.key not in known}
+        known = {key: member for key, member in ensemble_directory.members.items() if not member.error}
+        todo = {member.key: member for member in members if member.key not in known}
         tasks = [
-            Task(
-                document, None if folder is None else str(folder.absolute()),
-                None if said is None else str(said.absolute()), member, questions,
-                scratch=None if dask else str(place.working.absolute()),
-                keep=str(place.run_of(member).absolute()) if keep_runs else None,
+            MemberTask(
+                document, None if base_directory is None else str(base_directory.absolute()),
+                None if costs_path is None else str(costs_path.absolute()), member, figure_queries,
+                scratch=None if dask else str(ensemble_directory.working.absolute()),
+                keep=str(ensemble_directory.run_of(member).absolute()) if keep_runs else None,
             )
             for member in todo.values()
         ]  # fmt: skip
-        known |= _carried_out(place, tasks, known, len(asked), workers or _cores(), dask, engine, on_progress)
-    return Ensemble(home, tuple(known[member.key] for member in asked))
+        known |= _executed(
+            ensemble_directory, tasks, known, len(members), workers or _cores(), dask, engine, on_progress
+        )
+    return Ensemble(home, tuple(known[member.key] for member in members))
 
 
-def _carried_out(
-    place: _Directory, tasks: Sequence[Task], before: Mapping[str, Member], total: int, workers: int, dask: str | None,
-    engine: str, on_progress: Told | None,
+def _executed(
+    storage: _Directory, tasks: Sequence[MemberTask], before: Mapping[str, Member], total: int, workers: int, dask: str | None,
+    engine: str, on_progress: ProgressCallback | None,
 ) -> dict[str, Member]:  # fmt: skip
     found: dict[str, Member] = {}
     failed = 0
@@ -191,7 +196,7 @@ def _carried_out(
     with stopped_by_signals(), closing(records):
         for record in records:
             member = _of_this_engine(Member.from_record(record), engine)
-            place.add(member)
+            storage.add(member)
             found[member.key] = member
             failed += bool(member.error)
             if on_progress is not None:
@@ -200,7 +205,7 @@ def _carried_out(
 
 
 def _of_this_engine(member: Member, engine: str) -> Member:
-    """Return the member, as one that failed if a worker elsewhere has another engine: its figures would not be comparable."""
+    """Return the member, or a failed member if the worker used another engine, because such figures are not comparable."""
     if member.error or member.engine == engine:
         return member
     error = f"expected the engine {engine[:16]}… on the worker, found {member.engine[:16]}…; install one version of Venturi everywhere"
@@ -212,21 +217,21 @@ def _cores() -> int:
 
 
 def _document(scenario: Source, overrides: Iterable[str]) -> tuple[dict[str, Any], Path | None]:
-    """Return the document of a scenario with all that it includes, and the folder that its files are relative to."""
+    """Return the document of a scenario with its includes, and the base directory of the files that it names."""
     if isinstance(scenario, Scenario):
         return read_scenario(scenario, overrides).document(), None
     read = (
-        document_of(scenario, overrides)
+        build_document(scenario, overrides)
         if isinstance(scenario, Mapping)
         else read_document(Path(scenario), overrides)
     )
     if read.problems:
         raise ScenarioError(read.problems, "scenario" if isinstance(scenario, Mapping) else str(scenario))
-    return read.data, read.folder
+    return read.data, read.directory
 
 
-def _asked(seeds: Iterable[int] | None, vary: Mapping[str, Sequence[Any]]) -> Iterator[Member]:
-    """Yield the members that are asked for."""
+def _members(seeds: Iterable[int] | None, vary: Mapping[str, Sequence[Any]]) -> Iterator[Member]:
+    """Yield the requested members."""
     for key, values in vary.items():
         if isinstance(values, (str, bytes)) or not len(values):
             raise _wrong(f"vary {key}", f"expected a list of values, found {values!r}")
@@ -245,28 +250,30 @@ def _wrong(where: str, what: str) -> ScenarioError:
     return ScenarioError([(where, what)], "ensemble")
 
 
-def _check(document: Mapping[str, Any], folder: Path | None, asked: Sequence[Member], workers: int | None) -> None:
-    """Refuse what is wrong with all of them: what is wrong with the first, and members that are asked for twice."""
+def _check(
+    document: Mapping[str, Any], directory: Path | None, members: Sequence[Member], workers: int | None
+) -> None:
+    """Raise if the first member is not valid, because all would fail, or if a member is requested twice."""
     if workers is not None and workers < 1:
         raise _wrong("workers", f"expected at least 1, found {workers}")
     seen: set[str] = set()
-    for member in asked:
+    for member in members:
         try:
             key = member.key
         except (TypeError, ValueError) as error:
             raise _wrong(
-                "vary", f"expected texts, numbers, truths and lists of them, found {member.parameters}"
+                "vary", f"expected strings, numbers, booleans and lists of them, found {member.parameters}"
             ) from error
         if key in seen:
             raise _wrong("", f"expected each member once, found one twice: {member.name}")
         seen.add(key)
-    first = asked[0]
+    first = members[0]
     overrides = [override(key, value) for key, value in first.parameters.items()]
-    scenario_from(document, "ensemble", overrides=overrides, folder=folder)
+    scenario_from(document, "ensemble", overrides=overrides, directory=directory)
 
 
 class _Directory:
-    """The directory of an ensemble, taken by one process as long as it is open."""
+    """Directory of an ensemble, locked by one process while it is open."""
 
     def __init__(self, home: Path, about: Mapping[str, Any]) -> None:
         self._home = home
@@ -277,7 +284,7 @@ class _Directory:
             raise
         except OSError as error:
             raise RunError(
-                f"{home}: the directory of the ensemble cannot be made: {error.strerror}; give another"
+                f"{home}: cannot create the directory of the ensemble: {error.strerror}; choose another directory"
             ) from error
         try:
             self._take(about)
@@ -287,51 +294,51 @@ class _Directory:
 
     def _take(self, about: Mapping[str, Any]) -> None:
         path = self._home / ABOUT
-        # As it is read again: keys in their order, tuples as lists.
+        # Convert to the form that a later read returns: tuples become lists.
         about = json.loads(json.dumps(about))
         if path.exists():
             self._compare(json.loads(path.read_text(encoding="utf-8")), about)
         elif any(entry.name != LOCK for entry in self._home.iterdir()):
             raise RunError(
-                f"{self._home}: expected an ensemble or an empty directory, found other files; give another"
+                f"{self._home}: expected an ensemble or an empty directory, found other files; choose another directory"
             )
         else:
             replace_text(path, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
         self.members = {member.key: member for member in _read_members(self._home / MEMBERS)}
         self.working = self._home / WORKING
-        # What a process has left that was killed.
+        # Remove the files of a killed process.
         shutil.rmtree(self.working, ignore_errors=True)
         self.working.mkdir()
         self._file = (self._home / MEMBERS).open("a", encoding="utf-8")
 
-    def _compare(self, there: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-        changed = [key for key in asked if there.get(key) != asked[key]]
+    def _compare(self, stored: Mapping[str, Any], requested: Mapping[str, Any]) -> None:
+        changed = [key for key in requested if stored.get(key) != requested[key]]
         if changed:
             raise RunError(
-                f"{self._home}: expected an ensemble of this scenario, found that it began with another"
-                f" {' and '.join(changed)}; go on as it began, or give another directory"
+                f"{self._home}: expected an ensemble of this scenario, found one with a different"
+                f" {' and '.join(changed)}; use the same settings, or another directory"
             )
 
     def run_of(self, member: Member) -> Path:
-        """Return where the run of a member stays."""
+        """Return the path of the kept run of a member."""
         word = hashlib.sha256(member.key.encode()).hexdigest()[:10]
         return self._home / RUNS / (word if member.seed is None else f"seed{member.seed}-{word}")
 
     def add(self, member: Member) -> None:
-        """Write a member down; it is on the disk when this returns."""
+        """Append a member to the file; it is durable when this returns."""
         self._file.write(json.dumps(member.as_record(), ensure_ascii=False) + "\n")
         self._file.flush()
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Give the directory up."""
+        """Close the files and release the lock."""
         self._file.close()
         shutil.rmtree(self.working, ignore_errors=True)
         self._lock.release()
 
 
 def _read_members(path: Path) -> Iterator[Member]:
-    """Yield the members that are written down; of a line that was cut off, nothing."""
+    """Yield the members in the file, and truncate an incomplete last line."""
     if not path.exists():
         return
     with path.open("rb+") as lines:

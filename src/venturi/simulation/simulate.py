@@ -1,4 +1,4 @@
-"""One scenario, simulated: the same as ``venturi run SCENARIO --on sim``."""
+"""Simulation of one scenario, equivalent to ``venturi run SCENARIO --on sim``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from venturi.backend import Progress, SimBackend
-from venturi.cost import Cost
+from venturi.backend import RunProgress, SimBackend
+from venturi.cost import CostParameters
 from venturi.errors import ScenarioError
 from venturi.plan import Header, write_plan
 from venturi.run import Run, RunWriter
@@ -21,7 +21,7 @@ from venturi.workload import expand
 __all__ = ["Source", "costs_from", "read_scenario", "simulate", "with_costs"]
 
 Source = Scenario | Mapping[str, Any] | Path | str
-"""A scenario: loaded, as a document (what TOML or JSON gives), or the path of its file."""
+"""A loaded scenario, a document (as parsed from TOML or JSON), or the path of a scenario file."""
 
 
 def simulate(
@@ -29,9 +29,9 @@ def simulate(
     *,
     overrides: Iterable[str] = (),
     seed: int | None = None,
-    costs: Cost | Path | str | None = None,
+    costs: CostParameters | Path | str | None = None,
     directory: Path | str | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: Callable[[RunProgress], None] | None = None,
 ) -> Run:
     """Simulate a scenario and return its run.
 
@@ -40,26 +40,27 @@ def simulate(
     Parameters
     ----------
     scenario
-        The path of a file, a document, or a scenario that is loaded.
+        Path of a scenario file, a document, or a loaded scenario.
     overrides
-        Values to set, as ``"workload.repeat=20"``; not of a scenario that is loaded already.
+        Values to set, such as ``"workload.repeat=20"``; not allowed with a loaded scenario.
     seed
-        Of every random draw, in place of the scenario's.
+        Seed of all random draws. Default: the seed of the scenario.
     costs
-        What transfers cost besides bytes, or a file of that, as ``venturi calibrate`` writes it, in place of what the scenario says.
+        Cost parameters, or a file of them from ``venturi calibrate``, that replace the costs of the scenario.
     directory
-        Where the run is to be; it must not be there yet. Without it the run lies in a temporary directory that goes with the object.
+        Run directory to create; it must not exist. Default: a temporary directory, which is deleted together with the
+        returned object.
     on_progress
-        Told now and then how far it is.
+        Called from time to time with the progress.
 
     Raises
     ------
     ScenarioError
         If the scenario is not valid.
     RunError
-        If the directory is there, or cannot be written to.
+        If the directory exists or is not writable.
     BackendError
-        If there is no engine, or the plan cannot be carried out.
+        If the engine is missing or cannot execute the plan.
 
     Examples
     --------
@@ -79,17 +80,17 @@ def simulate(
     away = home if kept else home.parent
     made = False
     try:
-        with tempfile.TemporaryDirectory(prefix="venturi-plan-") as folder:
-            path = Path(folder) / "plan.jsonl"
+        with tempfile.TemporaryDirectory(prefix="venturi-plan-") as temporary:
+            path = Path(temporary) / "plan.jsonl"
             write_plan(plan, path)
             writer = RunWriter.create(home.parent, path, backend=SimBackend.name, path=home)
         made = True
-        outcome = SimBackend().carry_out(writer, on_progress=on_progress)
+        outcome = SimBackend().execute(writer, on_progress=on_progress)
         if outcome.state == "stopped":
             raise KeyboardInterrupt
         run = Run.open(home)
     except BaseException:
-        # What is not whole is worth nothing here: it is made again in the same time.
+        # An incomplete run has no value, because a new simulation takes the same time.
         if made or not kept:
             shutil.rmtree(away, ignore_errors=True)
         raise
@@ -99,12 +100,12 @@ def simulate(
 
 
 def read_scenario(scenario: Source, overrides: Iterable[str] = (), seed: int | None = None) -> Scenario:
-    """Return a scenario with values set, from whatever it is given as.
+    """Return the scenario of a source, with values set.
 
     Raises
     ------
     ScenarioError
-        If it is not valid, or loaded already and there are overrides.
+        If the scenario is not valid, or if overrides are set for a loaded scenario.
     """
     given = [*overrides, *([] if seed is None else [f"seed={seed}"])]
     if isinstance(scenario, Scenario):
@@ -113,29 +114,30 @@ def read_scenario(scenario: Source, overrides: Iterable[str] = (), seed: int | N
         if given == [f"seed={seed}"]:
             return scenario_from(scenario.document(), scenario.name, overrides=given)
         raise ScenarioError(
-            [("", "expected no overrides of a scenario that is loaded; give them to load_scenario")], scenario.name
+            [("", "expected no overrides of a loaded scenario, found some; pass them to load_scenario")],
+            scenario.name,
         )
     if isinstance(scenario, Mapping):
         return scenario_from(scenario, overrides=given)
     return load_scenario(scenario, overrides=given)
 
 
-def costs_from(costs: Cost | Path | str | None) -> Cost | None:
-    """Return costs, read if they are a file.
+def costs_from(costs: CostParameters | Path | str | None) -> CostParameters | None:
+    """Return cost parameters, read from their file if necessary.
 
     Raises
     ------
     ScenarioError
-        If the file is none of costs.
+        If the file is not a valid file of cost parameters.
     """
-    if costs is None or isinstance(costs, Cost):
+    if costs is None or isinstance(costs, CostParameters):
         return costs
-    from venturi.calibration.document import read_costs  # scipy: a moment that others need not wait for
+    from venturi.calibration.document import read_costs  # imports scipy, which is slow
 
     return read_costs(Path(costs))
 
 
-def with_costs(header: Header, costs: Cost | Path | str | None) -> Header:
-    """Return a header with these costs in place of its own; without any, as it is."""
-    said = costs_from(costs)
-    return header if said is None else dataclasses.replace(header, cost=said)
+def with_costs(header: Header, costs: CostParameters | Path | str | None) -> Header:
+    """Return a header with its costs replaced, or the same header if ``costs`` is None."""
+    declared = costs_from(costs)
+    return header if declared is None else dataclasses.replace(header, cost=declared)

@@ -1,4 +1,4 @@
-"""What the members of an ensemble say together: each figure over the seeds of one set of parameters."""
+"""Summary of an ensemble: statistics of each figure over the seeds of one set of parameters."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy as np
 from venturi.simulation.member import Member
 from venturi.stats import Interval, bca_interval, mean_interval
 
-__all__ = ["Group", "Summarised", "summarise"]
+__all__ = ["SeedGroup", "Summarised", "summarise"]
 
 FEW_MEMBERS = 10
-"""Below, the bootstrap of a median has too few values to draw from, and its interval is not told."""
+"""Least number of members for an interval of the median; fewer are too few for a bootstrap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Summarised:
-    """A figure over the members of a group.
+    """Statistics of a figure over the members of a group.
 
     Attributes
     ----------
     n
-        Members that have it.
+        Number of members with a finite value.
     median, low, high
-        Median of the members, and the smallest and the largest.
+        Median, minimum and maximum.
     median_interval, mean
-        Where the median and the mean of all seeds lie, at a level of confidence; None of fewer than ten, or two, members.
+        Confidence intervals of the median and of the mean of all seeds; None for fewer than 10 and 3 members.
     """
 
     n: int
@@ -42,17 +42,17 @@ class Summarised:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
-    """Members that differ by their seeds alone.
+class SeedGroup:
+    """Members that differ only in their seeds.
 
     Attributes
     ----------
     parameters
-        What they have in common.
+        Their common parameters.
     members, failed
-        How many there are, and how many of them could not be simulated.
+        Number of members, and number of failed members.
     figures
-        Name → what it is; a figure that no member has is absent.
+        Name → statistics; a figure without a value in any member is absent.
     """
 
     parameters: Mapping[str, Any]
@@ -61,17 +61,17 @@ class Group:
     figures: Mapping[str, Summarised]
 
 
-def summarise(members: Iterable[Member], *, level: float = 0.95) -> tuple[Group, ...]:
-    """Return each figure over the seeds of each set of parameters, in the order in which these come.
+def summarise(members: Iterable[Member], *, level: float = 0.95) -> tuple[SeedGroup, ...]:
+    """Return statistics of each figure over the seeds of each set of parameters, in order of first occurrence.
 
-    The same members give the same numbers, in whatever order they were simulated.
+    The numbers do not depend on the order of the simulations.
 
     Parameters
     ----------
     members
-        Of an ensemble.
+        Members of an ensemble.
     level
-        Confidence of the intervals.
+        Confidence level of the intervals.
     """
     groups: dict[str, list[Member]] = {}
     for member in members:
@@ -79,7 +79,7 @@ def summarise(members: Iterable[Member], *, level: float = 0.95) -> tuple[Group,
     return tuple(_group(key, group, level) for key, group in groups.items())
 
 
-def _group(key: str, members: list[Member], level: float) -> Group:
+def _group(key: str, members: list[Member], level: float) -> SeedGroup:
     good = [member for member in members if not member.error]
     names = dict.fromkeys(name for member in good for name in member.figures)
     figures = {}
@@ -89,7 +89,7 @@ def _group(key: str, members: list[Member], level: float) -> Group:
         if len(values):
             word = hashlib.sha256(f"{key} {name}".encode()).digest()
             figures[name] = _summarised(values, level, np.random.default_rng(int.from_bytes(word[:8], "little")))
-    return Group(members[0].parameters, len(members), len(members) - len(good), figures)
+    return SeedGroup(members[0].parameters, len(members), len(members) - len(good), figures)
 
 
 def _summarised(values: np.ndarray[Any, np.dtype[np.float64]], level: float, rng: np.random.Generator) -> Summarised:
@@ -100,5 +100,5 @@ def _summarised(values: np.ndarray[Any, np.dtype[np.float64]], level: float, rng
         low=float(values.min()),
         high=float(values.max()),
         median_interval=bca_interval(values, np.median, rng=rng, level=level) if n >= FEW_MEMBERS else None,
-        mean=mean_interval(values, rng=rng, level=level) if n >= 2 else None,
+        mean=mean_interval(values, level=level) if n >= 3 else None,
     )

@@ -1,8 +1,8 @@
-"""Transfers as columns: arrays in, arrays out, through pipes to one process of the engine; nothing in Python is done for each transfer.
+"""Simulation of transfers in columns: arrays go through pipes to one engine process and back, without Python work per transfer.
 
-The arrays stand in the place of the trace of a workload ``replay``, and mean the same: each transfer is asked for at its time (open
-arrivals), and goes at the costs of its mover over the links, disks and servers of the scenario's testbed. What a run has besides (a journal,
-samples, a limit of time) is left out.
+The arrays have the meaning of the trace of a workload ``replay``. Each transfer is requested at its time (open arrivals)
+and uses the links, disks and servers of the testbed, with the costs of its mover. There is no journal, no sample and no
+time limit.
 """
 
 from __future__ import annotations
@@ -21,60 +21,61 @@ import numpy as np
 import numpy.typing as npt
 
 from venturi.backend import find_engine
-from venturi.backend.sim import world_of
-from venturi.cost import Cost
+from venturi.backend.sim import engine_assumptions
+from venturi.cost import CostParameters
 from venturi.errors import BackendError, ScenarioError
+from venturi.messages import Problem
 from venturi.plan import Header, Totals
 from venturi.plan.emit import emit_header
 from venturi.scenario import Scenario
-from venturi.scenario.words import Problem
 from venturi.simulation.simulate import Source, read_scenario, with_costs
 from venturi.testbed.plan import resolve_testbed
 from venturi.workload.header import plan_header
-from venturi.workload.replay_plan import caller_of, ends_of
-from venturi.workload.sites import Exchange, Machine
+from venturi.workload.replay_plan import resolve_trace_endpoints, select_client
+from venturi.workload.sites import Exchange, SiteHost
 
-__all__ = ["Transfers", "simulate_transfers"]
+__all__ = ["TransferResults", "simulate_routes", "simulate_transfers"]
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 MOST_BYTES = 2**53
-"""Of one transfer: beyond, doubles do not count single ones."""
+"""Largest transfer; above it, doubles do not represent every integer."""
 
 _PIPE_BYTES = 2**20
-"""What a user may give a pipe without being asked (``/proc/sys/fs/pipe-max-size``)."""
+"""Default limit of pipe sizes for unprivileged users (``/proc/sys/fs/pipe-max-size``)."""
 _PAIRS_IN_A_TABLE = 2**24
-"""Up to so many pairs of names, ways are found in a table in place of by sorting."""
+"""Largest number of name pairs that use a table to find routes; more pairs are sorted."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Transfers:
-    """What came of transfers, in the order in which they were given.
+class TransferResults:
+    """Results of transfers, in the order of the input.
 
     Attributes
     ----------
     start_s, size_bytes
-        As given, shape (n,).
+        Inputs, shape (n,).
     end_s
-        When each ended, shape (n,). Seconds; NaN of one that failed: its tool or TCP gave up behind a link that is down.
-    bound
-        What kept each from being faster for most of its time, as a number in ``bound_names``, shape (n,); None unless asked for.
-    bound_names
-        Names as those of ``bound`` in a run: ``link:a>b``, ``disk:PLACE:read``, ``window``, ``session`` …
+        End of each transfer, shape (n,). Seconds. NaN if it failed because its tool or TCP timed out on a link that was down.
+    bottleneck
+        Bottleneck of each transfer for most of its time, as an index into ``bottleneck_names``, shape (n,); None unless
+        requested.
+    bottleneck_names
+        Names as in ``bottleneck`` of a run: ``link:a>b``, ``disk:STORAGE:read``, ``window``, ``session`` …
     unknown_costs
-        Pairs of a mover and what nobody has measured or said of its cost, and that counts nothing.
+        Pairs of a mover and a cost that is neither measured nor declared and counts as zero.
     peak_live
-        Transfers at once at most.
+        Largest number of concurrent transfers.
     engine_s
-        Time that the engine took for the simulation alone. Seconds.
+        Time of the simulation itself in the engine. Seconds.
     """
 
     start_s: FloatArray
     size_bytes: FloatArray
     end_s: FloatArray
-    bound: npt.NDArray[np.uint32] | None
-    bound_names: tuple[str, ...]
+    bottleneck: npt.NDArray[np.uint32] | None
+    bottleneck_names: tuple[str, ...]
     unknown_costs: tuple[tuple[str, str], ...]
     peak_live: int
     engine_s: float
@@ -84,12 +85,12 @@ class Transfers:
 
     @cached_property
     def duration_s(self) -> FloatArray:
-        """From when it was asked for to its end, shape (n,). Seconds."""
+        """Time from the request to the end of each transfer, shape (n,). Seconds."""
         return self.end_s - self.start_s
 
     @cached_property
     def rate_bytes_per_s(self) -> FloatArray:
-        """Size over duration, shape (n,); infinite of what took no time."""
+        """Size divided by duration, shape (n,); infinite if the duration is 0."""
         with np.errstate(divide="ignore", invalid="ignore"):
             return self.size_bytes / self.duration_s
 
@@ -106,40 +107,41 @@ def simulate_transfers(
     client: str = "source",
     options: Mapping[str, Any] | None = None,
     overrides: Iterable[str] = (),
-    costs: Cost | Path | str | None = None,
+    costs: CostParameters | Path | str | None = None,
     explain: bool = False,
-) -> Transfers:
-    """Simulate transfers that are given as columns, on the testbed of a scenario.
+) -> TransferResults:
+    """Simulate transfers in columns on the testbed of a scenario.
 
     Parameters
     ----------
     scenario
-        As of :func:`venturi.simulate`. What counts is its testbed, its own movers, its seed and its scale (which multiplies rates, not the
-        sizes given here); not its workload.
+        As in :func:`venturi.simulate`. The simulation uses its testbed, its own movers, its seed and its scale, but not
+        its workload. The scale multiplies rates, but not ``size_bytes``.
     start_s
-        When each transfer is asked for, shape (n,), in any order. Seconds from 0 on, the time of ``testbed.change``.
+        Time of each request, shape (n,), in any order. Seconds from 0 on, on the same clock as ``testbed.change``.
     source, destination
-        Where from and where to, shape (n,): names of storages, or of hosts or sites that have one storage; or whole numbers, places in
-        ``names``. Numbers are the fast form: names have to be sorted first.
+        Endpoints, shape (n,): names of storages, or of hosts or sites with one storage, or integer indices into ``names``.
+        Indices are faster, because names must be sorted first.
     size_bytes
-        Whole numbers of bytes, shape (n,), at most 2⁵³.
+        Sizes as whole numbers of bytes, shape (n,), at most 2⁵³.
     mover, options
-        The tool that moves them, and its options as in a scenario.
+        The mover, and its options as in a scenario.
     names
-        What the numbers in ``source`` and ``destination`` stand for.
+        Names for the indices in ``source`` and ``destination``.
     client
-        ``"source"`` or ``"destination"``: the end whose host calls the mover.
+        Endpoint whose host runs the mover: ``"source"`` or ``"destination"``.
     overrides, costs
-        As of :func:`venturi.simulate`.
+        As in :func:`venturi.simulate`.
     explain
-        Also find what bound each. It takes a look at all ways that are in use whenever a transfer begins or ends: several times as long.
+        Whether to find the bottlenecks. This takes several times as long, because the engine inspects all active routes
+        at each start and end of a transfer.
 
     Raises
     ------
     ScenarioError
-        If the scenario is not valid, a name is of no storage, a value is none that there can be, or columns differ in length.
+        If the scenario or a value is not valid, a name has no storage, or columns differ in length.
     BackendError
-        If there is no engine, or the transfers cannot be carried out.
+        If the engine is missing or cannot simulate the transfers.
 
     Examples
     --------
@@ -152,35 +154,66 @@ def simulate_transfers(
     """
     loaded = read_scenario(scenario, overrides)
     columns = _columns(start_s, source, destination, size_bytes, names)
-    header, ways = _lay_out(loaded, columns, mover, dict(options or {}), client)
-    header = with_costs(header, costs)
-    world = {"world": world_of(header, {"explain": explain})}
-    asked = {"transfers": len(columns.start_s), "ways": ways}
-    head = "\n".join([json.dumps(world), emit_header(header), json.dumps(asked), ""]).encode()
-    parts: list[bytes | memoryview] = [head, columns.start_s.data, columns.way.data, columns.size_bytes.data]
-    told, end_s, bound = _ask(parts, len(columns.start_s), explain)
-    return Transfers(
-        columns.start_s,
-        columns.size_bytes,
+    header, routes = _lay_out(loaded, columns, mover, dict(options or {}), client)
+    return simulate_routes(
+        with_costs(header, costs), routes, columns.start_s, columns.route, columns.size_bytes, explain=explain
+    )
+
+
+def simulate_routes(
+    header: Header,
+    routes: Sequence[Mapping[str, Any]],
+    start_s: FloatArray,
+    route: npt.NDArray[np.uint32],
+    size_bytes: FloatArray,
+    *,
+    explain: bool = False,
+) -> TransferResults:
+    """Simulate transfers in columns on the testbed of a plan's header, without checks.
+
+    Parameters
+    ----------
+    header
+        Header with the calls of the routes. Its scenario and samples are not used.
+    routes
+        Routes in the format of the engine (``venturi-engine sim transfers``).
+    start_s, route, size_bytes
+        Time of each request in seconds, index of its route, and whole number of bytes; contiguous arrays of shape (n,).
+    explain
+        As for :func:`simulate_transfers`.
+
+    Raises
+    ------
+    BackendError
+        If the engine is missing or cannot simulate the transfers.
+    """
+    world = {"world": engine_assumptions(header, {"explain": explain})}
+    request = {"transfers": len(start_s), "routes": routes}
+    head = "\n".join([json.dumps(world), emit_header(header), json.dumps(request), ""]).encode()
+    parts: list[bytes | memoryview] = [head, start_s.data, route.data, size_bytes.data]
+    result, end_s, bottleneck = _run_engine(parts, len(start_s), explain)
+    return TransferResults(
+        start_s,
+        size_bytes,
         end_s,
-        bound,
-        tuple(told["names"]),
-        tuple((str(call), str(what)) for call, what in told["unknown"]),
-        int(told["peak_live"]),
-        float(told["run_s"]),
+        bottleneck,
+        tuple(result["names"]),
+        tuple((str(call), str(what)) for call, what in result["unknown"]),
+        int(result["peak_live"]),
+        float(result["run_s"]),
     )
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class _Columns:
-    """The columns as the engine takes them, and the names of both ends of each way."""
+    """Columns in the format of the engine, and the names of both endpoints of each route."""
 
     start_s: FloatArray
-    way: npt.NDArray[np.uint32]
+    route: npt.NDArray[np.uint32]
     size_bytes: FloatArray
     names: tuple[str, ...]
     pairs: IntArray
-    """Places in ``names``, shape (ways, 2)."""
+    """Indices into ``names``, shape (routes, 2)."""
 
 
 def _wrong(where: str, what: str) -> ScenarioError:
@@ -191,14 +224,14 @@ def _columns(
     start_s: npt.ArrayLike, source: npt.ArrayLike, destination: npt.ArrayLike, size_bytes: npt.ArrayLike,
     names: Sequence[str] | None,
 ) -> _Columns:  # fmt: skip
-    start = _floats("start_s", start_s, "seconds from 0 on", np.inf)
-    size = _floats("size_bytes", size_bytes, "whole numbers of bytes, 2^53 at most", MOST_BYTES)
+    start = _floats("start_s", start_s, "seconds, 0 or more", np.inf)
+    size = _floats("size_bytes", size_bytes, "whole numbers of bytes, at most 2^53", MOST_BYTES)
     known, numbers = _numbers(source, destination, names)
     for name, column in (("size_bytes", size), ("source", numbers[0]), ("destination", numbers[1])):
         if len(column) != len(start):
             raise _wrong(name, f"expected {len(start)} values, as many as of start_s, found {len(column)}")
-    pairs, way = _ways(*numbers, len(known))
-    return _Columns(start, way, size, known, pairs)
+    pairs, route = _routes(*numbers, len(known))
+    return _Columns(start, route, size, known, pairs)
 
 
 def _floats(name: str, given: npt.ArrayLike, expected: str, most: float) -> FloatArray:
@@ -207,8 +240,8 @@ def _floats(name: str, given: npt.ArrayLike, expected: str, most: float) -> Floa
     except (TypeError, ValueError) as error:
         raise _wrong(name, f"expected {expected}, found {error}") from error
     if values.ndim != 1:
-        raise _wrong(name, f"expected a column, found an array of the shape {values.shape}")
-    # Two passes without an array in between; a NaN makes both of them NaN, which is in no range.
+        raise _wrong(name, f"expected a column, found an array of shape {values.shape}")
+    # Two passes without a temporary array. With a NaN, both extremes are NaN, so the comparisons fail.
     if len(values) and not (values.min() >= 0 and values.max() <= most and np.isfinite(values.max())):
         row = int(np.argmin((values >= 0) & (values <= most) & np.isfinite(values)))
         raise _wrong(f"{name}[{row}]", f"expected {expected}, found {values[row]}")
@@ -218,45 +251,45 @@ def _floats(name: str, given: npt.ArrayLike, expected: str, most: float) -> Floa
 def _numbers(
     source: npt.ArrayLike, destination: npt.ArrayLike, names: Sequence[str] | None
 ) -> tuple[tuple[str, ...], tuple[IntArray, IntArray]]:
-    """Return the names, and both ends as places in them."""
+    """Return the names, and both endpoints as indices into them."""
     both = {"source": np.asarray(source), "destination": np.asarray(destination)}
     for name, column in both.items():
         if column.ndim != 1:
-            raise _wrong(name, f"expected a column, found an array of the shape {column.shape}")
+            raise _wrong(name, f"expected a column, found an array of shape {column.shape}")
     if names is None:
-        known, places = np.unique(
+        known, indices = np.unique(
             np.concatenate([column.astype(str) for column in both.values()]), return_inverse=True
         )
         half = len(both["source"])
-        return tuple(str(name) for name in known), (places[:half], places[half:])
+        return tuple(str(name) for name in known), (indices[:half], indices[half:])
     for name, column in both.items():
         if column.dtype.kind not in "iu":
-            raise _wrong(name, f"expected whole numbers, places in names, found values of the type {column.dtype}")
+            raise _wrong(name, f"expected whole numbers (indices of names), found values of type {column.dtype}")
         if len(column) and not (column.min() >= 0 and column.max() < len(names)):
             row = int(np.argmin((column >= 0) & (column < len(names))))
-            raise _wrong(f"{name}[{row}]", f"expected a place in the {len(names)} names, found {column[row]}")
+            raise _wrong(f"{name}[{row}]", f"expected an index of the {len(names)} names, found {column[row]}")
     return tuple(names), (both["source"], both["destination"])
 
 
-def _ways(source: IntArray, destination: IntArray, names: int) -> tuple[IntArray, npt.NDArray[np.uint32]]:
-    """Return the pairs that there are, and which of them each transfer has."""
+def _routes(source: IntArray, destination: IntArray, names: int) -> tuple[IntArray, npt.NDArray[np.uint32]]:
+    """Return the distinct pairs of endpoints, and the index of the pair of each transfer."""
     code = source.astype(np.int64) * names + destination
     if names * names <= _PAIRS_IN_A_TABLE:
         table = np.zeros(max(1, names * names), dtype=np.uint32)
         table[code] = 1
         present = np.flatnonzero(table)
         table[present] = np.arange(len(present), dtype=np.uint32)
-        way = table[code]
+        route = table[code]
     else:
         present, found = np.unique(code, return_inverse=True)
-        way = found.astype("<u4")
-    return np.stack(np.divmod(present, max(1, names)), axis=1), way
+        route = found.astype("<u4")
+    return np.stack(np.divmod(present, max(1, names)), axis=1), route
 
 
 def _lay_out(
     scenario: Scenario, columns: _Columns, mover: str, options: Mapping[str, Any], client: str
 ) -> tuple[Header, list[dict[str, Any]]]:
-    """Return the header of a plan of these transfers, and its ways as the engine takes them."""
+    """Return the header of a plan for these transfers, and its routes in the format of the engine."""
     if client not in ("source", "destination"):
         raise _wrong("client", f"expected source or destination, found {client}")
     problems: list[Problem] = []
@@ -265,8 +298,8 @@ def _lay_out(
         raise ScenarioError(problems, "simulate_transfers")
     exchange = Exchange(scenario, mover, options, _NO_LIMIT_S, parts, problems)
     pairs = [(columns.names[one], columns.names[other]) for one, other in columns.pairs.tolist()]
-    ends = ends_of(scenario, {}, dict.fromkeys(name for pair in pairs for name in pair), problems)
-    ways = [] if ends is None else [_way(exchange, client, ends[one], ends[other]) for one, other in pairs]
+    ends = resolve_trace_endpoints(scenario, {}, dict.fromkeys(name for pair in pairs for name in pair), problems)
+    routes = [] if ends is None else [_route(exchange, client, ends[one], ends[other]) for one, other in pairs]
     if problems:
         raise ScenarioError(
             [(where.replace("workload.map", "names").removeprefix("workload."), what) for where, what in problems],
@@ -274,26 +307,26 @@ def _lay_out(
         )
     count, whole = len(columns.start_s), int(columns.size_bytes.sum())
     header = plan_header(scenario, parts, datasets={}, calls=exchange.calls, totals=Totals(count, count, whole, {}))
-    # The engine has no use for what was written, nor for samples.
+    # The engine needs neither the scenario nor samples.
     measure = dataclasses.replace(header.measure, interval_s=None)
-    return dataclasses.replace(header, scenario={}, measure=measure), ways
+    return dataclasses.replace(header, scenario={}, measure=measure), routes
 
 
 _NO_LIMIT_S = 1e9
-"""Of a transfer: longer than any takes."""
+"""Time limit of a transfer, longer than any transfer takes."""
 
 
-def _way(exchange: Exchange, client: str, source: Machine, destination: Machine) -> dict[str, Any]:
-    caller = caller_of(client, source, destination)
+def _route(exchange: Exchange, client: str, source: SiteHost, destination: SiteHost) -> dict[str, Any]:
+    client_host = select_client(client, source, destination)
     step = exchange.transfer(
-        caller,
-        f"{source.place}:in" if source.host else f"{source.place}:",
-        f"{destination.place}:out" if destination.host else f"{destination.place}:",
+        client_host,
+        f"{source.storage}:in" if source.host else f"{source.storage}:",
+        f"{destination.storage}:out" if destination.host else f"{destination.storage}:",
         0,
         {},
     )
     return {
-        "host": caller.host,
+        "host": client_host.host,
         "call": step.call,
         "source": step.source,
         "source_via": step.source_via,
@@ -302,10 +335,10 @@ def _way(exchange: Exchange, client: str, source: Machine, destination: Machine)
     }
 
 
-def _ask(
+def _run_engine(
     parts: Sequence[bytes | memoryview], count: int, explain: bool
 ) -> tuple[dict[str, Any], FloatArray, npt.NDArray[np.uint32] | None]:
-    """Return what the engine says, and its columns."""
+    """Return the reply of the engine and its columns."""
     engine = find_engine()
     try:
         process = subprocess.Popen(
@@ -314,26 +347,30 @@ def _ask(
         )  # fmt: skip
     except OSError as error:
         raise BackendError(f"cannot start {engine}: {error.strerror}") from error
-    talk: list[bytes] = []
+    messages: list[bytes] = []
     with process:
         assert process.stdin is not None and process.stdout is not None and process.stderr is not None
-        listener = threading.Thread(target=lambda said: talk.append(said.read()), args=(process.stderr,), daemon=True)
+        listener = threading.Thread(
+            target=lambda stream: messages.append(stream.read()), args=(process.stderr,), daemon=True
+        )
         listener.start()
         try:
             _write(process.stdin, parts)
-            answer = _read(process.stdout, count, explain)
+            output = _read(process.stdout, count, explain)
         except BaseException:
             process.kill()
             raise
         listener.join()
-    if answer is None or process.returncode:
-        said = b"".join(talk).decode(errors="replace").strip() or f"it ended with code {process.returncode}"
-        raise BackendError(f"expected these transfers to be carried out, found: {said}")
-    return answer
+    if output is None or process.returncode:
+        reason = (
+            b"".join(messages).decode(errors="replace").strip() or f"the engine exited with code {process.returncode}"
+        )
+        raise BackendError(f"cannot simulate these transfers: {reason}")
+    return output
 
 
 def _write(stdin: IO[bytes], parts: Sequence[bytes | memoryview]) -> None:
-    # An engine that has ended takes no more, and says why.
+    # An engine that has exited closes the pipe and reports the reason on stderr.
     with suppress(BrokenPipeError), stdin:
         for part in parts:
             left = memoryview(part).cast("B")
@@ -344,14 +381,14 @@ def _write(stdin: IO[bytes], parts: Sequence[bytes | memoryview]) -> None:
 def _read(
     stdout: IO[bytes], count: int, explain: bool
 ) -> tuple[dict[str, Any], FloatArray, npt.NDArray[np.uint32] | None] | None:
-    """Return the line and the columns behind it, or nothing if they are not whole."""
+    """Return the first line as JSON and the columns after it, or None if the output is incomplete."""
     first, newline, rest = b"", b"", b""
     while not newline:
         more = stdout.read(_PIPE_BYTES)
         if not more:
             return None
         first, newline, rest = (first + more).partition(b"\n")
-    told = json.loads(first)
+    result = json.loads(first)
     columns = bytearray(8 * count + (4 * count if explain else 0))
     columns[: len(rest)] = rest
     left = memoryview(columns)[len(rest) :]
@@ -361,4 +398,4 @@ def _read(
             return None
         left = left[taken:]
     end_s = np.frombuffer(columns, dtype="<f8", count=count)
-    return told, end_s, np.frombuffer(columns, dtype="<u4", offset=8 * count) if explain else None
+    return result, end_s, np.frombuffer(columns, dtype="<u4", offset=8 * count) if explain else None

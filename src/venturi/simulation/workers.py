@@ -1,7 +1,7 @@
-"""Who simulates members: processes of this machine, or a Dask cluster.
+"""Workers that simulate members: processes on this machine, or a Dask cluster.
 
-A worker of this machine is a process of its own (``python -m venturi.simulation``), with one engine at a time: one that crashes costs its
-member and no other, and a script that asks for an ensemble needs no guard around its main program.
+A local worker is a separate process (``python -m venturi.simulation``) that runs one engine at a time. A crash therefore
+loses only one member, and a script that uses ensembles needs no ``if __name__ == "__main__"`` guard.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from venturi.backend.stopping import on_signals
+from venturi.backend.signals import on_signals
 from venturi.errors import BackendError
-from venturi.simulation.member import Task, carry_out
+from venturi.simulation.member import MemberTask, execute
 
 __all__ = ["on_dask", "on_this_machine", "stopped_by_signals"]
 
@@ -25,36 +25,36 @@ Record = dict[str, Any]
 
 _CONNECT_S = "10s"
 _END_S = 10.0
-"""A worker that is asked to end has so long to take its files away."""
+"""Time for a terminated worker to remove its files before it is killed."""
 
 
-def on_this_machine(tasks: Sequence[Task], workers: int) -> Generator[Record, None, None]:
-    """Yield the members of tasks as they come, simulated by so many processes at once.
+def on_this_machine(tasks: Sequence[MemberTask], workers: int) -> Generator[Record, None, None]:
+    """Yield the members of tasks in order of completion, simulated by at most ``workers`` concurrent processes.
 
-    Whoever leaves before the end has ended the processes.
+    Closing the generator early terminates the processes.
     """
-    waiting: queue.SimpleQueue[Task | None] = queue.SimpleQueue()
+    waiting: queue.SimpleQueue[MemberTask | None] = queue.SimpleQueue()
     done: queue.SimpleQueue[Record] = queue.SimpleQueue()
     for task in tasks:
         waiting.put(task)
-    crew = [_Worker(waiting, done) for _ in range(min(workers, len(tasks)))]
+    pool = [_Worker(waiting, done) for _ in range(min(workers, len(tasks)))]
     try:
-        for worker in crew:
+        for worker in pool:
             waiting.put(None)
             worker.start()
         for _ in tasks:
             yield done.get()
     finally:
-        for worker in crew:
+        for worker in pool:
             worker.end()
-        for worker in crew:
+        for worker in pool:
             worker.join()
 
 
 class _Worker:
-    """A thread that hands tasks to its process, one at a time, and starts another where that has ended."""
+    """Thread that sends tasks to its process, one at a time, and replaces the process if it has exited."""
 
-    def __init__(self, waiting: queue.SimpleQueue[Task | None], done: queue.SimpleQueue[Record]) -> None:
+    def __init__(self, waiting: queue.SimpleQueue[MemberTask | None], done: queue.SimpleQueue[Record]) -> None:
         self._thread = threading.Thread(target=self._hand_out, daemon=True)
         self._waiting = waiting
         self._done = done
@@ -63,27 +63,27 @@ class _Worker:
         self._ending = False
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def _hand_out(self) -> None:
         while not self._ending and (task := self._waiting.get()) is not None:
             try:
-                self._done.put(self._ask(task))
-            except Exception as error:  # whatever it is: who waits for the member must not wait for ever
-                self._done.put({**task.member.as_record(), "error": f"its worker failed: {error!r}"})
+                self._done.put(self._request(task))
+            except Exception as error:  # any error: the consumer must not wait for this member forever
+                self._done.put({**task.member.as_record(), "error": f"the worker failed: {error!r}"})
         process = self._process
         if process is not None:
-            # Without more to come it ends by itself.
+            # The process exits when its stdin is closed.
             with suppress(OSError, ValueError, subprocess.TimeoutExpired):
                 process.communicate(timeout=_END_S)
 
-    def _ask(self, task: Task) -> Record:
+    def _request(self, task: MemberTask) -> Record:
         failed = task.member.as_record()
         try:
             process = self._running()
         except OSError as error:
-            return {**failed, "error": f"a worker cannot be started: {error.strerror}"}
+            return {**failed, "error": f"cannot start a worker: {error.strerror}"}
         assert process.stdin is not None and process.stdout is not None
         line = ""
         with suppress(OSError):
@@ -98,7 +98,7 @@ class _Worker:
         process.stdout.close()
         code = process.wait()
         self._process = None
-        return {**failed, "error": f"expected its worker to simulate it, found that it ended with code {code}"}
+        return {**failed, "error": f"expected a result from the worker, found that it exited with code {code}"}
 
     def _running(self) -> subprocess.Popen[str]:
         with self._lock:
@@ -116,28 +116,28 @@ class _Worker:
             return self._process
 
     def end(self) -> None:
-        """Ask the process to end; it takes its files away."""
+        """Terminate the process, which then removes its files."""
         with self._lock:
             self._ending = True
             if self._process is not None and self._process.poll() is None:
                 self._process.terminate()
 
     def join(self) -> None:
-        """Wait until the process has ended."""
+        """Wait until the thread has ended, and kill a process that is still running after the time limit."""
         self._thread.join(_END_S)
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
 
 
-def on_dask(tasks: Sequence[Task], address: str) -> Generator[Record, None, None]:
-    """Yield the members of tasks as they come, simulated on the cluster whose scheduler has this address.
+def on_dask(tasks: Sequence[MemberTask], address: str) -> Generator[Record, None, None]:
+    """Yield the members of tasks in order of completion, simulated on the cluster of the scheduler at ``address``.
 
-    Whoever leaves before the end has called back what has not begun.
+    Closing the generator early cancels the remaining tasks.
 
     Raises
     ------
     BackendError
-        If the package is not there, or the scheduler does not answer.
+        If the package is missing, or the scheduler does not respond.
     """
     try:
         import distributed
@@ -152,25 +152,25 @@ def on_dask(tasks: Sequence[Task], address: str) -> Generator[Record, None, None
             f"--dask {address}: expected the scheduler of a cluster such as tcp://host:8786, found none: {error}"
         ) from error
     with client:
-        asked = {client.submit(carry_out, task.as_record(), pure=False): task for task in tasks}
+        submitted = {client.submit(execute, task.as_record(), pure=False): task for task in tasks}
         try:
-            for future in distributed.as_completed(list(asked), loop=client.loop):
-                yield _outcome(future, asked[future])
+            for future in distributed.as_completed(list(submitted), loop=client.loop):
+                yield _outcome(future, submitted[future])
         finally:
-            client.cancel(list(asked))
+            client.cancel(list(submitted))
 
 
-def _outcome(future: Any, task: Task) -> Record:  # noqa: ANN401 - the package has no types
+def _outcome(future: Any, task: MemberTask) -> Record:  # noqa: ANN401 - the package has no types
     if future.status == "finished":
         member: Record = future.result()
         return member
     reason = future.exception() if future.status == "error" else future.status
-    return {**task.member.as_record(), "error": f"expected a worker of the cluster to simulate it, found: {reason}"}
+    return {**task.member.as_record(), "error": f"expected a result from a worker of the cluster, found: {reason}"}
 
 
 @contextmanager
 def stopped_by_signals() -> Iterator[None]:
-    """Raise KeyboardInterrupt for whatever asks this process to stop, as Ctrl-C does; only in the main thread."""
+    """Raise KeyboardInterrupt on every signal that stops this process, as Ctrl-C does; only in the main thread."""
 
     def stop() -> None:
         raise KeyboardInterrupt

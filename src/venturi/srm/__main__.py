@@ -15,7 +15,7 @@ from types import FrameType
 
 from venturi import __version__
 from venturi.errors import VenturiError
-from venturi.srm.client import ask
+from venturi.srm.client import call_srm
 from venturi.srm.log import LogWriter
 from venturi.srm.manager import Manager
 from venturi.srm.server import Server
@@ -29,24 +29,24 @@ _PROGRAM = "python -m venturi.srm"
 _ABOUT_SETTINGS = f"""\
 Example: {_PROGRAM} serve srm.json --restart
 with srm.json:
-  {{"address": "127.0.0.1", "ports": [8446], "hosts": ["srm.example.org"], "places": {{"data": "/data"}},
+  {{"address": "127.0.0.1", "ports": [8446], "hosts": ["srm.example.org"], "storages": {{"data": "/data"}},
    "doors": {{"gsiftp": ["gsiftp://door1.example.org:2811{{path}}", "gsiftp://door2.example.org:2811{{path}}"]}},
-   "certificate": "hostcert.pem", "key": "hostkey.pem", "authorities": "/etc/grid-security/certificates",
+   "certificate": "hostcert.pem", "key": "hostkey.pem", "ca_directory": "/etc/grid-security/certificates",
    "mapfile": "grid-mapfile", "database": "srm.sqlite", "log": "srm.log"}}
 
-All of these are needed. Others, and what they are by default:
+All of these settings are required. Optional settings and their defaults:
   {", ".join(f"{one.name} {one.default}" for one in fields(Settings) if one.default is not MISSING)}
-What each means stands in venturi.srm.Settings: python -c "import venturi.srm; help(venturi.srm.Settings)"
+For descriptions: python -c "import venturi.srm; help(venturi.srm.Settings)"
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Return the exit code."""
-    told = _parser().parse_args(arguments)
+    """Run a command and return the exit code."""
+    options = _parser().parse_args(arguments)
     try:
-        if told.command == "ping":
-            return _ping(told)
-        return _keep(told.settings) if told.restart else _serve(told.settings)
+        if options.command == "ping":
+            return _ping(options)
+        return _serve_with_restarts(options.settings) if options.restart else _serve(options.settings)
     except (OSError, VenturiError) as error:
         sys.stderr.write(f"srm: {error}\n")
         return 1
@@ -54,30 +54,28 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog=_PROGRAM, description="An SRM v2.2 server for a lab, which hands out transfer URLs; and a question whether it answers."
+        prog=_PROGRAM, description="SRM v2.2 server for a lab. It returns transfer URLs of other servers."
     )  # fmt: skip
     commands = parser.add_subparsers(dest="command", required=True)
-    told = "Serve until SIGTERM or SIGINT."
+    text = "Serve until SIGTERM or SIGINT."
     serving = commands.add_parser(
-        "serve", help=told, description=told, epilog=_ABOUT_SETTINGS, formatter_class=argparse.RawDescriptionHelpFormatter
+        "serve", help=text, description=text, epilog=_ABOUT_SETTINGS, formatter_class=argparse.RawDescriptionHelpFormatter
     )  # fmt: skip
-    serving.add_argument(
-        "settings", type=Path, metavar="SETTINGS.json", help="What it serves, where and to whom; see below."
-    )
+    serving.add_argument("settings", type=Path, metavar="SETTINGS.json", help="Settings file; see below.")
     serving.add_argument(
         "--restart", action="store_true",
-        help=f"Serve in a second process, and start it again when it ends by itself, at most {_RESTARTS} times, as a service manager would.",
+        help=f"Serve in a child process and restart it if it exits, at most {_RESTARTS} times.",
     )  # fmt: skip
-    told = "Send one srmPing. Prints the version that the server tells; exit code 1, and why, if none comes."
+    text = "Send one srmPing. Prints the version of the server. If the server does not respond, prints the reason and exits with code 1."
     pinging = commands.add_parser(
-        "ping", help=told, description=told,
+        "ping", help=text, description=text,
         epilog=f"Example: {_PROGRAM} ping 127.0.0.1 8446 srm.example.org /tmp/x509up_u1000 /etc/grid-security/certificates",
     )  # fmt: skip
-    pinging.add_argument("address", help="Address that it listens at.")
-    pinging.add_argument("port", type=int, help="Port that it listens at.")
-    pinging.add_argument("host", help="Name of the host that its certificate must carry.")
-    pinging.add_argument("credential", help="File with the certificate or proxy of who asks, and its key (PEM).")
-    pinging.add_argument("authorities", help="Folder of the trusted certificates (HASH.0).")
+    pinging.add_argument("address", help="Address of the server.")
+    pinging.add_argument("port", type=int, help="Port of the server.")
+    pinging.add_argument("host", help="Host name in the server's certificate.")
+    pinging.add_argument("credential", help="PEM file with the client's certificate or proxy, and its key.")
+    pinging.add_argument("ca_directory", help="Directory of trusted CA certificates (HASH.0).")
     return parser
 
 
@@ -87,7 +85,7 @@ def _serve(path: Path) -> int:
     server = Server(settings, Manager(settings, store, __version__), log)
 
     def stop(number: int, frame: FrameType | None) -> None:
-        # Not here: a signal may come while the log is locked by the thread that it interrupts.
+        # In a thread, because the signal can interrupt a thread that holds the lock of the log.
         threading.Thread(target=server.close).start()
 
     signal.signal(signal.SIGTERM, stop)
@@ -97,8 +95,8 @@ def _serve(path: Path) -> int:
     return 0
 
 
-def _keep(path: Path) -> int:
-    """Serve in a process of its own, and start it again when it ends by itself."""
+def _serve_with_restarts(path: Path) -> int:
+    """Serve in a child process, and restart it if it exits unexpectedly."""
     stopping = threading.Event()
     child: subprocess.Popen[bytes] | None = None
 
@@ -114,19 +112,19 @@ def _keep(path: Path) -> int:
         code = child.wait()
         if stopping.is_set():
             return 0
-        sys.stderr.write(f"srm: the server ended with exit code {code}; starting it again\n")
+        sys.stderr.write(f"srm: the server exited with code {code}; restarting it\n")
         sys.stderr.flush()
         stopping.wait(_PAUSE_S)
-    sys.stderr.write(f"srm: it ended {_RESTARTS} times; giving up\n")
+    sys.stderr.write(f"srm: the server exited {_RESTARTS} times; no further restart\n")
     return 1
 
 
-def _ping(told: argparse.Namespace) -> int:
-    answer = ask(
-        "srmPing", (), address=told.address, port=told.port, host_name=told.host, credential=told.credential,
-        authorities=told.authorities, timeout_s=_PING_S,
+def _ping(options: argparse.Namespace) -> int:
+    reply = call_srm(
+        "srmPing", (), address=options.address, port=options.port, host_name=options.host, credential=options.credential,
+        ca_directory=options.ca_directory, timeout_s=_PING_S,
     )  # fmt: skip
-    sys.stdout.write(f"{answer.text('versionInfo')}\n")
+    sys.stdout.write(f"{reply.text('versionInfo')}\n")
     return 0
 
 

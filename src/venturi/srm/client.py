@@ -1,4 +1,4 @@
-"""One SRM request over httpg: for readiness checks and for tests. Not a client for users; that is gfal2."""
+"""One SRM request over httpg, for readiness checks and tests. Users have gfal2 instead."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Sequence
 
 from venturi.srm.errors import SoapError
 from venturi.srm.httpg import client_context, connect
+from venturi.srm.protocol import PATH
 from venturi.srm.soap import Fields, Part, emit_request, parse_reply
-from venturi.srm.words import PATH
 
-__all__ = ["ask"]
+__all__ = ["call_srm"]
 
 _LENGTH = re.compile(rb"(?i)\r\ncontent-length: *([0-9]+)\r\n")
 _CHUNK = 1 << 16
 
 
-def ask(
+def call_srm(
     operation: str,
     parts: Sequence[Part],
     *,
@@ -24,21 +24,21 @@ def ask(
     port: int,
     host_name: str,
     credential: str,
-    authorities: str,
+    ca_directory: str,
     timeout_s: float,
 ) -> Fields:
-    """Return the elements of the response to a request.
+    """Send a request and return the elements of the response.
 
     Raises
     ------
     OSError
-        If there is no answer, or one does not trust the other.
+        If there is no response, or client and server do not trust each other.
     SoapError
-        If the answer is a fault, or none of SRM.
+        If the response is a fault, or not a response of SRM.
     """
     body = emit_request(operation, parts)
     head = f"POST {PATH} HTTP/1.1\r\nHost: {host_name}:{port}\r\nContent-Type: text/xml; charset=utf-8\r\n"
-    context = client_context(credential, authorities)
+    context = client_context(credential, ca_directory)
     with connect(address, port, host_name, context, timeout_s) as tls:
         tls.sendall(
             f'{head}Content-Length: {len(body)}\r\nConnection: close\r\nSOAPAction: ""\r\n\r\n'.encode() + body
@@ -46,8 +46,8 @@ def ask(
         data = b""
         while more := tls.recv(_CHUNK):
             data += more
-    head_bytes, blank, answer = data.partition(b"\r\n\r\n")
+    head_bytes, blank, content = data.partition(b"\r\n\r\n")
     length = _LENGTH.search(head_bytes + b"\r\n")
-    if not blank or length is None or len(answer) != int(length[1]):
-        raise SoapError(f"expected a whole answer, found {data[:60]!r}")
-    return parse_reply(answer)
+    if not blank or length is None or len(content) != int(length[1]):
+        raise SoapError(f"expected a complete response, found {data[:60]!r}")
+    return parse_reply(content)

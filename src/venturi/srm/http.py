@@ -1,6 +1,6 @@
-"""HTTP/1.1 requests out of bytes, as SOAP clients send them: a POST with a length. No socket.
+"""Parser of HTTP/1.1 requests from SOAP clients: a POST with a length. It has no socket.
 
-Left out on purpose: chunked bodies, pipelining limits, trailers; ``Expect: 100-continue`` is told to the caller.
+Chunked bodies, pipelining limits and trailers are not supported. ``Expect: 100-continue`` is reported to the caller.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from venturi.srm.errors import HttpError
 __all__ = ["HEAD_LIMIT", "Request", "RequestReader", "response"]
 
 HEAD_LIMIT = 64 * 1024
-"""Bytes of the head of a request."""
+"""Maximum size of the head of a request in bytes."""
 
 _REASONS = {200: "OK", 400: "Bad Request", 405: "Method Not Allowed", 411: "Length Required", 413: "Payload Too Large",
             431: "Request Header Fields Too Large", 500: "Internal Server Error"}  # fmt: skip
@@ -22,7 +22,7 @@ _END = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request; names of header fields are in small letters."""
+    """One request. Names of header fields are in lower case."""
 
     method: str
     target: str
@@ -41,12 +41,12 @@ class _Head:
 
 
 class RequestReader:
-    """Takes bytes as they come, gives whole requests.
+    """Incremental parser of requests.
 
     Parameters
     ----------
     body_limit
-        Bytes of a body; a longer one is refused by its head.
+        Maximum size of a body in bytes. A longer body is rejected by its head.
 
     Examples
     --------
@@ -63,24 +63,24 @@ class RequestReader:
         self._buffer = bytearray()
         self._head: _Head | None = None
         self.expects_continue = False
-        """Whether the client waits for a 100 before it sends the body; set back by whoever has sent it."""
+        """Whether the client waits for a 100 before it sends the body. The caller resets this after sending the 100."""
 
     @property
     def within_request(self) -> bool:
-        """Whether a request has begun and is not whole yet."""
+        """Whether a request has started but is not complete."""
         return bool(self._buffer) or self._head is not None
 
     def feed(self, data: bytes) -> None:
-        """Take what has arrived."""
+        """Add received bytes."""
         self._buffer += data
 
     def take(self) -> Request | None:
-        """Return the next whole request, None if more bytes are needed.
+        """Return the next complete request, or None if more bytes are needed.
 
         Raises
         ------
         HttpError
-            If it is none; the connection is of no use then.
+            If the bytes are not a valid request. The connection cannot be used further.
         """
         if self._head is None and not self._take_head():
             return None
@@ -93,12 +93,12 @@ class RequestReader:
         return Request(head.method, head.target, head.fields, body, head.keep_alive)
 
     def _take_head(self) -> bool:
-        # Lines may be empty before a request (RFC 9112, section 2.2).
+        # Empty lines are allowed before a request (RFC 9112, section 2.2).
         while self._buffer.startswith(b"\r\n"):
             del self._buffer[:2]
         end = self._buffer.find(_END)
         if end > HEAD_LIMIT or (end < 0 and len(self._buffer) > HEAD_LIMIT):
-            raise HttpError(431, f"expected a head of {HEAD_LIMIT} bytes at most")
+            raise HttpError(431, f"expected a header of at most {HEAD_LIMIT} bytes")
         if end < 0:
             return False
         self._head = _head(bytes(self._buffer[:end]), self._body_limit)
@@ -108,7 +108,7 @@ class RequestReader:
 
 
 def response(code: int, body: bytes, *, keep_alive: bool) -> bytes:
-    """Return the bytes of an answer with XML (or, of an error, plain text)."""
+    """Return the bytes of a response with XML, or with plain text for an HTTP error."""
     kind = "text/xml; charset=utf-8" if code in (200, 500) else "text/plain; charset=utf-8"
     connection = "keep-alive" if keep_alive else "close"
     head = (
@@ -138,7 +138,7 @@ def _head(data: bytes, body_limit: int) -> _Head:
     if "transfer-encoding" in fields or not (length.isascii() and length.isdigit() and len(length) < 20):
         raise HttpError(411, "expected Content-Length")
     if int(length) > body_limit:
-        raise HttpError(413, f"expected a body of {body_limit} bytes at most, found {length}")
+        raise HttpError(413, f"expected a body of at most {body_limit} bytes, found {length}")
     tokens = {token.strip() for token in fields.get("connection", "").lower().split(",")}
     keep_alive = "close" not in tokens and (version == "HTTP/1.1" or "keep-alive" in tokens)
     return _Head(method, target, fields, int(length), keep_alive)

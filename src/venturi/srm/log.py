@@ -1,9 +1,11 @@
-"""The server's log: one JSON object a line, for each connection, each that was refused, and each request.
+"""The server's log: one JSON object per line for each connection, each rejected connection, and each request.
 
-``{"event": "connection", "connection": 3, "peer": "10.77.0.2:4711", "begin_unix_s": …, "end_unix_s": …, "subject": "/O=Venturi/CN=Lab User", "account":
-"root", "proxies": 1, "tls": "TLSv1.3", "delegated": false}``: ``begin`` is when it was accepted, ``end`` when client and server knew each other.
-``refused`` has a ``reason`` in their place. ``request``: ``operation``, ``begin_unix_s`` (its last byte was here), ``end_unix_s`` (the answer was handed to
-the kernel), ``status``, ``token``, ``files`` (``surl``, ``status``, ``turl``), the first 1000 of them.
+``{"event": "connection", "connection": 3, "peer": "10.77.0.2:4711", "begin_unix_s": …, "end_unix_s": …, "subject":
+"/O=Venturi/CN=Lab User", "account": "root", "proxies": 1, "tls": "TLSv1.3", "delegated": false}``: ``begin`` is the
+time of acceptance, ``end`` the time of mutual authentication. The event ``refused`` has a ``reason`` instead of the
+identity. The event ``request`` has ``operation``, ``begin_unix_s`` (time of its last byte), ``end_unix_s`` (time when
+the response was passed to the kernel), ``status``, ``token``, and ``files`` (``surl``, ``status``, ``turl``), the first
+1000 of them.
 """
 
 from __future__ import annotations
@@ -15,15 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TextIO
 
-__all__ = ["FILES_LOGGED", "LogFile", "LogWriter", "Record", "read_log"]
+__all__ = ["FILES_LOGGED", "LogFile", "LogRecord", "LogWriter", "read_log"]
 
 FILES_LOGGED = 1000
-"""Of one request; the others are counted by ``files_left_out``."""
+"""Maximum number of logged files of one request. ``files_left_out`` is the number of further files."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """What became of a file in a request."""
+    """Result for a file in a request."""
 
     surl: str
     status: str
@@ -31,13 +33,13 @@ class LogFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
-    """A line of the log; what a kind of event does not have is empty."""
+class LogRecord:
+    """A line of the log. Fields that the event does not have are empty."""
 
     event: Literal["connection", "refused", "request"]
     connection: int
     peer: str
-    begin_unix_s: float
+    start_unix_s: float
     end_unix_s: float
     subject: str = ""
     account: str = ""
@@ -50,12 +52,12 @@ class Record:
 
 
 class LogWriter:
-    """Appends records; safe to use from several threads.
+    """Writer of log records. Safe to use from several threads.
 
     Attributes
     ----------
     connections
-        How many connections there were in the log before, of servers that were started earlier: numbers go on from there.
+        Number of the next connection, which continues the numbers of an existing log.
     """
 
     def __init__(self, path: Path) -> None:
@@ -63,10 +65,10 @@ class LogWriter:
         self.connections = 1 + max((record.connection for record in read_log(path)), default=-1)
         self._file: TextIO = path.open("a", encoding="utf-8", buffering=1)
 
-    def write(self, event: str, **values: Any) -> None:  # noqa: ANN401 - whatever JSON takes
-        """Append a record; what is None or empty is left out."""
-        kept = {key: value for key, value in values.items() if value is not None and value != ""}
-        line = json.dumps({"event": event, **kept}, ensure_ascii=False) + "\n"
+    def write(self, event: str, **values: Any) -> None:  # noqa: ANN401 - any value of JSON
+        """Append a record. Values that are None or empty are omitted."""
+        logged = {key: value for key, value in values.items() if value is not None and value != ""}
+        line = json.dumps({"event": event, **logged}, ensure_ascii=False) + "\n"
         with self._lock:
             self._file.write(line)
 
@@ -76,8 +78,8 @@ class LogWriter:
             {key: value for key, value in (("surl", one.surl), ("status", one.status), ("turl", one.turl)) if value}
             for one in files[:FILES_LOGGED]
         ]
-        left_out = len(files) - len(shown)
-        self.write("request", **values, files=shown or None, files_left_out=left_out or None)
+        omitted = len(files) - len(shown)
+        self.write("request", **values, files=shown or None, files_left_out=omitted or None)
 
     def close(self) -> None:
         """Close the file."""
@@ -85,13 +87,15 @@ class LogWriter:
             self._file.close()
 
 
-def read_log(path: Path) -> Iterator[Record]:
-    """Yield the records of a log; nothing if there is none. A last line without its end is still being written.
+def read_log(path: Path) -> Iterator[LogRecord]:
+    """Yield the records of a log. A missing log has none.
+
+    An unterminated last line is skipped, because it is still being written.
 
     Raises
     ------
     ValueError
-        If a line is not of the form above.
+        If a line does not have the form above.
     """
     if not path.exists():
         return
@@ -107,7 +111,7 @@ def read_log(path: Path) -> Iterator[Record]:
             yield record
 
 
-def _record(line: Mapping[str, Any]) -> Record | None:
+def _record(line: Mapping[str, Any]) -> LogRecord | None:
     if line["event"] not in ("connection", "refused", "request"):
         return None
     files = tuple(LogFile(one["surl"], one["status"], one.get("turl")) for one in line.get("files", ()))
@@ -115,11 +119,11 @@ def _record(line: Mapping[str, Any]) -> Record | None:
         name: str(line.get(name, ""))
         for name in ("subject", "account", "tls", "reason", "operation", "status", "token")
     }
-    return Record(
+    return LogRecord(
         event=line["event"],
         connection=int(line["connection"]),
         peer=str(line["peer"]),
-        begin_unix_s=float(line["begin_unix_s"]),
+        start_unix_s=float(line["begin_unix_s"]),
         end_unix_s=float(line["end_unix_s"]),
         files=files,
         **texts,

@@ -1,4 +1,4 @@
-"""The grid-mapfile: which user, by the subject of the certificate, may act as which account."""
+"""The grid-mapfile: it maps subjects of user certificates to accounts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _LINE = re.compile(r'\s*(?:"((?:[^"\\]|\\.)*)"|([^"\s]\S*))\s+(\S+)\s*')
 
 
 def parse_mapfile(text: str) -> dict[str, str]:
-    """Return subject → the first of its accounts. Lines that are none, and comments, are passed over, as by the Globus library.
+    """Return subject → its first account. Invalid lines and comments are ignored, as by the Globus library.
 
     Examples
     --------

@@ -1,7 +1,7 @@
-"""The files behind SURLs: looking at them, making and removing them, never outside of the server's places.
+"""Files of SURLs: reading their metadata, creating and removing them, but never outside of the server's storages.
 
-A path is followed through symbolic links before it is judged. Between judging and use somebody with an account here could still change a link: places are for
-users who have none.
+Symbolic links of a path are resolved before the path is checked. A local user could still change a link between check
+and use, so storages are meant for users without a local account.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pathlib import Path, PurePosixPath
 from typing import Literal
 
 from venturi.srm.errors import SrmError
-from venturi.srm.words import Status
+from venturi.srm.protocol import SrmStatus
 
-__all__ = ["Entry", "Namespace"]
+__all__ = ["DirectoryEntry", "Namespace"]
 
 _KINDS: dict[int, Literal["FILE", "DIRECTORY", "LINK"]] = {
     stat.S_IFDIR: "DIRECTORY",
@@ -30,8 +30,8 @@ _KINDS: dict[int, Literal["FILE", "DIRECTORY", "LINK"]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """A file or folder as a listing shows it; times in seconds since 1970."""
+class DirectoryEntry:
+    """A file or directory in a listing. Times in seconds since 1970."""
 
     path: str
     kind: Literal["FILE", "DIRECTORY", "LINK"]
@@ -43,149 +43,155 @@ class Entry:
 
 
 class Namespace:
-    """The places of the server.
+    """The storages of the server.
 
     Parameters
     ----------
-    places
-        Absolute folders by name.
+    storages
+        Absolute directories by name.
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        # The nearest folder first, where one place lies in another.
-        self._places = sorted(map(PurePosixPath, places.values()), key=lambda path: len(path.parts), reverse=True)
+    def __init__(self, storages: Mapping[str, str]) -> None:
+        # The deepest directory first, if one storage is inside another.
+        self._storages = sorted(map(PurePosixPath, storages.values()), key=lambda path: len(path.parts), reverse=True)
 
     def relative(self, path: PurePosixPath) -> str:
-        """Return a path below its place.
+        """Return a path relative to its storage.
 
         Raises
         ------
         SrmError
-            SRM_AUTHORIZATION_FAILURE, if it lies in none: whether there is something is not told.
+            SRM_AUTHORIZATION_FAILURE, if the path is in no storage. The error does not reveal whether it exists.
         """
-        return path.relative_to(self._place(path)).as_posix()
+        return path.relative_to(self._location(path)).as_posix()
 
-    def entry(self, path: PurePosixPath) -> Entry:
-        """Return what is at a path.
+    def entry(self, path: PurePosixPath) -> DirectoryEntry:
+        """Return the file or directory at a path.
 
         Raises
         ------
         SrmError
-            SRM_INVALID_PATH, if there is nothing; SRM_AUTHORIZATION_FAILURE, if it is outside.
+            SRM_INVALID_PATH, if it does not exist; SRM_AUTHORIZATION_FAILURE, if it is outside of the storages.
         """
-        with _told(path):
+        with _srm_errors(path):
             self._confine(path)
             return _entry(path, Path(path).stat())
 
-    def entries(self, path: PurePosixPath) -> Iterator[Entry]:
-        """Yield what is in a folder by name; symbolic links as such, they may lead anywhere.
+    def entries(self, path: PurePosixPath) -> Iterator[DirectoryEntry]:
+        """Yield the entries of a directory, sorted by name. Symbolic links are not followed, because they can lead anywhere.
 
         Raises
         ------
         SrmError
-            As :meth:`entry`, and SRM_INVALID_PATH if it is no folder.
+            As for :meth:`entry`, and SRM_INVALID_PATH if the path is not a directory.
         """
-        with _told(path):
+        with _srm_errors(path):
             self._confine(path)
             found = sorted(Path(path).iterdir())
         for one in found:
             try:
                 yield _entry(PurePosixPath(one), one.lstat())
-            except FileNotFoundError:  # it has gone meanwhile
+            except FileNotFoundError:  # it was removed in the meantime
                 continue
 
     def check_writable(self, path: PurePosixPath, size_bytes: int | None, *, overwrite: bool) -> None:
-        """Check that a file can come to be at a path.
+        """Check that a file can be created at a path.
 
         Raises
         ------
         SrmError
-            SRM_INVALID_PATH without its folder, SRM_DUPLICATION_ERROR if something is there that may not be replaced, SRM_NO_FREE_SPACE.
+            SRM_INVALID_PATH without the parent directory, SRM_DUPLICATION_ERROR for an existing file that must not be
+            replaced, SRM_NO_FREE_SPACE.
         """
-        with _told(path):
-            folder = self._confine(path.parent, place=path)
-            if not folder.is_dir():
-                raise SrmError(Status.INVALID_PATH, f"{path.parent}: expected a folder, found none")
+        with _srm_errors(path):
+            directory = self._confine(path.parent, location=path)
+            if not directory.is_dir():
+                raise SrmError(SrmStatus.INVALID_PATH, f"{path.parent}: expected a directory, found none")
             if os.path.lexists(path) and not (overwrite and stat.S_ISREG(Path(path).lstat().st_mode)):
-                raise SrmError(
-                    Status.DUPLICATION_ERROR, f"{path}: expected a name that is free, found one that is taken"
-                )
-            room = os.statvfs(folder)
-            free = room.f_bavail * room.f_frsize
+                raise SrmError(SrmStatus.DUPLICATION_ERROR, f"{path}: expected a new name, found an existing file")
+            file_system = os.statvfs(directory)
+            free = file_system.f_bavail * file_system.f_frsize
             if size_bytes is not None and size_bytes > free:
-                raise SrmError(Status.NO_FREE_SPACE, f"{path}: expected room for {size_bytes} bytes, found {free}")
+                raise SrmError(
+                    SrmStatus.NO_FREE_SPACE, f"{path}: expected {size_bytes} bytes of free space, found {free}"
+                )
 
     def remove(self, path: PurePosixPath) -> None:
-        """Remove a file, or a link itself; SRM_INVALID_PATH if there is none."""
-        with _told(path):
-            self._confine(path.parent, place=path)
+        """Remove a file, or a symbolic link itself. Raise SRM_INVALID_PATH if it does not exist."""
+        with _srm_errors(path):
+            self._confine(path.parent, location=path)
             if stat.S_ISDIR(Path(path).lstat().st_mode):
-                raise SrmError(Status.INVALID_PATH, f"{path}: expected a file, found a folder")
+                raise SrmError(SrmStatus.INVALID_PATH, f"{path}: expected a file, found a directory")
             Path(path).unlink()
 
-    def make_folder(self, path: PurePosixPath) -> None:
-        """Make a folder; its parent must be there."""
-        with _told(path):
-            self._confine(path.parent, place=path)
+    def create_directory(self, path: PurePosixPath) -> None:
+        """Create a directory. Its parent must exist."""
+        with _srm_errors(path):
+            self._confine(path.parent, location=path)
             Path(path).mkdir()
 
-    def remove_folder(self, path: PurePosixPath, *, recursive: bool) -> None:
-        """Remove a folder, empty unless all below goes with it; never a place itself."""
-        with _told(path):
-            self._confine(path.parent, place=path)
-            if path in self._places:
+    def remove_directory(self, path: PurePosixPath, *, recursive: bool) -> None:
+        """Remove a directory, with ``recursive`` including its contents. A storage itself is never removed."""
+        with _srm_errors(path):
+            self._confine(path.parent, location=path)
+            if path in self._storages:
                 raise SrmError(
-                    Status.AUTHORIZATION_FAILURE, f"{path}: expected a folder below a place, found the place itself"
+                    SrmStatus.AUTHORIZATION_FAILURE,
+                    f"{path}: expected a directory below a storage, found the storage itself",
                 )
             if not stat.S_ISDIR(Path(path).lstat().st_mode):
-                raise SrmError(Status.INVALID_PATH, f"{path}: expected a folder, found a file")
+                raise SrmError(SrmStatus.INVALID_PATH, f"{path}: expected a directory, found a file")
             if recursive:
                 shutil.rmtree(path)
             else:
                 Path(path).rmdir()
 
-    def _place(self, path: PurePosixPath) -> PurePosixPath:
-        for place in self._places:
-            if path.is_relative_to(place):
-                return place
-        raise SrmError(Status.AUTHORIZATION_FAILURE, f"{path}: expected a path in one of the server's places")
+    def _location(self, path: PurePosixPath) -> PurePosixPath:
+        for location in self._storages:
+            if path.is_relative_to(location):
+                return location
+        raise SrmError(SrmStatus.AUTHORIZATION_FAILURE, f"{path}: expected a path in one of the server's storages")
 
-    def _confine(self, path: PurePosixPath, *, place: PurePosixPath | None = None) -> Path:
-        """Return a path with its links followed; refuse one that leads out of the place that it is written below."""
-        own = self._place(place or path)
-        real, home = Path(os.path.realpath(path)), os.path.realpath(own)
+    def _confine(self, path: PurePosixPath, *, location: PurePosixPath | None = None) -> Path:
+        """Return a path with resolved links. Reject a path that leads out of its storage."""
+        storage_root = self._location(location or path)
+        real, home = Path(os.path.realpath(path)), os.path.realpath(storage_root)
         if not real.is_relative_to(home):
-            raise SrmError(Status.AUTHORIZATION_FAILURE, f"{path}: expected a path in one of the server's places")
+            raise SrmError(
+                SrmStatus.AUTHORIZATION_FAILURE, f"{path}: expected a path in one of the server's storages"
+            )
         return real
 
 
 @contextmanager
-def _told(path: PurePosixPath) -> Iterator[None]:
-    """Have what the system says of a path as a status of SRM."""
+def _srm_errors(path: PurePosixPath) -> Iterator[None]:
+    """Convert operating system errors about a path to an SRM status."""
     try:
         yield
     except OSError as error:
-        status = _STATUS.get(type(error), Status.FAILURE)
+        status = _STATUS.get(type(error), SrmStatus.FAILURE)
         if error.errno == errno.ENOTEMPTY:
-            status = Status.NON_EMPTY_DIRECTORY
+            status = SrmStatus.NON_EMPTY_DIRECTORY
         elif error.errno == errno.ENOSPC:
-            status = Status.NO_FREE_SPACE
+            status = SrmStatus.NO_FREE_SPACE
         raise SrmError(status, f"{path}: {error.strerror or error}") from error
 
 
-_STATUS: dict[type[BaseException], Status] = {
-    FileNotFoundError: Status.INVALID_PATH,
-    NotADirectoryError: Status.INVALID_PATH,
-    IsADirectoryError: Status.INVALID_PATH,
-    FileExistsError: Status.DUPLICATION_ERROR,
-    PermissionError: Status.AUTHORIZATION_FAILURE,
+_STATUS: dict[type[BaseException], SrmStatus] = {
+    FileNotFoundError: SrmStatus.INVALID_PATH,
+    NotADirectoryError: SrmStatus.INVALID_PATH,
+    IsADirectoryError: SrmStatus.INVALID_PATH,
+    FileExistsError: SrmStatus.DUPLICATION_ERROR,
+    PermissionError: SrmStatus.AUTHORIZATION_FAILURE,
 }
 
 
-def _entry(path: PurePosixPath, found: os.stat_result) -> Entry:
+def _entry(path: PurePosixPath, found: os.stat_result) -> DirectoryEntry:
     kind = _KINDS.get(stat.S_IFMT(found.st_mode), "FILE")
     mode = stat.S_IMODE(found.st_mode)
-    return Entry(path.as_posix(), kind, found.st_size, found.st_mtime, mode, _owner(found.st_uid), str(found.st_gid))
+    return DirectoryEntry(
+        path.as_posix(), kind, found.st_size, found.st_mtime, mode, _owner(found.st_uid), str(found.st_gid)
+    )
 
 
 def _owner(uid: int) -> str:

@@ -1,4 +1,4 @@
-"""Who asks, what is answered, and the elements that answers share."""
+"""Client identities, replies, and elements that several replies share."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from venturi.srm.log import LogFile
+from venturi.srm.protocol import SrmStatus
 from venturi.srm.soap import Fields, Part
-from venturi.srm.words import Status
 
-__all__ = ["Caller", "Reply", "return_status", "status_part", "surl_statuses", "surls"]
+__all__ = ["ClientIdentity", "Reply", "return_status", "status_part", "surl_statuses", "surls"]
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
-    """Who asks: the subject of the certificate, and the account that the grid-mapfile gives; ``None``: it gives none."""
+class ClientIdentity:
+    """Subject of the client's certificate, and its account in the grid-mapfile. ``None`` if it has no account."""
 
     subject: str
     account: str | None
@@ -22,21 +22,21 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer: the elements of the response, and what the log tells of it."""
+    """A reply: the elements of the response, and the values for the log."""
 
-    status: Status
+    status: SrmStatus
     parts: tuple[Part, ...]
     token: str = ""
     files: tuple[LogFile, ...] = ()
 
 
-def status_part(status: Status, explanation: str | None = None, *, name: str = "status") -> Part:
+def status_part(status: SrmStatus, explanation: str | None = None, *, name: str = "status") -> Part:
     """Return a status as an element."""
     return name, [("statusCode", status.value), ("explanation", explanation)]
 
 
-def return_status(status: Status, explanation: str | None = None) -> Part:
-    """Return the status of a whole request as an element."""
+def return_status(status: SrmStatus, explanation: str | None = None) -> Part:
+    """Return the status of the entire request as an element."""
     return status_part(status, explanation, name="returnStatus")
 
 
@@ -45,8 +45,8 @@ def surls(request: Fields, array: str = "arrayOfSURLs") -> list[str]:
     return request.part(array).texts("urlArray")
 
 
-def surl_statuses(found: Sequence[tuple[str, Status, str | None]]) -> Part:
-    """Return what became of SURLs as an element; None for none: an array must have something in it."""
+def surl_statuses(found: Sequence[tuple[str, SrmStatus, str | None]]) -> Part:
+    """Return the results for SURLs as an element, with None for no SURLs because an array must not be empty."""
     array: list[Part] = [
         ("statusArray", [("surl", surl), status_part(status, explanation)]) for surl, status, explanation in found
     ]

@@ -1,4 +1,4 @@
-"""What the server is told: a JSON file, checked when it is read."""
+"""Settings of the server: a JSON file that is validated on reading."""
 
 from __future__ import annotations
 
@@ -12,56 +12,57 @@ from venturi.srm.errors import SettingsError
 
 __all__ = ["Settings"]
 
-_WHOLE = ("connections", "ready", "queue", "files_per_request", "entries", "body_bytes")
+_COUNTS = ("connections", "ready", "queue", "files_per_request", "entries", "body_bytes")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything that the server is told.
+    """All settings of the server.
 
     Attributes
     ----------
     address, ports
-        Where it listens.
+        Listening address and ports.
     hosts
-        Names and addresses that SURLs may carry.
-    places
-        Folders that it serves; nothing else can be reached. Absolute, by name.
+        Host names and addresses that are accepted in SURLs.
+    storages
+        Served directories: absolute paths by name. Other files cannot be reached.
     doors
-        Protocol → templates of transfer URLs, with ``{path}`` or ``{relative}`` (below its place), which are given out in turn.
-    certificate, key, authorities
-        Its own certificate, and the folder of trusted ones (``HASH.0``), PEM.
+        Protocol → templates of transfer URLs, which are used in turn. They contain ``{path}``, or ``{relative}`` for
+        the path below its storage.
+    certificate, key, ca_directory
+        Certificate and key of the server, and the directory of trusted CA certificates (``HASH.0``), PEM.
     mapfile
-        Grid-mapfile; read again when it changes.
+        Grid-mapfile. It is read again after changes.
     database, log
-        Files that it writes.
+        Output files.
     answer
-        ``"ready"``: a transfer URL comes with the first answer if there is a slot; ``"queued"``: the first answer is always that the request is
-        queued, as servers with a scheduler of their own give.
+        ``"ready"``: the first reply has a transfer URL if a slot is free. ``"queued"``: the first reply always reports
+        the request as queued, as servers with their own scheduler do.
     ready
-        Transfer URLs that may be out at once; who comes beyond is queued.
+        Maximum number of valid transfer URLs. Further requests are queued.
     queue
-        Files that may wait; beyond, requests are answered with SRM_INTERNAL_ERROR, which tells clients to come again later.
+        Maximum number of queued files. Further requests get SRM_INTERNAL_ERROR, so that clients retry later.
     connections
-        Served at once; others wait to be accepted.
+        Maximum number of concurrent connections. Further clients wait to be accepted.
     files_per_request, entries, body_bytes
-        Files of a request, entries of a listing, bytes of a request, at most.
+        Maximum numbers of files in a request, entries in a listing, and bytes in a request.
     pin_s, request_s
-        How long a transfer URL holds, and a request may wait, unless the client asks for less.
+        Lifetimes of a transfer URL and of a waiting request, unless the client requests shorter ones.
     idle_s, handshake_s
-        How long a connection may be silent, and a TLS handshake may take.
+        Timeouts of an idle connection and of a TLS handshake.
     keep_s
-        How long finished requests are remembered.
+        Time for which finished requests are kept.
     """
 
     address: str
     ports: tuple[int, ...]
     hosts: tuple[str, ...]
-    places: Mapping[str, str]
+    storages: Mapping[str, str]
     doors: Mapping[str, tuple[str, ...]]
     certificate: str
     key: str
-    authorities: str
+    ca_directory: str
     mapfile: str
     database: str
     log: str
@@ -80,12 +81,12 @@ class Settings:
 
     @classmethod
     def read(cls, path: Path) -> Settings:
-        """Return the settings in a file.
+        """Read the settings from a file.
 
         Raises
         ------
         SettingsError
-            If they are not of the form above.
+            If they do not have the form above.
         """
         try:
             written = json.loads(path.read_text(encoding="utf-8"))
@@ -97,7 +98,7 @@ class Settings:
 
     @classmethod
     def of(cls, written: Mapping[str, Any]) -> Settings:
-        """Return the settings in an object as JSON has it; see :meth:`read`."""
+        """Return the settings in a JSON object; see :meth:`read`."""
         known = {one.name for one in fields(cls)}
         unknown = sorted(set(written) - known)
         if unknown:
@@ -107,17 +108,17 @@ class Settings:
             values[name] = tuple(values.get(name, ()))
         values["doors"] = {key: tuple(value) for key, value in values.get("doors", {}).items()}
         try:
-            made = cls(**values)
+            parsed = cls(**values)
         except TypeError as error:
             raise SettingsError(f"expected all settings without a default, found: {error}") from error
-        made._check()
-        return made
+        parsed._check()
+        return parsed
 
     def _check(self) -> None:
         if not self.ports or not all(isinstance(port, int) and 0 <= port < 65536 for port in self.ports):
             raise SettingsError(f"ports: expected numbers from 0 to 65535, found {self.ports}")
-        if not self.places or not all(Path(path).is_absolute() for path in self.places.values()):
-            raise SettingsError(f"places: expected absolute folders by name, found {dict(self.places)}")
+        if not self.storages or not all(Path(path).is_absolute() for path in self.storages.values()):
+            raise SettingsError(f"storages: expected absolute directories by name, found {dict(self.storages)}")
         if not self.doors or not all(self.doors.values()):
             raise SettingsError(f"doors: expected protocols with templates of URLs, found {dict(self.doors)}")
         for template in (template for listed in self.doors.values() for template in listed):
@@ -125,7 +126,7 @@ class Settings:
                 raise SettingsError(f"doors: expected {{path}} or {{relative}} in each URL, found {template}")
         if self.answer not in ("ready", "queued"):
             raise SettingsError(f'answer: expected "ready" or "queued", found {self.answer!r}')
-        for name in _WHOLE:
+        for name in _COUNTS:
             value = getattr(self, name)
             if type(value) is not int or value < 1:
                 raise SettingsError(f"{name}: expected a whole number, 1 or more, found {value!r}")

@@ -1,7 +1,7 @@
-"""SOAP 1.1 envelopes of SRM: from bytes to a request, from a reply to bytes. Style rpc, use encoded, as its WSDL says.
+"""SOAP 1.1 envelopes of SRM: parsing of requests, and output of replies. Style rpc, use encoded, as in its WSDL.
 
-Both of the ways in which clients write structures are understood: nested (gSOAP), and by reference, ``href="#id"`` (Axis). Names
-are looked at without their name spaces: clients do not agree on prefixes.
+Both notations for structures are supported: nested (gSOAP), and by reference with ``href="#id"`` (Axis). XML namespaces
+of names are ignored, because clients use different prefixes.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from venturi.srm.errors import SoapError
-from venturi.srm.words import NAMESPACE
+from venturi.srm.protocol import NAMESPACE
 
-__all__ = ["Call", "Fields", "Part", "emit_fault", "emit_reply", "emit_request", "parse_call", "parse_reply"]
+__all__ = ["Fields", "Part", "SoapCall", "emit_fault", "emit_reply", "emit_request", "parse_call", "parse_reply"]
 
 _ENVELOPE = "http://schemas.xmlsoap.org/soap/envelope/"
 _SCHEMA = "http://www.w3.org/2001/XMLSchema"
 _NIL = f"{{{_SCHEMA}-instance}}nil"
 _DEPTH_LIMIT = 24
-"""Of structures in each other; those of SRM are 6 deep."""
+"""Maximum nesting depth of structures. The structures of SRM have depth 6."""
 _NODE_LIMIT = 200_000
-"""Of a request with its references followed: one that names itself twice at each level would grow without end."""
+"""Maximum number of nodes of a request with resolved references, because nested references can grow exponentially."""
 
 Part: TypeAlias = "tuple[str, str | int | bool | Sequence[Part] | None]"
-"""An element of a reply: its name, and its text or the elements in it. None: it is left out."""
+"""An element of a reply: its name, and its text or child elements. None: the element is omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """The elements of a structure, in their order: a text or a structure each. What was nil is not there."""
+    """The elements of a structure in their order, each a text or a structure. Nil elements are omitted."""
 
     items: tuple[tuple[str, str | Fields], ...] = ()
 
     def text(self, name: str) -> str | None:
-        """Return the text of the first element of this name, None if there is none."""
+        """Return the text of the first element of this name, or None."""
         return next(iter(self.texts(name)), None)
 
     def texts(self, name: str) -> list[str]:
@@ -44,7 +44,7 @@ class Fields:
         return [value for key, value in self.items if key == name and isinstance(value, str)]
 
     def part(self, name: str) -> Fields:
-        """Return the first structure of this name, empty if there is none."""
+        """Return the first structure of this name, or an empty one."""
         return next(iter(self.parts(name)), Fields())
 
     def parts(self, name: str) -> list[Fields]:
@@ -53,20 +53,20 @@ class Fields:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """A request: ``srmPing`` and the elements of its one argument."""
+class SoapCall:
+    """A request: its operation, such as ``srmPing``, and the elements of its argument."""
 
     operation: str
     request: Fields = field(default_factory=Fields)
 
 
-def parse_call(body: bytes) -> Call:
+def parse_call(body: bytes) -> SoapCall:
     """Return the request in an envelope.
 
     Raises
     ------
     SoapError
-        If the bytes are none.
+        If the bytes are not a request.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def parse_call(body: bytes) -> Call:
     'srmPing'
     """
     operation, builder = _first(body)
-    return Call(_name(operation), _argument(operation, f"{_name(operation)}Request", builder))
+    return SoapCall(_name(operation), _argument(operation, f"{_name(operation)}Request", builder))
 
 
 def parse_reply(body: bytes) -> Fields:
@@ -84,7 +84,7 @@ def parse_reply(body: bytes) -> Fields:
     Raises
     ------
     SoapError
-        If the bytes are none, or it is a fault.
+        If the bytes are not a response, or are a fault.
     """
     response, builder = _first(body)
     if _name(response) == "Fault":
@@ -96,7 +96,7 @@ def parse_reply(body: bytes) -> Fields:
 
 
 def emit_reply(operation: str, parts: Iterable[Part]) -> bytes:
-    """Return the envelope that answers an operation.
+    """Return the envelope of a reply to an operation.
 
     Examples
     --------
@@ -109,13 +109,13 @@ def emit_reply(operation: str, parts: Iterable[Part]) -> bytes:
 
 
 def emit_request(operation: str, parts: Iterable[Part]) -> bytes:
-    """Return the envelope that asks for an operation."""
+    """Return the envelope of a request for an operation."""
     inner = "".join(_emit(part) for part in parts)
     return _envelope(f"<srm:{operation}><{operation}Request>{inner}</{operation}Request></srm:{operation}>")
 
 
 def emit_fault(code: str, text: str) -> bytes:
-    """Return the envelope that says that a request was not understood (``Client``) or broke the server (``Server``)."""
+    """Return the envelope of a fault: ``Client`` for an invalid request, ``Server`` for an error of the server."""
     fault = f"<faultcode>SOAP-ENV:{escape(code)}</faultcode><faultstring>{escape(_printable(text))}</faultstring>"
     return _envelope(f"<SOAP-ENV:Fault>{fault}</SOAP-ENV:Fault>")
 
@@ -142,14 +142,14 @@ def _emit(part: Part) -> str:
 
 
 def _printable(text: str) -> str:
-    """Return a text without what XML 1.0 cannot hold: names of files may have anything."""
+    """Replace characters that XML 1.0 does not allow, because names of files can contain any character."""
     return "".join(
         c if c in "\t\n\r" or " " <= c < "\ud800" or "\ue000" <= c < "\ufffe" or c > "\uffff" else "?" for c in text
     )
 
 
 def _first(body: bytes) -> tuple[ElementTree.Element, _Builder]:
-    """Return the first element of the body of an envelope, and what finds what it refers to."""
+    """Return the first element of the body of an envelope, and a builder that resolves its references."""
     root = _parse(body)
     found = next((child for child in root if _name(child) == "Body"), None)
     if _name(root) != "Envelope" or found is None or not len(found):
@@ -159,7 +159,7 @@ def _first(body: bytes) -> tuple[ElementTree.Element, _Builder]:
 
 def _argument(element: ElementTree.Element, name: str, builder: _Builder) -> Fields:
     for child in element:
-        # gSOAP names the one argument as the WSDL does; others have been seen to call it otherwise.
+        # gSOAP names the argument as the WSDL does. Some clients use other names.
         if _name(child) == name or len(element) == 1:
             value = builder.value(child, 0)
             return value if isinstance(value, Fields) else Fields()
@@ -167,7 +167,10 @@ def _argument(element: ElementTree.Element, name: str, builder: _Builder) -> Fie
 
 
 class _NoDoctype(ElementTree.TreeBuilder):
-    """SOAP 1.1, section 3: a message must not have a document type declaration; with it go all tricks with entities."""
+    """Builder that rejects document type declarations, which SOAP 1.1, section 3, forbids.
+
+    This prevents attacks with entities.
+    """
 
     def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
         raise SoapError(f"expected no document type, found {name[:40]}")
@@ -181,7 +184,7 @@ def _parse(body: bytes) -> ElementTree.Element:
     except (ElementTree.ParseError, ValueError, LookupError) as error:
         if isinstance(error, SoapError):
             raise
-        raise SoapError(f"expected XML, found that it ends or breaks: {error}") from error
+        raise SoapError(f"expected well-formed XML: {error}") from error
     if not isinstance(root, ElementTree.Element):
         raise SoapError("expected XML, found nothing")
     return root
@@ -190,18 +193,18 @@ def _parse(body: bytes) -> ElementTree.Element:
 class _Builder:
     def __init__(self, named: dict[str, ElementTree.Element]) -> None:
         self._named = named
-        self._left = _NODE_LIMIT
+        self._remaining_nodes = _NODE_LIMIT
 
     def value(self, element: ElementTree.Element, depth: int) -> str | Fields | None:
-        """Return what an element holds, None if it is nil."""
-        self._left -= 1
-        if depth > _DEPTH_LIMIT or self._left < 0:
+        """Return the value of an element, or None if it is nil."""
+        self._remaining_nodes -= 1
+        if depth > _DEPTH_LIMIT or self._remaining_nodes < 0:
             raise SoapError(f"expected structures at most {_DEPTH_LIMIT} deep and {_NODE_LIMIT} elements, found more")
         reference = element.get("href")
         if reference is not None:
             target = self._named.get(reference.removeprefix("#"))
             if target is None:
-                raise SoapError(f"expected a reference to an element that is there, found {reference[:40]}")
+                raise SoapError(f"expected a reference to an existing element, found {reference[:40]}")
             return self.value(target, depth + 1)
         if element.get(_NIL) in ("true", "1"):
             return None

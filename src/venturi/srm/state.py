@@ -1,4 +1,4 @@
-"""What becomes of a file that was asked for: its states, what each means to a client, and when it changes. No clock, no database.
+"""States of a requested file, the status codes that clients see, and transitions. No clock, no database.
 
 queued ──slot──▶ ready ──▶ released (get) · done (put)
    │               │
@@ -12,15 +12,24 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Literal, TypeAlias
 
-from venturi.srm.words import Status
+from venturi.srm.protocol import SrmStatus
 
-__all__ = ["LIVE", "FileRequest", "Kind", "State", "due", "file_status", "promoted", "request_status"]
+__all__ = [
+    "LIVE",
+    "FileRequest",
+    "Kind",
+    "State",
+    "activate_queued",
+    "expire_if_due",
+    "file_status",
+    "request_status",
+]
 
 Kind: TypeAlias = Literal["get", "put"]
 
 
 class State(StrEnum):
-    """Of a file in a request."""
+    """State of a file in a request."""
 
     QUEUED = "queued"
     READY = "ready"
@@ -32,9 +41,9 @@ class State(StrEnum):
 
 
 LIVE = (State.QUEUED, State.READY)
-"""States of files that somebody waits for or moves."""
+"""States of files that are queued or transferred."""
 
-_GOOD = frozenset({Status.FILE_PINNED, Status.SPACE_AVAILABLE, Status.RELEASED, Status.SUCCESS})
+_GOOD = frozenset({SrmStatus.FILE_PINNED, SrmStatus.SPACE_AVAILABLE, SrmStatus.RELEASED, SrmStatus.SUCCESS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +53,17 @@ class FileRequest:
     Attributes
     ----------
     surl, path
-        As the client wrote it, and what it means here.
+        SURL from the client, and its path on this server.
     protocol
-        Of its transfer URL.
+        Protocol of the transfer URL.
     size_bytes
-        Of a get: of the file; of a put: what was announced, ``None``: nothing.
+        For a get, the size of the file. For a put, the announced size, or ``None``.
     until_s
-        Queued: when the request ends; ready: when the transfer URL does. Seconds since 1970.
+        Expiry of the request (queued) or of the transfer URL (ready), in seconds since 1970.
     turl
-        Once it is ready.
+        Transfer URL, after the file became ready.
     status, explanation
-        Of one that failed.
+        Reason of a failure.
     """
 
     token: str
@@ -67,63 +76,63 @@ class FileRequest:
     until_s: float
     size_bytes: int | None = None
     turl: str | None = None
-    status: Status | None = None
+    status: SrmStatus | None = None
     explanation: str | None = None
 
 
-def promoted(file: FileRequest, turl: str, now_s: float, lifetime_s: float) -> FileRequest:
-    """Return a queued file that has got a slot and with it a transfer URL."""
+def activate_queued(file: FileRequest, turl: str, now_s: float, lifetime_s: float) -> FileRequest:
+    """Return a queued file after it received a slot and a transfer URL."""
     return replace(file, state=State.READY, turl=turl, until_s=now_s + lifetime_s)
 
 
-def due(file: FileRequest, now_s: float) -> FileRequest | None:
-    """Return the file as it is once its time is over, None if it is not, or nobody waits for it any more."""
+def expire_if_due(file: FileRequest, now_s: float) -> FileRequest | None:
+    """Return the file in its expired state, or None if it is not due or not live any more."""
     if file.state not in LIVE or now_s < file.until_s:
         return None
     if file.state is State.QUEUED:
         return replace(
-            file, state=State.FAILED, status=Status.REQUEST_TIMED_OUT, explanation="no slot became free in the time of the request"
+            file, state=State.FAILED, status=SrmStatus.REQUEST_TIMED_OUT, explanation="no slot became free within the lifetime of the request"
         )  # fmt: skip
     return replace(file, state=State.EXPIRED)
 
 
-def file_status(file: FileRequest) -> Status:
-    """Return what a client is told of a file (GFD.129, sections 5.1 to 5.4)."""
+def file_status(file: FileRequest) -> SrmStatus:
+    """Return the status of a file for clients (GFD.129, sections 5.1 to 5.4)."""
     match file.state:
         case State.QUEUED:
-            return Status.REQUEST_QUEUED
+            return SrmStatus.REQUEST_QUEUED
         case State.READY:
-            return Status.FILE_PINNED if file.kind == "get" else Status.SPACE_AVAILABLE
+            return SrmStatus.FILE_PINNED if file.kind == "get" else SrmStatus.SPACE_AVAILABLE
         case State.RELEASED:
-            return Status.RELEASED
+            return SrmStatus.RELEASED
         case State.DONE:
-            return Status.SUCCESS
+            return SrmStatus.SUCCESS
         case State.ABORTED:
-            return Status.ABORTED
+            return SrmStatus.ABORTED
         case State.EXPIRED:
-            return Status.FILE_LIFETIME_EXPIRED
+            return SrmStatus.FILE_LIFETIME_EXPIRED
         case State.FAILED:
-            return file.status or Status.FAILURE
+            return file.status or SrmStatus.FAILURE
 
 
-def request_status(files: Iterable[Status]) -> Status:
-    """Return the status of a request from those of its files.
+def request_status(files: Iterable[SrmStatus]) -> SrmStatus:
+    """Return the status of a request from the statuses of its files.
 
     Examples
     --------
-    >>> request_status([Status.FILE_PINNED, Status.REQUEST_QUEUED]).value
+    >>> request_status([SrmStatus.FILE_PINNED, SrmStatus.REQUEST_QUEUED]).value
     'SRM_REQUEST_INPROGRESS'
-    >>> request_status([Status.FILE_PINNED, Status.INVALID_PATH]).value
+    >>> request_status([SrmStatus.FILE_PINNED, SrmStatus.INVALID_PATH]).value
     'SRM_PARTIAL_SUCCESS'
     """
-    found: Sequence[Status] = list(files)
-    waiting = sum(status is Status.REQUEST_QUEUED for status in found)
+    found: Sequence[SrmStatus] = list(files)
+    waiting = sum(status is SrmStatus.REQUEST_QUEUED for status in found)
     if waiting:
-        return Status.REQUEST_QUEUED if waiting == len(found) else Status.REQUEST_INPROGRESS
+        return SrmStatus.REQUEST_QUEUED if waiting == len(found) else SrmStatus.REQUEST_INPROGRESS
     good = sum(status in _GOOD for status in found)
     if good:
-        return Status.SUCCESS if good == len(found) else Status.PARTIAL_SUCCESS
-    for same in (Status.ABORTED, Status.REQUEST_TIMED_OUT):
+        return SrmStatus.SUCCESS if good == len(found) else SrmStatus.PARTIAL_SUCCESS
+    for same in (SrmStatus.ABORTED, SrmStatus.REQUEST_TIMED_OUT):
         if found and all(status is same for status in found):
             return same
-    return Status.FAILURE
+    return SrmStatus.FAILURE

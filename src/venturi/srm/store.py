@@ -1,7 +1,8 @@
-"""Requests and their files in SQLite: what was promised is still known after a kill.
+"""Requests and their files in SQLite, which survive a kill of the server.
 
-A commit is in the kernel's hands before a client has its answer (write-ahead log, ``synchronous = NORMAL``), so that it survives the death of the
-process; of a machine that loses power the last ones may be lost, which is what a lab can bear and saves a flush for each request.
+A commit reaches the kernel before the client receives its reply (write-ahead log, ``synchronous = NORMAL``), so that it
+survives the death of the process. The last commits can be lost if the machine loses power. This is acceptable in a lab
+and saves a flush for each request.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
+from venturi.srm.protocol import SrmStatus
 from venturi.srm.state import LIVE, FileRequest, Kind, State
-from venturi.srm.words import Status
 
 __all__ = ["Store", "StoredRequest"]
 
@@ -35,7 +36,7 @@ CREATE INDEX IF NOT EXISTS writing ON files (path) WHERE kind = 'put' AND state 
 
 @dataclass(frozen=True, slots=True)
 class StoredRequest:
-    """A request; ``subject`` is who made it, ``lifetime_s`` how long its transfer URLs hold."""
+    """A request. ``subject`` identifies its client; ``lifetime_s`` is the lifetime of its transfer URLs."""
 
     token: str
     kind: Kind
@@ -45,13 +46,13 @@ class StoredRequest:
 
 
 class Store:
-    """A database file, made if there is none. Safe to use from several threads: one transaction at a time.
+    """A database file, which is created if missing. Safe to use from several threads: one transaction at a time.
 
     Examples
     --------
     >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     store = Store(Path(folder) / "requests.db")
+    >>> with tempfile.TemporaryDirectory() as directory:
+    ...     store = Store(Path(directory) / "requests.db")
     ...     store.request("none"), store.count(State.READY)
     ...     store.close()
     (None, 0)
@@ -67,7 +68,7 @@ class Store:
         if found > _VERSION:
             self._connection.close()
             raise sqlite3.DatabaseError(
-                f"{path}: expected version {_VERSION} or older, found {found}; remove it or update"
+                f"{path}: expected version {_VERSION} or older, found {found}. Remove the file or update Venturi."
             )
         self._connection.executescript(_SCHEMA)
         self._connection.execute(f"PRAGMA user_version = {_VERSION}")
@@ -79,7 +80,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the database: all that is done in the block is done, or nothing of it. May be nested."""
+        """Execute the block atomically with exclusive access to the database. Transactions can be nested."""
         with self._lock:
             if self._depth == 0:
                 self._connection.execute("BEGIN IMMEDIATE")
@@ -96,7 +97,7 @@ class Store:
                 self._connection.execute("COMMIT")
 
     def add(self, request: StoredRequest, files: Sequence[FileRequest]) -> None:
-        """Keep a request with its files."""
+        """Store a request with its files."""
         with self.transaction():
             self._connection.execute("INSERT INTO requests VALUES (?, ?, ?, ?, ?)", astuple(request))
             marks = ", ".join("?" * len(_COLUMNS))
@@ -104,21 +105,21 @@ class Store:
             self._connection.executemany(insert, [astuple(file) for file in files])
 
     def request(self, token: str) -> StoredRequest | None:
-        """Return a request, None if it is not known."""
+        """Return a request, or None if it is unknown."""
         with self._lock:
             row = self._connection.execute("SELECT * FROM requests WHERE token = ?", (token,)).fetchone()
         return None if row is None else StoredRequest(*row)
 
     def files(self, token: str) -> list[FileRequest]:
-        """Return the files of a request in its order."""
+        """Return the files of a request, in their order."""
         return self._select("token = ? ORDER BY position", (token,))
 
-    def queued(self, most: int) -> list[FileRequest]:
-        """Return the files that wait, the first come first."""
-        return self._select("state = 'queued' ORDER BY number LIMIT ?", (most,))
+    def queued(self, limit: int) -> list[FileRequest]:
+        """Return the queued files, the oldest first."""
+        return self._select("state = 'queued' ORDER BY number LIMIT ?", (limit,))
 
     def overdue(self, now_s: float) -> list[FileRequest]:
-        """Return the live files whose time is over."""
+        """Return the live files whose time has expired."""
         return self._select("state IN ('queued', 'ready') AND until_s <= ? ORDER BY number", (now_s,))
 
     def writing(self, path: str) -> list[FileRequest]:
@@ -126,7 +127,7 @@ class Store:
         return self._select("kind = 'put' AND state IN ('queued', 'ready') AND path = ? ORDER BY number", (path,))
 
     def reading(self, path: str, subject: str) -> list[FileRequest]:
-        """Return the live gets of a path that belong to a user."""
+        """Return the live gets of a path that belong to a client."""
         return self._select(
             "kind = 'get' AND state IN ('queued', 'ready') AND path = ? "
             "AND token IN (SELECT token FROM requests WHERE subject = ?) ORDER BY number",
@@ -134,14 +135,14 @@ class Store:
         )
 
     def count(self, *states: State) -> int:
-        """Return how many files are in these states."""
+        """Return the number of files in these states."""
         marks = ", ".join("?" * len(states))
         with self._lock:
             row = self._connection.execute(f"SELECT count(*) FROM files WHERE state IN ({marks})", states).fetchone()
         return int(row[0])
 
     def change(self, files: Iterable[FileRequest]) -> None:
-        """Write files as they are now, found again by token and position."""
+        """Store the new state of files, which are identified by token and position."""
         with self.transaction():
             self._connection.executemany(
                 "UPDATE files SET state = ?, until_s = ?, size_bytes = ?, turl = ?, status = ?, explanation = ? WHERE token = ? AND position = ?",
@@ -149,7 +150,7 @@ class Store:
             )  # fmt: skip
 
     def forget(self, before_s: float) -> None:
-        """Remove requests that were made before a time and in which nothing is live."""
+        """Remove requests that were created before a time and have no live files."""
         live = ", ".join(f"'{state}'" for state in LIVE)
         with self.transaction():
             old = f"SELECT token FROM requests WHERE created_s < ? AND token NOT IN (SELECT token FROM files WHERE state IN ({live}))"
@@ -169,4 +170,4 @@ class Store:
 def _file(row: dict[str, object]) -> FileRequest:
     status = row.pop("status")
     state = State(str(row.pop("state")))
-    return FileRequest(**row, state=state, status=None if status is None else Status(str(status)))  # type: ignore[arg-type]
+    return FileRequest(**row, state=state, status=None if status is None else SrmStatus(str(status)))  # type: ignore[arg-type]

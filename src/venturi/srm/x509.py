@@ -1,7 +1,8 @@
-"""Who is at the other end: subjects of certificates, and the identity behind a chain of proxies.
+"""Identity of the peer: subjects of certificates, and the user behind a chain of proxies.
 
-The chain was verified before (by OpenSSL, which knows RFC 3820: a proxy is signed by the certificate whose subject it extends by one common name).
-What is left to do is to read subjects, and to tell which of the certificates are proxies. Of DER (X.690) as much as that needs.
+OpenSSL has already verified the chain by RFC 3820: a proxy is signed by the certificate whose subject it extends by one
+common name. This module only reads subjects, and detects proxies. It supports only the parts of DER (X.690) that this
+needs.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ _ATTRIBUTES = {
     "0.9.2342.19200300.100.1.25": "DC", "0.9.2342.19200300.100.1.1": "UID", "1.2.840.113549.1.9.1": "emailAddress",
 }  # fmt: skip
 _PROXY = "1.3.6.1.5.5.7.1.14"
-"""proxyCertInfo of RFC 3820, section 3.8. Proxies of before the standard do not get here: OpenSSL does not know them."""
+"""proxyCertInfo of RFC 3820, section 3.8. OpenSSL does not accept older proxies, so they do not occur here."""
 _LIMITED = "1.3.6.1.4.1.3536.1.1.1.9"
 _STRINGS = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be", 0x1C: "utf-32-be"}
 
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """What is needed of a certificate; the subject in slash form, ``/O=Grid/CN=A B``."""
+    """The required fields of a certificate. The subject is in slash form, ``/O=Grid/CN=A B``."""
 
     subject: str
     proxy: bool
@@ -35,7 +36,7 @@ class Certificate:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A user: the subject without what proxies add, how many proxies there are, and whether one of them is limited."""
+    """A user: the subject without the proxies' additions, the number of proxies, and whether one of them is limited."""
 
     subject: str
     proxies: int
@@ -43,12 +44,12 @@ class Identity:
 
 
 def identify(chain: Sequence[bytes]) -> Identity:
-    """Return the user of a verified chain of certificates in DER, that of the peer first.
+    """Return the user of a verified chain of certificates in DER, the peer's certificate first.
 
     Raises
     ------
     X509Error
-        If there is none, or nothing but proxies.
+        If the chain is empty, or contains only proxies.
     """
     limited = False
     for proxies, data in enumerate(chain):
@@ -56,16 +57,16 @@ def identify(chain: Sequence[bytes]) -> Identity:
         limited |= certificate.limited
         if not certificate.proxy:
             return Identity(certificate.subject, proxies, limited)
-    raise X509Error(f"expected a certificate of a user, found {len(chain)} proxies and none")
+    raise X509Error(f"expected a user certificate, found {len(chain)} proxies only")
 
 
 def parse_certificate(data: bytes) -> Certificate:
-    """Return what a certificate says (RFC 5280, section 4.1).
+    """Parse a certificate (RFC 5280, section 4.1).
 
     Raises
     ------
     X509Error
-        If the bytes are none.
+        If the bytes are not a certificate.
     """
     try:
         (_, body), *_ = _elements(data)
@@ -137,7 +138,7 @@ def _oid(data: bytes) -> str:
 
 def _subject(data: bytes) -> str:
     """Return a name in the form of grid-mapfiles and of ``openssl x509 -subject -nameopt compat``."""
-    words = []
+    attributes = []
     for tag, part in _elements(data):
         if tag != _SET:
             raise X509Error(f"expected a set of attributes, found tag {tag:#x}")
@@ -145,5 +146,5 @@ def _subject(data: bytes) -> str:
             (_, kind), (form, value) = _elements(attribute)
             name = _oid(kind)
             text = value.decode(_STRINGS.get(form, "latin-1"), errors="backslashreplace")
-            words.append(f"/{_ATTRIBUTES.get(name, name)}={text}")
-    return "".join(words)
+            attributes.append(f"/{_ATTRIBUTES.get(name, name)}={text}")
+    return "".join(attributes)

@@ -1,22 +1,21 @@
 """Statistics of measurements: pure functions on numpy arrays.
 
-It knows no backend, no run and no file, and prints nothing. Left out on purpose: fits of curves
-(:mod:`venturi.model`), reading and grouping tables (:mod:`venturi.run`), wording (:mod:`venturi.report`). Read
-:class:`PointThroughput` first, then :class:`Interval`.
+The package does not depend on backends, runs or files, and prints nothing. Fits of curves are in :mod:`venturi.model`,
+reading and grouping of tables in :mod:`venturi.run`, and texts in :mod:`venturi.report`. Read :class:`PointThroughput`
+first, then :class:`Interval`.
 
-Rules that hold throughout: results are frozen dataclasses; a number that cannot be formed is ``None`` (NaN in the
-columns of the grouped forms) and its reason is beside it; input that is not usable raises
-:class:`venturi.errors.SampleError` (a ``ValueError``); random generators are the caller's; units are in the names,
-and where there is none the result is in the unit of the argument.
+Results are frozen dataclasses. A number that cannot be computed is ``None`` (NaN in the columns of the grouped forms),
+and another field gives the reason. Invalid input raises :class:`venturi.errors.SampleError`, a ``ValueError``. The
+caller provides random generators. Names end in their unit; without one, the result has the unit of the argument.
 
 Throughput of sweep points (document 000)
     - ``slot_throughput(time_s, size_bytes) -> SlotThroughput``: eq. (1), with spread and with error of the mean
     - ``point_throughput(time_s, size_bytes) -> PointThroughput``: eqs. (2), (3) printed, internal, external, trial
     - ``point_throughputs(group_index, slot_index, time_s, size_bytes, repetition_index=None) -> PointThroughputs``:
-      the same by columns for 10⁶ transfers; ``.row(i) -> PointThroughput``; ``Absence`` says why a number is missing
+      the same by columns for 10⁶ transfers; ``.row(i) -> PointThroughput``; ``Absence`` explains missing numbers
     - ``zero_size_correction(size_bytes, time_s, time_error_s, zero_time_s, zero_time_error_s) -> CorrectedThroughput``
     - ``total_throughput(GridRates(files, size_bytes, rate_bytes_per_s, error_bytes_per_s=None)) -> TotalThroughput``
-    - ``totals_on_common_points({name: GridRates}) -> {name: TotalThroughput}``: table IV, like for like
+    - ``totals_on_common_points({name: GridRates}) -> {name: TotalThroughput}``: table IV on equal points
 
 Rates
     - ``mean_rates(size_bytes, duration_s) -> MeanRates``: arithmetic, harmonic, byte-weighted, time-weighted
@@ -26,15 +25,17 @@ Rates
 Samples
     - ``summarise(values) -> Summary``: n, mean, median, extremes, std, std_population, std_pct, error_of_mean
     - ``batch_spread(batches) -> BatchSpread``: between batches and within
-    - ``label_outliers(values, *, limit=3.5) -> Outliers``: robust z; labelled, kept, never dropped
+    - ``label_outliers(values, *, limit=3.5) -> Outliers``: labels by robust z; all values are kept
 
 Intervals and comparisons
-    - ``mean_interval(sample, *, rng, level=0.95) -> Interval``: one value a trial; picks and names the method
+    - ``mean_interval(sample, *, level=0.95, positive=False) -> Interval``: one value per trial; selects and names the method
     - ``student_interval(sample, *, level)``, ``bca_interval(sample, statistic=mean, *, rng, level, resamples)``
+    - ``series_mean_interval(series, *, level)``: mean of the values within one trial, autocorrelated
     - ``stationary_bootstrap_interval(series, statistic=mean, *, rng, level, mean_block_length=None, resamples)`` and
-      ``block_length(series) -> float``: values within one trial, autocorrelated
-    - ``ratio_interval(sample, reference, *, paired, rng, level, resamples) -> Interval``
-    - ``compare(sample, reference, *, of="rate"|"time", paired, rng, margin=0.05, level=0.95) -> Comparison``: verdict
+      ``block_length(series) -> float``: any statistic of such values
+    - ``median_interval(sample, *, level=0.90) -> Interval``: exact, from 5 values on; ``shortest_median_sample(level)``
+    - ``ratio_interval(sample, reference, *, paired, level) -> Interval``
+    - ``compare(sample, reference, *, of="rate"|"time", paired, margin=0.05, level=0.95) -> RatioComparison``: verdict
       "faster", "slower", "same within margin" or "cannot tell"
 
 Series and curves
@@ -45,14 +46,16 @@ Series and curves
     - ``two_segment_knee(load, rate, error=None, *, level=0.95) -> Knee``
 """
 
-from venturi.stats.block import SHORTEST_SERIES, block_length, stationary_bootstrap_interval
-from venturi.stats.interval import FEW_TRIALS, MANY_VALUES, Interval, bca_interval, mean_interval, student_interval
+from venturi.stats.block import block_length, stationary_bootstrap_interval
+from venturi.stats.interval import FEW_TRIALS, Interval, bca_interval, mean_interval, student_interval
 from venturi.stats.knee import Knee, two_segment_knee
+from venturi.stats.median import median_interval, shortest_median_sample
 from venturi.stats.outlier import ROBUST_Z_LIMIT, Outliers, label_outliers
 from venturi.stats.points import PointThroughputs, point_throughputs
 from venturi.stats.rates import MeanRates, TrialRate, TrialRates, mean_rates, trial_rate, trial_rates
-from venturi.stats.ratio import Comparison, Verdict, compare, ratio_interval
+from venturi.stats.ratio import RatioComparison, Verdict, compare, ratio_interval
 from venturi.stats.saturation import Saturation, saturation_point
+from venturi.stats.series import SHORTEST_SERIES, series_mean_interval
 from venturi.stats.steady import MSER_BATCH, SteadyState, fixed_slice, steady_state
 from venturi.stats.step import StepRatio, step_ratios
 from venturi.stats.summary import BatchSpread, Summary, batch_spread, summarise
@@ -62,14 +65,12 @@ from venturi.stats.zero_size import SIGNIFICANT_DEVIATIONS, CorrectedThroughput,
 
 __all__ = [
     "FEW_TRIALS",
-    "MANY_VALUES",
     "MSER_BATCH",
     "ROBUST_Z_LIMIT",
     "SHORTEST_SERIES",
     "SIGNIFICANT_DEVIATIONS",
     "Absence",
     "BatchSpread",
-    "Comparison",
     "CorrectedThroughput",
     "GridRates",
     "Interval",
@@ -78,6 +79,7 @@ __all__ = [
     "Outliers",
     "PointThroughput",
     "PointThroughputs",
+    "RatioComparison",
     "Saturation",
     "SlotThroughput",
     "SteadyState",
@@ -95,10 +97,13 @@ __all__ = [
     "label_outliers",
     "mean_interval",
     "mean_rates",
+    "median_interval",
     "point_throughput",
     "point_throughputs",
     "ratio_interval",
     "saturation_point",
+    "series_mean_interval",
+    "shortest_median_sample",
     "slot_throughput",
     "stationary_bootstrap_interval",
     "steady_state",

@@ -1,11 +1,11 @@
-"""The bend of a curve of rate against load: two straight lines that meet, fitted by weighted least squares.
+"""Knee of a curve of rate against load: two connected straight lines, fitted by weighted least squares.
 
     rate = a + b load + c max(load − knee, 0)
 
-For each position of the knee the rest is linear, so the fit is a search in one dimension over the profile of the sum
-of squares. Whether there is a bend at all is judged by the F ratio against one straight line. The position is not
-identified under that hypothesis, so the ratio does not follow F(2, n − 4) exactly (Davies, Biometrika 74 (1987) 33);
-the test of this module measures by simulation how often it finds a bend in a straight line.
+For a given position of the knee, the model is linear. The fit is therefore a search in one dimension over the profile
+of the sum of squares. The F ratio against one straight line decides if there is a knee. The position is not identified
+under the hypothesis of one line, so the ratio does not follow F(2, n − 4) exactly (Davies, Biometrika 74 (1987) 33).
+The test of this module measures by simulation how often a knee is found in a straight line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from venturi.stats.step import load_curve
 __all__ = ["Knee", "two_segment_knee"]
 
 _GRID = 200
-"""Positions of the knee that are tried, between the second load and the last but one."""
+"""Positions of the knee on the search grid, between the second load and the last but one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +33,17 @@ class Knee:
     Attributes
     ----------
     found
-        Whether two segments explain the curve better than one line, and the second is the flatter.
+        Whether two segments explain the curve better than one line, and the second is flatter.
     load, load_low, load_high
-        The meeting point and its profile interval, cut at the range searched; ``None`` if not found.
+        Meeting point and its profile interval, limited to the searched range; ``None`` if not found.
     rate
-        The fitted rate there; ``None`` if not found.
+        Fitted rate at the meeting point; ``None`` if not found.
     slope_before, slope_after
-        Of the two fitted segments, rate per load, also if not found.
+        Slopes of the two fitted segments, rate per load, also if not found.
     p_value
-        Of the F ratio of two segments against one line; approximate.
+        Approximate p-value of the F ratio of two segments against one line.
     level, n
-        Confidence used, and number of points.
+        Confidence, and number of points.
     """
 
     found: bool
@@ -70,7 +70,7 @@ def two_segment_knee(
     rate
         Shape (n,), > 0, any unit.
     error
-        Standard errors of the rates, shape (n,), > 0: relative weights. By default all rates weigh the same.
+        Standard errors of the rates, shape (n,), > 0, which give relative weights. By default, all weights are equal.
     level
         Confidence of the test and of the interval.
 
@@ -83,10 +83,12 @@ def two_segment_knee(
     """
     loads, rates, errors = load_curve(load, rate, error, minimum=6)
     if errors is not None and np.any(errors <= 0):
-        raise SampleError("error: expected standard errors > 0, found 0; leave the errors out to weigh all alike")
+        raise SampleError(
+            "error: expected standard errors > 0, found 0; omit the errors to weight all values equally"
+        )
     weight = np.ones_like(rates) if errors is None else errors.mean() / errors
     freedom = loads.size - 4
-    # Rounding floor: data that lie on the line exactly must not become a bend found in the last digits.
+    # Rounding floor: data exactly on a line must not give a knee in the last digits.
     floor = 1e-24 * float(np.sum((weight * rates) ** 2))
     line = max(_fit(loads, rates, weight, None)[1], floor)
     knees = np.unique(np.concatenate((np.linspace(loads[1], loads[-2], _GRID), loads[1:-1])))
@@ -114,7 +116,7 @@ def two_segment_knee(
 
 
 def _fit(load: FloatArray, rate: FloatArray, weight: FloatArray, knee: float | None) -> tuple[FloatArray, float]:
-    """Return the coefficients (a, b[, c]) and the weighted sum of squares at a given knee, or of one line."""
+    """Return the coefficients (a, b[, c]) and the weighted sum of squares for a given knee, or for one line."""
     terms = [np.ones_like(load), load]
     if knee is not None:
         terms.append(np.maximum(load - knee, 0.0))

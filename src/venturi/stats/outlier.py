@@ -1,7 +1,7 @@
-"""Labels for values far from the rest. They are labelled and kept: nothing here drops one.
+"""Labels for values far from the rest. All values are kept.
 
 A slow transfer in a series is a result until its cause is known. A report gives its numbers with and without the
-labelled values; the cause is looked for in the counters of the hosts.
+labelled values. Look for the cause in the counters of the hosts.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ROBUST_Z_LIMIT = 3.5
 """Absolute z above which a value is labelled (Iglewicz & Hoaglin, How to Detect and Handle Outliers, 1993)."""
 
 _MAD_PER_SIGMA = 0.6744897501960817
-"""Median absolute deviation of a normal distribution with unit deviation: its upper quartile."""
+"""Median absolute deviation of a normal distribution with unit deviation, which is its upper quartile."""
 
 _MEAN_DEVIATION_PER_SIGMA = 0.7978845608028654
-"""Mean absolute deviation of the same: √(2/π)."""
+"""Mean absolute deviation of the same distribution: √(2/π)."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,14 +33,14 @@ class Outliers:
     Attributes
     ----------
     z
-        Robust z of each value: (value − median) over the robust deviation; 0 where all values are equal.
+        Robust z of each value: (value − median) over the robust deviation; 0 if all values are equal.
     is_outlier
         Whether the absolute z exceeds ``limit``.
     limit
-        The limit used.
+        Limit of the absolute z.
     scale
-        What stood for the standard deviation: ``"median deviation"``; ``"mean deviation"`` if more than half of the
-        values equal the median; ``"none"`` if all are equal.
+        Estimator of the deviation: ``"median deviation"``; ``"mean deviation"`` if more than half of the values equal
+        the median; ``"none"`` if all values are equal.
     """
 
     z: FloatArray
@@ -50,7 +50,7 @@ class Outliers:
 
     @property
     def first_only(self) -> bool:
-        """Whether the first value is the one outlier: often a cold cache or a connection set up once."""
+        """Whether the first value is the only outlier, often because of a cold cache or of connection setup."""
         return bool(self.is_outlier[0]) and int(self.is_outlier.sum()) == 1
 
 
@@ -60,9 +60,9 @@ def label_outliers(values: npt.ArrayLike, *, limit: float = ROBUST_Z_LIMIT) -> O
     Parameters
     ----------
     values
-        Shape (n,), n ≥ 1, any unit. Below about five values hardly anything can be labelled.
+        Shape (n,), n ≥ 1, any unit. With fewer than about five values, labels are rare.
     limit
-        Label above this absolute z, > 0.
+        Values above this absolute z are labelled; > 0.
 
     Examples
     --------

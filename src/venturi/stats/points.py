@@ -1,7 +1,7 @@
-"""The throughput of many sweep points at once: the estimators of :mod:`venturi.stats.throughput`, by columns.
+"""Throughput of many sweep points by columns, with the estimators of :mod:`venturi.stats.throughput`.
 
-A report goes through a million transfers in a second or two this way; a test holds the two forms equal. The symbols
-are those of :mod:`venturi.stats.throughput`.
+The columns process a million transfers in one or two seconds. A test checks that both forms give equal results. The
+symbols are those of :mod:`venturi.stats.throughput`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ __all__ = ["PointThroughputs", "point_throughputs"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointThroughputs:
-    """Columns of :class:`venturi.stats.PointThroughput`, one element a point, in the order of ``group``.
+    """Columns of :class:`venturi.stats.PointThroughput`, one element per point, in the order of ``group``.
 
-    In a column of doubles NaN means absent, and ``absent`` (bits of :class:`venturi.stats.Absence`) says why; write
-    it to a table as null. :meth:`row` does that for one point.
+    NaN in a column of doubles means absent; write it to a table as null. ``absent`` (bits of
+    :class:`venturi.stats.Absence`) contains the reason. :meth:`row` converts one point.
     """
 
     group: IntArray
@@ -55,7 +55,7 @@ class PointThroughputs:
         return len(self.group)
 
     def row(self, position: int) -> PointThroughput:
-        """Return one point, with ``None`` for what is absent."""
+        """Return one point, with ``None`` for absent values."""
 
         def value(column: FloatArray) -> float | None:
             number = float(column[position])
@@ -89,22 +89,22 @@ def point_throughputs(
     Parameters
     ----------
     group_index
-        Sweep point of each transfer: integers, shape (N,), in any order and not necessarily dense.
+        Sweep point of each transfer: integers, shape (N,), in any order, with or without gaps.
     slot_index
         File slot within the point: integers, shape (N,).
     time_s
-        Time of each transfer, shape (N,), > 0. Leave failed transfers out.
+        Time of each transfer, shape (N,), > 0, without failed transfers.
     size_bytes
-        Size of each file, shape (N,) or one number, >= 0, one size within a point. A point of size zero gets its mean
-        time (for :func:`venturi.stats.zero_size_correction`) and no throughput.
+        Size of each file, shape (N,) or one number, >= 0, equal within a point. A point of size zero has a mean time
+        (for :func:`venturi.stats.zero_size_correction`) but no throughput.
     repetition_index
-        Repetition of each transfer: integers, shape (N,), to be compared within a point only. Without it there is no
-        trial error.
+        Repetition of each transfer: integers, shape (N,), compared only within a point. Without it, there are no trial
+        errors.
 
     Raises
     ------
     SampleError
-        If shapes differ, a time is not a positive number, or sizes differ within a point.
+        If shapes differ, a time is not positive, or sizes differ within a point.
 
     Examples
     --------
@@ -123,7 +123,7 @@ def point_throughputs(
 
 @dataclass(frozen=True, slots=True)
 class _Slots:
-    """Moments of the times of each slot of each point; ``of_transfer`` leads from a transfer to its slot."""
+    """Moments of the times of each slot of each point; ``of_transfer`` maps a transfer to its slot."""
 
     of_transfer: IntArray
     point: IntArray
@@ -137,7 +137,7 @@ class _Slots:
         same_length(slot_index=slot_index, time_s=time)
         key, first = _pair(group, slot_index)
         n = np.bincount(key)
-        # Deviations from the first value, as in the scalar form: equal times give a spread of exactly zero.
+        # Deviations from the first value, as in the scalar form, so that equal times give a spread of exactly zero.
         shifted = time - time[first][key]
         offset = np.bincount(key, shifted, len(n)) / n
         residual = shifted - offset[key]
@@ -214,12 +214,12 @@ class _Points:
         return np.bincount(self.slots.point, condition, len(self.groups)) > 0
 
     def _trial(self, factor: FloatArray) -> FloatArray:
-        """Return the trial error of Σ_i factor_i m_i for each point; NaN without repetitions to compare."""
+        """Return the trial error of Σ_i factor_i m_i for each point; NaN without repetitions."""
         if self.clusters is None:
             return np.full(len(self.groups), np.nan)
         cluster, first = self.clusters
-        share = (factor / self.slots.n)[self.slots.of_transfer] * self.slots.residual
-        part = np.bincount(cluster, share, len(first))
+        contribution = (factor / self.slots.n)[self.slots.of_transfer] * self.slots.residual
+        part = np.bincount(cluster, contribution, len(first))
         point = self.group[first]
         repetitions = np.bincount(point, minlength=len(self.groups))
         squares = np.bincount(point, part**2, len(self.groups))
@@ -227,7 +227,7 @@ class _Points:
 
 
 def _pair(group: IntArray, index: IntArray) -> tuple[IntArray, IntArray]:
-    """Return a dense number for each pair (group, index), and where each pair occurs first."""
+    """Return a dense number for each pair (group, index), and the first position of each pair."""
     if len(group) != len(index):
         raise SampleError(f"expected an index for each of {len(group)} transfers, found {len(index)}")
     values, position = dense(index)
@@ -236,7 +236,7 @@ def _pair(group: IntArray, index: IntArray) -> tuple[IntArray, IntArray]:
 
 
 def _point_sizes(group: IntArray, size: FloatArray, n_points: int) -> FloatArray:
-    """Return the one size of each point."""
+    """Return the size of each point."""
     if np.any(size < 0):
         raise SampleError(f"size_bytes: expected sizes >= 0, found {size.min():g}")
     sizes = np.empty(n_points)

@@ -1,4 +1,4 @@
-"""Quantiles of the distributions that intervals use: those of :mod:`scipy.special`, for :mod:`scipy.stats` takes a second to import."""
+"""Quantiles for confidence intervals, from :mod:`scipy.special`, because :mod:`scipy.stats` takes a second to import."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["normal_reach", "student_reach"]
 
 
 def normal_reach(level: float) -> float:
-    """Return how many standard errors a normal estimate is from its truth at most, with this confidence.
+    """Return the half width of a normal confidence interval, in standard errors.
 
     Examples
     --------
@@ -19,7 +19,7 @@ def normal_reach(level: float) -> float:
 
 
 def student_reach(level: float, freedom: float) -> float:
-    """Return the same of a mean whose error is estimated with so many degrees of freedom; NaN with none.
+    """Return the half width of a Student's t confidence interval, in estimated standard errors; NaN without degrees of freedom.
 
     Examples
     --------

@@ -1,20 +1,21 @@
-"""Mean rates, each under its name, and the rate of a whole trial.
+"""Mean rates by definition, and the rate of a whole trial.
 
 With size b_i (bytes), duration t_i (s) and rate r_i = b_i / t_i of transfer i:
 
 =============  =======================  ===================================================================
-name           formula                  answers
+name           formula                  meaning
 =============  =======================  ===================================================================
-arithmetic     Σ r_i / n                what does a file see, on average?
-harmonic       n / Σ (1/r_i)            the rate whose inverse is the mean cost of a byte, files counting alike
-byte-weighted  Σ b_i r_i / Σ b_i        what does a byte see, on average?
+arithmetic     Σ r_i / n                average rate of a file
+harmonic       n / Σ (1/r_i)            inverse of the mean time per byte, with equal weights for files
+byte-weighted  Σ b_i r_i / Σ b_i        average rate of a byte
 time-weighted  Σ t_i r_i / Σ t_i        = Σ b_i / Σ t_i: bytes for each second that a transfer was open
 =============  =======================  ===================================================================
 
-Relations. The harmonic mean weighted by bytes *is* the time-weighted arithmetic mean. For files of one size,
-harmonic = time-weighted = size / mean time, the estimator of document 000 (L122, 000-E15), and arithmetic =
-byte-weighted ≥ harmonic, with equality only if all rates are equal. None of them is the rate of a link: transfers
-that overlap share it, and only :func:`trial_rate` (bytes over the span of the trial) says what went through.
+The harmonic mean weighted by bytes *is* the time-weighted arithmetic mean. For files of one size, the harmonic and the
+time-weighted mean equal size / mean time, the estimator of document 000 (L122, 000-E15). The arithmetic mean then
+equals the byte-weighted one and is at least the harmonic mean, with equality only if all rates are equal. No mean is
+the rate of a link, because concurrent transfers share it. Only :func:`trial_rate` (bytes over the span of the trial)
+gives the total rate.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ __all__ = ["MeanRates", "TrialRate", "TrialRates", "mean_rates", "trial_rate", "
 
 @dataclass(frozen=True, slots=True)
 class MeanRates:
-    """Four means of the rates of ``n`` transfers, in bytes/s; formulas at the top of the module."""
+    """Four means of the rates of ``n`` transfers, in bytes/s; formulas in the module docstring."""
 
     n: int
     arithmetic_bytes_per_s: float
@@ -71,7 +72,7 @@ def mean_rates(size_bytes: npt.ArrayLike, duration_s: npt.ArrayLike) -> MeanRate
 
 @dataclass(frozen=True, slots=True)
 class TrialRate:
-    """What a whole trial moved.
+    """Bytes, times and aggregate rate of a whole trial.
 
     Attributes
     ----------
@@ -84,7 +85,7 @@ class TrialRate:
     span_s
         ``last_end_s`` − ``first_start_s``.
     tail_s
-        ``last_end_s`` − ``first_end_s``: how long the trial ran with fewer transfers than it began with.
+        ``last_end_s`` − ``first_end_s``: time after the first transfer ended.
     aggregate_bytes_per_s
         ``size_bytes`` / ``span_s``; ``None`` if the span is zero.
     """
@@ -122,7 +123,7 @@ def trial_rate(start_s: npt.ArrayLike, end_s: npt.ArrayLike, size_bytes: npt.Arr
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrialRates:
-    """Columns of :class:`TrialRate`, one element a trial; the aggregate rate of a span of zero is NaN (absent)."""
+    """Columns of :class:`TrialRate`, one element per trial. If the span is zero, the aggregate rate is NaN (absent)."""
 
     trial: IntArray
     n: IntArray
@@ -139,7 +140,7 @@ class TrialRates:
         return len(self.trial)
 
     def row(self, position: int) -> TrialRate:
-        """Return one trial as a :class:`TrialRate`, with ``None`` for what is absent."""
+        """Return one trial as a :class:`TrialRate`, with ``None`` for absent values."""
         rate = float(self.aggregate_bytes_per_s[position])
         return TrialRate(
             n=int(self.n[position]),
@@ -157,12 +158,12 @@ class TrialRates:
 def trial_rates(
     trial_index: npt.ArrayLike, start_s: npt.ArrayLike, end_s: npt.ArrayLike, size_bytes: npt.ArrayLike
 ) -> TrialRates:
-    """Return :func:`trial_rate` of many trials at once, in the order of their index.
+    """Return the rates of many trials like :func:`trial_rate`, in the order of their index.
 
     Parameters
     ----------
     trial_index
-        Which trial each transfer belongs to: integers, shape (n,), in any order.
+        Trial of each transfer: integers, shape (n,), in any order.
     start_s, end_s, size_bytes
         As for :func:`trial_rate`, shape (n,).
     """

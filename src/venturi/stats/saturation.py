@@ -1,7 +1,7 @@
-"""Where more load stops giving more rate: the load at which a curve comes within reach of its best.
+"""Saturation of a curve of rate against load: the smallest load with nearly the best rate.
 
-"Not reached" is an answer: if only the largest load measured comes near the best rate, the curve may go on rising,
-and no load is named. The bend of a curve is another question, answered by :func:`venturi.stats.two_segment_knee`.
+If only the largest measured load is near the best rate, the result is "not reached" and has no load, because the rate
+may rise further. For the bend of a curve, use :func:`venturi.stats.two_segment_knee`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ __all__ = ["Saturation", "saturation_point"]
 
 @dataclass(frozen=True, slots=True)
 class Saturation:
-    """The smallest load whose rate is within ``tolerance`` of the best rate.
+    """Smallest load whose rate is within ``tolerance`` of the best rate.
 
     Attributes
     ----------
     outcome
-        ``"reached"``: at a load inside the range; ``"below range"``: the smallest load measured qualifies, so the
-        point lies there or lower; ``"not reached"``: only the largest load does.
+        ``"reached"``: a load inside the measured range. ``"below range"``: the smallest measured load qualifies, so the
+        point is there or lower. ``"not reached"``: only the largest load qualifies.
     load
         The load; ``None`` if not reached; an upper bound if below range.
     load_low, load_high
-        Smallest load that the errors do not exclude, and smallest that they confirm. ``None`` without errors.
+        Smallest load that the errors do not exclude, and smallest load that they confirm. ``None`` without errors.
     certain
-        Whether the errors leave one load only; ``None`` without errors.
+        Whether the errors allow one load only; ``None`` without errors.
     best_rate, best_load
         The highest rate and its load.
     tolerance
@@ -51,7 +51,7 @@ class Saturation:
 
     @property
     def certain(self) -> bool | None:
-        """Whether the errors leave one load only; ``None`` without errors."""
+        """Whether the errors allow one load only; ``None`` without errors."""
         return None if self.load_low is None else self.load_low == self.load_high
 
 
@@ -63,7 +63,7 @@ def saturation_point(
     tolerance: float = 0.05,
     level: float = 0.95,
 ) -> Saturation:
-    """Return where a curve of rate against load saturates.
+    """Return the point at which a curve of rate against load saturates.
 
     Parameters
     ----------
@@ -72,11 +72,11 @@ def saturation_point(
     rate
         Total rate at each load, shape (n,), > 0, any unit.
     error
-        Standard errors of the rates, shape (n,); they give ``load_low`` and ``load_high``.
+        Standard errors of the rates, shape (n,), for ``load_low`` and ``load_high``.
     tolerance
         Fraction of the best rate, 0 < tolerance < 1.
     level
-        Confidence with which a load is excluded or confirmed, each load taken by itself.
+        Confidence to exclude or confirm a load, for each load separately.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def saturation_point(
     low = high = None
     if errors is not None:
         reach = normal_reach(as_level(level)) * np.hypot(errors, (1 - tolerance) * errors[best])
-        reach[best] = 0.0  # The best rate is within any fraction of itself, however uncertain it is.
+        reach[best] = 0.0  # The best rate is within any fraction of itself, at any uncertainty.
         low, high = float(loads[_first(surplus + reach >= 0)]), float(loads[_first(surplus - reach >= 0)])
     outcome: Literal["reached", "below range", "not reached"] = "reached"
     if at == loads.size - 1:

@@ -1,7 +1,8 @@
-"""Step ratios: how the rate grows from one load to the next, beside the growth that would be linear.
+"""Step ratios: growth of the rate from one load to the next, compared with linear growth.
 
-Document 003 calls the ratio of a batch's rate to that of the batch before a slope and holds 2.0 for linear growth.
-That is right for the step from 32 to 64 jobs only; for the later steps linear is 1.5, 1.333, 1.25, 1.2 (003-E11).
+Document 003 calls the ratio of the rates of consecutive batches a slope and compares it with 2.0 for linear growth.
+This is right only for the step from 32 to 64 jobs. For the later steps, linear growth is 1.5, 1.333, 1.25 and 1.2
+(003-E11).
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ class StepRatio:
     ----------
     load_from, load_to
         The two loads (jobs, clients, files, …).
-    ratio, error
-        Rate at ``load_to`` over rate at ``load_from``; its standard error if those of the rates are given.
+    ratio
+        Rate at ``load_to`` over rate at ``load_from``.
+    error
+        Standard error of the ratio, if the rates have errors.
     linear
-        ``load_to`` / ``load_from``: the ratio if the rate grew with the load.
+        ``load_to`` / ``load_from``: the ratio for linear growth.
     """
 
     load_from: float
@@ -39,8 +42,8 @@ class StepRatio:
     error: float | None
 
     @property
-    def share_of_linear_growth(self) -> float:
-        """(ratio − 1) / (linear − 1): 1 for linear growth, 0 for none, negative for a loss."""
+    def fraction_of_linear_growth(self) -> float:
+        """(ratio − 1) / (linear − 1): 1 for linear growth, 0 for constant rate, negative for a decrease."""
         return (self.ratio - 1) / (self.linear - 1)
 
 
@@ -81,7 +84,7 @@ def step_ratios(
 def load_curve(
     load: npt.ArrayLike, rate: npt.ArrayLike, error: npt.ArrayLike | None, *, minimum: int
 ) -> tuple[FloatArray, FloatArray, FloatArray | None]:
-    """Return loads, rates and errors, checked: loads strictly ascending, one rate each."""
+    """Return loads, rates and errors after checks: loads strictly ascending, with one rate each."""
     loads, rates = as_positive(load, "load", minimum=minimum), as_positive(rate, "rate", minimum=minimum)
     same_length(load=loads, rate=rates)
     if np.any(np.diff(loads) <= 0):

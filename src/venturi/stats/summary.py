@@ -1,7 +1,7 @@
-"""Mean and spread of a sample, each form of the spread under its own name.
+"""Mean and spread of a sample, with a separate name for each form of the spread.
 
-Documents 002, 003 and 004 quote averages and deviations without saying which: of single values, of means, divided
-by n or by n − 1. Here each has a name, and the reader of a table can see which one a paper must have used.
+Documents 002, 003 and 004 give averages and deviations without their definition: of single values or of means, divided
+by n or by n − 1. With separate names, a reader can see which form a paper used.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ class Summary:
     n
         Number of values.
     mean, minimum, median, maximum
-        Of the values.
+        Statistics of the values.
     std
-        Sample standard deviation, divided by n − 1. ``None`` for one value: a spread needs two.
+        Sample standard deviation, divided by n − 1. ``None`` for a single value.
     std_population
-        Standard deviation divided by n, the form behind the "volatility" of document 003 (003-E04).
+        Standard deviation divided by n, the form of the "volatility" in document 003 (003-E04).
     std_pct
         100 × ``std`` / ``mean``, as in tables 6.1 and 6.2 of 003. ``None`` without ``std`` or with a mean of zero.
     error_of_mean
-        ``std`` / √n: right for independent values only; for a time series see
+        ``std`` / √n, for independent values only. For a time series, use
         :func:`venturi.stats.stationary_bootstrap_interval`. ``None`` without ``std``.
     """
 
@@ -62,7 +62,7 @@ def summarise(values: npt.ArrayLike) -> Summary:
     Raises
     ------
     SampleError
-        If there is no value, or one is not finite.
+        If there are no values, or if a value is not finite.
 
     Examples
     --------
@@ -74,7 +74,7 @@ def summarise(values: npt.ArrayLike) -> Summary:
     """
     sample = as_sample(values, "values")
     n = sample.size
-    # Deviations from the first value: equal values then give a spread of exactly zero.
+    # Deviations from the first value, so that equal values give a spread of exactly zero.
     shifted = sample - sample[0]
     mean = float(sample[0] + shifted.mean())
     squares = float(np.sum((shifted - shifted.mean()) ** 2))
@@ -94,18 +94,18 @@ def summarise(values: npt.ArrayLike) -> Summary:
 
 @dataclass(frozen=True, slots=True)
 class BatchSpread:
-    """Spread of batch averages, kept apart from the spread inside the batches.
+    """Spread of batch averages, separate from the spread inside the batches.
 
     Attributes
     ----------
     n_batches
         Number of batches.
     mean_of_means
-        Mean of the batch averages, each batch counting once.
+        Mean of the batch averages, with equal weights.
     between_population, between
         Deviation of the batch averages, divided by the number of batches, and by one less (``None`` for one batch).
     within
-        Mean over the batches of the sample deviation inside each. ``None`` if a batch has one value only.
+        Mean over the batches of the sample deviation inside each. ``None`` if a batch has a single value.
     """
 
     n_batches: int
@@ -121,7 +121,7 @@ def batch_spread(batches: Sequence[npt.ArrayLike]) -> BatchSpread:
     Parameters
     ----------
     batches
-        One sample a batch; lengths may differ; any unit.
+        One sample per batch, of any lengths and unit.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-"""Throughput of one point of a sweep from the times of its repetitions: the estimators of document 000.
+"""Throughput of one sweep point from the times of its repetitions, with the estimators of document 000.
 
-A point moves ``n`` files in parallel, each in its own *slot*, and is carried out ``R`` times.
+A point moves ``n`` files in parallel, each in a *slot*, and is executed ``R`` times.
 
 ========  =========================================================================  =======
 symbol    meaning                                                                    unit
@@ -11,29 +11,30 @@ m_i       mean of t_ir over r                                                   
 σ(t_i)    error of m_i: sample deviation of t_ir over √R_i                           s
 μ_i       s / m_i                                                                    bytes/s
 σ_i       s σ(t_i) / m_i², eq. (1)                                                   bytes/s
-v_i       weight of slot i, (1/σ_i²) / Σ(1/σ²); 1/n where that cannot be formed      1
+v_i       weight of slot i, (1/σ_i²) / Σ(1/σ²), or 1/n if that is undefined          1
 μ_f       Σ v_i μ_i, eq. (2)                                                         bytes/s
 ========  =========================================================================  =======
 
-The error of μ_f, four times:
+There are four forms of the error of μ_f:
 
 printed
-    √(Σ v_i μ_i² k_i) with k_i = 1/(R_i − 1): eq. (3) letter for letter (the paper has one R = 200). It lacks the
-    deviation from the mean, so it is near μ_f/√(R − 1) whatever the scatter (000-E02). For comparison only.
+    √(Σ v_i μ_i² k_i) with k_i = 1/(R_i − 1), which is eq. (3) as printed (the paper has one R = 200). This form omits
+    the deviation from the mean, so for any scatter it is near μ_f/√(R − 1) (000-E02). For comparison only.
 internal
-    √(Σ v_i² σ_i²) = (Σ 1/σ_i²)^(−1/2): from the scatter of the repetitions, slots taken as independent.
+    √(Σ v_i² σ_i²) = (Σ 1/σ_i²)^(−1/2), from the scatter of the repetitions, with independent slots.
 external
-    √(Σ v_i (μ_i − μ_f)² / (n − 1)): from the scatter of the slots about their mean.
+    √(Σ v_i (μ_i − μ_f)² / (n − 1)), from the scatter of the slots about their mean.
 trial
-    The slots of one repetition start together and share what disturbs them, so neither of the two above sees a bad
-    trial as one event. With u_r = Σ_i v_i (s/m_i²) (t_ir − m_i)/R_i, the part of repetition r in the deviation of
-    μ_f, the error is √(R/(R − 1) Σ_r u_r²): the cluster form (Liang & Zeger, Biometrika 73 (1986) 13). It expects
-    the internal error if slots are independent, equals it for one slot, and is √n times larger if they move as one.
+    √(R/(R − 1) Σ_r u_r²) with u_r = Σ_i v_i (s/m_i²) (t_ir − m_i)/R_i, the contribution of repetition r to the
+    deviation of μ_f. This is the cluster form (Liang & Zeger, Biometrika 73 (1986) 13). The slots of one repetition
+    start together and share disturbances, so the internal and external errors do not see a bad trial as one event. The
+    expected value is the internal error for independent slots. The form equals the internal error for one slot, and is
+    √n times larger if all slots vary together.
 
-The default is the largest of internal, external and trial that exist. The first two are the rule of the Particle
-Data Group, which multiplies the internal error by S = max(1, √(χ²/(n − 1))) (Review of Particle Physics,
-introduction, "Unconstrained averaging"); the third applies the project's rule that the replicate is the whole
-trial. Which meaning of σ_time the paper had is open (000-E13): both are kept for each slot, as *spread* and *error*.
+The default is the largest existing error of internal, external and trial. The first two follow the rule of the Particle
+Data Group, which multiplies the internal error by S = max(1, √(χ²/(n − 1))) (Review of Particle Physics, introduction,
+"Unconstrained averaging"). The third follows the project's rule that the replicate is the whole trial. The paper leaves
+the meaning of σ_time open (000-E13), so both are kept for each slot, as *spread* and *error*.
 """
 
 from __future__ import annotations
@@ -54,30 +55,30 @@ __all__ = ["Absence", "PointThroughput", "SlotThroughput", "point_throughput", "
 
 
 class Absence(enum.IntFlag):
-    """Why a number of a point is absent."""
+    """Reason for an absent number of a point."""
 
     NOTHING = 0
     ONE_SLOT = enum.auto()
-    """No external error: it needs two slots."""
+    """No external error, which needs two slots."""
     ONE_REPETITION = enum.auto()
-    """A slot was timed once: no weights, so neither weighted mean nor printed, internal or trial error."""
+    """A slot has one time only, so there are no weights, no weighted mean, and no printed, internal or trial error."""
     ZERO_SPREAD = enum.auto()
-    """A slot took the same time in every repetition: its weight is infinite, so no weighted mean or printed error."""
+    """All times of a slot are equal, so its weight is infinite, and there is no weighted mean or printed error."""
     NOT_ALIGNED = enum.auto()
-    """It is not known which times belong to the same repetition: no trial error."""
+    """The times of one repetition are not known to belong together, so there is no trial error."""
     ZERO_SIZE = enum.auto()
-    """Files without bytes have a time and no throughput."""
+    """Files without bytes have a time but no throughput."""
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The reasons in words, one for each flag set."""
+        """Reasons as text, one for each flag."""
         return tuple(_REASONS[flag] for flag in Absence if flag in self)
 
 
 _REASONS = {
     Absence.ONE_SLOT: "one file slot: no scatter between slots",
-    Absence.ONE_REPETITION: "a slot was timed once: no scatter between repetitions",
-    Absence.ZERO_SPREAD: "a slot took the same time in every repetition: no weight can be formed",
+    Absence.ONE_REPETITION: "a slot was measured only once: no scatter between repetitions",
+    Absence.ZERO_SPREAD: "a slot took the same time in every repetition: the weights are undefined",
     Absence.NOT_ALIGNED: "times are not matched by repetition: no error between trials",
     Absence.ZERO_SIZE: "files of size zero have no throughput",
 }
@@ -85,7 +86,7 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class SlotThroughput:
-    """One file slot: eq. (1) of document 000 with both meanings of its σ (000-E13).
+    """Throughput of one file slot: eq. (1) of document 000 with both meanings of its σ (000-E13).
 
     Attributes
     ----------
@@ -96,9 +97,9 @@ class SlotThroughput:
     mean_time_s
         Mean time.
     spread_time_s, error_time_s
-        Sample deviation of single times (divided by n − 1), and that over √n. ``None`` for one repetition.
+        Sample deviation of single times (divided by n − 1), and the same over √n. ``None`` for one repetition.
     throughput_bytes_per_s
-        Size / mean time: the harmonic mean of the single throughputs, not the arithmetic one (000-E15).
+        Size / mean time, which is the harmonic mean of the single throughputs, not the arithmetic one (000-E15).
     spread_bytes_per_s, error_bytes_per_s
         Eq. (1) with the spread and with the error of the mean. ``None`` for one repetition.
     """
@@ -119,7 +120,7 @@ def slot_throughput(time_s: npt.ArrayLike, size_bytes: float) -> SlotThroughput:
     Parameters
     ----------
     time_s
-        Times of the repetitions, shape (R,), > 0. Failed ones are left out.
+        Times of the successful repetitions, shape (R,), > 0.
     size_bytes
         Size of the file, > 0.
 
@@ -151,23 +152,25 @@ ErrorKind = Literal["internal", "external", "trial"]
 
 @dataclass(frozen=True, slots=True)
 class PointThroughput:
-    """Throughput per file of one sweep point. Errors are in bytes/s unless the name says otherwise.
+    """Throughput per file of one sweep point. Errors are in bytes/s, except ``error_time_s``.
 
     Attributes
     ----------
     size_bytes
         Size of each file.
     n_slots, n_times
-        Number of file slots, and of times in all of them.
-    mean_time_s, error_time_s
-        Mean over the slots of their mean times; its error is the trial form, or the internal form if times are not
-        aligned, ``None`` if a slot was timed once.
+        Number of file slots, and of times in all slots.
+    mean_time_s
+        Mean of the mean times of the slots.
+    error_time_s
+        Error of the mean time: the trial form, or the internal form if times are not aligned. ``None`` if a slot has
+        one time only.
     plain_mean_bytes_per_s, weighted_mean_bytes_per_s
         Mean of the slots' throughputs, unweighted and by eq. (2).
     error_printed, error_internal, error_external, error_trial
-        Four errors of :attr:`throughput_bytes_per_s`; formulas at the top of the module.
+        Four errors of :attr:`throughput_bytes_per_s`; formulas in the module docstring.
     absent
-        Why any of the above is ``None``.
+        Reasons for values that are ``None``.
     """
 
     size_bytes: float
@@ -185,24 +188,24 @@ class PointThroughput:
 
     @property
     def throughput_bytes_per_s(self) -> float | None:
-        """The weighted mean where it exists, else the plain mean; ``None`` for files of size zero."""
+        """The weighted mean if it exists, otherwise the plain mean; ``None`` for files of size zero."""
         weighted = self.weighted_mean_bytes_per_s
         return self.plain_mean_bytes_per_s if weighted is None else weighted
 
     @property
     def error_default(self) -> float | None:
-        """The largest of the internal, external and trial errors; ``None`` if none of them exists."""
+        """The largest of the internal, external and trial errors; ``None`` if all are absent."""
         return max(self._errors().values(), default=None)
 
     @property
     def error_default_kind(self) -> ErrorKind | None:
-        """Which error :attr:`error_default` is."""
+        """Kind of :attr:`error_default`."""
         errors = self._errors()
         return max(errors, key=errors.__getitem__, default=None)
 
     @property
     def scale_factor(self) -> float | None:
-        """External over internal error, √(χ²/(n − 1)): well above 1, the slots disagree. ``None`` if not defined."""
+        """External over internal error, √(χ²/(n − 1)). The slots disagree if it is well above 1. ``None`` if undefined."""
         return self.error_external / self.error_internal if self.error_internal and self.error_external else None
 
     def _errors(self) -> dict[ErrorKind, float]:
@@ -222,24 +225,24 @@ def point_throughput(
     Parameters
     ----------
     time_s
-        Either an array of shape (slots, repetitions), in which a column is one repetition and NaN marks a transfer
-        that failed; or a list of 1-D arrays, one a slot, of any lengths, whose repetitions cannot be matched, so
-        that ``error_trial`` is absent. Seconds, > 0.
+        Times in s, > 0. In an array of shape (slots, repetitions), a column is one repetition and NaN marks a failed
+        transfer. In a list of 1-D arrays, one per slot and of any lengths, repetitions cannot be matched, so
+        ``error_trial`` is absent.
     size_bytes
         Size of each file, > 0.
 
     Raises
     ------
     SampleError
-        If a slot has no time at all, a time is not positive, or the shape is not one of the two.
+        If a slot has no time, a time is not positive, or the shape is invalid.
 
     See Also
     --------
-    venturi.stats.point_throughputs : the same for thousands of points at once.
+    venturi.stats.point_throughputs : the columnar form for thousands of points.
 
     Examples
     --------
-    Equal slots: the printed error is 1/√199 of the mean whatever the scatter, ten times the right one here (000-E02).
+    Equal slots. The printed error is always 1/√199 of the mean, here about 50 times the internal error (000-E02).
 
     >>> import numpy as np
     >>> times = np.tile(np.linspace(9.0, 11.0, 200), (10, 1))
@@ -266,7 +269,7 @@ def point_throughput(
     weight = error**-2.0 if weighted else np.ones(n)
     weight /= weight.sum()
     mean = float(np.sum(weight * rate))
-    share = np.array([1 / (slot.n - 1) for slot in slots]) if weighted else None
+    inverse_freedom = np.array([1 / (slot.n - 1) for slot in slots]) if weighted else None
     internal = math.sqrt(np.sum((weight * error) ** 2)) if repeated else None
     time_error = _trial_error(rows, np.full(n, 1 / n)) if repeated and aligned else None
     if repeated and not aligned:
@@ -280,7 +283,7 @@ def point_throughput(
         error_time_s=time_error,
         plain_mean_bytes_per_s=float(rate.mean()),
         weighted_mean_bytes_per_s=mean if weighted else None,
-        error_printed=None if share is None else math.sqrt(np.sum(weight * rate**2 * share)),
+        error_printed=None if inverse_freedom is None else math.sqrt(np.sum(weight * rate**2 * inverse_freedom)),
         error_internal=internal,
         error_external=math.sqrt(np.sum(weight * (rate - mean) ** 2) / (n - 1)) if n > 1 else None,
         error_trial=_trial_error(rows, weight * steepness) if repeated and aligned else None,
@@ -289,7 +292,7 @@ def point_throughput(
 
 
 def _rows(time_s: npt.NDArray[np.floating] | Sequence[npt.ArrayLike]) -> tuple[list[FloatArray], bool]:
-    """Return one row of times a slot, and whether the columns are repetitions."""
+    """Return one row of times per slot, and whether the columns are repetitions."""
     aligned = isinstance(time_s, np.ndarray)
     if isinstance(time_s, np.ndarray) and time_s.ndim != 2:
         raise SampleError(
@@ -302,7 +305,7 @@ def _rows(time_s: npt.NDArray[np.floating] | Sequence[npt.ArrayLike]) -> tuple[l
 
 
 def _time_moments(times: FloatArray) -> tuple[float, float | None, float | None]:
-    # Deviations from the first value: equal times then give a spread of exactly zero.
+    # Deviations from the first value, so that equal times give a spread of exactly zero.
     shifted = times - times[0]
     mean = float(times[0] + shifted.mean())
     if times.size < 2:
@@ -312,7 +315,7 @@ def _time_moments(times: FloatArray) -> tuple[float, float | None, float | None]
 
 
 def _trial_error(rows: list[FloatArray], factor: FloatArray) -> float:
-    """Return the trial error of Σ_i factor_i m_i over aligned rows, NaN where a transfer failed."""
+    """Return the trial error of Σ_i factor_i m_i over aligned rows, with NaN for failed transfers."""
     deviation = np.array([(row - np.nanmean(row)) / np.count_nonzero(~np.isnan(row)) for row in rows])
     part = np.nansum(factor[:, None] * deviation, axis=0)
     repetitions = int(np.count_nonzero(~np.all(np.isnan(deviation), axis=0)))

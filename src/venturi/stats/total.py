@@ -1,8 +1,8 @@
 """Total throughput over a grid: table IV of document 000.
 
-For each point of the grid the rate per file times the number of files; the mean of that over all sizes and all file
-counts (000, L218). Grids that reach different file counts are not comparable that way (000-E14: one scenario goes to
-45 files, the others to 30), so there is a second form over the points that all grids have.
+The total is the mean, over all sizes and file counts, of the rate per file times the number of files (000, L218). Grids
+with different file counts cannot be compared in this way (000-E14: one scenario has up to 45 files, the others up to
+30). The second form therefore uses only the points that all grids have.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["GridRates", "TotalThroughput", "total_throughput", "totals_on_common
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GridRates:
-    """Rates per file on a grid, one element a point.
+    """Rates per file on a grid, one element per point.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class GridRates:
     rate_bytes_per_s
         Throughput per file, shape (n,), > 0.
     error_bytes_per_s
-        Its standard error, shape (n,), or ``None`` if not known.
+        Standard error of the rate, shape (n,), or ``None`` if unknown.
     """
 
     files: npt.ArrayLike
@@ -50,14 +50,14 @@ class TotalThroughput:
     mean_bytes_per_s
         The mean.
     error_bytes_per_s
-        Propagated from the errors of the points, taken as independent; ``None`` without them. It says how well the
-        mean of *this* grid is known, not how much the points differ.
+        Error of the mean of *this* grid, propagated from the errors of independent points, not the scatter between
+        points. ``None`` without errors.
     n_points
-        Points that entered.
+        Number of points in the mean.
     files
-        File counts that entered, ascending.
+        File counts in the mean, ascending.
     complete
-        Whether every file count was measured with every size; if not, the mean leans to what was measured more.
+        Whether every file count was measured with every size. Otherwise, the mean favours the more frequent ones.
     """
 
     mean_bytes_per_s: float
@@ -72,7 +72,7 @@ def total_throughput(grid: GridRates) -> TotalThroughput:
 
     Examples
     --------
-    A pipe of 100 bytes/s shared evenly has that total, whatever the number of files:
+    Files that share 100 bytes/s evenly have this total for any number of files:
 
     >>> total_throughput(GridRates([1, 2, 4], [10, 10, 10], [100, 50, 25])).mean_bytes_per_s
     100.0
@@ -81,12 +81,12 @@ def total_throughput(grid: GridRates) -> TotalThroughput:
 
 
 def totals_on_common_points(grids: Mapping[str, GridRates]) -> dict[str, TotalThroughput]:
-    """Return the total of each grid over the pairs (files, size) that all of them have (000-E14).
+    """Return the total of each grid over the pairs (files, size) that all grids have (000-E14).
 
     Raises
     ------
     SampleError
-        If no pair is common to all.
+        If the grids have no common pair.
 
     Examples
     --------

@@ -1,8 +1,8 @@
-"""Throughput without the fixed cost of a transfer, that cost being the time of a file of size zero.
+"""Throughput without the fixed cost of a transfer, which is the time of a file of size zero.
 
-Document 000 (Fig. 7, L188) subtracts from the measured time the mean time of zero-size transfers with as many
-parallel files. That time holds every fixed cost, not only the authorisation that the paper names (000-E18): process
-start, connection, authentication, file creation.
+Document 000 (Fig. 7, L188) subtracts the mean time of zero-size transfers, with the same number of parallel files, from
+the measured time. This time contains every fixed cost: process start, connection, authentication, file creation. The
+paper names only the authorisation (000-E18).
 """
 
 from __future__ import annotations
@@ -16,24 +16,27 @@ from venturi.errors import SampleError
 __all__ = ["SIGNIFICANT_DEVIATIONS", "CorrectedThroughput", "zero_size_correction"]
 
 SIGNIFICANT_DEVIATIONS = 3.0
-"""How many standard errors the corrected time must lie above zero. The inverse of a number closer to zero than that
-has no usable first-order error: at 3 the second-order term is already a ninth of the value."""
+"""Minimum corrected time, in standard errors.
+
+The first-order error of the inverse of a smaller number is not usable: at 3, the second-order term is already a ninth
+of the value.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedThroughput:
-    """Size over (time − zero-size time), or why it is refused.
+    """Size over (time − zero-size time), or the reason for its rejection.
 
     Attributes
     ----------
     outcome
-        ``"corrected"``; ``"untested"``: corrected, but without errors nobody knows whether significantly;
-        ``"not positive"``: the zero-size files took as long or longer; ``"not significant"``: the difference is less
+        ``"corrected"``. ``"untested"``: corrected, but of unknown significance, because errors are missing.
+        ``"not positive"``: the zero-size files took at least as long. ``"not significant"``: the difference is less
         than :data:`SIGNIFICANT_DEVIATIONS` of its errors.
     corrected_time_s, corrected_time_error_s
-        The difference of the times, also if refused, and its standard error (``None`` if one of the two is not known).
+        Difference of the times, also if rejected, and its standard error (``None`` if one of the two is unknown).
     throughput_bytes_per_s, error_bytes_per_s
-        ``None`` if refused; the error also if not known.
+        ``None`` if rejected. The error is also ``None`` if unknown.
     uncorrected_bytes_per_s
         Size / time, for comparison.
     """
@@ -46,8 +49,8 @@ class CorrectedThroughput:
     uncorrected_bytes_per_s: float
 
     @property
-    def refused(self) -> bool:
-        """Whether no corrected throughput is given."""
+    def rejected(self) -> bool:
+        """Whether the corrected throughput is absent."""
         return self.throughput_bytes_per_s is None
 
 
@@ -63,7 +66,7 @@ def zero_size_correction(
     time_s, time_error_s
         Mean time of the transfers and its error: ``mean_time_s`` and ``error_time_s`` of a point.
     zero_time_s, zero_time_error_s
-        The same for files of size zero with as many parallel files.
+        The same for files of size zero, with an equal number of parallel files.
 
     Examples
     --------

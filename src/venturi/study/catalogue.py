@@ -1,4 +1,4 @@
-"""Finds the studies that came with the package and reads what they say."""
+"""Load the studies of the package."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from venturi.errors import ScenarioError
-from venturi.study.library import with_library
+from venturi.study.library import complete_claims
+from venturi.study.reports import PublishedReport, reports
 from venturi.study.table import PublishedTable, read_table
 
 __all__ = ["Erratum", "Published", "PublishedTable", "Study", "studies", "study"]
@@ -20,7 +21,7 @@ _HOME = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Erratum:
-    """A slip in a published report: what is printed, the right form or reading, and how sure that is."""
+    """Error in a published report: the printed text, the correct reading, and its certainty."""
 
     id: str
     location: str
@@ -31,33 +32,33 @@ class Erratum:
 
 @dataclass(frozen=True)
 class Published:
-    """What a report published, as rows of plain values in base units; empty where it published nothing.
+    """Published results of a report, as rows of values in base units. Kinds without results are empty.
 
     Attributes
     ----------
     fits
         Rows of the table of best functions: ``against, equation, family, mean_r2_table, mean_r2_text, range``; with ``where``,
-        ``files_min``, ``files_max`` of the curves that it is about.
+        ``files_min``, ``files_max`` of its curves.
     totals
         Rows of the table of totals: ``name, total_bytes_per_s, files_min, files_max``, ``where``.
     rates
-        Single rates: ``name, mover, files_min, files_max, low_bytes_per_s, high_bytes_per_s, qualifier``, ``where``; of a
-        storage: ``storage``, ``of`` (``"read"``, ``"write"``), ``direction`` (``"each"``, ``"there"``, ``"back"``).
+        Single rates: ``name, mover, files_min, files_max, low_bytes_per_s, high_bytes_per_s, qualifier``, ``where``. Rates
+        of a storage also have ``storage``, ``of`` (``"read"``, ``"write"``), ``direction`` (``"each"``, ``"forward"``, ``"reverse"``).
     claims
-        Statements that a table can be held against: ``id, text, check, against``, ``of``, ``where``, ``files_min``,
+        Statements that tables can confirm or contradict: ``id, text, check, against``, ``of``, ``where``, ``files_min``,
         ``files_max`` and the limits of the check (:mod:`venturi.analysis.claims`).
     inputs
-        What had to be put in, so that a run cannot confirm it: ``quantity, value, origin`` (``"published"``: made of a published figure;
-        ``"chosen"``), ``source``, ``consequence``: what follows from it, and what is found all the same.
-    beside
-        What of our tables stands side by side where several runs are compared (:mod:`venturi.analysis.beside`): ``table`` of a chapter, ``of``
-        (columns), ``key`` (columns that tell its rows apart), ``pick``: of rows that these leave alike the first, or the
-        ``"last"``; ``name``: a word before the keys, where a study has several such tables.
+        Assumed inputs, which a run cannot confirm: ``quantity, value, origin`` (``"published"``: derived from a published
+        figure; ``"chosen"``), ``source``, ``consequence``: effects of the input, and results that do not depend on it.
+    comparison
+        Tables for the comparison of several runs (:mod:`venturi.analysis.study_comparison`): ``table`` of a report section, ``of``
+        (columns), ``key`` (columns that identify its rows), ``pick``: the first row of equal keys, or the
+        ``"last"``; ``name``: prefix of the keys, for studies with several such tables.
     tables
-        Whole tables that are shown beside ours, point by point.
+        Complete tables that the report shows with the values of a run, point by point.
     evidence
-        Further tables, for chapters and claims: those with ``beside = false``, and those of the library (:mod:`venturi.study.library`)
-        that the claims need.
+        Other tables for report sections and claims: tables with ``comparison = false``, and tables of the library
+        (:mod:`venturi.study.library`) that the claims use.
 
     ``where`` is a table of factor → value.
     """
@@ -67,44 +68,45 @@ class Published:
     rates: tuple[dict[str, Any], ...] = ()
     claims: tuple[dict[str, Any], ...] = ()
     inputs: tuple[dict[str, Any], ...] = ()
-    beside: tuple[dict[str, Any], ...] = ()
+    comparison: tuple[dict[str, Any], ...] = ()
     tables: tuple[PublishedTable, ...] = ()
     evidence: tuple[PublishedTable, ...] = ()
 
     def table(self, id_: str) -> PublishedTable:
-        """Return the published table of this id, wherever it is shown.
+        """Return the published table of this id.
 
         Raises
         ------
         KeyError
-            If the study has none of this id.
+            If the study has no such table.
         """
         return {table.id: table for table in (*self.evidence, *self.tables)}[id_]
 
 
 @dataclass(frozen=True)
 class Study:
-    """One published experiment as a scenario.
+    """Published experiment as a scenario.
 
     Attributes
     ----------
     name
-        Such as ``"cnaf/cp"``.
+        Name, such as ``"cnaf/cp"``.
     document, experiments
-        The report (``"000"``) and its experiments that the study carries out.
+        Number of the report (``"000"``), and its experiments that the study reproduces.
     scenario_path
         The scenario at full published parameters.
     on
-        Who carries it out unless somebody says otherwise: ``"hosts"`` or ``"lab"``, the key ``on`` of study.toml;
-        ``None``: what its testbed needs.
+        Default backend: ``"hosts"`` or ``"lab"``, the key ``on`` of study.toml; ``None``: chosen from the testbed.
     quick, lab
-        Overrides (``workload.repeat=5``) that make it small, and those that fit it into a lab of one machine, which is what is
-        carried out unless somebody asks for the full or the quick variant; ``quick_about`` and ``lab_about``: what they
-        mean in words. Without ``[lab]`` in study.toml both of it are empty, and the full variant is the usual one.
+        Overrides (``workload.repeat=5``) of the quick variant, and of the variant for a lab on one machine. The lab variant
+        is the default. ``quick_about`` and ``lab_about`` describe them. Without ``[lab]`` in study.toml, both lab fields
+        are empty and the full variant is the default.
     sim, sim_about
-        The same of virtual time, where the full variant is the usual one but for these: what would only repeat itself there.
+        Overrides of the simulation, in addition to the full variant: settings that would only repeat results.
+    hosts, hosts_about
+        Overrides for existing hosts, after those of each variant: parts that only a lab creates.
     sim_differs
-        Why figures of virtual time differ from the published ones, as far as that is known; "" where they do not, or nobody has looked.
+        Known reasons for differences between simulated and published figures; "" if there are none or none are known.
     """
 
     name: str
@@ -123,15 +125,25 @@ class Study:
     sim: tuple[str, ...] = ()
     sim_about: str = ""
     sim_differs: str = ""
+    hosts: tuple[str, ...] = ()
+    hosts_about: str = ""
 
-    def overrides(self, *, quick: bool = False, full: bool = False, on: str | None = None) -> tuple[str, ...]:
-        """Return the overrides of a variant: quick, full (none), or the usual one of who carries it out.
+    @property
+    def report(self) -> PublishedReport:
+        """The reproduced report."""
+        return reports()[self.document]
 
-        In virtual time that is at full published scale: nothing has to fit into a machine.
+    def overrides(
+        self, *, quick: bool = False, full: bool = False, on: str | None = None, portable: bool = False
+    ) -> tuple[str, ...]:
+        """Return the overrides of a variant: quick, full (none), or the default variant of a backend.
+
+        The default of a simulation is the full published scale, which needs no disk space. With ``portable``, every backend
+        has the variant of existing hosts, and therefore the same plan.
         """
-        if quick or full:
-            return self.quick if quick else ()
-        return self.sim if (on or self.on) == "sim" else self.lab
+        backend = "hosts" if portable else on or self.on
+        variant = self.quick if quick else () if full else self.sim if backend == "sim" else self.lab
+        return (*variant, *self.hosts) if backend == "hosts" else variant
 
 
 def studies() -> dict[str, Study]:
@@ -146,7 +158,7 @@ def study(name: str) -> Study:
     Raises
     ------
     ScenarioError
-        If there is none; the message lists those that exist.
+        If there is no such study. The message lists all studies.
 
     Examples
     --------
@@ -162,8 +174,8 @@ def study(name: str) -> Study:
 
 
 def _read(name: str) -> Study:
-    folder = _HOME / name
-    about = tomllib.loads((folder / "study.toml").read_text(encoding="utf-8"))
+    directory = _HOME / name
+    about = tomllib.loads((directory / "study.toml").read_text(encoding="utf-8"))
     errata = _errata()
     return Study(
         name=name,
@@ -171,10 +183,10 @@ def _read(name: str) -> Study:
         question=about["question"],
         document=about["document"],
         experiments=tuple(about["experiments"]),
-        scenario_path=folder / "scenario.toml",
+        scenario_path=directory / "scenario.toml",
         quick=tuple(about["quick"]["set"]),
         quick_about=about["quick"]["about"],
-        published=_published(folder, about),
+        published=_published(directory, about),
         errata=tuple(errata[id_] for id_ in about["errata"]),
         on=about.get("on"),
         lab=tuple(about.get("lab", {}).get("set", ())),
@@ -182,17 +194,26 @@ def _read(name: str) -> Study:
         sim=tuple(about.get("sim", {}).get("set", ())),
         sim_about=about.get("sim", {}).get("about", ""),
         sim_differs=about.get("sim", {}).get("differs", ""),
+        hosts=tuple(about.get("hosts", {}).get("set", ())),
+        hosts_about=about.get("hosts", {}).get("about", ""),
     )
 
 
-def _published(folder: Path, about: dict[str, Any]) -> Published:
-    told: dict[str, list[dict[str, Any]]] = about.get("published", {})
-    rows = {key: tuple(value) for key, value in told.items() if key not in ("tables", "claims")}
-    own = [(read_table(folder, table), table.get("beside", True)) for table in told.get("tables", ())]
-    claims, lent = with_library(about.get("claims", ()), told.get("claims", ()), f"study {folder.name}")
-    beside = tuple(table for table, shown in own if shown)
+def _published(directory: Path, about: dict[str, Any]) -> Published:
+    published: dict[str, list[dict[str, Any]]] = about.get("published", {})
+    rows = {key: tuple(value) for key, value in published.items() if key not in ("tables", "claims")}
+    own_tables = [
+        (read_table(directory, table), table.get("comparison", True)) for table in published.get("tables", ())
+    ]
+    claims, library_tables = complete_claims(
+        about.get("claims", ()), published.get("claims", ()), f"study {directory.name}"
+    )
+    shown_tables = tuple(table for table, shown in own_tables if shown)
     return Published(
-        **rows, claims=claims, tables=beside, evidence=(*(table for table, shown in own if not shown), *lent)
+        **rows,
+        claims=claims,
+        tables=shown_tables,
+        evidence=(*(table for table, shown in own_tables if not shown), *library_tables),
     )
 
 

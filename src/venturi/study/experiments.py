@@ -1,4 +1,4 @@
-"""Every experiment of the five reports, and the studies that carry it out."""
+"""Experiments of the five reports, and the studies that reproduce them."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ _SEE_LIST = "; see `venturi study list`"
 
 @dataclass(frozen=True)
 class Experiment:
-    """An experiment that a report describes.
+    """Experiment that a report describes.
 
     Attributes
     ----------
     id
-        Such as ``"002-SRM"``: the report, then a short name.
+        Report number and short name, such as ``"002-SRM"``.
     document, section
-        The report, and where in it the experiment stands.
+        Report number, and section of the report.
     about
-        What is done, in a line.
+        Description in one line.
     studies
-        Names of the studies that carry it out; empty: none does yet.
+        Names of the studies that reproduce it; may be empty.
     """
 
     id: str
@@ -47,23 +47,23 @@ def experiments() -> tuple[Experiment, ...]:
     >>> next(e for e in experiments() if e.id == "000-S1").studies
     ('cnaf/cp',)
     """
-    carried_out: dict[str, list[str]] = {}
+    study_names: dict[str, list[str]] = {}
     for study in studies().values():
         for id_ in study.experiments:
-            carried_out.setdefault(id_, []).append(study.name)
+            study_names.setdefault(id_, []).append(study.name)
     with _FILE.open(encoding="utf-8", newline="") as lines:
         return tuple(
-            Experiment(**row, studies=tuple(carried_out.get(row["id"], ()))) for row in csv.DictReader(lines)
+            Experiment(**row, studies=tuple(study_names.get(row["id"], ()))) for row in csv.DictReader(lines)
         )
 
 
-def studies_of(named: str) -> tuple[Study, ...]:
-    """Return the study of this name, or those that carry out the experiment of this ID, in the order of their names.
+def studies_of(name: str) -> tuple[Study, ...]:
+    """Return the study of this name, or the studies of the experiment of this ID, ordered by name.
 
     Raises
     ------
     ScenarioError
-        If there is neither, with the nearest of both, or no study carries the experiment out.
+        If neither exists (with the closest name), or if the experiment has no study.
 
     Examples
     --------
@@ -72,24 +72,25 @@ def studies_of(named: str) -> tuple[Study, ...]:
     >>> [study.name for study in studies_of("cnaf/cp")]
     ['cnaf/cp']
     """
-    known, told = studies(), {experiment.id: experiment for experiment in experiments()}
-    if named in known:
-        return (known[named],)
-    if named not in told:
-        folded = {text.lower(): text for text in (*known, *told)}
-        near = difflib.get_close_matches(named.lower(), folded, n=1)
+    known, by_id = studies(), {experiment.id: experiment for experiment in experiments()}
+    if name in known:
+        return (known[name],)
+    if name not in by_id:
+        folded = {text.lower(): text for text in (*known, *by_id)}
+        near = difflib.get_close_matches(name.lower(), folded, n=1)
         hint = f'; did you mean "{folded[near[0]]}"?' if near else ""
         raise ScenarioError(
             [
                 (
                     "",
-                    f'expected the name of a study or the ID of an experiment, found "{named}"{hint or _SEE_LIST}',
+                    f'expected the name of a study or the ID of an experiment, found "{name}"{hint or _SEE_LIST}',
                 )
             ],
             "study",
         )
-    if not told[named].studies:
+    if not by_id[name].studies:
         raise ScenarioError(
-            [("", f"expected a study of {named} ({told[named].about}), found none yet{_SEE_LIST}")], "study"
+            [("", f"{name} ({by_id[name].about}): expected a study of this experiment, found none{_SEE_LIST}")],
+            "study",
         )
-    return tuple(known[name] for name in told[named].studies)
+    return tuple(known[study] for study in by_id[name].studies)

@@ -1,4 +1,4 @@
-"""Published tables: CSV files that came with a study, or with the library of claims."""
+"""Published tables: CSV files of a study or of the library of claims."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ __all__ = ["PublishedTable", "read_table"]
 
 @dataclass(frozen=True)
 class PublishedTable:
-    """A published table: a CSV file of the study's folder, named by ``[[published.tables]]`` in its ``study.toml``.
+    """Published table: a CSV file of a study, listed in ``[[published.tables]]`` of its ``study.toml``.
 
     Attributes
     ----------
     name, about
-        Its title, and in a sentence how it was read.
+        Title, and one sentence about its source.
     storage
-        Whose rates ``read_bytes_per_s`` and ``write_bytes_per_s`` are.
+        Storage of the rates ``read_bytes_per_s`` and ``write_bytes_per_s``.
     columns, rows
-        As in the file: factors, values in base units, and where there are any ``errata`` (ids, a blank between) and ``note``.
-        What reads as a number is one; an empty cell is None.
+        Content of the file: factors, values in base units, and optionally ``errata`` (ids separated by spaces) and
+        ``note``. Numbers are parsed; an empty cell is None.
     id
-        By which claims name it: the name of the file without its end.
+        Id for claims. The default is the file name without its suffix.
     """
 
     name: str
@@ -36,18 +36,21 @@ class PublishedTable:
     id: str = ""
 
 
-def read_table(folder: Path, told: Mapping[str, Any]) -> PublishedTable:
-    """Return the table that a row of ``[[published.tables]]`` names: ``name``, ``about``, ``file`` in the folder, ``storage``."""
-    with (folder / told["file"]).open(encoding="utf-8", newline="") as lines:
+def read_table(directory: Path, row: Mapping[str, Any]) -> PublishedTable:
+    """Return the table of a row of ``[[published.tables]]``.
+
+    The row has ``name``, ``about``, ``file`` (relative to the directory), and optionally ``storage`` and ``id``.
+    """
+    with (directory / row["file"]).open(encoding="utf-8", newline="") as lines:
         reader = csv.DictReader(lines)
-        rows = tuple({name: _cell(text) for name, text in row.items()} for row in reader)
+        rows = tuple({name: _parse_cell(text) for name, text in line.items()} for line in reader)
         columns = tuple(reader.fieldnames or ())
     return PublishedTable(
-        told["name"], told["about"], told.get("storage"), columns, rows, str(told.get("id", Path(told["file"]).stem))
+        row["name"], row["about"], row.get("storage"), columns, rows, str(row.get("id", Path(row["file"]).stem))
     )
 
 
-def _cell(text: str) -> str | int | float | None:
+def _parse_cell(text: str) -> str | int | float | None:
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,17 +1,16 @@
-"""Hands the jobs of a plan to a batch system: submit files that run each job's own command, one array a batch.
+"""Submit files for batch systems: the commands of the jobs of a plan, with one job array for each batch.
 
-A plan of the workload ``jobs`` says on which worker each job runs; a batch system has that to decide itself. What is kept is the rest: the command of
-every job with all its options, how many jobs a batch has and how many of them run at a time, and that a batch begins when the one before
-has ended.
+A plan of the workload ``jobs`` assigns jobs to workers; a batch system assigns them itself. The submit files keep the
+command of each job, the number of jobs and concurrent jobs of a batch, and the order of batches.
 
-Left out on purpose: submitting them, and reading what came of them. Times and counters are those of a run; a batch system has its own.
+Venturi does not submit the files, and does not read results: a batch system has its own times and counters.
 
-Read :func:`batches_of` first.
+Read :func:`list_batches` first.
 """
 
 from __future__ import annotations
 
-from venturi.submit.commands import BatchOfJobs, SubmitError, batches_of, made_before
+from venturi.submit.commands import CommandBatch, SubmitError, list_batches, prepare_commands
 from venturi.submit.files import SYSTEMS, write_submit_files
 
-__all__ = ["SYSTEMS", "BatchOfJobs", "SubmitError", "batches_of", "made_before", "write_submit_files"]
+__all__ = ["SYSTEMS", "CommandBatch", "SubmitError", "list_batches", "prepare_commands", "write_submit_files"]

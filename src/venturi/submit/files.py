@@ -1,4 +1,4 @@
-"""Submit files: Slurm's and HTCondor's. A new batch system is a function, a line in :data:`SYSTEMS` and a test."""
+"""Submit files for Slurm and HTCondor. A new batch system needs a function, a line in :data:`SYSTEMS` and a test."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from venturi.plan import Plan
-from venturi.submit.commands import BatchOfJobs, SubmitError, batches_of, made_before, quoted
+from venturi.submit.commands import CommandBatch, SubmitError, list_batches, prepare_commands, quote_command
 
 __all__ = ["SYSTEMS", "write_submit_files"]
 
@@ -16,7 +16,7 @@ _JOB = """\
 # Runs one job: line number $2 + 1 of the file $1, a command. The exit code is that of the command.
 set -eu
 command=$(sed -n "$(($2 + 1))p" "$1")
-[ -n "$command" ] || { echo "expected a job number $2 in $1, found none" >&2; exit 2; }
+[ -n "$command" ] || { echo "$1: expected a job number $2, found none; check the submit files" >&2; exit 2; }
 eval "exec $command"
 """
 
@@ -54,7 +54,7 @@ queue {jobs}
 
 _SUBMIT = """\
 #!/bin/bash
-# {batches} of {name}, each begun when the one before has ended{cold}.
+# {batches} of {name}; each starts after the end of the previous one{cold}.
 set -eu
 cd "$(dirname "$0")"
 {lines}
@@ -62,55 +62,55 @@ cd "$(dirname "$0")"
 
 _PREPARE = """\
 #!/bin/bash
-# Makes the files that the jobs read. Run it once, on a host that sees the storages.
+# Creates the input files of the jobs. Run it once, on a host with access to the storages.
 set -eu
 {lines}
 """
 
 
-def write_submit_files(plan: Plan, system: str, folder: Path, *, scratch: Path) -> tuple[Path, ...]:
-    """Write what submits the batches of a plan, and return the files: ``submit.sh`` first, then ``prepare.sh`` if there is anything to make.
+def write_submit_files(plan: Plan, system: str, directory: Path, *, scratch: Path) -> tuple[Path, ...]:
+    """Write the submit files of a plan, and return their paths: ``submit.sh``, then ``prepare.sh`` if the jobs need files.
 
     Parameters
     ----------
     system
         A name of :data:`SYSTEMS`.
-    folder
-        Made if it is not there; the workers must see it under the same path (Slurm), or files are copied (HTCondor).
+    directory
+        Created if necessary. With Slurm, workers need it under the same path; HTCondor copies the files.
     scratch
-        Below it lie relative places of hosts.
+        Base directory of relative storages.
 
     Raises
     ------
     SubmitError
-        If there is no such system, or the plan is none of batches of jobs.
+        If the system is unknown, or the plan has no batches of jobs.
     OSError
         If a file cannot be written.
     """
     if system not in SYSTEMS:
         raise SubmitError(
-            f'--submit: expected one of the batch systems {", ".join(SYSTEMS)}, found "{system}"; give one of them'
+            f'--submit: expected one of the batch systems {", ".join(SYSTEMS)}, found "{system}"; use one of them'
         )
-    ending, one, submitted = SYSTEMS[system]
-    batches = batches_of(plan, scratch)
-    folder.mkdir(parents=True, exist_ok=True)
+    ending, format_batch, format_submit = SYSTEMS[system]
+    batches = list_batches(plan, scratch)
+    directory.mkdir(parents=True, exist_ok=True)
     texts = {"job.sh": _JOB}
     names = [f"batch-{number:04d}" for number in range(1, len(batches) + 1)]
     for name, batch in zip(names, batches, strict=True):
-        texts[f"{name}.jobs"] = "".join(quoted(argv) + "\n" for argv in batch.argv)
-        texts[f"{name}.{ending}"] = one(f"{plan.header.name}-{name}", name, batch)
-    cold = "; caches are not dropped between them, unlike in the plan" if any(batch.cold for batch in batches) else ""
+        texts[f"{name}.jobs"] = "".join(quote_command(argv) + "\n" for argv in batch.argv)
+        texts[f"{name}.{ending}"] = format_batch(f"{plan.header.name}-{name}", name, batch)
+    cold = "; unlike the plan, caches are not dropped" if any(batch.cold for batch in batches) else ""
     counted = f"{len(batches)} batch" + ("es" if len(batches) != 1 else "")
-    texts["submit.sh"] = _SUBMIT.format(batches=counted, name=plan.header.name, cold=cold, lines=submitted(names))
-    if making := made_before(plan, scratch):
-        texts["prepare.sh"] = _PREPARE.format(lines="\n".join(making))
+    texts["submit.sh"] = _SUBMIT.format(batches=counted, name=plan.header.name, cold=cold, lines=format_submit(names))
+    if prepare_lines := prepare_commands(plan, scratch):
+        texts["prepare.sh"] = _PREPARE.format(lines="\n".join(prepare_lines))
     for file, text in texts.items():
-        (folder / file).write_text(text, encoding="utf-8")
-    first = [folder / file for file in ("submit.sh", "prepare.sh") if file in texts]
-    return (*first, *(folder / file for file in texts if folder / file not in first))
+        (directory / file).write_text(text, encoding="utf-8")
+    first = [directory / file for file in ("submit.sh", "prepare.sh") if file in texts]
+    return (*first, *(directory / file for file in texts if directory / file not in first))
 
 
-def _slurm(job: str, name: str, batch: BatchOfJobs) -> str:
+def _slurm(job: str, name: str, batch: CommandBatch) -> str:
     return _SLURM.format(title=batch.title, job=job, name=name, last=len(batch.argv) - 1, at_a_time=batch.at_a_time,
                          minutes=math.ceil(batch.timeout_s / 60))  # fmt: skip
 
@@ -124,7 +124,7 @@ def _slurm_lines(names: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _htcondor(job: str, name: str, batch: BatchOfJobs) -> str:
+def _htcondor(job: str, name: str, batch: CommandBatch) -> str:
     return _HTCONDOR.format(title=batch.title, job=job, name=name, jobs=len(batch.argv), at_a_time=batch.at_a_time,
                             timeout_s=batch.timeout_s)  # fmt: skip
 
@@ -133,8 +133,8 @@ def _htcondor_lines(names: Sequence[str]) -> str:
     return "\n".join(f"condor_submit {name}.sub\ncondor_wait {name}.log" for name in names)
 
 
-SYSTEMS: dict[str, tuple[str, Callable[[str, str, BatchOfJobs], str], Callable[[Sequence[str]], str]]] = {
+SYSTEMS: dict[str, tuple[str, Callable[[str, str, CommandBatch], str], Callable[[Sequence[str]], str]]] = {
     "slurm": ("slurm", _slurm, _slurm_lines),
     "htcondor": ("sub", _htcondor, _htcondor_lines),
 }
-"""Name → end of the names of its files, what one holds, and the lines that submit them in order."""
+"""For each system: file extension, format of a batch, and the lines of ``submit.sh``."""

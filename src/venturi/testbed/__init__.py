@@ -1,11 +1,12 @@
-"""What a testbed is made of, and what this machine can offer for one.
+"""Testbeds: their components, and checks of this machine.
 
-Today: :func:`examine`, behind ``venturi doctor``, and :func:`obstacle`, which tells why a folder cannot be used. Hosts and storage of real machines are plain numbers of the plan's header;
-services and emulated hosts come with the lab. The one type to read first: :class:`Check`.
+:func:`examine` implements ``venturi doctor``. :func:`obstacle` returns the reason why a directory cannot be used.
+Real hosts and their storage are plain values in the plan's header. The package ``lab`` has the emulated hosts, and
+``services`` the servers. Start with :class:`Check`.
 """
 
-from venturi.testbed.check import Check
 from venturi.testbed.doctor import examine
-from venturi.testbed.folder import nearest_folder, obstacle
+from venturi.testbed.doctor_check import Check
+from venturi.testbed.lab_directory import nearest_directory, obstacle
 
-__all__ = ["Check", "examine", "nearest_folder", "obstacle"]
+__all__ = ["Check", "examine", "nearest_directory", "obstacle"]

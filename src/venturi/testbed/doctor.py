@@ -1,7 +1,7 @@
-"""What this machine can do for a measurement, what is missing, and how to get it.
+"""Checks of this machine for measurements: available features, missing programs, and how to install them.
 
-Every check tries the real thing (starts the engine, writes to the scratch directory, asks the kernel) and never guesses from
-a version number. Nothing is changed on the machine; what labs have left whose keeper was killed is removed.
+Every check tests the feature itself (starts the engine, writes to the scratch directory, queries the kernel) and never
+infers it from a version number. The checks change nothing, except that they remove labs whose daemon was killed.
 """
 
 from __future__ import annotations
@@ -16,27 +16,27 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from venturi.errors import VenturiError
-from venturi.testbed.check import Check
-from venturi.testbed.folder import nearest_folder, obstacle
-from venturi.testbed.gfal2 import ASK, PACKAGES, packages_missing
-from venturi.testbed.tools import TOOLS, Tool, how_to_get
+from venturi.testbed.doctor_check import Check
+from venturi.testbed.gfal2 import PACKAGES, PLUGIN_QUERY, packages_missing
+from venturi.testbed.lab_directory import nearest_directory, obstacle
+from venturi.testbed.tools import TOOLS, Tool, install_hint
 from venturi.units import format_bytes
 
 __all__ = ["Check", "examine"]
 
 _PROBE_TIMEOUT_S = 10.0
-_SCRATCH_WANTED_BYTES = 10 * 10**9
+_MIN_SCRATCH_BYTES = 10 * 10**9
 
 
 def examine(scratch: Path, engine: Callable[[], Path]) -> Iterator[Check]:
-    """Yield the checks, one after the other, so that a slow one does not hold back the others.
+    """Yield each check when it is done, so that a slow check does not delay earlier results.
 
     Parameters
     ----------
     scratch
-        The directory in which data sets and destinations are to be made; it need not exist yet.
+        Directory for datasets and destinations; it need not exist.
     engine
-        Finds the engine, or raises an error that says where it was looked for.
+        Returns the path of the engine, or raises an error that names the searched locations.
     """
     yield _python()
     yield _engine(engine)
@@ -58,26 +58,26 @@ def _python() -> Check:
 def _engine(find: Callable[[], Path]) -> Check:
     try:
         path = find()
-        answer = subprocess.run(
+        result = subprocess.run(
             [path, "version"], capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True
         )
     except (OSError, subprocess.SubprocessError, VenturiError) as error:
         return Check(
             "needed", "engine", "missing", str(error), "run `make setup` in the checkout, or reinstall the wheel"
         )
-    return Check("needed", "engine", "ok", f"{_version(answer.stdout)} at {path}")
+    return Check("needed", "engine", "ok", f"{_version(result.stdout)} at {path}")
 
 
 def _version(text: str) -> str:
-    """Return ``0.1.0 (release, x86_64-unknown-linux-gnu, commit 4b877d7)``, or the text itself where it is no such JSON."""
+    """Return ``0.1.0 (release, x86_64-unknown-linux-gnu, commit 4b877d7)``, or the text itself if it is not such JSON."""
     try:
-        said = json.loads(text)
-        facts = [
-            said.get("profile"),
-            said.get("target"),
-            f"commit {said['commit'][:7]}" if said.get("commit") else None,
+        engine = json.loads(text)
+        properties = [
+            engine.get("profile"),
+            engine.get("target"),
+            f"commit {engine['commit'][:7]}" if engine.get("commit") else None,
         ]
-        return f"{said['version']} ({', '.join(filter(None, facts))})"
+        return f"{engine['version']} ({', '.join(filter(None, properties))})"
     except (ValueError, TypeError, KeyError, AttributeError):
         return " ".join(text.split())
 
@@ -87,22 +87,22 @@ def _scratch(scratch: Path) -> Check:
     if problem:
         advice = "choose another directory with --scratch or VENTURI_SCRATCH"
         return Check("needed", "scratch", "missing", problem, advice)
-    existing = nearest_folder(scratch)
+    existing = nearest_directory(scratch)
     free_bytes = shutil.disk_usage(existing).free
     found = f"{scratch}: {format_bytes(free_bytes)} free, {_file_system(existing)}"
-    if free_bytes < _SCRATCH_WANTED_BYTES:
+    if free_bytes < _MIN_SCRATCH_BYTES:
         return Check(
             "needed",
             "scratch",
             "limited",
             found,
-            f"the quick studies want {format_bytes(_SCRATCH_WANTED_BYTES)}: free some, or choose another --scratch",
+            f"the quick studies need {format_bytes(_MIN_SCRATCH_BYTES)}: free disk space, or choose another --scratch",
         )
     return Check("needed", "scratch", "ok", found)
 
 
 def _file_system(path: Path) -> str:
-    """Return the type of the file system that holds ``path``, from the kernel's mount table."""
+    """Return the type of the file system of ``path``, from the kernel's mount table."""
     resolved, best = str(path.resolve()), ("", "unknown file system")
     for line in Path("/proc/self/mounts").read_text().splitlines():
         _, mount, kind, *_ = line.split()
@@ -116,29 +116,29 @@ def _tool(tool: Tool) -> Check:
     path = shutil.which(tool.program)
     if path is None:
         return Check(
-            "tools", tool.program, "missing", "not on PATH", f"needed for: {tool.use}. {how_to_get(tool.program)}"
+            "tools", tool.program, "missing", "not on PATH", f"needed for: {tool.use}. {install_hint(tool.program)}"
         )
     return Check("tools", tool.program, "ok", path)
 
 
 def _gfal2() -> Iterator[Check]:
-    """Ask gfal2 for its plug-ins; where it is not there, the check of gfal-copy has said so."""
+    """Check the plug-ins of gfal2. Without gfal2, yield nothing, because the check of gfal-copy reports it."""
     try:
-        asked = subprocess.run(ASK, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True)
+        result = subprocess.run(PLUGIN_QUERY, capture_output=True, text=True, timeout=_PROBE_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return
-    missing = packages_missing(asked.stdout, PACKAGES)
+    missing = packages_missing(result.stdout, PACKAGES)
     if missing:
         use = ", ".join(protocol for protocol, package in PACKAGES.items() if package in missing)
         advice = f"needed for: {use} by gfal-copy. Debian: apt-get install {' '.join(missing)}"
-        yield Check("tools", "gfal2 plugins", "missing", f"has {asked.stdout.strip() or 'none'}", advice)
+        yield Check("tools", "gfal2 plugins", "missing", f"has {result.stdout.strip() or 'none'}", advice)
     else:
-        yield Check("tools", "gfal2 plugins", "ok", asked.stdout.strip())
+        yield Check("tools", "gfal2 plugins", "ok", result.stdout.strip())
 
 
 def _lab(engine: Callable[[], Path]) -> Iterator[Check]:
-    # The lab knows more of the package than a doctor needs before its first word.
-    from venturi.testbed.lab.ability import examine_lab
+    # Imported late, because the lab loads much of the package and would delay the first checks.
+    from venturi.testbed.lab.capabilities import examine_lab
 
     yield from examine_lab(engine)
 
@@ -150,17 +150,17 @@ def _drop_caches() -> Check:
         "truth",
         "cold caches",
         "limited",
-        "not root: files are evicted one by one with posix_fadvise",
-        "what was achieved is measured and recorded with every trial; run as root to drop all caches",
+        "not root: Venturi evicts files one by one with posix_fadvise",
+        "every trial records the measured cache state; run as root to drop all caches",
     )
 
 
 def _exec_stop() -> Check:
-    """Try what the agent does to release processes together: a child that stops at its exec."""
+    """Check whether a child process can stop at its exec, as the agent needs to release processes together."""
     libc = ctypes.CDLL(None, use_errno=True)
     pid = os.fork()
     if pid == 0:
-        # PTRACE_TRACEME is request 0 (ptrace(2)); the exit code tells the parent whether it was allowed.
+        # PTRACE_TRACEME is request 0 (ptrace(2)); the exit code reports whether it was permitted.
         os._exit(0 if libc.ptrace(0, 0, 0, 0) == 0 else 1)
     _, status = os.waitpid(pid, 0)
     if os.waitstatus_to_exitcode(status) == 0:
@@ -169,7 +169,7 @@ def _exec_stop() -> Check:
         "truth",
         "exact release",
         "limited",
-        "ptrace is not permitted here: starts are spread by the cost of exec",
+        "ptrace is not permitted: start times differ by the cost of exec",
         "in a container: allow the ptrace system call (seccomp profile)",
     )
 
@@ -183,7 +183,7 @@ def _cores() -> Check:
             "quiet machine",
             "limited",
             f"load {load:.1f} on {cores} cores",
-            "something else is running: results will be slower and wider; every run records the load",
+            "other programs are running: results will be slower and have wider intervals; every run records the load",
         )
     return Check("truth", "quiet machine", "ok", f"load {load:.1f} on {cores} cores")
 
@@ -193,11 +193,11 @@ def _ssh_agent() -> Check:
         return Check("truth", "ssh keys", "missing", "no ssh", "see the tools above")
     keys = list((Path.home() / ".ssh").glob("id_*.pub"))
     if keys or os.environ.get("SSH_AUTH_SOCK"):
-        return Check("truth", "ssh keys", "ok", "an agent or a key is there")
+        return Check("truth", "ssh keys", "ok", "an agent or a key exists")
     return Check(
         "truth",
         "ssh keys",
         "limited",
         "no agent and no key in ~/.ssh",
-        "only for runs on other hosts: they must let you in without a question (ssh-keygen, ssh-copy-id)",
+        "needed for runs on other hosts: set up login without a password (ssh-keygen, ssh-copy-id)",
     )

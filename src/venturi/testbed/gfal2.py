@@ -1,16 +1,16 @@
-"""Which protocols gfal2 speaks on a machine: each is a plug-in, in a package of its own.
+"""Protocols of gfal2 on a machine. Each protocol needs a plug-in, which has a separate package.
 
-Without one, `gfal-copy` is there and only says of each transfer that a protocol is not supported; so gfal2 is asked beforehand.
+Without the plug-in, ``gfal-copy`` reports an unsupported protocol for each transfer, so gfal2 is queried in advance.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-__all__ = ["ASK", "PACKAGES", "packages_missing"]
+__all__ = ["PACKAGES", "PLUGIN_QUERY", "packages_missing"]
 
-ASK = ("/usr/bin/python3", "-c", "import gfal2; print(*gfal2.creat_context().get_plugin_names())")
-"""Prints the plug-ins that gfal2 has loaded: ``file-2.21.3 srm-2.21.3``. Its binding is for the system's Python only."""
+PLUGIN_QUERY = ("/usr/bin/python3", "-c", "import gfal2; print(*gfal2.creat_context().get_plugin_names())")
+"""Prints the plug-ins that gfal2 has loaded: ``file-2.21.3 srm-2.21.3``. Only the system's Python has the binding."""
 
 PACKAGES: Mapping[str, str] = {
     **dict.fromkeys(("gsiftp", "ftp"), "gfal2-plugin-gridftp"),
@@ -19,24 +19,24 @@ PACKAGES: Mapping[str, str] = {
     "file": "gfal2-plugin-file",
     "srm": "gfal2-plugin-srm",
 }
-"""Protocol → Debian package. The plug-in in it has its name without ``gfal2-plugin-``."""
+"""Protocol → Debian package. The name of its plug-in is the package name without ``gfal2-plugin-``."""
 
 
 def packages_missing(loaded: str, protocols: Iterable[str]) -> list[str]:
-    """Return the packages that gfal2 lacks for some protocols.
+    """Return the missing packages of gfal2 for some protocols.
 
     Parameters
     ----------
     loaded
-        What :data:`ASK` has printed.
+        Output of :data:`PLUGIN_QUERY`.
     protocols
-        As URLs begin with them; those that gfal2 has no plug-in for are passed over.
+        URL schemes; schemes without a gfal2 plug-in are ignored.
 
     Examples
     --------
     >>> packages_missing("file-2.21.3 http-2.21.3", ["srm", "https"])
     ['gfal2-plugin-srm']
     """
-    there = {f"gfal2-plugin-{name.partition('-')[0]}" for name in loaded.split()}
-    wanted = dict.fromkeys(PACKAGES[protocol] for protocol in protocols if protocol in PACKAGES)
-    return [package for package in wanted if package not in there]
+    installed = {f"gfal2-plugin-{name.partition('-')[0]}" for name in loaded.split()}
+    required = dict.fromkeys(PACKAGES[protocol] for protocol in protocols if protocol in PACKAGES)
+    return [package for package in required if package not in installed]

@@ -1,8 +1,9 @@
-"""Markers of GridFTP: what a server that receives tells its client while a file is under way, and what is sent again after a break.
+"""GridFTP markers: progress reports of a receiving server during a transfer, and bytes skipped after a restart.
 
-Every five seconds, at the begin and at the end, it sends a performance marker for each stripe (112: its time, and bytes so far), and a range marker
-(111: ranges that are safe, ends exclusive), in mode E only (GFD.20; what is said here was seen of ``globus-gridftp-server`` 13). A client that begins
-again names all safe ranges (REST), and these are not sent again. The one type to read first: :class:`Progress`.
+At the start, every five seconds and at the end, the server sends a performance marker for each stripe (112: time and bytes
+so far). In mode E only, it also sends a range marker (111: ranges that are stored, with exclusive ends). See GFD.20; the
+behaviour was observed with ``globus-gridftp-server`` 13. A client that restarts a transfer names all stored ranges (REST),
+which are not sent again. Start with :class:`MarkerProgress`.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from venturi.testbed.trace import ControlEvent
+from venturi.testbed.gridftp_log import ControlEvent
 
-__all__ = ["Progress", "marked_transfers"]
+__all__ = ["MarkerProgress", "marked_transfers"]
 
 _MOVES = frozenset({"APPE", "ERET", "ESTO", "RETR", "STOR"})
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -25,23 +26,25 @@ _MARKER = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
-    """What markers told of one transfer.
+class MarkerProgress:
+    """Progress of one transfer according to its markers.
 
     Attributes
     ----------
     path
-        Of the file, as the client named it.
-    times_s, bytes
-        Of each performance marker: its time by the server's clock, from the first one, and what all stripes together had received by then.
+        Path of the file in the command of the client.
+    times_s
+        Times of the performance markers by the server's clock, relative to the first one.
+    bytes
+        Bytes that all stripes together had received at each of these times.
     stripes
-        Data nodes that told of themselves.
+        Number of data nodes with markers.
     range_markers
-        How often it was told which ranges are safe.
+        Number of range markers.
     skipped_bytes
-        What was not sent again after a break, by the ranges that the client named; 0 for a transfer from the beginning.
+        Bytes that were not sent again after a restart, from the ranges of the client; 0 for a transfer from the start.
     complete
-        Whether its final reply was one of success.
+        Whether the final reply reports success.
     """
 
     path: str
@@ -54,7 +57,7 @@ class Progress:
 
 
 @dataclass(slots=True)
-class _UnderWay:
+class _PendingTransfer:
     verb: str
     path: str = ""
     skipped_bytes: int = 0
@@ -62,11 +65,11 @@ class _UnderWay:
     of_stripe: dict[int, int] = field(default_factory=dict)
     range_markers: int = 0
 
-    def ended(self, *, complete: bool) -> Progress:
-        begin_s = self.markers[0][0]
-        return Progress(
+    def ended(self, *, complete: bool) -> MarkerProgress:
+        start_s = self.markers[0][0]
+        return MarkerProgress(
             path=self.path,
-            times_s=tuple(round(time_s - begin_s, 6) for time_s, _ in self.markers),
+            times_s=tuple(round(time_s - start_s, 6) for time_s, _ in self.markers),
             bytes=tuple(count for _, count in self.markers),
             stripes=len(self.of_stripe),
             range_markers=self.range_markers,
@@ -75,36 +78,38 @@ class _UnderWay:
         )
 
 
-def marked_transfers(events: Iterable[ControlEvent]) -> Iterator[Progress]:
-    """Yield what markers told of the transfers of a control connection, in the order of their ends.
+def marked_transfers(events: Iterable[ControlEvent]) -> Iterator[MarkerProgress]:
+    """Yield the progress of the transfers of a control connection, in the order of their completion.
 
     Parameters
     ----------
     events
-        All that was said after the login. Replies come in the order of the commands (RFC 959, section 5.4), and so a marker is of the
-        first command without a final reply, pipelined or not.
+        All messages after the login. Replies have the order of the commands (RFC 959, section 5.4). So a marker belongs to
+        the first command without a final reply, with and without pipelining.
     """
-    pending: list[_UnderWay] = []
+    pending: list[_PendingTransfer] = []
     skipped_bytes = 0
     for event in events:
         if event.direction == "client":
             of_restart = event.verb == "REST"
             moves = event.verb in _MOVES
             pending.append(
-                _UnderWay(event.verb, event.text.partition(" ")[2] if moves else "", skipped_bytes if moves else 0)
+                _PendingTransfer(
+                    event.verb, event.text.partition(" ")[2] if moves else "", skipped_bytes if moves else 0
+                )
             )
             skipped_bytes = _range_bytes(event.text) if of_restart else 0 if moves else skipped_bytes
         elif event.direction == "server" and pending:
             if event.verb in ("111", "112"):
-                _take(pending[0], event)
+                _add_marker(pending[0], event)
             elif event.verb[:1] in {"2", "3", "4", "5"}:
-                done = pending.pop(0)
-                if done.markers:
-                    yield done.ended(complete=event.verb.startswith("2"))
-    yield from (left.ended(complete=False) for left in pending if left.markers)
+                finished = pending.pop(0)
+                if finished.markers:
+                    yield finished.ended(complete=event.verb.startswith("2"))
+    yield from (unfinished.ended(complete=False) for unfinished in pending if unfinished.markers)
 
 
-def _take(transfer: _UnderWay, event: ControlEvent) -> None:
+def _add_marker(transfer: _PendingTransfer, event: ControlEvent) -> None:
     if event.verb == "111":
         transfer.range_markers += 1
     elif found := _MARKER.match(event.text):
@@ -113,9 +118,9 @@ def _take(transfer: _UnderWay, event: ControlEvent) -> None:
 
 
 def _range_bytes(text: str) -> int:
-    """Return the bytes of the ranges of a REST; of one of stream mode, a mere offset, that is the offset."""
+    """Return the bytes of the ranges of a REST command, or its offset in stream mode."""
     ranges = _RANGE.findall(text)
     if ranges:
-        return sum(int(end) - int(begin) for begin, end in ranges)
+        return sum(int(end) - int(start) for start, end in ranges)
     offset = text.partition(" ")[2].strip()
     return int(offset) if offset.isdigit() else 0

@@ -1,7 +1,7 @@
-"""The testbed of a scenario as the network of a plan: interfaces with addresses, directed links, routes, changes.
+"""Conversion of the testbed of a scenario to the network of a plan: interfaces, directed links, routes, changes.
 
-Pure: the same testbed gives the same network. Public addresses are 10.77.x.y, private ones 192.168.x.y, both counted in the
-order of hosts and devices. The one function to read first: :func:`resolve_network`.
+Pure: equal testbeds give equal networks. Public addresses are 10.77.x.y and private ones 192.168.x.y, numbered in the order
+of hosts and devices. Start with :func:`resolve_network`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,36 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
+from venturi.messages import Problem, one_of, path_text
 from venturi.plan.header import LabHost
-from venturi.plan.network import BurstyLoss, Change, IndependentLoss, Interface, Link, LinkSetting, Loss, Network
-from venturi.testbed.paths import Paths
+from venturi.plan.network import (
+    BurstyLoss,
+    IndependentLoss,
+    Interface,
+    LinkChange,
+    LinkSetting,
+    Loss,
+    Network,
+    PlanLink,
+)
+from venturi.testbed.paths import NetworkPaths
 from venturi.testbed.profiles import DEFAULT_PROFILE, PROFILES, problem_of_setting
-from venturi.testbed.routing import PICOSECONDS, Regions, Ways, regions
-from venturi.testbed.wiring import Port, Wire, Wiring, wire
+from venturi.testbed.routing import PICOSECONDS, Regions, RouteFinder, regions
+from venturi.testbed.topology import DirectedLink, Port, Topology, build_topology
 from venturi.units import BITS_PER_BYTE
-from venturi.wording import Problem, one_of, path_text
 
 if TYPE_CHECKING:
     from venturi.scenario import fields
-    from venturi.scenario.testbed import Change as WrittenChange
-    from venturi.scenario.testbed import Host, Testbed
-    from venturi.scenario.testbed import Link as WrittenLink
+    from venturi.scenario.testbed import HostTable, TestbedTable
+    from venturi.scenario.testbed import LinkChangeTable as WrittenChange
+    from venturi.scenario.testbed import LinkTable as WrittenLink
 
 __all__ = ["DEFAULT_MTU", "MIN_QUEUE_PACKETS", "ResolvedNetwork", "host_name", "resolve_network", "scaled_bytes"]
 
 DEFAULT_MTU = 1500
 
 MIN_QUEUE_PACKETS = 64
-"""Full packets that a queue holds at least where none is given: a sender's bursts alone need that (one TSO packet is 44)."""
+"""Minimum of a default queue, in full packets. The bursts of one sender already need it (one TSO packet has 44)."""
 
 DOMAIN = "lab.test"
 
@@ -42,15 +51,15 @@ _PER_SUBNET = 254
 
 @dataclass(frozen=True, slots=True)
 class ResolvedNetwork:
-    """A network and how its hosts are made."""
+    """Network and the settings of its hosts."""
 
     network: Network
     hosts: Mapping[str, LabHost]
-    paths: Paths
+    paths: NetworkPaths
 
 
 def host_name(host: str, device: str | None = None) -> str:
-    """Return the name by which a host is known in the lab, or one of its further interfaces.
+    """Return the name of a host in the lab, or of one of its further interfaces.
 
     Examples
     --------
@@ -61,7 +70,7 @@ def host_name(host: str, device: str | None = None) -> str:
 
 
 def scaled_bytes(size_bytes: int, scale: float) -> int:
-    """Return a size at a scale: to the nearest byte, at least 1 unless it is 0.
+    """Return a scaled size, rounded to a byte and at least 1 unless the size is 0.
 
     Examples
     --------
@@ -71,153 +80,159 @@ def scaled_bytes(size_bytes: int, scale: float) -> int:
     return max(1, round(size_bytes * Fraction(repr(scale)))) if size_bytes else 0
 
 
-def resolve_network(testbed: Testbed, scale: float, problems: list[Problem]) -> ResolvedNetwork | None:
-    """Return the network of a testbed and its hosts, or ``None`` with what is wrong appended to ``problems``.
+def resolve_network(testbed: TestbedTable, scale: float, problems: list[Problem]) -> ResolvedNetwork | None:
+    """Return the network of a testbed and its hosts; on errors, append them to ``problems`` and return ``None``.
 
     Parameters
     ----------
     scale
-        Multiplies rates and queues; times and the lengths of packets stay.
+        Factor for rates and queues; times and packet lengths do not change.
     """
     before = len(problems)
     settings = _settings(testbed, problems)
     _check_links(testbed, problems)
-    wiring = wire(testbed, problems)
-    if wiring is None:
+    topology = build_topology(testbed, problems)
+    if topology is None:
         _check_changes(testbed, None, problems)
         return None
-    _check_changes(testbed, wiring, problems)
-    nat = {name: _nat(name, host, testbed, wiring, problems) for name, host in testbed.host.items()}
-    parts = regions(wiring, {host: devices for host, devices in nat.items() if devices})
-    _check_regions(wiring, parts, nat, problems)
+    _check_changes(testbed, topology, problems)
+    nat = {name: _nat(name, host, testbed, topology, problems) for name, host in testbed.host.items()}
+    parts = regions(topology, {host: devices for host, devices in nat.items() if devices})
+    _check_regions(topology, parts, nat, problems)
     if len(problems) > before:
         return None
-    interfaces = _interfaces(testbed, wiring)
-    ways = Ways(wiring, {name: _delay_ps(testbed.link[w.link], w.back) for name, w in wiring.wires.items()}, parts)
-    at_hosts = ways.host_routes()
+    interfaces = _interfaces(testbed, topology)
+    route_finder = RouteFinder(
+        topology,
+        {name: _delay_ps(testbed.link[w.link], w.back) for name, w in topology.directed_links.items()},
+        parts,
+    )
+    at_hosts = route_finder.host_routes()
     hosts = {
         name: _lab_host(
-            host, settings[name], nat[name], at_hosts.get(name, {}), interfaces, wiring.ports_of(name)[:1]
+            host, settings[name], nat[name], at_hosts.get(name, {}), interfaces, topology.host_ports(name)[:1]
         )
         for name, host in testbed.host.items()
     }
     bare = Network(
         interfaces=interfaces,
-        links={name: _link(testbed.link[w.link], w, scale) for name, w in wiring.wires.items()},
-        routers=wiring.routers,
-        routes=ways.router_routes(),
+        links={name: _link(testbed.link[w.link], w, scale) for name, w in topology.directed_links.items()},
+        routers=topology.routers,
+        routes=route_finder.router_routes(),
     )
-    queues = _Queues(testbed, wiring, bare, hosts, scale)
+    queues = _Queues(testbed, topology, bare, hosts, scale)
     links = {
         name: dataclasses.replace(
-            link, queue_bytes=queues.of(name, testbed.link[wiring.wires[name].link].queue, link)
+            link, queue_bytes=queues.of(name, testbed.link[topology.directed_links[name].link].queue, link)
         )
         for name, link in bare.links.items()
     }
-    network = dataclasses.replace(bare, links=links, changes=tuple(_changes(testbed, wiring, links, queues, scale)))
-    return ResolvedNetwork(network, hosts, Paths(network, hosts))
+    network = dataclasses.replace(bare, links=links, changes=tuple(_changes(testbed, topology, links, queues, scale)))
+    return ResolvedNetwork(network, hosts, NetworkPaths(network, hosts))
 
 
-def _settings(testbed: Testbed, problems: list[Problem]) -> dict[str, Mapping[str, str]]:
+def _settings(testbed: TestbedTable, problems: list[Problem]) -> dict[str, Mapping[str, str]]:
     """Return the kernel settings of each host."""
     for profile, settings in testbed.tcp.items():
         where = path_text(("testbed", "tcp", profile))
         if profile in PROFILES:
-            problems.append((where, f"expected a name that is free, found {profile}, which Venturi has already"))
+            problems.append((where, f"expected a new name, found {profile}, a built-in profile"))
         for setting in settings:
             problem = problem_of_setting(setting)
             if problem:
                 problems.append((where, problem))
-    known = {**PROFILES, **testbed.tcp}
+    names = {**PROFILES, **testbed.tcp}
     found: dict[str, Mapping[str, str]] = {}
     for name, host in testbed.host.items():
-        if host.tcp is not None and host.tcp not in known:
+        if host.tcp is not None and host.tcp not in names:
             where = path_text(("testbed", "host", name, "tcp"))
-            problems.append((where, one_of("the profiles", known, host.tcp)))
-        found[name] = known.get(host.tcp or DEFAULT_PROFILE, {})
+            problems.append((where, one_of("the profiles", names, host.tcp)))
+        found[name] = names.get(host.tcp or DEFAULT_PROFILE, {})
     return found
 
 
-def _check_links(testbed: Testbed, problems: list[Problem]) -> None:
+def _check_links(testbed: TestbedTable, problems: list[Problem]) -> None:
     for name, link in testbed.link.items():
         if link.delay is not None and link.rtt is not None:
             where = path_text(("testbed", "link", name, "rtt"))
             problems.append((where, "expected delay (one way) or rtt (both ways), found both"))
 
 
-def _check_changes(testbed: Testbed, wiring: Wiring | None, problems: list[Problem]) -> None:
+def _check_changes(testbed: TestbedTable, topology: Topology | None, problems: list[Problem]) -> None:
     for index, change in enumerate(testbed.change):
         where = path_text(("testbed", "change", index))
         if not change.model_fields_set - {"at", "link"}:
             problems.append(
                 (
                     where,
-                    "expected what becomes different (rate, delay, jitter, queue, loss, reorder, up), found nothing",
+                    "expected at least one setting to change (rate, delay, jitter, queue, loss, reorder, up), found none",
                 )
             )
-        if wiring is None:
+        if topology is None:
             continue
-        meant = wiring.named(change.link)
-        if not meant:
-            known = [*testbed.link, *wiring.wires]
-            problems.append((f"{where}.link", one_of("the links", known, change.link)))
+        changed = topology.named(change.link)
+        if not changed:
+            names = [*testbed.link, *topology.directed_links]
+            problems.append((f"{where}.link", one_of("the links", names, change.link)))
         for key in ("rate", "delay"):
             pair = getattr(change, key)
-            if len(meant) == 1 and pair is not None and pair[0] != pair[1]:
+            if len(changed) == 1 and pair is not None and pair[0] != pair[1]:
                 problems.append(
                     (f"{where}.{key}", f"expected one value for one direction ({change.link}), found two")
                 )
 
 
-def _nat(name: str, host: Host, testbed: Testbed, wiring: Wiring, problems: list[Problem]) -> tuple[str, ...]:
-    """Return the devices out of which a host hides others: those on the links that ``nat`` names."""
+def _nat(
+    name: str, host: HostTable, testbed: TestbedTable, topology: Topology, problems: list[Problem]
+) -> tuple[str, ...]:
+    """Return the devices of the links in ``nat``, where a host masquerades packets of other hosts."""
     found: list[str] = []
-    own = wiring.ports_of(name)
-    far = {w.origin.node: w.to.owner for w in wiring.wires.values() if w.origin.node in wiring.ports}
+    own = topology.host_ports(name)
+    far = {w.origin.node: w.to.owner for w in topology.directed_links.values() if w.origin.node in topology.ports}
     for index, word in enumerate(host.nat):
         devices = [port.device for port in own if word in (port.device, port.link, far[port.name])]
         if not devices:
             where = path_text(("testbed", "host", name, "nat", index))
-            known = dict.fromkeys(text for port in own for text in (far[port.name], port.link, port.device))
-            problems.append((where, one_of("what its links lead to, its links and its devices", known, word)))
+            names = dict.fromkeys(text for port in own for text in (far[port.name], port.link, port.device))
+            problems.append((where, one_of("the neighbours, links and devices of the host", names, word)))
         found += [device for device in devices if device not in found]
     return tuple(found)
 
 
 def _check_regions(
-    wiring: Wiring, parts: Regions, nat: Mapping[str, tuple[str, ...]], problems: list[Problem]
+    topology: Topology, parts: Regions, nat: Mapping[str, tuple[str, ...]], problems: list[Problem]
 ) -> None:
     for number in sorted(set(parts.of.values())):
-        ports = [port for port in wiring.ports.values() if parts.of[port.name] == number]
+        ports = [port for port in topology.ports.values() if parts.of[port.name] == number]
         hidden = [port for port in ports if port.private]
         for port in ports:
             if hidden and not port.private:
                 where = path_text(("testbed", "link", port.link, "private"))
                 problems.append(
-                    (where, f"expected private addresses alone in a network that has any ({hidden[0].name} is in the same one "
-                     f"and private), found {port.name} public; add {port.host} here, or join the two by a host with nat")
+                    (where, f"expected only private addresses in a network with any ({hidden[0].name} is in the same one "
+                     f"and private), found {port.name} public; add {port.host} here, or connect the two networks by a host with nat")
                 )  # fmt: skip
     for host, devices in nat.items():
-        if devices and not any(port.device not in devices for port in wiring.ports_of(host)):
+        if devices and not any(port.device not in devices for port in topology.host_ports(host)):
             where = path_text(("testbed", "host", host, "nat"))
             problems.append(
                 (where, "expected a host with a further interface, on a link to the hosts that it hides, found none")
             )
-        for port in wiring.ports_of(host):
-            inside = [other for other in wiring.ports_of(host) if other.device not in devices]
+        for port in topology.host_ports(host):
+            inside = [other for other in topology.host_ports(host) if other.device not in devices]
             same = [other.name for other in inside if parts.of[other.name] == parts.of[port.name]]
             if port.device in devices and same:
                 where = path_text(("testbed", "host", host, "nat"))
                 problems.append(
-                    (where, f"expected a host between two networks, found {port.name} and {same[0]} in one: packets need not "
-                     "pass it")
+                    (where, f"expected a host between two networks, found {port.name} and {same[0]} in one network: packets do not need to "
+                     "pass the host")
                 )  # fmt: skip
 
 
-def _interfaces(testbed: Testbed, wiring: Wiring) -> dict[str, Interface]:
+def _interfaces(testbed: TestbedTable, topology: Topology) -> dict[str, Interface]:
     counts = {True: 0, False: 0}
     found = {}
-    for name, port in wiring.ports.items():
+    for name, port in topology.ports.items():
         subnet, last = divmod(counts[port.private], _PER_SUBNET)
         counts[port.private] += 1
         link = testbed.link[port.link]
@@ -227,7 +242,7 @@ def _interfaces(testbed: Testbed, wiring: Wiring) -> dict[str, Interface]:
 
 
 def _lab_host(
-    host: Host,
+    host: HostTable,
     settings: Mapping[str, str],
     nat: tuple[str, ...],
     routes: Mapping[str, str],
@@ -268,8 +283,8 @@ def _loss(loss: fields.Loss | None) -> Loss | None:
     return BurstyLoss(loss.enter, loss.leave, loss.probability)
 
 
-def _link(link: WrittenLink, w: Wire, scale: float) -> Link:
-    return Link(
+def _link(link: WrittenLink, w: DirectedLink, scale: float) -> PlanLink:
+    return PlanLink(
         origin=w.origin.node,
         to=w.to.node,
         rate_bit_per_s=link.rate[w.back] * scale,
@@ -283,17 +298,17 @@ def _link(link: WrittenLink, w: Wire, scale: float) -> Link:
 
 
 class _Queues:
-    """How much queues hold, where that depends on the round-trip times of the paths through them."""
+    """Queue sizes, which can depend on the round-trip times of the paths through a link."""
 
     def __init__(
-        self, testbed: Testbed, wiring: Wiring, network: Network, hosts: Mapping[str, LabHost], scale: float
+        self, testbed: TestbedTable, topology: Topology, network: Network, hosts: Mapping[str, LabHost], scale: float
     ) -> None:
         self._scale = scale
-        self._packets = {name: _full_packet(testbed.link[w.link]) for name, w in wiring.wires.items()}
+        self._packets = {name: _full_packet(testbed.link[w.link]) for name, w in topology.directed_links.items()}
         self._rtts_s = _largest_rtts_s(network, hosts)
 
-    def of(self, name: str, queue: fields.Queue | None, link: Link) -> int:
-        """Return the size of the queue of a link as written, at its rate; a full packet always fits."""
+    def of(self, name: str, queue: fields.LinkQueueSize | None, link: PlanLink) -> int:
+        """Return the size of a queue from its setting and the rate of the link; at least one full packet fits."""
         if queue is not None and queue.size_bytes is not None:
             return max(self._packets[name], scaled_bytes(queue.size_bytes, self._scale))
         product = link.rate_bit_per_s / BITS_PER_BYTE * self._rtts_s.get(name, 0.0)
@@ -307,8 +322,8 @@ def _full_packet(link: WrittenLink) -> int:
 
 
 def _largest_rtts_s(network: Network, hosts: Mapping[str, LabHost]) -> dict[str, float]:
-    """Return for each link the largest round-trip time of the paths through it; links that no path takes are left out."""
-    paths = Paths(network, hosts)
+    """Return for each link the largest round-trip time of the paths through it; unused links are missing."""
+    paths = NetworkPaths(network, hosts)
     found: dict[str, float] = {}
     typical = _typical(network)
     pairs = dict.fromkeys(
@@ -326,30 +341,30 @@ def _largest_rtts_s(network: Network, hosts: Mapping[str, LabHost]) -> dict[str,
 
 
 def _typical(network: Network) -> list[str]:
-    """Return interfaces that stand for all: of hosts with one link, two for each router and delay to it.
+    """Return representative interfaces: all of hosts with several links, otherwise two for each router and delay.
 
-    Two, so that each host has another one to talk to: with hundreds of hosts, all pairs would take seconds.
+    With two, each host has a peer. All pairs of hundreds of hosts would take seconds.
     """
     number = Counter(interface.host for interface in network.interfaces.values())
     out = {link.origin: link for link in network.links.values()}
     into = {link.to: link for link in network.links.values()}
-    taken: Counter[tuple[str, float, float]] = Counter()
+    used: Counter[tuple[str, float, float]] = Counter()
     found = []
     for name, interface in network.interfaces.items():
         kind = (out[name].to, out[name].delay_s, into[name].delay_s)
-        taken[kind] += number[interface.host] == 1
-        if number[interface.host] > 1 or taken[kind] <= 2:
+        used[kind] += number[interface.host] == 1
+        if number[interface.host] > 1 or used[kind] <= 2:
             found.append(name)
     return found
 
 
 def _changes(
-    testbed: Testbed, wiring: Wiring, links: Mapping[str, Link], queues: _Queues, scale: float
-) -> Iterator[Change]:
-    """Yield the changes of directed links in the order of time; those of one moment in the order of the file."""
+    testbed: TestbedTable, topology: Topology, links: Mapping[str, PlanLink], queues: _Queues, scale: float
+) -> Iterator[LinkChange]:
+    """Yield the changes of directed links, ordered by time and then as in the file."""
     for change in sorted(testbed.change, key=lambda change: change.at):
-        for name in wiring.named(change.link):
-            back = wiring.wires[name].back
+        for name in topology.named(change.link):
+            back = topology.directed_links[name].back
             setting: dict[str, LinkSetting] = {}
             link = links[name]
             if change.rate is not None:
@@ -367,4 +382,4 @@ def _changes(
                 setting["reorder_probability"] = change.reorder
             if change.up is not None:
                 setting["up"] = change.up
-            yield Change(change.at, name, setting)
+            yield LinkChange(change.at, name, setting)

@@ -1,8 +1,8 @@
-"""Which way packets go: routes at routers and at hosts, by least delay, then fewest hops, then name.
+"""Routes at routers and hosts, chosen by least delay, then fewest hops, then name.
 
-A *region* is a set of routers that are connected without a host in between, with the interfaces at them (or the two interfaces
-of a link without a router). Routers forward, hosts do not, but for gateways: hosts with ``nat`` pass packets out of
-the region of one of their interfaces into that of another, under their own address.
+A *region* is a set of routers that are connected without a host in between, with the interfaces at these routers. A link
+without a router is a region with two interfaces. Routers forward packets. Hosts forward only as gateways: hosts with
+``nat`` forward packets out of the region of one interface into another region, with their own source address.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from venturi.testbed.wiring import Port, Wire, Wiring
+from venturi.testbed.topology import DirectedLink, Port, Topology
 
-__all__ = ["PICOSECONDS", "Gateway", "Regions", "Ways", "regions"]
+__all__ = ["PICOSECONDS", "Gateway", "Regions", "RouteFinder", "regions"]
 
 PICOSECONDS = 10**12
-"""Delays are added as whole numbers, so that sums do not depend on the order of adding."""
+"""Resolution of delays. Integer sums do not depend on the order of addition."""
 
 Cost: TypeAlias = tuple[int, int]
-"""Delay in ps, and hops."""
+"""Delay in ps, and number of hops."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """An interface of a host with ``nat``, and the regions that its region reaches through it."""
+    """Interface of a host with ``nat``, and the regions that its region reaches through it."""
 
     port: Port
     leads_to: frozenset[int]
@@ -33,13 +33,13 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Regions:
-    """The region of each interface and router, by number, and the gateways out of each."""
+    """Region of each interface and router, by number, and the gateways out of each region."""
 
     of: Mapping[str, int]
     gateways: Mapping[int, tuple[Gateway, ...]]
 
     def reachable(self, region: int) -> frozenset[int]:
-        """Return the regions that a packet from this one can get to, itself included."""
+        """Return the regions that packets from a region can reach, including the region itself."""
         found = {region}
         queue = [region]
         while queue:
@@ -50,18 +50,18 @@ class Regions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Route:
     cost: Cost
-    wire: str
+    link: str
 
 
-def regions(wiring: Wiring, nat: Mapping[str, Iterable[str]]) -> Regions:
-    """Return the regions of a network; ``nat``: host → devices out of which it hides others."""
+def regions(topology: Topology, nat: Mapping[str, Iterable[str]]) -> Regions:
+    """Return the regions of a network; ``nat``: host → devices through which the host masquerades packets."""
     of: dict[str, int] = {}
     neighbours: dict[str, list[str]] = {}
-    for wire in wiring.wires.values():
-        neighbours.setdefault(wire.origin.node, []).append(wire.to.node)
-    for node in (*wiring.ports, *wiring.routers):
+    for link in topology.directed_links.values():
+        neighbours.setdefault(link.origin.node, []).append(link.to.node)
+    for node in (*topology.ports, *topology.routers):
         if node in of:
             continue
         number = len(set(of.values()))
@@ -75,53 +75,53 @@ def regions(wiring: Wiring, nat: Mapping[str, Iterable[str]]) -> Regions:
     gateways: dict[int, list[Gateway]] = {}
     for host, devices in nat.items():
         outside = frozenset(of[f"{host}.{device}"] for device in devices)
-        for port in wiring.ports_of(host):
+        for port in topology.host_ports(host):
             if outside and of[port.name] not in outside:
                 gateways.setdefault(of[port.name], []).append(Gateway(port, outside))
     return Regions(of, {region: tuple(found) for region, found in gateways.items()})
 
 
-class Ways:
-    """The best ways of a network, each worked out once.
+class RouteFinder:
+    """Best routes of a network, each computed once.
 
     Parameters
     ----------
     delays_ps
-        Of each wire, one way.
+        One-way delay of each directed link.
     """
 
-    def __init__(self, wiring: Wiring, delays_ps: Mapping[str, int], parts: Regions) -> None:
-        self._wiring, self._delays_ps, self._parts = wiring, delays_ps, parts
-        self._into: dict[str, list[Wire]] = {}
-        self._out: dict[str, Wire] = {}
-        for wire in wiring.wires.values():
-            if wire.origin.node in wiring.ports:
-                self._out[wire.origin.node] = wire
+    def __init__(self, topology: Topology, delays_ps: Mapping[str, int], parts: Regions) -> None:
+        self._topology, self._delays_ps, self._parts = topology, delays_ps, parts
+        self._into: dict[str, list[DirectedLink]] = {}
+        self._out: dict[str, DirectedLink] = {}
+        for link in topology.directed_links.values():
+            if link.origin.node in topology.ports:
+                self._out[link.origin.node] = link
             else:
-                self._into.setdefault(wire.to.node, []).append(wire)
-        self._to: dict[tuple[str, ...], dict[str, _Way]] = {}
+                self._into.setdefault(link.to.node, []).append(link)
+        self._to: dict[tuple[str, ...], dict[str, _Route]] = {}
 
     def router_routes(self) -> dict[str, dict[str, str]]:
-        """Return at each router the next wire to each interface that it reaches, behind gateways too."""
-        routes: dict[str, dict[str, str]] = {router: {} for router in self._wiring.routers}
-        for port in self._wiring.ports:
-            for router, way in self._ways((port,)).items():
-                routes[router][port] = way.wire
+        """Return for each router the next link to each reachable interface, including those beyond gateways."""
+        routes: dict[str, dict[str, str]] = {router: {} for router in self._topology.routers}
+        for port in self._topology.ports:
+            for router, route in self._routes_to((port,)).items():
+                routes[router][port] = route.link
             for region in self._parts.gateways:
                 if region != self._parts.of[port]:
-                    for router, way in self._ways(self._ends(region, port)).items():
-                        routes[router][port] = way.wire
+                    for router, route in self._routes_to(self._region_exits(region, port)).items():
+                        routes[router][port] = route.link
         return routes
 
     def host_routes(self) -> dict[str, dict[str, str]]:
-        """Return at each host the device to each interface of other hosts that it reaches.
+        """Return for each host the device to each reachable interface of other hosts.
 
-        Of several devices the one with the least delay is taken, then that with the fewest hops, then the first; devices in
-        the region of the destination come before those from which a gateway leads there.
+        Devices in the region of the destination precede devices that reach it through a gateway. Then the least delay, the
+        fewest hops and the first device decide.
         """
-        devices = {port.host: self._wiring.ports_of(port.host) for port in self._wiring.ports.values()}
+        devices = {port.host: self._topology.host_ports(port.host) for port in self._topology.ports.values()}
         routes: dict[str, dict[str, str]] = {host: {} for host in devices}
-        for name, port in self._wiring.ports.items():
+        for name, port in self._topology.ports.items():
             for host, own in devices.items():
                 if host == port.host:
                     continue
@@ -131,53 +131,56 @@ class Ways:
         return routes
 
     def _cost(self, at: Port, end: str) -> tuple[bool, Cost] | None:
-        """Return what it costs to get from an interface to another, gateways on the way last; ``None``: no way."""
+        """Return whether a gateway is necessary, and the cost, from an interface to another; ``None`` without a route."""
         region = self._parts.of[at.name]
-        away = region != self._parts.of[end]
-        ends = self._ends(region, end)
-        # A host does not pass packets on to itself.
-        if not ends or (away and any(self._wiring.ports[gateway].host == at.host for gateway in ends)):
+        outside = region != self._parts.of[end]
+        endpoints = self._region_exits(region, end)
+        # A host does not forward packets to itself.
+        if not endpoints or (outside and any(self._topology.ports[gateway].host == at.host for gateway in endpoints)):
             return None
-        wire = self._out[at.name]
-        delay = self._delays_ps[wire.name]
-        if wire.to.node in ends:
-            return away, (delay, 1)
-        # A cable that ends at a host which is not among them leads nowhere.
-        way = self._ways(ends).get(wire.to.node)
-        return None if way is None else (away, (delay + way.cost[0], 1 + way.cost[1]))
+        link = self._out[at.name]
+        delay = self._delays_ps[link.name]
+        if link.to.node in endpoints:
+            return outside, (delay, 1)
+        # A link that ends at another host leads nowhere.
+        route = self._routes_to(endpoints).get(link.to.node)
+        return None if route is None else (outside, (delay + route.cost[0], 1 + route.cost[1]))
 
-    def _ends(self, region: int, end: str) -> tuple[str, ...]:
-        """Return where packets for ``end`` are to be brought within a region: there, or to gateways that lead there."""
-        aim = self._parts.of[end]
-        if aim == region:
+    def _region_exits(self, region: int, end: str) -> tuple[str, ...]:
+        """Return the destinations within a region for packets to ``end``: ``end``, or gateways that lead to it."""
+        target = self._parts.of[end]
+        if target == region:
             return (end,)
         return tuple(
             gateway.port.name
             for gateway in self._parts.gateways.get(region, ())
-            if any(aim in self._parts.reachable(other) for other in gateway.leads_to)
+            if any(target in self._parts.reachable(other) for other in gateway.leads_to)
         )
 
-    def _ways(self, ends: tuple[str, ...]) -> dict[str, _Way]:
-        """Return the best way from each router of a region to the nearest of these interfaces of it.
+    def _routes_to(self, endpoints: tuple[str, ...]) -> dict[str, _Route]:
+        """Return the best route from each router of a region to the nearest of these interfaces.
 
-        Dijkstra, from the ends backwards. Every next hop is nearer, or as near and fewer hops away: routes have no loops.
+        This is Dijkstra's algorithm, backwards from the interfaces. Each next hop has less delay, or equal delay and fewer hops
+        left, so routes have no loops.
         """
-        if ends in self._to:
-            return self._to[ends]
-        best: dict[str, _Way] = {}
-        settled: set[str] = set()
-        heap: list[tuple[Cost, str]] = [((0, 0), end) for end in ends]
+        if endpoints in self._to:
+            return self._to[endpoints]
+        best: dict[str, _Route] = {}
+        finished: set[str] = set()
+        heap: list[tuple[Cost, str]] = [((0, 0), end) for end in endpoints]
         while heap:
             (delay, hops), node = heapq.heappop(heap)
-            if node in settled:
+            if node in finished:
                 continue
-            settled.add(node)
-            for wire in self._into.get(node, ()):
-                router = wire.origin.node
-                way = _Way((delay + self._delays_ps[wire.name], hops + 1), wire.name)
-                known = best.get(router)
-                if router not in settled and (known is None or (way.cost, way.wire) < (known.cost, known.wire)):
-                    best[router] = way
-                    heapq.heappush(heap, (way.cost, router))
-        self._to[ends] = best
+            finished.add(node)
+            for link in self._into.get(node, ()):
+                router = link.origin.node
+                route = _Route((delay + self._delays_ps[link.name], hops + 1), link.name)
+                current = best.get(router)
+                if router not in finished and (
+                    current is None or (route.cost, route.link) < (current.cost, current.link)
+                ):
+                    best[router] = route
+                    heapq.heappush(heap, (route.cost, router))
+        self._to[endpoints] = best
         return best

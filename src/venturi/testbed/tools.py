@@ -1,14 +1,14 @@
-"""The programs that movers call, and where they come from."""
+"""Programs that movers run, and their packages."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["TOOLS", "Tool", "how_to_get"]
+__all__ = ["TOOLS", "Tool", "install_hint"]
 
 
 class Tool(NamedTuple):
-    """A program, the Debian packages that bring it (empty: none does), and what needs it."""
+    """Program, its Debian packages (empty: not in Debian), and its users."""
 
     program: str
     packages: str
@@ -36,10 +36,10 @@ TOOLS = (
 )
 
 
-def how_to_get(program: str) -> str:
-    """Return how a program is installed; empty for one that no mover of ours calls.
+def install_hint(program: str) -> str:
+    """Return the installation hint for a program; empty if no mover uses the program.
 
-    >>> how_to_get("davix-get")
+    >>> install_hint("davix-get")
     'Debian: apt-get install davix'
     """
     for tool in TOOLS:

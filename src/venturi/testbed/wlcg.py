@@ -1,19 +1,19 @@
-"""Testbeds like the Worldwide LHC Computing Grid, drawn from a seed: sites in tiers, their links, disks, and a backbone between regions.
+"""Testbeds like the Worldwide LHC Computing Grid, drawn from a seed: sites in tiers, links, disks, and a backbone.
 
-What is known and what is assumed:
+Sources and assumptions:
 
-- One tier 0, 13 tiers 1 and about 160 tiers 2; tier 0 gives less than 20 % of the whole (WLCG, *Tier centres*,
-  wlcg-public.web.cern.ch). Of other numbers of sites the shares are kept. Tier 0 is given 20 % of the disk here, tier 1 and tier 2
-  40 % each (assumed); within a tier it is drawn, log-normal.
-- Links of sites: from 10 Gb/s, as all tiers 1 once had to CERN (home.cern, *The Grid: a system of tiers*), to the 400 Gb/s that a
-  tier 2 has had since 2025 (FZU Prague, CHEP 2026, indico.cern.ch/event/1471803); which share has which is assumed. The larger disk of a tier has
-  the faster link.
-- Round-trip times follow from coordinates: a site is drawn around the hub of its region, packets pass the hubs, light in fibre
-  takes 5 µs/km, and fibre is half as long again as the great circle (assumed).
-- A disk gives 1 GB/s for each PB (assumed).
+- There are one tier 0, 13 tiers 1 and about 160 tiers 2, and tier 0 provides less than 20 % of the total (WLCG, *Tier
+  centres*, wlcg-public.web.cern.ch). Other numbers of sites keep these fractions. Here, tier 0 has 20 % of the disk, tier 1
+  and tier 2 have 40 % each (assumed). Within a tier, disk sizes are log-normal.
+- Links of sites range from 10 Gb/s, which all tiers 1 once had to CERN (home.cern, *The Grid: a system of tiers*), to the
+  400 Gb/s of a tier 2 since 2025 (FZU Prague, CHEP 2026, indico.cern.ch/event/1471803). The distribution between is assumed.
+  Within a tier, a site with a larger disk has a faster link.
+- Round-trip times follow from coordinates. A site is drawn around the hub of its region, and packets pass the hubs. Light in
+  fibre takes 5 µs/km, and a fibre is 1.5 times as long as the great circle (assumed).
+- A disk provides 1 GB/s for each PB (assumed).
 
-All sites hang on hubs, and hubs on each other: 200 sites are 40,000 pairs, and some hundred links. Every number comes from a draw of its own
-name, so that the same seed gives the same bytes, and one site more changes no link of the others.
+Sites connect to hubs, and hubs to each other, so 200 sites have 40,000 pairs but only some hundred links. Each number comes
+from a separately named draw. So the same seed gives the same bytes, and an additional site changes no link of other sites.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from typing import Any, Literal
 from venturi.errors import ScenarioError
 from venturi.workload.streams import draw_unit
 
-__all__ = ["MAX_SITES", "MIN_SITES", "SHARE_UNITS", "Purpose", "wlcg"]
+__all__ = ["FRACTION_UNITS", "MAX_SITES", "MIN_SITES", "Purpose", "wlcg"]
 
 MIN_SITES, MAX_SITES = 4, 450
-"""A site of each tier at least, and two of tier 2; at most what a network has interfaces for, and some to spare."""
+"""At least one site of tiers 0 and 1, and two of tier 2. At most the interfaces of one network, with some to spare."""
 
 Purpose = Literal["inject", "peers", "tiers"]
 
-SHARE_UNITS = 10_000
-"""Shares of ``tiers`` are multiples of 1 in so many: events in multiples of that are whole at each site."""
+FRACTION_UNITS = 10_000
+"""Fractions of ``tiers`` are multiples of 1/10,000, so multiples of 10,000 events give whole numbers at each site."""
 
 _TIER1_OF_ALL = 13 / 174
-_SHARES = {0: 0.2, 1: 0.4, 2: 0.4}
+_DISK_FRACTIONS = {0: 0.2, 1: 0.4, 2: 0.4}
 _DISK_PB = 1000.0
 _SPREAD = {0: 0.0, 1: 0.5, 2: 0.9}
 """Standard deviation of the logarithm of a site's disk."""
@@ -48,7 +48,7 @@ _LINKS_GBPS: dict[int, tuple[tuple[float, int], ...]] = {
     1: ((0.35, 100), (0.75, 200), (0.95, 400), (1.0, 800)),
     2: ((0.25, 10), (0.4, 20), (0.55, 40), (0.88, 100), (0.97, 200), (1.0, 400)),
 }
-"""Tier → up to which part of the sites, by disk, which link."""
+"""Tier → pairs of cumulative fraction of the sites, ordered by disk, and link rate."""
 
 _FIBRE_S_PER_KM = 5e-6
 _DETOUR = 1.5
@@ -58,12 +58,12 @@ _SERVICE = "xrootd"
 
 @dataclass(frozen=True, slots=True)
 class _Hub:
-    """A region: where its exchange is, which part of the sites it has, and how far from it they are (standard deviation)."""
+    """Region: coordinates of its hub, fraction of all sites, and standard deviation of their distance from the hub."""
 
     name: str
     latitude: float
     longitude: float
-    share: float
+    fraction: float
     around_km: float
 
 
@@ -100,17 +100,17 @@ def wlcg(sites: int, seed: int, purpose: Purpose | None = None) -> dict[str, Any
     Parameters
     ----------
     sites
-        How many, of all tiers; each is a host with a storage and an XRootD server.
+        Number of sites in all tiers; each is a host with a storage and an XRootD server.
     seed
-        Of all draws.
+        Seed of all draws.
     purpose
-        Also write ``workload.site`` for a workload of this kind (``"inject"`` needs none), with the shares of production for
-        ``"tiers"``: every second site of tier 2 produces, by its disk, in units of 1/:data:`SHARE_UNITS`, the others submit jobs.
+        Also write ``workload.site`` for a workload of this kind (``"inject"`` needs none). For ``"tiers"``, every second site
+        of tier 2 produces, by its disk, in units of 1/:data:`FRACTION_UNITS`; the others submit jobs.
 
     Raises
     ------
     ScenarioError
-        If there cannot be so many sites.
+        If the number of sites is out of range.
 
     Examples
     --------
@@ -144,31 +144,31 @@ def _draw_sites(sites: int, seed: int) -> Iterator[_Site]:
         normal = NormalDist(0.0, 1.0)
         ranks = {name: _open_unit(seed, name, "disk") for name in names}
         weights = {name: math.exp(_SPREAD[tier] * normal.inv_cdf(rank)) for name, rank in ranks.items()}
-        whole = math.fsum(weights.values())
+        total = math.fsum(weights.values())
         for name in names:
-            hub = _HUBS[0] if tier == 0 else _hub_of(draw_unit(seed, "wlcg", name, "region"))
-            # Two coordinates, normal each: the distance from the hub is Rayleigh.
+            hub = _HUBS[0] if tier == 0 else _draw_hub(draw_unit(seed, "wlcg", name, "region"))
+            # Two normal coordinates, so the distance from the hub has a Rayleigh distribution.
             away_km = 10.0 if tier == 0 else hub.around_km * math.sqrt(-2 * math.log(_open_unit(seed, name, "place")))
             yield _Site(
-                name, tier, hub, _DISK_PB * _SHARES[tier] * weights[name] / whole, _link_of(tier, ranks[name]), _delay_s(away_km)
+                name, tier, hub, _DISK_PB * _DISK_FRACTIONS[tier] * weights[name] / total, _draw_link(tier, ranks[name]), _delay_s(away_km)
             )  # fmt: skip
 
 
 def _open_unit(seed: int, *names: str) -> float:
-    """Return a number within (0, 1), ends excluded."""
+    """Return a number in the open interval (0, 1)."""
     return max(draw_unit(seed, "wlcg", *names), 2.0**-53)
 
 
-def _hub_of(drawn: float) -> _Hub:
+def _draw_hub(drawn: float) -> _Hub:
     below = 0.0
     for hub in _HUBS:
-        below += hub.share
+        below += hub.fraction
         if drawn < below:
             return hub
     return _HUBS[-1]
 
 
-def _link_of(tier: int, rank: float) -> int:
+def _draw_link(tier: int, rank: float) -> int:
     return next(rate for up_to, rate in _LINKS_GBPS[tier] if rank <= up_to)
 
 
@@ -177,7 +177,7 @@ def _delay_s(distance_km: float) -> float:
 
 
 def _great_circle_km(one: _Hub, other: _Hub) -> float:
-    """Return the distance of two hubs: haversine formula."""
+    """Return the distance between two hubs with the haversine formula."""
     a, b = math.radians(one.latitude), math.radians(other.latitude)
     turn = math.radians(other.longitude - one.longitude)
     half = math.sin((b - a) / 2) ** 2 + math.cos(a) * math.cos(b) * math.sin(turn / 2) ** 2
@@ -185,7 +185,7 @@ def _great_circle_km(one: _Hub, other: _Hub) -> float:
 
 
 def _micros(delay_s: float) -> str:
-    # Whole microseconds: what differs between mathematical libraries is far below.
+    # Whole microseconds hide the much smaller differences between mathematical libraries.
     return f"{round(delay_s * 1e6)} us"
 
 
@@ -216,22 +216,22 @@ def _storage(site: _Site) -> dict[str, Any]:
 def _parts(sites: list[_Site], purpose: Purpose) -> Iterator[tuple[str, dict[str, Any]]]:
     tier2 = [site for site in sites if site.tier == 2]
     producing = {site.name: site.disk_pb for site in tier2[::2]}
-    shares = _shares(producing)
+    fractions = _production_fractions(producing)
     for site in sites:
         part: dict[str, Any] = {"link": site.name}
         if purpose == "tiers":
-            part["tier"] = 1 if site.tier < 2 else 2 if site.name in shares else 3
-            if site.name in shares:
-                part["share"] = shares[site.name] / SHARE_UNITS
+            part["tier"] = 1 if site.tier < 2 else 2 if site.name in fractions else 3
+            if site.name in fractions:
+                part["share"] = fractions[site.name] / FRACTION_UNITS
         yield site.name, part
 
 
-def _shares(weights: dict[str, float]) -> dict[str, int]:
-    """Return whole numbers of at least 1 that add up to :data:`SHARE_UNITS`, by weight: the largest remainders are rounded up."""
-    whole = math.fsum(weights.values())
-    exact = {name: 1 + (SHARE_UNITS - len(weights)) * weight / whole for name, weight in weights.items()}
-    found = {name: int(share) for name, share in exact.items()}
-    left = SHARE_UNITS - sum(found.values())
-    for name in sorted(exact, key=lambda name: (found[name] - exact[name], name))[:left]:
+def _production_fractions(weights: dict[str, float]) -> dict[str, int]:
+    """Return integers of at least 1 with the sum :data:`FRACTION_UNITS`, by weight; the largest remainders round up."""
+    total = math.fsum(weights.values())
+    exact = {name: 1 + (FRACTION_UNITS - len(weights)) * weight / total for name, weight in weights.items()}
+    found = {name: int(fraction) for name, fraction in exact.items()}
+    remainder = FRACTION_UNITS - sum(found.values())
+    for name in sorted(exact, key=lambda name: (found[name] - exact[name], name))[:remainder]:
         found[name] += 1
     return found

@@ -1,11 +1,11 @@
-"""What an XRootD server records of the files that it serves: its log, and the datagrams of its monitoring.
+"""Files that an XRootD server served, from its log and the datagrams of its monitoring.
 
-The log tells when each file was opened and closed, to a microsecond; the monitoring tells how many bytes were read and
-written, but only within which second. :func:`trace` puts the two together. Both come from a server with the option
-``monitor`` (:mod:`venturi.testbed.services.xrootd`).
+The log has the times at which files were opened and closed, to the microsecond. The monitoring has the bytes read and
+written, but times only to the second. :func:`trace` combines both. They come from a server with the option ``monitor``
+(:mod:`venturi.testbed.services.xrootd`).
 
-Formats: XRootD System Monitoring Reference, release 5 (streams ``u``, ``f`` and ``g``); the log's lines have no written
-description and are those of release 5.5.
+Formats: XRootD System Monitoring Reference, release 5 (streams ``u``, ``f`` and ``g``). The lines of the log are
+undocumented; the parser is for release 5.5.
 """
 
 from __future__ import annotations
@@ -26,25 +26,25 @@ __all__ = ["FileAccess", "FileCount", "Monitoring", "parse_log", "parse_monitori
 
 @dataclass(frozen=True, slots=True)
 class FileAccess:
-    """A file that a client had open.
+    """File that a client had open.
 
     Attributes
     ----------
     client
-        ``user.pid`` of the client, as it says itself; a server that fetches a third-party copy is ``xrootd.pid``.
+        ``user.pid``, as reported by the client; for a server that fetches a third-party copy, ``xrootd.pid``.
     host
-        Where it is, the first part of the name.
+        Host of the client, the first part of its name.
     account
-        Who it proved to be, None if nobody asked.
+        Authenticated name, or None without authentication.
     mode
         ``r`` or ``w``.
     streams
-        Connections of the client's session: 1, and those bound to it for data.
+        Connections of the client's session: 1, plus those bound to it for data.
     login_s, opened_s, closed_s
-        Seconds since 1970; ``closed_s`` is None if the log ends before.
+        Unix time; ``closed_s`` is None if the log ends before.
     read_bytes, written_bytes
-        From the monitoring, None without it. Written bytes count the checksums of paged writes (4 bytes for each 4 KiB);
-        those of a third-party copy are not counted at its destination: its event in the monitoring has its size.
+        Counts of the monitoring, or None. Written bytes include the checksums of paged writes (4 bytes for each 4 KiB). The
+        destination of a third-party copy does not count its bytes; the event of the copy in the monitoring has its size.
     """
 
     client: str
@@ -62,10 +62,10 @@ class FileAccess:
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """What was read and written of a file between its opening and closing.
+    """Bytes read and written of a file between its opening and closing.
 
-    ``closed_between_s``: the whole seconds since 1970 between which it was closed. ``client`` and ``host``: see
-    :class:`FileAccess`; empty if the server did not say who it was.
+    ``closed_between_s``: the whole seconds (Unix time) between which it was closed. ``client`` and ``host``: see
+    :class:`FileAccess`; empty if the server did not report the client.
     """
 
     client: str
@@ -80,7 +80,7 @@ class FileCount:
 
 @dataclass(frozen=True, slots=True)
 class Monitoring:
-    """Counts of files, in the order of their closing, and events (third-party copies, files of a cache) as JSON objects."""
+    """Counts of files, in the order of closing, and events (third-party copies, cached files) as JSON objects."""
 
     files: tuple[FileCount, ...]
     events: tuple[dict[str, Any], ...]
@@ -92,43 +92,43 @@ _LOGIN = re.compile(rf"Xrootd(?:Xeq|Bridge): {_CLIENT} .*?login(?: as (?P<accoun
 _BOUND = re.compile(rf"XrootdXeq: FD \S+ bound {_CLIENT}$")
 _OPEN = re.compile(rf"{_CLIENT} Xrootd_Protocol: open \S+ (?P<path>[^?]+)")
 _CLOSE = re.compile(rf"{_CLIENT} Xrootd_File: closing (?P<mode>[rw]) (?P<path>.+)$")
-_GONE = re.compile(rf"XrootdXeq: {_CLIENT} disc ")
+_DISCONNECT = re.compile(rf"XrootdXeq: {_CLIENT} disc ")
 
 
 def parse_log(text: str, zone: tzinfo | None = None) -> list[FileAccess]:
-    """Return the files of a server's log in the order of their opening.
+    """Return the files of a server's log, in the order of opening.
 
     Parameters
     ----------
     text
-        The log of a server with ``xrootd.trace fs`` and ``-z``; other lines are passed over.
+        Log of a server with ``xrootd.trace fs`` and ``-z``; other lines are ignored.
     zone
-        The time zone of its clock; None: this machine's.
+        Time zone of the log. Default: the zone of this machine.
     """
     sessions: dict[str, _Session] = {}
     found: list[FileAccess] = []
     opened: dict[tuple[str, str], list[int]] = {}
-    for stamp, said in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
-        if match := _LOGIN.match(said):
+    for stamp, message in (match.groups() for match in map(_LINE.match, text.splitlines()) if match):
+        if match := _LOGIN.match(message):
             sessions[match["link"]] = _Session(match["account"], _seconds(stamp, zone))
-        elif (match := _BOUND.match(said)) and match["link"] in sessions:
+        elif (match := _BOUND.match(message)) and match["link"] in sessions:
             session = sessions[match["link"]]
             session.streams += 1
             for index in session.files:
                 found[index] = replace(found[index], streams=session.streams)
-        elif match := _OPEN.match(said):
+        elif match := _OPEN.match(message):
             now = _seconds(stamp, zone)
             session = sessions.setdefault(match["link"], _Session(None, now))
             opened.setdefault((match["link"], match["path"]), []).append(len(found))
             session.files.append(len(found))
-            who = (match["client"], match["host"], session.account)
-            found.append(FileAccess(*who, match["path"], "r", session.streams, session.login_s, now, None))
-        elif match := _CLOSE.match(said):
+            client_key = (match["client"], match["host"], session.account)
+            found.append(FileAccess(*client_key, match["path"], "r", session.streams, session.login_s, now, None))
+        elif match := _CLOSE.match(message):
             waiting = opened.get((match["link"], match["path"]))
             if waiting:
                 index = waiting.pop(0)
                 found[index] = replace(found[index], mode=match["mode"], closed_s=_seconds(stamp, zone))
-        elif match := _GONE.match(said):
+        elif match := _DISCONNECT.match(message):
             sessions.pop(match["link"], None)
     return found
 
@@ -158,12 +158,12 @@ _FORCED, _HAS_NAME = 0x01, 0x01
 
 
 def parse_monitoring(data: bytes) -> Monitoring:
-    """Return what a collector's file holds; datagrams of other streams are passed over.
+    """Return the content of a collector's file; datagrams of other streams are ignored.
 
     Raises
     ------
     RunError
-        If a datagram is cut off or not of the known form; a last one that was cut off as the collector ended is left out.
+        If a datagram is truncated or has an unknown form. A truncated last datagram is ignored, because the collector stopped.
     """
     clients: dict[int, tuple[str, str]] = {}
     opened: dict[int, tuple[int, str, int]] = {}
@@ -183,15 +183,15 @@ def parse_monitoring(data: bytes) -> Monitoring:
         except (struct.error, ValueError, RecursionError) as error:
             raise RunError(
                 f"monitoring of XRootD: expected a datagram of release 5, found {error} at byte {offset}; "
-                "take the file of a collector beside such a server"
+                "use the file of a collector of such a server"
             ) from error
     return Monitoring(tuple(files), tuple(events))
 
 
 def trace(log: str, monitoring: bytes = b"", zone: tzinfo | None = None) -> list[FileAccess]:
-    """Return the files of a log with the bytes that the monitoring counted, in the order of their opening.
+    """Return the files of a log with the byte counts of the monitoring, in the order of opening.
 
-    A count belongs to the earliest closing of that file by that client which has none yet.
+    A count belongs to the earliest closing of the file by the client that has no count yet.
     """
     accesses = parse_log(log, zone)
     waiting: dict[tuple[str, str, str], list[int]] = {}
@@ -218,13 +218,13 @@ def _datagrams(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def _client(text: str) -> tuple[str, str]:
-    """Return client and host of ``protocol/user.pid:session@host.domain`` with more lines behind it."""
+    """Return client and host of ``protocol/user.pid:session@host.domain``; further lines are ignored."""
     match = re.match(r"[^/]*/(\S+\.\d+):\d+@([^.\s]+)", text)
     return (match[1], match[2]) if match else ("", "")
 
 
 def _events(datagram: bytes) -> list[dict[str, Any]]:
-    """Return what follows the header of a ``g`` stream in JSON; other streams in JSON tell of the server only."""
+    """Return the JSON events of a ``g`` stream. Other JSON streams describe the server only, and yield none."""
     header, *events = (json.loads(line) for line in datagram.rstrip(b"\0").decode().splitlines() if line.strip())
     return events if header.get("code") == "g" else []
 
@@ -249,6 +249,6 @@ def _file_records(
         elif kind == _CLOSED:
             user, path, size = opened.pop(number, (0, "", 0))
             read, vector, written = _COUNTS.unpack_from(record)
-            who = clients.get(user, ("", ""))
-            yield FileCount(*who, path, size, read + vector, written, window, bool(flags & _FORCED))
+            client_key = clients.get(user, ("", ""))
+            yield FileCount(*client_key, path, size, read + vector, written, window, bool(flags & _FORCED))
         offset += length

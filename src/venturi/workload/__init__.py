@@ -1,15 +1,15 @@
-"""Workloads: from a scenario to a plan. One file a kind, and a table of them (:mod:`venturi.workload.table`).
+"""Workloads: expand a scenario to a plan. Each kind has one file and one entry in :mod:`venturi.workload.table`.
 
-Expanding is pure and deterministic: the same scenario and seed give the same plan, byte for byte. Left out on
-purpose: looking at any disk, clock or network; carrying the plan out.
+The expansion is pure and deterministic: the same scenario and seed give the same plan, byte for byte. It uses no disk,
+clock or network, and does not run the plan.
 
 Read :func:`expand` first.
 """
 
 from __future__ import annotations
 
-# A scenario holds the table of one kind of workload, and a kind is written with the fields of scenarios: whichever of
-# the two packages is asked for first, `scenario` has to begin, so that its field types exist when a kind needs them.
+# The packages `scenario` and `workload` depend on each other. Import `scenario` first: the kinds of workload need its
+# field types.
 import venturi.scenario  # noqa: F401
 from venturi.workload.base import Workload
 from venturi.workload.expand import expand

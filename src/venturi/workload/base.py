@@ -1,4 +1,4 @@
-"""What every kind of workload is: a table of the scenario that can be checked and expanded."""
+"""Base class of workloads: a table of the scenario that can be checked and expanded."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, WithJsonSchema
 
 from venturi.errors import ScenarioError
-from venturi.scenario.fields import Part, Text
-from venturi.scenario.words import Problem
+from venturi.messages import Problem
+from venturi.scenario.fields import ScenarioTable, Text
 from venturi.testbed.plan import ResolvedTestbed, resolve_testbed
 
 if TYPE_CHECKING:
     from venturi.plan import Plan
     from venturi.scenario import Scenario
 
-__all__ = ["FACTORS", "OPTIONS", "Combinations", "Workload", "without_factors"]
+__all__ = ["FACTORS", "OPTIONS", "Combinations", "Workload", "omit_factor_values"]
 
 FACTORS = WithJsonSchema(
     {
@@ -26,36 +26,38 @@ FACTORS = WithJsonSchema(
         },
     }
 )  # fmt: skip
-"""Schema of a table of factors."""
+"""JSON Schema of a table of factors."""
 
 OPTIONS = WithJsonSchema({"type": "object", "additionalProperties": {"type": ["string", "integer", "boolean"]}})
-"""Schema of a table of options of a mover."""
+"""JSON Schema of a table of mover options."""
 
 
-class Combinations(Part):
-    """Which combinations of factors there are."""
+class Combinations(ScenarioTable):
+    """Combinations of factors."""
 
-    zip: tuple[tuple[Text, ...], ...] = Field((), description="Groups of factors that vary together.")
-    filter: tuple[Text, ...] = Field((), description="Expressions that must hold of a point.")
+    zip: tuple[tuple[Text, ...], ...] = Field(
+        (), description="Groups of factors that vary together: first value with first value, and so on."
+    )
+    filter: tuple[Text, ...] = Field((), description="Expressions that must be true for a design point.")
 
 
-class Workload(Part):
-    """A rule that yields transfers. A kind is a subclass with ``kind: Literal[…]`` and :meth:`planner`, in one file of its own."""
+class Workload(ScenarioTable):
+    """A rule that defines transfers. Each kind is a subclass with ``kind: Literal[…]`` and :meth:`planner` in its own file."""
 
     kind: str
 
     def planner(
         self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
     ) -> Callable[[], Plan] | None:
-        """Return what makes the plan, ``None`` if it cannot be made; add what is wrong to the problems.
+        """Return a function that creates the plan, or ``None`` after errors, which are appended to ``problems``.
 
-        Wrong beyond the form of each value: names, and values that do not go together. ``parts`` is the resolved testbed, ``None`` where
-        that has problems of its own, which are told elsewhere.
+        It checks names and combinations of values. ``parts`` is the resolved testbed, or ``None`` if the testbed has errors,
+        which are reported separately.
         """
         raise NotImplementedError
 
     def problems(self, scenario: Scenario) -> list[Problem]:
-        """Return what is wrong with the workload."""
+        """Return the errors of the workload."""
         found: list[Problem] = []
         self.planner(scenario, resolve_testbed(scenario.testbed, scenario.scale, []), found)
         return found
@@ -66,7 +68,7 @@ class Workload(Part):
         Raises
         ------
         ScenarioError
-            If the scenario was not checked and cannot be expanded.
+            If the scenario is invalid.
         """
         found: list[Problem] = []
         make = self.planner(scenario, resolve_testbed(scenario.testbed, scenario.scale, found), found)
@@ -75,7 +77,7 @@ class Workload(Part):
         return make()
 
 
-def without_factors(written: dict[str, Any], options: dict[str, Any], factors: dict[str, Any]) -> dict[str, Any]:
-    """Return a workload as written, without the fixed values of what factors set, so that the document says one thing only."""
+def omit_factor_values(written: dict[str, Any], options: dict[str, Any], factors: dict[str, Any]) -> dict[str, Any]:
+    """Return a workload without the fixed values that factors replace."""
     written["options"] = {key: value for key, value in options.items() if key not in factors}
     return {key: value for key, value in written.items() if key not in factors}

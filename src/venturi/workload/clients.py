@@ -1,8 +1,8 @@
-"""The workload ``clients``: closed-loop clients that fetch one object again and again from servers or through proxies.
+"""Workload ``clients``: closed-loop clients that fetch one object repeatedly from servers or through proxies.
 
-Source: report 002, section 3. The servers of one set-up (so many Squid processes, bound to cores or not) are a *group*: a point
-names one. Clients stand on the hosts that the group names; each host has the same number of them, evenly divided among the
-interfaces of the servers that it talks with: those of its partner (one to one), or of all servers (all to all).
+Source: report 002, section 3. The servers of one configuration (for example several Squid processes) are a *group*. A
+design point names one group. Its client hosts have the same number of clients each, distributed evenly over the
+interfaces of their servers: of the partner (one to one), or of all servers (all to all).
 """
 
 from __future__ import annotations
@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, SerializerFunctionWrapHandler, WithJsonSchema, model_serializer
 
-from venturi.scenario.fields import Delay, Duration, Name, Number, Part, Size, Text, Whole, refuse
-from venturi.scenario.words import Problem
+from venturi.messages import Problem
+from venturi.scenario.fields import Delay, Duration, Name, Number, ScenarioTable, Size, Text, Whole, validation_error
 from venturi.testbed.plan import ResolvedTestbed
 from venturi.workload.base import OPTIONS, Workload
-from venturi.workload.clients_layout import FACTORS, MAX_CLIENTS, lay_out
-from venturi.workload.clients_plan import clients_plan
+from venturi.workload.clients_layout import FACTORS, MAX_CLIENTS, resolve_clients
 
 if TYPE_CHECKING:
     from venturi.plan import Plan
     from venturi.scenario import Scenario
 
-__all__ = ["Clients", "Group"]
+__all__ = ["ClientGroup", "Clients"]
 
 _VALUES = WithJsonSchema(
     {
@@ -39,21 +38,21 @@ _VALUES = WithJsonSchema(
 
 def _some(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names or len(set(names)) < len(names):
-        raise refuse(f"expected distinct names, one or more, found {', '.join(names) or 'none'}")
+        raise validation_error(
+            f"expected distinct names, one or more, found {', '.join(names) or 'none'}; write each name once"
+        )
     return names
 
 
-class Group(Part):
-    """Servers that belong to one set-up, and the hosts whose clients use them."""
+class ClientGroup(ScenarioTable):
+    """Servers of one configuration, and their client hosts."""
 
     services: Annotated[tuple[Text, ...], AfterValidator(_some)] = Field(
-        description="Proxies, or servers that have the object themselves; the first is the partner of the first client host."
+        description="Proxies or HTTP servers; with one to one, the n-th is the partner of the n-th client host."
     )
-    clients: Annotated[tuple[Text, ...], AfterValidator(_some)] = Field(
-        description="The hosts that clients stand on."
-    )
+    clients: Annotated[tuple[Text, ...], AfterValidator(_some)] = Field(description="Hosts of the clients.")
     labels: Annotated[dict[Name, Any], OPTIONS] = Field(
-        {}, description="What tells it from other groups: factors of its points, for filters and tables."
+        {}, description="Labels of the group, used as factors in filters and tables."
     )
 
 
@@ -61,47 +60,53 @@ class Clients(Workload):
     """Closed-loop clients."""
 
     kind: Literal["clients"]
-    mover: Text | None = Field(None, description="The mover, which reads over HTTP; or a factor.")
-    source: Text = Field(description="The storage that the object lies on.")
+    mover: Text | None = Field(None, description="Mover that reads over HTTP; or a factor.")
+    source: Text = Field(description="Storage of the object.")
     source_service: Text | None = Field(
-        None, description="Where proxies fetch it from; by default the only service that has it."
+        None, description="Service of the object for proxies. Default: the only service with the storage."
     )
-    size: Size = Field(description="Of the object.")
-    group: dict[Name, Group] = Field(description="The groups of servers, by name; or a factor names some of them.")
+    size: Size = Field(description="Size of the object.")
+    group: dict[Name, ClientGroup] = Field(
+        description="Groups of servers, by name; a factor can select some of them."
+    )
     pairing: Literal["one to one", "all to all"] = Field(
         "all to all",
-        description="Whether a client host talks with its partner only, or with all servers; or a factor.",
+        description="Servers of a client host: its partner only, or all servers; or a factor.",
     )
     clients: Annotated[Whole, Field(ge=1, le=MAX_CLIENTS)] | None = Field(
-        None, description="On each client host, all interfaces of its servers together; or a factor."
+        None, description="Clients on each client host, over all interfaces of its servers; or a factor."
     )
     clients_scale: Annotated[Number, Field(gt=0, le=1)] = Field(
-        1.0, description="Multiplies the numbers of clients; factors keep what was written."
+        1.0, description="Factor for the number of clients; the factor values in the results stay unscaled."
     )
-    duration: Duration | None = Field(None, description="No fetch begins after it.")
-    fetches: Annotated[Whole, Field(ge=1)] | None = Field(None, description="Of each client, in place of duration.")
-    ramp: Delay = Field(0.0, description="Left out of what is steady, at the beginning.")
-    think: Delay = Field(0.0, description="What a client waits between two fetches.")
-    repeat: Whole = Field(1, ge=1, description="Repetitions of each point; each is a complete block.")
-    order: Literal["random", "given"] = Field("random", description="Of the points within each block.")
+    duration: Duration | None = Field(None, description="End time for new fetches.")
+    fetches: Annotated[Whole, Field(ge=1)] | None = Field(
+        None, description="Fetches of each client, instead of duration."
+    )
+    ramp: Delay = Field(0.0, description="Ramp-up time that is excluded from the steady state.")
+    think: Delay = Field(0.0, description="Pause of a client between two fetches.")
+    repeat: Whole = Field(1, ge=1, description="Repetitions of each design point, in complete blocks.")
+    order: Literal["random", "given"] = Field("random", description="Order of the design points in each block.")
     timeout: Duration = Field(
-        600.0, description="Of one fetch; of all of a client host where one process makes them."
+        600.0, description="Timeout of a fetch, or of all fetches of a client host that one process makes."
     )
-    factors: Annotated[dict[str, Any], _VALUES] = Field({}, description="What is varied: name and list of values.")
+    factors: Annotated[dict[str, Any], _VALUES] = Field({}, description="Factors: name and list of values.")
     filter: tuple[Text, ...] = Field(
-        (), description="Expressions that must hold of a point; labels are known to them."
+        (), description="Expressions over factors and labels that must be true for a design point."
     )
-    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover, fixed.")
+    options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Fixed options of the mover.")
 
     def planner(
         self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
     ) -> Callable[[], Plan] | None:
-        """Check groups, factors, bounds and the ways between hosts."""
-        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        """Check groups, factors, limits and routes between hosts."""
+        from venturi.workload.clients_plan import clients_plan
+
+        layout = None if parts is None else resolve_clients(scenario, self, parts, problems)
         return None if parts is None or layout is None else partial(clients_plan, scenario, self, layout, parts)
 
     @model_serializer(mode="wrap")
-    def _without_what_is_a_factor(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out the fixed value of what a factor sets, so that the document says one thing only."""
+    def _omit_factor_values(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Omit the fixed values that factors replace."""
         written: dict[str, Any] = handler(self)
         return {key: value for key, value in written.items() if key == "group" or key not in self.factors}

@@ -1,4 +1,4 @@
-"""The trials of ``clients`` as actor lines: one a client host, which begin together."""
+"""Plan of the workload ``clients``: one trial for each client host; the trials of a point start together."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from venturi.plan import (
     Signal,
     Step,
     Totals,
-    Transfer,
+    TransferStep,
     Trial,
     Wait,
 )
-from venturi.workload.clients_layout import OBJECT, Cell, Fetcher, Layout
+from venturi.workload.clients_layout import OBJECT, ClientsLayout, ClientsPoint, Fetcher
 from venturi.workload.header import plan_header
 from venturi.workload.streams import shuffled
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 __all__ = ["READY", "TURN", "clients_plan"]
 
 READY = "clients.ready"
-"""Counter by which all wait for the object to be there."""
+"""Counter for the existence of the object."""
 TURN = "clients.turn"
-"""Counter of trials that are over: the hosts of a point begin when those of the one before have ended."""
+"""Counter of finished trials: a point starts after the end of the previous point."""
 
 
-def clients_plan(scenario: Scenario, clients: Clients, layout: Layout, parts: ResolvedTestbed) -> Plan:
-    """Return the plan of a workload that is laid out."""
+def clients_plan(scenario: Scenario, clients: Clients, layout: ClientsLayout, parts: ResolvedTestbed) -> Plan:
+    """Return the plan of a resolved workload."""
     header = plan_header(
         scenario,
         parts,
@@ -47,41 +47,41 @@ def clients_plan(scenario: Scenario, clients: Clients, layout: Layout, parts: Re
         calls=layout.calls,
         totals=_totals(clients, layout),
     )
-    return Plan(header, _Lines(scenario.seed, clients, layout))
+    return Plan(header, _ClientsActorLines(scenario.seed, clients, layout))
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """The lines, the same ones each time they are gone through."""
+class _ClientsActorLines:
+    """Actor lines; each iteration yields the same lines."""
 
     seed: int
     clients: Clients
-    layout: Layout
+    layout: ClientsLayout
 
     def __iter__(self) -> Iterator[ActorLine]:
-        hosts = dict.fromkeys(host for cell in self.layout.cells for host in cell.fetchers)
+        hosts = dict.fromkeys(host for resolved in self.layout.resolved_points for host in resolved.fetchers)
         for index, host in enumerate(hosts):
             prepare: tuple[Step, ...] = (Prepare(OBJECT, 0, 1, "warm"), Signal(READY, 1))
             yield ActorLine(_actor(host), host, (Wait(READY, 1),) if index else prepare)
-        number = over = 0
+        number = finished = 0
         for block in range(self.clients.repeat):
-            count = len(self.layout.cells)
+            count = len(self.layout.resolved_points)
             random = self.clients.order == "random"
             for point in shuffled(count, self.seed, "order", block) if random else range(count):
-                cell = self.layout.cells[point]
-                for host, fetchers in cell.fetchers.items():
+                resolved = self.layout.resolved_points[point]
+                for host, fetchers in resolved.fetchers.items():
                     trial = Trial(
-                        f"t{number:07d}", point, block, block, {**cell.factors, "size_bytes": self.layout.dataset.size_bytes},
-                        (Parallel(tuple(self._children(cell, fetchers))),),
+                        f"t{number:07d}", point, block, block, {**resolved.factors, "size_bytes": self.layout.dataset.size_bytes},
+                        (Parallel(tuple(self._children(resolved, fetchers))),),
                     )  # fmt: skip
-                    yield ActorLine(_actor(host), host, (Wait(TURN, over), trial, Signal(TURN, 1)))
+                    yield ActorLine(_actor(host), host, (Wait(TURN, finished), trial, Signal(TURN, 1)))
                     number += 1
-                over += len(cell.fetchers)
+                finished += len(resolved.fetchers)
 
-    def _children(self, cell: Cell, fetchers: tuple[Fetcher, ...]) -> Iterator[tuple[Step, ...]]:
+    def _children(self, resolved: ClientsPoint, fetchers: tuple[Fetcher, ...]) -> Iterator[tuple[Step, ...]]:
         slot = 0
         for fetcher in fetchers:
-            if cell.alone:
+            if resolved.one_process:
                 yield (self._transfer(fetcher, slot, self._call_bytes(fetcher)),)
                 slot += 1
                 continue
@@ -93,11 +93,11 @@ class _Lines:
                 slot += 1
 
     def _call_bytes(self, fetcher: Fetcher) -> int:
-        """Return what one process for all clients of a fetcher moves; 0 where that is for the run to tell."""
+        """Return the bytes of one process with all clients of a fetcher, or 0 if they depend on the run."""
         return fetcher.count * (self.clients.fetches or 0) * self.layout.dataset.size_bytes
 
-    def _transfer(self, fetcher: Fetcher, slot: int, size_bytes: int) -> Transfer:
-        return Transfer(
+    def _transfer(self, fetcher: Fetcher, slot: int, size_bytes: int) -> TransferStep:
+        return TransferStep(
             fetcher.call,
             slot,
             self.layout.dataset.endpoint(0),
@@ -114,15 +114,15 @@ def _actor(host: str) -> str:
     return f"clients-{host}"
 
 
-def _totals(clients: Clients, layout: Layout) -> Totals:
+def _totals(clients: Clients, layout: ClientsLayout) -> Totals:
     transfers = moved = 0
-    for cell in layout.cells:
-        for fetcher in (fetcher for fetchers in cell.fetchers.values() for fetcher in fetchers):
+    for resolved in layout.resolved_points:
+        for fetcher in (fetcher for fetchers in resolved.fetchers.values() for fetcher in fetchers):
             fetches = fetcher.count * (clients.fetches or 0)
-            transfers += 1 if cell.alone else fetches
+            transfers += 1 if resolved.one_process else fetches
             moved += fetches * layout.dataset.size_bytes
-    trials = sum(len(cell.fetchers) for cell in layout.cells) * clients.repeat
-    disk = {layout.dataset.place: layout.dataset.size_bytes}
+    trials = sum(len(resolved.fetchers) for resolved in layout.resolved_points) * clients.repeat
+    disk = {layout.dataset.storage: layout.dataset.size_bytes}
     if clients.duration is not None:
         return Totals(trials, None, None, disk)
     return Totals(trials, transfers * clients.repeat, moved * clients.repeat, disk)

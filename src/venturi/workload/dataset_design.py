@@ -1,4 +1,4 @@
-"""The points of the workload ``dataset``: which set, by which mover with which options, between which ends."""
+"""Design points of the workload ``dataset``: dataset, mover, options and endpoints."""
 
 from __future__ import annotations
 
@@ -7,21 +7,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from venturi.errors import UnitError
+from venturi.messages import Problem, one_of, path_text, quote_value
 from venturi.mover import Mover
 from venturi.plan.header import OptionValue
-from venturi.plan.words import shown
-from venturi.scenario.words import Problem, one_of, path_text
 from venturi.workload.design import MAX_TRIALS, combinations
+from venturi.workload.endpoint_pairs import NO_SERVICE, expand_names
 from venturi.workload.factors import MAX_FILES, MAX_FILES_PER_CALL, Factor, Reader
 from venturi.workload.filesets import CATEGORIES, FileSet
-from venturi.workload.pairs import NO_SERVICE, named
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
     from venturi.workload.dataset import Datasets
     from venturi.workload.sweep import Sweep
 
-__all__ = ["Point", "Points", "dataset_points", "sets_of"]
+__all__ = ["DatasetPoint", "DatasetPoints", "dataset_points", "list_file_sets"]
 
 _FIXED = (
     "set", "mover", "source", "destination", "source_service", "destination_service", "pairs", "calls", "files_per_call",
@@ -30,7 +29,7 @@ _FIXED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class DatasetPoint:
     """One combination of values, in base units."""
 
     set: str
@@ -46,24 +45,24 @@ class Point:
     cache: str
     options: Mapping[str, OptionValue]
     varied: Mapping[str, OptionValue]
-    """The factors of this point by the name of the scenario."""
+    """Factors of this point by their names in the scenario."""
 
 
 @dataclass(frozen=True, slots=True)
-class Points:
-    """The points in the order in which they are numbered, and the record name of each factor."""
+class DatasetPoints:
+    """Numbered points, and the name of each factor in records."""
 
-    points: tuple[Point, ...]
+    points: tuple[DatasetPoint, ...]
     keys: Mapping[str, str]
 
 
-def sets_of(workload: Datasets) -> dict[str, FileSet]:
-    """Return the sets that can be named: the categories, and those of the scenario."""
+def list_file_sets(workload: Datasets) -> dict[str, FileSet]:
+    """Return the datasets by name: the categories and the datasets of the scenario."""
     return {**CATEGORIES, **workload.sets}
 
 
-def dataset_points(scenario: Scenario, workload: Datasets, problems: list[Problem]) -> Points | None:
-    """Return the points, or ``None`` with all that is wrong appended to ``problems``."""
+def dataset_points(scenario: Scenario, workload: Datasets, problems: list[Problem]) -> DatasetPoints | None:
+    """Return the points, or ``None`` after errors, which are appended to ``problems``."""
     reader = _SetReader(scenario, workload, problems)
     factors = reader.factors()
     fixed = reader.fixed()
@@ -78,41 +77,55 @@ def dataset_points(scenario: Scenario, workload: Datasets, problems: list[Proble
     if problems:
         return None
     if not points:
-        problems.append(("workload.sweep.filter", "expected filters that leave a point, found none that passes all"))
+        problems.append(
+            (
+                "workload.sweep.filter",
+                "expected at least one point that passes all filters, found none; change a filter",
+            )
+        )
     elif len(points) * workload.repeat > MAX_TRIALS:
         found = f"{len(points)} points × {workload.repeat} repetitions = {len(points) * workload.repeat}"
-        problems.append(("workload.repeat", f"expected at most {MAX_TRIALS} trials in all, found {found}"))
+        problems.append(
+            (
+                "workload.repeat",
+                f"expected at most {MAX_TRIALS} trials in total, found {found}; reduce repeat or the factors",
+            )
+        )
     else:
         _check_twins(points, problems)
-    return None if problems else Points(tuple(points), {name: factor.key for name, factor in factors.items()})
+    return None if problems else DatasetPoints(tuple(points), {name: factor.key for name, factor in factors.items()})
 
 
 class _SetReader(Reader):
-    """Reads the factors of file sets in place of those of a sweep."""
+    """Reader of the factors of datasets."""
 
     fixed_names = _FIXED
 
     def __init__(self, scenario: Scenario, workload: Datasets, problems: list[Problem]) -> None:
-        # What a reader looks at, both kinds of workload have under the same names.
+        # Both kinds of workload have the attributes that the reader uses.
         super().__init__(scenario, cast("Sweep", workload), problems)
-        self._workload, self._sets = workload, sets_of(workload)
+        self._workload, self._sets = workload, list_file_sets(workload)
 
     def _completed(self, found: dict[str, Factor]) -> dict[str, Factor]:
         if self._workload.set is None and "set" not in self._workload.factors:
-            self.problems.append(("workload.set", f"expected one of the sets {', '.join(self._sets)}, found nothing"))
+            self.problems.append(
+                ("workload.set", f"expected one of the sets {', '.join(self._sets)}, found nothing; add workload.set")
+            )
         return found
 
     def _require_endpoints(self) -> None:
-        """Ask for a mover; an end is a storage, or a service that says which it is."""
+        """Check that the mover and both endpoints are set; an endpoint is a storage or a service."""
         written, factors = self._workload, self._workload.factors
         if written.mover is None and "mover" not in factors:
             known = ", ".join(self.tools)
-            self.problems.append(("workload.mover", f"expected one of the movers {known}, found nothing"))
+            self.problems.append(
+                ("workload.mover", f"expected one of the movers {known}, found nothing; add workload.mover")
+            )
         for name in ("source", "destination"):
             service = f"{name}_service"
             if all(getattr(written, key) is None and key not in factors for key in (name, service)):
                 expected = "expected the name of a storage, or of a service in"
-                self.problems.append((f"workload.{name}", f"{expected} {service}, found nothing"))
+                self.problems.append((f"workload.{name}", f"{expected} {service}, found nothing; add one of them"))
 
     def _plain_meanings(self) -> dict[str, tuple[str, Callable[[object], OptionValue]]]:
         usual = super()._plain_meanings()
@@ -141,7 +154,7 @@ class _SetReader(Reader):
 
     def _parse_mover(self, value: object) -> str:
         if isinstance(value, str) and "+" in value:
-            raise UnitError(f"expected one mover, found {shown(value)}")
+            raise UnitError(f"expected one mover, found {quote_value(value)}; list movers as a factor")
         return super()._parse_mover(value)
 
 
@@ -149,7 +162,7 @@ def _parse_names(value: object, known: tuple[str, ...], what: str) -> str:
     if not isinstance(value, str):
         raise UnitError(one_of(what, known, value))
     try:
-        named(value, known, what)
+        expand_names(value, known, what)
     except ValueError as error:
         raise UnitError(str(error)) from None
     return value
@@ -157,13 +170,13 @@ def _parse_names(value: object, known: tuple[str, ...], what: str) -> str:
 
 def _parse_pairs(value: object) -> str:
     if value not in ("all", "one to one"):
-        raise UnitError(f'expected "all" or "one to one", found {shown(value)}')
+        raise UnitError(f'expected "all" or "one to one", found {quote_value(value)}; use one of them')
     return str(value)
 
 
-def _parse_count(value: object, most: int) -> int:
-    if type(value) is not int or not 1 <= value <= most:
-        raise UnitError(f"expected a whole number from 1 to {most}, found {shown(value)}")
+def _parse_count(value: object, maximum: int) -> int:
+    if type(value) is not int or not 1 <= value <= maximum:
+        raise UnitError(f"expected a whole number from 1 to {maximum}, found {quote_value(value)}; change the number")
     return value
 
 
@@ -172,11 +185,11 @@ def _point(
     fixed: Mapping[str, str | int | None],
     options: Mapping[str, OptionValue],
     tools: Mapping[str, Mover],
-) -> Point:
+) -> DatasetPoint:
     every: dict[str, OptionValue] = {**fixed, **values}
     text = {name: None if every[name] is None else str(every[name]) for name in _FIXED}
     count = every["files_per_call"]
-    return Point(
+    return DatasetPoint(
         set=text["set"] or "",
         mover=tools[text["mover"] or ""],
         source=text["source"],
@@ -193,9 +206,9 @@ def _point(
     )
 
 
-def _check_twins(points: list[Point], problems: list[Problem]) -> None:
-    """Refuse two points that would do the same: an option varied that the mover of the point does not have."""
-    seen: dict[object, Point] = {}
+def _check_twins(points: list[DatasetPoint], problems: list[Problem]) -> None:
+    """Reject two equivalent points: a factor that the mover of the point does not use."""
+    seen: dict[object, DatasetPoint] = {}
     for point in points:
         names = {option.name for option in point.mover.options}
         effect = {
@@ -206,10 +219,10 @@ def _check_twins(points: list[Point], problems: list[Problem]) -> None:
         twin = seen.setdefault(tuple(sorted(effect.items())), point)
         if twin is not point:
             name = next(name for name in point.varied if point.varied[name] != twin.varied[name])
-            found = f"{shown(twin.varied[name])} and {shown(point.varied[name])}"
+            found = f"{quote_value(twin.varied[name])} and {quote_value(point.varied[name])}"
             problems.append(
                 (path_text(("workload", "factors", name)),
-                 f"expected a factor that matters to every mover, found that {point.mover.name} does the same for {found}; "
-                 "leave one out with workload.sweep.filter")
+                 f"expected a factor that every mover uses, found {point.mover.name} with equal calls for {found}; "
+                 "exclude one with workload.sweep.filter")
             )  # fmt: skip
             return

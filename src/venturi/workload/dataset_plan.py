@@ -1,4 +1,4 @@
-"""The trials of the workload ``dataset`` as actor lines, and the header that goes before them."""
+"""Plan of the workload ``dataset``: header and trials."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from venturi.plan import (
     Signal,
     Step,
     Totals,
-    Transfer,
+    TransferStep,
     Trial,
     Wait,
 )
-from venturi.workload.dataset_layout import Cell, Layout, Worker
+from venturi.workload.dataset_layout import DatasetLayout, DatasetResolvedPoint, DatasetWorker
 from venturi.workload.header import plan_header
 from venturi.workload.streams import shuffled
 
@@ -33,13 +33,13 @@ __all__ = ["dataset_plan"]
 
 ACTOR = "dataset"
 TURN = "dataset.turn"
-"""Trials that are done: points must not overlap."""
+"""Counter of finished trials: points must not overlap."""
 READY = "dataset.ready"
-"""Trials whose files are there: those of a point begin to move them together."""
+"""Counter of trials with complete datasets: the trials of a point start their transfers together."""
 
 
-def dataset_plan(scenario: Scenario, workload: Datasets, layout: Layout, parts: ResolvedTestbed) -> Plan:
-    """Return the plan of file sets that are laid out."""
+def dataset_plan(scenario: Scenario, workload: Datasets, layout: DatasetLayout, parts: ResolvedTestbed) -> Plan:
+    """Return the plan of resolved datasets."""
     header = plan_header(
         scenario,
         parts,
@@ -47,32 +47,36 @@ def dataset_plan(scenario: Scenario, workload: Datasets, layout: Layout, parts: 
         calls=layout.calls,
         totals=_totals(workload.repeat, layout),
     )
-    return Plan(header, _Lines(scenario.seed, workload.repeat, workload.order == "random", layout))
+    return Plan(header, _DatasetActorLines(scenario.seed, workload.repeat, workload.order == "random", layout))
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """The lines of the plan, the same ones each time they are gone through."""
+class _DatasetActorLines:
+    """Actor lines; each iteration yields the same lines."""
 
     seed: int
     repeat: int
     random: bool
-    layout: Layout
+    layout: DatasetLayout
 
     def __iter__(self) -> Iterator[ActorLine]:
-        cells = self.layout.cells
-        alone = len({host for cell in cells for host in cell.hosts}) == 1
+        resolved_points = self.layout.resolved_points
+        single_host = len({host for resolved in resolved_points for host in resolved.hosts}) == 1
         number = 0
         for block in range(self.repeat):
-            order = shuffled(len(cells), self.seed, "order", block) if self.random else range(len(cells))
+            order = (
+                shuffled(len(resolved_points), self.seed, "order", block)
+                if self.random
+                else range(len(resolved_points))
+            )
             for point in order:
-                cell = cells[point]
-                before, together = number, number + len(cell.hosts)
-                for host, workers in cell.hosts.items():
-                    meet = () if alone else (Signal(READY, 1), Wait(READY, together))
-                    trial = _trial(f"t{number:07d}", point, block, cell, workers, meet, self.layout.datasets)
+                resolved = resolved_points[point]
+                before, together = number, number + len(resolved.hosts)
+                for host, workers in resolved.hosts.items():
+                    meet = () if single_host else (Signal(READY, 1), Wait(READY, together))
+                    trial = _trial(f"t{number:07d}", point, block, resolved, workers, meet, self.layout.datasets)
                     number += 1
-                    if alone:
+                    if single_host:
                         yield ActorLine(ACTOR, host, (trial,))
                         continue
                     turn = (Wait(TURN, before),) if before else ()
@@ -83,8 +87,8 @@ def _trial(
     name: str,
     point: int,
     block: int,
-    cell: Cell,
-    workers: tuple[Worker, ...],
+    resolved: DatasetResolvedPoint,
+    workers: tuple[DatasetWorker, ...],
     meet: tuple[Step, ...],
     datasets: Mapping[str, Dataset],
 ) -> Trial:
@@ -92,27 +96,32 @@ def _trial(
     for worker in workers:
         needed[worker.dataset] = max(needed.get(worker.dataset, 0), worker.first + worker.files)
     steps: list[Step] = [
-        Prepare(dataset, 0, files, "warm" if cell.cache == "warm" else "as_is") for dataset, files in needed.items()
+        Prepare(dataset, 0, files, "warm" if resolved.cache == "warm" else "as_is")
+        for dataset, files in needed.items()
     ]
-    if cell.cache == "cold":
+    if resolved.cache == "cold":
         steps += [DropCaches(dataset, 0, files) for dataset, files in needed.items()]
-    calls = tuple(tuple(_calls(name, cell, worker, datasets[worker.dataset])) for worker in workers)
-    # A block holds every point once, so the block of a trial is also its repetition.
-    return Trial(name, point, block, block, cell.factors, (*steps, *meet, Parallel(calls)))
+    calls = tuple(tuple(_calls(name, resolved, worker, datasets[worker.dataset])) for worker in workers)
+    # A block contains every point once, so the block number is the repetition.
+    return Trial(name, point, block, block, resolved.factors, (*steps, *meet, Parallel(calls)))
 
 
-def _calls(trial: str, cell: Cell, worker: Worker, dataset: Dataset) -> Iterator[Transfer]:
+def _calls(
+    trial: str, resolved: DatasetResolvedPoint, worker: DatasetWorker, dataset: Dataset
+) -> Iterator[TransferStep]:
     end = worker.first + worker.files
-    for first in range(worker.first, end, cell.files_per_call):
-        files = min(cell.files_per_call, end - first)
-        turn = "" if cell.files_per_call >= worker.files else f"-{(first - worker.first) // cell.files_per_call}"
-        yield Transfer(
-            cell.call,
+    for first in range(worker.first, end, resolved.files_per_call):
+        files = min(resolved.files_per_call, end - first)
+        turn = (
+            "" if resolved.files_per_call >= worker.files else f"-{(first - worker.first) // resolved.files_per_call}"
+        )
+        yield TransferStep(
+            resolved.call,
             worker.slot,
             dataset.endpoint(first),
             f"{worker.destination}:out/{trial}-{worker.slot:06d}{turn}" if worker.destination else "null:",
             files,
-            dataset.bytes_of(first, files),
+            dataset.range_bytes(first, files),
             False,
             {"pair": worker.pair},
             worker.source_via,
@@ -120,23 +129,23 @@ def _calls(trial: str, cell: Cell, worker: Worker, dataset: Dataset) -> Iterator
         )
 
 
-def _totals(repeat: int, layout: Layout) -> Totals:
+def _totals(repeat: int, layout: DatasetLayout) -> Totals:
     trials = transfers = moved = 0
     disk: dict[str, int] = {}
     for dataset in layout.datasets.values():
-        disk[dataset.place] = disk.get(dataset.place, 0) + dataset.bytes
+        disk[dataset.storage] = disk.get(dataset.storage, 0) + dataset.bytes
     largest: dict[str, int] = {}
-    for cell in layout.cells:
+    for resolved in layout.resolved_points:
         written: dict[str, int] = {}
-        trials += len(cell.hosts)
-        for worker in (worker for workers in cell.hosts.values() for worker in workers):
-            size = layout.datasets[worker.dataset].bytes_of(worker.first, worker.files)
-            transfers += -(-worker.files // cell.files_per_call)
+        trials += len(resolved.hosts)
+        for worker in (worker for workers in resolved.hosts.values() for worker in workers):
+            size = layout.datasets[worker.dataset].range_bytes(worker.first, worker.files)
+            transfers += -(-worker.files // resolved.files_per_call)
             moved += size
             if worker.destination:
                 written[worker.destination] = written.get(worker.destination, 0) + size
-        for place, size in written.items():
-            largest[place] = max(largest.get(place, 0), size)
-    for place, size in largest.items():
-        disk[place] = disk.get(place, 0) + size
+        for storage, size in written.items():
+            largest[storage] = max(largest.get(storage, 0), size)
+    for storage, size in largest.items():
+        disk[storage] = disk.get(storage, 0) + size
     return Totals(trials * repeat, transfers * repeat, moved * repeat, disk)

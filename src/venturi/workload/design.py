@@ -1,4 +1,4 @@
-"""The points of a sweep: values of factors parsed and checked, then product, zip and filter."""
+"""Design points of a sweep: product, zip and filter of the factors."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from venturi.messages import Problem, path_text, quote_value
 from venturi.mover import Mover
 from venturi.plan.header import OptionValue
-from venturi.plan.words import shown
 from venturi.scenario.expression import Expression, ExpressionError, Quantity, Value
-from venturi.scenario.words import Problem, path_text
 from venturi.testbed.network import scaled_bytes
 from venturi.units import format_bytes_exact
 from venturi.workload.factors import FIXED, Factor, Reader
@@ -20,14 +19,14 @@ if TYPE_CHECKING:
     from venturi.scenario import Scenario
     from venturi.workload.sweep import Sweep
 
-__all__ = ["MAX_TRIALS", "Design", "Point", "combinations", "design", "scaled_bytes"]
+__all__ = ["MAX_TRIALS", "Design", "DesignPoint", "combinations", "design", "scaled_bytes"]
 
 MAX_TRIALS = 10**7
-"""Trials of one plan: what seven digits can number."""
+"""Maximum number of trials in a plan: seven digits."""
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class DesignPoint:
     """One combination of values, in base units (sizes not yet scaled)."""
 
     files: int
@@ -39,23 +38,23 @@ class Point:
     client: str | None
     source_service: str | None
     destination_service: str | None
-    two_ways: bool
+    bidirectional: bool
     files_per_call: int
     options: Mapping[str, OptionValue]
     varied: Mapping[str, OptionValue]
-    """The factors of this point by the name of the scenario."""
+    """Factors of this point by their names in the scenario."""
 
 
 @dataclass(frozen=True, slots=True)
 class Design:
-    """The points of a sweep in the order in which they are numbered, and the record name of each factor."""
+    """Numbered points of a sweep, and the name of each factor in records."""
 
-    points: tuple[Point, ...]
+    points: tuple[DesignPoint, ...]
     keys: Mapping[str, str]
 
 
 def design(scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> Design | None:
-    """Return the points of a sweep, or ``None`` with all that is wrong appended to ``problems``."""
+    """Return the points of a sweep, or ``None`` after errors, which are appended to ``problems``."""
     reader = Reader(scenario, sweep, problems)
     factors = reader.factors()
     fixed = reader.fixed()
@@ -73,10 +72,20 @@ def design(scenario: Scenario, sweep: Sweep, problems: list[Problem]) -> Design 
     if problems:
         return None
     if not points:
-        problems.append(("workload.sweep.filter", "expected filters that leave a point, found none that passes all"))
+        problems.append(
+            (
+                "workload.sweep.filter",
+                "expected at least one point that passes all filters, found none; change a filter",
+            )
+        )
     elif len(points) * sweep.repeat > MAX_TRIALS:
         found = f"{len(points)} points × {sweep.repeat} repetitions = {len(points) * sweep.repeat}"
-        problems.append(("workload.repeat", f"expected at most {MAX_TRIALS} trials in all, found {found}"))
+        problems.append(
+            (
+                "workload.repeat",
+                f"expected at most {MAX_TRIALS} trials in total, found {found}; reduce repeat or the factors",
+            )
+        )
     else:
         _check_points(points, problems)
     if problems:
@@ -90,7 +99,7 @@ def combinations(
     rules: list[tuple[str, Expression]],
     problems: list[Problem],
 ) -> Iterator[dict[str, OptionValue]]:
-    """Yield the combinations that pass all filters; the last factor varies fastest."""
+    """Yield the combinations that pass all filters; the last factor changes first."""
     for indices in itertools.product(*(range(len(factors[group[0]].values)) for group in groups)):
         values = {
             name: factors[name].values[index] for group, index in zip(groups, indices, strict=True) for name in group
@@ -100,11 +109,13 @@ def combinations(
             if all(rule.holds(operands) for _, rule in rules):
                 yield values
         except ExpressionError:
-            _blame(rules, operands, problems)
+            _report_rule_errors(rules, operands, problems)
             return
 
 
-def _blame(rules: list[tuple[str, Expression]], operands: Mapping[str, Value], problems: list[Problem]) -> None:
+def _report_rule_errors(
+    rules: list[tuple[str, Expression]], operands: Mapping[str, Value], problems: list[Problem]
+) -> None:
     for where, rule in rules:
         try:
             rule.holds(operands)
@@ -126,11 +137,11 @@ def _point(
     fixed: Mapping[str, str | int | None],
     options: Mapping[str, OptionValue],
     tools: Mapping[str, Mover],
-) -> Point:
+) -> DesignPoint:
     every: dict[str, OptionValue] = {**fixed, **values}
     reserved = ("files", "size", *FIXED)
     varied_options = {name: value for name, value in values.items() if name not in reserved}
-    return Point(
+    return DesignPoint(
         files=int(every["files"] or 0),
         size_bytes=int(every["size"] or 0),
         movers=tuple(tools[name] for name in str(every["mover"]).split("+")),
@@ -140,16 +151,16 @@ def _point(
         client=_text(every["client"]),
         source_service=_text(every["source_service"]),
         destination_service=_text(every["destination_service"]),
-        two_ways=every["direction"] == "two ways",
+        bidirectional=every["direction"] == "two ways",
         files_per_call=int(every["files_per_call"] or 1),
         options={**options, **varied_options},
         varied=dict(values),
     )
 
 
-def _check_points(points: list[Point], problems: list[Problem]) -> None:
-    """Refuse two points that would do the same: an option varied that the mover of the point does not have."""
-    seen: dict[object, Point] = {}
+def _check_points(points: list[DesignPoint], problems: list[Problem]) -> None:
+    """Reject two equivalent points: a factor that the mover of the point does not use."""
+    seen: dict[object, DesignPoint] = {}
     for point in points:
         names = {option.name for mover in point.movers for option in mover.options}
         reads = any(mover.reads for mover in point.movers)
@@ -157,7 +168,9 @@ def _check_points(points: list[Point], problems: list[Problem]) -> None:
             name: (type(value).__name__, value)
             for name, value in point.varied.items()
             if name in ("files", "size", "mover", "direction", "files_per_call")
-            or (name in ("client", "source_service", "destination_service") and any(m.speaks for m in point.movers))
+            or (
+                name in ("client", "source_service", "destination_service") and any(m.protocols for m in point.movers)
+            )
             or (name == "destination" and any(mover.writes for mover in point.movers))
             or (name in ("source", "cache") and reads)
             or name in names
@@ -168,8 +181,8 @@ def _check_points(points: list[Point], problems: list[Problem]) -> None:
             mover = "+".join(mover.name for mover in point.movers)
             where = path_text(("workload", "factors", name))
             problems.append(
-                (where, f"expected a factor that matters to every mover, found that {mover} does the same for "
-                 f"{shown(twin.varied[name])} and {shown(point.varied[name])}; leave one out with workload.sweep.filter")
+                (where, f"expected a factor that every mover uses, found {mover} with equal calls for "
+                 f"{quote_value(twin.varied[name])} and {quote_value(point.varied[name])}; exclude one with workload.sweep.filter")
             )  # fmt: skip
             return
 
@@ -179,10 +192,10 @@ def _text(value: OptionValue) -> str | None:
 
 
 def scale_clashes(sizes: Mapping[int, int]) -> str | None:
-    """Return a sentence about two sizes that become one at this scale, or ``None``."""
+    """Return a message about two sizes that are equal at this scale, or ``None``."""
     seen: dict[int, int] = {}
     for size, scaled in sizes.items():
         if seen.setdefault(scaled, size) != size:
             both = f"{format_bytes_exact(seen[scaled])} and {format_bytes_exact(size)}"
-            return f"expected a scale at which sizes stay apart, found that {both} both become {scaled} B"
+            return f"expected a scale with distinct sizes, found {both} both scaled to {scaled} B; use a larger scale"
     return None

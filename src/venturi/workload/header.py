@@ -1,20 +1,24 @@
-"""The first line of every plan: what the scenario and its testbed say, and what a workload adds."""
+"""Header of a plan, from the scenario, its testbed and the workload."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from venturi.mover.table import BUILT_IN
 from venturi.plan import Call, Dataset, Header, Measure, Totals
 from venturi.scenario.cost import resolve_costs
-from venturi.scenario.tools import movers_of
+from venturi.scenario.tools import resolve_movers
 
 if TYPE_CHECKING:
-    from venturi.plan import Service
+    from venturi.plan import PlanService
     from venturi.scenario import Scenario
     from venturi.testbed.plan import ResolvedTestbed
 
-__all__ = ["plan_header"]
+__all__ = ["LOCAL_COUNTERS", "plan_header"]
+
+LOCAL_COUNTERS = ("cpu", "disk", "memory", "nic", "pressure", "process")
+"""Families of counters that every run samples by default."""
 
 
 def plan_header(
@@ -24,7 +28,7 @@ def plan_header(
     datasets: Mapping[str, Dataset],
     calls: Mapping[str, Call],
     totals: Totals,
-    services: Mapping[str, Service] | None = None,
+    services: Mapping[str, PlanService] | None = None,
     pools: Mapping[str, int] | None = None,
     draws: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Header:
@@ -33,26 +37,37 @@ def plan_header(
     Parameters
     ----------
     scenario, parts
-        What was written, and its testbed resolved.
+        The scenario and its resolved testbed.
     datasets, calls, totals, pools, draws
-        As in the plan.
+        Tables of the plan.
     services
-        Those that are needed, if not all of the testbed.
+        Required services. Default: all services of the testbed.
     """
+    services = parts.services if services is None else services
+    chosen = scenario.measure.counters
+    counters = _default_counters(parts, services, calls) if chosen is None else chosen
     return Header(
         name=scenario.name,
         seed=scenario.seed,
         scale=scenario.scale,
         scenario=scenario.document(),
         hosts=parts.hosts,
-        places=parts.places,
-        services=parts.services if services is None else services,
+        storages=parts.storages,
+        services=services,
         network=parts.network,
         datasets=datasets,
         calls=calls,
-        measure=Measure(scenario.measure.interval, scenario.measure.counters, scenario.measure.transfers),
+        measure=Measure(scenario.measure.interval, counters, scenario.measure.transfers),
         pools=pools or {},
         draws=draws or {},
         totals=totals,
-        cost=resolve_costs(scenario.testbed, movers_of(scenario)[0]),
+        cost=resolve_costs(scenario.testbed, resolve_movers(scenario)[0]),
     )
+
+
+def _default_counters(
+    parts: ResolvedTestbed, services: Mapping[str, PlanService], calls: Mapping[str, Call]
+) -> tuple[str, ...]:
+    """Return all families; without TCP if only built-in movers on one host copy local files: then there is no connection."""
+    local = not services and len(parts.hosts) == 1 and all(call.mover in BUILT_IN for call in calls.values())
+    return LOCAL_COUNTERS if local else (*LOCAL_COUNTERS, "tcp")

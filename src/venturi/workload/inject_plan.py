@@ -1,4 +1,4 @@
-"""The transfers of ``inject`` as actor lines: one for each, or one for each pair of storages in a flow."""
+"""Plan of the workload ``inject``: one trial for each transfer, or for each pair of storages."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from venturi.errors import ScenarioError
-from venturi.plan import ActorLine, At, Parallel, Plan, Prepare, Signal, Step, Totals, Transfer, Trial, Wait
+from venturi.plan import ActorLine, At, Parallel, Plan, Prepare, Signal, Step, Totals, TransferStep, Trial, Wait
 from venturi.plan.steps import FactorValue
 from venturi.units import BITS_PER_BYTE
-from venturi.workload.arrivals import GAPS, Shape, arrival_times, open_loop
+from venturi.workload.arrivals import GAPS, RateShape, arrival_times, open_loop
 from venturi.workload.design import MAX_TRIALS
 from venturi.workload.header import plan_header
-from venturi.workload.inject_layout import Layout, Stream
-from venturi.workload.numbering import Points
+from venturi.workload.inject_layout import FlowPair, InjectLayout
+from venturi.workload.numbering import PointNumbering
 
 if TYPE_CHECKING:
     from venturi.scenario import Scenario
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 __all__ = ["READY", "inject_plan"]
 
 READY = "inject.ready"
-"""Counter of the hosts whose files are there."""
+"""Counter of hosts with complete datasets."""
 
 
-def inject_plan(scenario: Scenario, inject: Inject, layout: Layout, parts: ResolvedTestbed) -> Plan:
-    """Return the plan of a workload that is laid out.
+def inject_plan(scenario: Scenario, inject: Inject, layout: InjectLayout, parts: ResolvedTestbed) -> Plan:
+    """Return the plan of a resolved workload.
 
     Raises
     ------
     ScenarioError
-        If its draws come to more trials than there are numbers for.
+        If the random arrivals exceed the maximum number of trials.
     """
-    lines = _Lines(scenario, inject, layout)
+    lines = _InjectActorLines(scenario, inject, layout)
     return Plan(
         plan_header(
             scenario,
@@ -53,19 +53,19 @@ def inject_plan(scenario: Scenario, inject: Inject, layout: Layout, parts: Resol
 
 
 @dataclass(frozen=True)
-class _Lines:
-    """The lines of the plan, the same ones each time they are gone through."""
+class _InjectActorLines:
+    """Actor lines; each iteration yields the same lines."""
 
     scenario: Scenario
     inject: Inject
-    layout: Layout
+    layout: InjectLayout
 
     def __iter__(self) -> Iterator[ActorLine]:
         yield from self._files()
         yield from self._each() if self.layout.form == "each" else self._pairs()
 
     def totals(self) -> Totals:
-        """Return what the plan adds up to."""
+        """Return the totals of the plan."""
         disk = self._disk_bytes()
         if self.layout.form == "arrivals":
             return Totals(sum(1 for _ in self._by_pair()), None, None, disk)
@@ -79,17 +79,17 @@ class _Lines:
         return Totals(transfers, transfers, moved, disk)
 
     def _files(self) -> Iterator[ActorLine]:
-        """Yield who makes the files of each host."""
-        host_of = {stream.source.place: stream.source.host for stream in self.layout.streams}
-        of: dict[str, list[Step]] = {}
-        for (place, _), (name, _) in self.layout.datasets.items():
-            of.setdefault(host_of[place], []).append(Prepare(name, 0, 1, "as_is"))
-        for host, steps in of.items():
+        """Yield the actor lines that create the files of each host."""
+        host_by_storage = {stream.source.storage: stream.source.host for stream in self.layout.streams}
+        steps_by_host: dict[str, list[Step]] = {}
+        for (storage, _), (name, _) in self.layout.datasets.items():
+            steps_by_host.setdefault(host_by_storage[storage], []).append(Prepare(name, 0, 1, "as_is"))
+        for host, steps in steps_by_host.items():
             yield ActorLine(f"files-{host}", host, (*steps, Signal(READY, 1)))
 
     def _each(self) -> Iterator[ActorLine]:
-        """Yield a line for each transfer, in the order of time: none of them waits for another, so each is an actor of its own."""
-        points, ready = Points(), Wait(READY, self._sources())
+        """Yield a line for each transfer, in the order of time. Each is a separate actor, because transfers do not wait."""
+        points, ready = PointNumbering(), Wait(READY, self._sources())
         for number, (time_s, stream) in enumerate(self._arrivals()):
             name = f"t{number:07d}"
             point, repetition = points.of(*stream.names)
@@ -99,7 +99,7 @@ class _Lines:
             yield ActorLine(f"{stream.flow}-{number}", stream.client.host, (ready, At(time_s), trial))
 
     def _pairs(self) -> Iterator[ActorLine]:
-        """Yield a line for each pair of storages in a flow, with an open loop for each size."""
+        """Yield a line for each pair of storages of a flow, with an open loop for each size."""
         inject = self.inject
         ready = Wait(READY, self._sources())
         for number, streams in enumerate(self._by_pair()):
@@ -115,38 +115,38 @@ class _Lines:
             trial = Trial(f"t{number:07d}", number, 0, 0, _factors(stream), steps)
             yield ActorLine(f"{stream.flow}-{number}", stream.client.host, (ready, trial))
 
-    def _arrivals(self) -> Iterator[tuple[float, Stream]]:
-        """Yield the transfers in the order of time; of one moment, in that of the streams."""
-        return heapq.merge(*(self._arrivals_of(stream) for stream in self.layout.streams), key=lambda one: one[0])
+    def _arrivals(self) -> Iterator[tuple[float, FlowPair]]:
+        """Yield the transfers in the order of time, then of the pairs."""
+        return heapq.merge(*(self._stream_arrivals(stream) for stream in self.layout.streams), key=lambda one: one[0])
 
-    def _arrivals_of(self, stream: Stream) -> Iterator[tuple[float, Stream]]:
+    def _stream_arrivals(self, stream: FlowPair) -> Iterator[tuple[float, FlowPair]]:
         times = arrival_times(
             self._shape(stream.flow), stream.per_s, self.inject.arrivals, self.scenario.seed, *stream.names
         )
-        # To the microsecond: no agent is more exact, and the line is shorter.
+        # Round to microseconds, the accuracy of agents.
         return ((round(time_s, 6), stream) for time_s in times)
 
-    def _shape(self, flow: str) -> Shape:
+    def _shape(self, flow: str) -> RateShape:
         shape = self.inject.flow[flow].shape
-        return Shape(tuple((time_s + self.inject.lead, factor) for time_s, factor in shape.points))
+        return RateShape(tuple((time_s + self.inject.lead, factor) for time_s, factor in shape.points))
 
-    def _transfer(self, stream: Stream, path: str) -> Transfer:
-        _, dataset = self.layout.datasets[stream.source.place, stream.size_bytes]
+    def _transfer(self, stream: FlowPair, path: str) -> TransferStep:
+        _, dataset = self.layout.datasets[stream.source.storage, stream.size_bytes]
         return self.layout.exchange.transfer(
             stream.client,
             dataset.endpoint(0),
-            f"{stream.destination.place}:{path}",
+            f"{stream.destination.storage}:{path}",
             dataset.size_bytes,
             {},
             stream.call,
         )
 
-    def _scaled(self, stream: Stream) -> int:
-        return self.layout.datasets[stream.source.place, stream.size_bytes][1].size_bytes
+    def _scaled(self, stream: FlowPair) -> int:
+        return self.layout.datasets[stream.source.storage, stream.size_bytes][1].size_bytes
 
-    def _by_pair(self) -> Iterator[list[Stream]]:
+    def _by_pair(self) -> Iterator[list[FlowPair]]:
         for _, streams in itertools.groupby(
-            self.layout.streams, lambda it: (it.flow, it.source.place, it.destination.place)
+            self.layout.streams, lambda it: (it.flow, it.source.storage, it.destination.storage)
         ):
             yield list(streams)
 
@@ -154,24 +154,24 @@ class _Lines:
         return len({stream.source.host for stream in self.layout.streams})
 
     def _disk_bytes(self) -> dict[str, int]:
-        """Return what each place needs: its files, and what may be on its way to it.
+        """Return the bytes of each storage: its datasets and the files in flight to it.
 
-        That is one file of each stream, and as many more as begin while one is on its way at half the rate of its narrowest link.
-        Where more is asked for than a link carries, more piles up; it is not what the disk is asked for.
+        For each pair: one file, and the files that start during a transfer at half the rate of the slowest link. A flow above
+        the link rate would accumulate more files; this estimate does not include them.
         """
-        disk = {dataset.place: 0 for _, dataset in self.layout.datasets.values()}
+        disk = {dataset.storage: 0 for _, dataset in self.layout.datasets.values()}
         for _, dataset in self.layout.datasets.values():
-            disk[dataset.place] += dataset.bytes
+            disk[dataset.storage] += dataset.bytes
         for stream in self.layout.streams:
             size = self._scaled(stream)
             rate = self.layout.exchange.fastest_bit_per_s(stream.source, stream.destination)
-            here = 1 + math.ceil(2 * stream.per_s * size * BITS_PER_BYTE / rate)
-            disk[stream.destination.place] = disk.get(stream.destination.place, 0) + size * here
+            in_flight = 1 + math.ceil(2 * stream.per_s * size * BITS_PER_BYTE / rate)
+            disk[stream.destination.storage] = disk.get(stream.destination.storage, 0) + size * in_flight
         return disk
 
 
-def _factors(stream: Stream) -> dict[str, FactorValue]:
+def _factors(stream: FlowPair) -> dict[str, FactorValue]:
     return {
         "flow": stream.flow, "source": stream.source.site, "destination": stream.destination.site,
-        "asked_bit_per_s": stream.bit_per_s,
+        "requested_bit_per_s": stream.bit_per_s,
     }  # fmt: skip

@@ -1,25 +1,25 @@
-"""Numbers of points and repetitions where points are not known beforehand."""
+"""Numbers of points and repetitions, if the points are not known in advance."""
 
 from __future__ import annotations
 
-__all__ = ["Points"]
+__all__ = ["PointNumbering"]
 
 
-class Points:
-    """Numbers points as they first come, and the repetitions of each.
+class PointNumbering:
+    """Numbers points in the order of their first use, and the repetitions of each point.
 
     Examples
     --------
-    >>> points = Points()
+    >>> points = PointNumbering()
     >>> points.of("Bari", "upload"), points.of("Bari", "download"), points.of("Bari", "upload")
     ((0, 0), (1, 0), (0, 1))
     """
 
     def __init__(self) -> None:
-        self._of: dict[tuple[object, ...], list[int]] = {}
+        self._counts: dict[tuple[object, ...], list[int]] = {}
 
     def of(self, *key: object) -> tuple[int, int]:
-        """Return the number of a point and that of its next repetition."""
-        place = self._of.setdefault(key, [len(self._of), -1])
-        place[1] += 1
-        return place[0], place[1]
+        """Return the number of a point and of its next repetition."""
+        counter = self._counts.setdefault(key, [len(self._counts), -1])
+        counter[1] += 1
+        return counter[0], counter[1]

@@ -1,9 +1,9 @@
-"""The workload ``peers``: machines that move files with partners at random, downloads and uploads in turn.
+"""Workload ``peers``: hosts that alternate downloads and uploads with random partners.
 
-Source: report 004, section 3.1 (the flat phase). Each machine of a site chooses a partner at random, weighted by the
-bandwidth of the partner's site, downloads a file, pauses, uploads a file to a partner drawn anew, pauses, and so on. All
-draws are made here, each from its own name (machine, number of the transfer, what it is for), so that a machine more or a
-transfer more shifts no other. Every transfer is a trial.
+Source: report 004, section 3.1 (the flat phase). Each host of a site selects a random partner, weighted by the bandwidth
+of its site, downloads a file, pauses, uploads a file to another random partner, pauses, and so on. Each random number has
+its own stream (host, number of the transfer, purpose), so an additional host or transfer does not change the others.
+Every transfer is a trial.
 """
 
 from __future__ import annotations
@@ -14,25 +14,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
 
+from venturi.messages import Problem
 from venturi.scenario.fields import (
     Duration,
     Name,
     Number,
-    Part,
+    ScenarioTable,
     Size,
     Text,
     Truth,
     Whole,
     format_duration_exact,
-    refuse,
+    validation_error,
 )
-from venturi.scenario.words import Problem
 from venturi.testbed.plan import ResolvedTestbed
 from venturi.units import parse_duration
 from venturi.workload.base import OPTIONS, Workload
 from venturi.workload.design import MAX_TRIALS
-from venturi.workload.peers_plan import lay_out, peers_plan
-from venturi.workload.sites import SitePart
+from venturi.workload.sites import SiteTable
 
 if TYPE_CHECKING:
     from venturi.plan import Plan
@@ -40,20 +39,20 @@ if TYPE_CHECKING:
 
 __all__ = ["Background", "Peers"]
 
-LONGEST_PAUSE_S = 86400.0
+MAX_PAUSE_S = 86400.0
 
 
 def _pause(value: Any) -> tuple[float, float]:  # noqa: ANN401 - a TOML value
-    """Return the ends of a range of times; one time is its upper end, and the lower is 0."""
-    given = list(value) if isinstance(value, (list, tuple)) else ["0 s", value]
+    """Return minimum and maximum of a range of times; a single time is the maximum, with minimum 0."""
+    bounds = list(value) if isinstance(value, (list, tuple)) else ["0 s", value]
     try:
-        low, high = (parse_duration(text) for text in given)
+        low, high = (parse_duration(text) for text in bounds)
     except ValueError:
-        raise refuse(
-            f'expected the longest pause such as "1 min", or two times ["10 s", "1 min"], found {value!r}'
+        raise validation_error(
+            f'expected a maximum pause such as "1 min", or a range ["10 s", "1 min"], found {value!r}; use one form'
         ) from None
-    if not 0 <= low <= high <= LONGEST_PAUSE_S:
-        raise refuse(f"expected a pause of 1 d at most, the shortest first, found {value!r}")
+    if not 0 <= low <= high <= MAX_PAUSE_S:
+        raise validation_error(f"expected an ascending range of pauses up to 1 d, found {value!r}; change the times")
     return low, high
 
 
@@ -63,7 +62,7 @@ Pause = Annotated[
     PlainSerializer(lambda pause: [format_duration_exact(end) for end in pause]),
     WithJsonSchema(
         {
-            "description": "The longest pause, or the shortest and the longest, with units",
+            "description": "Maximum pause, or minimum and maximum, with units",
             "anyOf": [
                 {"type": "string", "examples": ["1 min"]},
                 {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 2},
@@ -75,52 +74,55 @@ Pause = Annotated[
 
 def _some_sizes(sizes: tuple[int, ...]) -> tuple[int, ...]:
     if not sizes or len(set(sizes)) < len(sizes) or 0 in sizes:
-        raise refuse(f"expected distinct sizes above 0, one or more, found {list(sizes)}")
+        raise validation_error(f"expected one or more distinct sizes above 0, found {list(sizes)}; change the list")
     return sizes
 
 
-class Background(Part):
-    """What else goes on at the sites: others' traffic on the access links, others' jobs on the machines."""
+class Background(ScenarioTable):
+    """Background load of the sites: traffic on the access links and CPU work on the hosts."""
 
-    mover: Text = Field("iperf3", description="Moves bytes from memory to memory and has the option rate.")
+    mover: Text = Field("iperf3", description="Memory-to-memory mover with the option rate.")
     service: Text | None = Field(
-        None, description="Its server, beyond all sites, with a port for each direction of each of them."
+        None, description="Service of the mover outside all sites, with one port for each direction of each site."
     )
     share: Annotated[Number, Field(ge=0, le=1)] = Field(
-        0.0, description="Of each site's bandwidth, in and out by turns."
+        0.0, description="Fraction of the bandwidth of each site, alternately in and out."
     )
-    cores: Annotated[Number, Field(ge=0, le=64)] = Field(0.0, description="Kept busy on each machine, on average.")
-    round: Duration = Field(60.0, description="How long one turn takes.")
+    cores: Annotated[Number, Field(ge=0, le=64)] = Field(0.0, description="Mean number of busy cores on each host.")
+    round: Duration = Field(60.0, description="Duration of one turn.")
 
 
 class Peers(Workload):
-    """Machines at sites that exchange files with partners at random."""
+    """Hosts at sites that exchange files with random partners."""
 
     kind: Literal["peers"]
     mover: Text = Field(description="The mover.")
-    site: dict[Name, SitePart] = Field(description="The sites, by the name that their hosts give.")
+    site: dict[Name, SiteTable] = Field(description="Sites, by the key site of their hosts.")
     sizes: Annotated[tuple[Size, ...], AfterValidator(_some_sizes)] = Field(
-        description="Of files; each transfer draws one."
+        description="File sizes; each transfer draws one."
     )
-    pause: Pause = Field((0.0, 60.0), description="Between two transfers of a machine, drawn uniformly.")
+    pause: Pause = Field((0.0, 60.0), description="Pause between two transfers of a host, drawn uniformly.")
     transfers: Annotated[Whole, Field(ge=1, le=MAX_TRIALS)] | None = Field(
-        None, description="Of each machine, at most."
+        None, description="Maximum number of transfers of each host."
     )
-    duration: Duration | None = Field(None, description="Of the run: nothing is begun from then on.")
+    duration: Duration | None = Field(None, description="End time for new transfers.")
     choice: Literal["machine", "site"] = Field(
-        "machine", description="What the bandwidth of a site weighs: each of its machines, or the site as a whole."
+        "machine",
+        description="Weight of a partner: the bandwidth of its site, for each machine or for the whole site.",
     )
-    own_site: Truth = Field(False, description="Whether partners may be of the machine's own site.")
-    begin: Literal["download", "upload", "random"] = Field(
-        "random", description="The direction of a machine's first transfer."
+    include_own_site: Truth = Field(False, description="Allow partners in the same site.")
+    first_direction: Literal["download", "upload", "random"] = Field(
+        "random", description="Direction of the first transfer of a host."
     )
-    timeout: Duration = Field(3600.0, description="Of one transfer.")
-    background: Background | None = Field(None, description="What else goes on at the sites.")
+    timeout: Duration = Field(3600.0, description="Timeout of a transfer.")
+    background: Background | None = Field(None, description="Background load of the sites.")
     options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover.")
 
     def planner(
         self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
     ) -> Callable[[], Plan] | None:
-        """Check sites, machines, the ways between them and the bounds."""
-        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        """Check sites, hosts, routes and limits."""
+        from venturi.workload.peers_plan import peers_plan, resolve_peers
+
+        layout = None if parts is None else resolve_peers(scenario, self, parts, problems)
         return None if parts is None or layout is None else partial(peers_plan, scenario, self, layout, parts)

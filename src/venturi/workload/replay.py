@@ -1,7 +1,7 @@
-"""The workload ``replay``: the transfers of a recorded run, or of a trace, again, each at its time (open arrivals).
+"""Workload ``replay``: repeat the transfers of a recorded run or a trace at their recorded times (open loop).
 
-What was a closed loop when it was recorded is an open one here: a transfer begins when it began then, however long others take. That
-makes replays comparable with each other to the last digit, and takes the chaos out of long closed loops.
+A recorded closed loop becomes an open loop: a transfer starts at its recorded time, independent of the duration of other
+transfers. So replays of one trace are directly comparable.
 """
 
 from __future__ import annotations
@@ -13,64 +13,67 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, PrivateAttr, ValidationInfo, model_validator
 
-from venturi.scenario.fields import Duration, Moment, Number, Part, Text, Whole
-from venturi.scenario.words import Problem
+from venturi.messages import Problem
+from venturi.scenario.fields import Duration, Moment, Number, ScenarioTable, Text, Whole
 from venturi.testbed.plan import ResolvedTestbed
 from venturi.workload.base import OPTIONS, Workload
-from venturi.workload.replay_plan import lay_out, replay_plan
 
 if TYPE_CHECKING:
     from venturi.plan import Plan
     from venturi.scenario import Scenario
 
-__all__ = ["Replay", "Window"]
+__all__ = ["Replay", "TraceWindow"]
 
 
-class Window(Part):
-    """Which transfers: those that start within a time of the trace."""
+class TraceWindow(ScenarioTable):
+    """Part of a trace: transfers that start in an interval."""
 
-    begin: Number | None = Field(None, description="Seconds of the trace from which on.")
-    end: Number | None = Field(None, description="Seconds of the trace before which.")
+    start: Number | None = Field(None, description="First second of the trace.")
+    end: Number | None = Field(None, description="End of the part, in seconds of the trace; excluded.")
 
 
 class Replay(Workload):
-    """The transfers of a recorded run or a trace, again."""
+    """Repeated transfers of a recorded run or a trace."""
 
     kind: Literal["replay"]
     mover: Text = Field(description="The mover.")
     trace: Annotated[Text, Field(min_length=1)] = Field(
-        description="A run directory, or a CSV or Parquet file with start_s, source, destination, size_bytes; relative to the scenario."
+        description="Run directory, or CSV or Parquet file with start_s, source, destination, size_bytes; relative to the scenario file."
     )
     map: dict[str, Text] = Field(
-        {}, description="Names in the trace → storages; others are storages, hosts or sites of the same name."
+        {}, description="Storages of the names in the trace. Default: the storage, host or site of the same name."
     )
-    window: Window = Field(Window(), description="A part of the trace.")
-    speed: Annotated[Number, Field(gt=0, le=1e6)] = Field(1.0, description="How many times as fast.")
-    size_factor: Annotated[Number, Field(gt=0, le=1e6)] = Field(1.0, description="Multiplies sizes, besides scale.")
+    window: TraceWindow = Field(TraceWindow(), description="Part of the trace.")
+    speed: Annotated[Number, Field(gt=0, le=1e6)] = Field(1.0, description="Speed factor for the recorded times.")
+    size_factor: Annotated[Number, Field(gt=0, le=1e6)] = Field(
+        1.0, description="Factor for sizes, in addition to scale."
+    )
     digits: Annotated[Whole, Field(ge=1, le=16)] | None = Field(
         None,
-        description="Significant digits that sizes are rounded to, so that fewer files have to be made; all if not given.",
+        description="Significant digits of rounded sizes, to create fewer files. Default: all digits.",
     )
-    client: Literal["source", "destination"] = Field("source", description="The end whose host calls the mover.")
-    lead: Moment = Field(0.0, description="Before the first transfer: time to make the files.")
-    timeout: Duration = Field(3600.0, description="Of one transfer.")
+    client: Literal["source", "destination"] = Field("source", description="Endpoint whose host runs the mover.")
+    lead: Moment = Field(0.0, description="Time before the first transfer, for the creation of the files.")
+    timeout: Duration = Field(3600.0, description="Timeout of a transfer.")
     options: Annotated[dict[str, Any], OPTIONS] = Field({}, description="Options of the mover.")
 
-    _folder: Path = PrivateAttr(Path())
+    _directory: Path = PrivateAttr(Path())
 
     @model_validator(mode="after")
-    def _find_folder(self, info: ValidationInfo) -> Replay:
-        self._folder = Path((info.context or {}).get("folder", Path()))
+    def _find_directory(self, info: ValidationInfo) -> Replay:
+        self._directory = Path((info.context or {}).get("directory", Path()))
         return self
 
     @property
     def path(self) -> Path:
-        """Where the trace is."""
-        return self._folder / self.trace
+        """Path of the trace."""
+        return self._directory / self.trace
 
     def planner(
         self, scenario: Scenario, parts: ResolvedTestbed | None, problems: list[Problem]
     ) -> Callable[[], Plan] | None:
-        """Check the trace, its names and the ways between them."""
-        layout = None if parts is None else lay_out(scenario, self, parts, problems)
+        """Check the trace, its names and their routes."""
+        from venturi.workload.replay_plan import replay_plan, resolve_trace
+
+        layout = None if parts is None else resolve_trace(scenario, self, parts, problems)
         return None if parts is None or layout is None else partial(replay_plan, scenario, self, layout, parts)

@@ -1,7 +1,6 @@
-"""Seeded draws that depend on nothing but a seed and the name of what they are for.
+"""Random numbers that depend only on a seed and a name.
 
-A keyed hash, not a generator: it has no state that one draw could shift for another, and no version of a library can
-change it.
+They are keyed hashes without state: numbers are independent of each other and of library versions.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ __all__ = ["draw_bits", "draw_unit", "shuffled"]
 
 
 def draw_bits(seed: int, *names: str | int, bits: int = 128) -> int:
-    """Return a whole number of ``bits`` random bits that belongs to these names.
+    """Return the random integer of these names, with ``bits`` bits.
 
     Examples
     --------
@@ -24,7 +23,7 @@ def draw_bits(seed: int, *names: str | int, bits: int = 128) -> int:
 
 
 def draw_unit(seed: int, *names: str | int) -> float:
-    """Return a number of [0, 1) with 53 random bits that belongs to these names.
+    """Return the random number of these names in [0, 1), with 53 bits.
 
     Examples
     --------
@@ -35,7 +34,7 @@ def draw_unit(seed: int, *names: str | int) -> float:
 
 
 def shuffled(count: int, seed: int, *names: str | int) -> list[int]:
-    """Return a permutation of ``range(count)``, each equally probable: sorted by a random number each."""
+    """Return a random permutation of ``range(count)``; all permutations have the same probability."""
     prefix = hashlib.sha256("\x1f".join(map(str, (seed, *names))).encode())
 
     def key(index: int) -> tuple[bytes, int]:

@@ -1,4 +1,4 @@
-"""The table of workloads. A new kind is one new file, one line here and one test."""
+"""Table of workloads. A new kind needs one file, one line here and one test."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from venturi.workload.base import Workload
 from venturi.workload.clients import Clients
 from venturi.workload.dataset import Datasets
 from venturi.workload.inject import Inject
-from venturi.workload.jobs import Jobs
+from venturi.workload.jobs import JobsWorkload
 from venturi.workload.peers import Peers
 from venturi.workload.replay import Replay
 from venturi.workload.sweep import Sweep
@@ -20,7 +20,7 @@ KINDS: dict[str, type[Workload]] = {
     "clients": Clients,
     "peers": Peers,
     "tiers": Tiers,
-    "jobs": Jobs,
+    "jobs": JobsWorkload,
     "inject": Inject,
     "replay": Replay,
 }

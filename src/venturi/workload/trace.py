@@ -1,7 +1,7 @@
-"""Transfers of a recorded run, or of a trace file, as columns: read, checked and put in order by DuckDB, a million rows in a second or two.
+"""Reader of recorded runs and trace files, with DuckDB: a million rows in one or two seconds.
 
-A trace is a CSV (with a line of names) or Parquet file, a row a transfer: ``start_s`` (seconds from any origin), ``source`` and
-``destination`` (names), ``size_bytes``; ``duration_s`` where it was measured. Further columns are passed over.
+A trace is a CSV file with a header line, or a Parquet file, with one row per transfer: ``start_s`` (seconds from any
+origin), ``source`` and ``destination`` (names), ``size_bytes``, and optionally ``duration_s``. Other columns are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from venturi.errors import RunError
-from venturi.plan.words import shown, suggestion
+from venturi.messages import quote_value, suggestion
 from venturi.run import Run
 from venturi.run.connection import connect
 
@@ -23,25 +23,25 @@ __all__ = ["Trace", "TraceError", "read_trace"]
 
 NEEDED = ("start_s", "source", "destination", "size_bytes")
 _OPTIONAL = ("duration_s",)
-_LARGEST = 2**53
-"""Sizes are exact as doubles up to here."""
+_MAX_SIZE_BYTES = 2**53
+"""Maximum size: larger integers are inexact as doubles."""
 
-_OF_A_RUN = """
+_RUN_QUERY = """
     SELECT coalesce(intended_s, start_s) AS start_s, split_part(source, ':', 1) AS source,
-        split_part(destination, ':', 1) AS destination, asked_bytes AS size_bytes, duration_s
+        split_part(destination, ':', 1) AS destination, requested_bytes AS size_bytes, duration_s
     FROM transfers WHERE start_s IS NOT NULL ORDER BY start_s, trial, slot
 """
 
 
 class TraceError(Exception):
-    """A trace that cannot be read: what was expected, found, and where in it."""
+    """Unreadable trace; the message contains the location, the expected and the found value."""
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Columns of the same length, in the order of ``start_s``, of equal ones in that of the file.
+    """Columns of equal length, sorted by ``start_s``, then by row.
 
-    ``source`` and ``destination`` are places in ``names``; ``duration_s`` is NaN where it is not known; ``row`` counts from 1.
+    ``source`` and ``destination`` are indices of ``names``. ``duration_s`` is NaN if unknown. ``row`` counts from 1.
     """
 
     names: tuple[str, ...]
@@ -56,21 +56,21 @@ class Trace:
         return len(self.start_s)
 
 
-def read_trace(path: Path, begin_s: float | None, end_s: float | None, most: int) -> Trace:
+def read_trace(path: Path, start_s: float | None, end_s: float | None, max_rows: int) -> Trace:
     """Return the transfers of a run directory or a trace file that start within ``[begin_s, end_s)``.
 
     Raises
     ------
     TraceError
-        If there is no such file, a column is missing, a value is not what it must be, or there are more than ``most`` rows.
+        If the file or a column is missing, a value is invalid, or there are more than ``max_rows`` rows.
     """
     with connect(threads=2) as connection:
         try:
             _load(connection, path)
-            return _selected(connection, path, begin_s, end_s, most)
+            return _selected(connection, path, start_s, end_s, max_rows)
         except (duckdb.Error, RunError, OSError) as error:
             raise TraceError(
-                f"{path}: expected a run, or a trace in CSV or Parquet, found: {_first_line(error)}"
+                f"{path}: expected a run, or a trace in CSV or Parquet, found {_first_line(error)}; check the file"
             ) from error
 
 
@@ -79,15 +79,15 @@ def _first_line(error: Exception) -> str:
 
 
 def _load(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Make the view ``written`` (columns as they are, and ``row``) of the file or run."""
+    """Create the table ``written`` with the unchanged columns and ``row``."""
     if path.is_dir():
-        columns = Run.open(path).query(_OF_A_RUN)
+        columns = Run.open(path).query(_RUN_QUERY)
         connection.register("recorded", {name: np.asarray(values) for name, values in columns.items()})
         connection.execute("CREATE TEMP TABLE written AS SELECT *, row_number() OVER () AS row FROM recorded")
         return
     if not path.exists():
-        raise TraceError(f"{path}: expected a run directory or a trace file, found nothing there")
-    # All as text: a value that is none is then found with its line, not by a guess of the whole column's type.
+        raise TraceError(f"{path}: expected a run directory or a trace file, found no file; check the path")
+    # Read all columns as text, to find the line of an invalid value.
     read = (
         "read_parquet(?)"
         if path.suffix == ".parquet"
@@ -98,10 +98,10 @@ def _load(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
         if name not in found:
             hint = suggestion(name, found)
             raise TraceError(f"{path}: expected the columns {', '.join(NEEDED)}, found {', '.join(found)}{hint}")
-    wanted = ", ".join(f'"{name}"' for name in (*NEEDED, *(it for it in _OPTIONAL if it in found)))
+    selected = ", ".join(f'"{name}"' for name in (*NEEDED, *(it for it in _OPTIONAL if it in found)))
     optional = "" if "duration_s" in found else ", NULL AS duration_s"
     connection.execute(
-        f"CREATE TEMP TABLE written AS SELECT {wanted}{optional}, row_number() OVER () AS row FROM {read}",
+        f"CREATE TEMP TABLE written AS SELECT {selected}{optional}, row_number() OVER () AS row FROM {read}",
         [str(path)],
     )
 
@@ -111,10 +111,10 @@ _CHECKS = (
     ("source", "a name", "source <> ''"),
     ("destination", "a name", "destination <> ''"),
     (
-        "size_bytes", f"a whole number of bytes, 1 to {_LARGEST}",
-        f"try_cast(size_bytes AS DOUBLE) BETWEEN 1 AND {_LARGEST} AND try_cast(size_bytes AS DOUBLE) = floor(try_cast(size_bytes AS DOUBLE))",
+        "size_bytes", f"a whole number of bytes, 1 to {_MAX_SIZE_BYTES}",
+        f"try_cast(size_bytes AS DOUBLE) BETWEEN 1 AND {_MAX_SIZE_BYTES} AND try_cast(size_bytes AS DOUBLE) = floor(try_cast(size_bytes AS DOUBLE))",
     ),
-    ("duration_s", "a number of seconds, 0 or more, or nothing", "duration_s IS NULL OR try_cast(duration_s AS DOUBLE) >= 0"),
+    ("duration_s", "a number of seconds, 0 or more, or an empty value", "duration_s IS NULL OR try_cast(duration_s AS DOUBLE) >= 0"),
 )  # fmt: skip
 
 
@@ -124,16 +124,18 @@ def _check(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
             f"SELECT row, {column} FROM written WHERE NOT coalesce({holds}, false) ORDER BY row LIMIT 1"
         ).fetchone()
         if found is not None:
-            # Line 1 of a CSV file has the names.
+            # Line 1 of a CSV file contains the names.
             where = f"line {found[0] + 1}" if path.suffix != ".parquet" and path.is_file() else f"row {found[0]}"
-            raise TraceError(f"{path}: {where}: {column}: expected {expected}, found {shown(found[1])}")
+            raise TraceError(
+                f"{path}: {where}: {column}: expected {expected}, found {quote_value(found[1])}; correct the row"
+            )
 
 
 def _selected(
-    connection: duckdb.DuckDBPyConnection, path: Path, begin_s: float | None, end_s: float | None, most: int
+    connection: duckdb.DuckDBPyConnection, path: Path, start_s: float | None, end_s: float | None, max_rows: int
 ) -> Trace:
     _check(connection, path)
-    low, high = (-np.inf if begin_s is None else begin_s), (np.inf if end_s is None else end_s)
+    low, high = (-np.inf if start_s is None else start_s), (np.inf if end_s is None else end_s)
     connection.execute(
         "CREATE TEMP TABLE chosen AS SELECT * FROM written WHERE start_s::DOUBLE >= $low AND start_s::DOUBLE < $high",
         {"low": low, "high": high},
@@ -141,11 +143,11 @@ def _selected(
     rows = connection.execute("SELECT count(*), (SELECT count(*) FROM written) FROM chosen").fetchone()
     assert rows is not None
     if not rows[0]:
-        within = "" if begin_s is None and end_s is None else f" within the time that is asked for, of {rows[1]}"
-        raise TraceError(f"{path}: expected transfers, found none{within}")
-    if rows[0] > most:
+        within = "" if start_s is None and end_s is None else f" of {rows[1]} in the window"
+        raise TraceError(f"{path}: expected transfers, found none{within}; change the trace or workload.window")
+    if rows[0] > max_rows:
         raise TraceError(
-            f"{path}: expected at most {most} transfers, found {rows[0]}; choose a part with begin and end"
+            f"{path}: expected at most {max_rows} transfers, found {rows[0]}; select a part with workload.window"
         )
     connection.execute(
         "CREATE TEMP TABLE names AS SELECT name, row_number() OVER (ORDER BY name) - 1 AS number FROM "

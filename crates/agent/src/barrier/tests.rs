@@ -5,7 +5,7 @@ use crate::capture::Capture;
 use crate::reap;
 
 fn barrier() -> Barrier {
-    // Whoever runs the tests may have left descriptors open for us.
+    // The test runner may have open descriptors.
     crate::agent::keep_descriptors_to_ourselves();
     Barrier::new(
         libc::rlimit {
@@ -17,15 +17,15 @@ fn barrier() -> Barrier {
     .expect("a barrier")
 }
 
-fn program(path: impl Into<PathBuf>) -> Program {
-    Program {
+fn program(path: impl Into<PathBuf>) -> Executable {
+    Executable {
         path: path.into(),
         privileged: false,
     }
 }
 
 /// Arms `argv` by this method; the first argument is a name for `PATH`.
-fn arm(method: Method, argv: &[&str], capture: &Capture) -> Result<Armed, Errno> {
+fn arm(method: BarrierMethod, argv: &[&str], capture: &Capture) -> Result<Armed, Errno> {
     let environment = Environment::new(&[]);
     let program = environment
         .find(argv[0])
@@ -36,7 +36,7 @@ fn arm(method: Method, argv: &[&str], capture: &Capture) -> Result<Armed, Errno>
         program: &program,
         argv: &argv,
         environment: &environment,
-        folder: Path::new("/"),
+        directory: Path::new("/"),
         stdout,
         stderr,
     };
@@ -46,7 +46,7 @@ fn arm(method: Method, argv: &[&str], capture: &Capture) -> Result<Armed, Errno>
     armed.stand().map(|()| armed)
 }
 
-fn run(method: Method, argv: &[&str]) -> (reap::Exit, String) {
+fn run(method: BarrierMethod, argv: &[&str]) -> (reap::Exit, String) {
     let capture = Capture::new().expect("memory files");
     let released = arm(method, argv, &capture).expect("armed").release();
     (
@@ -57,9 +57,9 @@ fn run(method: Method, argv: &[&str]) -> (reap::Exit, String) {
 
 #[test]
 fn no_child_runs_before_it_is_released() {
-    for method in [Method::ExecStop, Method::Pipe] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mark = folder.path().join("mark");
+    for method in [BarrierMethod::ExecStop, BarrierMethod::Pipe] {
+        let directory = tempfile::tempdir().expect("a folder");
+        let mark = directory.path().join("mark");
         let capture = Capture::new().expect("memory files");
         let armed = arm(
             method,
@@ -67,8 +67,8 @@ fn no_child_runs_before_it_is_released() {
             &capture,
         )
         .expect("armed");
-        if method == Method::ExecStop {
-            // The kernel says that it stands: `t` is "stopped by a tracer", and it is the program already.
+        if method == BarrierMethod::ExecStop {
+            // The kernel reports the stop: `t` is "stopped by a tracer", and the program is already loaded.
             let stat =
                 std::fs::read_to_string(format!("/proc/{}/stat", armed.pid)).expect("a child");
             assert!(stat.contains("(touch) t "), "{stat}");
@@ -81,10 +81,10 @@ fn no_child_runs_before_it_is_released() {
 }
 
 #[test]
-fn a_child_that_is_cancelled_has_never_run() {
-    for method in [Method::ExecStop, Method::Pipe] {
-        let folder = tempfile::tempdir().expect("a folder");
-        let mark = folder.path().join("mark");
+fn a_cancelled_child_never_runs() {
+    for method in [BarrierMethod::ExecStop, BarrierMethod::Pipe] {
+        let directory = tempfile::tempdir().expect("a folder");
+        let mark = directory.path().join("mark");
         let capture = Capture::new().expect("memory files");
         let armed = arm(
             method,
@@ -98,7 +98,7 @@ fn a_child_that_is_cancelled_has_never_run() {
 }
 
 #[test]
-fn a_child_that_is_killed_on_its_way_to_the_line_is_told() {
+fn a_child_that_is_killed_before_the_barrier_is_reported() {
     let environment = Environment::new(&[]);
     let program = environment.find("true").expect("a standard tool");
     let capture = Capture::new().expect("memory files");
@@ -107,7 +107,7 @@ fn a_child_that_is_killed_on_its_way_to_the_line_is_told() {
         program: &program,
         argv: &["true".into()],
         environment: &environment,
-        folder: Path::new("/"),
+        directory: Path::new("/"),
         stdout,
         stderr,
     };
@@ -117,10 +117,13 @@ fn a_child_that_is_killed_on_its_way_to_the_line_is_told() {
 }
 
 #[test]
-fn a_child_finds_the_world_as_a_shell_would_give_it() {
-    for method in [Method::ExecStop, Method::Pipe] {
+fn a_child_starts_with_the_process_state_that_a_shell_provides() {
+    for method in [BarrierMethod::ExecStop, BarrierMethod::Pipe] {
         let (_, descriptors) = run(method, &["ls", "/proc/self/fd"]);
-        assert_eq!(descriptors, "0\n1\n2\n3\n", "3 is the folder that ls reads");
+        assert_eq!(
+            descriptors, "0\n1\n2\n3\n",
+            "3 is the directory that ls reads"
+        );
         let (_, status) = run(method, &["cat", "/proc/self/status"]);
         assert!(
             status.contains("SigBlk:\t0000000000000000") && status.contains("TracerPid:\t0"),
@@ -132,7 +135,7 @@ fn a_child_finds_the_world_as_a_shell_would_give_it() {
             .expect("a field of every kernel");
         let ignored = u64::from_str_radix(ignored, 16).expect("hexadecimal");
         assert_eq!(ignored & 0x7fff_ffff, 0, "the 31 signals that have names");
-        let (_, told) = run(
+        let (_, output) = run(
             method,
             &[
                 "sh",
@@ -140,7 +143,7 @@ fn a_child_finds_the_world_as_a_shell_would_give_it() {
                 "echo $LC_ALL; pwd; ulimit -n; cat /proc/self/timerslack_ns",
             ],
         );
-        assert_eq!(told, "C\n/\n1024\n50000\n");
+        assert_eq!(output, "C\n/\n1024\n50000\n");
         let (_, group) = run(
             method,
             &[
@@ -154,10 +157,10 @@ fn a_child_finds_the_world_as_a_shell_would_give_it() {
 }
 
 #[test]
-fn what_cannot_be_executed_is_told_with_its_error_number() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let script = folder.path().join("script");
-    // By a process of its own: a child that another test forks meanwhile must not hold it open for writing.
+fn exec_failures_are_reported_with_their_error_number() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let script = directory.path().join("script");
+    // In a separate process: a child that another test forks must not keep it open for writing.
     let written = std::process::Command::new("sh")
         .args([
             "-c",
@@ -169,10 +172,10 @@ fn what_cannot_be_executed_is_told_with_its_error_number() {
     let script = script.to_str().expect("a plain path");
     let capture = Capture::new().expect("memory files");
     assert_eq!(
-        arm(Method::ExecStop, &[script], &capture).err(),
+        arm(BarrierMethod::ExecStop, &[script], &capture).err(),
         Some(Errno::ENOENT)
     );
-    let released = arm(Method::Pipe, &[script], &capture)
+    let released = arm(BarrierMethod::Pipe, &[script], &capture)
         .expect("behind a pipe it shows after the release")
         .release();
     assert_eq!(
@@ -183,9 +186,9 @@ fn what_cannot_be_executed_is_told_with_its_error_number() {
 }
 
 #[test]
-fn a_child_that_starts_well_reports_no_failure_of_exec() {
+fn a_child_that_starts_successfully_reports_no_exec_failure() {
     let capture = Capture::new().expect("memory files");
-    let released = arm(Method::Pipe, &["true"], &capture)
+    let released = arm(BarrierMethod::Pipe, &["true"], &capture)
         .expect("armed")
         .release();
     assert_eq!(reap::reap(released.pid).expect("our child").code, Some(0));
@@ -193,18 +196,18 @@ fn a_child_that_starts_well_reports_no_failure_of_exec() {
 }
 
 #[test]
-fn a_program_with_privileges_of_its_own_is_never_traced() {
-    let privileged = Program {
+fn a_privileged_program_is_never_traced() {
+    let privileged = Executable {
         path: "/bin/true".into(),
         privileged: true,
     };
-    assert_eq!(barrier().method_for(&privileged), Method::Pipe);
+    assert_eq!(barrier().method_for(&privileged), BarrierMethod::Pipe);
 }
 
 #[test]
-fn usage_and_bytes_of_a_child_are_its_own() {
+fn resource_usage_and_bytes_of_a_child_are_measured() {
     let (exit, _) = run(
-        Method::ExecStop,
+        BarrierMethod::ExecStop,
         &[
             "dd",
             "if=/dev/zero",
@@ -216,7 +219,7 @@ fn usage_and_bytes_of_a_child_are_its_own() {
     );
     let io = exit.io.expect("our own child's account is readable");
     assert_eq!(io.write_call_bytes, 700_000);
-    assert!(io.read_call_bytes >= 700_000, "and what the loader reads");
+    assert!(io.read_call_bytes >= 700_000, "and the reads of the loader");
     assert!(exit.usage.max_rss_bytes > 100_000);
     assert_eq!((exit.code, exit.signal), (Some(0), None));
 }

@@ -3,37 +3,38 @@ use std::sync::Arc;
 
 use super::*;
 
-fn wanted(folder: &Path) -> Wanted {
-    Wanted {
-        folder: folder.join("set"),
+fn requested(directory: &Path) -> RequestedFiles {
+    RequestedFiles {
+        directory: directory.join("set"),
         seed: 7,
         sizes: Sizes::equal(1_200_000),
         first: 3,
         files: 4,
+        names: Vec::new(),
     }
 }
 
-fn ensure(wanted: &Wanted) -> Result<Made, Error> {
-    wanted.ensure(2, &Pulse::new(Arc::default()), &|_| ())
+fn ensure(requested: &RequestedFiles) -> Result<PrepareStats, DatasetError> {
+    requested.ensure(2, &ActivityMonitor::new(Arc::default()), &|_| ())
 }
 
-fn folder() -> tempfile::TempDir {
+fn directory() -> tempfile::TempDir {
     tempfile::tempdir().expect("a temporary folder")
 }
 
 #[test]
-fn a_set_is_made_once_and_then_used_as_it_is() {
-    let folder = folder();
-    let wanted = wanted(folder.path());
+fn a_dataset_is_created_once_and_then_reused() {
+    let directory = directory();
+    let requested = requested(directory.path());
     assert_eq!(
-        ensure(&wanted).expect("made"),
-        Made {
+        ensure(&requested).expect("made"),
+        PrepareStats {
             files: 4,
             reused: 0
         }
     );
     let times = || {
-        wanted
+        requested
             .paths()
             .iter()
             .map(|path| path.metadata().expect("there").modified().expect("a time"))
@@ -41,8 +42,8 @@ fn a_set_is_made_once_and_then_used_as_it_is() {
     };
     let before = times();
     assert_eq!(
-        ensure(&wanted).expect("there"),
-        Made {
+        ensure(&requested).expect("there"),
+        PrepareStats {
             files: 0,
             reused: 4
         }
@@ -51,13 +52,13 @@ fn a_set_is_made_once_and_then_used_as_it_is() {
 }
 
 #[test]
-fn two_agents_that_see_one_folder_make_each_file_once_and_lose_none() {
-    let folder = folder();
-    let part = |first| Wanted {
+fn two_agents_that_share_a_directory_create_each_file_once() {
+    let directory = directory();
+    let part = |first| RequestedFiles {
         sizes: Sizes::equal(1000),
         first,
         files: 30,
-        ..wanted(folder.path())
+        ..requested(directory.path())
     };
     let both = std::thread::scope(|scope| {
         [0, 15]
@@ -70,7 +71,7 @@ fn two_agents_that_see_one_folder_make_each_file_once_and_lose_none() {
             .map(|it| it.join().expect("no panic").files)
     });
     assert_eq!(both.iter().sum::<u64>(), 45, "{both:?}");
-    let all = Wanted {
+    let all = RequestedFiles {
         files: 45,
         ..part(0)
     };
@@ -79,27 +80,27 @@ fn two_agents_that_see_one_folder_make_each_file_once_and_lose_none() {
 }
 
 #[test]
-fn only_a_file_that_is_missing_or_of_wrong_size_is_made_again_with_the_same_bytes() {
-    let folder = folder();
-    let wanted = wanted(folder.path());
-    ensure(&wanted).expect("made");
+fn only_missing_files_and_files_of_wrong_size_are_recreated_with_the_same_bytes() {
+    let directory = directory();
+    let requested = requested(directory.path());
+    ensure(&requested).expect("made");
     let content = || {
-        wanted
+        requested
             .paths()
             .iter()
             .map(|path| std::fs::read(path).expect("readable"))
             .collect::<Vec<_>>()
     };
     let before = content();
-    std::fs::remove_file(&wanted.paths()[0]).expect("removed");
+    std::fs::remove_file(&requested.paths()[0]).expect("removed");
     File::options()
         .write(true)
-        .open(&wanted.paths()[2])
+        .open(&requested.paths()[2])
         .and_then(|file| file.set_len(10))
         .expect("cut");
     assert_eq!(
-        ensure(&wanted).expect("mended"),
-        Made {
+        ensure(&requested).expect("mended"),
+        PrepareStats {
             files: 2,
             reused: 2
         }
@@ -108,18 +109,18 @@ fn only_a_file_that_is_missing_or_of_wrong_size_is_made_again_with_the_same_byte
 }
 
 #[test]
-fn a_wider_range_keeps_what_a_narrower_one_made() {
-    let folder = folder();
-    let narrow = wanted(folder.path());
+fn a_wider_range_reuses_the_files_of_a_narrower_one() {
+    let directory = directory();
+    let narrow = requested(directory.path());
     ensure(&narrow).expect("made");
-    let wide = Wanted {
+    let wide = RequestedFiles {
         first: 0,
         files: 10,
         ..narrow
     };
     assert_eq!(
         ensure(&wide).expect("made"),
-        Made {
+        PrepareStats {
             files: 6,
             reused: 4
         }
@@ -127,14 +128,14 @@ fn a_wider_range_keeps_what_a_narrower_one_made() {
 }
 
 #[test]
-fn another_seed_or_size_is_another_set() {
-    let folder = folder();
-    let first = wanted(folder.path());
+fn another_seed_creates_the_files_again() {
+    let directory = directory();
+    let first = requested(directory.path());
     ensure(&first).expect("made");
-    let other = Wanted { seed: 8, ..first };
+    let other = RequestedFiles { seed: 8, ..first };
     assert_eq!(
         ensure(&other).expect("made anew"),
-        Made {
+        PrepareStats {
             files: 4,
             reused: 0
         }
@@ -143,12 +144,12 @@ fn another_seed_or_size_is_another_set() {
 
 #[test]
 fn the_manifest_agrees_with_sha256sum() {
-    let folder = folder();
-    let wanted = wanted(folder.path());
-    ensure(&wanted).expect("made");
-    let bytes = std::fs::read(wanted.folder.join(MANIFEST)).expect("a manifest");
+    let directory = directory();
+    let requested = requested(directory.path());
+    ensure(&requested).expect("made");
+    let bytes = std::fs::read(requested.directory.join(MANIFEST)).expect("a manifest");
     let manifest: Manifest = serde_json::from_slice(&bytes).expect("of this format");
-    for path in wanted.paths() {
+    for path in requested.paths() {
         let output = Command::new("sha256sum")
             .arg(&path)
             .output()
@@ -164,10 +165,10 @@ fn the_manifest_agrees_with_sha256sum() {
 
 #[test]
 fn files_differ_from_each_other_and_do_not_compress() {
-    let folder = folder();
-    let wanted = wanted(folder.path());
-    ensure(&wanted).expect("made");
-    let contents: std::collections::BTreeSet<_> = wanted
+    let directory = directory();
+    let requested = requested(directory.path());
+    ensure(&requested).expect("made");
+    let contents: std::collections::BTreeSet<_> = requested
         .paths()
         .iter()
         .map(|path| std::fs::read(path).expect("readable"))
@@ -175,35 +176,35 @@ fn files_differ_from_each_other_and_do_not_compress() {
     assert_eq!(contents.len(), 4);
     let output = Command::new("gzip")
         .args(["-9", "-c"])
-        .arg(&wanted.paths()[0])
+        .arg(&requested.paths()[0])
         .output()
         .expect("gzip is there");
-    assert!(output.stdout.len() as u64 >= wanted.sizes.of(0));
+    assert!(output.stdout.len() as u64 >= requested.sizes.of(0));
 }
 
 #[test]
-fn empty_files_are_files_too() {
-    let folder = folder();
-    let wanted = Wanted {
+fn empty_files_are_created_and_reused() {
+    let directory = directory();
+    let requested = RequestedFiles {
         sizes: Sizes::equal(0),
-        ..wanted(folder.path())
+        ..requested(directory.path())
     };
     assert_eq!(
-        ensure(&wanted).expect("made"),
-        Made {
+        ensure(&requested).expect("made"),
+        PrepareStats {
             files: 4,
             reused: 0
         }
     );
     assert_eq!(
-        ensure(&wanted).expect("there"),
-        Made {
+        ensure(&requested).expect("there"),
+        PrepareStats {
             files: 0,
             reused: 4
         }
     );
     assert!(
-        wanted
+        requested
             .paths()
             .iter()
             .all(|path| path.metadata().is_ok_and(|found| found.len() == 0))
@@ -211,32 +212,36 @@ fn empty_files_are_files_too() {
 }
 
 #[test]
-fn a_set_that_cannot_fit_is_refused_before_the_first_byte() {
-    let folder = folder();
-    let wanted = Wanted {
+fn a_set_that_cannot_fit_is_rejected_before_the_first_byte() {
+    let directory = directory();
+    let requested = RequestedFiles {
         sizes: Sizes::equal(1 << 60),
-        ..wanted(folder.path())
+        ..requested(directory.path())
     };
-    let told = ensure(&wanted)
+    let message = ensure(&requested)
         .expect_err("no disk is that large")
         .to_string();
     assert!(
-        told.contains("expected room for 4611686018427387904 bytes"),
-        "{told}"
+        message.contains("expected 4611686018427387904 free bytes"),
+        "{message}"
     );
-    assert!(!wanted.folder.join(".000003.partial").exists());
+    assert!(!requested.directory.join(".000003.partial").exists());
 }
 
 #[test]
-fn a_stopped_making_leaves_no_file_that_passes_for_whole() {
-    let folder = folder();
-    let wanted = wanted(folder.path());
-    let stopped = wanted.ensure(2, &Pulse::new(Arc::new(AtomicBool::new(true))), &|_| ());
-    assert!(matches!(stopped, Err(Error::Stopped)));
-    assert!(wanted.paths().iter().all(|path| !path.exists()));
+fn a_stopped_creation_leaves_no_file_that_looks_complete() {
+    let directory = directory();
+    let requested = requested(directory.path());
+    let stopped = requested.ensure(
+        2,
+        &ActivityMonitor::new(Arc::new(AtomicBool::new(true))),
+        &|_| (),
+    );
+    assert!(matches!(stopped, Err(DatasetError::Stopped)));
+    assert!(requested.paths().iter().all(|path| !path.exists()));
     assert_eq!(
-        ensure(&wanted).expect("made"),
-        Made {
+        ensure(&requested).expect("made"),
+        PrepareStats {
             files: 4,
             reused: 0
         }
@@ -244,11 +249,38 @@ fn a_stopped_making_leaves_no_file_that_passes_for_whole() {
 }
 
 #[test]
-fn the_content_is_part_of_the_format() {
-    let mut bytes = [0; 8];
-    content(1, 0).fill_bytes(&mut bytes);
-    assert_eq!(u64::from_le_bytes(bytes), CONTENT_OF_SEED_1);
+fn existing_files_are_measured_and_never_written() {
+    let directory = directory();
+    let files = directory.path().join("set");
+    std::fs::create_dir_all(files.join("run1")).expect("created");
+    std::fs::write(files.join("run1/a.root"), [1; 700]).expect("written");
+    std::fs::write(files.join("b.root"), "").expect("written");
+    let named = |names: &[&str]| RequestedFiles {
+        names: names.iter().map(|name| (*name).to_owned()).collect(),
+        ..requested(directory.path())
+    };
+    let sizes = named(&["run1/a.root", "b.root"]).existing_sizes();
+    let expected = [
+        ("run1/a.root".into(), Bytes::new(700)),
+        ("b.root".into(), Bytes::new(0)),
+    ];
+    assert_eq!(sizes.expect("they exist"), BTreeMap::from(expected));
+    assert_eq!(ensure(&named(&["b.root"])).expect("nothing to do").files, 0);
+    for name in ["missing", "run1"] {
+        let error = named(&[name]).existing_sizes().expect_err("no file");
+        assert!(error.to_string().contains(name), "{error}");
+        ensure(&named(&[name])).expect("nothing is written");
+    }
+    let small = RequestedFiles {
+        sizes: Sizes::equal(699),
+        ..named(&["run1/a.root"])
+    };
+    let error = small.existing_sizes().expect_err("too large").to_string();
+    assert!(error.contains("at most 699 bytes"), "{error}");
+    let mut found: Vec<_> = std::fs::read_dir(&files)
+        .expect("it exists")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    found.sort();
+    assert_eq!(found, ["b.root", "run1"]);
 }
-
-/// Pinned: a change of the generator would silently make every data set on every disk another one.
-const CONTENT_OF_SEED_1: u64 = 16_901_398_052_079_749_393;

@@ -1,178 +1,233 @@
+use venturi_plan::Sizes;
+
 use super::*;
 
-fn location(path: PathBuf, in_scratch: bool) -> Location {
-    Location { path, in_scratch }
+fn text(path: &Path) -> String {
+    path.to_str().expect("a path in UTF-8").to_owned()
+}
+
+fn clear(path: &Path, in_scratch: bool) -> ClearOperation {
+    ClearOperation {
+        path: text(path),
+        files: None,
+        source: Some("/dev/zero".into()),
+        in_scratch,
+        keep: false,
+        started: false,
+    }
 }
 
 #[test]
-fn a_directory_holds_the_sum_of_its_files_and_no_link() {
-    let folder = tempfile::tempdir().expect("a folder");
-    fs::create_dir(folder.path().join("inner")).expect("made");
-    fs::write(folder.path().join("inner/a"), [0; 10]).expect("written");
-    fs::write(folder.path().join("b"), [0; 5]).expect("written");
-    std::os::unix::fs::symlink("/etc/passwd", folder.path().join("link")).expect("linked");
-    assert_eq!(held_bytes(folder.path()).expect("readable"), 15);
+fn stored_bytes_of_a_directory_are_the_sum_of_its_files_without_links() {
+    let directory = tempfile::tempdir().expect("a folder");
+    fs::create_dir(directory.path().join("inner")).expect("made");
+    fs::write(directory.path().join("inner/a"), [0; 10]).expect("written");
+    fs::write(directory.path().join("b"), [0; 5]).expect("written");
+    std::os::unix::fs::symlink("/etc/passwd", directory.path().join("link")).expect("linked");
+    assert_eq!(stored_bytes(directory.path()).expect("readable"), 15);
     assert_eq!(
-        held_bytes(&folder.path().join("absent")).expect("nothing"),
+        stored_bytes(&directory.path().join("absent")).expect("nothing"),
         0
     );
 }
 
 #[test]
-fn a_foreign_directory_that_was_there_is_never_removed() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let source = Some(Path::new("/dev/zero"));
-    let there = location(folder.path().to_owned(), false);
+fn an_existing_directory_outside_the_scratch_directory_is_never_removed() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let cleared =
+        |path: &Path, in_scratch| clear_destination(&clear(path, in_scratch)).expect("cleared");
+    assert_eq!(cleared(directory.path(), false), Removal::Rejected);
+    assert_eq!(cleared(directory.path(), true), Removal::Remove);
     assert_eq!(
-        make_way(&there, source, false, false).expect("free"),
-        Removal::Refused
-    );
-    let ours = location(folder.path().to_owned(), true);
-    assert_eq!(
-        make_way(&ours, source, false, false).expect("free"),
-        Removal::Remove
-    );
-    let new = location(folder.path().join("new"), false);
-    assert_eq!(
-        make_way(&new, source, false, false).expect("free"),
+        cleared(&directory.path().join("new"), false),
         Removal::Remove
     );
 }
 
 #[test]
-fn what_a_killed_run_left_is_gone_before_the_transfer_but_a_kept_file_stays() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("a/b/left");
-    let there = location(path.clone(), false);
-    assert_eq!(
-        make_way(&there, None, true, false).expect("free"),
-        Removal::Keep
-    );
-    fs::write(&path, "old").expect("its parents were made");
-    assert_eq!(
-        make_way(&there, None, true, false).expect("free"),
-        Removal::Keep
-    );
+fn a_file_of_a_killed_run_is_removed_before_the_transfer_unless_kept() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let path = directory.path().join("a/b/left");
+    let cleared = |keep| {
+        let operation = ClearOperation {
+            keep,
+            ..clear(&path, false)
+        };
+        clear_destination(&operation).expect("cleared")
+    };
+    assert_eq!(cleared(true), Removal::Keep);
+    fs::write(&path, "old").expect("its parents exist");
+    assert_eq!(cleared(true), Removal::Keep);
     assert!(path.exists());
-    assert_eq!(
-        make_way(&there, None, false, false).expect("free"),
-        Removal::Remove
-    );
+    assert_eq!(cleared(false), Removal::Remove);
     assert!(!path.exists());
 }
 
 #[test]
 fn a_source_is_never_taken_for_a_destination_to_remove() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("data");
+    let directory = tempfile::tempdir().expect("a folder");
+    let path = directory.path().join("data");
     fs::write(&path, "precious").expect("written");
-    let both = location(path.clone(), true);
+    let both = ClearOperation {
+        source: Some(text(&path)),
+        ..clear(&path, true)
+    };
     assert_eq!(
-        make_way(&both, Some(&path), false, false).expect("free"),
-        Removal::Refused
+        clear_destination(&both).expect("cleared"),
+        Removal::Rejected
     );
     assert!(path.exists());
 }
 
-fn many(path: &Path, files: u64, each_bytes: Option<u64>) -> Destination {
-    Destination {
-        path: path.to_owned(),
-        shares: Some(Shares {
+fn many(
+    path: &Path,
+    files: u64,
+    each_bytes: Option<u64>,
+    requested_bytes: u64,
+) -> CheckedDestination {
+    CheckedDestination {
+        path: text(path),
+        files: Some(FileSet {
             first: 7,
             files,
             sizes: each_bytes.map(Sizes::equal),
         }),
-        proves: true,
-        served: true,
-        removal: Removal::Remove,
+        requested_bytes: Bytes::new(requested_bytes),
+        late: true,
+        checksum: None,
     }
 }
 
 #[test]
-fn each_of_many_files_must_have_its_size_whatever_the_sum() {
-    let folder = tempfile::tempdir().expect("a folder");
+fn each_of_many_files_must_have_its_size_regardless_of_the_sum() {
+    let directory = tempfile::tempdir().expect("a folder");
     let write = |name: &str, bytes: usize| {
-        fs::write(folder.path().join(name), vec![0; bytes]).expect("written");
+        fs::write(directory.path().join(name), vec![0; bytes]).expect("written");
     };
-    let look = || many(folder.path(), 2, Some(10)).look(20).expect("readable");
+    let check = || check_once(&many(directory.path(), 2, Some(10), 20)).expect("readable");
     write("000007", 10);
-    let lacking = look().lacking.expect("one is not there");
+    let lacking = check().lacking.expect("one is not there");
     assert!(
-        lacking.contains("1 whole files and 10 bytes")
+        lacking.contains("1 complete files and 10 bytes")
             && lacking.contains("`000008`, is not there"),
         "{lacking}"
     );
     write("000008", 10);
     write("other", 99);
-    let whole = Held {
-        bytes: 20,
+    let whole = ReceivedBytes {
+        bytes: Bytes::new(20),
         lacking: None,
-        more: false,
+        ..ReceivedBytes::default()
     };
-    assert_eq!(look(), whole);
+    assert_eq!(check(), whole);
     write("000007", 11);
     write("000008", 9);
-    let held = look();
-    assert_eq!((held.bytes, held.more), (20, true));
+    let received = check();
+    assert_eq!((received.bytes.get(), received.more), (20, true));
     assert!(
-        held.lacking
+        received
+            .lacking
             .expect("one is short")
             .contains("`000008`, has 9 bytes")
     );
-    let uneven = many(folder.path(), 2, None).look(21).expect("readable");
+    let uneven = check_once(&many(directory.path(), 2, None, 21)).expect("readable");
     assert!(
         uneven
             .lacking
             .expect("by the sum")
-            .contains("21 bytes were asked for")
+            .contains("expected 21 bytes")
     );
 }
 
 #[test]
-fn what_comes_late_is_waited_for_and_told_and_what_does_not_come_is_not_waited_for_longer() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let destination = many(folder.path(), 1, Some(3));
+fn late_files_are_waited_for_and_missing_files_only_until_the_deadline() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let destination = many(directory.path(), 1, Some(3), 3);
     let end = Instant::now() + Duration::from_millis(20);
-    let (held, late) = destination.look_until(3, end).expect("readable");
-    assert!(held.lacking.is_some() && late.is_none());
+    let received = check(&destination, end).expect("readable");
+    assert!(received.lacking.is_some() && received.late.is_none());
     assert!(Instant::now() >= end);
-    let mut looks = 0;
-    let look = || {
-        looks += 1;
-        if looks == 4 {
-            fs::write(folder.path().join("000007"), "abc")?;
+    let mut checks = 0;
+    let recheck = || {
+        checks += 1;
+        if checks == 4 {
+            fs::write(directory.path().join("000007"), "abc")?;
         }
-        destination.look(3)
+        check_once(&destination)
     };
     let end = Instant::now() + Duration::from_secs(30);
-    let (held, late) = until_whole(look, end).expect("readable");
-    assert_eq!((held.bytes, held.lacking), (3, None));
-    assert_eq!(late.expect("it was not there at first").first_bytes, 0);
-    assert_eq!(looks, 4);
+    let received = until_whole(recheck, end).expect("readable");
+    assert_eq!((received.bytes.get(), received.lacking), (3, None));
+    let late = received.late.expect("it was not there at first");
+    assert_eq!(late.first_bytes.get(), 0);
+    assert_eq!(checks, 4);
 }
 
 #[test]
-fn a_directory_for_many_files_is_made_and_cleared_of_those_alone() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let shares = Shares {
+fn a_directory_for_many_files_is_created_and_only_these_files_are_cleared() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let files = FileSet {
         first: 0,
         files: 2,
         sizes: None,
     };
-    let path = folder.path().join("a/b");
-    let new = location(path.clone(), false);
-    let made =
-        |location, keep, begun| make_way_for_many(location, &shares, keep, begun).expect("free");
-    assert_eq!(made(&new, false, false), Removal::Remove);
+    let path = directory.path().join("a/b");
+    let cleared = |in_scratch, keep, started| {
+        let operation = ClearOperation {
+            files: Some(files.clone()),
+            keep,
+            started,
+            ..clear(&path, in_scratch)
+        };
+        clear_destination(&operation).expect("cleared")
+    };
+    assert_eq!(cleared(false, false, false), Removal::Remove);
     fs::write(path.join("000001"), "old").expect("written");
     fs::write(path.join("other"), "precious").expect("written");
-    assert_eq!(made(&new, true, false), Removal::Keep);
-    assert_eq!(made(&new, false, true), Removal::Remove);
+    assert_eq!(cleared(false, true, false), Removal::Keep);
+    assert_eq!(cleared(false, false, true), Removal::Remove);
     assert!(
         path.join("000001").exists(),
         "of another transfer of the trial"
     );
-    assert_eq!(made(&new, false, false), Removal::Files);
+    assert_eq!(cleared(false, false, false), Removal::Files);
     assert!(!path.join("000001").exists() && path.join("other").exists());
-    assert_eq!(made(&location(path, true), false, false), Removal::Remove);
+    assert_eq!(cleared(true, false, false), Removal::Remove);
+    let onto_itself = ClearOperation {
+        files: Some(files),
+        source: Some(text(&path)),
+        ..clear(&path, true)
+    };
+    let error = clear_destination(&onto_itself).expect_err("the source would be removed");
+    assert!(error.contains("other than the source directory"), "{error}");
+}
+
+#[test]
+fn a_removal_follows_its_rule_and_reports_remaining_files() {
+    let directory = tempfile::tempdir().expect("a folder");
+    let path = directory.path().join("out");
+    let remove = |removal, files| {
+        remove_destination(&RemovedDestination {
+            path: text(&path),
+            files,
+            removal,
+            failed: true,
+        })
+    };
+    let files = FileSet {
+        first: 0,
+        files: 1,
+        sizes: None,
+    };
+    fs::create_dir(&path).expect("created");
+    fs::write(path.join("000000"), "ours").expect("written");
+    fs::write(path.join("other"), "precious").expect("written");
+    assert_eq!(remove(Removal::Keep, None), Ok(()));
+    assert!(remove(Removal::Rejected, None).is_err());
+    assert!(path.join("000000").exists());
+    assert_eq!(remove(Removal::Files, Some(files)), Ok(()));
+    assert!(!path.join("000000").exists() && path.join("other").exists());
+    assert_eq!(remove(Removal::Remove, None), Ok(()));
+    assert!(!path.exists());
+    assert_eq!(remove(Removal::Remove, None), Ok(()), "it is gone already");
 }

@@ -1,21 +1,43 @@
-//! The half of a run that does what the interpreter says.
+//! Execution of the requests of the interpreter.
 
 use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
+use std::time::Duration;
 
 use venturi_plan::{
-    Event, Input, Name, Output, Record, Seconds, Task, Transfer, TrialRef, TrialStart,
+    AgentEvent, DatasetFiles, DropCachesOperation, FileOperation, InterpreterInput,
+    InterpreterOutput, Name, OperationOutcome, PrepareOperation, PrepareOutcome, Record, Seconds,
+    TaskId, Transfer, TrialRef, TrialSkipped, TrialStart,
 };
 
-use super::{Job, Preparing, Run, SPREAD_NS};
+use super::{Preparing, Run, SPREAD_NS, WorkerJob};
 use crate::compute;
 use crate::findings;
-use crate::list::Listed;
-use crate::order::{Order, Site};
-use crate::places::Places;
-use crate::prepare::{Files, Prepared};
-use crate::transfer::{Entry, Ready, Running};
-use crate::trial::{OpenTrial, Settlement};
+use crate::launch::{Prepared, Site, TransferLaunch};
+use crate::prepare::{self, Files};
+use crate::requests::wrong_outcome;
+use crate::storages::Storages;
+use crate::transfer::{ReadyTransfer, Running, TransferEntry};
+use crate::trial::{AccountOwner, AgentTrial};
+
+/// Files of a preparation, by the host that prepares them.
+#[derive(Debug)]
+enum PreparedFiles {
+    /// This agent sees them.
+    Own(Files),
+    /// The shell of this host prepares them.
+    Requested(Name, FileOperation),
+}
+
+/// Return the outcome of a preparation that failed.
+fn not_prepared(dataset: &str, error: &str) -> PrepareOutcome {
+    PrepareOutcome {
+        findings: vec![findings::prepare_failed(dataset, error)],
+        failed: true,
+        ..PrepareOutcome::default()
+    }
+}
 
 impl Run {
     pub(super) fn obey(&mut self) {
@@ -24,96 +46,122 @@ impl Run {
                 #[cfg(test)]
                 self.trace.output(&output);
                 let actor = self.actor_of(&output).cloned();
-                match actor.and_then(|actor| self.held.get_mut(&actor)) {
-                    Some(held) => held.push_back(output),
-                    None => self.carry_out(output),
+                match actor.and_then(|actor| self.deferred.get_mut(&actor)) {
+                    Some(deferred) => deferred.push_back(output),
+                    None => self.execute(output),
                 }
             }
-            // All have been forked before the first is waited for.
+            // All are forked before the wait for the first one.
             let arming = std::mem::take(&mut self.arming);
             if arming.is_empty() {
                 return;
             }
-            arming.into_iter().for_each(|task| self.line_up(task));
+            arming
+                .into_iter()
+                .for_each(|task| self.send_armed_to_barrier(task));
         }
     }
 
-    /// The actor that an output belongs to; a release belongs to the one whose transfers it lets go.
-    fn actor_of<'a>(&'a self, output: &'a Output) -> Option<&'a Name> {
+    /// Returns the actor of an output; the actor of a release is the actor of its transfers.
+    fn actor_of<'a>(&'a self, output: &'a InterpreterOutput) -> Option<&'a Name> {
         match output {
-            Output::TrialStarted { trial } | Output::TrialEnded { trial } => Some(&trial.actor),
-            Output::Arm { actor, .. }
-            | Output::Prepare { actor, .. }
-            | Output::DropCaches { actor, .. }
-            | Output::Compute { actor, .. } => Some(actor),
-            Output::Release { tasks } => tasks
+            InterpreterOutput::TrialStarted { trial }
+            | InterpreterOutput::TrialSkipped { trial, .. }
+            | InterpreterOutput::TrialCut { trial }
+            | InterpreterOutput::TrialEnded { trial } => Some(&trial.actor),
+            InterpreterOutput::Arm { actor, .. }
+            | InterpreterOutput::Prepare { actor, .. }
+            | InterpreterOutput::DropCaches { actor, .. }
+            | InterpreterOutput::Compute { actor, .. } => Some(actor),
+            InterpreterOutput::Release { tasks } => tasks
                 .iter()
                 .find_map(|task| Some(&self.ready.get(task)?.entry.record.actor)),
-            Output::Signal { .. } | Output::Failed { .. } => None,
+            InterpreterOutput::Signal { .. } | InterpreterOutput::Failed { .. } => None,
         }
     }
 
-    pub(super) fn carry_out(&mut self, output: Output) {
+    pub(super) fn execute(&mut self, output: InterpreterOutput) {
         match output {
-            Output::TrialStarted { trial } => self.open_trial(trial),
-            Output::Arm {
+            InterpreterOutput::TrialStarted { trial } => self.open_trial(trial),
+            InterpreterOutput::TrialSkipped { trial, service } => {
+                let trial = trial.trial;
+                let skipped = Record::TrialSkipped(TrialSkipped { trial, service });
+                self.tools.sender.send(&skipped);
+            }
+            InterpreterOutput::TrialCut { trial } => {
+                if let Some(open) = self.trials.get_mut(&trial) {
+                    open.record.spoilt = true;
+                }
+            }
+            InterpreterOutput::Arm {
                 task,
                 trial,
                 actor,
                 transfer,
                 intended,
             } => self.arm(task, trial, actor, transfer, intended),
-            Output::Release { tasks } => self.release(&tasks),
-            Output::Prepare {
+            InterpreterOutput::Release { tasks } => self.release(&tasks),
+            InterpreterOutput::Prepare {
                 task,
                 trial,
                 prepare,
                 ..
             } => {
-                let files = self.locate_files(&prepare.dataset, (prepare.first, prepare.files));
+                let range = (prepare.first, prepare.files);
+                let located = self.locate_files(&prepare.dataset, range, |files| {
+                    FileOperation::Prepare(PrepareOperation {
+                        files,
+                        cache: prepare.cache,
+                        stall_timeout_s: Seconds::new(self.timeout_s()),
+                    })
+                });
                 let (sender, clock) = (self.tools.sender.clone(), self.clock);
-                let tell = move |detail| {
-                    let event = Event {
+                let record = move |detail| {
+                    let event = AgentEvent {
                         time_s: Seconds::new(clock.now_s()),
                         kind: "progress".into(),
                         detail,
                     };
                     sender.offer(&Record::Event(event));
                 };
-                self.run_preparation(task, trial, files, &prepare.dataset.clone(), move |files| {
-                    files.prepare(&prepare, &tell)
+                self.run_preparation(task, trial, located, &prepare.dataset, move |files| {
+                    let _turn = prepare::take_turn();
+                    files.prepare(prepare.cache, &record)
                 });
             }
-            Output::DropCaches {
+            InterpreterOutput::DropCaches {
                 task,
                 trial,
                 drop_caches,
                 ..
             } => {
-                let files =
-                    self.locate_files(&drop_caches.dataset, (drop_caches.first, drop_caches.files));
-                self.run_preparation(
-                    task,
-                    trial,
-                    files,
-                    &drop_caches.dataset.clone(),
-                    Files::drop_caches,
-                );
+                let range = (drop_caches.first, drop_caches.files);
+                let located = self.locate_files(&drop_caches.dataset, range, |files| {
+                    FileOperation::DropCaches(DropCachesOperation {
+                        files,
+                        stall_timeout_s: Seconds::new(self.timeout_s()),
+                    })
+                });
+                let dataset = &drop_caches.dataset;
+                self.run_preparation(task, trial, located, dataset, Files::drop_caches);
             }
-            Output::Compute { task, core_s, .. } => {
-                let stop = Arc::clone(&self.stop);
+            InterpreterOutput::Compute { task, core_s, .. } => {
+                let (stop, groups) = (Arc::clone(&self.stop), self.groups.clone());
                 self.run_job("compute", move || {
+                    let joined = groups.join();
                     compute::burn(core_s.get(), &stop);
-                    Job::Computed(task)
+                    let error =
+                        |error| format!("a CPU phase cannot join its control group: {error}");
+                    WorkerJob::Computed(task, joined.map_err(error))
                 });
             }
-            Output::Signal { counter, add } => {
+            InterpreterOutput::Signal { counter, add } => {
                 self.tools
                     .sender
                     .send(&Record::Signal(venturi_plan::Signal { counter, add }));
             }
-            Output::TrialEnded { trial } => self.end_trial(trial),
-            Output::Failed { error } => self.failure = Some(error.to_string()),
+            InterpreterOutput::TrialEnded { trial } => self.end_trial(trial),
+            InterpreterOutput::Failed { error } => self.failure = Some(error.to_string()),
         }
     }
 
@@ -123,18 +171,18 @@ impl Run {
             trial: trial.trial,
             time_s: Seconds::new(start_s),
         }));
-        self.trials.insert(trial, OpenTrial::new(start_s));
+        self.trials.insert(trial, AgentTrial::new(start_s));
     }
 
     fn end_trial(&mut self, trial: TrialRef) {
         let Some(mut open) = self.trials.remove(&trial) else {
             return;
         };
-        self.begun.retain(|(of, _)| *of != trial);
-        self.held.insert(trial.actor.clone(), VecDeque::new());
+        self.started.retain(|(of, _), _| *of != trial);
+        self.deferred.insert(trial.actor.clone(), VecDeque::new());
         let account = std::mem::take(&mut open.account);
-        self.settle(
-            Settlement::Trial(trial),
+        self.finalize(
+            AccountOwner::Trial(trial),
             Some((open, self.latest_s)),
             account,
         );
@@ -142,65 +190,102 @@ impl Run {
 
     fn arm(
         &mut self,
-        task: Task,
+        task: TaskId,
         trial: Option<TrialRef>,
         actor: Name,
-        transfer: Transfer,
+        mut transfer: Transfer,
         intended: Option<Seconds>,
     ) {
-        let begun = trial.as_ref().is_some_and(|trial| {
-            !self
-                .begun
-                .insert((trial.clone(), transfer.destination.as_str().to_owned()))
+        if let Some(size) = self.existing_sizes.get(transfer.source.as_str()) {
+            transfer.bytes = *size;
+        }
+        let started = trial.as_ref().and_then(|trial| {
+            let key = (trial.clone(), transfer.destination.as_str().to_owned());
+            match self.started.entry(key) {
+                Entry::Occupied(earlier) => Some(*earlier.get()),
+                Entry::Vacant(new) => {
+                    new.insert(None);
+                    None
+                }
+            }
         });
-        let order = Order {
+        let mut order = TransferLaunch {
             trial,
             actor,
             transfer,
             intended,
-            begun,
+            started: started.is_some(),
+            earlier: started.flatten(),
+            known: None,
         };
-        match order.list(&self.site(), task.number()) {
-            Ok(None) => self.send_to_line(task, order, None),
-            Ok(Some(list)) => self.run_job("list", move || {
-                Job::Listed(task, Box::new(order), list.make())
+        order.find_known_rule(&Storages::new(&self.start), &mut self.cleared);
+        match order.preparation(&self.site(), task.number()) {
+            Ok(None) => self.send_to_barrier(task, order, None),
+            Ok(Some(preparation)) => self.run_job("transfer", move || {
+                WorkerJob::TransferPrepared(task, Box::new(order), preparation.make())
             }),
-            Err(entry) => self.give_up(task, *entry),
+            Err(entry) => self.abort(task, *entry),
         }
     }
 
-    /// The list of a transfer of many files is made, or cannot be.
-    pub(super) fn take_list(&mut self, task: Task, order: Order, made: Result<Listed, String>) {
-        match made {
-            Ok(listed) => self.send_to_line(task, order, Some(listed)),
-            Err(error) => self.give_up(task, *order.give_up(error)),
+    /// Take the result of the slow work before a transfer is armed.
+    pub(super) fn take_transfer(
+        &mut self,
+        task: TaskId,
+        order: TransferLaunch,
+        prepared: Result<Prepared, String>,
+    ) {
+        match prepared {
+            Ok(prepared) => {
+                if let Prepared::Cleared(location, outcome) = &prepared {
+                    self.cleared.learn(location, outcome.siblings.clone());
+                    self.cleared.occupy(location);
+                }
+                self.send_to_barrier(task, order, Some(prepared));
+            }
+            Err(error) => self.abort(task, *order.abort(error)),
         }
     }
 
-    fn send_to_line(&mut self, task: Task, order: Order, listed: Option<Listed>) {
-        // Not `self.site()`, which borrows the barrier as well.
+    fn send_to_barrier(&mut self, task: TaskId, order: TransferLaunch, prepared: Option<Prepared>) {
+        // Not `self.site()`, which would borrow the barrier, too.
         let site = Site {
-            places: Places::new(&self.start),
+            storages: Storages::new(&self.start),
             environment: &self.environment,
+            requests: &self.tools.requests,
+            timeout: Duration::from_nanos(self.timeout_ns),
         };
-        match order.arm(&site, listed, &mut self.tools.barrier) {
+        match order.arm(&site, prepared, &mut self.tools.barrier) {
             Ok(ready) => {
-                self.tools.guardian.add(ready.child.pid);
+                self.tools.watchdog.add(ready.child.pid);
+                self.note_rule(&ready.entry);
                 self.ready.insert(task, ready);
                 self.arming.push(task);
             }
-            Err(entry) => self.give_up(task, *entry),
+            Err(entry) => self.abort(task, *entry),
+        }
+    }
+
+    /// Keep the rule for a destination, for later transfers of the trial.
+    fn note_rule(&mut self, entry: &TransferEntry) {
+        if let (Some(trial), Some(destination)) = (&entry.trial, &entry.destination) {
+            let key = (trial.clone(), entry.record.destination.as_str().to_owned());
+            if let Some(rule) = self.started.get_mut(&key) {
+                rule.get_or_insert(destination.removal);
+            }
         }
     }
 
     fn site(&self) -> Site<'_> {
         Site {
-            places: Places::new(&self.start),
+            storages: Storages::new(&self.start),
             environment: &self.environment,
+            requests: &self.tools.requests,
+            timeout: Duration::from_nanos(self.timeout_ns),
         }
     }
 
-    fn line_up(&mut self, task: Task) {
+    fn send_armed_to_barrier(&mut self, task: TaskId) {
         let Some(ready) = self.ready.remove(&task) else {
             return;
         };
@@ -208,40 +293,40 @@ impl Run {
         match ready.stand() {
             Ok(ready) => {
                 self.ready.insert(task, ready);
-                self.inform(self.clock.now_s(), Input::Armed { task });
+                self.inform(self.clock.now_s(), InterpreterInput::Armed { task });
             }
             Err(entry) => {
-                self.tools.guardian.remove(group);
-                self.give_up(task, *entry);
+                self.tools.watchdog.remove(group);
+                self.abort(task, *entry);
             }
         }
     }
 
-    fn give_up(&mut self, task: Task, entry: Entry) {
+    fn abort(&mut self, task: TaskId, entry: TransferEntry) {
         self.write_down(task, entry, None);
-        self.inform(self.clock.now_s(), Input::NotArmed { task });
+        self.inform(self.clock.now_s(), InterpreterInput::NotArmed { task });
     }
 
-    /// Lets transfers go together: one system call each and nothing between them.
-    fn release(&mut self, tasks: &[Task]) {
-        let ready: Vec<(Task, Ready)> = tasks
+    /// Releases transfers together, with one system call each and nothing in between.
+    fn release(&mut self, tasks: &[TaskId]) {
+        let ready: Vec<(TaskId, ReadyTransfer)> = tasks
             .iter()
             .filter_map(|task| Some((*task, self.ready.remove(task)?)))
             .collect();
-        let released: Vec<(Task, Running)> = ready
+        let released: Vec<(TaskId, Running)> = ready
             .into_iter()
             .map(|(task, ready)| (task, ready.release()))
             .collect();
-        self.doubt_spread(&released);
+        self.report_spread(&released);
         for (task, running) in released {
             self.deadlines.insert((running.deadline_ns, task));
             self.running.insert(task, running);
         }
-        // A child that was killed before its release has sent its signal already.
+        // A child that was killed before its release has already sent its signal.
         self.tools.workers.waker().wake();
     }
 
-    fn doubt_spread(&mut self, released: &[(Task, Running)]) {
+    fn report_spread(&mut self, released: &[(TaskId, Running)]) {
         let (Some((_, first)), Some((_, last))) = (released.first(), released.last()) else {
             return;
         };
@@ -256,56 +341,68 @@ impl Run {
             .as_ref()
             .and_then(|trial| self.trials.get_mut(trial))
         {
-            Some(open) => open.told.findings.push(finding),
+            Some(open) => open.record.findings.push(finding),
             None => self.tools.sender.send(&Record::Finding(finding)),
         }
     }
 
-    fn locate_files(&self, dataset: &str, range: (u64, u64)) -> Result<Files, String> {
-        let places = Places::new(&self.start);
-        Files::locate(&places, dataset, range, &self.pulse)
+    /// Find the files of a preparation; `operation` is the request for files of another host.
+    fn locate_files(
+        &self,
+        dataset: &Name,
+        range: (u64, u64),
+        operation: impl FnOnce(DatasetFiles) -> FileOperation,
+    ) -> Result<PreparedFiles, String> {
+        let (host, files) = prepare::locate(&Storages::new(&self.start), dataset, range)?;
+        Ok(match host {
+            None => PreparedFiles::Own(Files::new(&files, &self.activity)),
+            Some(host) => PreparedFiles::Requested(host, operation(files)),
+        })
     }
 
     fn run_preparation(
         &mut self,
-        task: Task,
+        task: TaskId,
         trial: Option<TrialRef>,
-        files: Result<Files, String>,
-        dataset: &str,
-        work: impl FnOnce(&Files) -> Prepared + Send + 'static,
+        files: Result<PreparedFiles, String>,
+        dataset: &Name,
+        work: impl FnOnce(&Files) -> PrepareOutcome + Send + 'static,
     ) {
+        let preparing = |due_ns| Preparing {
+            trial: trial.clone(),
+            dataset: dataset.to_string(),
+            due_ns,
+        };
         match files {
-            Ok(files) => {
-                self.pulse.beat();
-                let due_ns = self.pulse.last_ns() + self.patience_ns;
-                let preparing = Preparing {
-                    trial: trial.clone(),
-                    dataset: dataset.to_owned(),
-                    due_ns,
-                };
-                self.preparing.insert(task, preparing);
+            Ok(PreparedFiles::Own(files)) => {
+                self.activity.beat();
+                let due_ns = self.activity.last_ns() + self.timeout_ns;
+                self.preparing.insert(task, preparing(due_ns));
                 self.deadlines.insert((due_ns, task));
-                self.run_job("prepare", move || Job::Prepared(task, trial, work(&files)));
+                self.run_job("prepare", move || {
+                    WorkerJob::Prepared(task, trial, work(&files))
+                });
             }
-            Err(error) => {
-                let findings = vec![findings::prepare_failed(dataset, &error)];
-                self.take_prepared(
-                    task,
-                    trial,
-                    Prepared {
-                        findings,
-                        failed: true,
-                        ..Prepared::default()
-                    },
-                );
+            Ok(PreparedFiles::Requested(host, operation)) => {
+                self.preparing.insert(task, preparing(u64::MAX));
+                let (requests, dataset) = (self.tools.requests.clone(), dataset.clone());
+                self.run_job("prepare", move || {
+                    let outcome = match requests.send(&host, operation).wait(None) {
+                        Ok(OperationOutcome::Prepared(outcome)) => outcome,
+                        Ok(other) => not_prepared(&dataset, &wrong_outcome(&host, &other)),
+                        Err(error) => not_prepared(&dataset, &error),
+                    };
+                    WorkerJob::Prepared(task, trial, outcome)
+                });
             }
+            Err(error) => self.take_prepared(task, trial, not_prepared(dataset, &error)),
         }
     }
 
-    pub(super) fn run_job(&mut self, name: &str, job: impl FnOnce() -> Job + Send + 'static) {
+    pub(super) fn run_job(&mut self, name: &str, job: impl FnOnce() -> WorkerJob + Send + 'static) {
         if let Err(error) = self.tools.workers.run(name, job) {
             self.failure = Some(format!(
-                "expected room for one more thread (`{name}`), found: {error}; see `ulimit -u`"
+                "cannot start a thread (`{name}`): {error}; raise the limit with `ulimit -u`"
             ));
         }
     }

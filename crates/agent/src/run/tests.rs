@@ -10,8 +10,8 @@ use super::*;
 use crate::barrier::Barrier;
 use crate::output::Writer;
 
-/// Far more than any case takes, on a busy host too.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Far more than any case takes, even on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn tools(sender: Sender) -> Tools {
     let files = libc::rlimit {
@@ -19,16 +19,17 @@ fn tools(sender: Sender) -> Tools {
         rlim_max: 1024,
     };
     Tools {
+        requests: Requests::new(sender.clone()),
         barrier: Barrier::new(files, 50_000).expect("a barrier"),
-        guardian: Guardian::start().expect("a guardian"),
+        watchdog: Watchdog::start().expect("a guardian"),
         sender,
-        workers: Workers::new().expect("an event descriptor"),
+        workers: WorkerThreads::new().expect("an event descriptor"),
         scratch: None,
     }
 }
 
-/// Carries a case out, as the agent does, but for signals: it looks after its children every millisecond.
-fn carry_out(case: &Case, scratch: &Path) -> Trace {
+/// Run a case like the agent, but without signals: it checks its children every millisecond.
+fn execute(case: &Case, scratch: &Path) -> Trace {
     let plan = case.plan().expect("the cases are plans");
     let start = Start {
         host: HOST.into(),
@@ -37,26 +38,32 @@ fn carry_out(case: &Case, scratch: &Path) -> Trace {
         header: plan.header,
         skip: BTreeSet::new(),
         search: Vec::new(),
-        sees: BTreeMap::new(),
+        hosts: BTreeMap::new(),
+        services: BTreeMap::new(),
+        silence_s: None,
         cgroups: None,
+        work_groups: Vec::new(),
         stay: false,
+        server_failures: None,
+        ended_services: BTreeSet::new(),
+        run_directory: None,
     };
     let writer = Writer::start(std::io::sink(), || {}).expect("a thread");
-    let run = Run::begin(
+    let run = Run::start(
         tools(writer.sender()),
         start,
         Environment::new(&[]),
         plan.lines,
     );
     let mut run = run.expect("the cases are sound");
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
-        run.turn().expect("the cases can be carried out");
+        run.turn().expect("the cases run");
         if run.is_finished() {
             return std::mem::take(&mut run.trace);
         }
         assert!(
-            begun.elapsed() < PATIENCE,
+            started.elapsed() < TIMEOUT,
             "{}: waiting for {:?}",
             case.name,
             run.interpreter.waiting()
@@ -68,12 +75,12 @@ fn carry_out(case: &Case, scratch: &Path) -> Trace {
 }
 
 #[test]
-fn every_case_of_the_conformance_suite_gives_its_events_in_order() {
+fn every_conformance_case_produces_its_events_in_order() {
     let wrong: Vec<String> = CASES
         .iter()
         .filter_map(|case| {
             let scratch = tempfile::tempdir().expect("a scratch directory");
-            case.check(&carry_out(case, scratch.path())).err()
+            case.check(&execute(case, scratch.path())).err()
         })
         .collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));

@@ -1,113 +1,179 @@
-//! Counters of a control group: of a host of a lab, whose processes are all in one.
+//! Counters of the control group of a lab host, which contains all its movers and servers.
+//!
+//! Version 1: Documentation/admin-guide/cgroup-v1 (`cpuacct.rst`, `blkio-controller.rst`, `memory.rst`) and
+//! Documentation/scheduler/sched-bwc.rst. Version 2: Documentation/admin-guide/cgroup-v2.rst.
 
+use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 
-use super::{Counters, Source};
+use super::machine::parse_pressure;
+use super::source::{CounterFile, put};
+use super::{PRESSURES, SampledCounters};
 
-/// The files of a controller's folder that hold what is sampled; none if it is no such folder.
-pub(super) fn open(controller: &str, folder: &Path) -> Vec<Source> {
-    if controller != "cpu" {
-        return Vec::new();
+const NS_PER_S: f64 = 1e9;
+const US_PER_S: f64 = 1e6;
+
+/// Return the sources of a controller's directory; none if it has no supported counters.
+pub(super) fn open(controller: &str, directory: &Path) -> Vec<CounterFile> {
+    let sources = match controller {
+        "cpu" | "cpuacct" => vec![
+            // Nanoseconds, while cpuacct.stat has hundredths of a second.
+            number(directory.join("cpuacct.usage_user"), "cpu.user_s", NS_PER_S),
+            number(
+                directory.join("cpuacct.usage_sys"),
+                "cpu.system_s",
+                NS_PER_S,
+            ),
+            cpu_stat(directory),
+        ],
+        "blkio" => ["io_service_bytes", "io_serviced"]
+            .map(|file| io_of_version_1(directory, file))
+            .into(),
+        "io" => vec![io_stat(directory)],
+        "memory" => vec![
+            number(
+                directory.join("memory.usage_in_bytes"),
+                "memory.used_bytes",
+                1.0,
+            ),
+            number(directory.join("memory.failcnt"), "memory.limit_hits", 1.0),
+            number(directory.join("memory.current"), "memory.used_bytes", 1.0),
+            CounterFile::open(directory.join("memory.events"), |text, counters| {
+                put_line(text, "max", "memory.limit_hits", 1.0, counters);
+            }),
+        ],
+        "pressure" => PRESSURES
+            .map(|resource| {
+                let prefix = format!("cgroup.pressure.{resource}");
+                let file = directory.join(format!("{resource}.pressure"));
+                CounterFile::open(file, move |text, counters| {
+                    parse_pressure(&prefix, text, counters);
+                })
+            })
+            .into(),
+        _ => Vec::new(),
+    };
+    sources.into_iter().flatten().collect()
+}
+
+fn number(path: impl AsRef<Path>, key: &'static str, per_unit: f64) -> Result<CounterFile, String> {
+    CounterFile::open(path, move |text, counters| {
+        put(format!("cgroup.{key}"), text, per_unit, counters);
+    })
+}
+
+/// `cpu.stat` of both versions: periods of a limit, and in version 2 the CPU time.
+fn cpu_stat(directory: &Path) -> Result<CounterFile, String> {
+    let path = directory.join("cpu.stat");
+    let text = fs::read_to_string(&path).map_err(|error| error.to_string())?;
+    let limited = is_limited(directory);
+    if !limited && !text.contains("user_usec") {
+        return Err(format!("{}: no CPU time, and no limit", path.display()));
     }
-    // Version 1 (Documentation/admin-guide/cgroup-v1/cpuacct.rst); nanoseconds, where cpuacct.stat has hundredths of a second.
-    let user = Source::at(&folder.join("cpuacct.usage_user"), parse_user_ns);
-    let system = Source::at(&folder.join("cpuacct.usage_sys"), parse_system_ns);
-    if let (Some(user), Some(system)) = (user, system) {
-        return vec![user, system];
-    }
-    // Version 2 (cgroup-v2.rst). In a folder of version 1 a file of this name says other things.
-    let path = folder.join("cpu.stat");
-    let knows = std::fs::read_to_string(&path).is_ok_and(|text| text.contains("user_usec"));
-    let both = knows.then(|| Source::at(&path, parse_both_us));
-    both.flatten().into_iter().collect()
-}
-
-fn parse_user_ns(text: &str, counters: &mut Counters) {
-    put("user_s", text, 1e9, counters);
-}
-
-fn parse_system_ns(text: &str, counters: &mut Counters) {
-    put("system_s", text, 1e9, counters);
-}
-
-fn parse_both_us(text: &str, counters: &mut Counters) {
-    for (name, value) in text.lines().filter_map(|line| line.split_once(' ')) {
-        match name {
-            "user_usec" => put("user_s", value, 1e6, counters),
-            "system_usec" => put("system_s", value, 1e6, counters),
-            _ => {}
+    CounterFile::open(path, move |text, counters| {
+        put_line(text, "user_usec", "cpu.user_s", US_PER_S, counters);
+        put_line(text, "system_usec", "cpu.system_s", US_PER_S, counters);
+        if !limited {
+            return; // the numbers of periods would be 0 instead of not measured
         }
+        for (line, key, per_unit) in [
+            ("nr_periods", "periods", 1.0),
+            ("nr_throttled", "throttled_periods", 1.0),
+            ("throttled_time", "throttled_s", NS_PER_S),
+            ("throttled_usec", "throttled_s", US_PER_S),
+        ] {
+            put_line(
+                text,
+                line,
+                &format!("cpu_throttle.{key}"),
+                per_unit,
+                counters,
+            );
+        }
+    })
+}
+
+fn is_limited(directory: &Path) -> bool {
+    let read = |file: &str| fs::read_to_string(directory.join(file));
+    let quota = read("cpu.cfs_quota_us").is_ok_and(|quota| !quota.starts_with('-'));
+    quota || read("cpu.max").is_ok_and(|quota| !quota.starts_with("max"))
+}
+
+fn put_line(text: &str, line: &str, key: &str, per_unit: f64, counters: &mut SampledCounters) {
+    let mut lines = text.lines().filter_map(|line| line.split_once(' '));
+    if let Some((_, value)) = lines.find(|(name, _)| *name == line) {
+        put(format!("cgroup.{key}"), value, per_unit, counters);
     }
 }
 
-fn put(key: &str, text: &str, per_s: f64, counters: &mut Counters) {
-    if let Ok(value) = text.trim().parse::<f64>() {
-        counters.insert(format!("cgroup.cpu.{key}").into(), value / per_s);
+/// `7:0 Read 4096` for each device and kind of operation.
+fn io_of_version_1(directory: &Path, file: &'static str) -> Result<CounterFile, String> {
+    let unit = if file == "io_serviced" {
+        "ios"
+    } else {
+        "bytes"
+    };
+    let mut names = DeviceNames::default();
+    let path = directory.join(format!("blkio.throttle.{file}"));
+    CounterFile::open(path, move |text, counters| {
+        for line in text.lines() {
+            let fields: Vec<&str> = line.split(' ').collect();
+            let [number, kind @ ("Read" | "Write"), value] = fields[..] else {
+                continue;
+            };
+            let name = names.of(number);
+            let kind = kind.to_ascii_lowercase();
+            put(
+                format!("cgroup.io.{name}.{kind}_{unit}"),
+                value,
+                1.0,
+                counters,
+            );
+        }
+    })
+}
+
+/// `7:0 rbytes=4096 wbytes=0 rios=1 wios=0 …` for each device.
+fn io_stat(directory: &Path) -> Result<CounterFile, String> {
+    let mut names = DeviceNames::default();
+    CounterFile::open(directory.join("io.stat"), move |text, counters| {
+        for line in text.lines() {
+            let Some((number, values)) = line.split_once(' ') else {
+                continue;
+            };
+            let name = names.of(number).to_owned();
+            for (key, value) in values.split(' ').filter_map(|field| field.split_once('=')) {
+                let key = match key {
+                    "rbytes" => "read_bytes",
+                    "wbytes" => "write_bytes",
+                    "rios" => "read_ios",
+                    "wios" => "write_ios",
+                    _ => continue,
+                };
+                put(format!("cgroup.io.{name}.{key}"), value, 1.0, counters);
+            }
+        }
+    })
+}
+
+/// Names of block devices by number; an unknown device keeps its number.
+#[derive(Debug, Default)]
+struct DeviceNames(BTreeMap<String, String>);
+
+impl DeviceNames {
+    fn of(&mut self, number: &str) -> &str {
+        if !self.0.contains_key(number) {
+            let device = fs::read_link(format!("/sys/dev/block/{number}")).ok();
+            let name = device
+                .as_deref()
+                .and_then(Path::file_name)
+                .map_or_else(|| number.into(), |name| name.to_string_lossy().into_owned());
+            self.0.insert(number.to_owned(), name);
+        }
+        &self.0[number]
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sampled(files: &[(&str, &str)]) -> Counters {
-        let folder = tempfile::tempdir().expect("a folder");
-        for (name, text) in files {
-            std::fs::write(folder.path().join(name), text).expect("a file");
-        }
-        let mut counters = Counters::new();
-        for mut source in open("cpu", folder.path()) {
-            source.read_into(&mut counters);
-        }
-        counters
-    }
-
-    #[test]
-    fn both_versions_of_control_groups_are_read_in_seconds() {
-        let expected: Counters = [("cgroup.cpu.user_s", 1.5), ("cgroup.cpu.system_s", 0.25)]
-            .map(|(name, value)| (name.into(), value))
-            .into();
-        let of_1 = sampled(&[
-            (
-                "cpu.stat",
-                "nr_periods 0\nnr_throttled 0\nthrottled_time 0\n",
-            ),
-            ("cpuacct.usage_user", "1500000000\n"),
-            ("cpuacct.usage_sys", "250000000\n"),
-        ]);
-        let of_2 = sampled(&[(
-            "cpu.stat",
-            "usage_usec 1750000\nuser_usec 1500000\nsystem_usec 250000\nnr_periods 0\n",
-        )]);
-        assert_eq!((of_1, of_2), (expected.clone(), expected));
-    }
-
-    #[test]
-    fn what_is_no_folder_of_the_controller_has_no_counters() {
-        assert_eq!(sampled(&[]), Counters::new());
-        assert_eq!(sampled(&[("cpu.stat", "nr_periods 0\n")]), Counters::new());
-        assert!(open("memory", Path::new("/")).is_empty());
-    }
-
-    #[test]
-    fn the_kernel_counts_what_this_machine_has_used() {
-        let roots = [
-            "/sys/fs/cgroup/cpuacct",
-            "/sys/fs/cgroup/cpu,cpuacct",
-            "/sys/fs/cgroup",
-        ];
-        let Some(mut sources) = roots
-            .map(|root| open("cpu", Path::new(root)))
-            .into_iter()
-            .find(|sources| !sources.is_empty())
-        else {
-            eprintln!("skipped: no control groups are mounted");
-            return;
-        };
-        let mut counters = Counters::new();
-        sources
-            .iter_mut()
-            .for_each(|source| source.read_into(&mut counters));
-        assert!(counters["cgroup.cpu.user_s"] > 0.0 && counters["cgroup.cpu.system_s"] > 0.0);
-    }
-}
+mod tests;

@@ -1,4 +1,5 @@
-//! A netlink socket of the family `NETLINK_SOCK_DIAG`: bytes out, messages in (netlink(7), sock_diag(7)).
+//! A netlink socket of the family `NETLINK_SOCK_DIAG`, which sends bytes and receives messages
+//! (netlink(7), sock_diag(7)).
 
 use std::io;
 use std::mem;
@@ -8,31 +9,33 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 const ERROR: u16 = 2;
 const DONE: u16 = 3;
 
-/// Of a message: length, type, flags, sequence number, port.
+/// Header of a message: length, type, flags, sequence number, port.
 pub(crate) const HEADER_BYTES: usize = 16;
 
-/// Above what the kernel puts into one datagram of a dump (32 KiB since 4.4).
+/// Larger than a datagram of a dump (32 KiB since 4.4).
 const DATAGRAM_BYTES: usize = 64 * 1024;
 
-/// Room for the messages about destroyed sockets between two readings: some ten thousand, where the machine permits it.
+/// Buffer for messages about destroyed sockets between two reads: about ten thousand, if the
+/// machine permits it.
 const WAITING_BYTES: libc::c_int = 8 << 20;
 
-/// The longest wait for an answer of the kernel, which comes from the calling process itself and so at once.
-const PATIENCE: libc::timeval = libc::timeval {
+/// Maximum wait for a response of the kernel, which is created in the calling process and so
+/// arrives immediately.
+const TIMEOUT: libc::timeval = libc::timeval {
     tv_sec: 2,
     tv_usec: 0,
 };
 
-/// What one reading brought.
+/// Result of one read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reading {
-    /// There may be more.
+pub(crate) enum NetlinkReading {
+    /// More messages may follow.
     More,
     /// The end of a dump.
     Done,
-    /// Nothing is there now.
+    /// No message is available.
     Nothing,
-    /// Messages were lost, because there was no room for them.
+    /// Messages were lost, because the buffer was full.
     Lost,
 }
 
@@ -44,9 +47,9 @@ pub(crate) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens one in this thread's network namespace.
+    /// Opens a socket in the network namespace of this thread.
     pub(crate) fn open() -> io::Result<Self> {
-        // SAFETY: makes a descriptor; nothing is passed in memory.
+        // SAFETY: creates a descriptor; no memory is passed.
         let number = check(unsafe {
             libc::socket(
                 libc::AF_NETLINK,
@@ -54,27 +57,28 @@ impl Netlink {
                 libc::NETLINK_SOCK_DIAG,
             )
         })?;
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         let descriptor = unsafe { OwnedFd::from_raw_fd(number) };
         let socket = Self {
             descriptor,
             buffer: vec![0; DATAGRAM_BYTES],
         };
-        socket.set_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &PATIENCE)?;
+        socket.set_option(libc::SOL_SOCKET, libc::SO_RCVTIMEO, &TIMEOUT)?;
         Ok(socket)
     }
 
-    /// Lets messages to these groups come in (bit *n* - 1 for group *n*); they wait until they are read.
+    /// Subscribes to these groups (bit *n* - 1 for group *n*); messages are queued until they are
+    /// read.
     pub(crate) fn join(&self, groups: u32) -> io::Result<()> {
-        // Only root of the machine may have more than `net.core.rmem_max`; the others get that much.
+        // Only root of the machine can exceed `net.core.rmem_max`; others get this size.
         if self
             .set_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, &WAITING_BYTES)
             .is_err()
         {
             let _ = self.set_option(libc::SOL_SOCKET, libc::SO_RCVBUF, &WAITING_BYTES);
         }
-        // By `bind`, which also gives the socket a port: news from the kernel pass by sockets that have none.
-        // SAFETY: all zeros is a valid `sockaddr_nl`: numbers.
+        // By `bind`, which also gives the socket a port: the kernel sends no events to sockets without a port. SAFETY:
+        // all zeros is a valid `sockaddr_nl`: numbers.
         let mut address: libc::sockaddr_nl = unsafe { mem::zeroed() };
         address.nl_family = libc::sa_family_t::try_from(libc::AF_NETLINK).expect("16");
         address.nl_groups = groups;
@@ -92,7 +96,8 @@ impl Netlink {
 
     /// Sends one message to the kernel.
     pub(crate) fn send(&self, message: &[u8]) -> io::Result<()> {
-        // SAFETY: the kernel reads `message`, which is valid for its length. An address is not needed: it is the kernel's.
+        // SAFETY: the kernel reads `message`, which is valid for its length. Without an address,
+        // the recipient is the kernel.
         let sent = unsafe {
             libc::send(
                 self.descriptor.as_raw_fd(),
@@ -107,26 +112,33 @@ impl Netlink {
         Ok(())
     }
 
-    /// Reads one datagram and passes on what its messages carry. `wait`: until there is one.
-    pub(crate) fn read(&mut self, wait: bool, mut take: impl FnMut(&[u8])) -> io::Result<Reading> {
+    /// Read one datagram and pass on the contents of its messages. `wait`: wait for a datagram.
+    pub(crate) fn read(
+        &mut self,
+        wait: bool,
+        mut take: impl FnMut(&[u8]),
+    ) -> io::Result<NetlinkReading> {
         let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
-        // SAFETY: the kernel writes into `buffer`, at most as many bytes as it has.
-        let count = unsafe {
-            libc::recv(
-                self.descriptor.as_raw_fd(),
-                self.buffer.as_mut_ptr().cast(),
-                self.buffer.len(),
-                flags,
-            )
-        };
-        let Ok(count) = usize::try_from(count) else {
-            let error = io::Error::last_os_error();
-            return match error.raw_os_error() {
-                Some(libc::EINTR) => Ok(Reading::More),
-                Some(libc::EAGAIN) if !wait => Ok(Reading::Nothing),
-                Some(libc::ENOBUFS) => Ok(Reading::Lost),
-                _ => Err(error),
+        let count = loop {
+            // SAFETY: the kernel writes into `buffer`, at most as many bytes as it has.
+            let count = unsafe {
+                libc::recv(
+                    self.descriptor.as_raw_fd(),
+                    self.buffer.as_mut_ptr().cast(),
+                    self.buffer.len(),
+                    flags,
+                )
             };
+            let Ok(count) = usize::try_from(count) else {
+                let error = io::Error::last_os_error();
+                return match error.raw_os_error() {
+                    Some(libc::EINTR) => continue,
+                    Some(libc::EAGAIN) if !wait => Ok(NetlinkReading::Nothing),
+                    Some(libc::ENOBUFS) => Ok(NetlinkReading::Lost),
+                    _ => Err(error),
+                };
+            };
+            break count;
         };
         messages(&self.buffer[..count], &mut take)
     }
@@ -160,15 +172,15 @@ fn check(result: libc::c_int) -> io::Result<libc::c_int> {
     Ok(result)
 }
 
-/// Cuts a datagram into messages (netlink(7)): each begins at a multiple of 4.
-fn messages(mut rest: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<Reading> {
+/// Splits a datagram into messages (netlink(7)), each of which starts at a multiple of 4.
+fn messages(mut rest: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<NetlinkReading> {
     while let Some(header) = rest.get(..HEADER_BYTES) {
         let length = number32(header, 0).unwrap_or(0) as usize;
         let Some(body) = rest.get(HEADER_BYTES..length) else {
-            return Ok(Reading::More); // cut short, which the kernel does not do
+            return Ok(NetlinkReading::More); // truncated, which does not happen
         };
         match u16::from_ne_bytes([header[4], header[5]]) {
-            DONE => return Ok(Reading::Done),
+            DONE => return Ok(NetlinkReading::Done),
             ERROR => {
                 let errno = number32(body, 0).unwrap_or(0).cast_signed();
                 return Err(io::Error::from_raw_os_error(errno.wrapping_neg()));
@@ -177,10 +189,10 @@ fn messages(mut rest: &[u8], take: &mut impl FnMut(&[u8])) -> io::Result<Reading
         }
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
-    Ok(Reading::More)
+    Ok(NetlinkReading::More)
 }
 
-/// Attributes of a message (netlink(7), `struct nlattr`): kind and content.
+/// Returns the attributes of a message (netlink(7), `struct nlattr`): kind and content.
 pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     const HEADER_BYTES: usize = 4;
     /// Without `NLA_F_NESTED` and `NLA_F_NET_BYTEORDER`.
@@ -194,16 +206,10 @@ pub(crate) fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> 
     })
 }
 
-/// The number at an offset, if there are that many bytes.
+/// Returns the number at an offset, if the bytes are long enough.
 pub(crate) fn number32(bytes: &[u8], offset: usize) -> Option<u32> {
     let bytes = bytes.get(offset..offset + 4)?;
     Some(u32::from_ne_bytes(bytes.try_into().ok()?))
-}
-
-/// The number at an offset, if there are that many bytes.
-pub(crate) fn number64(bytes: &[u8], offset: usize) -> Option<u64> {
-    let bytes = bytes.get(offset..offset + 8)?;
-    Some(u64::from_ne_bytes(bytes.try_into().ok()?))
 }
 
 #[cfg(test)]
@@ -223,14 +229,14 @@ mod tests {
         bytes
     }
 
-    fn cut(bytes: &[u8]) -> (Vec<Vec<u8>>, io::Result<Reading>) {
+    fn cut(bytes: &[u8]) -> (Vec<Vec<u8>>, io::Result<NetlinkReading>) {
         let mut seen = Vec::new();
         let reading = messages(bytes, &mut |body: &[u8]| seen.push(body.to_vec()));
         (seen, reading)
     }
 
     #[test]
-    fn a_datagram_is_cut_into_its_messages() {
+    fn a_datagram_is_split_into_its_messages() {
         let bytes = [
             message(20, b"one"),
             message(20, b"three"),
@@ -239,14 +245,14 @@ mod tests {
         .concat();
         let (seen, reading) = cut(&bytes);
         assert_eq!(seen, [b"one".to_vec(), b"three".to_vec()]);
-        assert_eq!(reading.expect("no error"), Reading::Done);
+        assert_eq!(reading.expect("no error"), NetlinkReading::Done);
         let (_, reading) = cut(&message(ERROR, &(-libc::EPERM).to_ne_bytes()));
         let error = reading.expect_err("an error");
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));
     }
 
     #[test]
-    fn bytes_that_are_cut_anywhere_are_no_reason_to_panic() {
+    fn truncated_bytes_do_not_panic() {
         let bytes = [message(20, b"content"), message(DONE, &[])].concat();
         for end in 0..bytes.len() {
             let _ = cut(&bytes[..end]);

@@ -1,4 +1,4 @@
-//! A host that has nothing but the binary: a root directory with the engine, `/dev/null`, and nothing else.
+//! A host with only the binary: a root directory with the engine and `/dev/null`.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,17 +6,17 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
-use crate::testkit::{Scene, install, trial};
+use crate::testkit::{TestScene, install, trial};
 
 #[test]
-fn an_agent_works_and_ends_where_there_is_nothing_but_the_binary() {
+fn an_agent_works_and_ends_in_a_root_directory_with_only_the_binary() {
     if !nix::unistd::geteuid().is_root() {
         eprintln!("skipped: only root can change the root directory");
         return;
     }
     let root = tempfile::tempdir().expect("a directory");
     furnish(root.path());
-    let scene = Scene::new()
+    let scene = TestScene::new()
         .dataset("set", 1, 1000)
         .call("version", &["engine", "version"]);
     let steps = vec![
@@ -42,7 +42,7 @@ fn an_agent_works_and_ends_where_there_is_nothing_but_the_binary() {
     for command in commands {
         writeln!(stdin, "{command}").expect("the agent reads");
     }
-    // Reading to the end also shows that nobody, the guardian included, keeps the output open.
+    // Reading to the end also shows that no process, not even the watchdog, keeps the output open.
     let output = agent.wait_with_output().expect("our child");
     drop(stdin);
     let text = String::from_utf8(output.stdout).expect("text");

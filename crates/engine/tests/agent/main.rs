@@ -1,11 +1,12 @@
-//! The agent from outside: a real process that starts real processes.
+//! Tests of the agent from outside: a real process that starts real processes.
 
 mod bare;
-mod doors;
-mod folders;
+mod directories;
 mod life;
 mod lists;
+mod requests;
 mod scratch;
+mod service_ports;
 mod sockets;
 mod testkit;
 mod transfers;

@@ -1,42 +1,46 @@
-//! A controller for tests: starts a real agent, gives it a plan, collects what it says.
+//! A controller for tests: starts a real agent, sends it a plan, collects its records.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use venturi_plan::{Hello, Outcome, Ready, Record, TransferRecord, Trial};
 
-/// No test waits longer for a record; far more than any needs on a busy host.
-const PATIENCE: Duration = Duration::from_secs(180);
+/// Maximum wait for a record, far more than needed on a busy host.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// The program under test.
-const ENGINE: &str = env!("CARGO_BIN_EXE_venturi-engine");
+pub const ENGINE: &str = env!("CARGO_BIN_EXE_venturi-engine");
 
-/// A scratch directory and the plan that is to be carried out in it.
-pub struct Scene {
+/// A scratch directory and the plan to execute in it.
+pub struct TestScene {
     pub scratch: tempfile::TempDir,
     pub header: Value,
     pub actors: Vec<Value>,
     pub skip: Vec<&'static str>,
     pub search: Vec<String>,
-    /// Other hosts whose files are here.
-    pub sees: serde_json::Map<String, Value>,
-    /// The umask of the agent; none: that of the tests.
+    /// Other hosts that execute operations.
+    pub hosts: serde_json::Map<String, Value>,
+    /// Addresses of services that have started.
+    pub services: serde_json::Map<String, Value>,
+    /// Maximum time without a command.
+    pub silence_s: Option<f64>,
+    /// The umask of the agent; none: the umask of the tests.
     pub umask: Option<&'static str>,
-    /// Whether the agent goes on sampling when its part is over.
+    /// Whether the agent continues to sample after the end of its part.
     pub stay: bool,
 }
 
-impl Scene {
-    /// A plan with a place `disk` (`data` below the scratch directory) and nothing else.
+impl TestScene {
+    /// A plan with only a storage `disk` (`data` below the scratch directory).
     pub fn new() -> Self {
         let header = json!({
-            "format": "venturi-plan", "version": 1, "name": "test", "seed": 1, "scale": 1.0, "scenario": {},
+            "format": "venturi-plan", "version": 2, "name": "test", "seed": 1, "scale": 1.0, "scenario": {},
             "hosts": {"me": {"ssh": null, "memory_bytes": null}, "other": {"ssh": null, "memory_bytes": null}},
-            "places": {"disk": {"host": "me", "path": "data"}, "far": {"host": "other", "path": "data"}},
+            "storages": {"disk": {"host": "me", "path": "data"}, "far": {"host": "other", "path": "data"}},
             "datasets": {}, "calls": {}, "draws": {}, "pools": {},
             "measure": {"interval_s": null, "counters": []},
             "totals": {"trials": 0, "transfers": 0, "bytes": 0, "disk_bytes": {}}
@@ -48,23 +52,25 @@ impl Scene {
             actors: Vec::new(),
             skip: Vec::new(),
             search: Vec::new(),
-            sees: serde_json::Map::new(),
+            hosts: serde_json::Map::new(),
+            services: serde_json::Map::new(),
+            silence_s: None,
             umask: None,
             stay: false,
         }
     }
 
-    /// The directory of the place `disk`.
+    /// Returns the directory of the storage `disk`.
     pub fn disk(&self) -> PathBuf {
         self.scratch.path().join("data")
     }
 
-    /// Adds a call with this command line; nothing proves it, its output is kept.
+    /// Adds a call with this command line; it is not verified, and its output is kept.
     pub fn call(self, name: &str, argv: &[&str]) -> Self {
         self.call_with(name, argv, json!({}))
     }
 
-    /// Adds a call that a shell carries out.
+    /// Adds a call that runs in a shell.
     pub fn shell(self, name: &str, script: &str) -> Self {
         self.call(
             name,
@@ -72,7 +78,7 @@ impl Scene {
         )
     }
 
-    /// Adds a call with some keys of its own.
+    /// Add a call with these additional keys.
     pub fn call_with(mut self, name: &str, argv: &[&str], keys: Value) -> Self {
         let mut call = json!({"mover": name, "options": {}, "argv": argv, "requires": [argv[0]], "timeout_s": 120.0,
             "capture": true, "expect": "nothing"});
@@ -83,38 +89,52 @@ impl Scene {
         self
     }
 
-    /// Writes a program of this name, for a shell to carry out, to where tools are looked for first.
+    /// Writes a shell script with this name to the first directory of the search path.
     pub fn tool(mut self, name: &str, script: &str) -> Self {
-        let folder = self.scratch.path().join("bin");
-        std::fs::create_dir_all(&folder).expect("a folder");
-        write_script(&folder.join(name), &format!("#!/bin/sh\n{script}\n"));
-        self.search = vec![folder.display().to_string()];
+        let directory = self.scratch.path().join("bin");
+        std::fs::create_dir_all(&directory).expect("a folder");
+        write_script(&directory.join(name), &format!("#!/bin/sh\n{script}\n"));
+        self.search = vec![directory.display().to_string()];
         self
     }
 
-    /// Adds a data set on `disk`.
+    /// Adds a dataset on `disk`.
     pub fn dataset(mut self, name: &str, files: u64, size_bytes: u64) -> Self {
-        self.header["datasets"][name] = json!({"place": "disk", "path": name, "files": files, "size_bytes": size_bytes, "seed": 1});
+        self.header["datasets"][name] = json!({"storage": "disk", "path": name, "files": files, "size_bytes": size_bytes, "seed": 1});
         self
     }
 
-    /// Puts the files of the host `other` on this machine, where the agent sees them.
+    /// Places the files of the host `other` on this machine, where the agent sees them.
     pub fn seeing(mut self) -> Self {
-        let folder = self.scratch.path().join("other");
-        std::fs::create_dir_all(&folder).expect("a folder");
-        self.sees.insert("other".into(), json!(folder));
+        let directory = self.scratch.path().join("other");
+        std::fs::create_dir_all(&directory).expect("a folder");
+        let other = json!({"scratch": directory, "seen": true});
+        self.hosts.insert("other".into(), other);
         self
     }
 
-    /// The directory of the place `far`, where it is seen.
+    /// Places the files of the host `other` on this machine, where only its shell operates on them.
+    pub fn requesting(mut self) -> Self {
+        let other = json!({"scratch": self.scratch.path().join("other"), "seen": false});
+        self.hosts.insert("other".into(), other);
+        self
+    }
+
+    /// Returns the directory of the storage `far`, as the agent sees it.
     pub fn far(&self) -> PathBuf {
         self.scratch.path().join("other/data")
     }
 
-    /// Adds a service of the host `other` that serves `far` through this door.
-    pub fn service(mut self, name: &str, door: &str, template: &str, ports: &[u16]) -> Self {
-        self.header["services"][name] = json!({"kind": "test", "host": "other", "places": ["far"], "ports": ports,
-            "doors": {door: template}});
+    /// Adds a service of the host `other` that serves `far` at this service port.
+    pub fn service(
+        mut self,
+        name: &str,
+        service_port: &str,
+        template: &str,
+        ports: &[u16],
+    ) -> Self {
+        self.header["services"][name] = json!({"kind": "test", "host": "other", "storages": ["far"], "ports": ports,
+            "service_ports": {service_port: template}});
         self
     }
 
@@ -125,34 +145,47 @@ impl Scene {
         self
     }
 
-    /// Starts an agent that carries the plan out.
-    pub fn start(&self) -> Agent {
+    /// Starts an agent that executes the plan.
+    pub fn start(&self) -> AgentProcess {
         let mut agent = self.introduce();
         agent.command(json!({"command": "go"}));
         agent
     }
 
-    /// Starts an agent that knows the plan and waits for `go`.
-    pub fn introduce(&self) -> Agent {
-        let mut agent = match self.umask {
-            None => Agent::spawn(),
+    /// Like [`TestScene::start`], with this copy of the engine, while `PATH` contains no other
+    /// engine.
+    pub fn start_by(&self, engine: &Path) -> AgentProcess {
+        let mut command = Command::new(engine);
+        command.arg("agent").env("PATH", "/usr/bin:/bin");
+        let mut agent = self.introduce_to(AgentProcess::spawn_by(command));
+        agent.command(json!({"command": "go"}));
+        agent
+    }
+
+    /// Starts an agent that has read the plan and waits for `go`.
+    pub fn introduce(&self) -> AgentProcess {
+        self.introduce_to(match self.umask {
+            None => AgentProcess::spawn(),
             Some(umask) => {
                 let mut shell = Command::new("sh");
                 shell.args(["-c", &format!("umask {umask}; exec \"$0\" agent"), ENGINE]);
-                Agent::spawn_by(shell)
+                AgentProcess::spawn_by(shell)
             }
-        };
+        })
+    }
+
+    fn introduce_to(&self, mut agent: AgentProcess) -> AgentProcess {
         agent.command(json!({"command": "start", "host": "me", "scratch": self.scratch.path(), "header": self.header,
-            "epoch_unix_ns": unix_ns(), "skip": self.skip, "search": self.search, "sees": self.sees,
-            "stay": self.stay}));
+            "epoch_unix_ns": unix_ns(), "skip": self.skip, "search": self.search, "hosts": self.hosts,
+            "services": self.services, "silence_s": self.silence_s, "stay": self.stay}));
         for line in &self.actors {
             agent.command(json!({"command": "actor", "line": line}));
         }
         agent
     }
 
-    /// Carries the plan out to its end.
-    pub fn run(&self) -> Told {
+    /// Executes the plan to its end.
+    pub fn run(&self) -> AgentOutput {
         self.start().finish()
     }
 }
@@ -163,13 +196,13 @@ pub fn trial(number: u32, steps: Vec<Value>) -> Value {
         "steps": steps})
 }
 
-/// A transfer of so many bytes.
+/// A transfer of this number of bytes.
 pub fn transfer(call: &str, source: &str, destination: &str, bytes: u64) -> Value {
     json!({"step": "transfer", "call": call, "slot": 0, "source": source, "destination": destination, "files": 1,
         "bytes": bytes})
 }
 
-/// A transfer of so many files and bytes in all.
+/// A transfer of this number of files and bytes in total.
 pub fn transfer_many(
     call: &str,
     source: &str,
@@ -181,7 +214,7 @@ pub fn transfer_many(
     step
 }
 
-/// The step with some more keys.
+/// Returns the step with additional keys.
 pub fn with(mut step: Value, keys: Value) -> Value {
     for (key, value) in keys.as_object().expect("keys and values") {
         step[key] = value.clone();
@@ -189,7 +222,7 @@ pub fn with(mut step: Value, keys: Value) -> Value {
     step
 }
 
-/// A transfer that moves nothing.
+/// Returns a transfer without bytes.
 pub fn bare(call: &str) -> Value {
     transfer(call, "zero:", "null:", 0)
 }
@@ -202,14 +235,14 @@ fn unix_ns() -> u64 {
 }
 
 /// A running agent.
-pub struct Agent {
+pub struct AgentProcess {
     pub child: Child,
     stdin: Option<ChildStdin>,
     records: Receiver<Value>,
 }
 
-impl Agent {
-    /// Starts one that has not been told anything.
+impl AgentProcess {
+    /// Start an agent without sending a command.
     pub fn spawn() -> Self {
         let mut engine = Command::new(ENGINE);
         engine.arg("agent");
@@ -244,7 +277,7 @@ impl Agent {
         self.line(&command.to_string());
     }
 
-    /// Says something that may be no command. An agent that is gone already does not hear it.
+    /// Send a line, which can be an invalid command. An agent that has exited does not receive it.
     pub fn line(&mut self, line: &str) {
         let _ = writeln!(self.stdin.as_mut().expect("stdin is open"), "{line}");
     }
@@ -254,12 +287,12 @@ impl Agent {
         self.stdin = None;
     }
 
-    /// The next record of this kind; others are passed over.
+    /// Returns the next record of this kind and skips others.
     pub fn next(&self, kind: &str) -> Value {
         loop {
             let record = self
                 .records
-                .recv_timeout(PATIENCE)
+                .recv_timeout(TIMEOUT)
                 .unwrap_or_else(|error| panic!("no `{kind}` came: {error}"));
             if record["record"] == kind {
                 return record;
@@ -267,16 +300,43 @@ impl Agent {
         }
     }
 
-    /// Waits for its end, and tells all that it has said.
-    pub fn finish(mut self) -> Told {
+    /// Wait for its exit, and return all of its output.
+    pub fn finish(self) -> AgentOutput {
+        self.finish_with(|_| None)
+    }
+
+    /// Like [`AgentProcess::finish`]; the shell of the other host executes the requested
+    /// operations.
+    pub fn relay(self, shell: &mut ShellProcess) -> AgentOutput {
+        self.finish_with(|record| {
+            let requested = record["record"] == "request";
+            requested.then(|| shell.reply(record))
+        })
+    }
+
+    /// Like [`AgentProcess::finish`]; each request gets this error.
+    pub fn relay_errors(self, error: &str) -> AgentOutput {
+        self.finish_with(|record| {
+            let requested = record["record"] == "request";
+            requested
+                .then(|| json!({"command": "response", "number": record["number"], "error": error}))
+        })
+    }
+
+    fn finish_with(mut self, mut reply: impl FnMut(&Value) -> Option<Value>) -> AgentOutput {
         let mut values = Vec::new();
         loop {
-            match self.records.recv_timeout(PATIENCE) {
-                Ok(record) => values.push(record),
+            match self.records.recv_timeout(TIMEOUT) {
+                Ok(record) => {
+                    if let Some(reply) = reply(&record) {
+                        self.command(reply);
+                    }
+                    values.push(record);
+                }
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     let _ = self.child.kill();
-                    panic!("the agent said nothing for {PATIENCE:?} after {values:#?}");
+                    panic!("the agent sent no record for {TIMEOUT:?} after {values:#?}");
                 }
             }
         }
@@ -286,7 +346,7 @@ impl Agent {
                 .unwrap_or_else(|error| panic!("{error} in {value}"))
         };
         let records = values.iter().map(parse).collect();
-        Told {
+        AgentOutput {
             values,
             records,
             code: status.code(),
@@ -294,14 +354,74 @@ impl Agent {
     }
 }
 
-/// All that an agent has said.
-pub struct Told {
+/// The running shell of the host `other`.
+pub struct ShellProcess {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    records: BufReader<ChildStdout>,
+    sent: u64,
+}
+
+impl ShellProcess {
+    /// Starts a shell with its session directory in the scratch directory of a scene.
+    pub fn start(scene: &TestScene) -> Self {
+        let mut child = Command::new(ENGINE)
+            .args(["shell", "--session", "test", "--sessions"])
+            .arg(scene.scratch.path().join("sessions"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the engine is built");
+        let stdin = child.stdin.take();
+        let records = BufReader::new(child.stdout.take().expect("a pipe"));
+        Self {
+            child,
+            stdin,
+            records,
+            sent: 0,
+        }
+    }
+
+    /// Returns the response to the request of an agent.
+    fn reply(&mut self, request: &Value) -> Value {
+        assert_eq!(request["host"], "other");
+        self.sent += 1;
+        let command =
+            json!({"command": "operate", "number": self.sent, "operation": request["operation"]});
+        writeln!(self.stdin.as_mut().expect("stdin is open"), "{command}").expect("it reads");
+        loop {
+            let mut line = String::new();
+            let length = self.records.read_line(&mut line).expect("text");
+            assert!(length > 0, "the shell has ended");
+            let record: Value = serde_json::from_str(&line).expect("JSON");
+            if record["number"] != self.sent {
+                continue; // hello, alive
+            }
+            let mut response = json!({"command": "response", "number": request["number"]});
+            match record.get("error") {
+                Some(error) => response["error"] = error["message"].clone(),
+                None => response["outcome"] = record["result"]["outcome"].clone(),
+            }
+            return response;
+        }
+    }
+}
+
+impl Drop for ShellProcess {
+    fn drop(&mut self) {
+        self.stdin = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// All output of an agent.
+pub struct AgentOutput {
     pub values: Vec<Value>,
     pub records: Vec<Record>,
     pub code: Option<i32>,
 }
 
-impl Told {
+impl AgentOutput {
     pub fn hello(&self) -> &Hello {
         self.records
             .iter()
@@ -341,7 +461,7 @@ impl Told {
             .collect()
     }
 
-    /// Transfers of all trials, then those of none.
+    /// Transfers of all trials, then transfers outside of trials.
     pub fn transfers(&self) -> Vec<&TransferRecord> {
         let loose = self.records.iter().filter_map(|record| {
             if let Record::Transfer(transfer) = record {
@@ -357,7 +477,7 @@ impl Told {
             .collect()
     }
 
-    /// The one transfer.
+    /// Returns the only transfer.
     pub fn transfer(&self) -> &TransferRecord {
         let transfers = self.transfers();
         assert_eq!(transfers.len(), 1, "{:#?}", self.values);
@@ -371,7 +491,7 @@ impl Told {
             .collect()
     }
 
-    /// Codes of all findings, in trials and outside.
+    /// Returns the codes of all findings, in trials and outside.
     pub fn findings(&self) -> Vec<String> {
         let loose = self.records.iter().filter_map(|record| {
             if let Record::Finding(finding) = record {
@@ -389,11 +509,11 @@ impl Told {
     }
 
     pub fn last(&self) -> &Record {
-        self.records.last().expect("an agent says hello at least")
+        self.records.last().expect("every agent sends hello")
     }
 }
 
-/// Makes a copy of a program, by a process of its own: a child that another test forks meanwhile must not hold it open for writing.
+/// Copy a program in a separate process: a child that another test forks must not keep it open for writing.
 pub fn install(program: &Path, path: &Path, mode: &str) {
     let installed = Command::new("install")
         .args(["-m", mode])
@@ -402,7 +522,7 @@ pub fn install(program: &Path, path: &Path, mode: &str) {
     assert!(installed.expect("install is there").success());
 }
 
-/// Writes a script, likewise.
+/// Writes a script in the same way.
 pub fn write_script(path: &Path, text: &str) {
     let written = path.with_extension("text");
     std::fs::write(&written, text).expect("a text");
@@ -410,33 +530,34 @@ pub fn write_script(path: &Path, text: &str) {
     std::fs::remove_file(written).expect("it is there");
 }
 
-/// Members of a process group that still run; a zombie does not.
+/// Returns the running members of a process group, without zombies.
 pub fn group_members(group: i32) -> Vec<i32> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();
     let member = |entry: std::fs::DirEntry| {
         let pid = entry.file_name().to_str()?.parse().ok()?;
         let stat = std::fs::read_to_string(entry.path().join("stat")).ok()?;
-        // The name may hold anything, so the fields are counted from behind it: state, parent, group.
+        // The name can contain any characters, so the fields are counted from its end: state,
+        // parent, group.
         let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_ascii_whitespace().collect();
         (fields[2] == group.to_string() && fields[0] != "Z").then_some(pid)
     };
     processes.filter_map(member).collect()
 }
 
-/// Waits until a condition holds; the bound is the only clock.
+/// Waits until a condition holds, at most for the timeout.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let begun = std::time::Instant::now();
+    let started = std::time::Instant::now();
     while !condition() {
-        assert!(begun.elapsed() < PATIENCE, "{what} did not come about");
+        assert!(started.elapsed() < TIMEOUT, "{what} did not come about");
         std::thread::yield_now();
     }
 }
 
-/// Reads a file that another process is about to write.
+/// Waits for a number in a file that another process writes.
 pub fn wait_for_number(path: &Path) -> i32 {
     let mut number = None;
     wait_until("a number in a file", || {
-        // The line end says that the number is whole.
+        // The newline shows that the number is complete.
         let text = std::fs::read_to_string(path).unwrap_or_default();
         number = text.strip_suffix('\n').and_then(|text| text.parse().ok());
         number.is_some()

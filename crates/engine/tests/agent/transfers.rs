@@ -1,9 +1,9 @@
-//! Real tools, called by a real agent: what becomes of a transfer, and what is written down of it.
+//! Real tools, called by a real agent: outcomes of transfers, and their records.
 
 use std::path::Path;
 
 use crate::testkit::{
-    Scene, bare, group_members, install, transfer, trial, wait_for_number, write_script,
+    ENGINE, TestScene, bare, group_members, install, transfer, trial, wait_for_number, write_script,
 };
 use serde_json::json;
 use venturi_plan::{Bytes, Outcome, Record, Seconds, TrialOutcome};
@@ -16,9 +16,9 @@ fn is_root() -> bool {
     std::os::unix::fs::MetadataExt::uid(&std::fs::metadata("/proc/self").expect("/proc")) == 0
 }
 
-/// `cp`, proved by what the receiver holds.
-fn copying() -> Scene {
-    Scene::new()
+/// `cp`, verified by the received bytes.
+fn copying() -> TestScene {
+    TestScene::new()
         .call_with(
             "cp",
             &["cp", "{source}", "{destination}"],
@@ -32,7 +32,7 @@ fn prepare(files: u64) -> serde_json::Value {
 }
 
 #[test]
-fn a_copy_is_proved_by_the_receiver_timed_and_removed() {
+fn a_copy_is_verified_at_the_receiver_timed_and_removed() {
     let scene = copying().actor(
         "one",
         vec![trial(
@@ -43,16 +43,16 @@ fn a_copy_is_proved_by_the_receiver_timed_and_removed() {
             ],
         )],
     );
-    let told = scene.run();
-    let record = told.transfer();
+    let output = scene.run();
+    let record = output.transfer();
     assert_eq!(
         (record.outcome, record.exit_code, record.received_bytes),
         (Outcome::Ok, Some(0), Some(Bytes::new(3_000_000)))
     );
     let (start, end) = (seconds(record.start_s), seconds(record.end_s));
     assert!((end - start - seconds(record.duration_s)).abs() < 1e-6);
-    assert!(told.trials()[0].start_s.get() <= start && end <= told.trials()[0].end_s.get());
-    // Recent kernels let only root read the account of a process that has ended.
+    assert!(output.trials()[0].start_s.get() <= start && end <= output.trials()[0].end_s.get());
+    // Recent kernels allow only root to read the counters of an exited process.
     let counted = record.read_call_bytes.map(Bytes::get);
     assert!(
         counted.map_or(!is_root(), |bytes| bytes >= 3_000_000),
@@ -62,18 +62,18 @@ fn a_copy_is_proved_by_the_receiver_timed_and_removed() {
     assert_eq!(
         (&record.stdout, &record.stderr),
         (&None, &None),
-        "not kept unless asked for or needed"
+        "kept only on request or if needed"
     );
-    assert_eq!(told.trials()[0].outcome, TrialOutcome::Ok);
+    assert_eq!(output.trials()[0].outcome, TrialOutcome::Ok);
     assert!(!scene.disk().join("out/x").exists());
     assert!(scene.disk().join("set/000000").exists());
-    assert_eq!(told.code, Some(0));
-    assert!(matches!(told.last(), Record::Done(done) if done.trials == 1));
-    assert_eq!(told.findings(), Vec::<String>::new());
+    assert_eq!(output.code, Some(0));
+    assert!(matches!(output.last(), Record::Done(done) if done.trials == 1));
+    assert_eq!(output.findings(), Vec::<String>::new());
 }
 
 #[test]
-fn a_kept_destination_stays() {
+fn a_kept_destination_is_not_removed() {
     let mut step = transfer("cp", "disk:set/000000", "disk:out/x", 3_000_000);
     step["keep"] = json!(true);
     let scene = copying().actor("one", vec![trial(0, vec![prepare(1), step])]);
@@ -85,8 +85,8 @@ fn a_kept_destination_stays() {
 }
 
 #[test]
-fn a_directory_counts_as_the_sum_of_its_files() {
-    let scene = Scene::new()
+fn the_size_of_a_directory_is_the_sum_of_its_files() {
+    let scene = TestScene::new()
         .call_with(
             "cp",
             &["cp", "-r", "{source}", "{destination}"],
@@ -114,8 +114,8 @@ fn a_directory_counts_as_the_sum_of_its_files() {
         trial(0, vec![transfer("cp", "disk:from", "disk:to", 2_000)]),
     ];
     let scene = scene.actor("one", steps);
-    let told = scene.run();
-    let last = told.trials()[0].transfers[0].clone();
+    let output = scene.run();
+    let last = output.trials()[0].transfers[0].clone();
     assert_eq!(
         (last.outcome, last.received_bytes),
         (Outcome::Ok, Some(Bytes::new(2_000)))
@@ -124,8 +124,8 @@ fn a_directory_counts_as_the_sum_of_its_files() {
 }
 
 #[test]
-fn a_transfer_that_says_ok_but_does_not_deliver_is_short() {
-    let scene = Scene::new()
+fn a_transfer_that_succeeds_without_delivering_all_bytes_is_short() {
+    let scene = TestScene::new()
         .call_with(
             "cut",
             &[
@@ -141,14 +141,15 @@ fn a_transfer_that_says_ok_but_does_not_deliver_is_short() {
             "one",
             vec![trial(0, vec![transfer("cut", "zero:", "disk:x", 1_000)])],
         );
-    let told = scene.run();
+    let output = scene.run();
     assert_eq!(
-        (told.transfer().outcome, told.transfer().received_bytes),
+        (output.transfer().outcome, output.transfer().received_bytes),
         (Outcome::Short, Some(Bytes::new(10)))
     );
-    assert_eq!(told.trials()[0].outcome, TrialOutcome::Failed);
+    assert_eq!(output.trials()[0].outcome, TrialOutcome::Failed);
     assert!(
-        told.transfer()
+        output
+            .transfer()
             .error
             .as_ref()
             .is_some_and(|text| text.contains("1000") && text.contains("10"))
@@ -156,8 +157,8 @@ fn a_transfer_that_says_ok_but_does_not_deliver_is_short() {
 }
 
 #[test]
-fn more_than_was_asked_for_is_a_doubt() {
-    let scene = Scene::new()
+fn received_bytes_above_the_requested_bytes_are_a_finding() {
+    let scene = TestScene::new()
         .call_with(
             "fill",
             &[
@@ -173,19 +174,32 @@ fn more_than_was_asked_for_is_a_doubt() {
             "one",
             vec![trial(0, vec![transfer("fill", "zero:", "disk:x", 10)])],
         );
-    let told = scene.run();
+    let output = scene.run();
     assert_eq!(
-        (told.transfer().outcome, told.findings()),
-        (Outcome::Ok, vec!["receiver-holds-more".to_owned()])
+        (output.transfer().outcome, output.findings()),
+        (Outcome::Ok, vec!["receiver-has-more".to_owned()])
     );
 }
 
 #[test]
-fn each_way_of_failing_has_its_name_and_the_campaign_goes_on() {
-    let scene = Scene::new()
+fn a_shell_of_a_call_finds_the_engine_under_any_name_of_its_copy() {
+    let scene = TestScene::new().shell("version", "exec venturi-engine version");
+    let copy = scene.scratch.path().join("engine-0123456789abcdef");
+    install(Path::new(ENGINE), &copy, "755");
+    let scene = scene.actor("one", vec![trial(0, vec![bare("version")])]);
+    let output = scene.start_by(&copy).finish();
+    let record = output.transfer();
+    assert_eq!(record.outcome, Outcome::Ok, "{record:?}");
+    let printed = record.stdout.as_deref().expect("captured");
+    assert!(printed.contains(env!("CARGO_PKG_VERSION")), "{printed}");
+}
+
+#[test]
+fn each_kind_of_failure_has_its_outcome_and_the_run_continues() {
+    let scene = TestScene::new()
         .call_with(
             "fails",
-            &["sh", "-c", "echo talk; echo the disk is full >&2; exit 3"],
+            &["sh", "-c", "echo text; echo the disk is full >&2; exit 3"],
             json!({"capture": false}),
         )
         .shell("killed", "kill -9 $$")
@@ -195,9 +209,9 @@ fn each_way_of_failing_has_its_name_and_the_campaign_goes_on() {
         .iter()
         .zip(0..)
         .map(|(call, number)| trial(number, vec![bare(call)]));
-    let told = scene.actor("one", trials.collect()).run();
+    let output = scene.actor("one", trials.collect()).run();
     assert_eq!(
-        told.outcomes(),
+        output.outcomes(),
         [
             Outcome::Failed,
             Outcome::Killed,
@@ -205,12 +219,12 @@ fn each_way_of_failing_has_its_name_and_the_campaign_goes_on() {
             Outcome::Ok
         ]
     );
-    let [fails, killed, missing, _] = told.transfers()[..] else {
+    let [fails, killed, missing, _] = output.transfers()[..] else {
         panic!("four")
     };
     assert_eq!(
         (fails.exit_code, fails.stdout.as_deref()),
-        (Some(3), Some("talk\n"))
+        (Some(3), Some("text\n"))
     );
     assert_eq!(
         fails.stderr.as_deref(),
@@ -230,21 +244,22 @@ fn each_way_of_failing_has_its_name_and_the_campaign_goes_on() {
     assert_eq!(
         (missing.start_s, missing.user_s),
         (None, None),
-        "what never ran was not measured"
+        "no measurement without a run"
     );
     assert!(
-        told.ready()
+        output
+            .ready()
             .missing
             .get("missing")
             .is_some_and(|tools| tools == &["venturi-no-such-tool"])
     );
-    assert!(matches!(told.last(), Record::Done(done) if done.trials == 4));
+    assert!(matches!(output.last(), Record::Done(done) if done.trials == 4));
 }
 
 #[test]
-fn a_tool_that_a_shell_is_to_call_is_missing_too() {
+fn a_missing_tool_required_by_a_shell_call_is_reported_as_missing() {
     let script = ["sh", "-c", "exec venturi-no-such-tool"];
-    let told = Scene::new()
+    let output = TestScene::new()
         .call_with(
             "called",
             &script,
@@ -252,29 +267,30 @@ fn a_tool_that_a_shell_is_to_call_is_missing_too() {
         )
         .actor("one", vec![trial(0, vec![bare("called")])])
         .run();
-    assert_eq!(told.outcomes(), [Outcome::Missing]);
-    let error = told.transfer().error.as_deref().expect("a reason");
+    assert_eq!(output.outcomes(), [Outcome::Missing]);
+    let error = output.transfer().error.as_deref().expect("a reason");
     assert!(error.contains("`venturi-no-such-tool`"), "{error}");
     assert_eq!(
-        told.transfer().start_s,
+        output.transfer().start_s,
         None,
-        "what never ran was not measured"
+        "no measurement without a run"
     );
 }
 
 #[test]
-fn a_tool_without_its_interpreter_is_missing_too() {
-    let scene = Scene::new();
+fn a_tool_without_its_interpreter_is_reported_as_missing() {
+    let scene = TestScene::new();
     let script = scene.scratch.path().join("tool");
     write_script(&script, "#!/no/such/interpreter\n");
     let path = script.display().to_string();
-    let told = scene
+    let output = scene
         .call("tool", &[&path])
         .actor("one", vec![trial(0, vec![bare("tool")])])
         .run();
-    assert_eq!(told.outcomes(), [Outcome::Missing]);
+    assert_eq!(output.outcomes(), [Outcome::Missing]);
     assert!(
-        told.transfer()
+        output
+            .transfer()
             .error
             .as_ref()
             .is_some_and(|text| text.contains("interpreter"))
@@ -282,26 +298,26 @@ fn a_tool_without_its_interpreter_is_missing_too() {
 }
 
 #[test]
-fn tools_are_looked_for_in_the_search_folders_first() {
-    let scene = Scene::new()
+fn search_directories_are_searched_for_tools_first() {
+    let scene = TestScene::new()
         .tool("venturi-test-tool", "echo 1.2.3-mine")
         .call("mine", &["venturi-test-tool"]);
-    let told = scene.actor("one", vec![trial(0, vec![bare("mine")])]).run();
-    assert_eq!(told.transfer().stdout.as_deref(), Some("1.2.3-mine\n"));
+    let output = scene.actor("one", vec![trial(0, vec![bare("mine")])]).run();
+    assert_eq!(output.transfer().stdout.as_deref(), Some("1.2.3-mine\n"));
     assert_eq!(
-        told.ready().tools["venturi-test-tool"],
+        output.ready().tools["venturi-test-tool"],
         "1.2.3-mine",
-        "its version was asked for"
+        "the agent ran it for its version"
     );
 }
 
 #[test]
-fn a_transfer_that_does_not_end_in_time_is_ended_politely() {
-    let scene = Scene::new()
+fn a_transfer_that_exceeds_its_timeout_is_ended_by_sigterm() {
+    let scene = TestScene::new()
         .call_with("slow", &["sleep", "1000"], json!({"timeout_s": 0.1}))
         .actor("one", vec![trial(0, vec![bare("slow")])]);
-    let told = scene.run();
-    let record = told.transfer();
+    let output = scene.run();
+    let record = output.transfer();
     assert_eq!(
         (record.outcome, record.signal),
         (Outcome::Timeout, Some(15))
@@ -313,8 +329,8 @@ fn a_transfer_that_does_not_end_in_time_is_ended_politely() {
 }
 
 #[test]
-fn a_transfer_that_does_not_listen_is_ended_for_good_with_all_its_children() {
-    let scene = Scene::new();
+fn a_transfer_that_ignores_sigterm_is_killed_with_all_its_children() {
+    let scene = TestScene::new();
     let script = format!(
         "trap '' TERM; echo $$ > {}; sleep 1000 & sleep 1000; wait",
         scene.scratch.path().join("group").display()
@@ -322,8 +338,8 @@ fn a_transfer_that_does_not_listen_is_ended_for_good_with_all_its_children() {
     let scene = scene
         .call_with("deaf", &["sh", "-c", &script], json!({"timeout_s": 0.1}))
         .actor("one", vec![trial(0, vec![bare("deaf")])]);
-    let told = scene.run();
-    let record = told.transfer();
+    let output = scene.run();
+    let record = output.transfer();
     assert_eq!((record.outcome, record.signal), (Outcome::Timeout, Some(9)));
     assert!(
         (2.1..4.0).contains(&seconds(record.duration_s)),
@@ -336,8 +352,8 @@ fn a_transfer_that_does_not_listen_is_ended_for_good_with_all_its_children() {
 }
 
 #[test]
-fn children_left_behind_are_told_and_ended_after_the_trial() {
-    let scene = Scene::new();
+fn children_left_behind_are_reported_and_ended_after_the_trial() {
+    let scene = TestScene::new();
     let script = format!(
         "sleep 1000 & echo $$ > {}",
         scene.scratch.path().join("group").display()
@@ -345,10 +361,10 @@ fn children_left_behind_are_told_and_ended_after_the_trial() {
     let scene = scene
         .call("forks", &["sh", "-c", &script])
         .actor("one", vec![trial(0, vec![bare("forks")])]);
-    let told = scene.run();
+    let output = scene.run();
     assert_eq!(
-        (told.outcomes(), told.findings()),
-        (vec![Outcome::Ok], vec!["children-left-behind".to_owned()])
+        (output.outcomes(), output.findings()),
+        (vec![Outcome::Ok], vec!["orphan-processes".to_owned()])
     );
     assert_eq!(
         group_members(wait_for_number(&scene.scratch.path().join("group"))),
@@ -357,12 +373,12 @@ fn children_left_behind_are_told_and_ended_after_the_trial() {
 }
 
 #[test]
-fn the_agent_itself_sees_to_what_a_tool_leaves_behind_whatever_its_parent_does() {
-    // What becomes of orphans that nobody else adopts is up to us: they stay for ever.
-    // SAFETY: sets an attribute of this process, by numbers.
+fn the_agent_cleans_up_processes_of_a_tool_regardless_of_its_own_parent() {
+    // This process adopts orphans, which then stay forever. SAFETY: sets an attribute of this
+    // process, by numbers.
     assert_eq!(unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) }, 0);
     let trials = |call: &str| vec![trial(0, vec![bare(call)])];
-    let scene = Scene::new()
+    let scene = TestScene::new()
         .shell("forks", "sleep 1000 & sleep 1000 & exit 0")
         .shell("has forked", "true & sleep 0.2; exec true")
         .call_with(
@@ -373,11 +389,11 @@ fn the_agent_itself_sees_to_what_a_tool_leaves_behind_whatever_its_parent_does()
         .actor("one", trials("forks"))
         .actor("two", trials("hangs"))
         .actor("three", trials("has forked"));
-    let told = scene.run();
-    let Record::Done(done) = told.last() else {
-        panic!("{:?}", told.last())
+    let output = scene.run();
+    let Record::Done(done) = output.last() else {
+        panic!("{:?}", output.last())
     };
-    let end = told
+    let end = output
         .trials()
         .iter()
         .map(|trial| trial.end_s.get())
@@ -385,16 +401,16 @@ fn the_agent_itself_sees_to_what_a_tool_leaves_behind_whatever_its_parent_does()
     let waited = done.time_s.get() - end;
     assert!(waited < 0.5, "{waited} s for what was killed to vanish");
     assert_eq!(
-        told.findings(),
-        ["children-left-behind"],
-        "a child that has ended is not left behind: {:#?}",
-        told.values
+        output.findings(),
+        ["orphan-processes"],
+        "no ended child process remains: {:#?}",
+        output.values
     );
 }
 
 #[test]
-fn what_left_its_group_is_adopted_and_no_zombie_stays() {
-    let scene = Scene::new();
+fn a_process_that_left_its_group_is_adopted_and_no_zombie_remains() {
+    let scene = TestScene::new();
     let seen = scene.scratch.path().join("seen");
     // The agent is the parent of the tool; its children are counted by their state.
     let look = format!(
@@ -419,62 +435,63 @@ fn what_left_its_group_is_adopted_and_no_zombie_stays() {
 }
 
 #[test]
-fn a_program_with_privileges_is_released_by_pipe_and_that_is_told() {
-    let scene = Scene::new();
+fn a_privileged_program_is_released_by_pipe_and_reported() {
+    let scene = TestScene::new();
     let tool = scene.scratch.path().join("true");
     install(Path::new("/bin/true"), &tool, "4755");
     let tool = tool.display().to_string();
-    let told = scene
+    let output = scene
         .call("mighty", &[&tool])
         .actor("one", vec![trial(0, vec![bare("mighty")])])
         .run();
     assert_eq!(
-        (told.outcomes(), told.findings()),
+        (output.outcomes(), output.findings()),
         (vec![Outcome::Ok], vec!["released-by-pipe".to_owned()])
     );
 }
 
 #[test]
 fn the_measured_time_is_the_time_of_the_process() {
-    let told = Scene::new()
+    let output = TestScene::new()
         .call("sleep", &["sleep", "0.25"])
         .actor("one", vec![trial(0, vec![bare("sleep")])])
         .run();
-    let duration = seconds(told.transfer().duration_s);
-    // A busy host may wake a sleeper late, never early.
+    let duration = seconds(output.transfer().duration_s);
+    // A busy host can wake a sleeping process late, but never early.
     assert!((0.25..0.75).contains(&duration), "{duration}");
-    assert!(seconds(told.transfer().user_s) + seconds(told.transfer().system_s) < 0.1);
+    assert!(seconds(output.transfer().user_s) + seconds(output.transfer().system_s) < 0.1);
 }
 
 #[test]
 fn children_of_a_parallel_step_are_released_together() {
     let children: Vec<_> = (0..45).map(|_| vec![bare("sleep")]).collect();
-    let scene = Scene::new().call("sleep", &["sleep", "0.2"]).actor(
+    let scene = TestScene::new().call("sleep", &["sleep", "0.2"]).actor(
         "one",
         vec![trial(
             0,
             vec![json!({"step": "parallel", "children": children})],
         )],
     );
-    let told = scene.run();
-    let starts: Vec<f64> = told
+    let output = scene.run();
+    let starts: Vec<f64> = output
         .transfers()
         .iter()
         .map(|record| seconds(record.start_s))
         .collect();
-    let ends = told
+    let ends = output
         .transfers()
         .iter()
         .map(|record| seconds(record.end_s))
         .fold(f64::MAX, f64::min);
     assert_eq!(starts.len(), 45);
-    // Whatever the load of the host: all had been started before the first ended, which only a barrier can promise.
+    // At any load of the host, all have started before the first ends; only a barrier can guarantee
+    // this.
     assert!(starts.iter().all(|start| *start < ends));
 }
 
 #[test]
-fn the_next_trial_begins_when_the_last_one_is_cleared_away() {
-    let scene = Scene::new()
+fn the_next_trial_starts_when_the_last_one_is_cleared_away() {
+    let scene = TestScene::new()
         .call_with(
             "make",
             &["sh", "-c", "echo made > \"$1\"", "sh", "{destination}"],
@@ -488,32 +505,33 @@ fn the_next_trial_begins_when_the_last_one_is_cleared_away() {
             trial(2 * n + 1, vec![transfer("look", "zero:", "disk:second", 0)]),
         ]
     });
-    let told = scene.actor("one", trials.collect()).run();
-    assert_eq!(told.outcomes(), [Outcome::Ok; 40]);
+    let output = scene.actor("one", trials.collect()).run();
+    assert_eq!(output.outcomes(), [Outcome::Ok; 40]);
 }
 
 #[test]
-fn transfers_outside_trials_may_use_one_destination_again_and_again() {
-    let scene = Scene::new()
+fn transfers_outside_trials_may_reuse_one_destination() {
+    let scene = TestScene::new()
         .call_with("make", &["sh", "-c", "echo made > \"$1\"", "sh", "{destination}"], json!({"expect": "destination"}))
         .actor("one", vec![json!({"step": "repeat", "count": 30, "steps": [transfer("make", "zero:", "disk:x", 5)]})]);
-    let told = scene.run();
-    assert_eq!(told.outcomes(), [Outcome::Ok; 30]);
+    let output = scene.run();
+    assert_eq!(output.outcomes(), [Outcome::Ok; 30]);
     assert!(!scene.disk().join("x").exists());
 }
 
 #[test]
-fn a_full_disk_is_a_failed_transfer_with_the_words_of_the_tool() {
-    let scene = Scene::new()
+fn a_full_disk_fails_the_transfer_with_the_message_of_the_tool() {
+    let scene = TestScene::new()
         .call(
             "full",
             &["dd", "if=/dev/zero", "of=/dev/full", "bs=1000", "count=1"],
         )
         .actor("one", vec![trial(0, vec![bare("full")])]);
-    let told = scene.run();
-    assert_eq!(told.outcomes(), [Outcome::Failed]);
+    let output = scene.run();
+    assert_eq!(output.outcomes(), [Outcome::Failed]);
     assert!(
-        told.transfer()
+        output
+            .transfer()
             .stderr
             .as_ref()
             .is_some_and(|text| text.contains("No space left on device"))

@@ -1,31 +1,31 @@
-//! One try of a transfer: what its commands do, and how far it is.
+//! One attempt of a transfer: its commands and its state.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::ops::Range;
 
-use super::job::{Job, Source};
-use crate::{ByteRanges, Reply};
+use super::job::{GetSource, TransferJob};
+use crate::{ByteRanges, FtpReply};
 
-/// What a command of a transfer does.
+/// Purpose of a command of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum TransferCommand {
     /// PASV, in MODE S.
     Passive,
-    /// CWD, to the directory that LIST is to tell of.
-    Enter,
+    /// CWD, to the directory of a LIST.
+    ChangeDirectory,
     /// REST.
     Restart,
     /// SCKS.
     Check,
-    /// RETR, STOR and their like.
+    /// RETR, STOR and similar commands.
     Transfer,
-    /// MLST behind a download.
-    Look,
+    /// MLST after a download.
+    Stat,
     /// SIZE.
     Size,
-    /// MLST of the name that it shall have.
-    See,
+    /// MLST of the final name.
+    StatFinal,
     /// MFMT.
     Modify,
     /// RNFR.
@@ -34,107 +34,113 @@ pub(super) enum Part {
     RenameTo,
 }
 
-impl Part {
-    /// Whether it can be taken back while it is not written.
+impl TransferCommand {
+    /// Returns `true` if the command can be retracted before it is sent.
     pub fn is_before_bytes(self) -> bool {
         matches!(
             self,
-            Self::Passive | Self::Enter | Self::Restart | Self::Check | Self::Transfer | Self::Look
+            Self::Passive
+                | Self::ChangeDirectory
+                | Self::Restart
+                | Self::Check
+                | Self::Transfer
+                | Self::Stat
         )
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// Its outcome counts.
+pub(super) enum AttemptState {
+    /// The result counts.
     Running,
-    /// Its answer is awaited, but does not count: it is to be done again.
+    /// The reply is awaited, but does not count; the transfer will be repeated.
     Void,
-    /// All bytes are there; its name is not.
+    /// All bytes are stored; the rename is pending.
     Committing { time_kept: bool },
 }
 
-/// One try of a transfer.
+/// One attempt of a transfer.
 #[derive(Debug)]
-pub(super) struct Active {
-    pub job: Job,
-    /// How often it was tried, this time included.
-    pub tries: u32,
-    /// Whether this try counts though it is void.
-    pub charged: bool,
-    pub state: State,
-    /// Whether the server said that it has begun.
-    pub begun: bool,
+pub(super) struct TransferAttempt {
+    pub job: TransferJob,
+    /// Number of this attempt, from 1.
+    pub attempt: u32,
+    /// `true` if this void attempt counts.
+    pub counted: bool,
+    pub state: AttemptState,
+    /// `true` after the server reported the start.
+    pub started: bool,
     /// Number in the sender.
     pub file: Option<u64>,
     /// Number in the receiver.
     pub slot: Option<u64>,
-    /// What came, once all of it has.
-    pub whole: Option<ByteRanges>,
-    pub answer: Option<Reply>,
-    /// What the server said of the file behind it.
-    pub seen: Option<Reply>,
-    /// Why it cannot succeed any more, whatever the server answers.
-    pub spoiled: Option<String>,
-    /// Why it has failed for good, and whether another session may succeed: that is told when its answer is there, which may not be
-    /// taken for another's.
-    pub over: Option<(String, bool)>,
-    /// Bytes that came, in MODE S.
+    /// Received ranges, once complete.
+    pub received_ranges: Option<ByteRanges>,
+    pub final_reply: Option<FtpReply>,
+    /// MLST reply after a download.
+    pub seen: Option<FtpReply>,
+    /// Reason for a certain failure, independent of the reply.
+    pub fault: Option<String>,
+    /// Final failure and whether another session can succeed. It is reported after the reply, so
+    /// that the reply is not matched to another transfer.
+    pub final_failure: Option<(String, bool)>,
+    /// Received bytes, in MODE S.
     pub position: u64,
     /// Ranges to be sent, in MODE S.
-    pub pieces: VecDeque<Range<u64>>,
-    /// Whether the last byte was given to the driver, in MODE S.
+    pub ranges: VecDeque<Range<u64>>,
+    /// `true` after the driver got the last byte, in MODE S.
     pub closed: bool,
-    /// Where its connection goes, in MODE S.
+    /// Address of its connection, in MODE S.
     pub address: Option<SocketAddr>,
-    /// Whether the driver is still to say what became of its connection, in MODE S.
+    /// `true` while the result of the connection is pending, in MODE S.
     pub connecting: bool,
-    /// Whether it may have the connection of another.
-    pub strayed: bool,
+    /// `true` if its connection can belong to another transfer.
+    pub mismatched: bool,
 }
 
-impl Active {
-    pub fn new(job: Job, tries: u32) -> Self {
+impl TransferAttempt {
+    pub fn new(job: TransferJob, attempt: u32) -> Self {
         Self {
             job,
-            tries,
-            charged: false,
-            state: State::Running,
-            begun: false,
+            attempt,
+            counted: false,
+            state: AttemptState::Running,
+            started: false,
             file: None,
             slot: None,
-            whole: None,
-            answer: None,
+            received_ranges: None,
+            final_reply: None,
             seen: None,
-            spoiled: None,
-            over: None,
+            fault: None,
+            final_failure: None,
             position: 0,
-            pieces: VecDeque::new(),
+            ranges: VecDeque::new(),
             closed: false,
             address: None,
             connecting: false,
-            strayed: false,
+            mismatched: false,
         }
     }
 
-    /// What came of a file in MODE S is with the driver: its next try goes on behind it, unless it may have been another's.
-    pub fn go_on(&mut self) {
-        if let Job::Get(get) = &mut self.job
-            && !self.strayed
-            && get.source == Source::File
+    /// In MODE S the driver keeps received bytes: the next attempt resumes after them, unless they
+    /// can belong to another file.
+    pub fn keep_received(&mut self) {
+        if let TransferJob::Get(get) = &mut self.job
+            && !self.mismatched
+            && get.source == GetSource::File
             && get.size_bytes.is_some()
         {
             let end = get.present.prefix_bytes() + std::mem::take(&mut self.position);
-            get.present = ByteRanges::of(0..end);
+            get.present = ByteRanges::from_range(0..end);
         }
     }
 
-    /// One that only lacks its name.
-    pub fn there(job: Job, tries: u32) -> Self {
+    /// Creates an attempt that only needs the rename.
+    pub fn awaiting_rename(job: TransferJob, attempt: u32) -> Self {
         Self {
-            state: State::Committing { time_kept: false },
-            answer: Some(Reply::new(226, "all there")),
-            ..Self::new(job, tries)
+            state: AttemptState::Committing { time_kept: false },
+            final_reply: Some(FtpReply::new(226, "all there")),
+            ..Self::new(job, attempt)
         }
     }
 }

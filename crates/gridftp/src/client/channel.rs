@@ -1,67 +1,69 @@
-//! Data connections: how they are opened, and what their end means.
+//! Opening and closing of data connections.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use super::job::{Direction, Job, Output, Purpose};
-use super::transfers::{Link, Transfers};
+use super::job::{ClientOutput, ConnectionPurpose, TransferDirection, TransferJob};
+use super::transfers::{ConnectionOwner, Transfers};
 use super::{Client, Tag};
 use crate::address::{MAX_STRIPES, Passive, parse_either, parse_extended, parse_host_port};
-use crate::mode_e::{Receiver, Sender};
-use crate::{ByteRanges, Command, Family, Mode, Reply};
+use crate::mode_e::{BlockReceiver, BlockSender};
+use crate::{ByteRanges, Family, FtpCommand, FtpReply, Mode};
 
-/// What data connections in MODE E are for.
+/// Use of data connections in MODE E.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Way {
-    pub direction: Direction,
-    /// Whether all data nodes of the server have some.
+pub(super) struct ChannelSpec {
+    pub direction: TransferDirection,
+    /// `true` if all data nodes of the server take part.
     pub striped: bool,
 }
 
 /// The data connections of a pipeline in MODE E.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Channel {
+pub(super) enum ChannelState {
     /// There are none.
     Closed,
-    /// The driver is to say where it listens.
-    Listening(Way),
-    /// The server is to answer PORT or PASV.
-    Asked(Way),
+    /// The driver opens a listener.
+    Listening(ChannelSpec),
+    /// The reply to PORT or PASV is pending.
+    Requested(ChannelSpec),
     /// The driver opens them.
-    Connecting(Way),
-    /// They serve this direction, or will when the server opens them. One that takes commands ahead may still have to answer PORT.
-    Open(Way),
-    /// They are dropped; answers to what was asked on them are still to come.
+    Connecting(ChannelSpec),
+    /// Open for this direction, or about to be opened by the server. With pipelining, the reply to
+    /// PORT can still be pending.
+    Open(ChannelSpec),
+    /// Dropped; replies to earlier commands are pending.
     Draining,
 }
 
-/// The command that asks where to connect to.
-pub(super) fn passive(server: IpAddr) -> Command {
+/// Returns the command for a passive address.
+pub(super) fn passive(server: IpAddr) -> FtpCommand {
     if server.is_ipv4() {
-        Command::Pasv
+        FtpCommand::Pasv
     } else {
-        Command::Epsv(None)
+        FtpCommand::Epsv(None)
     }
 }
 
-/// The same of all data nodes of a server.
-pub(super) fn all_passive(server: IpAddr) -> Command {
-    Command::Spas(server.is_ipv6().then_some(Family::V6))
+/// Returns the command for the passive addresses of all data nodes.
+pub(super) fn all_passive(server: IpAddr) -> FtpCommand {
+    FtpCommand::Spas(server.is_ipv6().then_some(Family::V6))
 }
 
-/// The command that says where to connect to.
-pub(super) fn active(address: SocketAddr) -> Command {
+/// Returns the command that sends an active address.
+pub(super) fn active(address: SocketAddr) -> FtpCommand {
     match address {
-        SocketAddr::V4(address) => Command::Port(address),
-        SocketAddr::V6(_) => Command::Eprt(address),
+        SocketAddr::V4(address) => FtpCommand::Port(address),
+        SocketAddr::V6(_) => FtpCommand::Eprt(address),
     }
 }
 
-/// What PASV is answered with: `227 text (h1,…,p2)` or `229 text (|||port|)`. Some servers leave the brackets out.
-pub(super) fn passive_address(reply: &Reply, server: IpAddr) -> Option<SocketAddr> {
+/// Reads a PASV or EPSV reply: `227 text (h1,…,p2)` or `229 text (|||port|)`. Some servers omit the
+/// brackets.
+pub(super) fn passive_address(reply: &FtpReply, server: IpAddr) -> Option<SocketAddr> {
     let text = reply.lines.last()?;
     let inside = match text.iter().position(|&byte| byte == b'(') {
-        Some(begin) => text[begin + 1..].split(|&byte| byte == b')').next()?,
+        Some(start) => text[start + 1..].split(|&byte| byte == b')').next()?,
         None => text
             .rsplit(|&byte| byte == b' ')
             .find(|word| word.contains(&b','))?,
@@ -74,8 +76,9 @@ pub(super) fn passive_address(reply: &Reply, server: IpAddr) -> Option<SocketAdd
     Some(passive.resolve(server))
 }
 
-/// Where all data nodes of a server listen: `229-text`, a line for each, `229 End`. Of a server with one it may be what PASV says.
-pub(super) fn all_addresses(reply: &Reply, server: IpAddr) -> Vec<SocketAddr> {
+/// Reads a SPAS reply: `229-text`, one line per data node, `229 End`. A server with one node may
+/// send a PASV reply.
+pub(super) fn all_addresses(reply: &FtpReply, server: IpAddr) -> Vec<SocketAddr> {
     let listed = reply.lines.get(1..reply.lines.len().saturating_sub(1));
     let read = |line: &Vec<u8>| {
         let address = parse_either(line.trim_ascii()).ok()?;
@@ -90,32 +93,40 @@ pub(super) fn all_addresses(reply: &Reply, server: IpAddr) -> Vec<SocketAddr> {
 }
 
 impl Client {
-    /// The driver listens here for data connections, as it was told to.
+    /// Reports the address of the driver's listener.
     pub fn listening(&mut self, now: Duration, address: SocketAddr) {
         self.moved = self.moved.max(now);
         self.transfers.listening(address);
         self.pump();
     }
 
-    /// The driver cannot listen, or not connect for what it was to.
-    pub fn connect_failed(&mut self, now: Duration, purpose: Purpose, reason: &str) {
+    /// Reports that the driver cannot listen or connect.
+    pub fn connect_failed(&mut self, now: Duration, purpose: ConnectionPurpose, reason: &str) {
         self.moved = self.moved.max(now);
         match purpose {
-            Purpose::Transfer(transfer) => self.transfers.connected(transfer, Err(reason)),
-            Purpose::Stripe(_) => self.transfers.channel_failed(reason),
+            ConnectionPurpose::Transfer(transfer) => {
+                self.transfers.connected(transfer, Err(reason))
+            }
+            ConnectionPurpose::Stripe(_) => self.transfers.channel_failed(reason),
         }
         self.pump();
     }
 
-    /// A data connection is open, under a number that none had before. False: it is not wanted any more, close it.
-    pub fn data_opened(&mut self, now: Duration, connection: u64, purpose: Purpose) -> bool {
+    /// Reports an open data connection with a new number. Returns `false` if the driver must close
+    /// it.
+    pub fn data_opened(
+        &mut self,
+        now: Duration,
+        connection: u64,
+        purpose: ConnectionPurpose,
+    ) -> bool {
         self.moved = self.moved.max(now);
         self.transfers.opened(connection, purpose);
         self.pump();
-        self.transfers.links.contains_key(&connection)
+        self.transfers.owners.contains_key(&connection)
     }
 
-    /// A data connection has ended: cleanly, or by an error.
+    /// Reports the end of a data connection, clean or by an error.
     pub fn data_closed(&mut self, now: Duration, connection: u64, cleanly: bool) {
         self.moved = self.moved.max(now);
         self.transfers.closed(connection, cleanly);
@@ -124,111 +135,111 @@ impl Client {
 }
 
 impl Transfers {
-    pub fn open_channel(&mut self, way: Way) {
+    pub fn open_channel(&mut self, spec: ChannelSpec) {
         self.stripes = 1;
         self.channel_number += 1;
-        match way.direction {
-            Direction::Receive => {
-                self.channel = Channel::Listening(way);
-                self.outputs.push(Output::Listen);
+        match spec.direction {
+            TransferDirection::Receive => {
+                self.channel = ChannelState::Listening(spec);
+                self.outputs.push(ClientOutput::Listen);
             }
-            Direction::Send => {
-                self.channel = Channel::Asked(way);
-                let command = if way.striped {
+            TransferDirection::Send => {
+                self.channel = ChannelState::Requested(spec);
+                let command = if spec.striped {
                     all_passive(self.server)
                 } else {
                     passive(self.server)
                 };
-                self.ask(command);
+                self.send_channel_command(command);
             }
         }
     }
 
-    /// Asks something for the channel that is being opened.
-    fn ask(&mut self, command: Command) {
+    /// Sends a command for the channel that is being opened.
+    fn send_channel_command(&mut self, command: FtpCommand) {
         self.submit(vec![(Tag::Channel(self.channel_number), command)]);
     }
 
-    pub fn drop_data(&mut self, then: Channel, faulty: bool) {
-        self.outputs.push(Output::DropData { faulty });
+    pub fn drop_data(&mut self, then: ChannelState, faulty: bool) {
+        self.outputs.push(ClientOutput::DropData { faulty });
         self.channel = then;
         self.broken = false;
         self.outdated = false;
         self.listening_at = None;
-        self.links.clear();
+        self.owners.clear();
         self.slots.clear();
         self.files.clear();
     }
 
     fn listening(&mut self, address: SocketAddr) {
-        if let Channel::Listening(way) = self.channel {
-            self.channel = Channel::Asked(way);
-            if way.striped {
-                // How many data nodes there are is known from where they would listen.
+        if let ChannelState::Listening(spec) = self.channel {
+            self.channel = ChannelState::Requested(spec);
+            if spec.striped {
+                // The number of data nodes is known from their passive addresses.
                 self.listening_at = Some(address);
-                self.ask(all_passive(self.server));
+                self.send_channel_command(all_passive(self.server));
             } else {
-                self.ask(active(address));
-                // Who takes commands ahead is asked for files behind it.
+                self.send_channel_command(active(address));
+                // A server that pipelines gets file commands directly after it.
                 if self.is_pipelined() {
-                    self.receive(way);
+                    self.receive(spec);
                 }
             }
         }
     }
 
-    /// Files of the server may come.
-    fn receive(&mut self, way: Way) {
-        self.receiver = Receiver::new(self.is_pipelined(), self.stripes);
-        self.channel = Channel::Open(way);
+    /// Prepares to receive files.
+    fn receive(&mut self, spec: ChannelSpec) {
+        self.receiver = BlockReceiver::new(self.is_pipelined(), self.stripes);
+        self.channel = ChannelState::Open(spec);
     }
 
-    pub fn channel_answered(&mut self, number: u64, reply: &Reply) {
-        // Of an earlier one that is not wanted any more.
+    pub fn channel_replied(&mut self, number: u64, reply: &FtpReply) {
+        // The reply belongs to an earlier channel.
         if number != self.channel_number {
             return;
         }
         match self.channel {
-            Channel::Asked(_) | Channel::Open(_) if !reply.is_success() => {
-                let reason = format!("no data connections: {reply}");
+            ChannelState::Requested(_) | ChannelState::Open(_) if !reply.is_success() => {
+                let reason = format!("cannot open data connections: {reply}");
                 if self.running().next().is_some() {
                     self.blame(&reason);
                 } else {
                     self.channel_failed(&reason);
                 }
             }
-            Channel::Asked(way) if way.direction == Direction::Receive => {
+            ChannelState::Requested(spec) if spec.direction == TransferDirection::Receive => {
                 let Some(address) = self.listening_at.take() else {
-                    return self.receive(way);
+                    return self.receive(spec);
                 };
                 let count = all_addresses(reply, self.server).len();
                 if count == 0 {
-                    return self.channel_failed(&format!("no address: {reply}"));
+                    return self.channel_failed(&format!("expected an address, found: {reply}"));
                 }
-                self.know_nodes(count);
-                // All of them come to the one port.
-                self.ask(Command::Spor(vec![address; count]));
+                self.set_data_nodes(count);
+                // All data nodes connect to the same port.
+                self.send_channel_command(FtpCommand::Spor(vec![address; count]));
             }
-            Channel::Asked(way) => {
-                let addresses = if way.striped {
+            ChannelState::Requested(spec) => {
+                let addresses = if spec.striped {
                     all_addresses(reply, self.server)
                 } else {
                     passive_address(reply, self.server).into_iter().collect()
                 };
                 if addresses.is_empty() {
-                    return self.channel_failed(&format!("no address: {reply}"));
+                    return self.channel_failed(&format!("expected an address, found: {reply}"));
                 }
-                if way.striped {
-                    self.know_nodes(addresses.len());
+                if spec.striped {
+                    self.set_data_nodes(addresses.len());
                 }
-                self.channel = Channel::Connecting(way);
+                self.channel = ChannelState::Connecting(spec);
                 let connections = self.connections;
                 let connect = (0..)
                     .zip(addresses)
-                    .map(|(stripe, address)| Output::Connect {
+                    .map(|(stripe, address)| ClientOutput::Connect {
                         address,
                         connections,
-                        purpose: Purpose::Stripe(stripe),
+                        purpose: ConnectionPurpose::Stripe(stripe),
                     });
                 self.outputs.extend(connect);
             }
@@ -236,31 +247,33 @@ impl Transfers {
         }
     }
 
-    /// So many data nodes have their part in each file.
-    fn know_nodes(&mut self, count: usize) {
+    /// Sets the number of data nodes.
+    fn set_data_nodes(&mut self, count: usize) {
         self.stripes = u16::try_from(count).unwrap_or(u16::MAX);
-        self.outputs.push(Output::DataNodes(self.stripes));
+        self.outputs.push(ClientOutput::DataNodes(self.stripes));
     }
 
-    fn opened(&mut self, connection: u64, purpose: Purpose) {
+    fn opened(&mut self, connection: u64, purpose: ConnectionPurpose) {
         match (self.channel, purpose) {
-            (_, Purpose::Transfer(transfer)) => self.connected(transfer, Ok(connection)),
-            (Channel::Connecting(way), Purpose::Stripe(stripe)) => {
-                self.links.insert(connection, Link::Stripe(stripe));
-                if self.links.len() == usize::from(self.connections) * usize::from(self.stripes) {
-                    let stripe = |(&connection, link): (&u64, &Link)| match *link {
-                        Link::Stripe(stripe) => Some((connection, stripe)),
-                        Link::Of(_) => None,
+            (_, ConnectionPurpose::Transfer(transfer)) => self.connected(transfer, Ok(connection)),
+            (ChannelState::Connecting(spec), ConnectionPurpose::Stripe(stripe)) => {
+                self.owners
+                    .insert(connection, ConnectionOwner::Stripe(stripe));
+                if self.owners.len() == usize::from(self.connections) * usize::from(self.stripes) {
+                    let stripe = |(&connection, owner): (&u64, &ConnectionOwner)| match *owner {
+                        ConnectionOwner::Stripe(stripe) => Some((connection, stripe)),
+                        ConnectionOwner::Of(_) => None,
                     };
-                    let stripes = self.links.iter().filter_map(stripe);
-                    self.sender = Sender::striped(stripes, self.block_bytes);
-                    self.channel = Channel::Open(way);
+                    let stripes = self.owners.iter().filter_map(stripe);
+                    self.sender = BlockSender::striped(stripes, self.block_bytes);
+                    self.channel = ChannelState::Open(spec);
                 }
             }
-            (Channel::Open(way), Purpose::Stripe(stripe))
-                if way.direction == Direction::Receive =>
+            (ChannelState::Open(spec), ConnectionPurpose::Stripe(stripe))
+                if spec.direction == TransferDirection::Receive =>
             {
-                self.links.insert(connection, Link::Stripe(stripe));
+                self.owners
+                    .insert(connection, ConnectionOwner::Stripe(stripe));
                 if let Err(error) = self.receiver.connect(connection) {
                     self.blame(&error.to_string());
                 }
@@ -269,27 +282,30 @@ impl Transfers {
         }
     }
 
-    /// Whether what was to come on data connections cannot come any more.
+    /// Returns `true` if the remaining data can no longer arrive.
     pub fn is_lost(&self) -> bool {
         self.mode == Mode::Extended && self.broken && self.receiver.connections() == 0
     }
 
     fn closed(&mut self, connection: u64, cleanly: bool) {
-        let Some(link) = self.links.remove(&connection) else {
+        let Some(owner) = self.owners.remove(&connection) else {
             return;
         };
-        if let Link::Of(key) = link {
+        if let ConnectionOwner::Of(key) = owner {
             return self.stream_closed(key, cleanly);
         }
         self.broken = true;
         match self.channel {
-            Channel::Connecting(_) => self.channel_failed("a data connection closed"),
-            Channel::Open(way) if way.direction == Direction::Receive => {
-                // The reply of the server says better why; without one, the last connection that closes does.
+            ChannelState::Connecting(_) => {
+                self.channel_failed("a data connection closed while others opened")
+            }
+            ChannelState::Open(spec) if spec.direction == TransferDirection::Receive => {
+                // The server's reply has a better reason; without a reply, the last closed
+                // connection counts.
                 let _ = self.receiver.disconnect(connection);
                 if self.is_lost() {
                     let keys: Vec<u64> = self.active.keys().copied().collect();
-                    keys.into_iter().for_each(|key| self.settle(key));
+                    keys.into_iter().for_each(|key| self.finalize(key));
                 }
             }
             _ => {}
@@ -302,13 +318,13 @@ impl Transfers {
         };
         if !cleanly {
             active
-                .spoiled
+                .fault
                 .get_or_insert_with(|| "the data connection broke".to_owned());
         }
-        if let Job::Get(get) = &active.job {
+        if let TransferJob::Get(get) = &active.job {
             let start = get.present.prefix_bytes();
-            active.whole = Some(ByteRanges::of(start..start + active.position));
+            active.received_ranges = Some(ByteRanges::from_range(start..start + active.position));
         }
-        self.settle(key);
+        self.finalize(key);
     }
 }

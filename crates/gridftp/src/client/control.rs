@@ -1,30 +1,31 @@
-//! Commands written ahead of their replies, and replies matched to them: strictly in order, one final reply each.
+//! Pipelined commands and their replies, matched strictly in order, one final reply each.
 
 use std::collections::VecDeque;
 
-use crate::line::{Line, LineBuffer};
-use crate::reply::{Collected, Reply, ReplyCollector};
+use crate::line::{FtpLine, LineBuffer};
+use crate::reply::{FtpReply, ReplyCollector, ReplyEvent};
 use crate::security::{Handshake, Security};
-use crate::{Command, Error, MAX_LINE_BYTES, base64};
+use crate::{FtpCommand, FtpError, MAX_LINE_BYTES, base64};
 
-/// Most bytes of commands without a reply: what names a file in an upload takes 300 bytes, so that 20 000 files a second go at 40 ms. A
-/// driver reads while it writes, and so no side waits for the other to read.
+/// Maximum bytes of commands without a reply. The commands of one upload take 300 bytes, which
+/// allows 20 000 files per second at 40 ms. A driver reads while it writes, so neither side blocks.
 const MAX_FLIGHT_BYTES: usize = 256 * 1024;
-/// Most commands without a reply. A server of the Globus toolkit that has more than 1000 to read ends the session (`500 Pipeline queue full`,
-/// DEFAULT_MAX_Q_LEN in its control library); a group may go beyond this by a few.
+/// Maximum commands without a reply. A server of the Globus toolkit that has more than 1000 to read
+/// ends the session (`500 Pipeline queue full`, DEFAULT_MAX_Q_LEN in its control library); a group
+/// can exceed this by a few.
 const MAX_FLIGHT: usize = 900;
-/// Most lines that belong to no reply, before the other side is taken for something else than an FTP server.
+/// Maximum lines outside of replies, before the peer is considered not to be an FTP server.
 const MAX_NOISE_LINES: usize = 1000;
 
-/// Most tokens of a handshake; TLS with delegation takes five.
+/// Maximum tokens of a handshake; TLS with delegation takes five.
 const MAX_TOKENS: u64 = 32;
 
-/// What was heard, and of which command.
+/// A reply or line, with the tag of its command.
 #[derive(Debug)]
-pub(super) enum Heard<T> {
-    Preliminary(T, Reply),
+pub(super) enum MatchedReply<T> {
+    Preliminary(T, FtpReply),
     Line(T, Vec<u8>),
-    Final(T, Reply),
+    Final(T, FtpReply),
 }
 
 #[derive(Debug)]
@@ -35,10 +36,10 @@ struct Pending<T> {
     transfers: bool,
 }
 
-/// Commands that must follow each other without another between them.
-pub(super) type Group<T> = Vec<(T, Command)>;
+/// Commands that must be sent without others between them.
+pub(super) type Group<T> = Vec<(T, FtpCommand)>;
 
-pub(super) struct Control<T> {
+pub(super) struct CommandPipeline<T> {
     lines: LineBuffer,
     /// Lines inside protected replies.
     inner: LineBuffer,
@@ -51,12 +52,12 @@ pub(super) struct Control<T> {
     content: bool,
     tokens: u64,
     protected: bool,
-    /// Whether nothing is said while a transfer is under way.
-    keeps_step: bool,
+    /// `true` if no command is sent during a transfer.
+    serial_transfers: bool,
 }
 
-impl<T: Clone> Control<T> {
-    /// A connection on which the reply to no command, the greeting, is awaited.
+impl<T: Clone> CommandPipeline<T> {
+    /// Creates a pipeline that awaits the greeting.
     pub fn new(greeting: T, security: Option<Box<dyn Security>>) -> Self {
         let greeting = Pending {
             tag: greeting,
@@ -76,7 +77,7 @@ impl<T: Clone> Control<T> {
             content: false,
             tokens: 0,
             protected: false,
-            keeps_step: false,
+            serial_transfers: false,
         }
     }
 
@@ -84,7 +85,7 @@ impl<T: Clone> Control<T> {
         self.queue.push_back(group);
     }
 
-    /// Takes back what is not written yet.
+    /// Retracts commands that are not sent yet.
     pub fn retract(&mut self, is_void: impl Fn(&T) -> bool) -> Vec<T> {
         let (void, kept) = std::mem::take(&mut self.queue)
             .into_iter()
@@ -94,7 +95,7 @@ impl<T: Clone> Control<T> {
         void.into_iter().flatten().map(|(tag, _)| tag).collect()
     }
 
-    /// Whether a reply is awaited, or a command to be written.
+    /// Returns `true` if a reply or a command is pending.
     pub fn is_busy(&self) -> bool {
         !self.flight.is_empty() || !self.queue.is_empty()
     }
@@ -103,21 +104,23 @@ impl<T: Clone> Control<T> {
         self.security.as_ref().map(|security| security.mechanism())
     }
 
-    pub fn handshake(&mut self, token: Option<&[u8]>) -> Result<Handshake, Error> {
+    pub fn handshake(&mut self, token: Option<&[u8]>) -> Result<Handshake, FtpError> {
         match &mut self.security {
             Some(security) => {
                 self.tokens += 1;
                 if self.tokens > MAX_TOKENS {
-                    return Err(Error::Limit {
-                        place: "tokens of a handshake",
+                    return Err(FtpError::Limit {
+                        context: "tokens of a handshake",
                         limit: MAX_TOKENS,
                     });
                 }
-                let said = security.step(token)?;
-                self.content = said.done;
-                Ok(said)
+                let result = security.step(token)?;
+                self.content = result.done;
+                Ok(result)
             }
-            None => Err(Error::Security("a token without a mechanism".to_owned())),
+            None => Err(FtpError::Security(
+                "the server sent a token, but no security mechanism is set".to_owned(),
+            )),
         }
     }
 
@@ -125,45 +128,46 @@ impl<T: Clone> Control<T> {
         self.security.as_deref()
     }
 
-    /// Whether this side of the handshake is done.
+    /// Returns `true` if this side of the handshake is done.
     pub fn is_content(&self) -> bool {
         self.content
     }
 
-    /// From here on every command and reply is protected.
+    /// Protects all later commands and replies.
     pub fn protect(&mut self) {
         self.protected = true;
     }
 
-    /// From here on nothing is said between a command that moves bytes and its last reply: a server may take it for an ABOR that it does not know, and
-    /// throw it away (Pure-FTPd, ProFTPD), or close the data connection for it (pyftpdlib).
-    pub fn keep_step(&mut self) {
-        self.keeps_step = true;
+    /// Sends no command between a transfer command and its final reply. A server can treat such a
+    /// command as an unknown ABOR and discard it (Pure-FTPd, ProFTPD), or close the data connection
+    /// (pyftpdlib).
+    pub fn serialize_transfers(&mut self) {
+        self.serial_transfers = true;
     }
 
-    fn may_speak(&self) -> bool {
-        !(self.keeps_step && self.flight.iter().any(|pending| pending.transfers))
+    fn can_send(&self) -> bool {
+        !(self.serial_transfers && self.flight.iter().any(|pending| pending.transfers))
     }
 
     pub fn is_protected(&self) -> bool {
         self.protected
     }
 
-    /// Bytes to write, as far as commands in flight allow.
-    pub fn output(&mut self) -> Result<Vec<u8>, Error> {
+    /// Returns the bytes to write, within the limits of commands in flight.
+    pub fn output(&mut self) -> Result<Vec<u8>, FtpError> {
         let mut bytes = Vec::new();
         while self.flight_bytes < MAX_FLIGHT_BYTES
             && self.flight.len() < MAX_FLIGHT
-            && self.may_speak()
+            && self.can_send()
             && let Some(group) = self.queue.pop_front()
         {
             let mut group = group.into_iter();
-            // What is left of it waits as well.
-            while self.may_speak()
+            // The rest of the group waits as well.
+            while self.can_send()
                 && let Some((tag, command)) = group.next()
             {
-                let line = self.line_of(&command)?;
-                let streamed = matches!(command, Command::Mlsc(_) | Command::Stat(_));
+                let line = self.encode_line(&command)?;
+                let streamed = matches!(command, FtpCommand::Mlsc(_) | FtpCommand::Stat(_));
                 self.flight_bytes += line.len();
                 self.flight.push_back(Pending {
                     tag,
@@ -181,34 +185,34 @@ impl<T: Clone> Control<T> {
         Ok(bytes)
     }
 
-    fn line_of(&mut self, command: &Command) -> Result<Vec<u8>, Error> {
+    fn encode_line(&mut self, command: &FtpCommand) -> Result<Vec<u8>, FtpError> {
         let mut line = command.text();
         line.extend(b"\r\n");
         if self.protected
             && let Some(security) = &mut self.security
         {
-            line = Command::Enc(security.wrap(&line)?).text();
+            line = FtpCommand::Enc(security.wrap(&line)?).text();
             line.extend(b"\r\n");
         }
         if line.len() > MAX_LINE_BYTES {
-            return Err(Error::Limit {
-                place: "bytes of a command",
+            return Err(FtpError::Limit {
+                context: "bytes of a command",
                 limit: MAX_LINE_BYTES as u64,
             });
         }
         Ok(line)
     }
 
-    /// Takes what came.
+    /// Adds received bytes.
     pub fn handle_input(&mut self, bytes: &[u8]) {
         self.lines.push(bytes);
     }
 
-    /// The next thing that was heard. To be called until there is nothing: whoever acts on a reply may change what the
-    /// lines behind it mean.
-    pub fn poll(&mut self) -> Result<Option<Heard<T>>, Error> {
+    /// Returns the next reply or line. Call it until `None`: handling a reply can change the
+    /// meaning of later lines.
+    pub fn poll(&mut self) -> Result<Option<MatchedReply<T>>, FtpError> {
         loop {
-            // Inner lines first: they came before the outer ones that still wait.
+            // Inner lines first: they are older than the waiting outer lines.
             let (line, inner) = match self.inner.next() {
                 Some(line) => (line, true),
                 None => match self.lines.next() {
@@ -216,29 +220,29 @@ impl<T: Clone> Control<T> {
                     None => return Ok(None),
                 },
             };
-            let Line::Whole(line) = line else {
-                return Err(Error::Limit {
-                    place: "bytes of a line of the server",
+            let FtpLine::Complete(line) = line else {
+                return Err(FtpError::Limit {
+                    context: "bytes of a line of the server",
                     limit: MAX_LINE_BYTES as u64,
                 });
             };
             if self.protected && !inner {
                 self.open_protected(&line)?;
-            } else if let Some(heard) = self.line(&line)? {
-                return Ok(Some(heard));
+            } else if let Some(matched) = self.line(&line)? {
+                return Ok(Some(matched));
             }
         }
     }
 
-    /// `631`, `632` or `633`, a space or `-`, and base 64.
-    fn open_protected(&mut self, line: &[u8]) -> Result<(), Error> {
+    /// Handles a protected reply: `631`, `632` or `633`, a space or `-`, and base 64.
+    fn open_protected(&mut self, line: &[u8]) -> Result<(), FtpError> {
         let token = line
             .strip_prefix(b"63")
             .and_then(|rest| rest.split_first_chunk::<2>())
             .filter(|([digit, mark], _)| (b'1'..=b'3').contains(digit) && b" -".contains(mark))
             .map(|(_, token)| token);
-        // A reply that anybody on the way could have written is not believed, whatever it says.
-        let token = token.ok_or_else(|| Error::malformed("reply", "a protected one", line))?;
+        // An unprotected reply is not trusted.
+        let token = token.ok_or_else(|| FtpError::malformed("reply", "a protected one", line))?;
         let token = base64::decode(token.trim_ascii_end())?;
         if let Some(security) = &mut self.security {
             let mut plain = security.unwrap(&token)?;
@@ -250,44 +254,48 @@ impl<T: Clone> Control<T> {
         Ok(())
     }
 
-    fn line(&mut self, line: &[u8]) -> Result<Option<Heard<T>>, Error> {
+    fn line(&mut self, line: &[u8]) -> Result<Option<MatchedReply<T>>, FtpError> {
         let streamed = self.flight.front().is_some_and(|pending| pending.streamed);
         let reply = match self.collector.line(line, streamed)? {
-            Collected::Nothing => {
+            ReplyEvent::Nothing => {
                 self.noise += 1;
-                let too_much = self.noise > MAX_NOISE_LINES + crate::MAX_REPLY_LINES;
-                return if too_much {
-                    Err(Error::malformed("reply", "three digits and a text", line))
+                let over_limit = self.noise > MAX_NOISE_LINES + crate::MAX_REPLY_LINES;
+                return if over_limit {
+                    Err(FtpError::malformed(
+                        "reply",
+                        "three digits and a text",
+                        line,
+                    ))
                 } else {
                     Ok(None)
                 };
             }
-            Collected::Line(text) => {
+            ReplyEvent::Line(text) => {
                 return Ok(self
                     .flight
                     .front()
-                    .map(|head| Heard::Line(head.tag.clone(), text)));
+                    .map(|head| MatchedReply::Line(head.tag.clone(), text)));
             }
-            Collected::Reply(reply) => reply,
+            ReplyEvent::Reply(reply) => reply,
         };
         self.noise = 0;
-        // 421 answers no command: the server goes.
+        // 421 belongs to no command: the server closes.
         if reply.code == 421 {
-            return Err(Error::Closed {
+            return Err(FtpError::Closed {
                 detail: format!(": {reply}"),
             });
         }
         let Some(head) = self.flight.front() else {
-            return Err(Error::Order {
+            return Err(FtpError::Order {
                 expected: "a reply for each command",
                 found: format!("one more: {reply}"),
             });
         };
         if reply.is_preliminary() {
-            return Ok(Some(Heard::Preliminary(head.tag.clone(), reply)));
+            return Ok(Some(MatchedReply::Preliminary(head.tag.clone(), reply)));
         }
         self.flight_bytes -= head.bytes;
         let head = self.flight.pop_front();
-        Ok(head.map(|head| Heard::Final(head.tag, reply)))
+        Ok(head.map(|head| MatchedReply::Final(head.tag, reply)))
     }
 }

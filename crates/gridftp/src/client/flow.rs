@@ -1,39 +1,46 @@
-//! What comes on data connections, and what goes.
+//! Data received and sent on data connections.
 
 use std::time::Duration;
 
 use super::Client;
-use super::active::{Active, State};
-use super::channel::{Channel, Way};
-use super::job::{Direction, Get, Job};
-use super::transfers::{Link, Transfers};
-use crate::mode_e::{Chunk, Payload, Receiver, Taken};
-use crate::{ByteRanges, DataOut, Delivered, Delivery, Error, Mode};
+use super::active::{AttemptState, TransferAttempt};
+use super::channel::{ChannelSpec, ChannelState};
+use super::job::{Get, TransferDirection, TransferJob};
+use super::transfers::{ConnectionOwner, Transfers};
+use crate::mode_e::{BlockReceiver, OutgoingBlock, Payload, ReceiveResult};
+use crate::{ByteRanges, DataOut, Delivery, DeliveryResult, FtpError, Mode};
 
 impl Client {
-    /// Offers bytes of a data connection. To be called again with the rest until nothing is consumed.
-    pub fn handle_data(&mut self, now: Duration, connection: u64, input: &[u8]) -> Delivered {
-        let take = |receiver: &mut Receiver| receiver.handle_input(connection, input);
+    /// Offers bytes of a data connection. Call it again with the rest until nothing is consumed.
+    pub fn handle_data(&mut self, now: Duration, connection: u64, input: &[u8]) -> DeliveryResult {
+        let take = |receiver: &mut BlockReceiver| receiver.handle_input(connection, input);
         let delivered = self.transfers.deliver(connection, input.len(), take);
         self.delivered(now, delivered)
     }
 
-    /// A transfer of a file, and how many bytes of that, and of nothing else, come next on a data connection, where that is known. A driver
-    /// may move some of them straight to where they belong, and tell so by [`handle_payload`](Self::handle_payload).
+    /// Returns the transfer and number of payload bytes that come next on a data connection, if
+    /// known. A driver can move them directly to the file and report it with
+    /// [`handle_payload`](Self::handle_payload).
     #[must_use]
-    pub fn coming(&self, connection: u64) -> Option<(u64, u64)> {
-        self.transfers.coming(connection)
+    pub fn next_payload(&self, connection: u64) -> Option<(u64, u64)> {
+        self.transfers.next_payload(connection)
     }
 
-    /// Takes bytes that the driver has moved from a data connection without showing them, at most what is
-    /// [`coming`](Self::coming). They belong where the answer says; nowhere, if there is no payload in it.
-    pub fn handle_payload(&mut self, now: Duration, connection: u64, bytes: usize) -> Delivered {
-        let take = |receiver: &mut Receiver| receiver.handle_payload(connection, bytes);
+    /// Handles bytes that the driver has moved directly, at most
+    /// [`next_payload`](Self::next_payload). The result gives their position; without a payload,
+    /// discard them.
+    pub fn handle_payload(
+        &mut self,
+        now: Duration,
+        connection: u64,
+        bytes: usize,
+    ) -> DeliveryResult {
+        let take = |receiver: &mut BlockReceiver| receiver.handle_payload(connection, bytes);
         let delivered = self.transfers.deliver(connection, bytes, take);
         self.delivered(now, delivered)
     }
 
-    fn delivered(&mut self, now: Duration, delivered: Delivered) -> Delivered {
+    fn delivered(&mut self, now: Duration, delivered: DeliveryResult) -> DeliveryResult {
         if delivered.consumed > 0 {
             self.moved = self.moved.max(now);
         }
@@ -41,7 +48,8 @@ impl Client {
         delivered
     }
 
-    /// What a data connection is to send next. Nothing: ask again after the next input on the control connection.
+    /// Returns the next data to send on a data connection. `None`: call again after the next input
+    /// on the control connection.
     pub fn poll_data(&mut self, now: Duration, connection: u64) -> Option<DataOut> {
         let out = self.transfers.send(connection);
         if out.is_some() {
@@ -52,47 +60,47 @@ impl Client {
 }
 
 impl Transfers {
-    fn coming(&self, connection: u64) -> Option<(u64, u64)> {
-        let link = self.links.get(&connection)?;
-        let (key, bytes) = match link {
-            Link::Of(key) => (key, u64::MAX),
-            Link::Stripe(_) => {
-                let (slot, bytes) = self.receiver.coming(connection)?;
+    fn next_payload(&self, connection: u64) -> Option<(u64, u64)> {
+        let owner = self.owners.get(&connection)?;
+        let (key, bytes) = match owner {
+            ConnectionOwner::Of(key) => (key, u64::MAX),
+            ConnectionOwner::Stripe(_) => {
+                let (slot, bytes) = self.receiver.next_payload(connection)?;
                 (self.slots.get(&slot)?, bytes)
             }
         };
         let active = self.active.get(key)?;
-        let Job::Get(get) = &active.job else {
+        let TransferJob::Get(get) = &active.job else {
             return None;
         };
         if !active.job.is_file()
-            || !active.begun
-            || active.spoiled.is_some()
-            || active.state != State::Running
+            || !active.started
+            || active.fault.is_some()
+            || active.state != AttemptState::Running
         {
             return None;
         }
-        let left = get.expected_bytes().filter(|_| self.mode == Mode::Stream);
-        let gone = get.present.prefix_bytes() + active.position;
-        let bytes = left.map_or(bytes, |size| size.saturating_sub(gone));
+        let remaining = get.expected_bytes().filter(|_| self.mode == Mode::Stream);
+        let consumed_end = get.present.prefix_bytes() + active.position;
+        let bytes = remaining.map_or(bytes, |size| size.saturating_sub(consumed_end));
         Some((get.transfer, bytes))
     }
 
-    /// What became of `bytes` of a connection; `take` has the receiver take them, in MODE E.
+    /// Handles `bytes` of a connection; `take` passes them to the receiver, in MODE E.
     fn deliver(
         &mut self,
         connection: u64,
         bytes: usize,
-        take: impl FnOnce(&mut Receiver) -> Result<Taken, Error>,
-    ) -> Delivered {
-        let nothing = Delivered {
+        take: impl FnOnce(&mut BlockReceiver) -> Result<ReceiveResult, FtpError>,
+    ) -> DeliveryResult {
+        let nothing = DeliveryResult {
             consumed: bytes,
             payload: None,
         };
-        match self.links.get(&connection) {
+        match self.owners.get(&connection) {
             None => nothing,
-            Some(&Link::Of(key)) => self.deliver_stream(key, bytes).unwrap_or(nothing),
-            Some(Link::Stripe(_)) => {
+            Some(&ConnectionOwner::Of(key)) => self.deliver_stream(key, bytes).unwrap_or(nothing),
+            Some(ConnectionOwner::Stripe(_)) => {
                 let taken = match take(&mut self.receiver) {
                     Ok(taken) => taken,
                     Err(error) => {
@@ -100,13 +108,13 @@ impl Transfers {
                         return nothing;
                     }
                 };
-                let payload = match taken.payload.map(|payload| self.place(payload)) {
+                let payload = match taken.payload.map(|payload| self.locate(payload)) {
                     Some(None) => return nothing,
-                    Some(placed) => placed,
+                    Some(located) => located,
                     None => None,
                 };
                 self.collect_received();
-                Delivered {
+                DeliveryResult {
                     consumed: taken.consumed,
                     payload,
                 }
@@ -114,27 +122,27 @@ impl Transfers {
         }
     }
 
-    fn deliver_stream(&mut self, key: u64, bytes: usize) -> Option<Delivered> {
+    fn deliver_stream(&mut self, key: u64, bytes: usize) -> Option<DeliveryResult> {
         let active = self.active.get_mut(&key)?;
-        if !active.begun && active.spoiled.is_none() {
-            // Whether the server goes on where it was asked to is known when it begins.
-            return Some(Delivered::default());
+        if !active.started && active.fault.is_none() {
+            // The start of the transfer shows if the server honours REST.
+            return Some(DeliveryResult::default());
         }
-        let Job::Get(get) = &active.job else {
+        let TransferJob::Get(get) = &active.job else {
             return None;
         };
         let offset = get.present.prefix_bytes() + active.position;
         if let Err(reason) = fits(get, offset, bytes) {
-            active.spoiled.get_or_insert(reason);
+            active.fault.get_or_insert(reason);
             let present = active.job.present();
             if !present.is_empty() {
-                // It may have sent all of it, wherever it was asked to go on.
+                // The server may have ignored REST and sent the whole file.
                 *present = ByteRanges::default();
                 active.position = 0;
             }
             return None;
         }
-        if active.spoiled.is_some() || bytes == 0 {
+        if active.fault.is_some() || bytes == 0 {
             return None;
         }
         active.position += bytes as u64;
@@ -144,18 +152,18 @@ impl Transfers {
             offset,
             bytes,
         });
-        Some(Delivered {
+        Some(DeliveryResult {
             consumed: bytes,
             payload,
         })
     }
 
-    /// Whose bytes these are; nothing if they cannot be anybody's.
-    fn place(&mut self, payload: Payload) -> Option<Delivery> {
+    /// Returns the file position of a payload; `None` if it belongs to no transfer.
+    fn locate(&mut self, payload: Payload) -> Option<Delivery> {
         let key = *self.slots.get(&payload.transfer)?;
-        let Some(Active {
-            job: Job::Get(get),
-            state: State::Running,
+        let Some(TransferAttempt {
+            job: TransferJob::Get(get),
+            state: AttemptState::Running,
             ..
         }) = self.active.get(&key)
         else {
@@ -179,26 +187,26 @@ impl Transfers {
                 continue;
             };
             if let Some(active) = self.active.get_mut(&key) {
-                active.whole = Some(received.ranges);
+                active.received_ranges = Some(received.ranges);
             }
-            self.settle(key);
+            self.finalize(key);
         }
     }
 
     fn send(&mut self, connection: u64) -> Option<DataOut> {
-        if let Link::Of(key) = *self.links.get(&connection)? {
+        if let ConnectionOwner::Of(key) = *self.owners.get(&connection)? {
             return self.send_stream(key);
         }
-        let Channel::Open(Way {
-            direction: Direction::Send,
+        let ChannelState::Open(ChannelSpec {
+            direction: TransferDirection::Send,
             ..
         }) = self.channel
         else {
             return None;
         };
         match self.sender.poll(connection)? {
-            Chunk::End { header, .. } => Some(DataOut::Bytes(header.to_vec())),
-            Chunk::Block {
+            OutgoingBlock::End { header, .. } => Some(DataOut::Bytes(header.to_vec())),
+            OutgoingBlock::Block {
                 header,
                 file,
                 offset,
@@ -217,20 +225,20 @@ impl Transfers {
     }
 
     fn send_stream(&mut self, key: u64) -> Option<DataOut> {
-        let most = self.block_bytes;
+        let max_bytes = self.block_bytes;
         let active = self.active.get_mut(&key)?;
-        if active.closed || active.job.direction() == Direction::Receive {
+        if active.closed || active.job.direction() == TransferDirection::Receive {
             return None;
         }
-        let Some(piece) = active.pieces.front_mut() else {
+        let Some(range) = active.ranges.front_mut() else {
             active.closed = true;
             return Some(DataOut::Close);
         };
-        let offset = piece.start;
-        let bytes = (piece.end - offset).min(most);
-        piece.start += bytes;
-        if piece.is_empty() {
-            active.pieces.pop_front();
+        let offset = range.start;
+        let bytes = (range.end - offset).min(max_bytes);
+        range.start += bytes;
+        if range.is_empty() {
+            active.ranges.pop_front();
         }
         Some(DataOut::Payload {
             header: None,
@@ -241,11 +249,14 @@ impl Transfers {
     }
 }
 
-/// A server may not send more than it is known to have.
+/// Checks that the server sends no more than the known size.
 fn fits(get: &Get, offset: u64, bytes: usize) -> Result<(), String> {
     let end = offset.saturating_add(bytes as u64);
     match get.expected_bytes() {
-        Some(size) if end > size => Err(format!("expected {size} bytes, found one at {}", end - 1)),
+        Some(size) if end > size => Err(format!(
+            "expected {size} bytes, found a byte at position {}",
+            end - 1
+        )),
         _ => Ok(()),
     }
 }

@@ -1,91 +1,94 @@
-//! What a client is asked to transfer, and what it says of it.
+//! Transfers of a client and outputs for its driver.
 
 use std::net::SocketAddr;
 
-use crate::{ByteRanges, Command, Mode, Partial, Path, Progress, Reply, Restart};
+use crate::{ByteRanges, FtpCommand, FtpReply, Mode, Partial, Path, ProgressMarker, Restart};
 
-/// A file, part of one, or a listing, to be read.
+/// Download of a file, a region, or a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Get {
-    /// The driver's number for it; one that no other transfer of the session has.
+    /// Number chosen by the driver; unique within the session.
     pub transfer: u64,
-    /// What is read.
-    pub source: Source,
-    /// Of what.
+    /// Source: file, region or listing.
+    pub source: GetSource,
+    /// Path to read.
     pub path: Path,
-    /// How much it is, where it is known. In MODE S nothing else tells a whole file from one that was cut.
+    /// Size, if known. In MODE S only the size distinguishes a complete file from a truncated one.
     pub size_bytes: Option<u64>,
-    /// What the driver has already. Of a region, and of a file whose size is not known, nothing counts.
+    /// Ranges that the driver already has. Ignored for regions and for files of unknown size.
     pub present: ByteRanges,
-    /// Whether the server is asked behind it what the file is by then ([`Output::Seen`]). Not of listings.
-    pub see: bool,
+    /// `true` to send MLST after the file ([`ClientOutput::FileInfo`]). Not for listings.
+    pub stat_after: bool,
 }
 
-/// What is read.
+/// Source of a download.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum GetSource {
     /// The file.
     File,
-    /// `size_bytes` of the file from here on. Positions are those of the file.
+    /// A region of the file, with positions relative to the file.
     Region {
         /// First byte.
         offset: u64,
         /// Number of bytes.
         length: u64,
     },
-    /// The directory (MLSD): lines for [`Entry::parse`](crate::Entry::parse).
+    /// The directory (MLSD): lines for [`ListEntry::parse`](crate::ListEntry::parse).
     Directory,
-    /// The directory and all below (MLSR).
+    /// The directory tree (MLSR).
     Tree,
 }
 
 /// A file to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Put {
-    /// The driver's number for it; one that no other transfer of the session has.
+    /// Number chosen by the driver; unique within the session.
     pub transfer: u64,
-    /// Where it goes.
+    /// Destination.
     pub path: Path,
-    /// Where it is written until all of it is there. A file without such a name is written in place, and alone: nothing
-    /// is sent before the transfers before it are answered, and none after it until it is.
+    /// Temporary name until the file is complete. A file without it is written in place and alone:
+    /// it starts after the replies to all earlier transfers, and later transfers wait for its
+    /// reply.
     pub temporary: Option<Path>,
-    /// Its size.
+    /// File size.
     pub size_bytes: u64,
     /// Algorithm and value, for servers that check it themselves (SCKS).
     pub checksum: Option<(String, String)>,
-    /// When it was modified, in seconds since 1970, where the copy shall keep it.
+    /// Modification time to preserve, in seconds since 1970.
     pub modify_s: Option<i64>,
-    /// What the server has already. Of a part nothing counts. Where it has all in `temporary` nothing is sent: it only gets its name, and one
-    /// that has it already is done.
+    /// Ranges that the server already has. Ignored for parts. If `temporary` is complete, the
+    /// client only renames it; if it is already renamed, the transfer is done.
     pub present: ByteRanges,
-    /// Of a part of a file: the position of its first byte. It is written into `path` as it is, what else is there stays, and nothing
-    /// gets a name; if it fails its bytes there may be any. Positions are those of the file.
+    /// For a part of a file: position of its first byte. The part is written into `path` in place,
+    /// without a rename; other bytes stay. After a failure its bytes are undefined. Positions are
+    /// relative to the file.
     pub part: Option<u64>,
-    /// Whether the driver sees what the server has of it before each try. One that was cut off in MODE S fails then at once, to be given again
-    /// with what is `present`, and what came stays at the server.
-    pub goes_on: bool,
+    /// `true` if the driver checks the stored bytes before each attempt. An interrupted upload in
+    /// MODE S then fails immediately and its bytes stay at the server; the driver adds it again
+    /// with `present`.
+    pub resumable: bool,
 }
 
 /// A transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Job {
+pub enum TransferJob {
     /// From the server.
     Get(Get),
     /// To the server.
     Put(Put),
 }
 
-/// Which way bytes go.
+/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum TransferDirection {
     /// From the server.
     Receive,
     /// To the server.
     Send,
 }
 
-impl Job {
-    /// The driver's number.
+impl TransferJob {
+    /// Returns the number chosen by the driver.
     #[must_use]
     pub fn transfer(&self) -> u64 {
         match self {
@@ -94,57 +97,60 @@ impl Job {
         }
     }
 
-    pub(super) fn direction(&self) -> Direction {
+    pub(super) fn direction(&self) -> TransferDirection {
         match self {
-            Self::Get(_) => Direction::Receive,
-            Self::Put(_) => Direction::Send,
+            Self::Get(_) => TransferDirection::Receive,
+            Self::Put(_) => TransferDirection::Send,
         }
     }
 
-    /// Whether it is a file, or a part of one, and no listing.
+    /// Returns `true` for a file or a part of a file, `false` for a listing.
     pub(super) fn is_file(&self) -> bool {
-        let listing = |source| matches!(source, Source::Directory | Source::Tree);
+        let listing = |source| matches!(source, GetSource::Directory | GetSource::Tree);
         !matches!(self, Self::Get(get) if listing(get.source))
     }
 
-    /// Whether all data nodes of a striped server may have a part in it. Those of the Globus toolkit say that all went well and leave bytes
-    /// out where they are to send less than a whole file, and end the session over a listing.
-    pub(super) fn is_shared(&self) -> bool {
+    /// Returns `true` if all data nodes of a striped server can take part. Globus servers report
+    /// success but omit bytes of partial files, and end the session for a listing.
+    pub(super) fn is_stripeable(&self) -> bool {
         match self {
-            Self::Get(get) => get.source == Source::File && get.present.is_empty(),
+            Self::Get(get) => get.source == GetSource::File && get.present.is_empty(),
             Self::Put(_) => true,
         }
     }
 
-    /// Whether it may not share the pipeline.
-    pub(super) fn is_alone(&self) -> bool {
+    /// Returns `true` if the transfer must not share the pipeline.
+    pub(super) fn is_exclusive(&self) -> bool {
         matches!(self, Self::Put(put) if put.temporary.is_none() && put.part.is_none())
     }
 
-    /// Whether all of it is at the server, and lacks its name.
-    pub(super) fn is_there(&self) -> bool {
-        matches!(self, Self::Put(put) if put.temporary.is_some() && !put.present.is_empty() && put.missing_end() == 0)
+    /// Returns `true` if all bytes are at the server and only the rename is missing.
+    pub(super) fn is_complete_at_server(&self) -> bool {
+        matches!(self, Self::Put(put) if put.temporary.is_some() && !put.present.is_empty() && put.last_missing_end() == 0)
     }
 
-    /// The command that begins it, where it only gets its name: does the server have all of it?
-    pub(super) fn named(&self) -> Option<Command> {
+    /// Returns the SIZE command that starts a rename-only transfer.
+    pub(super) fn named(&self) -> Option<FtpCommand> {
         match self {
-            Self::Put(put) if self.is_there() => put.temporary.clone().map(Command::Size),
+            Self::Put(put) if self.is_complete_at_server() => {
+                put.temporary.clone().map(FtpCommand::Size)
+            }
             _ => None,
         }
     }
 
-    /// The end of what is on the wire on its way to the server.
+    /// Returns the end of the bytes to send, as an offset on the wire.
     pub(super) fn sent_bytes(&self) -> u64 {
         match self {
             Self::Get(_) => 0,
-            Self::Put(put) => put.missing_end(),
+            Self::Put(put) => put.last_missing_end(),
         }
     }
 
-    /// How far bytes of a transfer that the server refused could reach if it took them for this one's and no harm came of it: as far as
-    /// this one's own, which go again. None: any, since it begins with an empty file.
-    pub(super) fn bears_bytes(&self) -> Option<u64> {
+    /// Returns the highest harmless position of foreign bytes, in case the server assigns bytes of
+    /// a rejected transfer to this one. The client sends its own bytes again. `None`: no limit,
+    /// because the transfer starts with an empty file.
+    pub(super) fn max_foreign_bytes(&self) -> Option<u64> {
         match self {
             Self::Put(put) if put.part.is_some() => Some(put.size_bytes),
             Self::Put(put) if !put.present.is_empty() => Some(0),
@@ -152,7 +158,7 @@ impl Job {
         }
     }
 
-    /// Position in the file of what is 0 on the wire.
+    /// Returns the file position of offset 0 on the wire.
     pub(super) fn base(&self) -> u64 {
         match self {
             Self::Get(get) => get.base(),
@@ -167,40 +173,40 @@ impl Job {
         }
     }
 
-    /// The command that begins it.
-    pub(super) fn command(&self) -> Command {
+    /// Returns the transfer command.
+    pub(super) fn command(&self) -> FtpCommand {
         match self {
             Self::Put(Put {
                 path,
                 part: Some(offset),
                 ..
-            }) => Command::Esto {
+            }) => FtpCommand::Esto {
                 offset: *offset,
                 path: path.clone(),
             },
-            Self::Put(put) => Command::Stor(put.temporary.as_ref().unwrap_or(&put.path).clone()),
+            Self::Put(put) => FtpCommand::Stor(put.temporary.as_ref().unwrap_or(&put.path).clone()),
             Self::Get(get) => {
                 let path = get.path.clone();
                 match get.source {
-                    Source::File => Command::Retr(path),
-                    Source::Directory => Command::Mlsd(Some(path)),
-                    Source::Tree => Command::Mlsr(Some(path)),
-                    Source::Region { offset, length } => {
+                    GetSource::File => FtpCommand::Retr(path),
+                    GetSource::Directory => FtpCommand::Mlsd(Some(path)),
+                    GetSource::Tree => FtpCommand::Mlsr(Some(path)),
+                    GetSource::Region { offset, length } => {
                         let part = Partial::Region { offset, length };
-                        Command::Eret { part, path }
+                        FtpCommand::Eret { part, path }
                     }
                 }
             }
         }
     }
 
-    /// The command before it that names what is there already. A server whose habit is not known gets each range one
-    /// byte shorter.
-    pub(super) fn restart(&mut self, mode: Mode, exact: bool) -> Option<Command> {
+    /// Returns the REST command for present bytes. If the server's range convention is unknown,
+    /// each range is one byte shorter.
+    pub(super) fn restart(&mut self, mode: Mode, exact: bool) -> Option<FtpCommand> {
         if let Self::Get(get) = self
-            && (get.size_bytes.is_none() || matches!(get.source, Source::Region { .. }))
+            && (get.size_bytes.is_none() || matches!(get.source, GetSource::Region { .. }))
         {
-            // Where a part goes on is another part; and where a file ends that is not known, what is there may lie behind.
+            // A region cannot resume, and without a size, present bytes can lie beyond the end.
             get.present = ByteRanges::default();
         }
         if let Self::Put(put) = self
@@ -211,24 +217,24 @@ impl Job {
         let present = self.present();
         match mode {
             Mode::Stream => {
-                *present = ByteRanges::of(0..present.prefix_bytes());
+                *present = ByteRanges::from_range(0..present.prefix_bytes());
                 let offset = present.prefix_bytes();
-                (offset > 0).then_some(Command::Rest(Restart::Offset(offset)))
+                (offset > 0).then_some(FtpCommand::Rest(Restart::Offset(offset)))
             }
             Mode::Extended => {
                 if !exact {
                     *present = present.shortened();
                 }
                 let ranges = present.clone();
-                (!ranges.is_empty()).then_some(Command::Rest(Restart::Ranges(ranges)))
+                (!ranges.is_empty()).then_some(FtpCommand::Rest(Restart::Ranges(ranges)))
             }
         }
     }
 }
 
 impl Put {
-    /// The end of the last range that is to be sent.
-    fn missing_end(&self) -> u64 {
+    /// Returns the end of the last missing range.
+    fn last_missing_end(&self) -> u64 {
         if self.present.is_empty() {
             return self.size_bytes;
         }
@@ -237,130 +243,132 @@ impl Put {
 }
 
 impl Get {
-    /// Position in the file of what is 0 on the wire.
+    /// Returns the file position of offset 0 on the wire.
     pub(super) fn base(&self) -> u64 {
         match self.source {
-            Source::Region { offset, .. } => offset,
+            GetSource::Region { offset, .. } => offset,
             _ => 0,
         }
     }
 
-    /// Bytes that are to come, counted as on the wire.
+    /// Returns the expected bytes on the wire.
     pub(super) fn expected_bytes(&self) -> Option<u64> {
         match self.source {
-            Source::Region { length, .. } => Some(length),
+            GetSource::Region { length, .. } => Some(length),
             _ => self.size_bytes,
         }
     }
 }
 
-/// What a data connection is for.
+/// Purpose of a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Purpose {
+pub enum ConnectionPurpose {
     /// This transfer, in MODE S.
     Transfer(u64),
-    /// All of them, in MODE E, at this data node of the server, from 0. Of one that the server opens, 0.
+    /// All transfers at this data node, counted from 0, in MODE E. 0 for connections that the
+    /// server opens.
     Stripe(u16),
 }
 
-/// What a driver is to do, or to know.
+/// Action or information for the driver.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub enum Output {
+pub enum ClientOutput {
     /// Write these bytes to the control connection.
     Send(Vec<u8>),
     /// The session is ready for transfers and commands.
     Ready,
-    /// Listen for data connections, on the host of the control connection, and say where: `listening`.
+    /// Listen for data connections on the host of the control connection, then call `listening`.
     Listen,
-    /// Open data connections, and say of each when it is open: `data_opened`.
+    /// Open data connections; call `data_opened` for each.
     Connect {
-        /// Where to. It is what the server says, and may be another host: those of dCache are.
+        /// Address from the server; can be another host, as with dCache.
         address: SocketAddr,
-        /// How many.
+        /// Number of connections.
         connections: u16,
-        /// What for.
-        purpose: Purpose,
+        /// Purpose of the connections.
+        purpose: ConnectionPurpose,
     },
-    /// So many data nodes of the server are to move each file from now on.
+    /// Number of data nodes that move each later file.
     DataNodes(u16),
-    /// Close this data connection, whose transfer has failed, and say nothing more of it.
+    /// Close this data connection of a failed transfer; report nothing more about it.
     CloseData {
-        /// Its number.
+        /// Number of the connection.
         connection: u64,
     },
-    /// Close all data connections and the listener, and say nothing more of them. What was read and not taken, and what
-    /// was to be sent, is void.
+    /// Close all data connections and the listener; report nothing more about them. Discard
+    /// unconsumed and unsent bytes.
     DropData {
-        /// Something went wrong with them; else others are wanted, of another kind, and nothing was under way.
+        /// `true` after an error; `false` if only the kind of connections changes.
         faulty: bool,
     },
-    /// The server has begun a transfer; again at each try, and what came of a file whose size is not known is then void.
-    Begun {
-        /// Which.
+    /// The server started a transfer; repeated for each attempt. Earlier bytes of a file of unknown
+    /// size are then void.
+    Started {
+        /// Number of the transfer.
         transfer: u64,
     },
-    /// The server tells how far it is.
+    /// Progress marker of the server.
     Progress {
-        /// With which transfer.
+        /// Number of the transfer.
         transfer: u64,
-        /// How far.
-        progress: Progress,
+        /// The marker.
+        progress: ProgressMarker,
     },
-    /// What the server said of a file (MLST) when it had read all that it was asked for; what follows is that the transfer is complete.
-    Seen {
-        /// Which.
+    /// MLST reply after the server has read the file; `Done` follows.
+    FileInfo {
+        /// Number of the transfer.
         transfer: u64,
         /// The reply.
-        reply: Reply,
+        reply: FtpReply,
     },
-    /// A transfer is complete: all bytes are there, under the name that they shall have.
+    /// A transfer is complete, under its final name.
     Done {
-        /// Which.
+        /// Number of the transfer.
         transfer: u64,
-        /// Whether the server has the time of modification that was asked for.
+        /// `true` if the server set the requested modification time.
         time_kept: bool,
     },
     /// A transfer has failed.
     Failed {
-        /// Which.
+        /// Number of the transfer.
         transfer: u64,
-        /// How.
-        failure: Failure,
+        /// Description of the failure.
+        failure: TransferFailure,
     },
-    /// A line of the answer to a request for a listing.
+    /// A line of a listing reply.
     Line {
         /// Number of the request.
         request: u64,
-        /// Its text; for [`Entry::parse`](crate::Entry::parse), if it is one.
+        /// Text, for [`ListEntry::parse`](crate::ListEntry::parse).
         text: Vec<u8>,
     },
     /// A preliminary reply to a request.
-    Notice {
+    Preliminary {
         /// Number of the request.
         request: u64,
         /// The reply.
-        reply: Reply,
+        reply: FtpReply,
     },
     /// The reply to a request.
-    Answer {
+    Reply {
         /// Number of the request.
         request: u64,
         /// The reply.
-        reply: Reply,
+        reply: FtpReply,
     },
 }
 
-/// Why a transfer failed.
+/// Failure of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// In words.
+pub struct TransferFailure {
+    /// Description.
     pub reason: String,
-    /// Whether another session may succeed.
+    /// `true` if another session can succeed.
     pub again: bool,
-    /// Whether the file is not what it was said to be, or the server could not read all of it: what came of it before may not fit what
-    /// comes next.
+    /// `true` if the file changed, or the server could not read all of it. Received bytes may not
+    /// match later ones.
     pub changed: bool,
-    /// What a download has got, present ranges included.
+    /// Received ranges of a download, including present ranges.
     pub received: ByteRanges,
 }

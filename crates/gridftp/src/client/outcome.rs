@@ -1,153 +1,166 @@
-//! What becomes of a transfer: its replies, its end, its name.
+//! Completion of a transfer: replies, checks and rename.
 
 use super::Tag;
-use super::active::{Active, Part, State};
-use super::channel::Channel;
-use super::job::{Direction, Job, Output, Purpose};
+use super::active::{AttemptState, TransferAttempt, TransferCommand};
+use super::channel::ChannelState;
+use super::job::{ClientOutput, ConnectionPurpose, TransferDirection, TransferJob};
 use super::transfers::Transfers;
 use crate::timestamp::write_timestamp;
-use crate::{ByteRanges, Command, Entry, Mode, Path, Progress, Reply};
+use crate::{ByteRanges, FtpCommand, FtpReply, ListEntry, Mode, Path, ProgressMarker};
 
-/// What a server answers that could not go on with a transfer for its own part (RFC 959, section 4.2.1): it cannot read the file, or has seen
-/// that it was changed.
-const GIVEN_UP: u16 = 451;
+/// Code for a local error of the server (RFC 959, section 4.2.1): the file is unreadable or has
+/// changed.
+const LOCAL_ERROR: u16 = 451;
 
 impl Transfers {
-    /// A preliminary reply.
-    pub fn noticed(&mut self, key: u64, part: Part, reply: &Reply) {
+    /// Handles a preliminary reply.
+    pub fn preliminary_reply(&mut self, key: u64, part: TransferCommand, reply: &FtpReply) {
         let Some(active) = self.active.get_mut(&key) else {
             return;
         };
-        if part != Part::Transfer {
+        if part != TransferCommand::Transfer {
             return;
         }
         let transfer = active.job.transfer();
         if matches!(reply.code, 125 | 150) {
-            if std::mem::replace(&mut active.begun, true) || active.state != State::Running {
+            if std::mem::replace(&mut active.started, true) || active.state != AttemptState::Running
+            {
                 return;
             }
-            if active.job.direction() == Direction::Receive && self.mode == Mode::Extended {
-                let slot = self.receiver.begin();
+            if active.job.direction() == TransferDirection::Receive && self.mode == Mode::Extended {
+                let slot = self.receiver.start_transfer();
                 active.slot = Some(slot);
                 self.slots.insert(slot, key);
             }
             self.admit(key);
-            self.outputs.push(Output::Begun { transfer });
-        } else if active.state == State::Running
-            && let Ok(Some(progress)) = Progress::parse(reply)
+            self.outputs.push(ClientOutput::Started { transfer });
+        } else if active.state == AttemptState::Running
+            && let Ok(Some(progress)) = ProgressMarker::parse(reply)
         {
-            // A marker that cannot be read says nothing of the transfer.
-            self.outputs.push(Output::Progress { transfer, progress });
+            // Ignore an unreadable marker.
+            self.outputs
+                .push(ClientOutput::Progress { transfer, progress });
         }
     }
 
-    /// A final reply.
-    pub fn answered(&mut self, key: u64, part: Part, reply: Reply) {
+    /// Handles a final reply.
+    pub fn replied(&mut self, key: u64, part: TransferCommand, reply: FtpReply) {
         let Some(active) = self.active.get_mut(&key) else {
             return;
         };
         match part {
-            Part::Passive => match super::channel::passive_address(&reply, self.server) {
-                Some(mut address) => {
-                    if !self.has_data_nodes {
-                        address.set_ip(self.server);
+            TransferCommand::Passive => {
+                match super::channel::passive_address(&reply, self.server) {
+                    Some(mut address) => {
+                        if !self.has_data_nodes {
+                            address.set_ip(self.server);
+                        }
+                        self.outputs.push(ClientOutput::Connect {
+                            address,
+                            connections: 1,
+                            purpose: ConnectionPurpose::Transfer(active.job.transfer()),
+                        });
+                        self.addressed(key, address);
                     }
-                    self.outputs.push(Output::Connect {
-                        address,
-                        connections: 1,
-                        purpose: Purpose::Transfer(active.job.transfer()),
-                    });
-                    self.addressed(key, address);
+                    None => active.fault = Some(format!("cannot open a data connection: {reply}")),
                 }
-                None => active.spoiled = Some(format!("no data connection: {reply}")),
-            },
-            Part::Restart if !reply.is_intermediate() => {
-                active.spoiled = Some(format!("no restart: {reply}"));
+            }
+            TransferCommand::Restart if !reply.is_intermediate() => {
+                active.fault = Some(format!("cannot restart: {reply}"));
                 *active.job.present() = ByteRanges::default();
             }
-            // Whatever is listed, it is another one.
-            Part::Enter if !reply.is_success() => active.spoiled = Some(reply.to_string()),
-            Part::Check if !reply.is_success() => self.checks = false,
-            Part::Transfer => {
-                active.answer = Some(reply);
-                self.settle(key);
+            // A later LIST would list another directory.
+            TransferCommand::ChangeDirectory if !reply.is_success() => {
+                active.fault = Some(reply.to_string())
             }
-            Part::Look => {
+            TransferCommand::Check if !reply.is_success() => self.checks = false,
+            TransferCommand::Transfer => {
+                active.final_reply = Some(reply);
+                self.finalize(key);
+            }
+            TransferCommand::Stat => {
                 active.seen = Some(reply);
-                self.settle(key);
+                self.finalize(key);
             }
-            Part::Size => self.sized(key, &reply),
-            Part::See => self.seen(key, &reply),
-            Part::Modify => {
-                active.state = State::Committing {
+            TransferCommand::Size => self.sized(key, &reply),
+            TransferCommand::StatFinal => self.seen(key, &reply),
+            TransferCommand::Modify => {
+                active.state = AttemptState::Committing {
                     time_kept: reply.is_success(),
                 }
             }
-            Part::RenameFrom if !reply.is_intermediate() => {
-                // Whatever is said to RNTO: it has nothing to name.
-                active.spoiled = Some(format!("no name: {reply}"));
+            TransferCommand::RenameFrom if !reply.is_intermediate() => {
+                // RNTO cannot succeed.
+                active.fault = Some(format!("cannot rename: {reply}"));
             }
-            Part::RenameTo => self.renamed(key, &reply),
-            Part::Enter | Part::Restart | Part::Check | Part::RenameFrom => {}
+            TransferCommand::RenameTo => self.renamed(key, &reply),
+            TransferCommand::ChangeDirectory
+            | TransferCommand::Restart
+            | TransferCommand::Check
+            | TransferCommand::RenameFrom => {}
         }
     }
 
-    /// A transfer that was asked for, but not written, and is void.
+    /// Handles a retracted command: it was not sent.
     pub fn retracted(&mut self, key: u64) {
         if let Some(active) = self.active.get_mut(&key) {
-            active.answer = Some(Reply::new(500, "not asked"));
+            active.final_reply = Some(FtpReply::new(500, "not sent"));
         }
     }
 
-    /// Looks whether a transfer is at its end.
-    pub fn settle(&mut self, key: u64) {
-        if self.mode == Mode::Stream && (self.is_astray(key) || self.begins_anew(key)) {
+    /// Completes a transfer if all results are known.
+    pub fn finalize(&mut self, key: u64) {
+        if self.mode == Mode::Stream && (self.is_mismatched(key) || self.restarts_upload(key)) {
             return;
         }
         let Some(active) = self
             .active
             .get(&key)
-            .filter(|active| active.state == State::Running)
+            .filter(|active| active.state == AttemptState::Running)
         else {
             return;
         };
-        let Some(reply) = &active.answer else {
+        let Some(reply) = &active.final_reply else {
             return;
         };
-        if let Some((reason, again)) = active.over.clone() {
+        if let Some((reason, again)) = active.final_failure.clone() {
             return self.failed(key, &reason, again);
         }
-        if reply.code == GIVEN_UP
-            && active.begun
-            && matches!(active.job, Job::Get(_))
+        if reply.code == LOCAL_ERROR
+            && active.started
+            && matches!(active.job, TransferJob::Get(_))
             && active.job.is_file()
         {
             let reason = reply.to_string();
             return self.changed(key, &reason);
         }
         if !reply.is_success() {
-            // All that Globus servers say of a transfer whose data connections are gone.
+            // Globus servers send only this text if the data connections are gone.
             let plain = matches!(&reply.lines[..], [text] if text == b"Command failed");
-            let gone = self.broken || plain;
-            let lost = active.begun || active.spoiled.is_some();
-            let again = gone || lost || reply.is_transient_failure();
+            let consumed_end = self.broken || plain;
+            let lost = active.started || active.fault.is_some();
+            let again = consumed_end || lost || reply.is_transient_failure();
             let reason = reply.to_string();
             self.failed(key, &reason, again);
-            if gone && matches!(self.channel, Channel::Open(_)) {
+            if consumed_end && matches!(self.channel, ChannelState::Open(_)) {
                 self.roll_back();
             }
             return;
         }
-        if let Some(reason) = active.spoiled.clone() {
+        if let Some(reason) = active.fault.clone() {
             return self.failed(key, &reason, true);
         }
         match &active.job {
-            Job::Put(_) if !self.is_sent(active) => {
-                self.failed(key, "the server was content before it had all bytes", true);
+            TransferJob::Put(_) if !self.is_sent(active) => {
+                self.failed(
+                    key,
+                    "the server reported success before it had all bytes",
+                    true,
+                );
             }
-            Job::Put(_) => self.commit(key),
-            Job::Get(get) => {
-                let Some(whole) = &active.whole else {
+            TransferJob::Put(_) => self.commit(key),
+            TransferJob::Get(get) => {
+                let Some(received_ranges) = &active.received_ranges else {
                     if self.is_lost() {
                         self.failed(
                             key,
@@ -158,21 +171,21 @@ impl Transfers {
                     return;
                 };
                 let mut all = get.present.clone();
-                let counted = all.merge(whole).is_ok();
+                let counted = all.merge(received_ranges).is_ok();
                 let end = all.end();
                 let complete = counted && all.prefix_bytes() == end;
                 if complete && get.expected_bytes().is_none_or(|size| size == end) {
-                    if get.see && active.seen.is_none() {
+                    if get.stat_after && active.seen.is_none() {
                         return;
                     }
                     self.done(key, true);
                 } else {
                     let size = get.expected_bytes().unwrap_or(end);
                     let reason = format!(
-                        "expected {size} bytes without a hole, found {}, the last at {end}",
+                        "expected {size} contiguous bytes, found {} up to position {end}",
                         all.total_bytes()
                     );
-                    // Blocks end where the file does; a stream may have been cut on its way.
+                    // In MODE E the end is explicit; a stream can be truncated.
                     if complete && self.mode == Mode::Extended {
                         self.changed(key, &reason);
                     } else {
@@ -183,17 +196,17 @@ impl Transfers {
         }
     }
 
-    /// Has an upload that was to go on in MODE S begin anew, where a server has refused it: some take files whole or not at all (ProFTPD, unless
-    /// `AllowStoreRestart`), and may not write into one that is there (`AllowOverwrite`).
-    fn begins_anew(&mut self, key: u64) -> bool {
+    /// Restarts a rejected resume of an upload in MODE S from the beginning of the file. Some
+    /// servers do not resume (ProFTPD without `AllowStoreRestart`) or overwrite (`AllowOverwrite`).
+    fn restarts_upload(&mut self, key: u64) -> bool {
         let Some(active) = self.active.get_mut(&key) else {
             return false;
         };
-        let refused = active.answer.as_ref().filter(|reply| {
-            let counts = active.state == State::Running && active.over.is_none();
-            counts && !active.begun && !reply.is_success()
+        let rejected = active.final_reply.as_ref().filter(|reply| {
+            let counts = active.state == AttemptState::Running && active.final_failure.is_none();
+            counts && !active.started && !reply.is_success()
         });
-        let (Some(reply), Job::Put(put)) = (refused, &mut active.job) else {
+        let (Some(reply), TransferJob::Put(put)) = (rejected, &mut active.job) else {
             return false;
         };
         let Some(temporary) = put.temporary.clone().filter(|_| !put.present.is_empty()) else {
@@ -202,25 +215,25 @@ impl Transfers {
         put.present = ByteRanges::default();
         let reason = reply.to_string();
         self.commands
-            .push(vec![(Tag::Unheard, Command::Dele(temporary))]);
+            .push(vec![(Tag::Ignored, FtpCommand::Dele(temporary))]);
         self.failed(key, &reason, true);
         true
     }
 
-    fn is_sent(&self, active: &Active) -> bool {
+    fn is_sent(&self, active: &TransferAttempt) -> bool {
         match self.mode {
             Mode::Stream => active.closed,
             Mode::Extended => active.file.is_some_and(|file| self.sender.is_sent(file)),
         }
     }
 
-    /// All bytes are there, as the server says. In MODE S it can only know that the connection has ended, and of what was there before
-    /// nothing: the size tells.
+    /// Commits an upload after success. In MODE S the server only knows that the connection closed,
+    /// so the client checks the size.
     fn commit(&mut self, key: u64) {
         let Some(active) = self.active.get_mut(&key) else {
             return;
         };
-        let Job::Put(put) = &active.job else {
+        let TransferJob::Put(put) = &active.job else {
             return;
         };
         if put.part.is_some() {
@@ -230,16 +243,18 @@ impl Transfers {
             return self.name(key);
         }
         let path = put.temporary.as_ref().unwrap_or(&put.path).clone();
-        active.state = State::Committing { time_kept: false };
-        self.commands
-            .push(vec![(Tag::Transfer(key, Part::Size), Command::Size(path))]);
+        active.state = AttemptState::Committing { time_kept: false };
+        self.commands.push(vec![(
+            Tag::Transfer(key, TransferCommand::Size),
+            FtpCommand::Size(path),
+        )]);
     }
 
-    fn sized(&mut self, key: u64, reply: &Reply) {
+    fn sized(&mut self, key: u64, reply: &FtpReply) {
         let Some(active) = self.active.get(&key) else {
             return;
         };
-        let Job::Put(put) = &active.job else {
+        let TransferJob::Put(put) = &active.job else {
             return;
         };
         match reply.size_bytes() {
@@ -248,43 +263,47 @@ impl Transfers {
                     "expected {} bytes at the server, found {size}",
                     put.size_bytes
                 );
-                // What is there will not be other the next time.
-                let again = !active.job.is_there();
+                // Another attempt would find the same bytes.
+                let again = !active.job.is_complete_at_server();
                 self.failed(key, &reason, again);
             }
-            // A server without SIZE cannot be asked.
+            // A server without SIZE cannot report it.
             _ => self.name(key),
         }
     }
 
-    /// Gives a file its name. All before it in the pipeline went well: a failure would have voided it.
+    /// Renames a file. All earlier transfers of the pipeline succeeded; a failure would have voided
+    /// this one.
     fn name(&mut self, key: u64) {
         let Some(active) = self.active.get_mut(&key) else {
             return;
         };
-        let Job::Put(put) = &active.job else {
+        let TransferJob::Put(put) = &active.job else {
             return;
         };
         let mut group = Vec::new();
         let at = put.temporary.as_ref().unwrap_or(&put.path);
         if let Some(time_s) = put.modify_s {
             group.extend(
-                modify(at, time_s, self.has_mfmt)
-                    .map(|command| (Tag::Transfer(key, Part::Modify), command)),
+                modify(at, time_s, self.supports_mfmt)
+                    .map(|command| (Tag::Transfer(key, TransferCommand::Modify), command)),
             );
         }
         if let Some(temporary) = put.temporary.clone() {
             group.push((
-                Tag::Transfer(key, Part::RenameFrom),
-                Command::Rnfr(temporary),
+                Tag::Transfer(key, TransferCommand::RenameFrom),
+                FtpCommand::Rnfr(temporary),
             ));
-            let to = Command::Rnto(put.path.clone());
-            group.push((Tag::Transfer(key, Part::RenameTo), to));
+            let to = FtpCommand::Rnto(put.path.clone());
+            group.push((Tag::Transfer(key, TransferCommand::RenameTo), to));
         } else if put.modify_s.is_some() {
-            // The rename tells when all is over; without one, a reply that is sure to come does.
-            group.push((Tag::Transfer(key, Part::RenameTo), Command::Noop));
+            // The reply to the rename ends the transfer; without a rename, NOOP does.
+            group.push((
+                Tag::Transfer(key, TransferCommand::RenameTo),
+                FtpCommand::Noop,
+            ));
         }
-        active.state = State::Committing {
+        active.state = AttemptState::Committing {
             time_kept: put.modify_s.is_none(),
         };
         if group.is_empty() {
@@ -293,48 +312,53 @@ impl Transfers {
         self.commands.push(group);
     }
 
-    fn renamed(&mut self, key: u64, reply: &Reply) {
+    fn renamed(&mut self, key: u64, reply: &FtpReply) {
         let Some(active) = self.active.get(&key) else {
             return;
         };
-        let State::Committing { time_kept } = active.state else {
+        let AttemptState::Committing { time_kept } = active.state else {
             return;
         };
-        match active.spoiled.clone() {
+        match active.fault.clone() {
             None if reply.is_success() => self.done(key, time_kept),
-            None => self.failed(key, &format!("no name: {reply}"), false),
+            None => self.failed(key, &format!("cannot rename: {reply}"), false),
             Some(reason) => self.unnamed(key, &reason),
         }
     }
 
-    /// There was nothing to name. A session that was lost may have done it: then it is there under its name, of its size and its time.
+    /// Handles a missing source of a rename. A lost session may have renamed it: then the final
+    /// name has its size and time.
     fn unnamed(&mut self, key: u64, reason: &str) {
         match self.active.get(&key).map(|active| &active.job) {
-            Some(job @ Job::Put(put)) if job.is_there() && put.modify_s.is_some() => {
-                let command = Command::Mlst(Some(put.path.clone()));
-                self.commands
-                    .push(vec![(Tag::Transfer(key, Part::See), command)]);
+            Some(job @ TransferJob::Put(put))
+                if job.is_complete_at_server() && put.modify_s.is_some() =>
+            {
+                let command = FtpCommand::Mlst(Some(put.path.clone()));
+                self.commands.push(vec![(
+                    Tag::Transfer(key, TransferCommand::StatFinal),
+                    command,
+                )]);
             }
             _ => self.failed(key, reason, false),
         }
     }
 
-    fn seen(&mut self, key: u64, reply: &Reply) {
+    fn seen(&mut self, key: u64, reply: &FtpReply) {
         let Some(active) = self.active.get(&key) else {
             return;
         };
-        let Job::Put(put) = &active.job else {
+        let TransferJob::Put(put) = &active.job else {
             return;
         };
         let line = reply.lines.get(1);
-        let found = line.and_then(|line| Entry::parse(line.trim_ascii_start()).ok());
-        let is_it = found.filter(|_| reply.is_success()).is_some_and(|found| {
+        let found = line.and_then(|line| ListEntry::parse(line.trim_ascii_start()).ok());
+        let is_same = found.filter(|_| reply.is_success()).is_some_and(|found| {
             found.size_bytes == Some(put.size_bytes) && found.modify_s == put.modify_s
         });
-        if is_it {
+        if is_same {
             return self.done(key, true);
         }
-        let reason = active.spoiled.clone().unwrap_or_default();
+        let reason = active.fault.clone().unwrap_or_default();
         self.failed(key, &reason, false);
     }
 
@@ -343,8 +367,8 @@ impl Transfers {
             let transfer = active.job.transfer();
             let seen = active.seen;
             self.outputs
-                .extend(seen.map(|reply| Output::Seen { transfer, reply }));
-            self.outputs.push(Output::Done {
+                .extend(seen.map(|reply| ClientOutput::FileInfo { transfer, reply }));
+            self.outputs.push(ClientOutput::Done {
                 transfer,
                 time_kept,
             });
@@ -352,12 +376,13 @@ impl Transfers {
     }
 }
 
-/// The command that sets a time. Servers without MFMT may have MDTM with two arguments, as vsftpd has; others take both for a path, which is not there.
-fn modify(path: &Path, time_s: i64, has_mfmt: bool) -> Option<Command> {
-    if has_mfmt {
+/// Returns the command that sets a modification time. Servers without MFMT may support MDTM with
+/// two arguments (vsftpd); others treat both as a path that does not exist.
+fn modify(path: &Path, time_s: i64, supports_mfmt: bool) -> Option<FtpCommand> {
+    if supports_mfmt {
         let path = path.clone();
-        return Some(Command::Mfmt { time_s, path });
+        return Some(FtpCommand::Mfmt { time_s, path });
     }
     let both = [write_timestamp(time_s).as_bytes(), b" ", path.as_bytes()].concat();
-    Path::new(both).ok().map(Command::Mdtm)
+    Path::new(both).ok().map(FtpCommand::Mdtm)
 }

@@ -1,59 +1,59 @@
-//! What a session is to be like.
+//! Settings of a session.
 
 use crate::{Dcau, Mode, Protection, Secret};
 
-/// Who logs in.
+/// User of the login.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Login {
-    /// Nobody in particular.
+    /// Anonymous user.
     Anonymous,
     /// A user of the server.
     Password {
-        /// Name.
+        /// User name.
         user: Vec<u8>,
         /// Password.
         password: Secret,
     },
-    /// Whom the security layer showed; the server maps the name.
+    /// Identity of the security layer; the server maps it.
     Mapped,
-    /// Nobody: the server knows, since it was started by ssh.
+    /// No login, because ssh has authenticated the user.
     Done,
 }
 
-/// Whether bytes of an upload go out before the server says that it takes them.
+/// Start of the bytes of an upload: before or after the server accepts the file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Upload {
-    /// They do: no round trip a file.
+pub enum UploadMode {
+    /// Before: no round trip per file.
     Eager,
-    /// They wait: a round trip a file.
+    /// After: one round trip per file.
     Gated,
 }
 
-/// What a session is to be like.
+/// Settings of a session.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    /// Who logs in.
+pub struct ClientSettings {
+    /// User of the login.
     pub login: Login,
-    /// The server's address: where data connections go when it names none.
+    /// Address of the server, used if a reply has none.
     pub server: std::net::IpAddr,
-    /// MODE; a server without MODE E is spoken to in MODE S.
+    /// Transfer mode; servers without MODE E use MODE S.
     pub mode: Mode,
-    /// Data connections a file in MODE E.
+    /// Data connections per file in MODE E.
     pub connections: u16,
-    /// Transfers that are asked for ahead of their end.
+    /// Number of pipelined transfers.
     pub depth: usize,
-    /// Bytes of a block.
+    /// Size of a block, in bytes.
     pub block_bytes: u64,
-    /// Socket buffers of the server.
+    /// Size of the server's socket buffers, in bytes.
     pub buffer_bytes: Option<u64>,
-    /// Who must be at the other end of data connections, and what protects them. Only with a security layer.
+    /// Authentication and protection of data connections. Needs a security layer.
     pub data: Option<(Dcau, Protection)>,
-    /// How uploads are sent; `None`: eagerly to servers of the Globus toolkit, whose ways are known, gated to others.
-    pub upload: Option<Upload>,
-    /// How often a transfer is tried.
+    /// Upload mode; `None`: eager for Globus servers, gated for others.
+    pub upload: Option<UploadMode>,
+    /// Maximum attempts of a transfer.
     pub attempts: u32,
-    /// Whether all data nodes of a server that has several shall move each file in MODE E.
+    /// `true` if all data nodes of a server move each file in MODE E.
     pub striped: bool,
-    /// How long nothing may move.
-    pub patience: std::time::Duration,
+    /// Timeout without progress.
+    pub stall_timeout: std::time::Duration,
 }

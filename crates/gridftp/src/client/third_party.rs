@@ -1,67 +1,69 @@
-//! Copies between two servers, whose bytes pass by the client: nothing but commands on two sessions.
+//! Third-party copies: the client only sends commands on two sessions.
 //!
-//! The rule of uploads holds here too, and harder: the client cannot close the data connections. If the source refuses a file, the
-//! destination takes the bytes of the next for it; if the destination refuses one, the next takes its bytes. So every
-//! file is written under a temporary name, and gets its own only when both sides are content with it and with all before it.
-//! After a refusal both sessions are opened anew, and everything behind it is done again.
+//! Uploads are transactions here too, with a stricter rule, since the client cannot close the data
+//! connections. If the source rejects a file, the destination stores the bytes of the next file in
+//! it. If the destination rejects a file, the next file gets its bytes. Therefore every file has a
+//! temporary name. The client renames it only after success on both sides, also of all earlier
+//! files. After a rejection both sessions are reopened, and all later files are repeated.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use super::channel::{active, all_addresses, all_passive, passive, passive_address};
-use crate::{Command, Mode, Path, Reply, number};
+use crate::{FtpCommand, FtpReply, Mode, Path, number};
 
 /// A file to be copied.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    /// The driver's number for it.
+pub struct CopyPair {
+    /// Number chosen by the driver.
     pub transfer: u64,
     /// Path at the source.
     pub from: Path,
     /// Path at the destination.
     pub to: Path,
-    /// Path at the destination until all of it is there.
+    /// Temporary path at the destination.
     pub temporary: Path,
-    /// Its size, where it is known; what arrived is compared with it.
+    /// Size, if known, to check the result.
     pub size_bytes: Option<u64>,
 }
 
 /// One of the two sessions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Side {
-    /// It has the files.
+pub enum SessionSide {
+    /// Sends the files.
     Source,
-    /// It gets them.
+    /// Receives the files.
     Destination,
 }
 
-/// What the driver is to do.
+/// Action for the driver.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ThirdPartyOutput {
     /// Pass this to [`Client::request`](super::Client::request) of this side, and its reply to
     /// [`ThirdParty::handle_reply`].
     Request {
-        /// Which session.
-        side: Side,
+        /// Side of the request.
+        side: SessionSide,
         /// Number of the request.
         request: u64,
         /// The command.
-        command: Command,
+        command: FtpCommand,
     },
-    /// Close both sessions, open new ones with the same settings, and say [`ThirdParty::reopened`].
+    /// Close both sessions, open new ones with the same settings, and call
+    /// [`ThirdParty::reopened`].
     Reopen,
-    /// A file is there, under its name.
+    /// A file is complete, under its final name.
     Done {
-        /// Which.
+        /// Number of the copy.
         transfer: u64,
     },
-    /// A file is not.
+    /// A file failed.
     Failed {
-        /// Which.
+        /// Number of the copy.
         transfer: u64,
-        /// Why.
+        /// Description of the failure.
         reason: String,
-        /// Whether another try may succeed.
+        /// `true` if another attempt can succeed.
         again: bool,
     },
 }
@@ -78,24 +80,24 @@ enum Meaning {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Channel {
+enum ChannelState {
     Closed,
-    Asked,
+    Requested,
     Open,
     Reopening,
 }
 
 #[derive(Debug)]
 struct Active {
-    pair: Pair,
-    tries: u32,
-    begun: bool,
+    pair: CopyPair,
+    attempt: u32,
+    started: bool,
     read: bool,
     written: bool,
     committing: bool,
 }
 
-/// The copies of one pair of sessions, both of which are ready and used for nothing else.
+/// Copies over one pair of sessions; both must be ready and have no other use.
 #[derive(Debug)]
 pub struct ThirdParty {
     mode: Mode,
@@ -103,21 +105,24 @@ pub struct ThirdParty {
     attempts: u32,
     destination: IpAddr,
     striped: bool,
-    queue: VecDeque<(Pair, u32)>,
+    queue: VecDeque<(CopyPair, u32)>,
     active: BTreeMap<u64, Active>,
     next_key: u64,
     requests: BTreeMap<u64, Meaning>,
     next_request: u64,
-    channel: Channel,
+    channel: ChannelState,
     outputs: VecDeque<ThirdPartyOutput>,
 }
 
 impl ThirdParty {
-    /// Copies in `mode`, which both sessions have, `depth` ahead. `destination` is the address of its control connection. Where it is
-    /// `striped` all data nodes of both move each file, in MODE E; both must know of SPAS and SPOR.
+    /// Creates copies over two sessions that both use `mode`. Pipelines up to `depth` copies and
+    /// makes at most `attempts` attempts of each.
+    ///
+    /// `destination` is the address of the destination's control connection. If `striped`, all data
+    /// nodes of both servers move each file, in MODE E; both servers must support SPAS and SPOR.
     #[must_use]
     pub fn new(
-        pairs: Vec<Pair>,
+        pairs: Vec<CopyPair>,
         mode: Mode,
         depth: usize,
         attempts: u32,
@@ -126,7 +131,7 @@ impl ThirdParty {
     ) -> Self {
         let mut copies = Self {
             mode,
-            // In MODE S every file has its own connection: there is nothing to pipeline on.
+            // In MODE S every file has its own connection, so pipelining is impossible.
             depth: if mode == Mode::Stream {
                 1
             } else {
@@ -140,26 +145,27 @@ impl ThirdParty {
             next_key: 0,
             requests: BTreeMap::new(),
             next_request: 0,
-            channel: Channel::Closed,
+            channel: ChannelState::Closed,
             outputs: VecDeque::new(),
         };
         copies.pump();
         copies
     }
 
-    /// What the driver is to do next; when there is nothing and [`is_done`](Self::is_done), all is told.
+    /// Returns the next action for the driver. `None` and [`is_done`](Self::is_done): everything
+    /// was reported.
     pub fn poll_output(&mut self) -> Option<ThirdPartyOutput> {
         self.outputs.pop_front()
     }
 
-    /// Whether all copies are done or failed.
+    /// Returns `true` if all copies are done or failed.
     #[must_use]
     pub fn is_done(&self) -> bool {
         self.queue.is_empty() && self.active.is_empty()
     }
 
-    /// Takes a reply to a request, preliminary ones too.
-    pub fn handle_reply(&mut self, request: u64, reply: &Reply) {
+    /// Handles a reply to a request, including preliminary ones.
+    pub fn handle_reply(&mut self, request: u64, reply: &FtpReply) {
         let Some(&meaning) = self.requests.get(&request) else {
             return;
         };
@@ -168,16 +174,16 @@ impl ThirdParty {
                 && matches!(reply.code, 125 | 150)
                 && let Some(active) = self.active.get_mut(&key)
             {
-                active.begun = true;
+                active.started = true;
             }
             return;
         }
         self.requests.remove(&request);
-        self.answered(meaning, reply);
+        self.replied(meaning, reply);
         self.pump();
     }
 
-    /// A session has ended by itself; both are to be opened anew.
+    /// Handles a lost session; both must be reopened.
     pub fn lost(&mut self, reason: &str) {
         match self
             .active
@@ -190,29 +196,31 @@ impl ThirdParty {
         }
     }
 
-    /// Both sessions are new, and ready.
+    /// Reports that both new sessions are ready.
     pub fn reopened(&mut self) {
-        self.channel = Channel::Closed;
+        self.channel = ChannelState::Closed;
         self.pump();
     }
 
-    fn answered(&mut self, meaning: Meaning, reply: &Reply) {
+    fn replied(&mut self, meaning: Meaning, reply: &FtpReply) {
         let found = reply.is_success();
         match meaning {
             Meaning::Passive => {
                 let command = if self.striped {
                     let addresses = all_addresses(reply, self.destination);
-                    (!addresses.is_empty()).then_some(Command::Spor(addresses))
+                    (!addresses.is_empty()).then_some(FtpCommand::Spor(addresses))
                 } else {
                     passive_address(reply, self.destination).map(active)
                 };
                 match command {
-                    Some(command) => self.request(Side::Source, Meaning::Active, command),
-                    None => self.channel_failed(&format!("no data connections: {reply}")),
+                    Some(command) => self.request(SessionSide::Source, Meaning::Active, command),
+                    None => self.channel_failed(&format!("cannot open data connections: {reply}")),
                 }
             }
-            Meaning::Active if found => self.channel = Channel::Open,
-            Meaning::Active => self.channel_failed(&format!("no data connections: {reply}")),
+            Meaning::Active if found => self.channel = ChannelState::Open,
+            Meaning::Active => {
+                self.channel_failed(&format!("cannot open data connections: {reply}"))
+            }
             Meaning::Retrieve(key) | Meaning::Store(key) if found => {
                 if let Some(active) = self.active.get_mut(&key) {
                     match meaning {
@@ -223,16 +231,16 @@ impl ThirdParty {
                 self.commit();
             }
             Meaning::Retrieve(key) | Meaning::Store(key) => {
-                let begun = self.active.get(&key).is_some_and(|active| active.begun);
+                let started = self.active.get(&key).is_some_and(|active| active.started);
                 self.failed(
                     key,
                     &reply.to_string(),
-                    begun || reply.is_transient_failure(),
+                    started || reply.is_transient_failure(),
                 );
             }
             Meaning::Size(key) => self.sized(key, reply),
             Meaning::RenameFrom(key) if !reply.is_intermediate() => {
-                // Whatever is said to RNTO: it has nothing to name.
+                // RNTO cannot succeed.
                 self.unnamed(key, reply);
             }
             Meaning::RenameFrom(_) => {}
@@ -246,18 +254,18 @@ impl ThirdParty {
         }
     }
 
-    fn unnamed(&mut self, key: u64, reply: &Reply) {
+    fn unnamed(&mut self, key: u64, reply: &FtpReply) {
         if let Some(active) = self.active.remove(&key) {
             self.charge(
                 active.pair,
-                active.tries,
-                &format!("no name: {reply}"),
+                active.attempt,
+                &format!("cannot rename: {reply}"),
                 false,
             );
         }
     }
 
-    fn request(&mut self, side: Side, meaning: Meaning, command: Command) {
+    fn request(&mut self, side: SessionSide, meaning: Meaning, command: FtpCommand) {
         let request = self.next_request;
         self.next_request += 1;
         self.requests.insert(request, meaning);
@@ -274,19 +282,19 @@ impl ThirdParty {
             .values()
             .filter(|active| !active.committing)
             .count();
-        if self.channel == Channel::Closed && running == 0 && !self.queue.is_empty() {
-            self.channel = Channel::Asked;
+        if self.channel == ChannelState::Closed && running == 0 && !self.queue.is_empty() {
+            self.channel = ChannelState::Requested;
             let command = match self.striped {
                 true => all_passive(self.destination),
                 false => passive(self.destination),
             };
-            self.request(Side::Destination, Meaning::Passive, command);
+            self.request(SessionSide::Destination, Meaning::Passive, command);
         }
-        if self.channel != Channel::Open {
+        if self.channel != ChannelState::Open {
             return;
         }
         for _ in running..self.depth {
-            let Some((pair, tries)) = self.queue.pop_front() else {
+            let Some((pair, attempt)) = self.queue.pop_front() else {
                 return;
             };
             let key = self.next_key;
@@ -294,23 +302,27 @@ impl ThirdParty {
             let (temporary, from) = (pair.temporary.clone(), pair.from.clone());
             let active = Active {
                 pair,
-                tries: tries + 1,
-                begun: false,
+                attempt: attempt + 1,
+                started: false,
                 read: false,
                 written: false,
                 committing: false,
             };
             self.active.insert(key, active);
             self.request(
-                Side::Destination,
+                SessionSide::Destination,
                 Meaning::Store(key),
-                Command::Stor(temporary),
+                FtpCommand::Stor(temporary),
             );
-            self.request(Side::Source, Meaning::Retrieve(key), Command::Retr(from));
+            self.request(
+                SessionSide::Source,
+                Meaning::Retrieve(key),
+                FtpCommand::Retr(from),
+            );
         }
     }
 
-    /// Commits copies in their order, as far as both sides are content.
+    /// Commits copies in order, after success on both sides.
     fn commit(&mut self) {
         let waiting = self
             .active
@@ -323,17 +335,17 @@ impl ThirdParty {
         };
         for (key, temporary) in ready.map(commit).collect::<Vec<_>>() {
             if self.mode == Mode::Stream {
-                self.channel = Channel::Closed;
+                self.channel = ChannelState::Closed;
             }
             self.request(
-                Side::Destination,
+                SessionSide::Destination,
                 Meaning::Size(key),
-                Command::Size(temporary),
+                FtpCommand::Size(temporary),
             );
         }
     }
 
-    fn sized(&mut self, key: u64, reply: &Reply) {
+    fn sized(&mut self, key: u64, reply: &FtpReply) {
         let Some(pair) = self.active.get(&key).map(|active| active.pair.clone()) else {
             return;
         };
@@ -347,30 +359,30 @@ impl ThirdParty {
                 self.failed(key, &reason, true);
             }
             _ => {
-                let (from, to) = (Command::Rnfr(pair.temporary), Command::Rnto(pair.to));
-                self.request(Side::Destination, Meaning::RenameFrom(key), from);
-                self.request(Side::Destination, Meaning::RenameTo(key), to);
+                let (from, to) = (FtpCommand::Rnfr(pair.temporary), FtpCommand::Rnto(pair.to));
+                self.request(SessionSide::Destination, Meaning::RenameFrom(key), from);
+                self.request(SessionSide::Destination, Meaning::RenameTo(key), to);
             }
         }
     }
 
     fn channel_failed(&mut self, reason: &str) {
-        if let Some((pair, tries)) = self.queue.pop_front() {
-            self.charge(pair, tries + 1, reason, true);
+        if let Some((pair, attempt)) = self.queue.pop_front() {
+            self.charge(pair, attempt + 1, reason, true);
         }
         self.reopen();
     }
 
     fn failed(&mut self, key: u64, reason: &str, again: bool) {
         if let Some(active) = self.active.remove(&key) {
-            self.charge(active.pair, active.tries, reason, again);
+            self.charge(active.pair, active.attempt, reason, again);
         }
         self.reopen();
     }
 
-    fn charge(&mut self, pair: Pair, tries: u32, reason: &str, again: bool) {
-        if again && tries < self.attempts {
-            return self.queue.push_front((pair, tries));
+    fn charge(&mut self, pair: CopyPair, attempt: u32, reason: &str, again: bool) {
+        if again && attempt < self.attempts {
+            return self.queue.push_front((pair, attempt));
         }
         let (transfer, reason) = (pair.transfer, reason.to_owned());
         self.outputs.push_back(ThirdPartyOutput::Failed {
@@ -380,15 +392,16 @@ impl ThirdParty {
         });
     }
 
-    /// What is on its way is void, renames included: whether they were carried out is unknown, and doing it again is safe.
+    /// Voids everything in flight, including renames: their result is unknown, and repeating them
+    /// is safe.
     fn reopen(&mut self) {
         for (_, active) in std::mem::take(&mut self.active).into_iter().rev() {
-            self.queue.push_front((active.pair, active.tries - 1));
+            self.queue.push_front((active.pair, active.attempt - 1));
         }
         self.requests.clear();
         let more = !self.queue.is_empty();
-        if more && self.channel != Channel::Reopening {
-            self.channel = Channel::Reopening;
+        if more && self.channel != ChannelState::Reopening {
+            self.channel = ChannelState::Reopening;
             self.outputs
                 .retain(|output| !matches!(output, ThirdPartyOutput::Request { .. }));
             self.outputs.push_back(ThirdPartyOutput::Reopen);

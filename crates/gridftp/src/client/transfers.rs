@@ -1,35 +1,35 @@
-//! Transfers that wait, that are asked for, and that are made final.
+//! Queued, running and committing transfers.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 
 use super::Tag;
-use super::active::{Active, Part, State};
-use super::channel::{Channel, Way};
+use super::active::{AttemptState, TransferAttempt, TransferCommand};
+use super::channel::{ChannelSpec, ChannelState};
 use super::control::Group;
-use super::job::{Direction, Get, Job, Output};
-use super::settings::{Settings, Upload};
-use super::strays::Strays;
-use crate::mode_e::{Receiver, Sender};
-use crate::{Command, Features, Mode, Path};
+use super::job::{ClientOutput, Get, TransferDirection, TransferJob};
+use super::settings::{ClientSettings, UploadMode};
+use super::unmatched::UnmatchedConnections;
+use crate::mode_e::{BlockReceiver, BlockSender};
+use crate::{Features, FtpCommand, Mode, Path};
 
-/// Of LIST: names that begin with a dot, too.
+/// LIST option for names with a leading dot.
 const LIST_ALL: &[u8] = b"-a";
 
-/// Whose a data connection is.
+/// Owner of a data connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Link {
-    /// A transfer's, by its key, in MODE S.
+pub(super) enum ConnectionOwner {
+    /// One transfer, by its key, in MODE S.
     Of(u64),
-    /// All transfers', to this data node of the server, in MODE E.
+    /// All transfers, at this data node, in MODE E.
     Stripe(u16),
 }
 
 #[derive(Debug)]
-pub(super) struct Waiting {
-    pub job: Job,
-    /// How often it was tried.
-    pub tries: u32,
+pub(super) struct QueuedTransfer {
+    pub job: TransferJob,
+    /// Attempts so far.
+    pub attempt: u32,
 }
 
 pub(super) struct Transfers {
@@ -40,51 +40,51 @@ pub(super) struct Transfers {
     pub depth: usize,
     pub attempts: u32,
     pub eager: bool,
-    /// Whether the server reads the ends of ranges as exclusive.
+    /// `true` if the server reads the ends of ranges as exclusive.
     pub exact: bool,
-    /// Whether the server checks checksums.
+    /// `true` if the server verifies checksums.
     pub checks: bool,
-    /// Whether data connections may be those of other hosts.
+    /// `true` if data connections can go to other hosts.
     pub has_data_nodes: bool,
-    /// Whether the server has listings for programs.
+    /// `true` if the server has machine-readable listings.
     pub lists: bool,
-    /// Whether the server has MFMT.
-    pub has_mfmt: bool,
-    /// Whether the server tells when files were written to.
-    pub tells_times: bool,
-    pub queue: VecDeque<Waiting>,
-    pub active: BTreeMap<u64, Active>,
+    /// `true` if the server has MFMT.
+    pub supports_mfmt: bool,
+    /// `true` if the server reports modification times.
+    pub reports_times: bool,
+    pub queue: VecDeque<QueuedTransfer>,
+    pub active: BTreeMap<u64, TransferAttempt>,
     pub next_key: u64,
-    pub channel: Channel,
-    /// Which it is, from 1 on: answers to what was asked for an earlier one may still come.
+    pub channel: ChannelState,
+    /// Channel number, from 1: replies to commands of an earlier channel can still arrive.
     pub channel_number: u64,
-    /// Data connections that are to be opened before there is a transfer.
-    pub prepared: Option<Direction>,
-    /// A data connection is gone: nothing more is begun on the others.
+    /// Direction of data connections to open before the first transfer.
+    pub prepared: Option<TransferDirection>,
+    /// A data connection is lost: start nothing more on the others.
     pub broken: bool,
-    /// Others are wanted: nothing more is begun on the ones that are there.
+    /// New connections are needed: start nothing more on the old ones.
     pub outdated: bool,
-    pub receiver: Receiver,
-    pub sender: Sender,
+    pub receiver: BlockReceiver,
+    pub sender: BlockSender,
     /// Number in the receiver → key.
     pub slots: BTreeMap<u64, u64>,
     /// Number in the sender → key.
     pub files: BTreeMap<u64, u64>,
-    /// Data connections.
-    pub links: BTreeMap<u64, Link>,
-    /// Whether the data nodes of the server share each file, and how many they are.
+    /// Owners of data connections, by connection number.
+    pub owners: BTreeMap<u64, ConnectionOwner>,
+    /// `true` if files are striped over data nodes.
     pub striped: bool,
     pub stripes: u16,
-    /// Where the driver listens, until it is told to all data nodes.
+    /// Address of the driver's listener, until sent to all data nodes.
     pub listening_at: Option<SocketAddr>,
-    pub strays: Strays,
+    pub unmatched: UnmatchedConnections,
     pub commands: Vec<Group<Tag>>,
-    pub outputs: Vec<Output>,
+    pub outputs: Vec<ClientOutput>,
     pub voided: Option<BTreeSet<u64>>,
 }
 
 impl Transfers {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &ClientSettings) -> Self {
         Self {
             mode: settings.mode,
             server: settings.server,
@@ -97,52 +97,52 @@ impl Transfers {
             checks: false,
             has_data_nodes: true,
             lists: true,
-            has_mfmt: true,
-            tells_times: false,
+            supports_mfmt: true,
+            reports_times: false,
             queue: VecDeque::new(),
             active: BTreeMap::new(),
             next_key: 0,
-            channel: Channel::Closed,
+            channel: ChannelState::Closed,
             channel_number: 0,
             prepared: None,
             broken: false,
             outdated: false,
-            receiver: Receiver::new(true, 1),
-            sender: Sender::new([], 1),
+            receiver: BlockReceiver::new(true, 1),
+            sender: BlockSender::new([], 1),
             slots: BTreeMap::new(),
             files: BTreeMap::new(),
-            links: BTreeMap::new(),
+            owners: BTreeMap::new(),
             striped: false,
             stripes: 1,
             listening_at: None,
-            strays: Strays::default(),
+            unmatched: UnmatchedConnections::default(),
             commands: Vec::new(),
             outputs: Vec::new(),
             voided: None,
         }
     }
 
-    /// The session is ready; what the server is has been learned.
-    pub fn ready(&mut self, settings: &Settings, features: &Features) {
+    /// Applies the features of the server when the session is ready.
+    pub fn ready(&mut self, settings: &ClientSettings, features: &Features) {
         self.mode = settings.mode;
         let upload = settings.upload.unwrap_or(if features.is_globus() {
-            Upload::Eager
+            UploadMode::Eager
         } else {
-            Upload::Gated
+            UploadMode::Gated
         });
-        self.eager = upload == Upload::Eager;
+        self.eager = upload == UploadMode::Eager;
         self.exact = features.is_globus();
         self.checks = features.has("SCKS");
         self.lists = features.lists();
-        self.has_mfmt = features.is_globus() || features.has("MFMT");
-        self.tells_times = features.tells_times();
+        self.supports_mfmt = features.is_globus() || features.has("MFMT");
+        self.reports_times = features.reports_times();
         self.has_data_nodes = features.has_data_nodes();
         self.striped = settings.striped
             && self.mode == Mode::Extended
             && features.has("SPAS")
             && features.has("SPOR");
-        if self.mode == Mode::Stream && self.channel != Channel::Closed {
-            self.drop_data(Channel::Closed, false);
+        if self.mode == Mode::Stream && self.channel != ChannelState::Closed {
+            self.drop_data(ChannelState::Closed, false);
         }
     }
 
@@ -150,25 +150,25 @@ impl Transfers {
     pub fn prepare(&mut self) {
         if let Some(direction) = self.prepared.take()
             && self.mode == Mode::Extended
-            && self.channel == Channel::Closed
+            && self.channel == ChannelState::Closed
         {
             let striped = self.striped;
-            self.open_channel(Way { direction, striped });
+            self.open_channel(ChannelSpec { direction, striped });
         }
     }
 
-    /// So many data connections from now on.
+    /// Sets the number of data connections.
     pub fn widen(&mut self, connections: u16) {
         self.connections = connections;
-        self.outdated = self.channel != Channel::Closed;
+        self.outdated = self.channel != ChannelState::Closed;
     }
 
     pub fn len(&self) -> usize {
         self.queue.len() + self.active.len()
     }
 
-    pub fn add(&mut self, job: Job) {
-        self.queue.push_back(Waiting { job, tries: 0 });
+    pub fn add(&mut self, job: TransferJob) {
+        self.queue.push_back(QueuedTransfer { job, attempt: 0 });
     }
 
     pub fn submit(&mut self, group: Group<Tag>) {
@@ -179,30 +179,32 @@ impl Transfers {
         std::mem::take(&mut self.commands)
     }
 
-    pub fn take_outputs(&mut self) -> Vec<Output> {
+    pub fn take_outputs(&mut self) -> Vec<ClientOutput> {
         std::mem::take(&mut self.outputs)
     }
 
-    /// Transfers whose commands are to be taken back as far as they are not written.
+    /// Takes the transfers whose unsent commands must be retracted.
     pub fn take_voided(&mut self) -> Option<BTreeSet<u64>> {
         self.voided.take()
     }
 
-    /// Begins what can be begun.
+    /// Starts transfers as far as possible.
     pub fn pump(&mut self) {
-        if self.channel == Channel::Draining {
-            let waits = |active: &Active| active.state == State::Void && active.answer.is_none();
+        if self.channel == ChannelState::Draining {
+            let waits = |active: &TransferAttempt| {
+                active.state == AttemptState::Void && active.final_reply.is_none()
+            };
             if self.active.values().any(waits) {
                 return;
             }
             self.requeue_void();
-            self.channel = Channel::Closed;
+            self.channel = ChannelState::Closed;
         }
         // Each turn takes one job off the queue.
-        while self.may_begin()
+        while self.can_start()
             && let Some(waiting) = self.queue.pop_front()
         {
-            self.begin(waiting);
+            self.start(waiting);
         }
     }
 
@@ -210,103 +212,117 @@ impl Transfers {
         self.depth > 1
     }
 
-    pub fn running(&self) -> impl Iterator<Item = &Active> {
+    pub fn running(&self) -> impl Iterator<Item = &TransferAttempt> {
         self.active
             .values()
-            .filter(|active| active.state == State::Running)
+            .filter(|active| active.state == AttemptState::Running)
     }
 
-    fn may_begin(&mut self) -> bool {
+    fn can_start(&mut self) -> bool {
         let Some(next) = self.queue.front().map(|waiting| &waiting.job) else {
             return false;
         };
         let running = self.running().count();
-        let alone = next.is_alone() || self.running().any(|active| active.job.is_alone());
+        let alone = next.is_exclusive() || self.running().any(|active| active.job.is_exclusive());
         if running >= self.depth || (alone && running > 0) {
             return false;
         }
         if self.mode == Mode::Stream {
-            return !self.waits_for_strays();
+            return !self.waits_for_unmatched();
         }
         if self.is_endangered(next) {
             return false;
         }
-        let way = Way {
+        let spec = ChannelSpec {
             direction: next.direction(),
-            striped: self.striped && next.is_shared(),
+            striped: self.striped && next.is_stripeable(),
         };
         match self.channel {
-            Channel::Open(open) if open == way && !self.broken && !self.outdated => true,
-            Channel::Open(_) if running == 0 => {
-                self.drop_data(Channel::Closed, self.broken);
-                self.open_channel(way);
+            ChannelState::Open(open) if open == spec && !self.broken && !self.outdated => true,
+            ChannelState::Open(_) if running == 0 => {
+                self.drop_data(ChannelState::Closed, self.broken);
+                self.open_channel(spec);
                 false
             }
-            Channel::Closed => {
-                self.open_channel(way);
+            ChannelState::Closed => {
+                self.open_channel(spec);
                 false
             }
             _ => false,
         }
     }
 
-    /// Whether bytes that are on their way could do harm to what is at the server of this file already: they were sent before the server took
-    /// their transfer, and one that refuses it takes them for those of the next.
-    fn is_endangered(&self, next: &Job) -> bool {
-        let Some(most) = next.bears_bytes() else {
+    /// Returns `true` if bytes in flight can damage the stored part of this file. They were sent
+    /// before the server accepted their transfer, and after a rejection the server assigns them to
+    /// the next file.
+    fn is_endangered(&self, next: &TransferJob) -> bool {
+        let Some(max_bytes) = next.max_foreign_bytes() else {
             return false;
         };
         self.active.values().any(|active| {
-            active.file.is_some() && active.answer.is_none() && active.job.sent_bytes() > most
+            active.file.is_some()
+                && active.final_reply.is_none()
+                && active.job.sent_bytes() > max_bytes
         })
     }
 
-    fn begin(&mut self, waiting: Waiting) {
-        let Waiting { mut job, tries } = waiting;
+    fn start(&mut self, waiting: QueuedTransfer) {
+        let QueuedTransfer { mut job, attempt } = waiting;
         let key = self.next_key;
         self.next_key += 1;
         if let Some(size) = job.named() {
-            let active = Active::there(job, tries + 1);
+            let active = TransferAttempt::awaiting_rename(job, attempt + 1);
             self.active.insert(key, active);
             self.commands
-                .push(vec![(Tag::Transfer(key, Part::Size), size)]);
+                .push(vec![(Tag::Transfer(key, TransferCommand::Size), size)]);
             return;
         }
         let mut group = Vec::new();
         let mut add = |part, command| group.push((Tag::Transfer(key, part), command));
         if self.mode == Mode::Stream {
-            add(Part::Passive, super::channel::passive(self.server));
+            add(
+                TransferCommand::Passive,
+                super::channel::passive(self.server),
+            );
         }
         if let Some(command) = job.restart(self.mode, self.exact) {
-            add(Part::Restart, command);
+            add(TransferCommand::Restart, command);
         }
-        if let Job::Put(put) = &job
+        if let TransferJob::Put(put) = &job
             && let Some((algorithm, value)) = put.checksum.clone().filter(|_| self.checks)
         {
-            add(Part::Check, Command::Scks { algorithm, value });
+            add(
+                TransferCommand::Check,
+                FtpCommand::Scks { algorithm, value },
+            );
         }
         let mut command = job.command();
-        if let (false, Command::Mlsd(Some(path))) = (self.lists, &command) {
-            // A path behind LIST may be a pattern, or an option.
-            add(Part::Enter, Command::Cwd(path.clone()));
-            command = Command::List(Path::new(LIST_ALL).ok());
+        if let (false, FtpCommand::Mlsd(Some(path))) = (self.lists, &command) {
+            // The argument of LIST could be a pattern or an option.
+            add(
+                TransferCommand::ChangeDirectory,
+                FtpCommand::Cwd(path.clone()),
+            );
+            command = FtpCommand::List(Path::new(LIST_ALL).ok());
         }
-        add(Part::Transfer, command);
-        if let Job::Get(Get {
-            see: true, path, ..
+        add(TransferCommand::Transfer, command);
+        if let TransferJob::Get(Get {
+            stat_after: true,
+            path,
+            ..
         }) = &job
         {
-            add(Part::Look, Command::Mlst(Some(path.clone())));
+            add(TransferCommand::Stat, FtpCommand::Mlst(Some(path.clone())));
         }
         self.commands.push(group);
-        let eager = self.eager && !job.is_alone() && job.direction() == Direction::Send;
-        let pieces = match &job {
-            Job::Put(put) => put.present.missing(put.size_bytes).iter().collect(),
-            Job::Get(_) => VecDeque::new(),
+        let eager = self.eager && !job.is_exclusive() && job.direction() == TransferDirection::Send;
+        let ranges = match &job {
+            TransferJob::Put(put) => put.present.missing(put.size_bytes).iter().collect(),
+            TransferJob::Get(_) => VecDeque::new(),
         };
-        let active = Active {
-            pieces,
-            ..Active::new(job, tries + 1)
+        let active = TransferAttempt {
+            ranges,
+            ..TransferAttempt::new(job, attempt + 1)
         };
         self.active.insert(key, active);
         if eager {
@@ -314,7 +330,7 @@ impl Transfers {
         }
     }
 
-    /// Gives a file to the sender.
+    /// Passes a file to the sender.
     pub fn admit(&mut self, key: u64) {
         let Some(active) = self
             .active
@@ -323,7 +339,7 @@ impl Transfers {
         else {
             return;
         };
-        if let Job::Put(put) = &active.job
+        if let TransferJob::Put(put) = &active.job
             && active.file.is_none()
         {
             let file = self.sender.admit(&put.present.missing(put.size_bytes), 0);
@@ -332,13 +348,13 @@ impl Transfers {
         }
     }
 
-    /// Whether the server has said that it begins.
-    pub fn has_begun(&self, key: u64) -> bool {
-        self.active.get(&key).is_some_and(|active| active.begun)
+    /// Returns `true` if the server has reported the start.
+    pub fn has_started(&self, key: u64) -> bool {
+        self.active.get(&key).is_some_and(|active| active.started)
     }
 
-    /// The key of a transfer that runs.
-    pub fn key_of(&self, transfer: u64) -> Option<u64> {
+    /// Returns the key of a running transfer.
+    pub fn find_key(&self, transfer: u64) -> Option<u64> {
         let found = self
             .active
             .iter()

@@ -1,26 +1,26 @@
 //! OPTS: settings of other commands.
 
 use super::parse::split_word;
-use crate::{Error, number};
+use crate::{FtpError, number};
 
-/// How a striped server deals blocks out.
+/// Distribution of blocks over stripes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// In turns of so many bytes.
+    /// Round robin with this block size.
     Blocked {
-        /// Bytes of one turn, where they are said.
+        /// Block size, if given.
         block_bytes: Option<u64>,
     },
-    /// One piece each.
+    /// One contiguous part per stripe.
     Partitioned,
 }
 
-/// `OPTS RETR`: what is said in it; the rest stays as it was.
+/// Options of `OPTS RETR`; missing options keep their value.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RetrieveOptions {
-    /// Connections a stripe: the number to begin with. Servers read no other of the three.
+    /// Connections per stripe: the initial number. Servers ignore the other two numbers.
     pub parallelism: Option<u16>,
-    /// How blocks are dealt out.
+    /// Distribution of blocks.
     pub layout: Option<Layout>,
     /// Interval of performance markers.
     pub markers_s: Option<u64>,
@@ -30,20 +30,20 @@ pub struct RetrieveOptions {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Options {
-    /// Of transfers.
+    /// Options of RETR.
     Retrieve(RetrieveOptions),
-    /// Whether the address of PASV may come after the transfer was asked for.
+    /// `true` if the PASV address may follow the transfer command.
     DelayedPassive(bool),
-    /// Facts of MLST and its like.
+    /// Facts of MLST and similar commands.
     Facts(Vec<String>),
-    /// Interval of markers while a checksum is taken.
+    /// Interval of markers during a checksum.
     ChecksumMarkers {
         /// Seconds.
         interval_s: u64,
     },
     /// Names are UTF-8.
     Utf8,
-    /// Of another command, as given.
+    /// Options of another command, verbatim.
     Other(Vec<u8>),
 }
 
@@ -64,8 +64,8 @@ impl Options {
         }
     }
 
-    pub(super) fn parse(argument: &[u8]) -> Result<Self, Error> {
-        let wrong = || Error::malformed("OPTS", "`COMMAND Name=value;`", argument);
+    pub(super) fn parse(argument: &[u8]) -> Result<Self, FtpError> {
+        let wrong = || FtpError::malformed("OPTS", "`COMMAND Name=value;`", argument);
         let (name, settings) = split_word(argument);
         let settings = std::str::from_utf8(settings).map_err(|_| wrong())?;
         match name.to_ascii_uppercase().as_slice() {
@@ -148,7 +148,7 @@ impl RetrieveOptions {
     }
 }
 
-/// `name=value;name=value;`. What has no `=` has an empty value.
+/// Splits `name=value;name=value;`. Without `=` the value is empty.
 fn pairs(settings: &str) -> Vec<(&str, &str)> {
     settings
         .split(';')

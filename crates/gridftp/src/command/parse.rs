@@ -1,65 +1,67 @@
-//! A line as a command.
+//! Parser of command lines.
 
-use super::{Command, Dcau, Family, Marker, Mode, Options, Partial, Protection, Restart, Site};
+use super::{
+    Dcau, Family, FtpCommand, Marker, Mode, Options, Partial, Protection, Restart, SiteCommand,
+};
 use crate::address::{MAX_STRIPES, Passive, parse_either, parse_extended, parse_host_port};
-use crate::{ByteRanges, Error, Path, Secret, base64, number, parse_timestamp};
+use crate::{ByteRanges, FtpError, Path, Secret, base64, number, parse_timestamp};
 
-/// A name, and the command of it.
-type Known<T> = (&'static str, fn(T) -> Command);
+/// A name and its command.
+type PathCommand<T> = (&'static str, fn(T) -> FtpCommand);
 
-/// Commands that have a path and nothing else.
-const WITH_PATH: &[Known<Path>] = &[
-    ("CWD", Command::Cwd),
-    ("XCWD", Command::Cwd),
-    ("MKD", Command::Mkd),
-    ("XMKD", Command::Mkd),
-    ("RMD", Command::Rmd),
-    ("XRMD", Command::Rmd),
-    ("DELE", Command::Dele),
-    ("RNFR", Command::Rnfr),
-    ("RNTO", Command::Rnto),
-    ("SIZE", Command::Size),
-    ("MDTM", Command::Mdtm),
-    ("RETR", Command::Retr),
-    ("STOR", Command::Stor),
-    ("APPE", Command::Appe),
+/// Commands with a path as only argument.
+const WITH_PATH: &[PathCommand<Path>] = &[
+    ("CWD", FtpCommand::Cwd),
+    ("XCWD", FtpCommand::Cwd),
+    ("MKD", FtpCommand::Mkd),
+    ("XMKD", FtpCommand::Mkd),
+    ("RMD", FtpCommand::Rmd),
+    ("XRMD", FtpCommand::Rmd),
+    ("DELE", FtpCommand::Dele),
+    ("RNFR", FtpCommand::Rnfr),
+    ("RNTO", FtpCommand::Rnto),
+    ("SIZE", FtpCommand::Size),
+    ("MDTM", FtpCommand::Mdtm),
+    ("RETR", FtpCommand::Retr),
+    ("STOR", FtpCommand::Stor),
+    ("APPE", FtpCommand::Appe),
 ];
 
-/// Commands that may have a path.
-const MAYBE_PATH: &[Known<Option<Path>>] = &[
-    ("MLST", Command::Mlst),
-    ("MLSC", Command::Mlsc),
-    ("MLSD", Command::Mlsd),
-    ("MLSR", Command::Mlsr),
-    ("NLST", Command::Nlst),
-    ("STAT", Command::Stat),
+/// Commands with an optional path.
+const MAYBE_PATH: &[PathCommand<Option<Path>>] = &[
+    ("MLST", FtpCommand::Mlst),
+    ("MLSC", FtpCommand::Mlsc),
+    ("MLSD", FtpCommand::Mlsd),
+    ("MLSR", FtpCommand::Mlsr),
+    ("NLST", FtpCommand::Nlst),
+    ("STAT", FtpCommand::Stat),
 ];
 
-/// Commands that stand alone.
-const ALONE: &[(&str, Command)] = &[
-    ("QUIT", Command::Quit),
-    ("NOOP", Command::Noop),
-    ("SYST", Command::Syst),
-    ("FEAT", Command::Feat),
-    ("ABOR", Command::Abor),
-    ("PWD", Command::Pwd),
-    ("XPWD", Command::Pwd),
-    ("CDUP", Command::Cdup),
-    ("XCUP", Command::Cdup),
-    ("PASV", Command::Pasv),
+/// Commands without argument.
+const ALONE: &[(&str, FtpCommand)] = &[
+    ("QUIT", FtpCommand::Quit),
+    ("NOOP", FtpCommand::Noop),
+    ("SYST", FtpCommand::Syst),
+    ("FEAT", FtpCommand::Feat),
+    ("ABOR", FtpCommand::Abor),
+    ("PWD", FtpCommand::Pwd),
+    ("XPWD", FtpCommand::Pwd),
+    ("CDUP", FtpCommand::Cdup),
+    ("XCUP", FtpCommand::Cdup),
+    ("PASV", FtpCommand::Pasv),
 ];
 
-impl Command {
+impl FtpCommand {
     /// Reads a line without its end.
     ///
     /// # Errors
-    /// [`Error::UnknownCommand`], or [`Error::Malformed`] for arguments that the command does not have.
-    pub fn parse(line: &[u8]) -> Result<Self, Error> {
+    /// [`FtpError::UnknownCommand`], or [`FtpError::Malformed`] for wrong arguments.
+    pub fn parse(line: &[u8]) -> Result<Self, FtpError> {
         let line = without_telnet(line);
         let (name, argument) = split_word(line);
         let name = String::from_utf8_lossy(name).to_ascii_uppercase();
         if line.contains(&0) {
-            return Err(Error::malformed(
+            return Err(FtpError::malformed(
                 "command",
                 "one without NUL",
                 name.as_bytes(),
@@ -74,63 +76,63 @@ impl Command {
         if let Some((_, command)) = MAYBE_PATH.iter().find(|(known, _)| *known == name) {
             return maybe_path(argument).map(command);
         }
-        with_arguments(&name, argument).ok_or_else(|| Error::UnknownCommand {
+        with_arguments(&name, argument).ok_or_else(|| FtpError::UnknownCommand {
             found: crate::excerpt(line),
         })?
     }
 }
 
-/// Commands with arguments of their own; nothing for a name that is none.
-fn with_arguments(name: &str, argument: &[u8]) -> Option<Result<Command, Error>> {
+/// Commands with other arguments; `None` for an unknown name.
+fn with_arguments(name: &str, argument: &[u8]) -> Option<Result<FtpCommand, FtpError>> {
     let text = || argument.to_vec();
-    let wrong = |place, expected| Error::malformed(place, expected, argument);
-    let count = |place| number(argument).ok_or_else(|| wrong(place, "a number"));
+    let wrong = |context, expected| FtpError::malformed(context, expected, argument);
+    let count = |context| number(argument).ok_or_else(|| wrong(context, "a number"));
     Some(match name {
-        "USER" => Ok(Command::User(text())),
-        "PASS" => Ok(Command::Pass(Secret(text()))),
-        "AUTH" => Ok(Command::Auth(text())),
-        "ADAT" => base64::decode(argument).map(Command::Adat),
-        "MIC" => base64::decode(argument).map(Command::Mic),
-        "ENC" => base64::decode(argument).map(Command::Enc),
-        "HELP" => Ok(Command::Help((!argument.is_empty()).then(text))),
-        "LANG" => Ok(Command::Lang(text())),
-        "MFMT" => timed(argument).map(|(time_s, path)| Command::Mfmt { time_s, path }),
+        "USER" => Ok(FtpCommand::User(text())),
+        "PASS" => Ok(FtpCommand::Pass(Secret(text()))),
+        "AUTH" => Ok(FtpCommand::Auth(text())),
+        "ADAT" => base64::decode(argument).map(FtpCommand::Adat),
+        "MIC" => base64::decode(argument).map(FtpCommand::Mic),
+        "ENC" => base64::decode(argument).map(FtpCommand::Enc),
+        "HELP" => Ok(FtpCommand::Help((!argument.is_empty()).then(text))),
+        "LANG" => Ok(FtpCommand::Lang(text())),
+        "MFMT" => timed(argument).map(|(time_s, path)| FtpCommand::Mfmt { time_s, path }),
         "TYPE" => letter(argument, b"AILE")
-            .map(Command::Type)
+            .map(FtpCommand::Type)
             .ok_or_else(|| wrong("TYPE", "A or I")),
         "STRU" => letter(argument, b"FRP")
-            .map(Command::Stru)
+            .map(FtpCommand::Stru)
             .ok_or_else(|| wrong("STRU", "F")),
         "MODE" => match letter(argument, b"SE") {
-            Some(b'S') => Ok(Command::Mode(Mode::Stream)),
-            Some(_) => Ok(Command::Mode(Mode::Extended)),
+            Some(b'S') => Ok(FtpCommand::Mode(Mode::Stream)),
+            Some(_) => Ok(FtpCommand::Mode(Mode::Extended)),
             None => Err(wrong("MODE", "S or E")),
         },
-        "PBSZ" => count("PBSZ").map(Command::Pbsz),
-        "SBUF" => count("SBUF").map(Command::Sbuf),
-        "ALLO" => allocation(argument).map(Command::Allo),
-        "PROT" => protection(argument).map(Command::Prot),
-        "DCAU" => dcau(argument).map(Command::Dcau),
+        "PBSZ" => count("PBSZ").map(FtpCommand::Pbsz),
+        "SBUF" => count("SBUF").map(FtpCommand::Sbuf),
+        "ALLO" => allocation(argument).map(FtpCommand::Allo),
+        "PROT" => protection(argument).map(FtpCommand::Prot),
+        "DCAU" => dcau(argument).map(FtpCommand::Dcau),
         "DCSC" => match split_word(argument) {
-            (b"D" | b"d", _) => Ok(Command::Dcsc(None)),
-            (b"P" | b"p", credential) => Ok(Command::Dcsc(Some(Secret(credential.to_vec())))),
+            (b"D" | b"d", _) => Ok(FtpCommand::Dcsc(None)),
+            (b"P" | b"p", credential) => Ok(FtpCommand::Dcsc(Some(Secret(credential.to_vec())))),
             // The argument may hold a key.
-            _ => Err(Error::malformed("DCSC", "`P credential` or `D`", b"")),
+            _ => Err(FtpError::malformed("DCSC", "`P credential` or `D`", b"")),
         },
         "TREV" => trev(argument),
-        "OPTS" => Options::parse(argument).map(Command::Opts),
-        "SITE" => Site::parse(argument).map(Command::Site),
-        "LIST" => maybe_path(without_switches(argument)).map(Command::List),
-        "EPSV" => family(argument).map(Command::Epsv),
-        "SPAS" => family(argument).map(Command::Spas),
-        "PORT" => parse_host_port(argument).map(Command::Port),
+        "OPTS" => Options::parse(argument).map(FtpCommand::Opts),
+        "SITE" => SiteCommand::parse(argument).map(FtpCommand::Site),
+        "LIST" => maybe_path(without_switches(argument)).map(FtpCommand::List),
+        "EPSV" => family(argument).map(FtpCommand::Epsv),
+        "SPAS" => family(argument).map(FtpCommand::Spas),
+        "PORT" => parse_host_port(argument).map(FtpCommand::Port),
         "EPRT" => match parse_extended(argument) {
-            Ok(Passive::Full(address)) => Ok(Command::Eprt(address)),
+            Ok(Passive::Full(address)) => Ok(FtpCommand::Eprt(address)),
             Ok(Passive::Port(_)) => Err(wrong("EPRT", "an address with a host")),
             Err(error) => Err(error),
         },
-        "SPOR" => stripes(argument).map(Command::Spor),
-        "REST" => restart(argument).map(Command::Rest),
+        "SPOR" => stripes(argument).map(FtpCommand::Spor),
+        "REST" => restart(argument).map(FtpCommand::Rest),
         "ERET" => eret(argument),
         "ESTO" => esto(argument),
         "CKSM" => checksum(argument),
@@ -139,7 +141,7 @@ fn with_arguments(name: &str, argument: &[u8]) -> Option<Result<Command, Error>>
     })
 }
 
-/// Splits at the first space. Only one is taken: what follows may be a name that begins with a space.
+/// Splits at the first space. Removes one space only: a name can start with a space.
 pub(super) fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     match text.iter().position(|&byte| byte == b' ') {
         Some(cut) => (&text[..cut], &text[cut + 1..]),
@@ -147,16 +149,17 @@ pub(super) fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// Clients put telnet's interrupt and synch before ABOR (RFC 959 section 4.1.3).
+/// Removes Telnet interrupt and synch bytes, which clients send before ABOR (RFC 959 section
+/// 4.1.3).
 fn without_telnet(line: &[u8]) -> &[u8] {
-    let begin = line
+    let start = line
         .iter()
         .position(|&byte| byte < 0xf0)
         .unwrap_or(line.len());
-    &line[begin..]
+    &line[start..]
 }
 
-/// Clients that know `ls` give LIST its switches.
+/// Removes `ls` switches, which some clients send with LIST.
 fn without_switches(mut argument: &[u8]) -> &[u8] {
     while argument.starts_with(b"-") {
         argument = split_word(argument).1;
@@ -164,14 +167,15 @@ fn without_switches(mut argument: &[u8]) -> &[u8] {
     argument
 }
 
-fn maybe_path(argument: &[u8]) -> Result<Option<Path>, Error> {
+fn maybe_path(argument: &[u8]) -> Result<Option<Path>, FtpError> {
     if argument.is_empty() {
         return Ok(None);
     }
     Path::new(argument).map(Some)
 }
 
-/// The one letter of an argument, if it is known. `A N` and `L 8` carry a second word, which says nothing today.
+/// Returns the letter of an argument, if known. `A N` and `L 8` have a second word, which is
+/// ignored.
 fn letter(argument: &[u8], known: &[u8]) -> Option<u8> {
     match split_word(argument).0 {
         [letter] => Some(letter.to_ascii_uppercase()).filter(|letter| known.contains(letter)),
@@ -179,44 +183,44 @@ fn letter(argument: &[u8], known: &[u8]) -> Option<u8> {
     }
 }
 
-/// `YYYYMMDDHHMMSS path`.
-pub(super) fn timed(argument: &[u8]) -> Result<(i64, Path), Error> {
+/// Parses `YYYYMMDDHHMMSS path`.
+pub(super) fn timed(argument: &[u8]) -> Result<(i64, Path), FtpError> {
     let (time, path) = split_word(argument);
     Ok((parse_timestamp(time)?, Path::new(path)?))
 }
 
-/// `n`, or `n R m` of RFC 959.
-fn allocation(argument: &[u8]) -> Result<u64, Error> {
+/// Parses `n`, or `n R m` of RFC 959.
+fn allocation(argument: &[u8]) -> Result<u64, FtpError> {
     number(split_word(argument).0)
-        .ok_or_else(|| Error::malformed("ALLO", "a number of bytes", argument))
+        .ok_or_else(|| FtpError::malformed("ALLO", "a number of bytes", argument))
 }
 
-fn protection(argument: &[u8]) -> Result<Protection, Error> {
+fn protection(argument: &[u8]) -> Result<Protection, FtpError> {
     let found = letter(argument, b"CSEP");
     Protection::ALL
         .iter()
         .find(|(_, letter)| Some(*letter) == found)
         .map(|&(level, _)| level)
-        .ok_or_else(|| Error::malformed("PROT", "C, S, E or P", argument))
+        .ok_or_else(|| FtpError::malformed("PROT", "C, S, E or P", argument))
 }
 
-fn dcau(argument: &[u8]) -> Result<Dcau, Error> {
+fn dcau(argument: &[u8]) -> Result<Dcau, FtpError> {
     match split_word(argument) {
         (b"N" | b"n", b"") => Ok(Dcau::None),
         (b"A" | b"a", b"") => Ok(Dcau::User),
         (b"S" | b"s", subject) if !subject.is_empty() => Ok(Dcau::Subject(subject.to_vec())),
-        _ => Err(Error::malformed("DCAU", "N, A or `S subject`", argument)),
+        _ => Err(FtpError::malformed("DCAU", "N, A or `S subject`", argument)),
     }
 }
 
-fn trev(argument: &[u8]) -> Result<Command, Error> {
+fn trev(argument: &[u8]) -> Result<FtpCommand, FtpError> {
     let (name, interval) = split_word(argument);
     let marker = [Marker::Performance, Marker::Restart]
         .into_iter()
         .find(|marker| name.eq_ignore_ascii_case(marker.name().as_bytes()));
     match (marker, number(interval)) {
-        (Some(marker), Some(interval_s)) => Ok(Command::Trev { marker, interval_s }),
-        _ => Err(Error::malformed(
+        (Some(marker), Some(interval_s)) => Ok(FtpCommand::Trev { marker, interval_s }),
+        _ => Err(FtpError::malformed(
             "TREV",
             "`PERF s` or `RESTART s`",
             argument,
@@ -224,17 +228,21 @@ fn trev(argument: &[u8]) -> Result<Command, Error> {
     }
 }
 
-fn family(argument: &[u8]) -> Result<Option<Family>, Error> {
+fn family(argument: &[u8]) -> Result<Option<Family>, FtpError> {
     match argument {
         b"" => Ok(None),
         b"1" => Ok(Some(Family::V4)),
         b"2" => Ok(Some(Family::V6)),
         _ if argument.eq_ignore_ascii_case(b"ALL") => Ok(Some(Family::All)),
-        _ => Err(Error::malformed("address family", "1, 2 or ALL", argument)),
+        _ => Err(FtpError::malformed(
+            "address family",
+            "1, 2 or ALL",
+            argument,
+        )),
     }
 }
 
-fn stripes(argument: &[u8]) -> Result<Vec<std::net::SocketAddr>, Error> {
+fn stripes(argument: &[u8]) -> Result<Vec<std::net::SocketAddr>, FtpError> {
     let words = argument
         .split(|&byte| byte == b' ')
         .filter(|word| !word.is_empty());
@@ -243,31 +251,31 @@ fn stripes(argument: &[u8]) -> Result<Vec<std::net::SocketAddr>, Error> {
         .map(parse_either)
         .collect::<Result<_, _>>()?;
     match addresses.len() {
-        0 => Err(Error::malformed("SPOR", "addresses", argument)),
+        0 => Err(FtpError::malformed("SPOR", "addresses", argument)),
         1..=MAX_STRIPES => Ok(addresses),
-        _ => Err(Error::Limit {
-            place: "addresses of SPOR",
+        _ => Err(FtpError::Limit {
+            context: "addresses of SPOR",
             limit: MAX_STRIPES as u64,
         }),
     }
 }
 
-fn restart(argument: &[u8]) -> Result<Restart, Error> {
+fn restart(argument: &[u8]) -> Result<Restart, FtpError> {
     match number(argument) {
         Some(offset) => Ok(Restart::Offset(offset)),
         None => ByteRanges::parse(argument).map(Restart::Ranges),
     }
 }
 
-fn eret(argument: &[u8]) -> Result<Command, Error> {
-    let wrong = || Error::malformed("ERET", "`P offset length path` or `module path`", argument);
+fn eret(argument: &[u8]) -> Result<FtpCommand, FtpError> {
+    let wrong = || FtpError::malformed("ERET", "`P offset length path` or `module path`", argument);
     let (kind, rest) = split_word(argument);
     if !kind.eq_ignore_ascii_case(b"P") {
         let cut = kind.len().max(end_of_quotes(argument));
         let (module, path) = argument.split_at(cut);
         let part = Partial::Module(module.to_vec());
         return Path::new(path.strip_prefix(b" ").unwrap_or(path))
-            .map(|path| Command::Eret { part, path })
+            .map(|path| FtpCommand::Eret { part, path })
             .map_err(|_| wrong());
     }
     let (offset, rest) = split_word(rest);
@@ -276,39 +284,39 @@ fn eret(argument: &[u8]) -> Result<Command, Error> {
         offset: number(offset).ok_or_else(wrong)?,
         length: number(length).ok_or_else(wrong)?,
     };
-    Ok(Command::Eret {
+    Ok(FtpCommand::Eret {
         part,
         path: Path::new(path)?,
     })
 }
 
-/// Length up to the second quote: parameters of a module may hold spaces.
+/// Returns the length up to the second quote, because parameters of a module can contain spaces.
 fn end_of_quotes(argument: &[u8]) -> usize {
     let mut quotes = argument
         .iter()
         .enumerate()
         .filter(|(_, byte)| **byte == b'"');
-    quotes.nth(1).map_or(0, |(place, _)| place + 1)
+    quotes.nth(1).map_or(0, |(context, _)| context + 1)
 }
 
-fn esto(argument: &[u8]) -> Result<Command, Error> {
+fn esto(argument: &[u8]) -> Result<FtpCommand, FtpError> {
     let (kind, rest) = split_word(argument);
     let (offset, path) = split_word(rest);
     match number(offset).filter(|_| kind.eq_ignore_ascii_case(b"A")) {
-        Some(offset) => Ok(Command::Esto {
+        Some(offset) => Ok(FtpCommand::Esto {
             offset,
             path: Path::new(path)?,
         }),
-        None => Err(Error::malformed("ESTO", "`A offset path`", argument)),
+        None => Err(FtpError::malformed("ESTO", "`A offset path`", argument)),
     }
 }
 
-fn checksum(argument: &[u8]) -> Result<Command, Error> {
-    let wrong = || Error::malformed("CKSM", "`ALGORITHM offset length path`", argument);
+fn checksum(argument: &[u8]) -> Result<FtpCommand, FtpError> {
+    let wrong = || FtpError::malformed("CKSM", "`ALGORITHM offset length path`", argument);
     let (algorithm, rest) = split_word(argument);
     let (offset, rest) = split_word(rest);
     let (length, path) = split_word(rest);
-    Ok(Command::Cksm {
+    Ok(FtpCommand::Cksm {
         algorithm: word(algorithm).ok_or_else(wrong)?,
         offset: number(offset).ok_or_else(wrong)?,
         length: match length {
@@ -319,15 +327,15 @@ fn checksum(argument: &[u8]) -> Result<Command, Error> {
     })
 }
 
-fn expected_checksum(argument: &[u8]) -> Result<Command, Error> {
+fn expected_checksum(argument: &[u8]) -> Result<FtpCommand, FtpError> {
     let (algorithm, value) = split_word(argument);
     match (word(algorithm), word(value)) {
-        (Some(algorithm), Some(value)) => Ok(Command::Scks { algorithm, value }),
-        _ => Err(Error::malformed("SCKS", "`ALGORITHM value`", argument)),
+        (Some(algorithm), Some(value)) => Ok(FtpCommand::Scks { algorithm, value }),
+        _ => Err(FtpError::malformed("SCKS", "`ALGORITHM value`", argument)),
     }
 }
 
-/// A word of printable characters.
+/// Returns a word of printable characters.
 fn word(text: &[u8]) -> Option<String> {
     let printable = !text.is_empty() && text.iter().all(u8::is_ascii_graphic);
     printable.then(|| String::from_utf8_lossy(text).into_owned())

@@ -1,13 +1,13 @@
-//! SITE: what servers of the Globus toolkit add.
+//! SITE commands of Globus servers.
 
 use super::parse::{split_word, timed};
-use crate::{Error, Path, number, write_timestamp};
+use crate::{FtpError, Path, number, write_timestamp};
 
 /// A SITE command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-#[allow(missing_docs, reason = "the names are those of the protocol")]
-pub enum Site {
+#[allow(missing_docs, reason = "protocol names")]
+pub enum SiteCommand {
     Help,
     WhoAmI,
     Version,
@@ -22,24 +22,24 @@ pub enum Site {
     },
     SymlinkFrom(Path),
     SymlinkTo(Path),
-    /// Deletes a directory with all that is in it.
+    /// Deletes a directory recursively.
     DeleteTree(Path),
     Truncate {
         length: u64,
         path: Path,
     },
-    /// Socket buffer of data connections: under one of the many names that servers have for it.
+    /// Socket buffer size of data connections; servers use several names.
     Buffer {
         name: BufferName,
         bytes: u64,
     },
-    /// Another one, as given.
+    /// Another command, verbatim.
     Other(Vec<u8>),
 }
 
-/// Names for the size of socket buffers. Each server has some of them.
+/// Names of the socket buffer size. Each server supports some of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names are those of the protocol")]
+#[allow(missing_docs, reason = "protocol names")]
 pub enum BufferName {
     BufSize,
     RetrBufSize,
@@ -61,16 +61,16 @@ const BUFFERS: &[(&[u8], BufferName)] = &[
     (b"SBUFSIZE", BufferName::SBufSz),
 ];
 
-/// A name, and the command of it.
-type Known = (&'static [u8], fn(Path) -> Site);
+/// A name and its command.
+type PathCommand = (&'static [u8], fn(Path) -> SiteCommand);
 
-const WITH_PATH: &[Known] = &[
-    (b"SYMLINKFROM", Site::SymlinkFrom),
-    (b"SYMLINKTO", Site::SymlinkTo),
-    (b"RDEL", Site::DeleteTree),
+const WITH_PATH: &[PathCommand] = &[
+    (b"SYMLINKFROM", SiteCommand::SymlinkFrom),
+    (b"SYMLINKTO", SiteCommand::SymlinkTo),
+    (b"RDEL", SiteCommand::DeleteTree),
 ];
 
-impl Site {
+impl SiteCommand {
     pub(super) fn text(&self) -> Vec<u8> {
         let with =
             |before: String, path: &Path| [before.as_bytes(), b" ", path.as_bytes()].concat();
@@ -96,8 +96,8 @@ impl Site {
         }
     }
 
-    pub(super) fn parse(argument: &[u8]) -> Result<Self, Error> {
-        let wrong = |expected| Error::malformed("SITE", expected, argument);
+    pub(super) fn parse(argument: &[u8]) -> Result<Self, FtpError> {
+        let wrong = |expected| FtpError::malformed("SITE", expected, argument);
         let (name, rest) = split_word(argument);
         let name = name.to_ascii_uppercase();
         if let Some((_, site)) = WITH_PATH.iter().find(|(known, _)| *known == name) {
@@ -138,7 +138,7 @@ impl Site {
     }
 }
 
-/// Permission bits, up to 7777.
+/// Parses permission bits, up to 7777.
 fn octal(text: &[u8]) -> Option<u32> {
     let known =
         (1..=5).contains(&text.len()) && text.iter().all(|byte| (b'0'..=b'7').contains(byte));

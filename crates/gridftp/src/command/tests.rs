@@ -1,9 +1,9 @@
-//! Commands as they are written and read.
+//! Tests that write and parse commands.
 
 use proptest::prelude::*;
 
 use super::*;
-use crate::Error;
+use crate::FtpError;
 
 fn paths() -> impl Strategy<Value = Path> {
     prop::collection::vec(any::<u8>(), 1..40)
@@ -14,8 +14,8 @@ fn addresses() -> impl Strategy<Value = SocketAddr> {
     any::<SocketAddr>().prop_map(|address| SocketAddr::new(address.ip(), address.port()))
 }
 
-fn commands() -> impl Strategy<Value = Command> {
-    use Command as C;
+fn commands() -> impl Strategy<Value = FtpCommand> {
+    use FtpCommand as C;
     let path = prop_oneof![
         paths().prop_map(C::Stor),
         paths().prop_map(C::Cwd),
@@ -35,8 +35,10 @@ fn commands() -> impl Strategy<Value = Command> {
                 path,
             }
         }),
-        (paths(), 0_u32..=0o7777).prop_map(|(path, mode)| C::Site(Site::Chmod { mode, path })),
-        (paths(), any::<u64>()).prop_map(|(path, length)| C::Site(Site::Truncate { length, path })),
+        (paths(), 0_u32..=0o7777)
+            .prop_map(|(path, mode)| C::Site(SiteCommand::Chmod { mode, path })),
+        (paths(), any::<u64>())
+            .prop_map(|(path, length)| C::Site(SiteCommand::Truncate { length, path })),
     ];
     let setting = prop_oneof![
         any::<u64>().prop_map(C::Pbsz),
@@ -46,7 +48,7 @@ fn commands() -> impl Strategy<Value = Command> {
         prop::collection::vec(addresses(), 1..5).prop_map(C::Spor),
         (any::<u64>(), 1..u64::MAX / 2)
             .prop_map(|(start, length)| (start / 2, start / 2 + length))
-            .prop_map(|(start, end)| C::Rest(Restart::Ranges(ByteRanges::of(start..end)))),
+            .prop_map(|(start, end)| C::Rest(Restart::Ranges(ByteRanges::from_range(start..end)))),
         any::<u64>().prop_map(|offset| C::Rest(Restart::Offset(offset))),
         (
             any::<Option<u16>>(),
@@ -79,19 +81,19 @@ fn commands() -> impl Strategy<Value = Command> {
 
 proptest! {
     #[test]
-    fn a_command_that_is_written_is_read_as_itself(command in commands()) {
-        prop_assert_eq!(Command::parse(&command.text()).unwrap(), command);
+    fn commands_round_trip_through_text(command in commands()) {
+        prop_assert_eq!(FtpCommand::parse(&command.text()).unwrap(), command);
     }
 
     #[test]
-    fn no_line_makes_the_parser_panic_and_what_it_reads_it_writes_without_line_end(
+    fn arbitrary_lines_do_not_panic_and_parsed_commands_round_trip(
         name in prop_oneof!["[A-Z]{3,4}", "SITE [A-Z]{4,8}", "OPTS (RETR|PASV|CKSM|MLST)", "ERET P"],
         argument in prop::collection::vec(any::<u8>().prop_filter("line end", |byte| *byte != b'\n' && *byte != b'\r'), 0..60),
     ) {
         let line = [name.as_bytes(), b" ", &argument].concat();
-        if let Ok(command) = Command::parse(&line) {
+        if let Ok(command) = FtpCommand::parse(&line) {
             prop_assert!(!command.text().contains(&b'\n'));
-            prop_assert_eq!(Command::parse(&command.text()).unwrap(), command);
+            prop_assert_eq!(FtpCommand::parse(&command.text()).unwrap(), command);
         }
     }
 }
@@ -103,14 +105,14 @@ fn commands_of_other_clients_are_understood() {
         // globus-url-copy 10.12
         (
             "OPTS RETR Parallelism=4,4,4;",
-            Command::Opts(Options::Retrieve(RetrieveOptions {
+            FtpCommand::Opts(Options::Retrieve(RetrieveOptions {
                 parallelism: Some(4),
                 ..RetrieveOptions::default()
             })),
         ),
         (
             "OPTS RETR StripeLayout=Blocked;BlockSize=1048576;",
-            Command::Opts(Options::Retrieve(RetrieveOptions {
+            FtpCommand::Opts(Options::Retrieve(RetrieveOptions {
                 layout: Some(Layout::Blocked {
                     block_bytes: Some(1_048_576),
                 }),
@@ -119,14 +121,14 @@ fn commands_of_other_clients_are_understood() {
         ),
         (
             "SITE STORBUFSIZE 65536",
-            Command::Site(Site::Buffer {
+            FtpCommand::Site(SiteCommand::Buffer {
                 name: BufferName::StorBufSize,
                 bytes: 65_536,
             }),
         ),
         (
             "CKSM MD5 0 -1 /a b",
-            Command::Cksm {
+            FtpCommand::Cksm {
                 algorithm: "MD5".to_owned(),
                 offset: 0,
                 length: None,
@@ -134,28 +136,32 @@ fn commands_of_other_clients_are_understood() {
             },
         ),
         // lftp, curl, ftplib, wget
-        ("LIST -la /x", Command::List(Some(path("/x")))),
-        ("list", Command::List(None)),
-        ("type i", Command::Type(b'I')),
-        ("TYPE A N", Command::Type(b'A')),
-        ("EPSV", Command::Epsv(None)),
-        ("XPWD", Command::Pwd),
-        ("ALLO 10 R 20", Command::Allo(10)),
+        ("LIST -la /x", FtpCommand::List(Some(path("/x")))),
+        ("list", FtpCommand::List(None)),
+        ("type i", FtpCommand::Type(b'I')),
+        ("TYPE A N", FtpCommand::Type(b'A')),
+        ("EPSV", FtpCommand::Epsv(None)),
+        ("XPWD", FtpCommand::Pwd),
+        ("ALLO 10 R 20", FtpCommand::Allo(10)),
     ] {
-        assert_eq!(Command::parse(line.as_bytes()).unwrap(), expected, "{line}");
+        assert_eq!(
+            FtpCommand::parse(line.as_bytes()).unwrap(),
+            expected,
+            "{line}"
+        );
     }
     assert_eq!(
-        Command::parse(b"\xff\xf4\xff\xf2ABOR").unwrap(),
-        Command::Abor
+        FtpCommand::parse(b"\xff\xf4\xff\xf2ABOR").unwrap(),
+        FtpCommand::Abor
     );
 }
 
 #[test]
-fn what_is_no_command_and_what_is_a_wrong_one_are_told_apart() {
+fn unknown_commands_and_invalid_commands_are_distinguished() {
     for unknown in ["", "NOPE", "STORE x", "\u{e9}"] {
-        let error = Command::parse(unknown.as_bytes()).unwrap_err();
+        let error = FtpCommand::parse(unknown.as_bytes()).unwrap_err();
         assert!(
-            matches!(error, Error::UnknownCommand { .. }),
+            matches!(error, FtpError::UnknownCommand { .. }),
             "{unknown}: {error}"
         );
     }
@@ -170,12 +176,15 @@ fn what_is_no_command_and_what_is_a_wrong_one_are_told_apart() {
         "EPRT |||1|",
         "SPOR",
     ] {
-        let error = Command::parse(wrong.as_bytes()).unwrap_err();
-        assert!(matches!(error, Error::Malformed { .. }), "{wrong}: {error}");
+        let error = FtpCommand::parse(wrong.as_bytes()).unwrap_err();
+        assert!(
+            matches!(error, FtpError::Malformed { .. }),
+            "{wrong}: {error}"
+        );
     }
     let stripes = format!("SPOR{}", " 1,2,3,4,5,6".repeat(257));
     assert!(matches!(
-        Command::parse(stripes.as_bytes()),
-        Err(Error::Limit { .. })
+        FtpCommand::parse(stripes.as_bytes()),
+        Err(FtpError::Limit { .. })
     ));
 }

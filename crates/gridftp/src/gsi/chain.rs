@@ -1,5 +1,5 @@
-//! Whether a chain of certificates is to be believed: proxies by the rules of RFC 3820 section 4, what is above them by
-//! webpki, which refuses proxies.
+//! Verification of certificate chains: proxies by the rules of RFC 3820 section 4, certificates
+//! above them by webpki, which rejects proxies.
 
 use rustls::crypto::WebPkiSupportedAlgorithms;
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -8,42 +8,43 @@ use webpki::{
     RevocationCheckDepth, RevocationOptionsBuilder, UnknownStatusPolicy,
 };
 
-use super::authorities::Authorities;
-use super::certificate::{Certificate, Proxy};
+use super::certificate::{Certificate, ProxyInfo};
 use super::credential::MAX_CHAIN;
 use super::name::{extends, one_line};
-use crate::{Error, Peer};
+use super::trust_store::TrustStore;
+use crate::{FtpError, Peer};
 
-/// What a certificate has to be for.
+/// Required usage of a certificate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Usage {
-    /// A host that serves.
+pub(super) enum CertificateUsage {
+    /// A host that acts as a server.
     Host,
-    /// Anything: Globus does not look at this of users, nor on data connections, where a user's proxy serves.
+    /// Any usage. Globus does not check the usage of user certificates, nor on data connections,
+    /// where a user's proxy acts as server.
     Any,
 }
 
-/// A chain that is to be believed.
+/// A verified chain.
 #[derive(Debug, Clone)]
-pub(super) struct Verified {
+pub(super) struct VerifiedChain {
     pub peer: Peer,
-    /// From the first certificate on, as they were sent.
+    /// The chain in the order sent.
     pub chain: Vec<Certificate>,
-    /// Where in it the proxies end.
+    /// Index of the end entity, which follows the proxies.
     pub end_entity: usize,
 }
 
-/// Follows a chain from its first certificate to an authority.
+/// Verifies a chain from its first certificate to a trusted CA.
 pub(super) fn verify(
-    authorities: &Authorities,
+    trust_store: &TrustStore,
     chain: &[CertificateDer<'_>],
-    usage: Usage,
+    usage: CertificateUsage,
     now: UnixTime,
     algorithms: &WebPkiSupportedAlgorithms,
-) -> Result<Verified, Error> {
+) -> Result<VerifiedChain, FtpError> {
     if chain.is_empty() || chain.len() > MAX_CHAIN {
-        return Err(Error::Limit {
-            place: "certificates of a chain",
+        return Err(FtpError::Limit {
+            context: "certificates of a chain",
             limit: MAX_CHAIN as u64,
         });
     }
@@ -56,8 +57,8 @@ pub(super) fn verify(
     while let Some(proxy) = chain[end_entity].proxy()? {
         let certificate = &chain[end_entity];
         let Some(issuer) = chain.get(end_entity + 1) else {
-            return Err(Error::Security(format!(
-                "expected the certificate above the proxy {}, found the end of the chain",
+            return Err(FtpError::Security(format!(
+                "proxy {}: expected the certificate of its issuer, found the end of the chain",
                 certificate.title()
             )));
         };
@@ -66,76 +67,76 @@ pub(super) fn verify(
         limited |= proxy.limited;
         end_entity += 1;
     }
-    check_end_entity(authorities, &chain[end_entity..], usage, now, algorithms)?;
+    check_end_entity(trust_store, &chain[end_entity..], usage, now, algorithms)?;
     let peer = Peer {
         subject: chain[0].title(),
         identity: chain[end_entity].title(),
         limited,
     };
-    Ok(Verified {
+    Ok(VerifiedChain {
         peer,
         chain,
         end_entity,
     })
 }
 
-/// RFC 3820 section 4.1.3, and what section 3 says of the certificates.
+/// Checks a proxy by RFC 3820 section 4.1.3 and the certificate rules of section 3.
 fn check_proxy(
     certificate: &Certificate,
-    proxy: &Proxy,
+    proxy: &ProxyInfo,
     below: u64,
     issuer: &Certificate,
     now: UnixTime,
-) -> Result<(), Error> {
-    let refuse = |found: &str| {
+) -> Result<(), FtpError> {
+    let reject = |found: &str| {
         let title = certificate.title();
-        Err(Error::Security(format!(
-            "expected a proxy, found {title}, {found}"
+        Err(FtpError::Security(format!(
+            "certificate of {title}: not a valid proxy: {found}"
         )))
     };
     certificate.check_life(now)?;
     certificate.check_issuer(issuer)?;
     if !extends(certificate.subject(), issuer.subject()) {
-        return refuse("whose name is not its issuer's and one common name");
+        return reject("its name is not its issuer's name plus one common name");
     }
     if certificate.is_authority() || issuer.is_authority() {
-        return refuse("which is, or is signed by, a certificate of an authority");
+        return reject("it is a CA certificate, or a CA signed it");
     }
     if !issuer.may_sign() {
-        return refuse("whose issuer's key may not sign");
+        return reject("the key usage of its issuer does not allow signatures");
     }
     if !certificate.may_sign() {
-        return refuse("whose key may not sign");
+        return reject("its key usage does not allow signatures");
     }
     if let Some(oid) = certificate.unfit_extension() {
-        return refuse(&format!(
-            "with the extension {oid}, which a proxy may not have"
+        return reject(&format!(
+            "it has the extension {oid}, which proxies must not have"
         ));
     }
-    if proxy.path_length.is_some_and(|most| below > most) {
-        return refuse(&format!(
-            "with {below} proxies below it, more than it allows"
+    if proxy.path_length.is_some_and(|max| below > max) {
+        return reject(&format!(
+            "it has {below} proxies below it, more than it allows"
         ));
     }
     Ok(())
 }
 
 fn check_end_entity(
-    authorities: &Authorities,
+    trust_store: &TrustStore,
     chain: &[Certificate],
-    usage: Usage,
+    usage: CertificateUsage,
     now: UnixTime,
     algorithms: &WebPkiSupportedAlgorithms,
-) -> Result<(), Error> {
+) -> Result<(), FtpError> {
     let title = chain[0].title();
-    let refuse = |error| refusal(&title, chain, &error);
-    let end_entity = EndEntityCert::try_from(&chain[0].der).map_err(refuse)?;
+    let reject = |error| to_error(&title, chain, &error);
+    let end_entity = EndEntityCert::try_from(&chain[0].der).map_err(reject)?;
     let above: Vec<CertificateDer<'_>> = chain[1..]
         .iter()
         .map(|certificate| certificate.der.clone())
         .collect();
-    let lists = authorities.revoked();
-    // Where an authority publishes no list there is nothing to ask; where it does, an old one is not believed.
+    let lists = trust_store.revoked();
+    // A CA without a revocation list is accepted; an expired list is rejected.
     let revocation = RevocationOptionsBuilder::new(&lists).ok().map(|options| {
         options
             .with_depth(RevocationCheckDepth::Chain)
@@ -146,23 +147,23 @@ fn check_end_entity(
     let path = end_entity
         .verify_for_usage(
             algorithms.all,
-            authorities.anchors(),
+            trust_store.anchors(),
             &above,
             now,
             usage,
             revocation,
             None,
         )
-        .map_err(refuse)?;
-    // An authority below the one that is known is bound by its policy too: it has none of its own here.
+        .map_err(reject)?;
+    // The signing policy of the trusted CA also binds CAs below it, which have no policy here.
     for intermediate in path.intermediate_certificates() {
         let name = Certificate::parse(&intermediate.der())?.title();
-        authorities.check_signed(path.anchor(), &name, now)?;
+        trust_store.check_signed(path.anchor(), &name, now)?;
     }
-    authorities.check_signed(path.anchor(), &title, now)
+    trust_store.check_signed(path.anchor(), &title, now)
 }
 
-impl ExtendedKeyUsageValidator for Usage {
+impl ExtendedKeyUsageValidator for CertificateUsage {
     fn validate(&self, purposes: KeyPurposeIdIter<'_, '_>) -> Result<(), webpki::Error> {
         match self {
             Self::Host => KeyUsage::server_auth().validate(purposes),
@@ -171,33 +172,33 @@ impl ExtendedKeyUsageValidator for Usage {
     }
 }
 
-fn refusal(title: &str, chain: &[Certificate], error: &webpki::Error) -> Error {
+fn to_error(title: &str, chain: &[Certificate], error: &webpki::Error) -> FtpError {
     use webpki::Error as E;
-    let why = match error {
+    let reason = match error {
         E::UnknownIssuer => {
             let issuer = chain
                 .last()
                 .map_or_else(String::new, |last| one_line(last.issuer()));
             format!(
-                "signed by {issuer}, whom nobody knows here; look into the directory of authorities (X509_CERT_DIR)"
+                "its issuer {issuer} is not a trusted CA. Add the CA to the directory of trusted CAs (X509_CERT_DIR)."
             )
         }
         E::CertExpired { time, not_after } => {
             let ago = time.as_secs().saturating_sub(not_after.as_secs());
-            format!("which, or one above it, ended {ago} s ago; a new one is needed")
+            format!("it or a certificate above it expired {ago} s ago. Get a new certificate.")
         }
         E::CertNotValidYet { .. } => {
-            "which, or one above it, has not begun; compare the clocks".to_owned()
-        }
-        E::CertRevoked => "which, or one above it, is revoked".to_owned(),
-        E::CrlExpired { .. } => {
-            "of whose authority the list of what it revoked is too old; fetch a new one (fetch-crl)"
+            "it or a certificate above it is not valid yet. Compare the clocks of both hosts."
                 .to_owned()
         }
-        E::RequiredEkuNotFoundContext(_) => "which is not for a server".to_owned(),
-        other => format!("which is refused: {other}"),
+        E::CertRevoked => "it or a certificate above it is revoked".to_owned(),
+        E::CrlExpired { .. } => {
+            "the revocation list of its CA is too old. Fetch a new list (fetch-crl).".to_owned()
+        }
+        E::RequiredEkuNotFoundContext(_) => {
+            "its extended key usage does not allow a server".to_owned()
+        }
+        other => format!("{other}"),
     };
-    Error::Security(format!(
-        "expected a certificate to believe, found that of {title}, {why}"
-    ))
+    FtpError::Security(format!("certificate of {title}: not trusted: {reason}"))
 }

@@ -1,96 +1,97 @@
-//! The two sides of a control connection: `AUTH GSSAPI`.
+//! Client and server side of a control connection: `AUTH GSSAPI`.
 
 use std::sync::Arc;
 
-use super::authorities::Authorities;
 use super::credential::Credential;
 use super::data::DataLayer;
-use super::exchange::{Exchange, Side};
-use super::tls::{Parts, Tls, record_bytes};
-use super::verifier::Expected;
-use crate::{DataSecurity, DataWish, Dcau, Error, Handshake, Peer, Secret, Security};
+use super::exchange::{Exchange, GsiRole};
+use super::tls::{Tls, TlsSetup, record_bytes};
+use super::trust_store::TrustStore;
+use super::verifier::ExpectedPeer;
+use crate::{DataSecurity, DataSecurityRequest, Dcau, FtpError, Handshake, Peer, Secret, Security};
 
-/// What AUTH calls it.
+/// Name of the mechanism in AUTH.
 const MECHANISM: &str = "GSSAPI";
 
-/// Whom a client talks to, and what it gives away.
+/// Expected peer and delegation of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
-    /// The host that the user named; its certificate has to be that of this host.
+pub struct GsiPeer {
+    /// Host that the user named. The certificate must belong to this host.
     pub host: String,
-    /// The name that its certificate has to have instead, where it has not that of the host.
+    /// Required subject of the certificate, if it does not contain the host name.
     pub subject: Option<String>,
-    /// Whether the server gets a proxy: it needs one to secure data connections (DCAU A), and for copies between servers.
+    /// `true` if the server receives a proxy. It needs one to secure data connections (DCAU A) and
+    /// for third-party copies.
     pub delegates: bool,
 }
 
 /// The GSI of one control connection.
 pub struct Gsi {
     exchange: Exchange,
-    authorities: Arc<Authorities>,
-    /// This side's on data connections: a client's own, a server's what was delegated.
+    trust_store: Arc<TrustStore>,
+    /// Credential for data connections: the client's own, or the one delegated to a server.
     data: Option<Credential>,
-    /// Instead of it (DCSC).
+    /// Replacement of `data` (DCSC).
     replaced: Option<Credential>,
     peer: Option<Peer>,
     now_s: u64,
 }
 
 impl Gsi {
-    /// A client's side, at `now_s` (seconds since 1970).
+    /// Creates the side of a client at `now_s` (seconds since 1970).
     ///
     /// # Errors
-    /// A credential that has ended, or cannot be used.
+    /// If the credential has expired or is unusable.
     pub fn client(
         credential: &Credential,
-        authorities: &Arc<Authorities>,
-        target: &Target,
+        trust_store: &Arc<TrustStore>,
+        target: &GsiPeer,
         now_s: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FtpError> {
         let expected = match &target.subject {
-            Some(subject) => Expected::Identity(subject.clone()),
-            None => Expected::Host(target.host.clone()),
+            Some(subject) => ExpectedPeer::Identity(subject.clone()),
+            None => ExpectedPeer::Host(target.host.clone()),
         };
-        let parts = Parts {
+        let parts = TlsSetup {
             credential,
-            authorities,
+            trust_store,
             expected,
             now_s,
         };
         let delegates = target.delegates.then(|| credential.clone());
-        let exchange = Exchange::new(Tls::client(&parts)?, Side::Initiator { delegates });
+        let exchange = Exchange::new(Tls::client(&parts)?, GsiRole::Initiator { delegates });
         let data = Some(credential.clone());
-        Ok(Self::new(exchange, authorities, data, now_s))
+        Ok(Self::new(exchange, trust_store, data, now_s))
     }
 
-    /// A server's side, with the credential of its host, at `now_s` (seconds since 1970).
+    /// Creates the side of a server with the host's credential at `now_s` (seconds since 1970).
     ///
     /// # Errors
-    /// A credential that has ended, or cannot be used.
+    /// If the credential has expired or is unusable.
     pub fn server(
         credential: &Credential,
-        authorities: &Arc<Authorities>,
+        trust_store: &Arc<TrustStore>,
         now_s: u64,
-    ) -> Result<Self, Error> {
-        let parts = Parts {
+    ) -> Result<Self, FtpError> {
+        let parts = TlsSetup {
             credential,
-            authorities,
-            expected: Expected::Anybody,
+            trust_store,
+            expected: ExpectedPeer::Any,
             now_s,
         };
-        let exchange = Exchange::new(Tls::server(&parts)?, Side::Acceptor { takes: true });
-        Ok(Self::new(exchange, authorities, None, now_s))
+        let exchange = Exchange::new(Tls::server(&parts)?, GsiRole::Acceptor { accepts: true });
+        Ok(Self::new(exchange, trust_store, None, now_s))
     }
 
     fn new(
         exchange: Exchange,
-        authorities: &Arc<Authorities>,
+        trust_store: &Arc<TrustStore>,
         data: Option<Credential>,
         now_s: u64,
     ) -> Self {
         Self {
             exchange,
-            authorities: Arc::clone(authorities),
+            trust_store: Arc::clone(trust_store),
             data,
             replaced: None,
             peer: None,
@@ -102,12 +103,12 @@ impl Gsi {
         self.replaced.as_ref().or(self.data.as_ref())
     }
 
-    fn take(&mut self, token: &[u8]) -> Result<(), Error> {
+    fn take(&mut self, token: &[u8]) -> Result<(), FtpError> {
         let mut rest = token;
         while !rest.is_empty() {
             let (record, behind) = record_bytes(rest)?
                 .and_then(|bytes| rest.split_at_checked(bytes))
-                .ok_or_else(|| Error::malformed("token", "whole records of TLS", rest))?;
+                .ok_or_else(|| FtpError::malformed("token", "complete TLS records", rest))?;
             self.exchange.tls.take_record(record)?;
             rest = behind;
         }
@@ -120,11 +121,11 @@ impl Security for Gsi {
         MECHANISM
     }
 
-    fn step(&mut self, token: Option<&[u8]>) -> Result<Handshake, Error> {
+    fn step(&mut self, token: Option<&[u8]>) -> Result<Handshake, FtpError> {
         self.take(token.unwrap_or_default())?;
         let was_done = self.exchange.is_done();
         if was_done {
-            // Behind the end there is nothing to be said but what some servers of Java say late: the zero byte.
+            // After the end, discard the zero byte that some Java servers send late.
             self.exchange.tls.plain.clear();
         }
         let mut out = Vec::new();
@@ -135,18 +136,18 @@ impl Security for Gsi {
         if done && !was_done {
             self.peer = Some(self.exchange.tls.verified()?.peer.clone());
         }
-        // Where the other side waits for a token it gets one, be it empty; behind the last one nothing is due.
+        // A waiting peer gets a token, even an empty one. After the last token nothing is due.
         let token = (!out.is_empty() || !done).then_some(out);
         Ok(Handshake { token, done })
     }
 
-    fn wrap(&mut self, plain: &[u8]) -> Result<Vec<u8>, Error> {
+    fn wrap(&mut self, plain: &[u8]) -> Result<Vec<u8>, FtpError> {
         let mut token = Vec::with_capacity(plain.len() + 64);
         self.exchange.tls.write(plain, &mut token)?;
         Ok(token)
     }
 
-    fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, Error> {
+    fn unwrap(&mut self, token: &[u8]) -> Result<Vec<u8>, FtpError> {
         self.take(token)?;
         Ok(std::mem::take(&mut self.exchange.tls.plain))
     }
@@ -163,8 +164,8 @@ impl Security for Gsi {
         &mut self,
         credential: Option<&Secret>,
         now_s: u64,
-    ) -> Result<(), Error> {
-        let credential = credential.map(Credential::of_data_channels).transpose()?;
+    ) -> Result<(), FtpError> {
+        let credential = credential.map(Credential::from_dcsc).transpose()?;
         if let Some(credential) = &credential {
             credential.check(now_s)?;
         }
@@ -172,26 +173,30 @@ impl Security for Gsi {
         Ok(())
     }
 
-    fn data_layer(&self, wish: DataWish<'_>) -> Result<Option<Box<dyn DataSecurity>>, Error> {
+    fn data_layer(
+        &self,
+        request: DataSecurityRequest<'_>,
+    ) -> Result<Option<Box<dyn DataSecurity>>, FtpError> {
         let Some(credential) = self.data_credential() else {
-            return match wish.who {
+            return match request.dcau {
                 Dcau::None => Ok(None),
-                _ => Err(Error::Security(
-                    "expected a credential for data connections, found none; delegate one, send DCSC P, or DCAU N".to_owned(),
+                _ => Err(FtpError::Security(
+                    "expected a credential for data connections, found none. Delegate a credential, send DCSC P, or send DCAU N.".to_owned(),
                 )),
             };
         };
-        let name = match wish.who {
+        let name = match request.dcau {
             Dcau::None => return Ok(None),
             Dcau::User => credential.identity().to_owned(),
             Dcau::Subject(subject) => String::from_utf8_lossy(subject).into_owned(),
         };
-        let parts = Parts {
+        let parts = TlsSetup {
             credential,
-            authorities: &self.authorities,
-            expected: Expected::Identity(name),
-            now_s: wish.now_s,
+            trust_store: &self.trust_store,
+            expected: ExpectedPeer::Identity(name),
+            now_s: request.now_s,
         };
-        DataLayer::new(&parts, wish.end, wish.protection).map(|layer| Some(Box::new(layer) as _))
+        DataLayer::new(&parts, request.role, request.protection)
+            .map(|layer| Some(Box::new(layer) as _))
     }
 }

@@ -1,4 +1,4 @@
-//! A chain of certificates and the key of the first: who this side is.
+//! Credential of this side: a chain of certificates and the key of the first certificate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,15 +10,15 @@ use rustls::sign::{CertifiedKey, SigningKey};
 
 use super::certificate::Certificate;
 use super::name::one_line;
-use super::proxy::may_delegate;
-use crate::{Error, Secret, base64};
+use super::proxy::check_delegable;
+use crate::{FtpError, Secret, base64};
 
-/// Most bytes of a file with a credential; a proxy of VOMS has some ten thousand.
+/// Maximum bytes of a credential file. A VOMS proxy has about ten thousand.
 const MAX_FILE_BYTES: usize = 1 << 20;
-/// Most certificates of a chain; each delegation adds one.
+/// Maximum certificates of a chain; each delegation adds one.
 pub(super) const MAX_CHAIN: usize = 20;
 
-/// Certificates and a private key, read from text in PEM. Neither `Debug` nor an error shows the key.
+/// Certificates and a private key, read from PEM text. `Debug` and errors do not show the key.
 #[derive(Clone)]
 pub struct Credential {
     pub(super) chain: Vec<Certificate>,
@@ -30,16 +30,18 @@ pub struct Credential {
 }
 
 impl Credential {
-    /// Reads a proxy file (the proxy, its key, the chain above it), or a certificate with its key in another file.
+    /// Reads a proxy file (proxy, key and the chain above), or a certificate with its key in
+    /// another file.
     ///
     /// # Errors
-    /// What is no credential; a key that is encrypted, or is another's; a chain that does not hang together.
-    pub fn from_pem(certificates: &[u8], key: Option<&[u8]>) -> Result<Self, Error> {
+    /// If the text is not a credential, the key is encrypted or does not match, or the chain is
+    /// inconsistent.
+    pub fn from_pem(certificates: &[u8], key: Option<&[u8]>) -> Result<Self, FtpError> {
         let key = key.unwrap_or(certificates);
         for text in [certificates, key] {
             if text.len() > MAX_FILE_BYTES {
-                return Err(Error::Limit {
-                    place: "bytes of a credential file",
+                return Err(FtpError::Limit {
+                    context: "bytes of a credential file",
                     limit: MAX_FILE_BYTES as u64,
                 });
             }
@@ -48,14 +50,14 @@ impl Credential {
         Self::new(sections(certificates, SectionKind::Certificate)?, kind, der)
     }
 
-    /// Of parts in DER.
+    /// Creates a credential from parts in DER.
     pub(super) fn new(
         chain: Vec<Vec<u8>>,
         kind: &'static str,
         key: Vec<u8>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, FtpError> {
         if chain.is_empty() || chain.len() > MAX_CHAIN {
-            return Err(Error::Security(format!(
+            return Err(FtpError::Security(format!(
                 "expected a credential of 1 to {MAX_CHAIN} certificates, found {}",
                 chain.len()
             )));
@@ -66,8 +68,8 @@ impl Credential {
             .collect::<Result<Vec<_>, _>>()?;
         let signing = signing_key(kind, &key)?;
         if signing.public_key() != Some(chain[0].key()?) {
-            return Err(Error::Security(format!(
-                "expected the key of the certificate of {}, found another one",
+            return Err(FtpError::Security(format!(
+                "certificate of {}: expected its private key, found another key",
                 chain[0].title()
             )));
         }
@@ -82,54 +84,54 @@ impl Credential {
         })
     }
 
-    /// Name of the first certificate, such as `/O=Grid/CN=Somebody/CN=1234`.
+    /// Returns the name of the first certificate, such as `/O=Grid/CN=Somebody/CN=1234`.
     #[must_use]
     pub fn subject(&self) -> String {
         self.chain[0].title()
     }
 
-    /// Name of whom it stands for: without what proxies add.
+    /// Returns the identity that the credential represents, without the parts that proxies add.
     #[must_use]
     pub fn identity(&self) -> &str {
         &self.identity
     }
 
-    /// Sees whether a proxy of it can be given to a server.
+    /// Checks that a proxy of this credential can be delegated to a server.
     ///
     /// # Errors
-    /// If it is of the form of Globus Toolkit 2, or allows no more proxies below it.
-    pub fn check_delegation(&self) -> Result<(), Error> {
-        may_delegate(self)
+    /// If the credential is a proxy of Globus Toolkit 2, or allows no more proxies below it.
+    pub fn check_delegation(&self) -> Result<(), FtpError> {
+        check_delegable(self)
     }
 
-    /// Whether it is a limited proxy, or below one.
+    /// Returns `true` for a limited proxy and for proxies below one.
     #[must_use]
     pub fn is_limited(&self) -> bool {
         self.limited
     }
 
-    /// When the first of its certificates ends, in seconds since 1970.
+    /// Returns the earliest end of validity of its certificates, in seconds since 1970.
     #[must_use]
     pub fn not_after_s(&self) -> u64 {
         let ends = self.chain.iter().map(|certificate| certificate.life_s().1);
         ends.min().unwrap_or(0)
     }
 
-    /// Whether it can be used at `now_s` (seconds since 1970).
+    /// Checks that the credential is valid at `now_s` (seconds since 1970).
     ///
     /// # Errors
-    /// A certificate that has ended, or not begun.
-    pub fn check(&self, now_s: u64) -> Result<(), Error> {
+    /// If a certificate has expired or is not yet valid.
+    pub fn check(&self, now_s: u64) -> Result<(), FtpError> {
         let now = UnixTime::since_unix_epoch(std::time::Duration::from_secs(now_s));
         self.chain
             .iter()
             .try_for_each(|certificate| certificate.check_life(now))
     }
 
-    /// The argument of DCSC P: this credential, its key included, for the data connections of a server. To be sent on a
-    /// protected control connection only.
+    /// Returns the argument of DCSC P: this credential, including its key, for data connections of
+    /// a server. Send it only on a protected control connection.
     #[must_use]
-    pub fn for_data_channels(&self) -> Secret {
+    pub fn to_dcsc(&self) -> Secret {
         let mut text = pem("CERTIFICATE", &self.chain[0].der);
         text.push_str(&pem(self.kind, &self.secret.0));
         for certificate in &self.chain[1..] {
@@ -138,10 +140,10 @@ impl Credential {
         Secret(base64::encode(text.as_bytes()).into_bytes())
     }
 
-    /// The credential in an argument of DCSC P.
-    pub(super) fn of_data_channels(argument: &Secret) -> Result<Self, Error> {
+    /// Reads the credential from an argument of DCSC P.
+    pub(super) fn from_dcsc(argument: &Secret) -> Result<Self, FtpError> {
         let text = base64::decode(argument.0.trim_ascii())
-            .map_err(|_| Error::Security("expected DCSC P and base 64".to_owned()))?;
+            .map_err(|_| FtpError::Security("DCSC P: expected base 64".to_owned()))?;
         Self::from_pem(&text, None)
     }
 
@@ -161,9 +163,10 @@ impl fmt::Debug for Credential {
     }
 }
 
-/// Follows proxies up to whom they stand for. That each names the next and was signed by it is checked too: a file put together by
-/// hand should not be found out by the server.
-fn identity(chain: &[Certificate]) -> Result<(String, bool), Error> {
+/// Returns the identity above all proxies, and `true` if a proxy is limited. Also checks that each
+/// certificate names and is signed by the next, because an invalid file should fail here and not at
+/// the server.
+fn identity(chain: &[Certificate]) -> Result<(String, bool), FtpError> {
     let algorithms = default_provider().signature_verification_algorithms;
     let mut limited = false;
     for (index, certificate) in chain.iter().enumerate() {
@@ -176,50 +179,48 @@ fn identity(chain: &[Certificate]) -> Result<(String, bool), Error> {
             certificate.check_signature(issuer, &algorithms)?;
         }
     }
-    Err(Error::Security(format!(
-        "expected the chain of certificates above the proxy {}, found none; the file is not whole",
+    Err(FtpError::Security(format!(
+        "proxy {}: expected the certificates of its issuers, found none. Replace the incomplete file.",
         chain[0].title()
     )))
 }
 
-fn sections(text: &[u8], wanted: SectionKind) -> Result<Vec<Vec<u8>>, Error> {
+fn sections(text: &[u8], requested: SectionKind) -> Result<Vec<Vec<u8>>, FtpError> {
     let mut found = Vec::new();
     for section in <(SectionKind, Vec<u8>)>::pem_slice_iter(text) {
         let (kind, der) = section.map_err(|error| {
             let found = pem_reason(&error);
-            Error::Security(format!("expected a credential in PEM, found {found}"))
+            FtpError::Security(format!("expected a credential in PEM, found {found}"))
         })?;
-        if kind == wanted {
+        if kind == requested {
             found.push(der);
         }
     }
     Ok(found)
 }
 
-/// What is wrong with a text in PEM. Not a word of the text is in it, for there may be a private key.
+/// Returns the error in a PEM text. The result omits the text, which can contain a private key.
 #[must_use]
 pub fn pem_reason(error: &pem::Error) -> String {
     match error {
         pem::Error::MissingSectionEnd { .. } => "a section without its `-----END` line".to_owned(),
-        pem::Error::IllegalSectionStart { .. } => {
-            "a `-----BEGIN` line with more on it, or less".to_owned()
-        }
+        pem::Error::IllegalSectionStart { .. } => "a malformed `-----BEGIN` line".to_owned(),
         pem::Error::Base64Decode(_) => "a section that is not in base 64".to_owned(),
         pem::Error::Io(error) => error.to_string(),
-        pem::Error::NoItemsFound => "nothing of it".to_owned(),
-        _ => "something else".to_owned(),
+        pem::Error::NoItemsFound => "no section".to_owned(),
+        _ => "an unknown error".to_owned(),
     }
 }
 
-/// Its name in PEM, and its bytes.
-fn private_key(text: &[u8]) -> Result<(&'static str, Vec<u8>), Error> {
+/// Returns the PEM label and the bytes of the private key.
+fn private_key(text: &[u8]) -> Result<(&'static str, Vec<u8>), FtpError> {
     let encrypted = b"ENCRYPTED";
     if text
         .windows(encrypted.len())
         .any(|window| window == encrypted)
     {
-        return Err(Error::Security(
-            "expected a private key without passphrase, found an encrypted one; make a proxy of it first (grid-proxy-init, voms-proxy-init)".to_owned(),
+        return Err(FtpError::Security(
+            "expected a private key without passphrase, found an encrypted key. Create a proxy from it (grid-proxy-init, voms-proxy-init).".to_owned(),
         ));
     }
     for (kind, label) in [
@@ -231,21 +232,21 @@ fn private_key(text: &[u8]) -> Result<(&'static str, Vec<u8>), Error> {
             return Ok((label, der));
         }
     }
-    Err(Error::Security(
+    Err(FtpError::Security(
         "expected a private key in PEM, found none".to_owned(),
     ))
 }
 
-fn signing_key(kind: &str, der: &[u8]) -> Result<Arc<dyn SigningKey>, Error> {
+fn signing_key(kind: &str, der: &[u8]) -> Result<Arc<dyn SigningKey>, FtpError> {
     let key = match kind {
         "RSA PRIVATE KEY" => PrivateKeyDer::Pkcs1(der.into()),
         "EC PRIVATE KEY" => PrivateKeyDer::Sec1(der.into()),
         _ => PrivateKeyDer::Pkcs8(der.into()),
     };
-    // What the library says of a key it refuses is not passed on: it may have looked at its bytes.
+    // Omit the library's reason, because it can depend on the bytes of the key.
     sign::any_supported_type(&key).map_err(|_| {
-        Error::Security(
-            "expected a private key of RSA with 2048 to 8192 bits, of P-256, P-384 or Ed25519, found another".to_owned(),
+        FtpError::Security(
+            "expected a private key of RSA (2048 to 8192 bits), P-256, P-384 or Ed25519, found another kind".to_owned(),
         )
     })
 }

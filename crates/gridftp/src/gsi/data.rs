@@ -1,56 +1,63 @@
-//! One data connection: the same handshake without delegation, as bare records of TLS, and what comes behind it.
+//! Security layer of a data connection: the GSI handshake without delegation, as plain TLS records,
+//! and the data after it.
 //!
-//! With PROT C the byte about delegation ends the handshake, then bytes pass as they are. With PROT S and P there is no such
-//! byte, and all else is TLS; S is encrypted as P is.
+//! With PROT C, the delegation byte ends the handshake, and the data follows unprotected. With PROT
+//! S and P, there is no delegation byte, and all data is sent over TLS. PROT S is encrypted like
+//! PROT P.
 
-use super::exchange::{Exchange, Side};
-use super::tls::{Parts, Tls, record_bytes};
-use crate::{DataSecurity, End, Error, Protection};
+use super::exchange::{Exchange, GsiRole};
+use super::tls::{Tls, TlsSetup, record_bytes};
+use crate::{ConnectionRole, DataSecurity, FtpError, Protection};
 
-/// Between a socket and a session.
+/// Security layer between a socket and a session.
 pub(super) struct DataLayer {
     exchange: Exchange,
-    /// Part of a record. Only whole ones are given to TLS: behind the last one of a handshake there may be bytes that
-    /// are not its.
-    begun: Vec<u8>,
-    /// What the handshake has to send.
-    due: Vec<u8>,
+    /// Incomplete record. TLS gets only complete records, because bytes after the last record of a
+    /// handshake can be plain data.
+    partial_record: Vec<u8>,
+    /// Handshake bytes to send.
+    pending: Vec<u8>,
     clear: bool,
     ready: bool,
     now_s: u64,
 }
 
 impl DataLayer {
-    pub fn new(parts: &Parts<'_>, end: End, protection: Protection) -> Result<Self, Error> {
+    pub fn new(
+        parts: &TlsSetup<'_>,
+        role: ConnectionRole,
+        protection: Protection,
+    ) -> Result<Self, FtpError> {
         let clear = protection == Protection::Clear;
-        let tls = match end {
-            End::Connects => Tls::client(parts)?,
-            End::Accepts => Tls::server(parts)?,
+        let tls = match role {
+            ConnectionRole::Connects => Tls::client(parts)?,
+            ConnectionRole::Accepts => Tls::server(parts)?,
         };
-        // Where bytes pass as they are behind the handshake, a byte more tells that it is over (`globus_io_xio_compat.c`:
-        // protected data connections are "SSL compatible", others are not).
-        let side = match end {
-            _ if !clear => Side::Bare,
-            End::Connects => Side::Initiator { delegates: None },
-            End::Accepts => Side::Acceptor { takes: false },
+        // Without protection, an additional byte marks the end of the handshake
+        // (`globus_io_xio_compat.c`: protected data connections are "SSL compatible", others are
+        // not).
+        let side = match role {
+            _ if !clear => GsiRole::Bare,
+            ConnectionRole::Connects => GsiRole::Initiator { delegates: None },
+            ConnectionRole::Accepts => GsiRole::Acceptor { accepts: false },
         };
         let exchange = Exchange::new(tls, side);
         let mut layer = Self {
             exchange,
-            begun: Vec::new(),
-            due: Vec::new(),
+            partial_record: Vec::new(),
+            pending: Vec::new(),
             clear,
             ready: false,
             now_s: parts.now_s,
         };
-        layer.exchange.tls.output(&mut layer.due)?;
+        layer.exchange.tls.output(&mut layer.pending)?;
         Ok(layer)
     }
 
-    fn record(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
+    fn record(&mut self, record: &[u8], plain: &mut Vec<u8>) -> Result<(), FtpError> {
         self.exchange.tls.take_record(record)?;
         if !self.ready {
-            self.exchange.advance(&mut self.due, self.now_s)?;
+            self.exchange.advance(&mut self.pending, self.now_s)?;
             self.ready = self.exchange.is_done();
         }
         if self.ready {
@@ -65,12 +72,12 @@ impl DataLayer {
 }
 
 impl DataSecurity for DataLayer {
-    fn handle_input(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), Error> {
+    fn handle_input(&mut self, mut bytes: &[u8], plain: &mut Vec<u8>) -> Result<(), FtpError> {
         while !bytes.is_empty() && !self.passes() {
-            // What a record that was begun lacks, its header first.
-            let needed = match record_bytes(&self.begun)? {
-                Some(whole) => whole - self.begun.len(),
-                None if self.begun.is_empty() => match record_bytes(bytes)? {
+            // Missing bytes of the incomplete record, header first.
+            let needed = match record_bytes(&self.partial_record)? {
+                Some(whole) => whole - self.partial_record.len(),
+                None if self.partial_record.is_empty() => match record_bytes(bytes)? {
                     Some(whole) if whole <= bytes.len() => {
                         let (record, rest) = bytes.split_at(whole);
                         self.record(record, plain)?;
@@ -79,13 +86,13 @@ impl DataSecurity for DataLayer {
                     }
                     _ => HEADER_BYTES,
                 },
-                None => HEADER_BYTES - self.begun.len(),
+                None => HEADER_BYTES - self.partial_record.len(),
             };
             let (part, rest) = bytes.split_at(needed.min(bytes.len()));
-            self.begun.extend_from_slice(part);
+            self.partial_record.extend_from_slice(part);
             bytes = rest;
-            if record_bytes(&self.begun)? == Some(self.begun.len()) {
-                let record = std::mem::take(&mut self.begun);
+            if record_bytes(&self.partial_record)? == Some(self.partial_record.len()) {
+                let record = std::mem::take(&mut self.partial_record);
                 self.record(&record, plain)?;
             }
         }
@@ -93,8 +100,8 @@ impl DataSecurity for DataLayer {
         Ok(())
     }
 
-    fn output(&mut self, socket: &mut Vec<u8>) -> Result<(), Error> {
-        socket.append(&mut self.due);
+    fn output(&mut self, socket: &mut Vec<u8>) -> Result<(), FtpError> {
+        socket.append(&mut self.pending);
         self.exchange.tls.output(socket)
     }
 
@@ -106,9 +113,9 @@ impl DataSecurity for DataLayer {
         self.clear
     }
 
-    fn protect(&mut self, plain: &[u8], socket: &mut Vec<u8>) -> Result<(), Error> {
+    fn protect(&mut self, plain: &[u8], socket: &mut Vec<u8>) -> Result<(), FtpError> {
         if !self.ready {
-            return Err(Error::Order {
+            return Err(FtpError::Order {
                 expected: "a handshake",
                 found: "bytes to be protected".to_owned(),
             });

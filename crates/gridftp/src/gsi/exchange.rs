@@ -1,142 +1,144 @@
-//! The handshake of the Grid Security Infrastructure: TLS, then one byte that says whether a proxy is delegated, then the
-//! proxy. The order is that of `init_sec_context.c` and `accept_sec_context.c` of the Grid Community Toolkit.
+//! The GSI handshake: TLS, a byte that requests or declines delegation, then the proxy. The order
+//! is that of `init_sec_context.c` and `accept_sec_context.c` of the Grid Community Toolkit.
 
 use super::credential::Credential;
-use super::proxy::{Requested, delegate, request};
+use super::proxy::{ProxyRequest, delegate, request};
 use super::tls::Tls;
-use crate::Error;
+use crate::FtpError;
 
-/// Most bytes of a certificate, or of a request for one.
+/// Maximum bytes of a certificate or a certificate request.
 const MAX_CERTIFICATE_BYTES: usize = 64 * 1024;
 
-/// A side of a connection, from the first byte to the last.
+/// One side of a connection, for its whole lifetime.
 pub(super) struct Exchange {
     pub tls: Tls,
-    side: Side,
-    state: State,
+    side: GsiRole,
+    state: ExchangeState,
 }
 
-pub(super) enum Side {
-    /// It connected; it may delegate this.
+pub(super) enum GsiRole {
+    /// This side opened the connection and can delegate this credential.
     Initiator { delegates: Option<Credential> },
-    /// It was connected to.
-    Acceptor { takes: bool },
-    /// Nothing follows the handshake of TLS, on either side: the "SSL compatible" way of data connections that are protected.
+    /// This side accepted the connection.
+    Acceptor { accepts: bool },
+    /// Neither side sends anything after the TLS handshake. Protected data connections use this
+    /// "SSL compatible" form.
     Bare,
 }
 
-enum State {
+enum ExchangeState {
     Handshake,
-    /// The byte that tells about delegation is due.
+    /// The delegation byte is due.
     Flag,
     /// The initiator waits for a request.
     Request,
     /// The acceptor waits for a proxy.
-    Proxy(Box<Requested>),
+    Proxy(Box<ProxyRequest>),
     Done,
 }
 
-/// What the other side delegated.
+/// Credential delegated by the peer.
 pub(super) type Delegated = Option<Credential>;
 
 impl Exchange {
-    pub fn new(tls: Tls, side: Side) -> Self {
+    pub fn new(tls: Tls, side: GsiRole) -> Self {
         Self {
             tls,
             side,
-            state: State::Handshake,
+            state: ExchangeState::Handshake,
         }
     }
 
     pub fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, ExchangeState::Done)
     }
 
-    /// Goes on with what came; what it has to say is added to `out`. To be called for every token, be it empty.
-    pub fn advance(&mut self, out: &mut Vec<u8>, now_s: u64) -> Result<Delegated, Error> {
+    /// Continues the handshake with received bytes and appends bytes to send to `out`. Call it for
+    /// every token, even an empty one.
+    pub fn advance(&mut self, out: &mut Vec<u8>, now_s: u64) -> Result<Delegated, FtpError> {
         self.tls.output(out)?;
         match &self.side {
-            Side::Initiator { .. } => self.initiate(out, now_s).map(|()| None),
-            Side::Acceptor { .. } => self.accept(out),
-            Side::Bare => {
+            GsiRole::Initiator { .. } => self.initiate(out, now_s).map(|()| None),
+            GsiRole::Acceptor { .. } => self.accept(out),
+            GsiRole::Bare => {
                 if !self.tls.is_handshaking() {
                     self.tls.verified()?;
-                    self.state = State::Done;
+                    self.state = ExchangeState::Done;
                 }
                 Ok(None)
             }
         }
     }
 
-    fn initiate(&mut self, out: &mut Vec<u8>, now_s: u64) -> Result<(), Error> {
+    fn initiate(&mut self, out: &mut Vec<u8>, now_s: u64) -> Result<(), FtpError> {
         match &self.state {
-            State::Handshake if self.tls.is_handshaking() => Ok(()),
-            State::Handshake => {
-                self.state = State::Flag;
-                // In TLS 1.3 the last word of the handshake is this side's; the other one says something too before it
-                // goes on.
-                if self.tls.ends_silently() {
+            ExchangeState::Handshake if self.tls.is_handshaking() => Ok(()),
+            ExchangeState::Handshake => {
+                self.state = ExchangeState::Flag;
+                // In TLS 1.3 this side sends the last handshake message, so the peer sends another
+                // token first.
+                if self.tls.server_speaks_last() {
                     Ok(())
                 } else {
-                    self.tell(out)
+                    self.send_flag(out)
                 }
             }
-            State::Flag => {
-                // A zero byte; servers of Java send none.
+            ExchangeState::Flag => {
+                // A zero byte; Java servers send none.
                 if !matches!(self.tls.plain[..], [] | [0]) {
                     return Err(violation("a zero byte", &self.tls.plain));
                 }
                 self.tls.plain.clear();
-                self.tell(out)
+                self.send_flag(out)
             }
-            State::Request => self.delegate(out, now_s),
-            State::Proxy(_) => Err(violation("nothing", b"a proxy")),
-            State::Done => Ok(()),
+            ExchangeState::Request => self.delegate(out, now_s),
+            ExchangeState::Proxy(_) => Err(violation("nothing", b"a proxy")),
+            ExchangeState::Done => Ok(()),
         }
     }
 
-    fn tell(&mut self, out: &mut Vec<u8>) -> Result<(), Error> {
-        let delegates = matches!(self.side, Side::Initiator { delegates: Some(_) });
+    fn send_flag(&mut self, out: &mut Vec<u8>) -> Result<(), FtpError> {
+        let delegates = matches!(self.side, GsiRole::Initiator { delegates: Some(_) });
         let (flag, next) = if delegates {
-            (b"D", State::Request)
+            (b"D", ExchangeState::Request)
         } else {
-            (b"0", State::Done)
+            (b"0", ExchangeState::Done)
         };
         self.state = next;
         self.tls.write(flag, out)
     }
 
-    fn delegate(&mut self, out: &mut Vec<u8>, now_s: u64) -> Result<(), Error> {
-        let Side::Initiator {
+    fn delegate(&mut self, out: &mut Vec<u8>, now_s: u64) -> Result<(), FtpError> {
+        let GsiRole::Initiator {
             delegates: Some(credential),
         } = &self.side
         else {
             return Ok(());
         };
-        if !is_whole(&self.tls.plain)? {
+        if !is_complete(&self.tls.plain)? {
             return Ok(());
         }
         let proxy = delegate(credential, &self.tls.plain, now_s)?;
         self.tls.plain.clear();
-        self.state = State::Done;
+        self.state = ExchangeState::Done;
         self.tls.write(&proxy, out)
     }
 
-    fn accept(&mut self, out: &mut Vec<u8>) -> Result<Delegated, Error> {
-        if matches!(self.state, State::Handshake) && !self.tls.is_handshaking() {
+    fn accept(&mut self, out: &mut Vec<u8>) -> Result<Delegated, FtpError> {
+        if matches!(self.state, ExchangeState::Handshake) && !self.tls.is_handshaking() {
             self.tls.verified()?;
-            self.state = State::Flag;
-            if self.tls.ends_silently() {
+            self.state = ExchangeState::Flag;
+            if self.tls.server_speaks_last() {
                 self.tls.write(&[0], out)?;
             }
         }
-        if matches!(self.state, State::Flag) && !self.tls.plain.is_empty() {
+        if matches!(self.state, ExchangeState::Flag) && !self.tls.plain.is_empty() {
             match (self.tls.plain.remove(0), &self.side) {
-                (b'0', _) => self.state = State::Done,
-                (b'D', Side::Acceptor { takes: true }) => {
+                (b'0', _) => self.state = ExchangeState::Done,
+                (b'D', GsiRole::Acceptor { accepts: true }) => {
                     let requested = request(&self.tls.verified()?.chain[0])?;
                     self.tls.write(&requested.request, out)?;
-                    self.state = State::Proxy(Box::new(requested));
+                    self.state = ExchangeState::Proxy(Box::new(requested));
                     return Ok(None);
                 }
                 (other, _) => return Err(violation("0 or D", &[other])),
@@ -145,11 +147,13 @@ impl Exchange {
         self.take_proxy()
     }
 
-    fn take_proxy(&mut self) -> Result<Delegated, Error> {
-        if !matches!(self.state, State::Proxy(_)) || !is_whole(&self.tls.plain)? {
+    fn take_proxy(&mut self) -> Result<Delegated, FtpError> {
+        if !matches!(self.state, ExchangeState::Proxy(_)) || !is_complete(&self.tls.plain)? {
             return Ok(None);
         }
-        let State::Proxy(requested) = std::mem::replace(&mut self.state, State::Done) else {
+        let ExchangeState::Proxy(requested) =
+            std::mem::replace(&mut self.state, ExchangeState::Done)
+        else {
             return Ok(None);
         };
         let proxy = std::mem::take(&mut self.tls.plain);
@@ -159,8 +163,9 @@ impl Exchange {
     }
 }
 
-/// Whether a value in DER has come to its end. It comes in one record, but nothing forbids two.
-fn is_whole(der: &[u8]) -> Result<bool, Error> {
+/// Returns `true` if a DER value is complete. It usually arrives in one record, but two are
+/// allowed.
+fn is_complete(der: &[u8]) -> Result<bool, FtpError> {
     let length = match *der {
         [] | [0x30] | [0x30, 0x81] | [0x30, 0x82] | [0x30, 0x82, _] => return Ok(false),
         [0x30, short @ 0..=0x7f, ..] => usize::from(short) + 2,
@@ -174,6 +179,6 @@ fn is_whole(der: &[u8]) -> Result<bool, Error> {
     Ok(der.len() == length)
 }
 
-fn violation(expected: &'static str, found: &[u8]) -> Error {
-    Error::malformed("delegation", expected, found)
+fn violation(expected: &'static str, found: &[u8]) -> FtpError {
+    FtpError::malformed("delegation", expected, found)
 }

@@ -1,10 +1,13 @@
-//! Hides the server name of a ClientHello from rustls, and shows it to the hash of the handshake.
+//! Hides the server name of a ClientHello from rustls, but keeps it in the handshake hash.
 //!
-//! Globus writes the common name of whom it expects at the other end into the server name (`Jane Doe` on a data connection). rustls
-//! refuses a name that is none of DNS, and 0.23 has no option for it (0.24 will: `InvalidSniPolicy`; then this file goes).
-//! Here the name is of no use, since a side has one certificate. So the extension gets another number before rustls reads it,
-//! one that nobody knows; and since both sides hash what was sent, every hash puts the old number back. A client that
-//! sends that number itself has another hash, and fails.
+//! Globus writes the common name of the expected peer into the server name (`Jane Doe` on a data
+//! connection). rustls rejects names that are not DNS names, and version 0.23 has no option to
+//! accept them. Version 0.24 will have `InvalidSniPolicy`; then remove this file.
+//!
+//! The name is not needed here, since each side has one certificate. The extension therefore gets a
+//! private number before rustls reads it. Because both sides hash the sent bytes, every hash
+//! restores the original number. If a client sends the private number itself, the hashes differ and
+//! its handshake fails.
 
 use std::sync::LazyLock;
 
@@ -17,11 +20,11 @@ use rustls::{SupportedCipherSuite, Tls12CipherSuite, Tls13CipherSuite};
 const SERVER_NAME: [u8; 2] = [0, 0];
 /// An extension of the range for private use (RFC 8446 section 11).
 const HIDDEN: [u8; 2] = [0xff, 0x5c];
-/// The message that has it (RFC 8446 section 4).
+/// Type of a ClientHello message (RFC 8446 section 4).
 const CLIENT_HELLO: u8 = 1;
-/// Version and random number, in front of what has its length before it.
+/// Version and random number, which precede the fields with a length prefix.
 const FIXED_BYTES: usize = 2 + 32;
-/// Kind, version and length of a record, and the kind of those with messages.
+/// Content type, version and length of a record.
 const HEADER_BYTES: usize = 5;
 const HANDSHAKE: u8 = 22;
 
@@ -34,14 +37,14 @@ pub(super) fn hide(record: &mut [u8]) {
     }
 }
 
-/// Messages as they were sent.
+/// Returns the messages as sent, with the original extension number.
 pub(super) fn shown(messages: &[u8]) -> Vec<u8> {
     let mut messages = messages.to_vec();
     rename(&mut messages, HIDDEN, SERVER_NAME);
     messages
 }
 
-/// The algorithms of ring, with hashes of what was sent.
+/// Returns the ring provider with hashes of the sent bytes.
 pub(super) fn provider() -> CryptoProvider {
     static SUITES: LazyLock<Vec<SupportedCipherSuite>> = LazyLock::new(|| {
         let usual = default_provider().cipher_suites;
@@ -77,20 +80,21 @@ fn rename_extension(hello: &mut [u8], from: [u8; 2], to: [u8; 2]) {
     }
 }
 
-/// Behind the session's number, cipher suites and compression methods (RFC 8446 section 4.1.2).
+/// Returns the extensions, which follow the session id, cipher suites and compression methods (RFC
+/// 8446 section 4.1.2).
 fn extensions(hello: &mut [u8]) -> Option<&mut [u8]> {
     let rest = behind_short(hello.get_mut(FIXED_BYTES..)?)?;
     let rest = behind_short(behind_long(rest)?)?;
     rest.get_mut(2..)
 }
 
-/// What follows something with its length in one byte before it.
+/// Returns the bytes after a field with a one-byte length prefix.
 fn behind_short(bytes: &mut [u8]) -> Option<&mut [u8]> {
     let (&mut length, rest) = bytes.split_first_mut()?;
     rest.get_mut(usize::from(length)..)
 }
 
-/// The same with two bytes.
+/// Returns the bytes after a field with a two-byte length prefix.
 fn behind_long(bytes: &mut [u8]) -> Option<&mut [u8]> {
     let (length, rest) = bytes.split_first_chunk_mut::<2>()?;
     rest.get_mut(usize::from(u16::from_be_bytes(*length))..)
@@ -136,7 +140,8 @@ impl Context for ShownContext {
     }
 }
 
-/// The same suite with such hashes. rustls wants suites that live for ever; there are nine, made once.
+/// Returns the suite with these hashes. rustls needs `'static` suites; the nine suites are created
+/// once.
 fn showing(suite: SupportedCipherSuite) -> SupportedCipherSuite {
     let common = |common: &CipherSuiteCommon| CipherSuiteCommon {
         hash_provider: Box::leak(Box::new(Shown(common.hash_provider))),
@@ -165,7 +170,7 @@ mod tests {
 
     use super::*;
 
-    /// A ClientHello with extensions of these numbers, each with a byte.
+    /// Returns a ClientHello with extensions of these numbers, one byte each.
     fn hello(kinds: &[[u8; 2]]) -> Vec<u8> {
         let mut body = vec![3; FIXED_BYTES];
         body.extend([2, 9, 9, 0, 2, 0x13, 1, 1, 0]);
@@ -183,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_hidden_and_shown_again_wherever_it_is_and_nothing_else_is_touched() {
+    fn the_server_name_is_hidden_and_restored_without_other_changes() {
         for kinds in [
             &[[0, 10], SERVER_NAME, [0, 13]][..],
             &[SERVER_NAME],
@@ -198,7 +203,7 @@ mod tests {
                 .map(|&kind| if kind == SERVER_NAME { HIDDEN } else { kind });
             assert_eq!(read, record(&hello(&hidden.collect::<Vec<_>>())));
             assert_eq!(shown(&read[HEADER_BYTES..]), sent);
-            // As after a HelloRetryRequest: behind other messages.
+            // As after a HelloRetryRequest, which puts other messages first.
             let later = [&[254, 0, 0, 2, 0, 0][..], &read[HEADER_BYTES..]].concat();
             assert_eq!(shown(&later)[6..], sent[..]);
         }
@@ -206,7 +211,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_it_panic_or_change_their_number(mut bytes: Vec<u8>, cut in 0_usize..80) {
+        fn arbitrary_bytes_do_not_panic_and_keep_their_length(mut bytes: Vec<u8>, cut in 0_usize..80) {
             let length = bytes.len();
             prop_assert_eq!(shown(&bytes).len(), length);
             hide(&mut bytes);

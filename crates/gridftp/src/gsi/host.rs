@@ -1,5 +1,5 @@
-//! Whether a certificate is that of a host: other names of the subject first, the common name where there are none (the
-//! `HYBRID` rule of the Globus library).
+//! Checks that a certificate belongs to a host. Subject alternative names count; without them, the
+//! common name does (the `HYBRID` rule of the Globus library).
 
 use std::net::IpAddr;
 
@@ -7,14 +7,14 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use super::certificate::Certificate;
 use super::name::COMMON_NAME;
-use crate::Error;
+use crate::FtpError;
 
-/// `host` is the name, or the address, that the user gave.
-pub(super) fn check_host(certificate: &Certificate, host: &str) -> Result<(), Error> {
-    let names = names_of(certificate)?;
-    let wanted: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
-    let found = names.iter().any(|name| match (name, wanted) {
-        (Name::Address(address), Some(wanted)) => *address == wanted,
+/// Checks that a certificate belongs to `host`, the name or address given by the user.
+pub(super) fn check_host(certificate: &Certificate, host: &str) -> Result<(), FtpError> {
+    let names = host_names(certificate)?;
+    let requested: Option<IpAddr> = host.trim_matches(['[', ']']).parse().ok();
+    let found = names.iter().any(|name| match (name, requested) {
+        (Name::Address(address), Some(requested)) => *address == requested,
         (Name::Host(name), None) => is_host(name, host),
         _ => false,
     });
@@ -22,8 +22,8 @@ pub(super) fn check_host(certificate: &Certificate, host: &str) -> Result<(), Er
         return Ok(());
     }
     let names: Vec<String> = names.into_iter().map(|name| name.to_string()).collect();
-    Err(Error::Security(format!(
-        "expected a certificate of the host {host}, found that of {} for {}; use the name that is in it",
+    Err(FtpError::Security(format!(
+        "host {host}: expected a certificate for this host, found {} for {}. Connect to a host name in the certificate.",
         certificate.title(),
         if names.is_empty() {
             "no host".to_owned()
@@ -47,13 +47,13 @@ impl std::fmt::Display for Name {
     }
 }
 
-fn names_of(certificate: &Certificate) -> Result<Vec<Name>, Error> {
+fn host_names(certificate: &Certificate) -> Result<Vec<Name>, FtpError> {
     let others = certificate.subject_names()?.map(|names| names.0);
-    let names: Vec<Name> = others.iter().flatten().filter_map(name_of).collect();
+    let names: Vec<Name> = others.iter().flatten().filter_map(to_host_name).collect();
     if !names.is_empty() {
         return Ok(names);
     }
-    // `CN=host/a.example.org` is the form of Kerberos that Globus took over.
+    // `CN=host/a.example.org` is a Kerberos form that Globus adopted.
     let attributes = certificate
         .subject()
         .0
@@ -68,7 +68,7 @@ fn names_of(certificate: &Certificate) -> Result<Vec<Name>, Error> {
         .collect())
 }
 
-fn name_of(name: &GeneralName) -> Option<Name> {
+fn to_host_name(name: &GeneralName) -> Option<Name> {
     match name {
         GeneralName::DnsName(name) => Some(Name::Host(name.as_str().to_owned())),
         GeneralName::IpAddress(address) => {
@@ -81,7 +81,8 @@ fn name_of(name: &GeneralName) -> Option<Name> {
     }
 }
 
-/// A star stands for the whole first label (RFC 2818 section 3.1, RFC 6125 section 6.4.3).
+/// Compares a name; a star matches the whole first label (RFC 2818 section 3.1, RFC 6125 section
+/// 6.4.3).
 fn is_host(pattern: &str, host: &str) -> bool {
     let host = host.trim_end_matches('.');
     match pattern.strip_prefix("*.") {
@@ -97,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_is_one_label_and_letters_have_no_case() {
+    fn a_wildcard_matches_one_label_and_case_is_ignored() {
         for (pattern, host, expected) in [
             ("a.example.org", "A.Example.Org", true),
             ("a.example.org", "a.example.org.", true),

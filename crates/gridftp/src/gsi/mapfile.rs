@@ -1,26 +1,27 @@
-//! grid-mapfiles: who is which user here. A line has a name between quotation marks and users, separated by commas.
+//! grid-mapfiles, which map names in certificates to local users. A line has a name in quotation
+//! marks and a comma-separated list of users.
 
 use super::name::normal;
-use crate::Error;
+use crate::FtpError;
 
-/// Most bytes of such a file; those of large sites have some hundred thousand.
+/// Maximum bytes of a grid-mapfile. Files of large sites have several hundred thousand.
 const MAX_FILE_BYTES: usize = 64 << 20;
 
-/// The names of a grid-mapfile, and the users that they may be.
+/// Names of a grid-mapfile, each with its permitted users.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct GridMap {
     lines: Vec<(String, Vec<String>)>,
 }
 
 impl GridMap {
-    /// Reads the file's text. Empty lines and those that begin with `#` are passed over.
+    /// Parses a grid-mapfile. Ignores empty lines and lines that start with `#`.
     ///
     /// # Errors
-    /// A line without a name and a user; it says which.
-    pub fn parse(text: &str) -> Result<Self, Error> {
+    /// If a line lacks a name or a user. The error contains the line number.
+    pub fn parse(text: &str) -> Result<Self, FtpError> {
         if text.len() > MAX_FILE_BYTES {
-            return Err(Error::Limit {
-                place: "bytes of a grid-mapfile",
+            return Err(FtpError::Limit {
+                context: "bytes of a grid-mapfile",
                 limit: MAX_FILE_BYTES as u64,
             });
         }
@@ -31,8 +32,8 @@ impl GridMap {
                 continue;
             }
             let parsed = entry(line).ok_or_else(|| {
-                Error::Security(format!(
-                    "grid-mapfile, line {number}: expected `\"/name\" user`, found `{}`; mend the line",
+                FtpError::Security(format!(
+                    "grid-mapfile, line {number}: expected `\"/name\" user`, found `{}`. Fix the line.",
                     crate::excerpt(line.as_bytes())
                 ))
             })?;
@@ -41,19 +42,19 @@ impl GridMap {
         Ok(Self { lines })
     }
 
-    /// Whether it has nobody.
+    /// Returns `true` if the map is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines.is_empty()
     }
 
-    /// The user that somebody is who asks for none: the first of the first line with the name.
+    /// Returns the default user of a name: the first user of its first line.
     #[must_use]
     pub fn user(&self, identity: &str) -> Option<&str> {
         self.users(identity).next()
     }
 
-    /// Whether somebody may be this user.
+    /// Returns `true` if the name is permitted to use this user.
     #[must_use]
     pub fn allows(&self, identity: &str, user: &str) -> bool {
         self.users(identity).any(|known| known == user)
@@ -85,7 +86,8 @@ fn entry(line: &str) -> Option<(String, Vec<String>)> {
     (name.starts_with('/') && !users.is_empty()).then(|| (normal(&name), users))
 }
 
-/// Up to the quotation mark that no backslash stands before. A backslash keeps what it is in `\xHH`.
+/// Splits the text at the first unescaped quotation mark. A backslash escapes quotation marks and
+/// backslashes; in `\xHH` it is kept.
 fn quoted_name(text: &str) -> Option<(String, &str)> {
     let mut name = String::new();
     let mut characters = text.char_indices();
@@ -109,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_the_users_of_its_lines_the_first_one_where_none_is_asked_for() {
+    fn a_subject_maps_to_the_users_of_all_its_lines_and_by_default_to_the_first() {
         let map = GridMap::parse(
             "# users\n\n\"/O=Grid/CN=A B\" alice,bob\n\"/O=Grid/CN=A B\" carol\n/O=Grid/CN=x dave\n\"/O=Grid/E=a@b/CN=\\\"q\\\"\" eve # later\n",
         )
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_maps_nobody_is_told_by_its_number() {
+    fn a_line_without_a_user_is_reported_by_its_number() {
         for wrong in [
             "\"/O=Grid\"",
             "\"/O=Grid user",

@@ -1,4 +1,4 @@
-//! Names in certificates as people and grid-mapfiles write them: `/O=Grid/CN=Somebody`.
+//! Certificate names in the notation of users and grid-mapfiles: `/O=Grid/CN=Somebody`.
 
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::asn1::ObjectIdentifier;
@@ -6,7 +6,7 @@ use x509_cert::name::Name;
 
 pub(super) const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// Short names of attributes, as OpenSSL has them (`crypto/objects/objects.txt`).
+/// Short names of attributes in OpenSSL (`crypto/objects/objects.txt`).
 const SHORT: [(&str, &str); 16] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -26,7 +26,7 @@ const SHORT: [(&str, &str); 16] = [
     ("1.2.840.113549.1.9.1", "emailAddress"),
 ];
 
-/// Other words for attributes in files that people write.
+/// Other spellings of attributes in hand-written files.
 const VARIANTS: [(&str, &str); 4] = [
     ("/Email=", "/emailAddress="),
     ("/E=", "/emailAddress="),
@@ -34,7 +34,8 @@ const VARIANTS: [(&str, &str); 4] = [
     ("/UserID=", "/UID="),
 ];
 
-/// A name on one line, as `X509_NAME_oneline` of OpenSSL writes it: what is not printable ASCII as `\xHH`.
+/// Returns a name on one line, in the format of `X509_NAME_oneline` of OpenSSL: bytes outside
+/// printable ASCII become `\xHH`.
 pub(super) fn one_line(name: &Name) -> String {
     let mut text = String::new();
     for attribute in name.0.iter().flat_map(|relative| relative.0.iter()) {
@@ -54,7 +55,7 @@ pub(super) fn one_line(name: &Name) -> String {
     text
 }
 
-/// Whether two texts are one name. Old and new words for an attribute are the same.
+/// Returns `true` if two texts denote the same name. Old and new attribute names are equivalent.
 pub(super) fn is_same(one: &str, other: &str) -> bool {
     normal(one) == normal(other)
 }
@@ -67,7 +68,7 @@ pub(super) fn normal(text: &str) -> String {
         })
 }
 
-/// The last attribute, if it is a common name that stands alone.
+/// Returns the value of the last attribute if it is a single common name.
 pub(super) fn last_common_name(name: &Name) -> Option<&[u8]> {
     let last = name.0.last()?;
     match last.0.as_slice() {
@@ -76,7 +77,8 @@ pub(super) fn last_common_name(name: &Name) -> Option<&[u8]> {
     }
 }
 
-/// Whether `subject` is `issuer` and one common name: the rule for proxies (RFC 3820 section 3.4).
+/// Returns `true` if `subject` is `issuer` plus one common name, as RFC 3820 section 3.4 requires
+/// for proxies.
 pub(super) fn extends(subject: &Name, issuer: &Name) -> bool {
     let longer = subject.0.len() == issuer.0.len() + 1;
     longer && subject.0.starts_with(&issuer.0) && last_common_name(subject).is_some()

@@ -1,26 +1,28 @@
-//! What a certificate authority may sign: files `<hash>.signing_policy` (the subset of the EACL format that
-//! authorities of grids use).
+//! Signing policies of certificate authorities: files `<hash>.signing_policy`, in the subset of the
+//! EACL format that grid authorities use.
 
 use super::name::{is_same, normal};
-use crate::Error;
+use crate::FtpError;
 
-/// Most bytes of such a file; they have some hundred.
+/// Maximum bytes of a signing policy. Most files have several hundred.
 const MAX_FILE_BYTES: usize = 64 * 1024;
 
-/// The rules of one file.
+/// Rules of one file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Policy {
-    /// Name of an authority, and patterns of the subjects that it may sign.
+pub(super) struct SigningPolicy {
+    /// Name of a CA → patterns of the subjects that it is permitted to sign.
     rules: Vec<(String, Vec<String>)>,
 }
 
-impl Policy {
+impl SigningPolicy {
+    /// Parses a signing policy.
+    ///
     /// # Errors
-    /// A rule without its parts.
-    pub fn parse(text: &[u8]) -> Result<Self, Error> {
+    /// If a rule is incomplete.
+    pub fn parse(text: &[u8]) -> Result<Self, FtpError> {
         if text.len() > MAX_FILE_BYTES {
-            return Err(Error::Limit {
-                place: "bytes of a signing policy",
+            return Err(FtpError::Limit {
+                context: "bytes of a signing policy",
                 limit: MAX_FILE_BYTES as u64,
             });
         }
@@ -28,12 +30,12 @@ impl Policy {
         let mut rules: Vec<(String, Vec<String>)> = Vec::new();
         let mut may_sign = false;
         for line in text.lines().map(str::trim) {
-            let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let (keyword, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
             let (kind, value) = rest
                 .trim()
                 .split_once(char::is_whitespace)
                 .unwrap_or(("", ""));
-            match (word, kind) {
+            match (keyword, kind) {
                 ("access_id_CA", "X509") => {
                     may_sign = false;
                     rules.push((unquoted(value)?.to_owned(), Vec::new()));
@@ -43,7 +45,7 @@ impl Policy {
                     let Some((_, patterns)) = rules.last_mut().filter(|_| may_sign) else {
                         continue;
                     };
-                    patterns.extend(patterns_of(unquoted(value)?));
+                    patterns.extend(parse_patterns(unquoted(value)?));
                 }
                 _ => {}
             }
@@ -51,25 +53,25 @@ impl Policy {
         Ok(Self { rules })
     }
 
-    /// Whether `authority` may sign for `subject`.
-    pub fn allows(&self, authority: &str, subject: &str) -> bool {
+    /// Returns `true` if `ca` is permitted to sign `subject`.
+    pub fn allows(&self, ca: &str, subject: &str) -> bool {
         let subject = normal(subject);
         self.rules
             .iter()
-            .filter(|(name, _)| is_same(name, authority))
+            .filter(|(name, _)| is_same(name, ca))
             .flat_map(|(_, patterns)| patterns)
             .any(|pattern| fits(&normal(pattern), &subject))
     }
 }
 
-/// What is between apostrophes, or between quotation marks.
-fn unquoted(value: &str) -> Result<&str, Error> {
+/// Returns the text between apostrophes or quotation marks.
+fn unquoted(value: &str) -> Result<&str, FtpError> {
     let value = value.trim();
     let mark = value.chars().next().filter(|mark| "'\"".contains(*mark));
     mark.and_then(|mark| value[1..].split_once(mark))
         .map(|(inside, _)| inside)
         .ok_or_else(|| {
-            Error::malformed(
+            FtpError::malformed(
                 "signing policy",
                 "a name between apostrophes",
                 value.as_bytes(),
@@ -77,8 +79,8 @@ fn unquoted(value: &str) -> Result<&str, Error> {
         })
 }
 
-/// Several patterns stand between quotation marks; one may stand alone.
-fn patterns_of(value: &str) -> Vec<String> {
+/// Parses several quoted patterns, or a single pattern without quotation marks.
+fn parse_patterns(value: &str) -> Vec<String> {
     if value.contains('"') {
         value
             .split('"')
@@ -91,7 +93,7 @@ fn patterns_of(value: &str) -> Vec<String> {
     }
 }
 
-/// `*` stands for anything; nothing else is special.
+/// Matches a pattern; `*` matches any text, and no other character is special.
 fn fits(pattern: &str, text: &str) -> bool {
     let Some((head, rest)) = pattern.split_once('*') else {
         return pattern == text;
@@ -115,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_anything_and_nothing_else_is_special() {
+    fn a_star_matches_any_text_and_other_characters_match_literally() {
         for (pattern, text, expected) in [
             ("/O=Grid/*", "/O=Grid/CN=a", true),
             ("/O=Grid/*", "/O=Grid", false),
@@ -131,8 +133,8 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_authority_may_sign_and_only_what_its_patterns_name() {
-        let policy = Policy::parse(
+    fn only_the_named_authority_may_sign_and_only_matching_subjects() {
+        let policy = SigningPolicy::parse(
             b"# comment\n access_id_CA  X509  '/C=AU/O=A/CN=CA'\n pos_rights globus CA:sign\n cond_subjects globus '\"/C=AU/O=A/*\" \"/C=AU/O=B/*\"'\naccess_id_CA X509 \"/CN=Other\"\npos_rights globus CA:sign\ncond_subjects globus \"/CN=x*\"\n",
         )
         .unwrap();
@@ -143,10 +145,11 @@ mod tests {
     }
 
     #[test]
-    fn subjects_without_the_right_to_sign_allow_nothing() {
+    fn an_authority_without_the_signing_right_may_sign_no_subject() {
         let policy =
-            Policy::parse(b"access_id_CA X509 '/CN=C'\ncond_subjects globus '\"*\"'").unwrap();
+            SigningPolicy::parse(b"access_id_CA X509 '/CN=C'\ncond_subjects globus '\"*\"'")
+                .unwrap();
         assert!(!policy.allows("/CN=C", "/CN=x"));
-        Policy::parse(b"access_id_CA X509 /CN=C").unwrap_err();
+        SigningPolicy::parse(b"access_id_CA X509 /CN=C").unwrap_err();
     }
 }

@@ -1,5 +1,5 @@
-//! Delegation: a key and a request for a proxy on one side, the proxy on the other (RFC 3820; what Globus writes:
-//! `gsi/proxy/proxy_core` of the Grid Community Toolkit).
+//! Delegation: one side creates a key and a request for a proxy, the other creates the proxy (RFC
+//! 3820). The format follows Globus (`gsi/proxy/proxy_core` of the Grid Community Toolkit).
 
 use std::time::Duration;
 
@@ -28,14 +28,14 @@ use super::certificate::{
 };
 use super::credential::{Credential, MAX_CHAIN};
 use super::name::COMMON_NAME;
-use crate::Error;
+use crate::FtpError;
 
-/// Longest life of a delegated proxy: the default of Globus.
+/// Maximum lifetime of a delegated proxy: the default of Globus.
 const LIFE_S: u64 = 12 * 3600;
-/// How far the clocks of two hosts may differ: the default of Globus.
+/// Maximum clock difference of two hosts: the default of Globus.
 const SKEW_S: u64 = 300;
 
-/// Algorithms for signing, the one that everybody knows first.
+/// Signature algorithms, the most widely supported first.
 const SCHEMES: [(SignatureScheme, AlgorithmIdentifier); 4] = [
     (SignatureScheme::RSA_PKCS1_SHA256, alg_id::RSA_PKCS1_SHA256),
     (SignatureScheme::ECDSA_NISTP256_SHA256, alg_id::ECDSA_SHA256),
@@ -43,27 +43,28 @@ const SCHEMES: [(SignatureScheme, AlgorithmIdentifier); 4] = [
     (SignatureScheme::ED25519, alg_id::ED25519),
 ];
 
-/// A key without a certificate.
-pub(super) struct Requested {
+/// A key and the request for its certificate.
+pub(super) struct ProxyRequest {
     key: Vec<u8>,
-    /// The request for one, in DER.
+    /// Certificate request, in DER.
     pub request: Vec<u8>,
 }
 
-/// Makes a key of P-256, within microseconds where one of RSA takes tenths of seconds, and asks for a certificate of it.
-pub(super) fn request(of: &Certificate) -> Result<Requested, Error> {
-    let failed = |_| Error::Security("no key could be made".to_owned());
+/// Creates a P-256 key and a certificate request for it. This takes microseconds; an RSA key would
+/// take tenths of a second.
+pub(super) fn request(of: &Certificate) -> Result<ProxyRequest, FtpError> {
+    let failed = |_| FtpError::Security("cannot generate a key".to_owned());
     let random = SystemRandom::new();
     let pair = EcdsaKeyPair::generate_pkcs8(&ECDSA_P256_SHA256_ASN1_SIGNING, &random);
     let key = pair.map_err(failed)?.as_ref().to_vec();
     let signing = sign::any_ecdsa_type(&PrivateKeyDer::Pkcs8(key.as_slice().into()))
-        .map_err(|error| Error::Security(error.to_string()))?;
+        .map_err(|error| FtpError::Security(error.to_string()))?;
     let public = signing
         .public_key()
-        .ok_or_else(|| Error::Security("a key without its public part".to_owned()))?;
+        .ok_or_else(|| FtpError::Security("the key has no public part".to_owned()))?;
     let info = CertReqInfo {
         version: x509_cert::request::Version::V1,
-        // Whoever signs puts in the right one.
+        // The signer replaces the subject.
         subject: of.subject().clone(),
         public_key: SubjectPublicKeyInfoOwned::from_der(&public).map_err(unfit)?,
         attributes: SetOfVec::new(),
@@ -74,22 +75,22 @@ pub(super) fn request(of: &Certificate) -> Result<Requested, Error> {
         algorithm,
         signature,
     };
-    Ok(Requested {
+    Ok(ProxyRequest {
         key,
         request: request.to_der().map_err(unfit)?,
     })
 }
 
-impl Requested {
-    /// The credential of the proxy that came back, with the chain of whoever signed it.
-    pub fn accept(self, proxy: &[u8], issuers: &[Certificate]) -> Result<Credential, Error> {
+impl ProxyRequest {
+    /// Returns the credential of the received proxy, with the chain of its signer.
+    pub fn accept(self, proxy: &[u8], issuers: &[Certificate]) -> Result<Credential, FtpError> {
         let chain = std::iter::once(proxy.to_vec())
             .chain(issuers.iter().map(|issuer| issuer.der.to_vec()))
             .collect();
         let credential = Credential::new(chain, "PRIVATE KEY", self.key)?;
         if credential.chain[0].proxy()?.is_none() {
-            return Err(Error::Security(format!(
-                "expected a delegated proxy, found a certificate of {}",
+            return Err(FtpError::Security(format!(
+                "expected a delegated proxy, found the certificate of {}",
                 credential.subject()
             )));
         }
@@ -97,10 +98,10 @@ impl Requested {
     }
 }
 
-/// A proxy for the key of a request, valid at `now_s` (seconds since 1970), in DER.
-pub(super) fn delegate(by: &Credential, request: &[u8], now_s: u64) -> Result<Vec<u8>, Error> {
+/// Creates a proxy for the key of a request, valid at `now_s` (seconds since 1970), in DER.
+pub(super) fn delegate(by: &Credential, request: &[u8], now_s: u64) -> Result<Vec<u8>, FtpError> {
     let request = CertReq::from_der(request).map_err(|error| {
-        Error::Security(format!(
+        FtpError::Security(format!(
             "expected the server's request for a proxy, found {error}"
         ))
     })?;
@@ -111,8 +112,8 @@ pub(super) fn delegate(by: &Credential, request: &[u8], now_s: u64) -> Result<Ve
         request.signature.raw_bytes(),
         &default_provider().signature_verification_algorithms,
     )
-    .map_err(|reason| Error::Security(format!("the server's request for a proxy: {reason}")))?;
-    may_delegate(by)?;
+    .map_err(|reason| FtpError::Security(format!("the server's request for a proxy: {reason}")))?;
+    check_delegable(by)?;
     let certificate = proxy_for(by, request.info.public_key, now_s)?;
     let (algorithm, signature) = signature(&*by.key, &certificate.to_der().map_err(unfit)?)?;
     let signed = x509_cert::Certificate {
@@ -123,28 +124,28 @@ pub(super) fn delegate(by: &Credential, request: &[u8], now_s: u64) -> Result<Ve
     signed.to_der().map_err(unfit)
 }
 
-/// Whether a proxy can be made of a credential.
-pub(super) fn may_delegate(by: &Credential) -> Result<(), Error> {
+/// Checks that the credential can be delegated.
+pub(super) fn check_delegable(by: &Credential) -> Result<(), FtpError> {
     for (below, certificate) in (0..).zip(&by.chain) {
         let Some(proxy) = certificate.proxy()? else {
             break;
         };
-        let exhausted = proxy.path_length.is_some_and(|most| below >= most);
+        let exhausted = proxy.path_length.is_some_and(|max| below >= max);
         if proxy.legacy || exhausted {
-            let what = if exhausted {
-                "allows no more below it"
+            let problem = if exhausted {
+                "allows no more proxies below it"
             } else {
-                "is of the form of Globus Toolkit 2"
+                "has the format of Globus Toolkit 2"
             };
-            return Err(Error::Security(format!(
-                "expected a proxy that can be delegated, found {}, which {what}; make another one, or delegate nothing",
+            return Err(FtpError::Security(format!(
+                "proxy {}: cannot delegate: it {problem}. Create another proxy, or do not delegate.",
                 certificate.title()
             )));
         }
     }
     if by.chain.len() == MAX_CHAIN {
-        return Err(Error::Limit {
-            place: "certificates of a chain",
+        return Err(FtpError::Limit {
+            context: "certificates of a chain",
             limit: MAX_CHAIN as u64,
         });
     }
@@ -155,19 +156,19 @@ fn proxy_for(
     by: &Credential,
     key: SubjectPublicKeyInfoOwned,
     now_s: u64,
-) -> Result<TbsCertificate, Error> {
+) -> Result<TbsCertificate, FtpError> {
     let issuer = &by.chain[0];
     let algorithm = scheme(&*by.key)?.1;
     let mut subject = issuer.subject().clone();
     subject.0.push(common_name(&number(&key)?)?);
-    let begin_s = now_s.saturating_sub(SKEW_S).max(issuer.life_s().0);
+    let not_before_s = now_s.saturating_sub(SKEW_S).max(issuer.life_s().0);
     Ok(TbsCertificate {
         version: Version::V3,
         serial_number: issuer.parsed.tbs_certificate.serial_number.clone(),
         signature: algorithm,
         issuer: issuer.subject().clone(),
         validity: Validity {
-            not_before: time(begin_s)?,
+            not_before: time(not_before_s)?,
             not_after: time((now_s + LIFE_S).min(by.not_after_s()))?,
         },
         subject,
@@ -178,8 +179,8 @@ fn proxy_for(
     })
 }
 
-/// What Globus takes for the name: 31 bits of a hash of the key.
-fn number(key: &SubjectPublicKeyInfoOwned) -> Result<String, Error> {
+/// Returns the name of the proxy, as Globus chooses it: 31 bits of a hash of the key.
+fn number(key: &SubjectPublicKeyInfoOwned) -> Result<String, FtpError> {
     let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &key.to_der().map_err(unfit)?);
     let first = hash
         .as_ref()
@@ -188,7 +189,7 @@ fn number(key: &SubjectPublicKeyInfoOwned) -> Result<String, Error> {
     Ok((first & 0x7fff_ffff).to_string())
 }
 
-fn common_name(text: &str) -> Result<RelativeDistinguishedName, Error> {
+fn common_name(text: &str) -> Result<RelativeDistinguishedName, FtpError> {
     let value = PrintableStringRef::new(text).map_err(unfit)?;
     let attribute = AttributeTypeAndValue {
         oid: COMMON_NAME,
@@ -198,7 +199,7 @@ fn common_name(text: &str) -> Result<RelativeDistinguishedName, Error> {
     Ok(RelativeDistinguishedName(set))
 }
 
-fn time(seconds: u64) -> Result<Time, Error> {
+fn time(seconds: u64) -> Result<Time, FtpError> {
     let since = Duration::from_secs(seconds);
     // UTCTime has two digits for the year (RFC 5280 section 4.1.2.5).
     UtcTime::from_unix_duration(since)
@@ -207,8 +208,9 @@ fn time(seconds: u64) -> Result<Time, Error> {
         .map_err(unfit)
 }
 
-/// Limited: it moves files, and starts nothing. So do programs of Globus.
-fn extensions(issuer: &Certificate) -> Result<Vec<Extension>, Error> {
+/// Returns the extensions of a limited proxy, which can move files but not start jobs. Globus
+/// programs do the same.
+fn extensions(issuer: &Certificate) -> Result<Vec<Extension>, FtpError> {
     let policy = sequence(LIMITED.to_der().map_err(unfit)?)?;
     let mut extensions = vec![extension(PROXY_INFO, true, sequence(policy)?)?];
     if let Some((_, value)) = issuer.extension(KEY_USAGE) {
@@ -227,7 +229,7 @@ fn extension(
     extn_id: x509_cert::der::asn1::ObjectIdentifier,
     critical: bool,
     value: Vec<u8>,
-) -> Result<Extension, Error> {
+) -> Result<Extension, FtpError> {
     Ok(Extension {
         extn_id,
         critical,
@@ -235,19 +237,19 @@ fn extension(
     })
 }
 
-fn sequence(content: Vec<u8>) -> Result<Vec<u8>, Error> {
+fn sequence(content: Vec<u8>) -> Result<Vec<u8>, FtpError> {
     let whole = Any::new(Tag::Sequence, content).and_then(|whole| whole.to_der());
     whole.map_err(unfit)
 }
 
-/// The scheme that a key signs certificates by.
+/// Returns the signature scheme for certificates that a key supports.
 fn scheme(
     key: &dyn SigningKey,
-) -> Result<(Box<dyn rustls::sign::Signer>, AlgorithmIdentifierOwned), Error> {
+) -> Result<(Box<dyn rustls::sign::Signer>, AlgorithmIdentifierOwned), FtpError> {
     let (signer, content) = SCHEMES
         .iter()
         .find_map(|(scheme, content)| Some((key.choose_scheme(&[*scheme])?, content)))
-        .ok_or_else(|| Error::Security("a key that signs no certificates".to_owned()))?;
+        .ok_or_else(|| FtpError::Security("the key cannot sign certificates".to_owned()))?;
     let algorithm = AlgorithmIdentifierOwned::from_der(&sequence(content.as_ref().to_vec())?);
     Ok((signer, algorithm.map_err(unfit)?))
 }
@@ -255,15 +257,15 @@ fn scheme(
 fn signature(
     key: &dyn SigningKey,
     message: &[u8],
-) -> Result<(AlgorithmIdentifierOwned, BitString), Error> {
+) -> Result<(AlgorithmIdentifierOwned, BitString), FtpError> {
     let (signer, algorithm) = scheme(key)?;
     let signature = signer
         .sign(message)
-        .map_err(|error| Error::Security(format!("a certificate could not be signed: {error}")))?;
+        .map_err(|error| FtpError::Security(format!("cannot sign a certificate: {error}")))?;
     let signature = BitString::from_bytes(&signature).map_err(unfit)?;
     Ok((algorithm, signature))
 }
 
-fn unfit(error: x509_cert::der::Error) -> Error {
-    Error::Security(format!("a certificate cannot be written: {error}"))
+fn unfit(error: x509_cert::der::Error) -> FtpError {
+    FtpError::Security(format!("cannot write a certificate: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Looks at the certificates of the other side of a connection in the stead of rustls, which knows no proxies.
+//! Verifies the certificates of a peer instead of rustls, which does not support proxies.
 
 use std::sync::{Arc, OnceLock};
 
@@ -10,50 +10,50 @@ use rustls::{
     CertificateError, DigitallySignedStruct, DistinguishedName, OtherError, SignatureScheme,
 };
 
-use super::authorities::Authorities;
 use super::certificate::Certificate;
-use super::chain::{Usage, Verified, verify};
+use super::chain::{CertificateUsage, VerifiedChain, verify};
 use super::hello;
 use super::host::check_host;
 use super::name::is_same;
-use crate::Error;
+use super::trust_store::TrustStore;
+use crate::FtpError;
 
-/// Who has to be at the other end.
+/// Required identity of the peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Expected {
+pub(super) enum ExpectedPeer {
     /// This host, by name or address.
     Host(String),
-    /// Whoever this is, or stands for.
+    /// This identity, or a proxy of it.
     Identity(String),
-    /// Anybody with a name.
-    Anybody,
+    /// Any authenticated peer.
+    Any,
 }
 
-/// Looks at the other side's certificates and keeps what it found.
+/// Verifies the peer's certificates and stores the result.
 #[derive(Debug)]
 pub(super) struct Verifier {
-    authorities: Arc<Authorities>,
-    expected: Expected,
+    trust_store: Arc<TrustStore>,
+    expected: ExpectedPeer,
     algorithms: WebPkiSupportedAlgorithms,
-    found: OnceLock<Verified>,
+    found: OnceLock<VerifiedChain>,
 }
 
 impl Verifier {
     pub fn new(
-        authorities: &Arc<Authorities>,
-        expected: Expected,
+        trust_store: &Arc<TrustStore>,
+        expected: ExpectedPeer,
         algorithms: WebPkiSupportedAlgorithms,
     ) -> Self {
         Self {
-            authorities: Arc::clone(authorities),
+            trust_store: Arc::clone(trust_store),
             expected,
             algorithms,
             found: OnceLock::new(),
         }
     }
 
-    /// The other side, once it has shown itself.
-    pub fn found(&self) -> Option<&Verified> {
+    /// Returns the verified peer, once its certificate arrived.
+    pub fn found(&self) -> Option<&VerifiedChain> {
         self.found.get()
     }
 
@@ -62,20 +62,20 @@ impl Verifier {
         first: &CertificateDer<'_>,
         rest: &[CertificateDer<'_>],
         now: UnixTime,
-    ) -> Result<(), Error> {
+    ) -> Result<(), FtpError> {
         let usage = match self.expected {
-            Expected::Host(_) => Usage::Host,
-            _ => Usage::Any,
+            ExpectedPeer::Host(_) => CertificateUsage::Host,
+            _ => CertificateUsage::Any,
         };
         let chain: Vec<_> = std::iter::once(first).chain(rest).cloned().collect();
-        let found = verify(&self.authorities, &chain, usage, now, &self.algorithms)?;
+        let found = verify(&self.trust_store, &chain, usage, now, &self.algorithms)?;
         match &self.expected {
-            Expected::Anybody => {}
-            Expected::Host(host) => check_host(&found.chain[found.end_entity], host)?,
-            Expected::Identity(name) if is_same(name, &found.peer.identity) => {}
-            Expected::Identity(name) => {
-                return Err(Error::Security(format!(
-                    "expected {name} at the other end of the data connection, found {}",
+            ExpectedPeer::Any => {}
+            ExpectedPeer::Host(host) => check_host(&found.chain[found.end_entity], host)?,
+            ExpectedPeer::Identity(name) if is_same(name, &found.peer.identity) => {}
+            ExpectedPeer::Identity(name) => {
+                return Err(FtpError::Security(format!(
+                    "data connection: expected the peer {name}, found {}",
                     found.peer.identity
                 )));
             }
@@ -95,7 +95,7 @@ impl Verifier {
         })
     }
 
-    /// By the key alone: webpki refuses the certificate of a proxy.
+    /// Verifies a signature by the key alone, because webpki rejects proxy certificates.
     fn signed(
         &self,
         message: &[u8],
@@ -141,7 +141,7 @@ impl Verifier {
     }
 }
 
-/// What both sides do with a signature; `$sent` are the messages of the handshake as they were sent.
+/// Signature checks of both sides; `$sent` maps the handshake messages to their original bytes.
 macro_rules! signatures {
     ($sent:expr) => {
         fn verify_tls12_signature(
@@ -186,7 +186,7 @@ impl ServerCertVerifier for Verifier {
 
 impl ClientCertVerifier for Verifier {
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // A client has one credential; a list of hundreds of authorities would only lengthen the token.
+        // A client has one credential, so a list of hundreds of CAs would only lengthen the token.
         &[]
     }
 
@@ -200,6 +200,6 @@ impl ClientCertVerifier for Verifier {
             .map(|()| ClientCertVerified::assertion())
     }
 
-    // The server's hash of the ClientHello is of what it was before its name was hidden.
+    // The hash of the server covers the original ClientHello, before its name was hidden.
     signatures!(hello::shown);
 }

@@ -1,56 +1,58 @@
-//! The bytes of one connection as blocks.
+//! Decoder of the blocks of one connection.
 
-use super::header::{HEADER_BYTES, Header};
-use crate::Error;
+use super::header::{BlockHeader, HEADER_BYTES};
+use crate::FtpError;
 
-/// What a connection says next.
+/// Next item of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Item {
-    /// The consumed bytes belong here.
+pub enum DecodedItem {
+    /// Payload, in the consumed bytes.
     Payload {
-        /// Position of the first of them.
+        /// File offset of the first byte.
         offset: u64,
     },
-    /// How many connections carry this file.
+    /// End of the file.
     EndOfFile {
-        /// Their number.
+        /// Number of connections that carry this file.
         connections: u64,
     },
-    /// This connection carries no more of this file.
+    /// End of this file on this connection.
     EndOfData,
     /// The sender closes the connection.
     Close,
 }
 
-/// One step of reading.
+/// Result of one decoding step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Step {
-    /// Bytes of the input that are used up.
+pub struct DecodeStep {
+    /// Consumed bytes of the input.
     pub consumed: usize,
-    /// What they say; nothing where a header is not whole.
-    pub item: Option<Item>,
+    /// Decoded item; `None` for an incomplete header.
+    pub item: Option<DecodedItem>,
 }
 
-/// Reads one connection. Holds a header, never payload: that stays where the driver has it.
+/// Decodes one connection. Stores a header but no payload, which stays with the driver.
 #[derive(Debug, Default)]
 pub struct Decoder {
     raw: [u8; HEADER_BYTES],
     have: usize,
-    /// The block that is being read; its count and offset move on with the bytes.
-    block: Option<Header>,
+    /// Current block; its count and offset advance with the bytes.
+    block: Option<BlockHeader>,
 }
 
 impl Decoder {
-    /// Takes from `input` what belongs together. To be called again until it consumes nothing and says nothing.
+    /// Decodes one item from the start of `input`. Call it until it consumes nothing and returns no
+    /// item.
     ///
     /// # Errors
-    /// A header that cannot be, after which the connection is lost: where the next one begins is unknown.
-    pub fn step(&mut self, input: &[u8]) -> Result<Step, Error> {
+    /// If a header is invalid. The connection is then lost, because the start of the next header is
+    /// unknown.
+    pub fn step(&mut self, input: &[u8]) -> Result<DecodeStep, FtpError> {
         let Some(block) = &mut self.block else {
             return self.read_header(input);
         };
         if let Some(connections) = block.end_of_file.take() {
-            return Ok(said(Item::EndOfFile { connections }));
+            return Ok(item_step(DecodedItem::EndOfFile { connections }));
         }
         if block.count > 0 {
             let consumed =
@@ -58,21 +60,22 @@ impl Decoder {
             let offset = block.offset;
             block.offset += consumed as u64;
             block.count -= consumed as u64;
-            let item = (consumed > 0).then_some(Item::Payload { offset });
-            return Ok(Step { consumed, item });
+            let item = (consumed > 0).then_some(DecodedItem::Payload { offset });
+            return Ok(DecodeStep { consumed, item });
         }
         if std::mem::take(&mut block.end_of_data) {
-            return Ok(said(Item::EndOfData));
+            return Ok(item_step(DecodedItem::EndOfData));
         }
         let close = block.close;
         self.block = None;
         if close {
-            return Ok(said(Item::Close));
+            return Ok(item_step(DecodedItem::Close));
         }
         self.read_header(input)
     }
 
-    /// Passes over payload that the driver moves without showing it, and tells the position of the first byte. Nothing: there is less.
+    /// Skips payload that the driver moves directly, and returns the offset of its first byte.
+    /// `None`: the block has fewer bytes.
     pub fn pass(&mut self, bytes: u64) -> Option<u64> {
         let block = self.block.as_mut()?;
         block.count = block.count.checked_sub(bytes)?;
@@ -81,13 +84,14 @@ impl Decoder {
         Some(offset)
     }
 
-    /// Bytes that the current block still has, for a driver that moves them straight to where they belong.
+    /// Returns the remaining bytes of the current block, for a driver that moves them directly to
+    /// the file.
     #[must_use]
     pub fn remaining_bytes(&self) -> u64 {
         self.block.map_or(0, |block| block.count)
     }
 
-    /// Whether the connection may end here: between two blocks.
+    /// Returns `true` between two blocks, where the connection is allowed to end.
     #[must_use]
     pub fn is_between_blocks(&self) -> bool {
         let done = self
@@ -96,23 +100,23 @@ impl Decoder {
         done && self.have == 0
     }
 
-    fn read_header(&mut self, input: &[u8]) -> Result<Step, Error> {
+    fn read_header(&mut self, input: &[u8]) -> Result<DecodeStep, FtpError> {
         let consumed = input.len().min(HEADER_BYTES - self.have);
         self.raw[self.have..self.have + consumed].copy_from_slice(&input[..consumed]);
         self.have += consumed;
         if self.have == HEADER_BYTES {
-            self.block = Some(Header::parse(&self.raw)?);
+            self.block = Some(BlockHeader::parse(&self.raw)?);
             self.have = 0;
         }
-        Ok(Step {
+        Ok(DecodeStep {
             consumed,
             item: None,
         })
     }
 }
 
-fn said(item: Item) -> Step {
-    Step {
+fn item_step(item: DecodedItem) -> DecodeStep {
+    DecodeStep {
         consumed: 0,
         item: Some(item),
     }

@@ -1,11 +1,11 @@
-//! The 17 bytes in front of every block.
+//! The 17-byte header of a block.
 
-use crate::Error;
+use crate::FtpError;
 
 /// Length of a header.
 pub const HEADER_BYTES: usize = 17;
 
-/// Most connections of one receiver.
+/// Maximum connections of one receiver.
 pub const MAX_CONNECTIONS: u64 = 4096;
 
 const END_OF_FILE: u8 = 0x40;
@@ -14,23 +14,23 @@ const RESTART_MARKER: u8 = 0x10;
 const END_OF_DATA: u8 = 0x08;
 const CLOSE: u8 = 0x04;
 
-/// What a header says.
+/// Fields of a block header.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Header {
-    /// Bytes that follow.
+pub struct BlockHeader {
+    /// Number of payload bytes after the header.
     pub count: u64,
-    /// Where in the file they belong.
+    /// File offset of the payload.
     pub offset: u64,
-    /// Whether they are the last of this file on this connection.
+    /// `true` for the last block of this file on this connection.
     pub end_of_data: bool,
-    /// How many connections carry this file to its receiver; each says so with an end of data.
+    /// Number of connections that carry this file to its receiver; each sends an end of data.
     pub end_of_file: Option<u64>,
-    /// Whether the sender closes the connection after this block.
+    /// `true` if the sender closes the connection after this block.
     pub close: bool,
 }
 
-impl Header {
-    /// Bytes to send.
+impl BlockHeader {
+    /// Returns the bytes of the header.
     #[must_use]
     pub fn write(&self) -> [u8; HEADER_BYTES] {
         let mut descriptor = 0;
@@ -53,17 +53,18 @@ impl Header {
     /// Reads a header.
     ///
     /// # Errors
-    /// A block that ends beyond what can be counted, an end of file with bytes or with no, or too many, connections, and
-    /// the two kinds of block that no server sends: restart markers, and bytes that the sender itself suspects.
-    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, Error> {
-        let wrong = |expected| Error::malformed("block header", expected, bytes);
+    /// If a block ends beyond the largest offset, or an end of file has payload, no connections or
+    /// too many. Restart markers and blocks with suspected errors are also errors; no server sends
+    /// them.
+    pub fn parse(bytes: &[u8; HEADER_BYTES]) -> Result<Self, FtpError> {
+        let wrong = |expected| FtpError::malformed("block header", expected, bytes);
         let [descriptor, numbers @ ..] = bytes;
         let (count, offset) = numbers.split_at(8);
-        let word = |half: &[u8]| {
+        let read_u64 = |half: &[u8]| {
             half.iter()
-                .fold(0, |word, &byte| word << 8 | u64::from(byte))
+                .fold(0, |read_u64, &byte| read_u64 << 8 | u64::from(byte))
         };
-        let (count, offset) = (word(count), word(offset));
+        let (count, offset) = (read_u64(count), read_u64(offset));
         let has = |bit: u8| descriptor & bit != 0;
         if has(SUSPECTED_ERRORS) || has(RESTART_MARKER) {
             return Err(wrong("no marker and no suspected errors"));

@@ -1,82 +1,85 @@
-//! Which file the bytes of a connection belong to, and when a file is whole.
+//! Assignment of received bytes to files, and completion of files.
 //!
-//! Nothing on a data connection names a file. Transfers that were begun are counted, and so are the ends of data on each
-//! connection: what follows the n-th end on a connection belongs to the transfer that began as number n. Hence bytes
-//! that come before the control connection has told of their transfer are not taken: they wait in the socket.
+//! Data connections do not name files. The receiver therefore counts started transfers, and the
+//! ends of data on each connection. After n ends of data, the bytes of a connection belong to
+//! transfer n. Bytes stay in the socket until the control connection reports the start of their
+//! transfer.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::decoder::{Decoder, Item};
+use super::decoder::{DecodedItem, Decoder};
 use super::header::MAX_CONNECTIONS;
-use crate::{ByteRanges, Error};
+use crate::{ByteRanges, FtpError};
 
-/// Payload that was taken: the last `bytes` of what is consumed.
+/// Received payload: the last `bytes` of the consumed bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Payload {
-    /// Their number.
+    /// Number of bytes.
     pub bytes: usize,
-    /// Number of the transfer, from 0, in the order in which they began.
+    /// Number of the transfer, from 0, in the order of their starts.
     pub transfer: u64,
-    /// Position of the first byte.
+    /// File offset of the first byte.
     pub offset: u64,
 }
 
-/// What became of the input.
+/// Result of offering input.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Taken {
-    /// Bytes that are used up. None: offer the rest again after the next input on the control connection, or with more.
+pub struct ReceiveResult {
+    /// Consumed bytes. If 0, offer the rest again after the next input on the control connection,
+    /// or with more bytes.
     pub consumed: usize,
-    /// Where the payload among them belongs.
+    /// Payload in the consumed bytes.
     pub payload: Option<Payload>,
 }
 
-/// A file of which all connections said the end.
+/// A file with an end of data from all its connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Received {
+pub struct ReceivedFile {
     /// Number of the transfer.
     pub transfer: u64,
-    /// What came of it.
+    /// Received ranges.
     pub ranges: ByteRanges,
 }
 
 #[derive(Debug, Default)]
 struct Connection {
     decoder: Decoder,
-    /// The transfer that it is at: how many ends of data it has seen.
+    /// Current transfer, which equals the number of ends of data received.
     transfer: u64,
-    /// Whether it has carried bytes of that transfer.
-    carried: bool,
+    /// `true` if the connection carried bytes of that transfer.
+    has_bytes: bool,
 }
 
 #[derive(Debug, Default)]
 struct Incoming {
     ranges: ByteRanges,
     ends: u64,
-    /// Senders that told how many connections they use, and how many these are.
+    /// Senders that announced their number of connections; `expected_ends` is the sum.
     senders: u64,
     expected_ends: u64,
 }
 
-/// All connections to one receiver, from one PORT or PASV to the next.
+/// All connections of one receiver, between two PORT or PASV commands.
 #[derive(Debug)]
-pub struct Receiver {
-    /// Whether transfers are pipelined. A connection that sits one out could then not be told from one that is late, and
-    /// bytes of a file could be taken for those of the one before: all have to take part in every transfer.
+pub struct BlockReceiver {
+    /// `true` if transfers are pipelined. Every connection must then take part in every transfer.
+    /// Otherwise the receiver could not distinguish a connection that omits a file from a late one,
+    /// and could assign bytes to the previous file.
     pipelined: bool,
     /// Senders of each file: the stripes of the server.
     stripes: u64,
     connections: BTreeMap<u64, Connection>,
-    /// Connections of this pipeline, once an end of file has told.
+    /// Number of connections of this pipeline, once an end of file has announced it.
     fixed: Option<u64>,
-    /// Connections that were ever open. One that takes the place of another could be at any file.
-    made: u64,
+    /// Number of connections ever opened. A replacement could be at any file.
+    opened: u64,
     incoming: BTreeMap<u64, Incoming>,
-    begun: u64,
-    received: VecDeque<Received>,
+    started: u64,
+    received: VecDeque<ReceivedFile>,
 }
 
-impl Receiver {
-    /// A receiver without connections, of files that so many senders send together.
+impl BlockReceiver {
+    /// Creates a receiver without connections, for files that `stripes` senders send together.
     #[must_use]
     pub fn new(pipelined: bool, stripes: u16) -> Self {
         Self {
@@ -84,36 +87,37 @@ impl Receiver {
             stripes: stripes.max(1).into(),
             connections: BTreeMap::new(),
             fixed: None,
-            made: 0,
+            opened: 0,
             incoming: BTreeMap::new(),
-            begun: 0,
+            started: 0,
             received: VecDeque::new(),
         }
     }
 
-    /// The control connection says that a transfer has begun. Gives its number.
-    pub fn begin(&mut self) -> u64 {
-        self.incoming.insert(self.begun, Incoming::default());
-        self.begun += 1;
-        self.begun - 1
+    /// Starts a transfer that the control connection has reported. Returns its number.
+    pub fn start_transfer(&mut self) -> u64 {
+        self.incoming.insert(self.started, Incoming::default());
+        self.started += 1;
+        self.started - 1
     }
 
-    /// A connection is open.
+    /// Adds an open connection.
     ///
     /// # Errors
-    /// More than [`MAX_CONNECTIONS`]; in a pipeline, one that comes after a file told their number.
-    pub fn connect(&mut self, connection: u64) -> Result<(), Error> {
+    /// If there are more than [`MAX_CONNECTIONS`], or in a pipeline, if a file has already
+    /// announced their number.
+    pub fn connect(&mut self, connection: u64) -> Result<(), FtpError> {
         if self.connections.len() as u64 >= MAX_CONNECTIONS {
-            return Err(Error::Limit {
-                place: "data connections",
+            return Err(FtpError::Limit {
+                context: "data connections",
                 limit: MAX_CONNECTIONS,
             });
         }
-        self.made += 1;
-        if let Some(fixed) = self.fixed.filter(|&fixed| self.made > fixed) {
-            return Err(Error::Order {
+        self.opened += 1;
+        if let Some(fixed) = self.fixed.filter(|&fixed| self.opened > fixed) {
+            return Err(FtpError::Order {
                 expected: "as many data connections as the first file of the pipeline had",
-                found: format!("another one after {fixed}"),
+                found: format!("one more than {fixed}"),
             });
         }
         let transfer = self.first_open();
@@ -125,98 +129,115 @@ impl Receiver {
         Ok(())
     }
 
-    /// A connection has ended.
+    /// Removes a connection that has ended.
     ///
     /// # Errors
     /// If it ended within a block, or without the end of data of a file that it carried.
-    pub fn disconnect(&mut self, connection: u64) -> Result<(), Error> {
+    pub fn disconnect(&mut self, connection: u64) -> Result<(), FtpError> {
         match self.connections.remove(&connection) {
-            Some(gone) if gone.carried || !gone.decoder.is_between_blocks() => Err(Error::Order {
-                expected: "the end of data on a data connection before it closes",
-                found: "a close".to_owned(),
-            }),
+            Some(gone) if gone.has_bytes || !gone.decoder.is_between_blocks() => {
+                Err(FtpError::Order {
+                    expected: "an end of data before a data connection closes",
+                    found: "a closed connection".to_owned(),
+                })
+            }
             _ => Ok(()),
         }
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// The transfer that this connection is at, and the bytes of it up to the next header, which a driver may move straight to where
-    /// they belong and tell by [`handle_payload`](Self::handle_payload).
+    /// Returns the transfer of a connection, and its payload bytes up to the next header. A driver
+    /// can move these bytes directly to the file and report them with
+    /// [`handle_payload`](Self::handle_payload).
     #[must_use]
-    pub fn coming(&self, connection: u64) -> Option<(u64, u64)> {
+    pub fn next_payload(&self, connection: u64) -> Option<(u64, u64)> {
         let state = self.connections.get(&connection)?;
         Some((state.transfer, state.decoder.remaining_bytes()))
     }
 
-    /// Takes what belongs together from the front of `input`. To be called again with the rest until it consumes nothing.
+    /// Handles one item from the start of `input`. Call it again with the rest until it consumes
+    /// nothing.
     ///
     /// # Errors
-    /// What cannot be of one file; everything that is not yet [`received`](Self::poll_received) is then void.
-    pub fn handle_input(&mut self, connection: u64, input: &[u8]) -> Result<Taken, Error> {
+    /// If the bytes cannot belong to one file. All files that
+    /// [`poll_received`](Self::poll_received) has not returned are then void.
+    pub fn handle_input(
+        &mut self,
+        connection: u64,
+        input: &[u8],
+    ) -> Result<ReceiveResult, FtpError> {
         let mut rest = input;
         let mut payload = None;
-        // Each turn consumes bytes, or takes one of the at most three items that a header holds.
+        // Each iteration consumes bytes, or handles one of at most three items of a header.
         while let Some(state) = self.connections.get_mut(&connection) {
             let transfer = state.transfer;
-            if transfer >= self.begun {
+            if transfer >= self.started {
                 break;
             }
-            // Behind payload only what its own header says: there may be no more bytes to come.
+            // After payload, handle only the items of its own header, because no more bytes may
+            // follow.
             let offered = if payload.is_some() { &[] } else { rest };
             let step = state.decoder.step(offered)?;
             rest = &rest[step.consumed..];
             match step.item {
                 None if step.consumed == 0 => break,
                 None => {}
-                Some(Item::Payload { offset }) => {
+                Some(DecodedItem::Payload { offset }) => {
                     let bytes = step.consumed;
-                    state.carried = true;
-                    self.note(transfer, offset, bytes as u64)?;
+                    state.has_bytes = true;
+                    self.record_range(transfer, offset, bytes as u64)?;
                     payload = Some(Payload {
                         bytes,
                         transfer,
                         offset,
                     });
                 }
-                Some(Item::EndOfFile { connections }) => self.expect_ends(transfer, connections)?,
-                Some(Item::EndOfData) => {
-                    state.transfer += 1;
-                    state.carried = false;
-                    self.count_end(transfer)?;
+                Some(DecodedItem::EndOfFile { connections }) => {
+                    self.expect_ends_of_data(transfer, connections)?
                 }
-                Some(Item::Close) => drop(self.connections.remove(&connection)),
+                Some(DecodedItem::EndOfData) => {
+                    state.transfer += 1;
+                    state.has_bytes = false;
+                    self.count_end_of_data(transfer)?;
+                }
+                Some(DecodedItem::Close) => drop(self.connections.remove(&connection)),
             }
         }
-        Ok(Taken {
+        Ok(ReceiveResult {
             consumed: input.len() - rest.len(),
             payload,
         })
     }
 
-    /// Takes payload that the driver has moved without showing it: at most what is [`coming`](Self::coming).
+    /// Handles payload that the driver has moved directly, at most
+    /// [`next_payload`](Self::next_payload).
     ///
     /// # Errors
-    /// More than that, and as [`handle_input`](Self::handle_input).
-    pub fn handle_payload(&mut self, connection: u64, bytes: usize) -> Result<Taken, Error> {
+    /// If there are more bytes, and like [`handle_input`](Self::handle_input).
+    pub fn handle_payload(
+        &mut self,
+        connection: u64,
+        bytes: usize,
+    ) -> Result<ReceiveResult, FtpError> {
         let passed = self.connections.get_mut(&connection).and_then(|state| {
             let offset = state.decoder.pass(bytes as u64)?;
-            state.carried = true;
+            state.has_bytes = true;
             Some((state.transfer, offset))
         });
         let Some((transfer, offset)) = passed else {
-            return Err(Error::Order {
-                expected: "no more payload than its header told of",
+            return Err(FtpError::Order {
+                expected: "no more payload than the block header declares",
                 found: format!("{bytes} bytes"),
             });
         };
-        self.note(transfer, offset, bytes as u64)?;
+        self.record_range(transfer, offset, bytes as u64)?;
         self.handle_input(connection, &[])?;
-        Ok(Taken {
+        Ok(ReceiveResult {
             consumed: bytes,
             payload: Some(Payload {
                 bytes,
@@ -226,12 +247,12 @@ impl Receiver {
         })
     }
 
-    /// The next file that is whole.
-    pub fn poll_received(&mut self) -> Option<Received> {
+    /// Returns the next complete file.
+    pub fn poll_received(&mut self) -> Option<ReceivedFile> {
         self.received.pop_front()
     }
 
-    /// What has come of a transfer that is not whole.
+    /// Returns the received ranges of an incomplete transfer.
     #[must_use]
     pub fn partial(&self, transfer: u64) -> Option<&ByteRanges> {
         self.incoming
@@ -239,42 +260,43 @@ impl Receiver {
             .map(|incoming| &incoming.ranges)
     }
 
-    /// The oldest transfer that is not whole, or the next to begin.
+    /// Returns the oldest incomplete transfer, or the next one to start.
     fn first_open(&self) -> u64 {
         self.incoming
             .first_key_value()
-            .map_or(self.begun, |(&transfer, _)| transfer)
+            .map_or(self.started, |(&transfer, _)| transfer)
     }
 
-    fn open(&mut self, transfer: u64) -> Result<&mut Incoming, Error> {
+    fn open(&mut self, transfer: u64) -> Result<&mut Incoming, FtpError> {
         self.incoming
             .get_mut(&transfer)
-            .ok_or_else(|| Error::Order {
-                expected: "bytes of a file before its last end of data",
-                found: format!("some of transfer {transfer} behind it"),
+            .ok_or_else(|| FtpError::Order {
+                expected: "the bytes of a file before its last end of data",
+                found: format!("bytes of transfer {transfer} after it"),
             })
     }
 
-    fn note(&mut self, transfer: u64, offset: u64, bytes: u64) -> Result<(), Error> {
-        // The header has been checked: the sum is in range.
+    fn record_range(&mut self, transfer: u64, offset: u64, bytes: u64) -> Result<(), FtpError> {
+        // The header was checked, so the sum cannot overflow.
         let range = offset..offset + bytes;
         let pipelined = self.pipelined;
         let ranges = &mut self.open(transfer)?.ranges;
         if pipelined && ranges.overlaps(&range) {
-            // They may be the next file's: an end that was left out is not seen otherwise, where both are of one size.
-            return Err(Error::Order {
+            // The bytes can belong to the next file. If both files have the same size, only this
+            // check detects a missing end.
+            return Err(FtpError::Order {
                 expected: "each byte of a file once in a pipeline",
-                found: format!("the one at {offset} again"),
+                found: format!("the byte at {offset} twice"),
             });
         }
         ranges.insert(range)
     }
 
-    fn expect_ends(&mut self, transfer: u64, connections: u64) -> Result<(), Error> {
+    fn expect_ends_of_data(&mut self, transfer: u64, connections: u64) -> Result<(), FtpError> {
         let stripes = self.stripes;
         let incoming = self.open(transfer)?;
         if incoming.senders == stripes {
-            return Err(Error::Order {
+            return Err(FtpError::Order {
                 expected: "one end of file of each sender",
                 found: format!("{} in transfer {transfer}", stripes + 1),
             });
@@ -287,23 +309,23 @@ impl Receiver {
         }
         if self.pipelined {
             let fixed = *self.fixed.get_or_insert(expected);
-            if expected != fixed || self.made > fixed {
-                return Err(Error::Order {
+            if expected != fixed || self.opened > fixed {
+                return Err(FtpError::Order {
                     expected: "every data connection to carry every file of a pipeline",
-                    found: format!("{expected} of {} for a file", self.made),
+                    found: format!("{expected} of {} for a file", self.opened),
                 });
             }
         }
         self.complete(transfer)
     }
 
-    fn count_end(&mut self, transfer: u64) -> Result<(), Error> {
+    fn count_end_of_data(&mut self, transfer: u64) -> Result<(), FtpError> {
         self.open(transfer)?.ends += 1;
         self.complete(transfer)
     }
 
-    /// Moves a transfer to those that are whole, if it is.
-    fn complete(&mut self, transfer: u64) -> Result<(), Error> {
+    /// Completes a transfer if all its ends of data have arrived.
+    fn complete(&mut self, transfer: u64) -> Result<(), FtpError> {
         let stripes = self.stripes;
         let incoming = self.open(transfer)?;
         let expected = incoming.expected_ends;
@@ -311,8 +333,8 @@ impl Receiver {
             return Ok(());
         }
         if incoming.ends > expected {
-            return Err(Error::Order {
-                expected: "as many ends of data as the end of file says",
+            return Err(FtpError::Order {
+                expected: "as many ends of data as the end of file declares",
                 found: format!("{} instead of {expected}", incoming.ends),
             });
         }
@@ -323,15 +345,17 @@ impl Receiver {
             .values_mut()
             .filter(|state| state.transfer == transfer)
         {
-            if state.carried || self.pipelined {
-                return Err(Error::Order {
+            if state.has_bytes || self.pipelined {
+                return Err(FtpError::Order {
                     expected: "an end of data on every connection of a file",
-                    found: format!("transfer {transfer} at its end without that of one"),
+                    found: format!(
+                        "transfer {transfer} complete without an end of data on one connection"
+                    ),
                 });
             }
             state.transfer += 1;
         }
-        self.received.push_back(Received { transfer, ranges });
+        self.received.push_back(ReceivedFile { transfer, ranges });
         Ok(())
     }
 }

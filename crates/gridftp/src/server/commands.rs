@@ -1,133 +1,143 @@
-//! One command: what is answered at once, what the driver is asked, and what its answer becomes.
+//! Execution of commands: immediate replies and requests to the driver.
 
 use std::time::Duration;
 
-use super::{Login, Refusal, Request, Server};
-use crate::command::Site;
+use super::{DriverRequest, GlobusError, LoginState, Server};
+use crate::command::SiteCommand;
 use crate::{
-    Command, Family, Marker, Mode, Options, Path, Reply, Restart, RetrieveOptions, write_timestamp,
+    Family, FtpCommand, FtpReply, Marker, Mode, Options, Path, Restart, RetrieveOptions,
+    write_timestamp,
 };
 
-/// What a request of the driver is for.
+/// Purpose of a driver request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// Let somebody in.
+pub(super) enum RequestPurpose {
+    /// Log a user in.
     Login,
-    /// Answer with this if it is done.
-    Then(Reply),
-    /// Go there if it is a directory.
-    Enter(Path),
-    /// Tell its size.
+    /// Send this reply on success.
+    Then(FtpReply),
+    /// Change to this directory.
+    ChangeDirectory(Path),
+    /// Report the size.
     Size,
-    /// Tell its time.
+    /// Report the modification time.
     Modified,
-    /// Tell its facts (MLST), or the like of `ls` (STAT).
+    /// Send its facts (MLST, STAT).
     Facts(Path),
-    /// Remember it if it is there.
+    /// Remember the source of a rename.
     RenameFrom(Path),
-    /// Tell it.
+    /// Report the checksum.
     Checksum,
-    /// Tell where, in this notation.
+    /// Send the listener's address in this notation.
     Listening(Notation),
-    /// List on the control connection: with the reply's first line where nothing is sent yet.
-    Contents { path: Path, begun: bool },
-    /// Begin a transfer.
-    Open(super::transfer::Kind),
-    /// Compare what was written with what was expected, then finish it.
+    /// List on the control connection, with the first line of the reply unless `started`.
+    Contents { path: Path, started: bool },
+    /// Start a transfer.
+    Open(super::transfer::TransferKind),
+    /// Compare the checksum of the written file with the expected one, then finish the file.
     Verify(String),
-    /// End one.
+    /// Finish an upload.
     Finish,
-    /// End one whose file was read.
+    /// Finish a download.
     Sent,
-    /// What it was for has ended.
+    /// Ignore the response.
     Nothing,
 }
 
-/// How an address is told.
+/// Notation of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Notation {
-    /// 227.
+    /// Reply 227.
     Passive,
-    /// 229, port only.
+    /// Reply 229 with only a port.
     Extended,
-    /// 229, a line each: in the older notation where it may be.
+    /// Reply 229 with one address per line; the older notation for IPv4 unless `extended`.
     Striped { extended: bool },
 }
 
 pub(super) const OK: &str = "OK.";
 
 impl Server {
-    pub(super) fn execute(&mut self, now: Duration, command: Command) {
+    pub(super) fn execute(&mut self, now: Duration, command: FtpCommand) {
         match command {
-            Command::Quit => {
-                self.reply(&Reply::new(221, "Goodbye."));
+            FtpCommand::Quit => {
+                self.reply(&FtpReply::new(221, "Goodbye."));
                 self.close();
             }
-            Command::User(user) => {
+            FtpCommand::User(user) => {
                 let text = format!("Password required for {}.", crate::excerpt(&user));
-                self.login = Login::User(user);
-                self.reply(&Reply::new(331, text));
+                self.login = LoginState::User(user);
+                self.reply(&FtpReply::new(331, text));
             }
-            Command::Pass(password) => match std::mem::replace(&mut self.login, Login::None) {
-                Login::User(user) => self.ask(Purpose::Login, Request::Login { user, password }),
-                login => {
-                    self.login = login;
-                    self.reply(&Reply::new(503, "Send USER first."));
+            FtpCommand::Pass(password) => {
+                match std::mem::replace(&mut self.login, LoginState::None) {
+                    LoginState::User(user) => self.request_from_driver(
+                        RequestPurpose::Login,
+                        DriverRequest::Login { user, password },
+                    ),
+                    login => {
+                        self.login = login;
+                        self.reply(&FtpReply::new(503, "Send USER first."));
+                    }
                 }
-            },
-            Command::Feat => {
+            }
+            FtpCommand::Feat => {
                 let reply = self.features();
                 self.reply(&reply);
             }
-            Command::Help(_) | Command::Site(Site::Help) => self.help(),
-            Command::Noop => self.ok(200, OK),
-            _ if self.login != Login::Done => self.ok(530, "Please login with USER and PASS."),
+            FtpCommand::Help(_) | FtpCommand::Site(SiteCommand::Help) => self.help(),
+            FtpCommand::Noop => self.ok(200, OK),
+            _ if self.login != LoginState::Done => self.ok(530, "Please login with USER and PASS."),
             command => self.execute_for_user(now, command),
         }
     }
 
     pub(super) fn ok(&mut self, code: u16, text: &str) {
-        self.reply(&Reply::new(code, text));
+        self.reply(&FtpReply::new(code, text));
     }
 
-    fn execute_for_user(&mut self, now: Duration, command: Command) {
-        let rename_from = self.chosen.rename_from.take();
+    fn execute_for_user(&mut self, now: Duration, command: FtpCommand) {
+        let rename_from = self.settings.rename_from.take();
         match command {
-            Command::Rnto(path) => match rename_from {
+            FtpCommand::Rnto(path) => match rename_from {
                 Some(from) => {
-                    self.change(path, |to| Request::Rename { from, to }, Reply::new(250, OK));
+                    self.change(
+                        path,
+                        |to| DriverRequest::Rename { from, to },
+                        FtpReply::new(250, OK),
+                    );
                 }
                 None => self.ok(503, "Send RNFR first."),
             },
-            Command::Syst => self.ok(215, "UNIX Type: L8"),
-            Command::Abor => self.ok(226, "Abort successful"),
-            Command::Pwd => {
+            FtpCommand::Syst => self.ok(215, "UNIX Type: L8"),
+            FtpCommand::Abor => self.ok(226, "Abort successful"),
+            FtpCommand::Pwd => {
                 let text = [
-                    &quoted(&self.chosen.directory)[..],
+                    &quoted(&self.settings.directory)[..],
                     b" is current directory.",
                 ];
-                self.reply(&Reply::new(257, text.concat()));
+                self.reply(&FtpReply::new(257, text.concat()));
             }
-            Command::Lang(_) => self.ok(200, "lang set to EN."),
-            Command::Auth(_) | Command::Adat(_) | Command::Enc(_) | Command::Mic(_) => {
-                self.ok(503, "Security is settled before USER.");
+            FtpCommand::Lang(_) => self.ok(200, "lang set to EN."),
+            FtpCommand::Auth(_) | FtpCommand::Adat(_) | FtpCommand::Enc(_) | FtpCommand::Mic(_) => {
+                self.ok(503, "Send AUTH and ADAT before USER.");
             }
             command => self.execute_settings(now, command),
         }
     }
 
-    fn execute_settings(&mut self, now: Duration, command: Command) {
+    fn execute_settings(&mut self, now: Duration, command: FtpCommand) {
         match command {
-            Command::Type(letter @ (b'A' | b'I')) => {
+            FtpCommand::Type(letter @ (b'A' | b'I')) => {
                 self.ok(200, &format!("Type set to {}.", char::from(letter)))
             }
-            Command::Stru(b'F') => self.ok(200, "STRU F ok."),
-            Command::Type(_) | Command::Stru(_) => self.ok(504, "Not for this parameter."),
-            Command::Mode(mode) => {
-                if mode != self.chosen.mode {
+            FtpCommand::Stru(b'F') => self.ok(200, "STRU F ok."),
+            FtpCommand::Type(_) | FtpCommand::Stru(_) => self.ok(504, "Parameter not supported."),
+            FtpCommand::Mode(mode) => {
+                if mode != self.settings.mode {
                     self.drop_data();
                 }
-                self.chosen.mode = mode;
+                self.settings.mode = mode;
                 self.ok(
                     200,
                     if mode == Mode::Stream {
@@ -137,41 +147,41 @@ impl Server {
                     },
                 );
             }
-            Command::Pbsz(bytes) if u32::try_from(bytes).is_ok() => {
+            FtpCommand::Pbsz(bytes) if u32::try_from(bytes).is_ok() => {
                 self.ok(200, &format!("PBSZ={bytes}"))
             }
-            Command::Pbsz(_) => self.ok(501, "PBSZ is below 2^32."),
-            Command::Prot(_) | Command::Dcau(_) | Command::Dcsc(_) => {
+            FtpCommand::Pbsz(_) => self.ok(501, "PBSZ is below 2^32."),
+            FtpCommand::Prot(_) | FtpCommand::Dcau(_) | FtpCommand::Dcsc(_) => {
                 self.secure_data(now, command);
             }
-            Command::Sbuf(bytes) => {
-                self.chosen.buffer_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+            FtpCommand::Sbuf(bytes) => {
+                self.settings.buffer_bytes = Some(bytes).filter(|&bytes| bytes > 0);
                 self.ok(200, "SBUF Command Successful.");
             }
-            Command::Allo(_) => self.ok(200, "ALLO command successful."),
-            Command::Trev {
+            FtpCommand::Allo(_) => self.ok(200, "ALLO command successful."),
+            FtpCommand::Trev {
                 marker: Marker::Performance | Marker::Restart,
                 interval_s,
             } => {
                 self.set_markers(interval_s);
                 self.ok(200, "Command Successful.");
             }
-            Command::Opts(options) => self.options(options),
-            Command::Site(site) => self.site(site),
-            Command::Rest(Restart::Ranges(_)) if self.chosen.mode == Mode::Stream => {
-                self.ok(501, "MODE S goes on at one offset.");
+            FtpCommand::Opts(options) => self.options(options),
+            FtpCommand::Site(site) => self.site(site),
+            FtpCommand::Rest(Restart::Ranges(_)) if self.settings.mode == Mode::Stream => {
+                self.ok(501, "MODE S restarts at one offset.");
             }
-            Command::Rest(restart) => {
-                self.chosen.restart = Some(restart);
+            FtpCommand::Rest(restart) => {
+                self.settings.restart = Some(restart);
                 self.ok(
                     350,
                     "Restart Marker OK. Send STORE or RETR to initiate transfer.",
                 );
             }
-            Command::Scks { algorithm, value } => {
+            FtpCommand::Scks { algorithm, value } => {
                 let algorithm = algorithm.to_ascii_uppercase();
                 if self.policy.checksums.contains(&algorithm) {
-                    self.chosen.check = Some((algorithm, value));
+                    self.settings.check = Some((algorithm, value));
                     self.ok(200, OK);
                 } else {
                     self.ok(504, "Unknown checksum algorithm requested.");
@@ -181,40 +191,53 @@ impl Server {
         }
     }
 
-    fn execute_on_files(&mut self, now: Duration, command: Command) {
+    fn execute_on_files(&mut self, now: Duration, command: FtpCommand) {
         match command {
-            Command::Cwd(path) => self.on(path, |path| {
-                (Purpose::Enter(path.clone()), Request::Stat(path))
+            FtpCommand::Cwd(path) => self.on(path, |path| {
+                (
+                    RequestPurpose::ChangeDirectory(path.clone()),
+                    DriverRequest::Stat(path),
+                )
             }),
-            Command::Cdup => {
-                let path = self.chosen.directory.split().0;
-                self.ask(Purpose::Enter(path.clone()), Request::Stat(path));
+            FtpCommand::Cdup => {
+                let path = self.settings.directory.split().0;
+                self.request_from_driver(
+                    RequestPurpose::ChangeDirectory(path.clone()),
+                    DriverRequest::Stat(path),
+                );
             }
-            Command::Size(path) => self.on(path, |path| (Purpose::Size, Request::Stat(path))),
-            Command::Mdtm(path) => self.on(path, |path| (Purpose::Modified, Request::Stat(path))),
-            Command::Mlst(path) | Command::Stat(path) => {
-                let path = path.unwrap_or_else(|| self.chosen.directory.clone());
+            FtpCommand::Size(path) => self.on(path, |path| {
+                (RequestPurpose::Size, DriverRequest::Stat(path))
+            }),
+            FtpCommand::Mdtm(path) => self.on(path, |path| {
+                (RequestPurpose::Modified, DriverRequest::Stat(path))
+            }),
+            FtpCommand::Mlst(path) | FtpCommand::Stat(path) => {
+                let path = path.unwrap_or_else(|| self.settings.directory.clone());
                 self.on(path, |path| {
-                    (Purpose::Facts(path.clone()), Request::Stat(path))
+                    (
+                        RequestPurpose::Facts(path.clone()),
+                        DriverRequest::Stat(path),
+                    )
                 });
             }
-            Command::Mlsc(path) => {
-                let path = path.unwrap_or_else(|| self.chosen.directory.clone());
+            FtpCommand::Mlsc(path) => {
+                let path = path.unwrap_or_else(|| self.settings.directory.clone());
                 self.on(path, |path| {
-                    let purpose = Purpose::Contents {
+                    let purpose = RequestPurpose::Contents {
                         path: path.clone(),
-                        begun: false,
+                        started: false,
                     };
                     (
                         purpose,
-                        Request::List {
+                        DriverRequest::List {
                             path,
                             recursive: false,
                         },
                     )
                 });
             }
-            Command::Cksm {
+            FtpCommand::Cksm {
                 algorithm,
                 offset,
                 length,
@@ -226,8 +249,8 @@ impl Server {
                 }
                 self.on(path, |path| {
                     (
-                        Purpose::Checksum,
-                        Request::Checksum {
+                        RequestPurpose::Checksum,
+                        DriverRequest::Checksum {
                             algorithm,
                             offset,
                             length,
@@ -236,19 +259,26 @@ impl Server {
                     )
                 });
             }
-            Command::Mkd(path) => {
+            FtpCommand::Mkd(path) => {
                 let text = [&quoted(&path)[..], b" created successfully."].concat();
-                self.change(path, Request::MakeDirectory, Reply::new(257, text));
+                self.change(path, DriverRequest::MakeDirectory, FtpReply::new(257, text));
             }
-            Command::Rmd(path) => self.change(path, Request::RemoveDirectory, Reply::new(250, OK)),
-            Command::Dele(path) => self.change(path, Request::Delete, Reply::new(250, OK)),
-            Command::Mfmt { time_s, path } => self.set_modified(time_s, path),
-            Command::Rnfr(path) if self.policy.writes => {
+            FtpCommand::Rmd(path) => {
+                self.change(path, DriverRequest::RemoveDirectory, FtpReply::new(250, OK))
+            }
+            FtpCommand::Dele(path) => {
+                self.change(path, DriverRequest::Delete, FtpReply::new(250, OK))
+            }
+            FtpCommand::Mfmt { time_s, path } => self.set_modified(time_s, path),
+            FtpCommand::Rnfr(path) if self.policy.writes => {
                 self.on(path, |path| {
-                    (Purpose::RenameFrom(path.clone()), Request::Stat(path))
+                    (
+                        RequestPurpose::RenameFrom(path.clone()),
+                        DriverRequest::Stat(path),
+                    )
                 });
             }
-            Command::Rnfr(_) => self.reply(&Refusal::Denied.reply()),
+            FtpCommand::Rnfr(_) => self.reply(&GlobusError::Denied.reply()),
             command => self.execute_on_data(now, command),
         }
     }
@@ -257,57 +287,71 @@ impl Server {
         let text = format!("Modify={}; {path}", write_timestamp(time_s));
         self.change(
             path,
-            |path| Request::SetModified { path, time_s },
-            Reply::new(213, text),
+            |path| DriverRequest::SetModified { path, time_s },
+            FtpReply::new(213, text),
         );
     }
 
-    fn execute_on_data(&mut self, now: Duration, command: Command) {
+    fn execute_on_data(&mut self, now: Duration, command: FtpCommand) {
         match command {
-            _ if self.chosen.only_extended_passive
-                && matches!(command, Command::Pasv | Command::Port(_) | Command::Eprt(_)) =>
+            _ if self.settings.only_extended_passive
+                && matches!(
+                    command,
+                    FtpCommand::Pasv | FtpCommand::Port(_) | FtpCommand::Eprt(_)
+                ) =>
             {
                 self.ok(501, "EPSV ALL was sent.");
             }
-            Command::Pasv => self.listen(Notation::Passive),
-            Command::Epsv(Some(Family::All)) => {
-                self.chosen.only_extended_passive = true;
+            FtpCommand::Pasv => self.listen(Notation::Passive),
+            FtpCommand::Epsv(Some(Family::All)) => {
+                self.settings.only_extended_passive = true;
                 self.ok(200, "EPSV ALL Successful.");
             }
-            Command::Epsv(_) => self.listen(Notation::Extended),
-            Command::Spas(family) => self.listen(Notation::Striped {
+            FtpCommand::Epsv(_) => self.listen(Notation::Extended),
+            FtpCommand::Spas(family) => self.listen(Notation::Striped {
                 extended: family.is_some(),
             }),
-            Command::Port(address) => self.connect_later(vec![address.into()]),
-            Command::Eprt(address) => self.connect_later(vec![address]),
-            Command::Spor(addresses) => self.connect_later(addresses),
-            command => self.begin_transfer(now, command),
+            FtpCommand::Port(address) => self.connect_later(vec![address.into()]),
+            FtpCommand::Eprt(address) => self.connect_later(vec![address]),
+            FtpCommand::Spor(addresses) => self.connect_later(addresses),
+            command => self.prepare_transfer(now, command),
         }
     }
 
-    /// Asks for something on a path.
-    pub(super) fn on(&mut self, path: Path, what: impl FnOnce(Path) -> (Purpose, Request)) {
-        match path.normalised(&self.chosen.directory) {
+    /// Sends a driver request for a path.
+    pub(super) fn on(
+        &mut self,
+        path: Path,
+        make_request: impl FnOnce(Path) -> (RequestPurpose, DriverRequest),
+    ) {
+        match path.normalised(&self.settings.directory) {
             Ok(path) => {
-                let (purpose, request) = what(path);
-                self.ask(purpose, request);
+                let (purpose, request) = make_request(path);
+                self.request_from_driver(purpose, request);
             }
             Err(error) => self.ok(553, &error.to_string()),
         }
     }
 
-    /// Asks for a change.
-    fn change(&mut self, path: Path, what: impl FnOnce(Path) -> Request, then: Reply) {
+    /// Sends a driver request that modifies files.
+    fn change(
+        &mut self,
+        path: Path,
+        make_request: impl FnOnce(Path) -> DriverRequest,
+        then: FtpReply,
+    ) {
         if self.policy.writes {
-            self.on(path, |path| (Purpose::Then(then), what(path)));
+            self.on(path, |path| {
+                (RequestPurpose::Then(then), make_request(path))
+            });
         } else {
-            self.reply(&Refusal::Denied.reply());
+            self.reply(&GlobusError::Denied.reply());
         }
     }
 
     fn set_markers(&mut self, interval_s: u64) {
-        // Never so often that markers outweigh bytes.
-        self.chosen.marker_interval = Duration::from_secs(interval_s.clamp(1, 86_400));
+        // Limit the rate of markers.
+        self.settings.marker_interval = Duration::from_secs(interval_s.clamp(1, 86_400));
     }
 
     fn options(&mut self, options: Options) {
@@ -318,13 +362,13 @@ impl Server {
                 ..
             }) => {
                 if let Some(count) = parallelism {
-                    self.chosen.parallelism = count.clamp(1, self.policy.connections.max(1));
+                    self.settings.parallelism = count.clamp(1, self.policy.connections.max(1));
                 }
                 if let Some(interval) = markers_s {
                     self.set_markers(interval);
                 }
             }
-            Options::Facts(facts) => self.chosen.facts = Some(facts),
+            Options::Facts(facts) => self.settings.facts = Some(facts),
             Options::Utf8 | Options::ChecksumMarkers { .. } => {}
             Options::DelayedPassive(true) | Options::Other(_) => {
                 return self.ok(501, "OPTS failed.");
@@ -334,34 +378,34 @@ impl Server {
         self.ok(200, "OPTS Command Successful.");
     }
 
-    fn site(&mut self, site: Site) {
+    fn site(&mut self, site: SiteCommand) {
         match site {
-            Site::ClientInfo(_) => self.ok(250, OK),
-            Site::Buffer { bytes, .. } => {
-                self.chosen.buffer_bytes = Some(bytes).filter(|&bytes| bytes > 0);
+            SiteCommand::ClientInfo(_) => self.ok(250, OK),
+            SiteCommand::Buffer { bytes, .. } => {
+                self.settings.buffer_bytes = Some(bytes).filter(|&bytes| bytes > 0);
                 self.ok(200, OK);
             }
-            Site::Chmod { mode, path } => {
+            SiteCommand::Chmod { mode, path } => {
                 self.change(
                     path,
-                    |path| Request::SetMode { path, mode },
-                    Reply::new(250, OK),
+                    |path| DriverRequest::SetMode { path, mode },
+                    FtpReply::new(250, OK),
                 );
             }
-            Site::Truncate { length, path } => {
+            SiteCommand::Truncate { length, path } => {
                 self.change(
                     path,
-                    |path| Request::Truncate { path, length },
-                    Reply::new(250, OK),
+                    |path| DriverRequest::Truncate { path, length },
+                    FtpReply::new(250, OK),
                 );
             }
-            Site::Utime { time_s, path } => self.set_modified(time_s, path),
+            SiteCommand::Utime { time_s, path } => self.set_modified(time_s, path),
             _ => self.ok(500, "Invalid command."),
         }
     }
 }
 
-/// A path between quotes, of which those within are doubled (RFC 959 appendix II).
+/// Returns a path in quotes, with doubled inner quotes (RFC 959 appendix II).
 fn quoted(path: &Path) -> Vec<u8> {
     let mut bytes = vec![b'"'];
     for &byte in path.as_bytes() {

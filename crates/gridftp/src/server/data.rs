@@ -1,23 +1,24 @@
-//! Data connections: how they open, what comes on them, what goes, and what their end means.
+//! Data connections of a server.
 
 use std::net::IpAddr;
 use std::time::Duration;
 
 use super::listing::feed_listing;
-use super::transfer::{Kind, next_of_stream};
-use super::{Output, Refusal, Request, Server, State};
-use crate::mode_e::{Chunk, Receiver, Taken};
-use crate::{DataOut, Delivered, Delivery, Error, Mode, Reply};
+use super::transfer::{TransferKind, next_stream_chunk};
+use super::{DriverRequest, GlobusError, Server, ServerOutput, SessionState};
+use crate::mode_e::{BlockReceiver, OutgoingBlock, ReceiveResult};
+use crate::{DataOut, Delivery, DeliveryResult, FtpError, FtpReply, Mode};
 
 impl Server {
-    /// A data connection is open, under a number that none had before. False: it is not wanted, close it.
+    /// Reports an open data connection with a new number. Returns `false` if the driver must close
+    /// it.
     pub fn data_opened(&mut self, now: Duration, connection: u64, from: IpAddr) -> bool {
-        let own = from.to_canonical() == self.policy.peer.to_canonical();
-        let wanted = (self.data.listens || self.data.awaited > 0)
-            && (own || self.policy.third_party || self.data.awaited > 0)
+        let from_peer = from.to_canonical() == self.policy.peer.to_canonical();
+        let selected = (self.data.listens || self.data.awaited > 0)
+            && (from_peer || self.policy.third_party || self.data.awaited > 0)
             && self.data.connections.len() < usize::from(self.policy.connections);
         let taken = self.data.ended || !self.data.connections.is_empty();
-        if !wanted || (self.chosen.mode == Mode::Stream && taken) {
+        if !selected || (self.settings.mode == Mode::Stream && taken) {
             return false;
         }
         if let Some(receiver) = &mut self.data.receiver
@@ -28,32 +29,32 @@ impl Server {
         self.data.connections.insert(connection);
         self.data.awaited = self.data.awaited.saturating_sub(1);
         if self.data.awaited == 0
-            && matches!(&self.state, State::Transferring(transfer) if !transfer.begun)
+            && matches!(&self.state, SessionState::Transferring(transfer) if !transfer.started)
         {
-            self.begin(now, 150);
+            self.open_transfer(now, 150);
         }
         self.touch(now);
         true
     }
 
-    /// Bytes went to the socket of a data connection: one who takes them slowly does not stand still.
+    /// Reports bytes written to a data connection: a slow client is not stalled.
     pub fn data_sent(&mut self, now: Duration, bytes: u64) {
         self.touch(now);
-        if let State::Transferring(transfer) = &mut self.state {
+        if let SessionState::Transferring(transfer) = &mut self.state {
             transfer.last.bytes(now, bytes);
         }
     }
 
-    /// The driver could not connect.
+    /// Reports that the driver could not connect.
     pub fn connect_failed(&mut self, now: Duration) {
         self.touch(now);
-        if matches!(self.state, State::Transferring(_)) {
-            self.fail(&Reply::new(425, "Cannot open the data connection."));
+        if matches!(self.state, SessionState::Transferring(_)) {
+            self.fail(&FtpReply::new(425, "Cannot open the data connection."));
         }
         self.pump(now);
     }
 
-    /// A data connection has ended: cleanly, or by an error.
+    /// Reports the end of a data connection, clean or by an error.
     pub fn data_closed(&mut self, now: Duration, connection: u64, cleanly: bool) {
         if !self.data.connections.remove(&connection) {
             return;
@@ -63,9 +64,9 @@ impl Server {
             Some(receiver) => receiver.disconnect(connection).is_err(),
             None => false,
         };
-        let State::Transferring(transfer) = &self.state else {
+        let SessionState::Transferring(transfer) = &self.state else {
             if self.data.connections.is_empty() {
-                if self.chosen.mode == Mode::Stream && cleanly {
+                if self.settings.mode == Mode::Stream && cleanly {
                     self.data.ended = true;
                 } else {
                     self.drop_data();
@@ -73,16 +74,16 @@ impl Server {
             }
             return;
         };
-        let whole = match (self.chosen.mode, transfer.receives()) {
+        let complete_file = match (self.settings.mode, transfer.receives()) {
             (Mode::Stream, true) => cleanly,
             (Mode::Stream, false) => cleanly && transfer.closing,
             (Mode::Extended, true) if !broken && !self.data.connections.is_empty() => return,
             (Mode::Extended, _) => false,
         };
-        if whole {
+        if complete_file {
             self.complete();
         } else {
-            self.fail(&Reply::new(
+            self.fail(&FtpReply::new(
                 426,
                 "Data connection closed; transfer aborted.",
             ));
@@ -90,75 +91,84 @@ impl Server {
         self.pump(now);
     }
 
-    /// The driver cannot read or write the open file.
-    pub fn file_failed(&mut self, now: Duration, refusal: Refusal) {
-        if matches!(self.state, State::Transferring(_)) {
-            self.fail(&refusal.reply());
+    /// Reports that the driver cannot read or write the open file.
+    pub fn file_failed(&mut self, now: Duration, error: GlobusError) {
+        if matches!(self.state, SessionState::Transferring(_)) {
+            self.fail(&error.reply());
         }
         self.pump(now);
     }
 
-    /// Offers bytes of a data connection. To be called again with the rest until nothing is consumed.
-    pub fn handle_data(&mut self, now: Duration, connection: u64, input: &[u8]) -> Delivered {
-        let take = |receiver: &mut Receiver| receiver.handle_input(connection, input);
+    /// Offers bytes of a data connection. Call it again with the rest until nothing is consumed.
+    pub fn handle_data(&mut self, now: Duration, connection: u64, input: &[u8]) -> DeliveryResult {
+        let take = |receiver: &mut BlockReceiver| receiver.handle_input(connection, input);
         let delivered = self.deliver(now, connection, input.len(), take);
         self.pump(now);
         delivered
     }
 
-    /// Bytes of a file, and of nothing else, that come next on a data connection, as far as that is known. A driver may move some of them
-    /// straight to where they belong, and tell so by [`handle_payload`](Self::handle_payload).
+    /// Returns the number of payload bytes that come next on a data connection, if known. A driver
+    /// can move them directly to the file and report it with
+    /// [`handle_payload`](Self::handle_payload).
     #[must_use]
     pub fn payload_bytes(&self, connection: u64) -> u64 {
         match &self.state {
-            State::Transferring(transfer)
-                if transfer.begun
+            SessionState::Transferring(transfer)
+                if transfer.started
                     && transfer.receives()
                     && self.data.connections.contains(&connection) =>
             {
                 match &self.data.receiver {
                     None => u64::MAX,
-                    Some(receiver) => receiver.coming(connection).map_or(0, |(_, bytes)| bytes),
+                    Some(receiver) => receiver
+                        .next_payload(connection)
+                        .map_or(0, |(_, bytes)| bytes),
                 }
             }
             _ => 0,
         }
     }
 
-    /// Takes bytes that the driver has moved from a data connection without showing them, at most
-    /// [`payload_bytes`](Self::payload_bytes). They belong where the answer says; nowhere, if there is no payload in it.
-    pub fn handle_payload(&mut self, now: Duration, connection: u64, bytes: usize) -> Delivered {
-        let take = |receiver: &mut Receiver| receiver.handle_payload(connection, bytes);
+    /// Handles bytes that the driver has moved directly, at most
+    /// [`payload_bytes`](Self::payload_bytes). The result gives their position; without a payload,
+    /// discard them.
+    pub fn handle_payload(
+        &mut self,
+        now: Duration,
+        connection: u64,
+        bytes: usize,
+    ) -> DeliveryResult {
+        let take = |receiver: &mut BlockReceiver| receiver.handle_payload(connection, bytes);
         let delivered = self.deliver(now, connection, bytes, take);
         self.pump(now);
         delivered
     }
 
-    /// What became of `bytes` of a connection; `take` has the receiver take them, in MODE E.
+    /// Handles `bytes` of a connection; `take` passes them to the receiver, in MODE E.
     fn deliver(
         &mut self,
         now: Duration,
         connection: u64,
         bytes: usize,
-        take: impl FnOnce(&mut Receiver) -> Result<Taken, Error>,
-    ) -> Delivered {
-        let nothing = Delivered {
+        take: impl FnOnce(&mut BlockReceiver) -> Result<ReceiveResult, FtpError>,
+    ) -> DeliveryResult {
+        let nothing = DeliveryResult {
             consumed: bytes,
             payload: None,
         };
         if bytes == 0 || !self.data.connections.contains(&connection) {
             return nothing;
         }
-        let State::Transferring(transfer) = &mut self.state else {
+        let SessionState::Transferring(transfer) = &mut self.state else {
             self.data.early = true;
-            return Delivered::default();
+            return DeliveryResult::default();
         };
-        let Kind::Receive { base, .. } = transfer.kind else {
+        let TransferKind::Receive { base, .. } = transfer.kind else {
             return nothing;
         };
-        if !transfer.begun {
+        if !transfer.started {
             self.data.early = true;
-            return Delivered::default();
+            return DeliveryResult::default();
         }
         let taken = match &mut self.data.receiver {
             None => {
@@ -172,7 +182,7 @@ impl Server {
             }),
         };
         let Ok((consumed, payload)) = taken else {
-            self.fail(&Reply::new(
+            self.fail(&FtpReply::new(
                 426,
                 "Data connection is not in MODE E; transfer aborted.",
             ));
@@ -189,14 +199,14 @@ impl Server {
                     .fresh
                     .insert(offset..offset.saturating_add(bytes as u64))
                     .is_ok();
-                // REST and ESTO may begin anywhere, the end of all that can be counted included.
+                // REST and ESTO can start at any offset, up to the largest number.
                 let end = base
                     .checked_add(offset)
                     .and_then(|start| start.checked_add(bytes as u64));
                 let Some(end) = end.filter(|_| noted) else {
-                    self.fail(&Reply::new(
+                    self.fail(&FtpReply::new(
                         426,
-                        "Bytes are scattered too far; transfer aborted.",
+                        "Too many separate byte ranges; transfer aborted.",
                     ));
                     return nothing;
                 };
@@ -208,20 +218,20 @@ impl Server {
                 })
             }
         };
-        let whole = self
+        let complete_file = self
             .data
             .receiver
             .as_mut()
-            .and_then(Receiver::poll_received)
+            .and_then(BlockReceiver::poll_received)
             .is_some();
-        if whole {
+        if complete_file {
             self.complete();
         }
-        Delivered { consumed, payload }
+        DeliveryResult { consumed, payload }
     }
 
-    /// What a data connection is to send next, to be asked when all before is written. Nothing: ask again after the next
-    /// input or answer.
+    /// Returns the next data to send, after all earlier data is written. `None`: call again after
+    /// the next input or response.
     pub fn poll_data(&mut self, now: Duration, connection: u64) -> Option<DataOut> {
         let out = self.next_data(connection);
         if out.is_some() {
@@ -233,34 +243,36 @@ impl Server {
     }
 
     fn next_data(&mut self, connection: u64) -> Option<DataOut> {
-        let State::Transferring(transfer) = &mut self.state else {
+        let SessionState::Transferring(transfer) = &mut self.state else {
             return None;
         };
-        if !transfer.begun || transfer.receives() || !self.data.connections.contains(&connection) {
+        if !transfer.started || transfer.receives() || !self.data.connections.contains(&connection)
+        {
             return None;
         }
-        if matches!(transfer.kind, Kind::List(_)) {
-            feed_listing(transfer, self.data.sender.as_mut(), self.chosen.mode);
+        if matches!(transfer.kind, TransferKind::List(_)) {
+            feed_listing(transfer, self.data.sender.as_mut(), self.settings.mode);
             if transfer.listing.is_empty() && transfer.more {
-                if !std::mem::replace(&mut transfer.asked, true) {
-                    self.outputs.push_back(Output::Ask(Request::More));
+                if !std::mem::replace(&mut transfer.requested, true) {
+                    self.outputs
+                        .push_back(ServerOutput::Request(DriverRequest::More));
                 }
                 return None;
             }
         }
         let Some(sender) = &mut self.data.sender else {
-            return next_of_stream(transfer, self.policy.block_bytes);
+            return next_stream_chunk(transfer, self.policy.block_bytes);
         };
         match sender.poll(connection) {
-            Some(Chunk::End { header, .. }) => Some(DataOut::Bytes(header.to_vec())),
-            Some(Chunk::Block {
+            Some(OutgoingBlock::End { header, .. }) => Some(DataOut::Bytes(header.to_vec())),
+            Some(OutgoingBlock::Block {
                 header,
                 offset,
                 bytes,
                 ..
             }) => match transfer.kind {
-                Kind::List(_) => {
-                    // Held are the lines that were given to the sender and not asked for.
+                TransferKind::List(_) => {
+                    // The buffer holds the lines that the sender has and the driver has not polled.
                     let count = usize::try_from(bytes)
                         .unwrap_or(usize::MAX)
                         .min(transfer.listing.len());

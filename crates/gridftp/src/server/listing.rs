@@ -1,51 +1,54 @@
-//! Directories on data connections: as much of them as fits, then more.
+//! Listings on data connections, in parts.
 
 use std::time::Duration;
 
-use super::transfer::{Kind, Style, Transfer};
-use super::{Answer, Refusal, Server, State};
-use crate::mode_e::Sender;
-use crate::{Entry, Kind as EntryKind, Mode, write_timestamp};
+use super::transfer::{ListFormat, ServerTransfer, TransferKind};
+use super::{DriverResponse, GlobusError, Server, SessionState};
+use crate::mode_e::BlockSender;
+use crate::{EntryKind, ListEntry, Mode, write_timestamp};
 
 impl Server {
-    /// More of a directory while it is sent.
-    pub(super) fn listed(&mut self, now: Duration, answer: Answer) {
+    /// Handles more entries of a directory during its transfer.
+    pub(super) fn listed(&mut self, now: Duration, response: DriverResponse) {
         self.touch(now);
-        let State::Transferring(mut transfer) = std::mem::replace(&mut self.state, State::Idle)
+        let SessionState::Transferring(mut transfer) =
+            std::mem::replace(&mut self.state, SessionState::Idle)
         else {
             return;
         };
-        transfer.asked = false;
-        // The time that a disk takes is not the client's.
+        transfer.requested = false;
+        // Disk time does not count against the client.
         transfer.last.touch(now);
-        match answer {
-            Answer::Entries { entries, more } => {
+        match response {
+            DriverResponse::Entries { entries, more } => {
                 self.take_entries(now, &mut transfer, &entries, more);
-                self.state = State::Transferring(transfer);
+                self.state = SessionState::Transferring(transfer);
             }
-            Answer::Refused(refusal) => self.fail(&refusal.reply()),
-            _ => self.fail(&Refusal::Internal.reply()),
+            DriverResponse::Failed(error) => self.fail(&error.reply()),
+            _ => self.fail(&GlobusError::Internal.reply()),
         }
     }
 
     pub(super) fn take_entries(
         &self,
         now: Duration,
-        transfer: &mut Transfer,
-        entries: &[Entry],
+        transfer: &mut ServerTransfer,
+        entries: &[ListEntry],
         more: bool,
     ) {
         let now_s = i64::try_from(self.unix_s(now)).unwrap_or(i64::MAX);
-        let wanted = self.wanted_facts();
-        let Kind::List(style) = transfer.kind else {
+        let selected = self.selected_facts();
+        let TransferKind::List(style) = transfer.kind else {
             return;
         };
-        for entry in entries.iter().filter(|entry| entry.is_tellable()) {
+        for entry in entries.iter().filter(|entry| entry.fits_one_line()) {
             let line = match style {
-                Style::Facts => entry.line(|fact| wanted.contains(&fact.to_ascii_lowercase())),
+                ListFormat::Facts => {
+                    entry.line(|fact| selected.contains(&fact.to_ascii_lowercase()))
+                }
                 _ if !entry.is_inside() => continue,
-                Style::Long => long_line(entry, now_s),
-                Style::Names => entry.name.clone(),
+                ListFormat::Long => format_long_line(entry, now_s),
+                ListFormat::Names => entry.name.clone(),
             };
             transfer.listing.extend(line);
             transfer.listing.extend(b"\r\n");
@@ -54,14 +57,18 @@ impl Server {
     }
 }
 
-/// Gives lines that have come to the sender; in MODE S they are taken straight.
-pub(super) fn feed_listing(transfer: &mut Transfer, sender: Option<&mut Sender>, mode: Mode) {
-    let held = transfer.listing.len() as u64;
+/// Passes available lines to the sender. In MODE S they are sent directly.
+pub(super) fn feed_listing(
+    transfer: &mut ServerTransfer,
+    sender: Option<&mut BlockSender>,
+    mode: Mode,
+) {
+    let pending_bytes = transfer.listing.len() as u64;
     if let (Mode::Extended, Some(sender), Some(file)) = (mode, sender, transfer.file) {
-        let end = transfer.listed_bytes + held;
-        let given = transfer.position;
-        if end > given || !transfer.more {
-            sender.extend(file, given..end, !transfer.more);
+        let end = transfer.listed_bytes + pending_bytes;
+        let sent_end = transfer.position;
+        if end > sent_end || !transfer.more {
+            sender.extend(file, sent_end..end, !transfer.more);
             transfer.position = end;
         }
     }
@@ -69,8 +76,8 @@ pub(super) fn feed_listing(transfer: &mut Transfer, sender: Option<&mut Sender>,
 
 const HALF_A_YEAR_S: i64 = 365 * 86400 / 2;
 
-/// A line as `ls -l` writes it, which is what programs that know LIST read.
-fn long_line(entry: &Entry, now_s: i64) -> Vec<u8> {
+/// Formats a line like `ls -l`, which LIST clients expect.
+fn format_long_line(entry: &ListEntry, now_s: i64) -> Vec<u8> {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
@@ -93,7 +100,7 @@ fn long_line(entry: &Entry, now_s: i64) -> Vec<u8> {
     let modify_s = entry.modify_s.unwrap_or(0);
     let time = write_timestamp(modify_s);
     let month: usize = time[4..6].parse().unwrap_or(1);
-    // As `ls` does: of the last half year with the time of day, else with the year.
+    // Like `ls`: with the time of day for the last half year, otherwise with the year.
     let last = if (0..HALF_A_YEAR_S).contains(&now_s.saturating_sub(modify_s)) {
         format!("{}:{}", &time[8..10], &time[10..12])
     } else {
@@ -115,18 +122,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_day_is_told_of_the_last_half_year() {
-        let entry = Entry::parse(b"Type=file;Size=7;Modify=20260301040506; a b").expect("an entry");
+    fn long_lines_show_the_time_of_day_for_the_last_half_year() {
+        let entry =
+            ListEntry::parse(b"Type=file;Size=7;Modify=20260301040506; a b").expect("an entry");
         let modify_s = entry.modify_s.expect("a time");
-        let told = |now_s| {
-            let line = String::from_utf8(long_line(&entry, now_s)).expect("text");
+        let reported = |now_s| {
+            let line = String::from_utf8(format_long_line(&entry, now_s)).expect("text");
             line.strip_prefix("-rw-r--r--   1 user     group               7 ")
                 .expect(&line)
                 .to_owned()
         };
-        assert_eq!(told(modify_s), "Mar 01 04:05 a b");
-        assert_eq!(told(modify_s + HALF_A_YEAR_S - 1), "Mar 01 04:05 a b");
-        assert_eq!(told(modify_s + HALF_A_YEAR_S), "Mar 01  2026 a b");
-        assert_eq!(told(modify_s - 1), "Mar 01  2026 a b");
+        assert_eq!(reported(modify_s), "Mar 01 04:05 a b");
+        assert_eq!(reported(modify_s + HALF_A_YEAR_S - 1), "Mar 01 04:05 a b");
+        assert_eq!(reported(modify_s + HALF_A_YEAR_S), "Mar 01  2026 a b");
+        assert_eq!(reported(modify_s - 1), "Mar 01  2026 a b");
     }
 }

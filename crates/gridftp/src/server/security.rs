@@ -1,36 +1,37 @@
-//! RFC 2228 on the server's side: the handshake, protected commands and protected replies.
+//! RFC 2228 in the server: the handshake, protected commands and protected replies.
 
 use std::time::Duration;
 
-use super::{Login, Server};
+use super::{LoginState, Server};
 use crate::{
-    Command, DataSecurity, DataWish, Dcau, End, Error, Peer, Protection, Reply, Security, base64,
+    ConnectionRole, DataSecurity, DataSecurityRequest, Dcau, FtpCommand, FtpError, FtpReply, Peer,
+    Protection, Security, base64,
 };
 
 impl Server {
-    /// Who the client is, once the session is secured.
+    /// Returns the identity of the client, once the session is secured.
     #[must_use]
     pub fn peer(&self) -> Option<&Peer> {
         self.security.as_deref().and_then(Security::peer)
     }
 
-    /// What secures a data connection of which this is the `end`, to be put between its socket and the session;
-    /// [`gsi`](crate::gsi) says how. Nothing: its bytes go as they are.
+    /// Returns the security layer of a data connection, to be placed between its socket and the
+    /// session; see [`gsi`](crate::gsi). `None`: the bytes are not protected.
     ///
     /// # Errors
-    /// If the credential has ended.
+    /// If the credential has expired.
     pub fn data_layer(
         &self,
         now: Duration,
-        end: End,
-    ) -> Result<Option<Box<dyn DataSecurity>>, Error> {
+        role: ConnectionRole,
+    ) -> Result<Option<Box<dyn DataSecurity>>, FtpError> {
         let Some(security) = &self.security else {
             return Ok(None);
         };
-        security.data_layer(DataWish {
-            end,
-            who: &self.chosen.dcau,
-            protection: self.chosen.protection,
+        security.data_layer(DataSecurityRequest {
+            role,
+            dcau: &self.settings.dcau,
+            protection: self.settings.protection,
             now_s: self.unix_s(now),
         })
     }
@@ -39,55 +40,56 @@ impl Server {
         (self.policy.epoch + now).as_secs()
     }
 
-    /// Whether data connections are to be secured, and cannot be.
+    /// Returns `true` if data connections must be secured but there is no credential.
     pub(super) fn lacks_data_credential(&self) -> bool {
-        let can = self.security.as_deref().is_some_and(Security::secures_data);
-        self.chosen.dcau != Dcau::None && !can
+        let available = self.security.as_deref().is_some_and(Security::secures_data);
+        self.settings.dcau != Dcau::None && !available
     }
 
-    /// DCAU, PROT and DCSC. Data connections that are open have been secured otherwise: they go.
-    pub(super) fn secure_data(&mut self, now: Duration, command: Command) {
+    /// Handles DCAU, PROT and DCSC. Drops open data connections, since they have other security
+    /// settings.
+    pub(super) fn secure_data(&mut self, now: Duration, command: FtpCommand) {
         if self.protected != Some(true) {
             return match command {
-                Command::Dcau(Dcau::None) => self.ok(200, "DCAU N."),
-                Command::Prot(Protection::Clear) => self.ok(200, "Protection level set to C."),
-                Command::Prot(_) => self.ok(536, "Protection level is not supported."),
-                _ => self.ok(504, "Data channels are not authenticated."),
+                FtpCommand::Dcau(Dcau::None) => self.ok(200, "DCAU N."),
+                FtpCommand::Prot(Protection::Clear) => self.ok(200, "Protection level set to C."),
+                FtpCommand::Prot(_) => self.ok(536, "Protection level is not supported."),
+                _ => self.ok(504, "Data connections are not authenticated."),
             };
         }
         match command {
-            Command::Dcau(who) => {
-                let name = match who {
+            FtpCommand::Dcau(dcau) => {
+                let name = match dcau {
                     Dcau::None => "N",
                     Dcau::User => "A",
                     Dcau::Subject(_) => "S",
                 };
-                if who == Dcau::None {
-                    self.chosen.protection = Protection::Clear;
+                if dcau == Dcau::None {
+                    self.settings.protection = Protection::Clear;
                 }
-                self.chosen.dcau = who;
+                self.settings.dcau = dcau;
                 self.drop_data();
                 self.ok(200, &format!("DCAU {name}."));
             }
-            Command::Prot(Protection::Confidential) => {
+            FtpCommand::Prot(Protection::Confidential) => {
                 self.ok(536, "Protection level is not supported.");
             }
-            Command::Prot(protection)
-                if self.chosen.dcau == Dcau::None && protection != Protection::Clear =>
+            FtpCommand::Prot(protection)
+                if self.settings.dcau == Dcau::None && protection != Protection::Clear =>
             {
                 self.ok(503, "Protection needs authentication; send DCAU A first.");
             }
-            Command::Prot(protection) => {
+            FtpCommand::Prot(protection) => {
                 let name = match protection {
                     Protection::Safe => "S",
                     Protection::Private => "P",
                     _ => "C",
                 };
-                self.chosen.protection = protection;
+                self.settings.protection = protection;
                 self.drop_data();
                 self.ok(200, &format!("Protection level set to {name}."));
             }
-            Command::Dcsc(credential) => {
+            FtpCommand::Dcsc(credential) => {
                 let now_s = self.unix_s(now);
                 let set = self.security.as_mut().map_or(Ok(()), |security| {
                     security.set_data_credential(credential.as_ref(), now_s)
@@ -103,12 +105,13 @@ impl Server {
     }
 
     /// Sends a reply.
-    pub(super) fn reply(&mut self, reply: &Reply) {
+    pub(super) fn reply(&mut self, reply: &FtpReply) {
         self.send_lines(reply.write(), true);
     }
 
-    /// Sends lines of a reply, each protected where the session is. The last line of a whole one is marked.
-    pub(super) fn send_lines(&mut self, plain: Vec<u8>, whole: bool) {
+    /// Sends lines of a reply, protected if the session is. Marks the last line of a complete
+    /// reply.
+    pub(super) fn send_lines(&mut self, plain: Vec<u8>, complete_file: bool) {
         let bytes = match (&mut self.security, self.protected) {
             (Some(security), Some(true)) => {
                 let lines = plain.split_inclusive(|&byte| byte == b'\n');
@@ -118,22 +121,26 @@ impl Server {
                     let Ok(token) = security.wrap(line) else {
                         return self.close();
                     };
-                    let mark = if whole && index == last { ' ' } else { '-' };
+                    let mark = if complete_file && index == last {
+                        ' '
+                    } else {
+                        '-'
+                    };
                     bytes.extend(format!("632{mark}{}\r\n", base64::encode(&token)).bytes());
                 }
                 bytes
             }
             _ => plain,
         };
-        self.outputs.push_back(super::Output::Send(bytes));
+        self.outputs.push_back(super::ServerOutput::Send(bytes));
     }
 
-    /// The command in a line. Nothing: the line was of the handshake, and has been answered.
-    pub(super) fn unprotected(&mut self, line: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+    /// Returns the command in a line. `None`: the line belonged to the handshake and was handled.
+    pub(super) fn unprotected(&mut self, line: &[u8]) -> Result<Option<Vec<u8>>, FtpError> {
         let Some(over) = self.protected else {
-            return match Command::parse(line) {
-                Ok(Command::Auth(mechanism)) => {
-                    self.begin_handshake(&mechanism);
+            return match FtpCommand::parse(line) {
+                Ok(FtpCommand::Auth(mechanism)) => {
+                    self.start_handshake(&mechanism);
                     Ok(None)
                 }
                 _ => Ok(Some(line.to_vec())),
@@ -142,49 +149,51 @@ impl Server {
         let security = self
             .security
             .as_mut()
-            .ok_or_else(|| Error::Security("none".to_owned()))?;
-        match Command::parse(line)? {
-            Command::Adat(token) if !over => {
-                let said = security.step(Some(&token))?;
-                let token = said
+            .ok_or_else(|| FtpError::Security("none".to_owned()))?;
+        match FtpCommand::parse(line)? {
+            FtpCommand::Adat(token) if !over => {
+                let handshake = security.step(Some(&token))?;
+                let token = handshake
                     .token
                     .map(|token| format!("ADAT={}", base64::encode(&token)));
                 let text = token.unwrap_or_else(|| "Authentication successful.".to_owned());
-                self.reply(&Reply::new(if said.done { 235 } else { 335 }, text));
-                self.protected = Some(said.done);
-                if said.done && self.peer().is_some() {
-                    // The default of GFD.20 once both sides know each other.
-                    self.chosen.dcau = Dcau::User;
+                self.reply(&FtpReply::new(if handshake.done { 235 } else { 335 }, text));
+                self.protected = Some(handshake.done);
+                if handshake.done && self.peer().is_some() {
+                    // Default of GFD.20 once both sides are authenticated.
+                    self.settings.dcau = Dcau::User;
                 }
                 Ok(None)
             }
-            Command::Enc(token) | Command::Mic(token) if over => {
+            FtpCommand::Enc(token) | FtpCommand::Mic(token) if over => {
                 let mut plain = security.unwrap(&token)?;
                 while matches!(plain.last(), Some(b'\r' | b'\n' | 0)) {
                     plain.pop();
                 }
                 Ok(Some(plain))
             }
-            // What is not protected may be anybody's.
-            _ => Err(Error::Security("expected a protected command".to_owned())),
+            // Reject unprotected commands.
+            _ => Err(FtpError::Security(
+                "expected a protected command".to_owned(),
+            )),
         }
     }
 
-    fn begin_handshake(&mut self, mechanism: &[u8]) {
+    fn start_handshake(&mut self, mechanism: &[u8]) {
         let known = self.security.as_ref().is_some_and(|security| {
             security
                 .mechanism()
                 .as_bytes()
                 .eq_ignore_ascii_case(mechanism)
         });
-        if known && self.login == Login::None {
+        if known && self.login == LoginState::None {
             self.protected = Some(false);
-            self.reply(&Reply::new(
+            self.reply(&FtpReply::new(
                 334,
                 "Using authentication type; ADAT must follow.",
             ));
         } else {
-            self.reply(&Reply::new(504, "Security mechanism not supported."));
+            self.reply(&FtpReply::new(504, "Security mechanism not supported."));
         }
     }
 }

@@ -1,126 +1,127 @@
-//! Transfers: what is known of one and of its data connections, and how it begins on them.
+//! State of a transfer and its data connections, and its start.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::{Output, Server, State};
-use crate::mode_e::{Receiver, Sender};
-use crate::{ByteRanges, DataOut, LastMoved, Mode, Path, Reply};
+use super::{Server, ServerOutput, SessionState};
+use crate::mode_e::{BlockReceiver, BlockSender};
+use crate::{ByteRanges, DataOut, FtpReply, Mode, Path, StallTimer};
 
-/// How a directory is told.
+/// Format of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Style {
-    /// MLSD, MLSR.
+pub(super) enum ListFormat {
+    /// Facts (MLSD, MLSR).
     Facts,
-    /// LIST.
+    /// Lines like `ls -l` (LIST).
     Long,
-    /// NLST, with names alone as a server of the Globus toolkit tells them: gfal2 wants no directory before them.
+    /// Names without a directory, as Globus servers send them and gfal2 requires (NLST).
     Names,
 }
 
-/// What is transferred.
+/// Kind of a transfer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// A file, or this region of it.
+pub(super) enum TransferKind {
+    /// Sends a file, or this region of it.
     Send { region: Option<(u64, u64)> },
-    /// A file, whose bytes count from `base`; verified by algorithm and value.
+    /// Receives a file. Offsets count from `base`; `check` has a checksum algorithm and value.
     Receive {
         path: Path,
         base: u64,
         check: Option<(String, String)>,
     },
-    /// A directory.
-    List(Style),
+    /// Sends a listing.
+    List(ListFormat),
 }
 
-/// Data connections, and what is known of them.
+/// State of the data connections.
 #[derive(Debug, Default)]
-pub(super) struct Data {
+pub(super) struct DataConnections {
     pub listens: bool,
     pub addresses: Vec<SocketAddr>,
     pub connections: BTreeSet<u64>,
-    /// Connections that are still to be opened.
+    /// Connections that are not open yet.
     pub awaited: usize,
-    pub sender: Option<Sender>,
-    pub receiver: Option<Receiver>,
-    /// The one of MODE S has ended before its transfer was asked for, without a byte: all of an empty file.
+    pub sender: Option<BlockSender>,
+    pub receiver: Option<BlockReceiver>,
+    /// The connection of MODE S closed before its transfer was requested and without a byte, as for
+    /// an empty file.
     pub ended: bool,
-    /// Whether a transfer has begun on these connections.
+    /// `true` if a transfer has started on these connections.
     pub used: bool,
-    /// Bytes came before they were asked for.
+    /// `true` if bytes arrived before their transfer was requested.
     pub early: bool,
-    /// An upload was refused since; what is early may be its bytes.
-    pub refused: bool,
+    /// `true` after a rejected upload; early bytes can belong to it.
+    pub reply_error: bool,
 }
 
-impl Data {
+impl DataConnections {
     pub fn listens(&mut self) {
         self.listens = true;
     }
 }
 
-/// A transfer that goes on.
+/// A running transfer.
 #[derive(Debug)]
-pub(super) struct Transfer {
-    pub kind: Kind,
-    pub begun: bool,
-    pub last: LastMoved,
-    /// When a marker was sent; none: there are none.
+pub(super) struct ServerTransfer {
+    pub kind: TransferKind,
+    pub started: bool,
+    pub last: StallTimer,
+    /// Time of the last marker; `None` for a transfer without markers.
     pub marked: Option<Duration>,
     pub bytes: u64,
-    /// What has come since the last marker.
+    /// Ranges received since the last marker.
     pub fresh: ByteRanges,
     /// Ranges to send.
-    pub pieces: VecDeque<Range<u64>>,
+    pub ranges: VecDeque<Range<u64>>,
     /// Position of the next byte, in MODE S.
     pub position: u64,
     pub file: Option<u64>,
-    /// Lines of a listing that are not sent.
+    /// Unsent lines of a listing.
     pub listing: Vec<u8>,
     pub listed_bytes: u64,
     pub more: bool,
-    pub asked: bool,
+    pub requested: bool,
     /// Connections that have nothing more to send.
     pub drained: BTreeSet<u64>,
     pub closing: bool,
 }
 
-impl Transfer {
-    pub fn new(kind: Kind, now: Duration) -> Self {
+impl ServerTransfer {
+    pub fn new(kind: TransferKind, now: Duration) -> Self {
         Self {
             kind,
-            begun: false,
-            last: LastMoved::new(now),
+            started: false,
+            last: StallTimer::new(now),
             marked: None,
             bytes: 0,
             fresh: ByteRanges::default(),
-            pieces: VecDeque::new(),
+            ranges: VecDeque::new(),
             position: 0,
             file: None,
             listing: Vec::new(),
             listed_bytes: 0,
             more: false,
-            asked: false,
+            requested: false,
             drained: BTreeSet::new(),
             closing: false,
         }
     }
 
     pub fn receives(&self) -> bool {
-        matches!(self.kind, Kind::Receive { .. })
+        matches!(self.kind, TransferKind::Receive { .. })
     }
 }
 
 impl Server {
-    /// Waits for a data connection, or begins at once on one that is there.
-    pub(super) fn start(&mut self, now: Duration, transfer: Transfer) {
+    /// Waits for a data connection, or starts immediately on an existing one.
+    pub(super) fn start(&mut self, now: Duration, transfer: ServerTransfer) {
         let receives = transfer.receives();
-        self.state = State::Transferring(transfer);
+        self.state = SessionState::Transferring(transfer);
         let cached = !self.data.connections.is_empty();
-        if self.chosen.mode == Mode::Extended && receives && self.data.receiver.is_none() {
-            let mut receiver = Receiver::new(false, 1);
+        if self.settings.mode == Mode::Extended && receives && self.data.receiver.is_none() {
+            let mut receiver = BlockReceiver::new(false, 1);
             let opened = self
                 .data
                 .connections
@@ -129,54 +130,54 @@ impl Server {
             self.data.receiver = opened.is_ok().then_some(receiver);
         }
         if self.data.ended && receives {
-            self.begin(now, 150);
+            self.open_transfer(now, 150);
             return self.complete();
         }
         if cached || self.data.listens && !self.data.ended {
             let code = if cached && self.data.used { 125 } else { 150 };
-            return self.begin(now, code);
+            return self.open_transfer(now, code);
         }
         let addresses = self.data.addresses.clone();
         if addresses.is_empty() {
-            // The connections that it was to have are gone since it was asked for.
-            return self.fail(&Reply::new(425, "Send PASV or PORT first."));
+            // The existing connections have closed since the request.
+            return self.fail(&FtpReply::new(425, "Send PASV or PORT first."));
         }
-        let most = usize::from(self.policy.connections.max(1)) / addresses.len();
-        let connections = match self.chosen.mode {
+        let max_connections = usize::from(self.policy.connections.max(1)) / addresses.len();
+        let connections = match self.settings.mode {
             Mode::Stream => 1,
             Mode::Extended => self
-                .chosen
+                .settings
                 .parallelism
-                .min(u16::try_from(most.max(1)).unwrap_or(u16::MAX)),
+                .min(u16::try_from(max_connections.max(1)).unwrap_or(u16::MAX)),
         };
         self.data.awaited = usize::from(connections) * addresses.len();
-        self.outputs.push_back(Output::Connect {
+        self.outputs.push_back(ServerOutput::Connect {
             addresses,
             connections,
         });
     }
 
-    /// All is there: from here on bytes move.
-    pub(super) fn begin(&mut self, now: Duration, code: u16) {
+    /// Starts the data transfer once everything is ready.
+    pub(super) fn open_transfer(&mut self, now: Duration, code: u16) {
         let text = if code == 125 {
             "Beginning transfer; reusing existing data connection."
         } else {
             "Beginning transfer."
         };
-        self.reply(&Reply::new(code, text));
+        self.reply(&FtpReply::new(code, text));
         self.data.early = false;
         self.data.used = true;
-        let State::Transferring(transfer) = &mut self.state else {
+        let SessionState::Transferring(transfer) = &mut self.state else {
             return;
         };
-        transfer.begun = true;
+        transfer.started = true;
         transfer.last.touch(now);
-        if self.chosen.mode == Mode::Stream {
+        if self.settings.mode == Mode::Stream {
             return;
         }
         if transfer.receives() {
             if let Some(receiver) = &mut self.data.receiver {
-                receiver.begin();
+                receiver.start_transfer();
             }
             transfer.marked = Some(now);
             return self.performance(now);
@@ -185,16 +186,16 @@ impl Server {
         let sender = self
             .data
             .sender
-            .get_or_insert_with(|| Sender::new(connections, self.policy.block_bytes));
+            .get_or_insert_with(|| BlockSender::new(connections, self.policy.block_bytes));
         transfer.file = Some(match &transfer.kind {
-            Kind::List(_) => sender.admit_growing(),
+            TransferKind::List(_) => sender.admit_growing(),
             kind => {
                 let mut ranges = ByteRanges::default();
-                for piece in &transfer.pieces {
-                    // They come from such a set.
-                    let _ = ranges.insert(piece.clone());
+                for range in &transfer.ranges {
+                    // Cannot fail, because the ranges come from a valid set.
+                    let _ = ranges.insert(range.clone());
                 }
-                let base = if let Kind::Send {
+                let base = if let TransferKind::Send {
                     region: Some((offset, _)),
                 } = kind
                 {
@@ -208,22 +209,25 @@ impl Server {
     }
 }
 
-/// What comes next in MODE S.
-pub(super) fn next_of_stream(transfer: &mut Transfer, block_bytes: u64) -> Option<DataOut> {
+/// Returns the next data in MODE S.
+pub(super) fn next_stream_chunk(
+    transfer: &mut ServerTransfer,
+    block_bytes: u64,
+) -> Option<DataOut> {
     if transfer.closing {
         return None;
     }
     if !transfer.listing.is_empty() {
         return Some(DataOut::Bytes(std::mem::take(&mut transfer.listing)));
     }
-    while let Some(piece) = transfer.pieces.front_mut() {
-        if piece.is_empty() {
-            transfer.pieces.pop_front();
+    while let Some(range) = transfer.ranges.front_mut() {
+        if range.is_empty() {
+            transfer.ranges.pop_front();
             continue;
         }
-        let offset = piece.start;
-        let bytes = (piece.end - offset).min(block_bytes.max(1));
-        piece.start += bytes;
+        let offset = range.start;
+        let bytes = (range.end - offset).min(block_bytes.max(1));
+        range.start += bytes;
         return Some(DataOut::Payload {
             header: None,
             transfer: 0,

@@ -1,6 +1,6 @@
-//! Bytes that no other file, and no other place of a file, has.
+//! Bytes that differ between files and between positions of a file.
 
-/// So many bytes of the file with this number.
+/// Returns `size` bytes of the file with this number.
 pub fn content(seed: u64, size: usize) -> Vec<u8> {
     let byte = |at: u64| {
         (at.wrapping_add(seed << 32)

@@ -1,5 +1,5 @@
-//! The thinnest driver that carries a session over sockets: one thread, everything in memory. For tests: it turns around
-//! without rest where the mover waits.
+//! A minimal test driver for a session over sockets, with one thread and all data in memory. It
+//! polls, while the mover waits for events.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![expect(
@@ -18,17 +18,19 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use trace::Trace;
-use venturi_gridftp::client::{Client, Job, Output, Purpose, Settings};
-use venturi_gridftp::{DataOut, DataSecurity, End, Security};
+use venturi_gridftp::client::{
+    Client, ClientOutput, ClientSettings, ConnectionPurpose, TransferJob,
+};
+use venturi_gridftp::{ConnectionRole, DataOut, DataSecurity, Security};
 
-/// Longest that one conversation may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// Read at once. Odd, so that blocks are cut anywhere.
-const PIECE_BYTES: usize = 70_001;
+/// Maximum duration of one wait.
+const STALL_TIMEOUT: Duration = Duration::from_secs(30);
+/// Bytes per read. Odd, so that blocks are split at any position.
+const CHUNK_BYTES: usize = 70_001;
 
 struct Link {
     socket: TcpStream,
-    purpose: Purpose,
+    purpose: ConnectionPurpose,
     layer: Option<Box<dyn DataSecurity>>,
     unread: Vec<u8>,
     unwritten: Vec<u8>,
@@ -43,28 +45,28 @@ pub struct Driver {
     links: BTreeMap<u64, Link>,
     next_link: u64,
     buffer: Vec<u8>,
-    /// Most bytes of replies that are read in a turn: few let the server be ahead of what the client knows.
+    /// Maximum bytes of replies per turn. With few bytes, the server is ahead of the client.
     pub replies_bytes: usize,
-    began: Instant,
-    /// What is uploaded, by transfer.
+    started_at: Instant,
+    /// Uploaded bytes, by transfer.
     pub sources: BTreeMap<u64, Vec<u8>>,
-    /// What was downloaded, by transfer.
+    /// Downloaded bytes, by transfer.
     pub sinks: BTreeMap<u64, Vec<u8>>,
-    /// What the session said, bytes to send and connections left out.
-    pub heard: Vec<Output>,
-    /// Why connections were not secured.
-    pub refused: Vec<String>,
+    /// Outputs of the session, except bytes to send and connections.
+    pub received_replies: Vec<ClientOutput>,
+    /// Reasons for unsecured connections.
+    pub rejected: Vec<String>,
     trace: Trace,
 }
 
 impl Driver {
-    pub fn connect(address: SocketAddr, settings: Settings) -> Self {
+    pub fn connect(address: SocketAddr, settings: ClientSettings) -> Self {
         Self::connect_secured(address, settings, None)
     }
 
     pub fn connect_secured(
         address: SocketAddr,
-        settings: Settings,
+        settings: ClientSettings,
         security: Option<Box<dyn Security>>,
     ) -> Self {
         let control = TcpStream::connect(address).expect("a server listens");
@@ -76,54 +78,54 @@ impl Driver {
             listener: None,
             links: BTreeMap::new(),
             next_link: 0,
-            buffer: vec![0; PIECE_BYTES],
+            buffer: vec![0; CHUNK_BYTES],
             replies_bytes: 4096,
-            began: Instant::now(),
+            started_at: Instant::now(),
             sources: BTreeMap::new(),
             sinks: BTreeMap::new(),
-            heard: Vec::new(),
-            refused: Vec::new(),
+            received_replies: Vec::new(),
+            rejected: Vec::new(),
             trace: Trace::default(),
         }
     }
 
-    /// Data connections that are open.
+    /// Returns the number of open data connections.
     pub fn connections(&self) -> usize {
         self.links.len()
     }
 
     fn now(&self) -> Duration {
-        self.began.elapsed()
+        self.started_at.elapsed()
     }
 
     pub fn ready(&mut self) {
-        self.until(|driver| driver.heard.contains(&Output::Ready));
+        self.until(|driver| driver.received_replies.contains(&ClientOutput::Ready));
     }
 
-    /// Carries jobs out until each is done or failed.
-    pub fn carry_out(&mut self, jobs: Vec<Job>) {
+    /// Executes jobs until each is done or failed.
+    pub fn run(&mut self, jobs: Vec<TransferJob>) {
         let now = self.now();
         for job in jobs {
             self.client.transfer(now, job);
         }
         self.until(|driver| driver.client.open_transfers() == 0);
-        // What the session tidies up is behind it when a command is answered that was sent later.
+        // The reply to a later command shows that the session has finished its cleanup.
         let now = self.now();
-        self.heard.retain(|output| {
+        self.received_replies.retain(|output| {
             !matches!(
                 output,
-                Output::Answer {
+                ClientOutput::Reply {
                     request: u64::MAX,
                     ..
                 }
             )
         });
         self.client
-            .request(now, u64::MAX, venturi_gridftp::Command::Noop);
+            .request(now, u64::MAX, venturi_gridftp::FtpCommand::Noop);
         self.until(|driver| {
             matches!(
-                driver.heard.last(),
-                Some(Output::Answer {
+                driver.received_replies.last(),
+                Some(ClientOutput::Reply {
                     request: u64::MAX,
                     ..
                 })
@@ -132,14 +134,14 @@ impl Driver {
     }
 
     pub fn until(&mut self, done: impl Fn(&Self) -> bool) {
-        let begin = Instant::now();
+        let start = Instant::now();
         while !done(self) {
-            assert!(begin.elapsed() < PATIENCE, "nothing more after {self}");
+            assert!(start.elapsed() < STALL_TIMEOUT, "nothing more after {self}");
             self.turn();
         }
     }
 
-    /// Moves what can be moved, or rests.
+    /// Moves available bytes, or sleeps.
     pub fn turn(&mut self) {
         let _ = self.client.handle_timeout(self.now());
         let moved = [
@@ -158,55 +160,56 @@ impl Driver {
         while let Some(output) = self.client.poll_output() {
             moved = true;
             match output {
-                Output::Send(bytes) => {
+                ClientOutput::Send(bytes) => {
                     self.trace.note_lines(self.now(), ">", &bytes);
                     self.control.set_nonblocking(false).expect("a socket");
                     self.control.write_all(&bytes).expect("the server reads");
                     self.control.set_nonblocking(true).expect("a socket");
                 }
-                Output::Listen => {
+                ClientOutput::Listen => {
                     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
                     listener.set_nonblocking(true).expect("a socket");
                     let address = listener.local_addr().expect("bound");
                     self.listener = Some(listener);
                     self.client.listening(self.now(), address);
                 }
-                Output::Connect {
+                ClientOutput::Connect {
                     address,
                     connections,
                     purpose,
                 } => {
                     for _ in 0..connections {
                         match TcpStream::connect(address) {
-                            Ok(socket) => self.open(socket, purpose, End::Connects),
+                            Ok(socket) => self.open(socket, purpose, ConnectionRole::Connects),
                             Err(error) => {
                                 let now = self.now();
-                                let event = format!("no way to {address} for {purpose:?}: {error}");
+                                let event =
+                                    format!("no connection to {address} for {purpose:?}: {error}");
                                 self.trace.note(now, &event);
                                 self.client.connect_failed(now, purpose, &error.to_string());
                             }
                         }
                     }
                 }
-                Output::CloseData { connection } => {
+                ClientOutput::CloseData { connection } => {
                     self.trace.note(self.now(), &format!("close {connection}"));
                     self.links.remove(&connection);
                 }
-                Output::DropData { .. } => {
+                ClientOutput::DropData { .. } => {
                     self.trace.note(self.now(), "close all");
                     self.links.clear();
                     self.listener = None;
                 }
                 other => {
                     self.trace.note(self.now(), &format!("{other:?}"));
-                    self.heard.push(other);
+                    self.received_replies.push(other);
                 }
             }
         }
         moved
     }
 
-    fn open(&mut self, socket: TcpStream, purpose: Purpose, end: End) {
+    fn open(&mut self, socket: TcpStream, purpose: ConnectionPurpose, end: ConnectionRole) {
         socket.set_nonblocking(true).expect("a socket");
         let layer = self.client.data_layer(end, unix_s()).expect("a credential");
         let mut link = Link {
@@ -224,16 +227,16 @@ impl Driver {
         self.next_link += 1;
         let ends = [link.socket.local_addr(), link.socket.peer_addr()];
         self.links.insert(number, link);
-        let wanted = self.client.data_opened(now, number, purpose);
-        if !wanted {
-            // A server that took it for another's waits for its end.
+        let expected = self.client.data_opened(now, number, purpose);
+        if !expected {
+            // Close it: the server assigned it to another transfer and waits for its end.
             self.links.remove(&number);
         }
-        let event = format!("open {number} {ends:?} for {purpose:?}, wanted: {wanted}");
+        let event = format!("open {number} {ends:?} for {purpose:?}, wanted: {expected}");
         self.trace.note(now, &event);
     }
 
-    /// Lets the layer of a connection take what came.
+    /// Passes received bytes to the layer of a connection.
     fn unwrap(&mut self, number: u64, count: usize) {
         let Some(link) = self.links.get_mut(&number) else {
             return;
@@ -247,7 +250,7 @@ impl Driver {
         if let Err(error) = taken {
             let now = self.now();
             self.trace.note(now, &format!("{number}: {error}"));
-            self.refused.push(error.to_string());
+            self.rejected.push(error.to_string());
             self.links.remove(&number);
             self.client.data_closed(now, number, false);
         } else if layer.is_ready() && layer.is_clear() {
@@ -285,7 +288,11 @@ impl Driver {
             .and_then(|listener| listener.accept().ok());
         let moved = accepted.is_some();
         if let Some((socket, _)) = accepted {
-            self.open(socket, Purpose::Stripe(0), End::Accepts);
+            self.open(
+                socket,
+                ConnectionPurpose::Stripe(0),
+                ConnectionRole::Accepts,
+            );
         }
         moved
     }
@@ -304,7 +311,7 @@ impl Driver {
             return false;
         };
         let mut ended = None;
-        if link.unread.len() < PIECE_BYTES {
+        if link.unread.len() < CHUNK_BYTES {
             match link.socket.read(&mut self.buffer) {
                 Ok(0) => ended = Some(true),
                 Ok(count) => self.unwrap(number, count),
@@ -354,7 +361,7 @@ impl Driver {
         };
         let mut moved = false;
         let secured = |link: &Link| link.layer.as_ref().is_none_or(|layer| layer.is_ready());
-        while secured(link) && link.unwritten.len() < PIECE_BYTES && !link.closing {
+        while secured(link) && link.unwritten.len() < CHUNK_BYTES && !link.closing {
             let mut plain = Vec::new();
             match self.client.poll_data(now, number) {
                 None => break,
@@ -372,8 +379,8 @@ impl Driver {
                     let event = format!("{number}: {bytes} of {transfer} from {offset}");
                     self.trace.note(now, &event);
                     plain.extend(header.iter().flatten());
-                    let begin = offset as usize;
-                    plain.extend(&self.sources[&transfer][begin..begin + bytes as usize]);
+                    let start = offset as usize;
+                    plain.extend(&self.sources[&transfer][start..start + bytes as usize]);
                 }
             }
             match &mut link.layer {
@@ -392,7 +399,9 @@ impl Driver {
                 Err(_) => link.unwritten.clear(),
             }
         }
-        if link.closing && link.unwritten.is_empty() && matches!(link.purpose, Purpose::Transfer(_))
+        if link.closing
+            && link.unwritten.is_empty()
+            && matches!(link.purpose, ConnectionPurpose::Transfer(_))
         {
             let _ = link.socket.shutdown(std::net::Shutdown::Write);
         }
@@ -400,7 +409,7 @@ impl Driver {
     }
 }
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 pub fn unix_s() -> u64 {
     std::time::UNIX_EPOCH
         .elapsed()
@@ -408,10 +417,15 @@ pub fn unix_s() -> u64 {
         .as_secs()
 }
 
-/// What it heard last, did, and still has to write: why it stands still.
+/// The last replies and actions and the unsent bytes, to diagnose a stall.
 impl fmt::Display for Driver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let last = self.heard.iter().rev().take(6).collect::<Vec<_>>();
+        let last = self
+            .received_replies
+            .iter()
+            .rev()
+            .take(6)
+            .collect::<Vec<_>>();
         writeln!(f, "{last:?}; {}", self.trace)?;
         for (number, link) in &self.links {
             let (socket, purpose) = (&link.socket, link.purpose);

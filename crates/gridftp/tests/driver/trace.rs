@@ -1,12 +1,12 @@
-//! The last things that a driver did, for who has to find out why it stands still.
+//! The last events of a driver, to diagnose a stall.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
-/// Most events that are kept: two round trips of a deep pipeline.
+/// Maximum stored events: two round trips of a deep pipeline.
 const MAX_EVENTS: usize = 300;
-/// Most characters of an event.
+/// Maximum characters of an event.
 const MAX_CHARACTERS: usize = 300;
 
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Trace {
         self.events.push_back((now, short));
     }
 
-    /// Lines of the control connection, an event each.
+    /// Records each line of the control connection as an event.
     pub fn note_lines(&mut self, now: Duration, mark: &str, bytes: &[u8]) {
         for line in bytes.split_inclusive(|&byte| byte == b'\n') {
             let text = String::from_utf8_lossy(line);

@@ -17,25 +17,25 @@ use std::time::{Duration, Instant};
 
 use venturi_gridftp::Path;
 
-const TRIES: u32 = 20;
-const PATIENCE: Duration = Duration::from_secs(10);
+const ATTEMPTS: u32 = 20;
+const STALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A server with its own directory; it ends with the value.
-pub struct Server {
+/// A server with its own directory. Dropping the value ends it.
+pub struct GlobusServer {
     process: Child,
-    /// Data nodes of a striped one.
+    /// Data nodes of a striped server.
     nodes: Vec<Child>,
     pub address: SocketAddr,
     pub directory: tempfile::TempDir,
 }
 
-impl Server {
-    /// A server of the Globus toolkit, or the reason why there is none.
+impl GlobusServer {
+    /// Starts a server of the Globus toolkit, or returns the reason why it is unavailable.
     pub fn start() -> Result<Self, String> {
         Self::start_with(None)
     }
 
-    /// One with what `prepare` adds to its command, and no anonymous users.
+    /// Starts a server without anonymous users; `prepare` extends its command.
     pub fn start_secured(prepare: impl Fn(&mut Command)) -> Result<Self, String> {
         Self::start_by(|port| {
             let mut command = base(port);
@@ -44,12 +44,12 @@ impl Server {
         })
     }
 
-    /// One that has so many ports for data connections, as behind a firewall.
+    /// Starts a server with a limited number of data ports, as behind a firewall.
     pub fn start_with(data_ports: Option<u16>) -> Result<Self, String> {
         Self::start_by(|port| {
             let mut command = command(port);
             if let Some(count) = data_ports {
-                // Away from where servers of other tests listen.
+                // Avoid the ports of servers of other tests.
                 let first = port - 10_000;
                 let range = format!("{first},{}", first + count - 1);
                 command.env("GLOBUS_TCP_PORT_RANGE", range);
@@ -58,21 +58,22 @@ impl Server {
         })
     }
 
-    /// One whose files are moved by so many data nodes, and whose front end tells its transfers in the file `log`.
+    /// Starts a striped server with this many data nodes. Its front end logs transfers in the file
+    /// `log`.
     pub fn start_striped(nodes: usize) -> Result<Self, String> {
         let mut own = Vec::new();
-        let mut places = Vec::new();
+        let mut directories = Vec::new();
         for _ in 0..nodes {
             let (node, port) = data_node()?;
             own.push(node);
-            places.push(format!("127.0.0.1:{port}"));
+            directories.push(format!("127.0.0.1:{port}"));
         }
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         open_to_all(directory.path());
         let log = directory.path().join("log");
         let mut server = Self::start_by(|port| {
             let mut command = command(port);
-            command.args(["-r", &places.join(","), "-Z"]).arg(&log);
+            command.args(["-r", &directories.join(","), "-Z"]).arg(&log);
             command
         })?;
         server.nodes = own;
@@ -135,7 +136,7 @@ impl Server {
     }
 }
 
-/// A data node, and the port where its front end finds it.
+/// Starts a data node. Returns it with its port.
 fn data_node() -> Result<(Child, u16), String> {
     for port in ports() {
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -146,8 +147,8 @@ fn data_node() -> Result<(Child, u16), String> {
             .args(["-dn", "-auth-level", "0"])
             .spawn()
             .map_err(|error| format!("no data node: {error}"))?;
-        let begin = Instant::now();
-        while begin.elapsed() < PATIENCE && matches!(node.try_wait(), Ok(None)) {
+        let start = Instant::now();
+        while start.elapsed() < STALL_TIMEOUT && matches!(node.try_wait(), Ok(None)) {
             if TcpStream::connect(address).is_ok() {
                 return Ok((node, port));
             }
@@ -159,10 +160,11 @@ fn data_node() -> Result<(Child, u16), String> {
     Err("no data node listens on any of the ports tried".to_owned())
 }
 
-/// Some ports below those that the kernel gives out: a client that looks for its server there is never connected to itself.
+/// Returns ports below the ephemeral range of the kernel, so that a client cannot connect to itself
+/// while the server is down.
 fn ports() -> impl Iterator<Item = u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
-    (0..TRIES).map(|_| {
+    (0..ATTEMPTS).map(|_| {
         let number = std::process::id() * 31 + TAKEN.fetch_add(1, Ordering::Relaxed);
         u16::try_from(20_000 + number % 12_000).expect("below 32,768")
     })
@@ -193,13 +195,13 @@ fn base(port: u16) -> Command {
     command
 }
 
-/// Whether it says that it is there, before it ends or the time is over.
+/// Returns `true` if the server greets before it exits or the timeout expires.
 fn greets(process: &mut Child, address: SocketAddr) -> bool {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE && matches!(process.try_wait(), Ok(None)) {
+    let start = Instant::now();
+    while start.elapsed() < STALL_TIMEOUT && matches!(process.try_wait(), Ok(None)) {
         let mut first = [0; 3];
         let greeted = TcpStream::connect(address).and_then(|mut stream| {
-            stream.set_read_timeout(Some(PATIENCE))?;
+            stream.set_read_timeout(Some(STALL_TIMEOUT))?;
             stream.read_exact(&mut first)
         });
         if greeted.is_ok() && first == *b"220" {
@@ -210,7 +212,7 @@ fn greets(process: &mut Child, address: SocketAddr) -> bool {
     false
 }
 
-impl Drop for Server {
+impl Drop for GlobusServer {
     fn drop(&mut self) {
         for process in std::iter::once(&mut self.process).chain(&mut self.nodes) {
             let _ = process.kill();
@@ -219,7 +221,7 @@ impl Drop for Server {
     }
 }
 
-/// The anonymous user of a server that root started is nobody.
+/// Opens a path to all users. The anonymous user of a server that root started is `nobody`.
 pub fn open_to_all(path: &std::path::Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("permissions");
 }

@@ -1,24 +1,24 @@
-//! Sessions with a server of the Globus toolkit, and what they are asked.
+//! Sessions with a Globus server, and their requests.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::time::Duration;
 
-use venturi_gridftp::client::{Get, Login, Output, Put, Settings, Source};
+use venturi_gridftp::client::{ClientOutput, ClientSettings, Get, GetSource, Login, Put};
 use venturi_gridftp::{ByteRanges, Mode, Path};
 
 use crate::driver::Driver;
-use crate::globus_server::Server;
+use crate::globus_server::GlobusServer;
 
-pub fn with_server(test: impl FnOnce(&Server)) {
-    match Server::start() {
+pub fn with_server(test: impl FnOnce(&GlobusServer)) {
+    match GlobusServer::start() {
         Ok(server) => test(&server),
         Err(reason) => println!("SKIPPED: {reason}"),
     }
 }
 
-pub fn settings(mode: Mode, connections: u16, depth: usize) -> Settings {
-    Settings {
+pub fn settings(mode: Mode, connections: u16, depth: usize) -> ClientSettings {
+    ClientSettings {
         login: Login::Anonymous,
         server: "127.0.0.1".parse().expect("an address"),
         mode,
@@ -30,16 +30,16 @@ pub fn settings(mode: Mode, connections: u16, depth: usize) -> Settings {
         upload: None,
         attempts: 3,
         striped: false,
-        patience: Duration::from_secs(20),
+        stall_timeout: Duration::from_secs(20),
     }
 }
 
-pub fn session(server: &Server, mode: Mode, connections: u16, depth: usize) -> Driver {
+pub fn session(server: &GlobusServer, mode: Mode, connections: u16, depth: usize) -> Driver {
     opened(server, settings(mode, connections, depth))
 }
 
-/// A session that is ready.
-pub fn opened(server: &Server, settings: Settings) -> Driver {
+/// Opens a session and waits until it is ready.
+pub fn opened(server: &GlobusServer, settings: ClientSettings) -> Driver {
     let mode = settings.mode;
     let mut driver = Driver::connect(server.address, settings);
     driver.ready();
@@ -50,15 +50,15 @@ pub fn opened(server: &Server, settings: Settings) -> Driver {
 pub fn get(transfer: u64, path: Path, size_bytes: Option<u64>) -> Get {
     Get {
         transfer,
-        source: Source::File,
+        source: GetSource::File,
         path,
         size_bytes,
         present: ByteRanges::default(),
-        see: false,
+        stat_after: false,
     }
 }
 
-pub fn put(server: &Server, transfer: u64, name: &str, bytes: &[u8]) -> Put {
+pub fn put(server: &GlobusServer, transfer: u64, name: &str, bytes: &[u8]) -> Put {
     Put {
         transfer,
         path: server.path(name),
@@ -68,16 +68,16 @@ pub fn put(server: &Server, transfer: u64, name: &str, bytes: &[u8]) -> Put {
         modify_s: Some(1_700_000_000 + transfer as i64),
         present: ByteRanges::default(),
         part: None,
-        goes_on: false,
+        resumable: false,
     }
 }
 
 pub fn failed(driver: &Driver) -> Vec<u64> {
     driver
-        .heard
+        .received_replies
         .iter()
         .filter_map(|output| match output {
-            Output::Failed { transfer, .. } => Some(*transfer),
+            ClientOutput::Failed { transfer, .. } => Some(*transfer),
             _ => None,
         })
         .collect()

@@ -1,4 +1,4 @@
-//! A grid of its own for a test: an authority, a host, a user and proxies, made by openssl.
+//! A grid for one test: a CA, a host, a user and proxies, created by openssl.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![expect(
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use venturi_gridftp::gsi::{Authorities, Credential, check_mode};
+use venturi_gridftp::gsi::{Credential, TrustStore, check_mode};
 
-/// Name of the user; with a blank, as people have: Globus takes it for a server's name in TLS.
+/// Name of the user. It contains a blank, like most names; Globus uses it as server name in TLS.
 pub const USER: &str = "/O=Test Grid/CN=Some Body";
 const AUTHORITY: &str = "/O=Test Grid/CN=Authority";
 const USER_EXTENSIONS: &str =
@@ -25,20 +25,22 @@ const HOST_EXTENSIONS: &str = "keyUsage=critical,digitalSignature,keyEnciphermen
 pub const FULL: &str =
     "keyUsage=critical,digitalSignature\nproxyCertInfo=critical,language:id-ppl-inheritAll\n";
 
-/// A directory with `certificates`, `host.pem`, `user.pem` and what else is issued; it goes with the value.
+/// A directory with `certificates`, `host.pem`, `user.pem` and other issued files. Dropping the
+/// value removes it.
 pub struct Grid {
     directory: tempfile::TempDir,
     kind: &'static str,
 }
 
 impl Grid {
-    /// One with an authority, the host `localhost` and [`USER`], or the reason why there is none. All that leads to the user is
-    /// of RSA: Globus signs proxies only in the way that their issuer was signed, and gives them keys of as many bits.
+    /// Creates a grid with a CA, the host `localhost` and [`USER`], or returns the reason for a
+    /// failure. The chain of the user has RSA keys, because Globus signs proxies only with the
+    /// algorithm of their issuer, and gives them keys of the same size.
     pub fn new() -> Result<Self, String> {
         Self::of_keys("rsa")
     }
 
-    /// One with keys of P-256, which are made at once.
+    /// Creates a grid with P-256 keys, which are generated immediately.
     pub fn quick() -> Result<Self, String> {
         Self::of_keys("ec")
     }
@@ -71,8 +73,8 @@ impl Grid {
         if out.status.success() {
             return Ok(String::from_utf8_lossy(&out.stdout).trim().to_owned());
         }
-        let said = String::from_utf8_lossy(&out.stderr);
-        Err(format!("openssl {arguments:?}: {said}"))
+        let reply_text = String::from_utf8_lossy(&out.stderr);
+        Err(format!("openssl {arguments:?}: {reply_text}"))
     }
 
     fn key(&self, name: &str, kind: &str) {
@@ -96,7 +98,7 @@ impl Grid {
         fs::set_permissions(self.path(&key), fs::Permissions::from_mode(0o600)).expect("a mode");
     }
 
-    /// An authority that nobody knows yet.
+    /// Creates a CA that is not trusted yet.
     pub fn authority(&self, name: &str, subject: &str) -> Result<(), String> {
         let (key, pem) = (format!("{name}.key"), format!("{name}.pem"));
         self.openssl(&["version"])?;
@@ -122,7 +124,7 @@ impl Grid {
         .map(drop)
     }
 
-    /// Puts an authority into `certificates`, with the subjects that its policy names.
+    /// Adds a CA to `certificates`, with the subjects of its policy.
     pub fn trust(&self, name: &str, subjects: Option<&str>) {
         let pem = format!("{name}.pem");
         let hash = self
@@ -138,13 +140,13 @@ impl Grid {
         }
     }
 
-    /// `NAME.pem` and `NAME.key`, signed by an authority, for ten days.
+    /// Creates `NAME.pem` and `NAME.key`, signed by a CA and valid for ten days.
     pub fn issue(&self, name: &str, subject: &str, by: &str, extensions: &str) {
         self.key(name, if name == "host" { "ec" } else { self.kind });
         self.sign(name, subject, by, extensions, &["-days", "10"]);
     }
 
-    /// `NAME.pem`, for `NAME.key`, signed by whoever has `BY.pem` and `BY.key`.
+    /// Creates `NAME.pem` for `NAME.key`, signed by the owner of `BY.pem` and `BY.key`.
     pub fn sign(&self, name: &str, subject: &str, by: &str, extensions: &str, life: &[&str]) {
         let [key, csr, pem, extra] =
             ["key", "csr", "pem", "ext"].map(|end| format!("{name}.{end}"));
@@ -174,13 +176,13 @@ impl Grid {
         self.openssl(&arguments).expect("a certificate");
     }
 
-    /// A proxy of `by`, whose name it extends by a number; `by` is the user, or a proxy made before. Its file is
-    /// `NAME.proxy`.
+    /// Creates the proxy file `NAME.proxy`. The name of the proxy extends the name of `by`, the
+    /// user or an earlier proxy, by a number.
     pub fn proxy(&self, name: &str, by: &str, subject: &str, extensions: &str) -> PathBuf {
         self.proxy_for(name, by, subject, extensions, &["-days", "1"], "ec")
     }
 
-    /// The same with its life and kind of key.
+    /// Like [`proxy`](Self::proxy), with a lifetime and a kind of key.
     pub fn proxy_for(
         &self,
         name: &str,
@@ -208,7 +210,7 @@ impl Grid {
         path
     }
 
-    /// The usual proxy of the user, with a key that Globus can go on from.
+    /// Creates the default proxy of the user, with a key that Globus can delegate.
     pub fn user_proxy(&self) -> PathBuf {
         let subject = format!("{USER}/CN=4711");
         self.proxy_for("usual", "user", &subject, FULL, &["-days", "1"], self.kind)
@@ -218,7 +220,7 @@ impl Grid {
         self.try_credential(file).expect("a credential")
     }
 
-    pub fn try_credential(&self, file: &Path) -> Result<Credential, venturi_gridftp::Error> {
+    pub fn try_credential(&self, file: &Path) -> Result<Credential, venturi_gridftp::FtpError> {
         check_mode(
             file,
             fs::metadata(file).expect("a file").permissions().mode(),
@@ -226,14 +228,14 @@ impl Grid {
         Credential::from_pem(&fs::read(file).expect("a file"), None)
     }
 
-    /// The credential of `NAME.pem` and `NAME.key`.
+    /// Returns the credential of `NAME.pem` and `NAME.key`.
     pub fn pair(&self, name: &str) -> Credential {
         let read = |end| fs::read(self.path(&format!("{name}.{end}"))).expect("a file");
         Credential::from_pem(&read("pem"), Some(&read("key"))).expect("a credential")
     }
 
-    /// Those of the directory `certificates`.
-    pub fn authorities(&self) -> Arc<Authorities> {
+    /// Returns the CAs of the directory `certificates`.
+    pub fn trust_store(&self) -> Arc<TrustStore> {
         let files: Vec<(String, Vec<u8>)> = fs::read_dir(self.path("certificates"))
             .expect("a directory")
             .map(|file| {
@@ -245,10 +247,10 @@ impl Grid {
         let files = files
             .iter()
             .map(|(name, content)| (name.as_str(), content.as_slice()));
-        Arc::new(Authorities::from_files(files).expect("authorities"))
+        Arc::new(TrustStore::from_files(files).expect("authorities"))
     }
 
-    /// Tells a program of this grid only.
+    /// Sets the environment of a command so that it uses only this grid.
     pub fn environment<'a>(&self, command: &'a mut Command) -> &'a mut Command {
         command
             .env_remove("X509_USER_CERT")
@@ -259,7 +261,7 @@ impl Grid {
     }
 }
 
-/// Certificates of a file, without its key.
+/// Returns the certificates of a file, without its key.
 fn certificates(text: &str) -> String {
     let mut kept = String::new();
     let mut keeps = false;

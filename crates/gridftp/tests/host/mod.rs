@@ -1,5 +1,5 @@
-//! The thinnest driver that carries server sessions over sockets and files: for tests of one client at a time on loopback.
-//! It joins paths to a directory and confines nothing.
+//! A minimal test driver for server sessions over sockets and files, with one client at a time on
+//! loopback. It joins paths to a directory and confines nothing.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 #![expect(
@@ -19,20 +19,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use venturi_gridftp::gsi::GridMap;
-use venturi_gridftp::server::{Answer, Begin, Output, Policy, Refusal, Request, Server};
-use venturi_gridftp::{DataOut, DataSecurity, End, Entry, Kind, Path, Security};
+use venturi_gridftp::server::{
+    DriverRequest, DriverResponse, GlobusError, Server, ServerOutput, ServerPolicy, WriteMode,
+};
+use venturi_gridftp::{
+    ConnectionRole, DataOut, DataSecurity, EntryKind, ListEntry, Path, Security,
+};
 
 const REST: Duration = Duration::from_micros(200);
-const PIECE_BYTES: usize = 70_001;
+const CHUNK_BYTES: usize = 70_001;
 
-/// A server on a free port of loopback; it ends with the value.
+/// A server on a free port of loopback. Dropping the value ends it.
 pub struct Host {
     pub address: SocketAddr,
     stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Makes the security of a session, and tells whom it lets in.
+/// Creates the security of a session, and maps its users.
 pub struct Guard {
     pub security: Box<dyn Fn() -> Box<dyn Security> + Send>,
     pub map: GridMap,
@@ -43,7 +47,7 @@ impl Host {
         Self::start_guarded(root, None)
     }
 
-    /// One that lets in whom a grid-mapfile names.
+    /// Starts a server that accepts the users of a grid-mapfile.
     pub fn start_guarded(root: PathBuf, guard: Option<Guard>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         listener.set_nonblocking(true).expect("a socket");
@@ -94,7 +98,7 @@ struct Session {
     server: Server,
     control: TcpStream,
     root: PathBuf,
-    began: Instant,
+    started_at: Instant,
     listener: Option<TcpListener>,
     links: BTreeMap<u64, Link>,
     next_link: u64,
@@ -106,7 +110,7 @@ struct Session {
 impl Session {
     fn new(control: TcpStream, root: PathBuf, guard: Option<&Guard>) -> Self {
         control.set_nonblocking(true).expect("a socket");
-        let policy = Policy {
+        let policy = ServerPolicy {
             greeting: "venturi".to_owned(),
             epoch: UNIX_EPOCH.elapsed().expect("after 1970"),
             peer: control.peer_addr().expect("connected").ip(),
@@ -117,9 +121,9 @@ impl Session {
             block_bytes: 100_000,
             queued_bytes: 10_000,
             logins: 3,
-            login_patience: Duration::from_secs(20),
-            idle_patience: Duration::from_secs(20),
-            data_patience: Duration::from_secs(20),
+            login_timeout: Duration::from_secs(20),
+            idle_timeout: Duration::from_secs(20),
+            stall_timeout: Duration::from_secs(20),
             marker_interval: Duration::from_secs(5),
         };
         Self {
@@ -131,7 +135,7 @@ impl Session {
             map: guard.map(|guard| guard.map.clone()),
             control,
             root,
-            began: Instant::now(),
+            started_at: Instant::now(),
             listener: None,
             links: BTreeMap::new(),
             next_link: 0,
@@ -141,7 +145,7 @@ impl Session {
     }
 
     fn turn(&mut self) -> bool {
-        self.server.handle_timeout(self.began.elapsed());
+        self.server.handle_timeout(self.started_at.elapsed());
         self.outputs() | self.read_control() | self.accept() | self.move_data()
     }
 
@@ -149,24 +153,24 @@ impl Session {
         let mut moved = false;
         while let Some(output) = self.server.poll_output() {
             moved = true;
-            let now = self.began.elapsed();
+            let now = self.started_at.elapsed();
             match output {
-                Output::Send(bytes) => {
+                ServerOutput::Send(bytes) => {
                     self.control.set_nonblocking(false).expect("a socket");
                     let _ = self.control.write_all(&bytes);
                     self.control.set_nonblocking(true).expect("a socket");
                 }
-                Output::Ask(request) => {
-                    let answer = self.carry_out(request).unwrap_or_else(|error| {
-                        Answer::Refused(match error.kind() {
-                            ErrorKind::NotFound => Refusal::NotFound,
-                            ErrorKind::AlreadyExists => Refusal::Exists,
-                            _ => Refusal::Denied,
+                ServerOutput::Request(request) => {
+                    let response = self.run(request).unwrap_or_else(|error| {
+                        DriverResponse::Failed(match error.kind() {
+                            ErrorKind::NotFound => GlobusError::NotFound,
+                            ErrorKind::AlreadyExists => GlobusError::Exists,
+                            _ => GlobusError::Denied,
                         })
                     });
-                    self.server.answer(now, answer);
+                    self.server.respond(now, response);
                 }
-                Output::Connect {
+                ServerOutput::Connect {
                     addresses,
                     connections,
                 } => {
@@ -175,34 +179,34 @@ impl Session {
                         .flat_map(|address| vec![address; connections.into()])
                     {
                         match TcpStream::connect(address) {
-                            Ok(socket) => self.open(socket, End::Connects),
+                            Ok(socket) => self.open(socket, ConnectionRole::Connects),
                             Err(_) => self.server.connect_failed(now),
                         }
                     }
                 }
-                Output::DropData => {
+                ServerOutput::DropData => {
                     self.links.clear();
                     self.listener = None;
                 }
-                Output::CloseFile => self.file = None,
-                Output::Ended { .. } => {}
-                Output::Close => self.over = true,
+                ServerOutput::CloseFile => self.file = None,
+                ServerOutput::Ended { .. } => {}
+                ServerOutput::Close => self.over = true,
                 other => panic!("{other:?}"),
             }
         }
         moved
     }
 
-    fn carry_out(&mut self, request: Request) -> std::io::Result<Answer> {
+    fn run(&mut self, request: DriverRequest) -> std::io::Result<DriverResponse> {
         let at = |path: &Path| {
             let text = String::from_utf8(path.as_bytes().to_vec()).expect("text in a test");
             self.root.join(text.trim_start_matches('/'))
         };
         match request {
-            Request::Stat(path) => {
-                return entry(&at(&path), path.split().1.to_vec()).map(Answer::Entry);
+            DriverRequest::Stat(path) => {
+                return entry(&at(&path), path.split().1.to_vec()).map(DriverResponse::Entry);
             }
-            Request::List { path, .. } => {
+            DriverRequest::List { path, .. } => {
                 let entries = fs::read_dir(at(&path))?
                     .map(|item| {
                         item.and_then(|item| {
@@ -210,43 +214,45 @@ impl Session {
                         })
                     })
                     .collect::<Result<_, _>>()?;
-                return Ok(Answer::Entries {
+                return Ok(DriverResponse::Entries {
                     entries,
                     more: false,
                 });
             }
-            Request::MakeDirectory(path) => fs::create_dir(at(&path))?,
-            Request::Delete(path) => fs::remove_file(at(&path))?,
-            Request::Rename { from, to } => fs::rename(at(&from), at(&to))?,
-            Request::Listen => {
+            DriverRequest::MakeDirectory(path) => fs::create_dir(at(&path))?,
+            DriverRequest::Delete(path) => fs::remove_file(at(&path))?,
+            DriverRequest::Rename { from, to } => fs::rename(at(&from), at(&to))?,
+            DriverRequest::Listen => {
                 let listener = TcpListener::bind("127.0.0.1:0")?;
                 listener.set_nonblocking(true)?;
                 let address = listener.local_addr()?;
                 self.listener = Some(listener);
-                return Ok(Answer::Listening(address));
+                return Ok(DriverResponse::Listening(address));
             }
-            Request::Read(path) => {
+            DriverRequest::Read(path) => {
                 let file = File::open(at(&path))?;
                 let size = file.metadata()?.len();
                 self.file = Some(file);
-                return Ok(Answer::Size(size));
+                return Ok(DriverResponse::Size(size));
             }
-            Request::Write { path, begin, .. } => {
+            DriverRequest::Write { path, mode, .. } => {
                 let file = File::options()
                     .write(true)
                     .create(true)
-                    .truncate(begin == Begin::New)
+                    .truncate(mode == WriteMode::New)
                     .open(at(&path))?;
                 self.file = Some(file);
             }
-            Request::Finish | Request::Sent => self.file = None,
-            Request::Login { .. } if !self.admits() => {
-                return Ok(Answer::Refused(Refusal::LoginDenied));
+            DriverRequest::Finish | DriverRequest::Sent => self.file = None,
+            DriverRequest::Login { .. } if !self.admits() => {
+                return Ok(DriverResponse::Failed(GlobusError::LoginDenied));
             }
-            Request::Login { .. } | Request::SetModified { .. } | Request::SetMode { .. } => {}
+            DriverRequest::Login { .. }
+            | DriverRequest::SetModified { .. }
+            | DriverRequest::SetMode { .. } => {}
             _ => return Err(ErrorKind::Unsupported.into()),
         }
-        Ok(Answer::Done)
+        Ok(DriverResponse::Done)
     }
 
     fn admits(&self) -> bool {
@@ -257,12 +263,12 @@ impl Session {
         peer.is_some_and(|peer| map.user(&peer.identity).is_some())
     }
 
-    fn open(&mut self, socket: TcpStream, end: End) {
+    fn open(&mut self, socket: TcpStream, end: ConnectionRole) {
         let from = socket.peer_addr().expect("connected").ip();
         socket.set_nonblocking(true).expect("a socket");
-        let layer = self.server.data_layer(self.began.elapsed(), end);
+        let layer = self.server.data_layer(self.started_at.elapsed(), end);
         let Ok(mut layer) = layer else {
-            return self.server.connect_failed(self.began.elapsed());
+            return self.server.connect_failed(self.started_at.elapsed());
         };
         let mut unwritten = Vec::new();
         if let Some(layer) = &mut layer {
@@ -270,7 +276,10 @@ impl Session {
         }
         let number = self.next_link;
         self.next_link += 1;
-        if self.server.data_opened(self.began.elapsed(), number, from) {
+        if self
+            .server
+            .data_opened(self.started_at.elapsed(), number, from)
+        {
             let link = Link {
                 socket,
                 layer,
@@ -284,18 +293,18 @@ impl Session {
 
     fn read_control(&mut self) -> bool {
         let mut buffer = [0; 1000];
-        let room = self.server.room_bytes().min(buffer.len());
-        if room == 0 {
+        let capacity = self.server.input_capacity().min(buffer.len());
+        if capacity == 0 {
             return false;
         }
-        match self.control.read(&mut buffer[..room]) {
+        match self.control.read(&mut buffer[..capacity]) {
             Ok(0) => {
                 self.server.handle_closed();
                 true
             }
             Ok(count) => {
                 self.server
-                    .handle_input(self.began.elapsed(), &buffer[..count]);
+                    .handle_input(self.started_at.elapsed(), &buffer[..count]);
                 true
             }
             Err(_) => false,
@@ -308,7 +317,7 @@ impl Session {
             .as_ref()
             .and_then(|listener| listener.accept().ok());
         accepted
-            .map(|(socket, _)| self.open(socket, End::Accepts))
+            .map(|(socket, _)| self.open(socket, ConnectionRole::Accepts))
             .is_some()
     }
 
@@ -321,7 +330,7 @@ impl Session {
     }
 
     fn write_data(&mut self, number: u64) -> bool {
-        let now = self.began.elapsed();
+        let now = self.started_at.elapsed();
         let Some(link) = self.links.get_mut(&number) else {
             return false;
         };
@@ -369,14 +378,14 @@ impl Session {
     }
 
     fn read_data(&mut self, number: u64) -> bool {
-        let now = self.began.elapsed();
+        let now = self.started_at.elapsed();
         let Some(link) = self.links.get_mut(&number) else {
             return false;
         };
         let mut ended = None;
         let mut moved = false;
-        if link.unread.len() < PIECE_BYTES {
-            let mut buffer = vec![0; PIECE_BYTES];
+        if link.unread.len() < CHUNK_BYTES {
+            let mut buffer = vec![0; CHUNK_BYTES];
             match link.socket.read(&mut buffer) {
                 Ok(0) => ended = Some(true),
                 Ok(count) => match &mut link.layer {
@@ -423,13 +432,13 @@ impl Session {
     }
 }
 
-fn entry(path: &std::path::Path, name: Vec<u8>) -> std::io::Result<Entry> {
+fn entry(path: &std::path::Path, name: Vec<u8>) -> std::io::Result<ListEntry> {
     let found = fs::metadata(path)?;
-    let mut entry = Entry::named(name);
+    let mut entry = ListEntry::named(name);
     entry.kind = Some(if found.is_dir() {
-        Kind::Directory
+        EntryKind::Directory
     } else {
-        Kind::File
+        EntryKind::File
     });
     entry.size_bytes = Some(found.len());
     entry.modify_s = Some(found.mtime());

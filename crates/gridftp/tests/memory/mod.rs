@@ -1,44 +1,46 @@
-//! A client and a server joined in memory, and what may go wrong between them. Every choice of the order, and of how bytes
-//! are cut, comes from a seed.
+//! A client and a server connected in memory, with injected faults. A seed determines the order of
+//! events and the division of bytes.
 
-#![allow(dead_code, reason = "each of the tests that share it uses a part")]
+#![allow(dead_code, reason = "each test that includes this module uses a part")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use venturi_gridftp::client::{self, Client, Job, Settings};
-use venturi_gridftp::server::{self, Answer, Policy, Refusal, Request, Server};
-use venturi_gridftp::{DataOut, Entry, Kind, Path};
+use venturi_gridftp::client::{self, Client, ClientSettings, TransferJob};
+use venturi_gridftp::server::{
+    self, DriverRequest, DriverResponse, GlobusError, Server, ServerPolicy,
+};
+use venturi_gridftp::{DataOut, EntryKind, ListEntry, Path};
 
-/// Steps within which everything has to be over.
+/// Maximum steps of a test.
 const MAX_STEPS: usize = 400_000;
-/// Most bytes under way in one direction of one connection.
+/// Maximum bytes in flight per direction of a connection.
 const WIRE_BYTES: usize = 3000;
 
-/// What goes wrong, at the n-th occasion.
+/// Fault at the n-th occasion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     None,
     /// A data connection breaks.
     BreakData(usize),
-    /// A data connection ends cleanly, and too early.
+    /// A data connection ends cleanly, but too early.
     EndData(usize),
-    /// A data connection stands still for ever.
+    /// A data connection stalls permanently.
     StallData(usize),
-    /// The server's file cannot be written, read or closed.
+    /// The server cannot write, read or close its file.
     File(usize),
     /// The control connection breaks.
     BreakControl(usize),
-    /// A reply is another one.
+    /// A reply is replaced by another one.
     Lie(usize, &'static str),
-    /// A reply never comes.
+    /// A reply is lost.
     Swallow(usize),
-    /// A byte of data is another one.
+    /// A byte of data is changed.
     Flip(usize),
 }
 
 #[derive(Default)]
-struct Wire {
+struct DataConnection {
     to_server: Vec<u8>,
     to_client: Vec<u8>,
     client_ended: bool,
@@ -46,32 +48,32 @@ struct Wire {
     stalled: bool,
 }
 
-pub struct World {
+pub struct InMemorySession {
     pub client: Client,
     pub server: Server,
     /// Files of the server.
     pub files: BTreeMap<Vec<u8>, Vec<u8>>,
     pub sources: BTreeMap<u64, Vec<u8>>,
     pub sinks: BTreeMap<u64, Vec<u8>>,
-    pub heard: Vec<client::Output>,
+    pub received_replies: Vec<client::ClientOutput>,
     open: Option<Vec<u8>>,
-    request: Option<Request>,
+    request: Option<DriverRequest>,
     to_server: Vec<u8>,
     to_client: Vec<u8>,
     replies: Vec<u8>,
     control_ended: bool,
-    wires: BTreeMap<u64, Wire>,
-    next_wire: u64,
+    data_connections: BTreeMap<u64, DataConnection>,
+    next_connection: u64,
     now: Duration,
     random: u64,
-    fault: Fault,
+    fault: InjectedFault,
     occasions: usize,
-    /// After so many steps the driver gives this transfer up.
-    pub gives_up: Option<(usize, u64)>,
+    /// Step and transfer: after this step, the driver abandons the transfer.
+    pub abandons: Option<(usize, u64)>,
 }
 
-pub fn policy() -> Policy {
-    Policy {
+pub fn policy() -> ServerPolicy {
+    ServerPolicy {
         greeting: "venturi GridFTP Server".to_owned(),
         epoch: Duration::from_secs(1_700_000_000),
         peer: "192.0.2.1".parse().expect("an address"),
@@ -82,15 +84,15 @@ pub fn policy() -> Policy {
         block_bytes: 700,
         queued_bytes: 2000,
         logins: 3,
-        login_patience: Duration::from_secs(60),
-        idle_patience: Duration::from_secs(600),
-        data_patience: Duration::from_secs(30),
+        login_timeout: Duration::from_secs(60),
+        idle_timeout: Duration::from_secs(600),
+        stall_timeout: Duration::from_secs(30),
         marker_interval: Duration::from_secs(5),
     }
 }
 
-impl World {
-    pub fn new(settings: Settings, seed: u64, fault: Fault) -> Self {
+impl InMemorySession {
+    pub fn new(settings: ClientSettings, seed: u64, fault: InjectedFault) -> Self {
         let client = Client::new(settings, None, Duration::ZERO).expect("settings of a test");
         Self::of(
             client,
@@ -100,37 +102,37 @@ impl World {
         )
     }
 
-    pub fn of(client: Client, server: Server, seed: u64, fault: Fault) -> Self {
+    pub fn of(client: Client, server: Server, seed: u64, fault: InjectedFault) -> Self {
         Self {
             client,
             server,
             files: BTreeMap::new(),
             sources: BTreeMap::new(),
             sinks: BTreeMap::new(),
-            heard: Vec::new(),
+            received_replies: Vec::new(),
             open: None,
             request: None,
             to_server: Vec::new(),
             to_client: Vec::new(),
             replies: Vec::new(),
             control_ended: false,
-            wires: BTreeMap::new(),
-            next_wire: 0,
+            data_connections: BTreeMap::new(),
+            next_connection: 0,
             now: Duration::ZERO,
             random: seed | 1,
             fault,
             occasions: 0,
-            gives_up: None,
+            abandons: None,
         }
     }
 
-    /// Until every job is done or failed, or the session is over.
-    pub fn carry_out(&mut self, jobs: Vec<Job>) {
+    /// Runs until every job is done or failed, or the session is over.
+    pub fn run(&mut self, jobs: Vec<TransferJob>) {
         for job in jobs {
             self.client.transfer(self.now, job);
         }
         for step in 0..MAX_STEPS {
-            if let Some((_, transfer)) = self.gives_up.filter(|&(at, _)| at == step) {
+            if let Some((_, transfer)) = self.abandons.filter(|&(at, _)| at == step) {
                 self.client.abandon(self.now, transfer, "cut meanwhile");
             }
             let moved = self.step();
@@ -143,7 +145,11 @@ impl World {
         }
         panic!(
             "no end; last: {:?}",
-            self.heard.iter().rev().take(5).collect::<Vec<_>>()
+            self.received_replies
+                .iter()
+                .rev()
+                .take(5)
+                .collect::<Vec<_>>()
         );
     }
 
@@ -157,7 +163,7 @@ impl World {
         self.server.handle_timeout(self.now);
     }
 
-    /// xorshift64*: a test has to be the same everywhere.
+    /// xorshift64*, so that a test is the same on every platform.
     fn draw(&mut self, below: usize) -> usize {
         self.random ^= self.random >> 12;
         self.random ^= self.random << 25;
@@ -165,7 +171,7 @@ impl World {
         (self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % below.max(1)
     }
 
-    fn occasion(&mut self, of: impl Fn(usize) -> Fault) -> bool {
+    fn occasion(&mut self, of: impl Fn(usize) -> InjectedFault) -> bool {
         let hit = self.fault == of(self.occasions);
         self.occasions += 1;
         hit
@@ -174,9 +180,9 @@ impl World {
     fn step(&mut self) -> bool {
         self.now += Duration::from_micros(100);
         let mut order = [0, 1, 2, 3, 4, 5, 6];
-        for place in (1..order.len()).rev() {
-            let other = self.draw(place + 1);
-            order.swap(place, other);
+        for offset in (1..order.len()).rev() {
+            let other = self.draw(offset + 1);
+            order.swap(offset, other);
         }
         let mut moved = false;
         for action in order {
@@ -198,36 +204,41 @@ impl World {
             return false;
         };
         match output {
-            client::Output::Send(bytes) => self.to_server.extend(bytes),
-            client::Output::Listen => {
+            client::ClientOutput::Send(bytes) => self.to_server.extend(bytes),
+            client::ClientOutput::Listen => {
                 self.client
                     .listening(self.now, "192.0.2.1:5000".parse().expect("an address"));
             }
-            client::Output::Connect {
+            client::ClientOutput::Connect {
                 connections,
                 purpose,
                 ..
             } => {
                 for _ in 0..connections {
-                    self.wires.insert(self.next_wire, Wire::default());
-                    self.client.data_opened(self.now, self.next_wire, purpose);
+                    self.data_connections
+                        .insert(self.next_connection, DataConnection::default());
+                    self.client
+                        .data_opened(self.now, self.next_connection, purpose);
                     let peer = "192.0.2.1".parse().expect("an address");
-                    if !self.server.data_opened(self.now, self.next_wire, peer) {
-                        self.end_wire(self.next_wire, true);
+                    if !self
+                        .server
+                        .data_opened(self.now, self.next_connection, peer)
+                    {
+                        self.close_connection(self.next_connection, true);
                     }
-                    self.next_wire += 1;
+                    self.next_connection += 1;
                 }
             }
-            client::Output::CloseData { connection } => {
-                self.wires.remove(&connection);
+            client::ClientOutput::CloseData { connection } => {
+                self.data_connections.remove(&connection);
                 self.server.data_closed(self.now, connection, false);
             }
-            client::Output::DropData { .. } => {
-                for (number, _) in std::mem::take(&mut self.wires) {
+            client::ClientOutput::DropData { .. } => {
+                for (number, _) in std::mem::take(&mut self.data_connections) {
                     self.server.data_closed(self.now, number, false);
                 }
             }
-            other => self.heard.push(other),
+            other => self.received_replies.push(other),
         }
         true
     }
@@ -237,38 +248,43 @@ impl World {
             return false;
         };
         match output {
-            server::Output::Send(bytes) => self.reply(&bytes),
-            server::Output::Ask(request) => {
+            server::ServerOutput::Send(bytes) => self.reply(&bytes),
+            server::ServerOutput::Request(request) => {
                 assert_eq!(self.request.replace(request), None, "one request at a time");
             }
-            server::Output::Connect {
+            server::ServerOutput::Connect {
                 addresses,
                 connections,
             } => {
                 for _ in 0..usize::from(connections) * addresses.len() {
-                    self.wires.insert(self.next_wire, Wire::default());
+                    self.data_connections
+                        .insert(self.next_connection, DataConnection::default());
                     let peer = "192.0.2.1".parse().expect("an address");
-                    if self.server.data_opened(self.now, self.next_wire, peer) {
-                        let purpose = client::Purpose::Stripe(0);
-                        self.client.data_opened(self.now, self.next_wire, purpose);
+                    if self
+                        .server
+                        .data_opened(self.now, self.next_connection, peer)
+                    {
+                        let purpose = client::ConnectionPurpose::Stripe(0);
+                        self.client
+                            .data_opened(self.now, self.next_connection, purpose);
                     }
-                    self.next_wire += 1;
+                    self.next_connection += 1;
                 }
             }
-            server::Output::DropData => {
-                for wire in self.wires.values_mut() {
-                    wire.server_ended = true;
-                    wire.to_server.clear();
+            server::ServerOutput::DropData => {
+                for connection in self.data_connections.values_mut() {
+                    connection.server_ended = true;
+                    connection.to_server.clear();
                 }
             }
-            server::Output::CloseFile => self.open = None,
-            server::Output::Close => self.control_ended = true,
+            server::ServerOutput::CloseFile => self.open = None,
+            server::ServerOutput::Close => self.control_ended = true,
             _ => {}
         }
         true
     }
 
-    /// Replies pass whole, so that one can be another.
+    /// Passes complete replies, so that one can be replaced.
     fn reply(&mut self, bytes: &[u8]) {
         self.replies.extend(bytes);
         let ends = |line: &[u8]| {
@@ -280,17 +296,20 @@ impl World {
         let reply = std::mem::take(&mut self.replies);
         let number = self.occasions;
         match self.fault {
-            Fault::Lie(at, text) if at == number => self.to_client.extend(text.bytes()),
-            Fault::Swallow(at) if at == number => {}
+            InjectedFault::Lie(at, text) if at == number => self.to_client.extend(text.bytes()),
+            InjectedFault::Swallow(at) if at == number => {}
             _ => self.to_client.extend(reply),
         }
-        if matches!(self.fault, Fault::Lie(..) | Fault::Swallow(_)) {
+        if matches!(
+            self.fault,
+            InjectedFault::Lie(..) | InjectedFault::Swallow(_)
+        ) {
             self.occasions += 1;
         }
     }
 
     fn control_to_server(&mut self) -> bool {
-        let count = self.to_server.len().min(self.server.room_bytes());
+        let count = self.to_server.len().min(self.server.input_capacity());
         if count == 0 {
             return false;
         }
@@ -301,8 +320,8 @@ impl World {
     }
 
     fn control_to_client(&mut self) -> bool {
-        let is_control = matches!(self.fault, Fault::BreakControl(_));
-        if is_control && self.occasion(Fault::BreakControl) {
+        let is_control = matches!(self.fault, InjectedFault::BreakControl(_));
+        if is_control && self.occasion(InjectedFault::BreakControl) {
             self.to_client.clear();
             self.control_ended = true;
         }
@@ -311,23 +330,25 @@ impl World {
         }
         let count = 1 + self.draw(self.to_client.len());
         let bytes: Vec<u8> = self.to_client.drain(..count).collect();
-        // A session that ends tells its transfers.
+        // A session that ends reports its transfers.
         let _ = self.client.handle_input(self.now, &bytes);
         true
     }
 
     fn data_to_client(&mut self) -> bool {
         let mut moved = false;
-        for number in self.wires.keys().copied().collect::<Vec<_>>() {
-            let room = |wire: &Wire| wire.to_client.len() < WIRE_BYTES && !wire.server_ended;
-            while self.wires.get(&number).is_some_and(room)
+        for number in self.data_connections.keys().copied().collect::<Vec<_>>() {
+            let capacity = |connection: &DataConnection| {
+                connection.to_client.len() < WIRE_BYTES && !connection.server_ended
+            };
+            while self.data_connections.get(&number).is_some_and(capacity)
                 && let Some(out) = self.server.poll_data(self.now, number)
             {
                 moved = true;
                 let bytes = match out {
                     DataOut::Bytes(bytes) => bytes,
                     DataOut::Close => {
-                        self.wires
+                        self.data_connections
                             .get_mut(&number)
                             .expect("it is there")
                             .server_ended = true;
@@ -341,13 +362,13 @@ impl World {
                         ..
                     } => {
                         let file = self.open.as_ref().map_or(&[][..], |path| &self.files[path]);
-                        let (begin, bytes) = (offset as usize, bytes as usize);
+                        let (start, bytes) = (offset as usize, bytes as usize);
                         let mut out: Vec<u8> = header.iter().flatten().copied().collect();
-                        out.extend(&file[begin..begin + bytes]);
+                        out.extend(&file[start..start + bytes]);
                         out
                     }
                 };
-                self.wires
+                self.data_connections
                     .get_mut(&number)
                     .expect("it is there")
                     .to_client
@@ -360,18 +381,22 @@ impl World {
 
     fn wire_to_client(&mut self, number: u64) -> bool {
         self.harm(number);
-        let Some(wire) = self.wires.get(&number).filter(|wire| !wire.stalled) else {
+        let Some(connection) = self
+            .data_connections
+            .get(&number)
+            .filter(|connection| !connection.stalled)
+        else {
             return false;
         };
-        if wire.to_client.is_empty() {
-            if wire.server_ended {
-                self.wires.remove(&number);
+        if connection.to_client.is_empty() {
+            if connection.server_ended {
+                self.data_connections.remove(&number);
                 self.client.data_closed(self.now, number, true);
             }
-            return !self.wires.contains_key(&number);
+            return !self.data_connections.contains_key(&number);
         }
-        let count = 1 + self.draw(wire.to_client.len());
-        let bytes = self.wires[&number].to_client[..count].to_vec();
+        let count = 1 + self.draw(connection.to_client.len());
+        let bytes = self.data_connections[&number].to_client[..count].to_vec();
         let delivered = self.client.handle_data(self.now, number, &bytes);
         if let Some(payload) = delivered.payload {
             let sink = self.sinks.entry(payload.transfer).or_default();
@@ -381,36 +406,39 @@ impl World {
                 &bytes[delivered.consumed - payload.bytes..delivered.consumed],
             );
         }
-        if let Some(wire) = self.wires.get_mut(&number) {
-            wire.to_client.drain(..delivered.consumed);
+        if let Some(connection) = self.data_connections.get_mut(&number) {
+            connection.to_client.drain(..delivered.consumed);
         }
         delivered.consumed > 0
     }
 
     fn data_to_server(&mut self) -> bool {
         let mut moved = false;
-        for number in self.wires.keys().copied().collect::<Vec<_>>() {
-            let room = |wire: &Wire| {
-                wire.to_server.len() < WIRE_BYTES && !wire.server_ended && !wire.client_ended
+        for number in self.data_connections.keys().copied().collect::<Vec<_>>() {
+            let capacity = |connection: &DataConnection| {
+                connection.to_server.len() < WIRE_BYTES
+                    && !connection.server_ended
+                    && !connection.client_ended
             };
-            while self.wires.get(&number).is_some_and(room)
+            while self.data_connections.get(&number).is_some_and(capacity)
                 && let Some(out) = self.client.poll_data(self.now, number)
             {
                 moved = true;
-                let wire = self.wires.get_mut(&number).expect("it is there");
+                let connection = self.data_connections.get_mut(&number).expect("it is there");
                 match out {
-                    DataOut::Bytes(bytes) => wire.to_server.extend(bytes),
-                    DataOut::Close => wire.client_ended = true,
+                    DataOut::Bytes(bytes) => connection.to_server.extend(bytes),
+                    DataOut::Close => connection.client_ended = true,
                     DataOut::Payload {
                         header,
                         transfer,
                         offset,
                         bytes,
                     } => {
-                        wire.to_server.extend(header.iter().flatten());
-                        let (begin, bytes) = (offset as usize, bytes as usize);
-                        wire.to_server
-                            .extend(&self.sources[&transfer][begin..begin + bytes]);
+                        connection.to_server.extend(header.iter().flatten());
+                        let (start, bytes) = (offset as usize, bytes as usize);
+                        connection
+                            .to_server
+                            .extend(&self.sources[&transfer][start..start + bytes]);
                     }
                 }
             }
@@ -421,21 +449,21 @@ impl World {
 
     fn wire_to_server(&mut self, number: u64) -> bool {
         self.harm(number);
-        let Some(wire) = self
-            .wires
+        let Some(connection) = self
+            .data_connections
             .get(&number)
-            .filter(|wire| !wire.stalled && !wire.server_ended)
+            .filter(|connection| !connection.stalled && !connection.server_ended)
         else {
             return false;
         };
-        if wire.to_server.is_empty() {
-            if wire.client_ended {
-                self.end_wire(number, true);
+        if connection.to_server.is_empty() {
+            if connection.client_ended {
+                self.close_connection(number, true);
             }
-            return !self.wires.contains_key(&number);
+            return !self.data_connections.contains_key(&number);
         }
-        let count = 1 + self.draw(wire.to_server.len());
-        let bytes = self.wires[&number].to_server[..count].to_vec();
+        let count = 1 + self.draw(connection.to_server.len());
+        let bytes = self.data_connections[&number].to_server[..count].to_vec();
         let delivered = self.server.handle_data(self.now, number, &bytes);
         if let (Some(payload), Some(path)) = (delivered.payload, &self.open) {
             let file = self.files.entry(path.clone()).or_default();
@@ -445,35 +473,44 @@ impl World {
                 &bytes[delivered.consumed - payload.bytes..delivered.consumed],
             );
         }
-        if let Some(wire) = self.wires.get_mut(&number) {
-            let used = delivered.consumed.min(wire.to_server.len());
-            wire.to_server.drain(..used);
+        if let Some(connection) = self.data_connections.get_mut(&number) {
+            let used = delivered.consumed.min(connection.to_server.len());
+            connection.to_server.drain(..used);
         }
         delivered.consumed > 0
     }
 
-    /// Lets a data connection suffer.
+    /// Injects a fault into a data connection.
     fn harm(&mut self, number: u64) {
         let busy = self
-            .wires
+            .data_connections
             .get(&number)
-            .is_some_and(|wire| !wire.to_client.is_empty() || !wire.to_server.is_empty());
+            .is_some_and(|connection| {
+                !connection.to_client.is_empty() || !connection.to_server.is_empty()
+            });
         if !busy {
             return;
         }
         let fault = self.fault;
         match fault {
-            Fault::BreakData(_) if self.occasion(Fault::BreakData) => self.end_wire(number, false),
-            Fault::EndData(_) if self.occasion(Fault::EndData) => self.end_wire(number, true),
-            Fault::StallData(_) if self.occasion(Fault::StallData) => {
-                self.wires.get_mut(&number).expect("it is busy").stalled = true;
+            InjectedFault::BreakData(_) if self.occasion(InjectedFault::BreakData) => {
+                self.close_connection(number, false)
             }
-            Fault::Flip(_) if self.occasion(Fault::Flip) => {
-                let wire = self.wires.get_mut(&number).expect("it is busy");
-                let bytes = if wire.to_client.is_empty() {
-                    &mut wire.to_server
+            InjectedFault::EndData(_) if self.occasion(InjectedFault::EndData) => {
+                self.close_connection(number, true)
+            }
+            InjectedFault::StallData(_) if self.occasion(InjectedFault::StallData) => {
+                self.data_connections
+                    .get_mut(&number)
+                    .expect("it is busy")
+                    .stalled = true;
+            }
+            InjectedFault::Flip(_) if self.occasion(InjectedFault::Flip) => {
+                let connection = self.data_connections.get_mut(&number).expect("it is busy");
+                let bytes = if connection.to_client.is_empty() {
+                    &mut connection.to_server
                 } else {
-                    &mut wire.to_client
+                    &mut connection.to_client
                 };
                 let middle = bytes.len() / 2;
                 bytes[middle] ^= 0x10;
@@ -482,116 +519,121 @@ impl World {
         }
     }
 
-    fn end_wire(&mut self, number: u64, cleanly: bool) {
-        self.wires.remove(&number);
+    fn close_connection(&mut self, number: u64, cleanly: bool) {
+        self.data_connections.remove(&number);
         self.client.data_closed(self.now, number, cleanly);
         self.server.data_closed(self.now, number, cleanly);
     }
 
-    /// The server's driver: a disk of names and bytes, with one directory.
+    /// Handles a request of the server with an in-memory disk of one directory.
     fn serve(&mut self) -> bool {
         let Some(request) = self.request.take() else {
             return false;
         };
         let disk = matches!(
             request,
-            Request::Finish
-                | Request::Sent
-                | Request::Verify { .. }
-                | Request::Write { .. }
-                | Request::Read(_)
+            DriverRequest::Finish
+                | DriverRequest::Sent
+                | DriverRequest::Verify { .. }
+                | DriverRequest::Write { .. }
+                | DriverRequest::Read(_)
         );
-        let broken = disk && matches!(self.fault, Fault::File(_)) && self.occasion(Fault::File);
-        let answer = if broken {
-            Answer::Refused(Refusal::Internal)
+        let broken = disk
+            && matches!(self.fault, InjectedFault::File(_))
+            && self.occasion(InjectedFault::File);
+        let response = if broken {
+            DriverResponse::Failed(GlobusError::Internal)
         } else {
-            self.answer(request)
+            self.respond(request)
         };
-        self.server.answer(self.now, answer);
+        self.server.respond(self.now, response);
         true
     }
 
-    fn answer(&mut self, request: Request) -> Answer {
+    fn respond(&mut self, request: DriverRequest) -> DriverResponse {
         let in_root = |path: &Path| path.split().0 == Path::root();
         match request {
-            Request::Login { .. }
-            | Request::SetModified { .. }
-            | Request::Finish
-            | Request::Sent => Answer::Done,
-            Request::Listen => Answer::Listening("192.0.2.2:6000".parse().expect("an address")),
-            Request::Read(path) => match self.files.get(path.as_bytes()) {
+            DriverRequest::Login { .. }
+            | DriverRequest::SetModified { .. }
+            | DriverRequest::Finish
+            | DriverRequest::Sent => DriverResponse::Done,
+            DriverRequest::Listen => {
+                DriverResponse::Listening("192.0.2.2:6000".parse().expect("an address"))
+            }
+            DriverRequest::Read(path) => match self.files.get(path.as_bytes()) {
                 Some(bytes) => {
                     self.open = Some(path.as_bytes().to_vec());
-                    Answer::Size(bytes.len() as u64)
+                    DriverResponse::Size(bytes.len() as u64)
                 }
-                None => Answer::Refused(Refusal::NotFound),
+                None => DriverResponse::Failed(GlobusError::NotFound),
             },
-            Request::Write { path, begin, .. } if in_root(&path) => {
+            DriverRequest::Write { path, mode, .. } if in_root(&path) => {
                 self.open = Some(path.as_bytes().to_vec());
                 let file = self.files.entry(path.as_bytes().to_vec()).or_default();
-                if begin == server::Begin::New {
+                if mode == server::WriteMode::New {
                     file.clear();
                 }
-                Answer::Done
+                DriverResponse::Done
             }
-            Request::Rename { from, to } => match self.files.remove(from.as_bytes()) {
+            DriverRequest::Rename { from, to } => match self.files.remove(from.as_bytes()) {
                 Some(bytes) => {
                     self.files.insert(to.as_bytes().to_vec(), bytes);
-                    Answer::Done
+                    DriverResponse::Done
                 }
-                None => Answer::Refused(Refusal::NotFound),
+                None => DriverResponse::Failed(GlobusError::NotFound),
             },
-            Request::Delete(path) => match self.files.remove(path.as_bytes()) {
-                Some(_) => Answer::Done,
-                None => Answer::Refused(Refusal::NotFound),
+            DriverRequest::Delete(path) => match self.files.remove(path.as_bytes()) {
+                Some(_) => DriverResponse::Done,
+                None => DriverResponse::Failed(GlobusError::NotFound),
             },
-            Request::Stat(path) => match self.files.get(path.as_bytes()) {
+            DriverRequest::Stat(path) => match self.files.get(path.as_bytes()) {
                 Some(bytes) => {
-                    let mut entry = Entry::named(path.as_bytes());
-                    entry.kind = Some(Kind::File);
+                    let mut entry = ListEntry::named(path.as_bytes());
+                    entry.kind = Some(EntryKind::File);
                     entry.size_bytes = Some(bytes.len() as u64);
-                    Answer::Entry(entry)
+                    DriverResponse::Entry(entry)
                 }
-                None => Answer::Refused(Refusal::NotFound),
+                None => DriverResponse::Failed(GlobusError::NotFound),
             },
-            Request::Verify { .. } => {
+            DriverRequest::Verify { .. } => {
                 match self.open.as_ref().and_then(|name| self.files.get(name)) {
-                    Some(bytes) => Answer::Checksum(bytes.len().to_string()),
-                    None => Answer::Refused(Refusal::NotFound),
+                    Some(bytes) => DriverResponse::Checksum(bytes.len().to_string()),
+                    None => DriverResponse::Failed(GlobusError::NotFound),
                 }
             }
-            // Not much of a checksum; all that the session needs is one that can differ.
-            Request::Checksum { path, .. } => match self.files.get(path.as_bytes()) {
-                Some(bytes) => Answer::Checksum(bytes.len().to_string()),
-                None => Answer::Refused(Refusal::NotFound),
+            // A weak checksum is enough, because the session only needs different values.
+            DriverRequest::Checksum { path, .. } => match self.files.get(path.as_bytes()) {
+                Some(bytes) => DriverResponse::Checksum(bytes.len().to_string()),
+                None => DriverResponse::Failed(GlobusError::NotFound),
             },
-            Request::List { .. } => Answer::Entries {
+            DriverRequest::List { .. } => DriverResponse::Entries {
                 entries: Vec::new(),
                 more: true,
             },
-            Request::More => {
+            DriverRequest::More => {
                 let entries = self
                     .files
                     .keys()
-                    .map(|name| Entry::named(&name[1..]))
+                    .map(|name| ListEntry::named(&name[1..]))
                     .collect();
-                Answer::Entries {
+                DriverResponse::Entries {
                     entries,
                     more: false,
                 }
             }
-            _ => Answer::Refused(Refusal::NotFound),
+            _ => DriverResponse::Failed(GlobusError::NotFound),
         }
     }
 }
 
-/// A disk on which nothing lies beyond a million: a header with a wrong bit may name any place.
+/// Writes to a file. Ignores offsets beyond a million, because a corrupt header can contain any
+/// offset.
 fn write(file: &mut Vec<u8>, offset: u64, bytes: &[u8]) {
-    let begin = offset as usize;
-    if begin > 1_000_000 {
+    let start = offset as usize;
+    if start > 1_000_000 {
         return;
     }
-    let length = file.len().max(begin + bytes.len());
+    let length = file.len().max(start + bytes.len());
     file.resize(length, 0);
-    file[begin..begin + bytes.len()].copy_from_slice(bytes);
+    file[start..start + bytes.len()].copy_from_slice(bytes);
 }

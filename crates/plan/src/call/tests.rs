@@ -13,11 +13,12 @@ const VALUES: Values<'_> = Values {
     scratch: "/scratch",
     offset_bytes: None,
     list: None,
-    folder: None,
+    directory: None,
     source_host: None,
     source_port: None,
     destination_host: None,
     destination_port: None,
+    urls: None,
 };
 
 fn call(argv: Vec<Argument>) -> Call {
@@ -25,7 +26,7 @@ fn call(argv: Vec<Argument>) -> Call {
         ("streams", Scalar::Integer(4)),
         ("window_bytes", Scalar::Null),
         ("mode", Scalar::Text("{slot}".into())),
-        ("fsync", Scalar::Truth(true)),
+        ("fsync", Scalar::Bool(true)),
         ("ratio", Scalar::Number(0.5)),
     ];
     Call {
@@ -37,6 +38,7 @@ fn call(argv: Vec<Argument>) -> Call {
         capture: false,
         expect: Expect::Nothing,
         local: "{path}".into(),
+        urls: BTreeMap::new(),
     }
 }
 
@@ -49,7 +51,7 @@ fn group(texts: &[&str]) -> Argument {
 }
 
 #[test]
-fn placeholders_are_replaced_and_groups_without_a_value_left_out() {
+fn placeholders_are_replaced_and_groups_without_a_value_are_omitted() {
     let check = |argument: Argument, expected: &[&str]| {
         assert_eq!(call(vec![argument]).argv(&VALUES).unwrap(), expected);
     };
@@ -70,7 +72,7 @@ fn placeholders_are_replaced_and_groups_without_a_value_left_out() {
 }
 
 #[test]
-fn what_a_placeholder_stands_for_is_not_expanded_again() {
+fn placeholder_values_are_not_expanded_again() {
     assert_eq!(call(vec![one("{mode}")]).argv(&VALUES).unwrap(), ["{slot}"]);
 }
 
@@ -89,7 +91,7 @@ fn offset_has_a_value_in_a_read() {
 }
 
 #[test]
-fn slips_are_errors_even_in_a_group_that_is_left_out() {
+fn mistakes_are_errors_even_in_an_omitted_group() {
     let check = |argument: Argument, expected: &str| {
         let error = call(vec![argument]).argv(&VALUES).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -113,13 +115,13 @@ fn escape(text: &str) -> String {
 
 proptest! {
     #[test]
-    fn escaped_text_comes_out_as_it_was(texts in prop::collection::vec(".*", 0..4)) {
+    fn escaped_text_is_restored_unchanged(texts in prop::collection::vec(".*", 0..4)) {
         let argv = texts.iter().map(|text| Argument::One(escape(text))).collect();
         prop_assert_eq!(call(argv).argv(&VALUES).unwrap(), texts);
     }
 
     #[test]
-    fn any_option_comes_out_between_any_text(before in ".*", value in ".*", after in ".*", name in "[a-z_]{9,12}") {
+    fn any_option_value_is_inserted_between_any_text(before in ".*", value in ".*", after in ".*", name in "[a-z_]{9,12}") {
         let mut call = call(vec![Argument::One(format!("{}{{{name}}}{}", escape(&before), escape(&after)))]);
         call.options = BTreeMap::from([(name.as_str().into(), Scalar::Text(value.as_str().into()))]);
         prop_assume!(!PLACEHOLDERS.contains(&name.as_str()));
@@ -134,15 +136,15 @@ proptest! {
 }
 
 #[test]
-fn an_offset_that_the_tool_is_not_told_is_refused() {
+fn an_offset_is_rejected_if_the_call_does_not_use_it() {
     let at = |offset: u64| Values {
         offset_bytes: Some(offset),
         ..VALUES
     };
     let plain = call(vec![one("{source}")]);
     assert_eq!(plain.argv(&at(0)).unwrap(), ["/in"]);
-    let said = plain.argv(&at(7)).unwrap_err().to_string();
-    assert!(said.contains("`get` names no `{offset_bytes}`"), "{said}");
-    let told = call(vec![group(&["-off", "{offset_bytes}"]), one("{source}")]);
-    assert_eq!(told.argv(&at(7)).unwrap(), ["-off", "7", "/in"]);
+    let error = plain.argv(&at(7)).unwrap_err().to_string();
+    assert!(error.contains("`get` has no `{offset_bytes}`"), "{error}");
+    let records = call(vec![group(&["-off", "{offset_bytes}"]), one("{source}")]);
+    assert_eq!(records.argv(&at(7)).unwrap(), ["-off", "7", "/in"]);
 }

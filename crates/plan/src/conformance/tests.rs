@@ -14,7 +14,7 @@ fn every_order_the_plan_allows_is_accepted() {
 }
 
 #[test]
-fn every_order_the_plan_does_not_allow_is_refused() {
+fn every_order_the_plan_does_not_allow_is_rejected() {
     for order in [
         "a b2 b1 c d",
         "b1 a b2 c d",

@@ -4,8 +4,8 @@ use super::*;
 
 const N: u32 = 20_000;
 
-/// Tolerances are five standard errors: the streams are fixed, so the tests pass always or never; a right generator has a chance
-/// below one in a million to be off by that much.
+/// Tolerances are five standard errors. The streams are fixed, so the tests pass always or never. A
+/// correct generator exceeds them with a probability below one in a million.
 const STANDARD_ERRORS: f64 = 5.0;
 
 fn numbers(draw: &Draw) -> Vec<f64> {
@@ -31,8 +31,8 @@ fn check_close(found: f64, expected: f64, standard_deviation: f64) {
     );
 }
 
-/// Greatest distance between the empirical and the given distribution function, times √n. Kolmogorov: above 2.2 with a chance of
-/// 2·exp(−2·2.2²) ≈ 1.3e-4.
+/// Check the largest distance between the empirical and the given distribution function, times √n.
+/// Kolmogorov: it exceeds 2.2 with a probability of 2·exp(−2·2.2²) ≈ 1.3e-4.
 fn check_distribution(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) {
     values.sort_by(f64::total_cmp);
     let n = f64::from(N);
@@ -45,7 +45,7 @@ fn check_distribution(mut values: Vec<f64>, cumulative: impl Fn(f64) -> f64) {
 }
 
 #[test]
-fn uniform_values_have_the_closed_form_of_their_distribution() {
+fn uniform_values_match_the_closed_form_of_their_distribution() {
     let values = numbers(&Draw::Uniform {
         low: 10.0,
         high: 70.0,
@@ -56,7 +56,7 @@ fn uniform_values_have_the_closed_form_of_their_distribution() {
 }
 
 #[test]
-fn exponential_values_have_the_closed_form_of_their_distribution() {
+fn exponential_values_match_the_closed_form_of_their_distribution() {
     let values = numbers(&Draw::Exponential { mean: 5.0 });
     assert!(
         values
@@ -68,21 +68,21 @@ fn exponential_values_have_the_closed_form_of_their_distribution() {
 }
 
 #[test]
-fn choices_come_equally_often() {
+fn choices_are_equally_frequent() {
     let values = numbers(&Draw::Choice {
         values: vec![Scalar::Integer(1), Scalar::Integer(2), Scalar::Integer(4)],
     });
-    for wanted in [1.0, 2.0, 4.0] {
+    for expected in [1.0, 2.0, 4.0] {
         let hits: Vec<_> = values
             .iter()
-            .map(|&value| f64::from(u8::from(value == wanted)))
+            .map(|&value| f64::from(u8::from(value == expected)))
             .collect();
         check_close(mean(&hits), 1.0 / 3.0, (2.0_f64 / 9.0).sqrt());
     }
 }
 
 #[test]
-fn weighted_values_come_by_their_weights_and_weight_zero_never() {
+fn weighted_values_follow_their_weights_and_weight_zero_is_never_drawn() {
     let draw = Draw::Weighted {
         values: [0, 1, 2, 3].map(Scalar::Integer).into(),
         weights: vec![0.0, 1.0, 0.0, 4.0],
@@ -98,8 +98,8 @@ fn weighted_values_come_by_their_weights_and_weight_zero_never() {
 
 #[test]
 fn neighbouring_values_and_streams_are_uncorrelated() {
-    let unit_numbers = |actor, stream, strand| -> Vec<f64> {
-        let mut stream = DrawStream::new(7, actor, stream, strand);
+    let unit_numbers = |actor, stream, fiber| -> Vec<f64> {
+        let mut stream = DrawStream::new(7, actor, stream, fiber);
         (0..=N).map(|_| unit(stream.next_bits()) - 0.5).collect()
     };
     let first = unit_numbers("a", "s", "");
@@ -117,13 +117,13 @@ fn neighbouring_values_and_streams_are_uncorrelated() {
     }
 }
 
-/// By a second implementation of SHA-256 and ChaCha8 (of the documented key, not of this code): a change of these values would
-/// change every plan with draws.
+/// Values from a second implementation of SHA-256 and ChaCha8, written from the documentation and
+/// not from this code. A change of these values would change every plan with draws.
 #[test]
-fn streams_have_the_values_of_an_independent_implementation() {
-    let check = |strand, n, expected| {
+fn streams_match_an_independent_implementation() {
+    let check = |fiber, n, expected| {
         assert_eq!(
-            DrawStream::new(1, "client", "size", strand).nth_bits(n),
+            DrawStream::new(1, "client", "size", fiber).nth_bits(n),
             expected
         )
     };
@@ -134,7 +134,7 @@ fn streams_have_the_values_of_an_independent_implementation() {
 }
 
 #[test]
-fn a_draw_without_a_value_is_refused() {
+fn a_draw_without_a_value_is_rejected() {
     let check = |draw: Draw, expected: &str| {
         let error = draw.check("d").unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
@@ -181,14 +181,14 @@ fn a_draw_without_a_value_is_refused() {
 
 proptest! {
     #[test]
-    fn the_nth_value_is_the_same_however_it_is_reached(seed: u64, actor in ".*", stream in ".*", n in 0_u64..40) {
+    fn the_nth_value_is_the_same_by_steps_and_by_direct_access(seed: u64, actor in ".*", stream in ".*", n in 0_u64..40) {
         let mut walked = DrawStream::new(seed, &actor, &stream, "");
         let last = (0..=n).map(|_| walked.next_bits()).last();
         prop_assert_eq!(last, Some(DrawStream::new(seed, &actor, &stream, "").nth_bits(n)));
     }
 
     #[test]
-    fn names_that_run_into_each_other_are_different_streams(left in "[ab]{1,4}", right in "[ab]{1,4}") {
+    fn names_with_the_same_concatenation_are_different_streams(left in "[ab]{1,4}", right in "[ab]{1,4}") {
         let whole = format!("{left}{right}");
         let apart = DrawStream::new(0, &left, &right, "").next_bits();
         prop_assert_ne!(apart, DrawStream::new(0, &whole, "", "").next_bits());
@@ -196,7 +196,7 @@ proptest! {
     }
 
     #[test]
-    fn every_checked_draw_gives_a_value_for_any_bits(bits: u64, weights in prop::collection::vec(0.0..1e9, 1..9)) {
+    fn every_valid_draw_returns_a_value_for_any_bits(bits: u64, weights in prop::collection::vec(0.0..1e9, 1..9)) {
         let values: Vec<_> = (0..).map(Scalar::Integer).take(weights.len()).collect();
         let draw = Draw::Weighted { values: values.clone(), weights };
         prop_assume!(draw.check("d").is_ok());

@@ -1,42 +1,43 @@
-//! Open loops: when the next arrival is due, and what it is to the strand in which it arrives.
+//! Open loops: times of arrivals, and their relation to fibers.
 //!
-//! Time is stretched so that the rate is 1 in it (the integral of the rate is the clock): gaps are added there, and a place in it is
-//! turned back into a time of the run. Exact for a rate that is a line between its points; exponential gaps give the Poisson process of
-//! that rate (Çinlar, *Introduction to Stochastic Processes*, 1975, section 4.7).
+//! Gaps are added in a transformed time with rate 1, the integral of the rate. Each sum is then
+//! converted back to a time of the run. This is exact for a rate with linear interpolation.
+//! Exponential gaps give the Poisson process of this rate (Çinlar, *Introduction to Stochastic
+//! Processes*, 1975, section 4.7).
 
+use super::fiber::{Fiber, FiberId};
 use super::program::Op;
-use super::strand::{Strand, StrandId};
 use super::streams::{Drawn, MAX_SECONDS};
 use super::{Flow, Interpreter, MAX_IDLE_ROUNDS, TrialRef};
 use crate::{Draw, DrawStream, Error, Name, OrDraw, Seconds, TransferStep};
 
-/// Most arrivals that a rate may add up to: far beyond any use, and an end.
+/// Maximum number of arrivals of a rate, far above any use.
 const MAX_ARRIVALS: f64 = 1e12;
 
-/// When arrivals are due.
+/// Rate of arrivals over time.
 #[derive(Debug, Clone)]
 pub(super) struct Rates {
-    /// Time and rate.
+    /// Times and rates.
     points: Vec<(f64, f64)>,
     gap: OrDraw<f64>,
     first: OrDraw<f64>,
 }
 
-/// How far an open loop is.
+/// Position in an open loop.
 #[derive(Debug)]
 pub(super) struct Arrivals {
-    /// The stretch between two points in which the next one is due.
-    stretch: usize,
-    /// Arrivals that the rate adds up to from the beginning of the stretch to it.
-    within: f64,
-    /// Arrivals in a row at one and the same time, and that time.
+    /// Index of the interval between two points that contains the next arrival.
+    interval: usize,
+    /// Integral of the rate from the start of the interval to the next arrival.
+    offset: f64,
+    /// Number of consecutive arrivals at the same time.
     idle: u64,
     due: f64,
-    /// Where its gaps are drawn from: nobody else does so while it lives.
+    /// Stream of its gaps, which has no other user at the same time.
     lent: Option<Lent>,
 }
 
-/// A stream of the actor, on loan.
+/// A lent stream of the actor.
 #[derive(Debug)]
 struct Lent {
     name: Name,
@@ -45,7 +46,7 @@ struct Lent {
 }
 
 impl Rates {
-    /// What is expected and what was found if these cannot be.
+    /// The expected and the found value if the points are invalid.
     pub fn new(
         points: Vec<(Seconds, f64)>,
         gap: OrDraw<f64>,
@@ -93,20 +94,21 @@ impl Rates {
         Ok(rates)
     }
 
-    /// Arrivals that the rate adds up to between two points.
-    fn area(&self, stretch: usize) -> f64 {
-        let [(from, low), (to, high)] = [self.points[stretch], self.points[stretch + 1]];
+    /// Return the integral of the rate between two points.
+    fn area(&self, interval: usize) -> f64 {
+        let [(from, low), (to, high)] = [self.points[interval], self.points[interval + 1]];
         (to - from) * (low + high) / 2.0
     }
 
-    /// When so many have arrived since the beginning of the stretch.
-    fn time(&self, stretch: usize, within: f64) -> f64 {
-        let [(from, low), (to, high)] = [self.points[stretch], self.points[stretch + 1]];
+    /// Return the time when the integral of the rate since the start of the interval reaches
+    /// `offset`.
+    fn time(&self, interval: usize, offset: f64) -> f64 {
+        let [(from, low), (to, high)] = [self.points[interval], self.points[interval + 1]];
         let slope = (high - low) / (to - from);
-        // Solves low·x + slope·x²/2 = within, in the form that does not cancel where the slope is small.
-        let root = (low * low + 2.0 * slope * within).max(0.0).sqrt();
-        let after = if within > 0.0 {
-            2.0 * within / (low + root)
+        // Solves low·x + slope·x²/2 = offset, without cancellation for small slopes.
+        let root = (low * low + 2.0 * slope * offset).max(0.0).sqrt();
+        let after = if offset > 0.0 {
+            2.0 * offset / (low + root)
         } else {
             0.0
         };
@@ -117,64 +119,67 @@ impl Rates {
 impl Arrivals {
     fn new() -> Self {
         Self {
-            stretch: 0,
-            within: 0.0,
+            interval: 0,
+            offset: 0.0,
             idle: 0,
             due: f64::NEG_INFINITY,
             lent: None,
         }
     }
 
-    /// Go on to the next one; none if there is none any more.
+    /// Advance to the next arrival and return its time; none after the last.
     fn advance(&mut self, gap: f64, rates: &Rates) -> Option<f64> {
-        self.within += gap;
-        while self.stretch + 1 < rates.points.len() {
-            let area = rates.area(self.stretch);
-            if self.within < area {
-                let due = rates.time(self.stretch, self.within);
+        self.offset += gap;
+        while self.interval + 1 < rates.points.len() {
+            let area = rates.area(self.interval);
+            if self.offset < area {
+                let due = rates.time(self.interval, self.offset);
                 self.idle = if due > self.due { 0 } else { self.idle + 1 };
-                // Rounding at the ends of stretches must not turn time back.
+                // Rounding at the ends of intervals must not decrease the time.
                 self.due = due.max(self.due);
                 return Some(self.due);
             }
-            self.within -= area;
-            self.stretch += 1;
+            self.offset -= area;
+            self.interval += 1;
         }
         None
     }
 }
 
-/// A transfer that has arrived and is told in brief: it is to begin now, and answered by [`Interpreter::depart`].
+/// A transfer that arrives in compact form: start it now, and call [`Interpreter::depart`] at its
+/// end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrival {
-    /// Where.
+    /// Position in the open loop.
     pub of: Arrived,
-    /// When it should begin.
+    /// Intended start.
     pub due: Seconds,
 }
 
-/// The place of an open loop in which something has arrived.
+/// Position of an arrived transfer in an open loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
-    strand: StrandId,
+    fiber: FiberId,
     actor: usize,
     at: usize,
     number: u32,
 }
 
 impl Arrived {
-    /// Number of the transfer among those of the host that are told in brief, from 0: the same for all that arrive there.
+    /// Return the number of the transfer among the compact transfers of the host, from 0. It is
+    /// equal for all arrivals at this position.
     #[must_use]
     pub const fn number(self) -> u32 {
         self.number
     }
 }
 
-/// What is told in brief.
+/// Compact form.
 impl Interpreter {
-    /// Tell in brief what arrives, where a step `arrivals` yields one and the same transfer and `alike` says that one is as good as another:
-    /// by [`poll_arrival`](Self::poll_arrival), without a task and a destination of its own each. For a driver to which names of files mean
-    /// nothing; what arrives when is the same.
+    /// Report arrivals in compact form if a step `arrivals` always yields the same transfer and
+    /// `alike` accepts that its transfers are interchangeable. [`poll_arrival`](Self::poll_arrival)
+    /// then returns them, without a separate task and destination for each. This is for drivers
+    /// that ignore names of files; the times of arrivals are the same.
     #[must_use]
     pub fn brief(mut self, alike: impl Fn(&TransferStep) -> bool) -> Self {
         let mut numbers = 0_u32..;
@@ -184,51 +189,54 @@ impl Interpreter {
         self
     }
 
-    /// The next transfer that is told in brief, if any; after all outputs.
+    /// Return the next compact arrival, if any; call it after all outputs.
     #[must_use]
     pub fn poll_arrival(&mut self) -> Option<Arrival> {
         self.arrived.pop_front()
     }
 
-    /// What arrives there: the transfer, the trial it is part of, and the name of the actor.
+    /// Return the transfer at this position, its trial, and the name of the actor.
     #[must_use]
     pub fn arriving(&self, of: Arrived) -> Option<(&TransferStep, Option<&TrialRef>, &Name)> {
         let actor = self.actors.get(of.actor)?;
         match actor.program.ops.get(of.at)? {
-            Op::Transfer(step) => Some((step, actor.trial.as_ref(), &actor.program.actor)),
+            Op::Transfer(step) => {
+                let trial = actor.trial.as_ref().map(|compiled| &compiled.trial);
+                Some((step, trial, &actor.program.actor))
+            }
             _ => None,
         }
     }
 
-    /// A transfer that was told in brief has ended.
+    /// Report the end of a compact transfer.
     pub fn depart(&mut self, now: Seconds, of: Arrived) {
         if self.failed {
             return;
         }
-        let parent = &mut self.strands[of.strand];
+        let parent = &mut self.fibers[of.fiber];
         parent.work += 1;
         parent.children = parent
             .children
             .checked_sub(1)
-            .expect("what departs has arrived, and departs once");
+            .expect("a transfer departs once, after it has arrived");
         if parent.children == 0 && std::mem::take(&mut parent.joins) {
-            self.ready.push_back(of.strand);
+            self.ready.push_back(of.fiber);
             self.run_ready(now);
         }
     }
 }
 
 impl Interpreter {
-    /// Let arrive what is due, and sleep until the next one; behind the last, wait for all to end.
+    /// Start due arrivals, and sleep until the next one; after the last, wait for all to end.
     pub(super) fn arrivals(
         &mut self,
-        id: StrandId,
+        id: FiberId,
         rates: &Rates,
         brief: Option<u32>,
         next: usize,
         now: Seconds,
     ) -> Result<Flow, Error> {
-        let mut arrivals = match self.strands[id].arrivals.take() {
+        let mut arrivals = match self.fibers[id].arrivals.take() {
             Some(arrivals) => {
                 self.arrive(id, brief, Seconds::new(arrivals.due), now);
                 arrivals
@@ -236,14 +244,14 @@ impl Interpreter {
             None => Box::new(Arrivals::new()),
         };
         loop {
-            let begun = arrivals.due > f64::NEG_INFINITY;
-            let gap = if begun {
+            let started = arrivals.due > f64::NEG_INFINITY;
+            let gap = if started {
                 self.gap(id, &mut arrivals, &rates.gap)
             } else {
                 self.draw(id, &rates.first)
             };
             let Some(due) = arrivals.advance(gap, rates) else {
-                self.strands[id].arrivals = Some(arrivals);
+                self.fibers[id].arrivals = Some(arrivals);
                 return Ok(self.end_arrivals(id, next));
             };
             if arrivals.idle > MAX_IDLE_ROUNDS {
@@ -253,28 +261,28 @@ impl Interpreter {
             }
             let due = Seconds::new(due);
             if due > now {
-                let at = self.strands[id].at;
+                let at = self.fibers[id].at;
                 let flow = self.sleep_until(id, due, now);
-                // Back to this step when it is time.
-                self.strands[id].at = at;
-                self.strands[id].arrivals = Some(arrivals);
+                // Return to this step at the next arrival.
+                self.fibers[id].at = at;
+                self.fibers[id].arrivals = Some(arrivals);
                 return Ok(flow);
             }
             self.arrive(id, brief, due, now);
         }
     }
 
-    /// The next gap.
-    fn gap(&mut self, id: StrandId, arrivals: &mut Arrivals, gap: &OrDraw<f64>) -> f64 {
+    /// Return the next gap.
+    fn gap(&mut self, id: FiberId, arrivals: &mut Arrivals, gap: &OrDraw<f64>) -> f64 {
         let name = match gap {
             OrDraw::Fixed(gap) => return *gap,
             OrDraw::Draw(name) => &name.draw,
         };
         let lent = arrivals.lent.get_or_insert_with(|| {
-            let strand = &self.strands[id];
+            let fiber = &self.fibers[id];
             Lent {
                 name: name.clone(),
-                stream: self.actors[strand.actor].streams.lend(&strand.path, name),
+                stream: self.actors[fiber.actor].streams.lend(&fiber.path, name),
                 draw: self.draws[name].clone(),
             }
         });
@@ -282,30 +290,30 @@ impl Interpreter {
         f64::from_scalar(&drawn).expect("compiling admits a draw only where all of its values fit")
     }
 
-    /// Nothing arrives any more: go on once all that has arrived is at its end.
-    pub(super) fn end_arrivals(&mut self, id: StrandId, next: usize) -> Flow {
-        let strand = &mut self.strands[id];
-        if let Some(lent) = strand.arrivals.take().and_then(|it| it.lent) {
-            let streams = &mut self.actors[strand.actor].streams;
-            streams.take_back(&strand.path, &lent.name, lent.stream);
+    /// After the last arrival: continue when all arrivals have ended.
+    pub(super) fn end_arrivals(&mut self, id: FiberId, next: usize) -> Flow {
+        let fiber = &mut self.fibers[id];
+        if let Some(lent) = fiber.arrivals.take().and_then(|it| it.lent) {
+            let streams = &mut self.actors[fiber.actor].streams;
+            streams.return_stream(&fiber.path, &lent.name, lent.stream);
         }
-        // An `at` before it was about none of them.
-        strand.intended = None;
-        if strand.children == 0 {
+        // An `at` before it does not apply to arrivals.
+        fiber.intended = None;
+        if fiber.children == 0 {
             return Flow::Jump(next);
         }
-        strand.at = next;
-        strand.joins = true;
+        fiber.at = next;
+        fiber.joins = true;
         Flow::Wait
     }
 
-    fn arrive(&mut self, id: StrandId, brief: Option<u32>, due: Seconds, now: Seconds) {
-        let actor = self.strands[id].actor;
+    fn arrive(&mut self, id: FiberId, brief: Option<u32>, due: Seconds, now: Seconds) {
+        let actor = self.fibers[id].actor;
         if let Some(number) = brief {
-            let parent = &mut self.strands[id];
+            let parent = &mut self.fibers[id];
             parent.children += 1;
             let of = Arrived {
-                strand: id,
+                fiber: id,
                 actor,
                 at: parent.at + 1,
                 number,
@@ -315,11 +323,11 @@ impl Interpreter {
         }
         let number = self.actors[actor]
             .streams
-            .next_arrival(&self.strands[id].path);
-        let parent = &mut self.strands[id];
+            .next_arrival(&self.fibers[id].path);
+        let parent = &mut self.fibers[id];
         parent.children += 1;
-        let child: Strand = parent.arrival(id, number, parent.at + 1, due, now);
-        let child = self.strands.insert(child);
+        let child: Fiber = parent.arrival(id, number, parent.at + 1, due, now);
+        let child = self.fibers.insert(child);
         self.ready.push_back(child);
     }
 }

@@ -1,12 +1,12 @@
-//! Where the leading transfers of a `parallel` wait for each other.
+//! Barriers for the leading transfers of a `parallel`, which wait for each other.
 
 use std::collections::BTreeMap;
 
-use super::Task;
+use super::TaskId;
 
-/// A place at a barrier: of the child of this number.
+/// Slot of a barrier for the child of this number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct BarrierSlot {
     pub barrier: BarrierId,
     pub child: usize,
 }
@@ -24,12 +24,12 @@ pub(super) struct Barriers {
 struct Barrier {
     /// Children that have neither arrived nor left.
     expected: usize,
-    /// By number of the child, so that they are released in the order of the plan.
-    held: BTreeMap<usize, Task>,
+    /// Tasks by number of the child, so that their release has the order of the plan.
+    held: BTreeMap<usize, TaskId>,
 }
 
 impl Barriers {
-    /// A barrier for so many children.
+    /// Open a barrier for this number of children.
     pub fn open(&mut self, expected: usize) -> BarrierId {
         let id = BarrierId(self.next);
         self.next += 1;
@@ -43,29 +43,29 @@ impl Barriers {
         id
     }
 
-    /// A child's transfer is armed. The tasks to release, if it was the last.
-    pub fn arrive(&mut self, place: Place, task: Task) -> Option<Vec<Task>> {
+    /// Record the armed transfer of a child. Return the tasks to release if it was the last.
+    pub fn arrive(&mut self, slot: BarrierSlot, task: TaskId) -> Option<Vec<TaskId>> {
         self.open
-            .get_mut(&place.barrier)?
+            .get_mut(&slot.barrier)?
             .held
-            .insert(place.child, task);
-        self.leave(place)
+            .insert(slot.child, task);
+        self.leave(slot)
     }
 
-    /// Nothing is to be expected of a child any more. The tasks to release, if it was the last.
-    pub fn leave(&mut self, place: Place) -> Option<Vec<Task>> {
-        let barrier = self.open.get_mut(&place.barrier)?;
+    /// Stop waiting for a child. Return the tasks to release if it was the last.
+    pub fn leave(&mut self, slot: BarrierSlot) -> Option<Vec<TaskId>> {
+        let barrier = self.open.get_mut(&slot.barrier)?;
         barrier.expected -= 1;
         if barrier.expected > 0 {
             return None;
         }
-        let complete = self.open.remove(&place.barrier)?;
+        let complete = self.open.remove(&slot.barrier)?;
         Some(complete.held.into_values().collect())
     }
 
-    /// A transfer that stood at the barrier has ended before it opened.
-    pub fn withdraw(&mut self, place: Place) -> Option<Vec<Task>> {
-        self.open.get_mut(&place.barrier)?.held.remove(&place.child);
+    /// Remove a transfer that has ended at the barrier before its release.
+    pub fn withdraw(&mut self, slot: BarrierSlot) -> Option<Vec<TaskId>> {
+        self.open.get_mut(&slot.barrier)?.held.remove(&slot.child);
         None
     }
 }

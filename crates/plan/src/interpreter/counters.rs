@@ -1,32 +1,33 @@
-//! Named counters and who waits for them.
+//! Named counters and the fibers that wait for them.
 
 use std::collections::BTreeMap;
 
-use super::StrandId;
+use super::FiberId;
 use crate::Name;
 
-/// Counters only grow.
+/// Counters, which never decrease.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct PlanCounters {
     counters: BTreeMap<Name, Counter>,
 }
 
 #[derive(Debug, Default)]
 struct Counter {
     value: u64,
-    /// In the order in which they came.
-    waiting: Vec<(u64, StrandId)>,
+    /// Waiting fibers, in order of arrival.
+    waiting: Vec<(u64, FiberId)>,
 }
 
-impl Counters {
-    /// Add, and return who need not wait any more.
-    pub fn add(&mut self, name: &Name, add: u64) -> Vec<StrandId> {
+impl PlanCounters {
+    /// Add to a counter, and return the fibers that need not wait any more.
+    pub fn add(&mut self, name: &Name, add: u64) -> Vec<FiberId> {
         let value = self.counter(name).value.saturating_add(add);
         self.raise_to(name, value)
     }
 
-    /// Raise to a value, if it is lower, and return who need not wait any more.
-    pub fn raise_to(&mut self, name: &Name, value: u64) -> Vec<StrandId> {
+    /// Increase a counter to a value if it is lower, and return the fibers that need not wait any
+    /// more.
+    pub fn raise_to(&mut self, name: &Name, value: u64) -> Vec<FiberId> {
         let counter = self.counter(name);
         counter.value = counter.value.max(value);
         let (reached, waiting) = counter
@@ -38,8 +39,8 @@ impl Counters {
         reached.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// Whether the value is reached; if not, `id` is remembered.
-    pub fn wait(&mut self, name: &Name, until: u64, id: StrandId) -> bool {
+    /// Return whether the value is reached; if not, queue `id`.
+    pub fn wait(&mut self, name: &Name, until: u64, id: FiberId) -> bool {
         let counter = self.counter(name);
         if counter.value < until {
             counter.waiting.push((until, id));
@@ -48,16 +49,16 @@ impl Counters {
         true
     }
 
-    /// Who waits, and for what.
-    pub fn waiting(&self) -> impl Iterator<Item = (StrandId, String)> {
+    /// Return the waiting fibers, each with a description.
+    pub fn waiting(&self) -> impl Iterator<Item = (FiberId, String)> {
         self.counters.iter().flat_map(|(name, counter)| {
-            let say = move |&(until, id)| {
+            let describe = move |&(until, id)| {
                 (
                     id,
                     format!("counter `{name}` to reach {until} (now {})", counter.value),
                 )
             };
-            counter.waiting.iter().map(say)
+            counter.waiting.iter().map(describe)
         })
     }
 

@@ -1,4 +1,4 @@
-//! What goes into the interpreter and what comes out.
+//! Inputs and outputs of the interpreter.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,94 +7,122 @@ use crate::{
     Bytes, DropCachesStep, Endpoint, Error, Name, PrepareStep, Scalar, Seconds, TrialId, Via,
 };
 
-/// Something the driver was asked to do; the interpreter counts them from 0.
+/// A request to the driver; the interpreter numbers requests from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Task(pub(super) u64);
+pub struct TaskId(pub(super) u64);
 
-impl Task {
-    /// The task of this number, where no interpreter counts them.
+impl TaskId {
+    /// Create the task of this number, for tasks that no interpreter numbers.
     #[must_use]
     pub const fn numbered(number: u64) -> Self {
         Self(number)
     }
 
-    /// The number of the task.
+    /// Return the number of the task.
     #[must_use]
     pub const fn number(self) -> u64 {
         self.0
     }
 }
 
-impl fmt::Display for Task {
+impl fmt::Display for TaskId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-/// What happened. A task that is not outstanding, or not in the state the input is about, is passed over.
+/// Events that the driver reports. An event of a task that is not outstanding, or in another state,
+/// is ignored.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Input {
+pub enum InterpreterInput {
     /// A transfer is ready to be released.
     Armed {
         /// Which.
-        task: Task,
+        task: TaskId,
     },
-    /// A transfer cannot be started, for example as its tool is missing: it counts as finished and holds up no barrier.
+    /// A transfer cannot be started, for example because its tool is missing. It counts as finished
+    /// and does not block a barrier.
     NotArmed {
         /// Which.
-        task: Task,
+        task: TaskId,
     },
-    /// A task has ended, well or badly.
+    /// A task has ended, with or without success.
     Finished {
         /// Which.
-        task: Task,
+        task: TaskId,
     },
-    /// A preparation could not be done. Within a trial nothing more of it is begun, so that nothing is measured that the plan did
-    /// not mean: what runs already goes on to its end, what is left is passed over but for signals and slots of pools, as others
-    /// may wait for them. Outside of trials it counts as finished.
+    /// A preparation has failed. Within a trial, no further step starts, so that the trial measures
+    /// only transfers with their intended files. Running tasks continue to their end. The remaining
+    /// steps are skipped, except signals and slots of pools, because other fibers can wait for
+    /// them. Outside of trials, the preparation counts as finished.
     Failed {
         /// Which.
-        task: Task,
+        task: TaskId,
     },
-    /// The value of a counter over all hosts. Counters never fall: the greater of this and the value here counts.
+    /// The value of a counter over all hosts. Counters never decrease, so the larger of this and
+    /// the local value counts.
     Counter {
         /// Its name.
         name: Name,
         /// Its value.
         value: u64,
     },
+    /// Trials that use this service are skipped from now on. The remaining steps of a started trial
+    /// are skipped as after [`Failed`](Self::Failed).
+    EndService {
+        /// Name of the service.
+        service: Name,
+    },
 }
 
-/// What to do. Every task is answered by [`Input::Finished`], [`Input::NotArmed`] or [`Input::Failed`], exactly once.
+/// Requests to the driver. Every task ends with exactly one input: [`InterpreterInput::Finished`],
+/// [`InterpreterInput::NotArmed`] or [`InterpreterInput::Failed`].
 #[derive(Debug)]
-pub enum Output {
-    /// A trial begins.
+pub enum InterpreterOutput {
+    /// A trial starts.
     TrialStarted {
         /// Which.
         trial: TrialRef,
     },
-    /// Make a transfer ready: fork its tool, but do not let it run. Answered by [`Input::Armed`] or [`Input::NotArmed`].
+    /// A trial is skipped, because this service has ended; [`TrialStarted`](Self::TrialStarted)
+    /// does not follow.
+    TrialSkipped {
+        /// Which.
+        trial: TrialRef,
+        /// Name of the service.
+        service: Name,
+    },
+    /// The remaining steps of a trial are skipped, because a service has ended; its result is a
+    /// failure.
+    TrialCut {
+        /// Which.
+        trial: TrialRef,
+    },
+    /// Prepare a transfer: fork its tool without running it. The reply is
+    /// [`InterpreterInput::Armed`] or [`InterpreterInput::NotArmed`].
     Arm {
         /// Its name from here on.
-        task: Task,
+        task: TaskId,
         /// The trial it is part of, if any.
         trial: Option<TrialRef>,
         /// Its actor.
         actor: Name,
-        /// What to transfer.
+        /// Transfer to prepare.
         transfer: Transfer,
-        /// When it should start; none in a closed loop.
+        /// Intended start; none in a closed loop.
         intended: Option<Seconds>,
     },
-    /// Let these transfers run, together. Answered by [`Input::Finished`] for each.
+    /// Run these transfers, all at the same time. The reply is [`InterpreterInput::Finished`] for
+    /// each.
     Release {
-        /// Which, in the order of the plan.
-        tasks: Vec<Task>,
+        /// Tasks, in the order of the plan.
+        tasks: Vec<TaskId>,
     },
-    /// Make files of a data set exist. Answered by [`Input::Finished`] or [`Input::Failed`].
+    /// Create missing files of a dataset. The reply is [`InterpreterInput::Finished`] or
+    /// [`InterpreterInput::Failed`].
     Prepare {
         /// Its name from here on.
-        task: Task,
+        task: TaskId,
         /// The trial it is part of, if any.
         trial: Option<TrialRef>,
         /// Its actor.
@@ -105,7 +133,7 @@ pub enum Output {
     /// Flush and drop the page cache of files.
     DropCaches {
         /// Its name from here on.
-        task: Task,
+        task: TaskId,
         /// The trial it is part of, if any.
         trial: Option<TrialRef>,
         /// Its actor.
@@ -116,34 +144,34 @@ pub enum Output {
     /// Keep one core busy.
     Compute {
         /// Its name from here on.
-        task: Task,
+        task: TaskId,
         /// The trial it is part of, if any.
         trial: Option<TrialRef>,
         /// Its actor.
         actor: Name,
-        /// For so long, in seconds of a core.
+        /// CPU time, in core-seconds.
         core_s: Seconds,
     },
-    /// Tell the other hosts. Here it is counted already.
+    /// Report a signal to the other hosts. It is already counted on this host.
     Signal {
         /// Name of the counter.
         counter: Name,
-        /// What was added.
+        /// Added number.
         add: u64,
     },
-    /// A trial is over: all that it started has ended.
+    /// A trial has ended, with all its tasks.
     TrialEnded {
         /// Which.
         trial: TrialRef,
     },
-    /// The plan cannot go on; nothing follows. The driver ends what still runs.
+    /// The plan cannot continue; no output follows. The driver ends all running tasks.
     Failed {
-        /// Why.
+        /// The reason.
         error: Error,
     },
 }
 
-/// Which trial, by which actor.
+/// A trial with its actor.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TrialRef {
     /// The trial.
@@ -154,33 +182,33 @@ pub struct TrialRef {
     pub point: u32,
     /// Number of the repetition within the point.
     pub repetition: u32,
-    /// The randomised block it is in.
+    /// Number of the randomised block.
     pub block: u32,
 }
 
 /// A `transfer` or `read` step with all draws resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transfer {
-    /// Which call of the header.
+    /// Call of the header.
     pub call: Name,
     /// Number of the concurrent transfer, from 0.
     pub slot: u32,
-    /// Where the bytes come from.
+    /// Source of the bytes.
     pub source: Endpoint,
-    /// The service and door through which they are read, if any.
+    /// Service and service port for reading, if any.
     pub source_via: Option<Via>,
-    /// Where they go to; `null:` for a `read`.
+    /// Destination of the bytes; `null:` for a `read`.
     pub destination: Endpoint,
-    /// The service and door through which they are written, if any.
+    /// Service and service port for writing, if any.
     pub destination_via: Option<Via>,
     /// Number of files; 1 for a `read`.
     pub files: u64,
     /// Bytes of all files together.
     pub bytes: Bytes,
-    /// Where in the file a `read` begins; none for a `transfer`.
+    /// Start offset of a `read`; none for a `transfer`.
     pub offset_bytes: Option<Bytes>,
-    /// Whether the destination stays after the trial.
+    /// Whether the destination remains after the trial.
     pub keep: bool,
-    /// The plan's labels.
+    /// Labels from the plan.
     pub labels: BTreeMap<Name, Scalar>,
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::StrandId;
+use super::FiberId;
 use crate::Name;
 
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(super) struct Pools {
 struct Pool {
     slots: u32,
     taken: u32,
-    waiting: VecDeque<(u32, StrandId)>,
+    waiting: VecDeque<(u32, FiberId)>,
 }
 
 impl Pool {
@@ -40,10 +40,11 @@ impl Pools {
         }
     }
 
-    /// Whether the slots are taken now; if not, `id` is queued, and gets them in its turn.
-    pub fn acquire(&mut self, name: &Name, count: u32, id: StrandId) -> bool {
+    /// Acquire the slots and return true; if they are not free, queue `id`, which gets them later.
+    pub fn acquire(&mut self, name: &Name, count: u32, id: FiberId) -> bool {
         let pool = self.pool(name);
-        // A small request does not pass a large one that came before, which might else wait for ever.
+        // A small request does not overtake an earlier large request, which could otherwise wait
+        // forever.
         if pool.waiting.is_empty() && pool.has(count) {
             pool.taken += count;
             return true;
@@ -52,8 +53,9 @@ impl Pools {
         false
     }
 
-    /// Give slots back, and return who got some; or how many are taken, if these are fewer.
-    pub fn release(&mut self, name: &Name, count: u32) -> Result<Vec<StrandId>, u32> {
+    /// Release slots, and return the fibers that got slots. Return the number of acquired slots as
+    /// an error if it is smaller.
+    pub fn release(&mut self, name: &Name, count: u32) -> Result<Vec<FiberId>, u32> {
         let pool = self.pool(name);
         pool.taken = pool.taken.checked_sub(count).ok_or(pool.taken)?;
         let mut granted = Vec::new();
@@ -68,10 +70,10 @@ impl Pools {
         Ok(granted)
     }
 
-    /// Who waits, and for what.
-    pub fn waiting(&self) -> impl Iterator<Item = (StrandId, String)> {
+    /// Return the waiting fibers, each with a description.
+    pub fn waiting(&self) -> impl Iterator<Item = (FiberId, String)> {
         self.pools.iter().flat_map(|(name, pool)| {
-            let say = move |&(count, id)| {
+            let describe = move |&(count, id)| {
                 (
                     id,
                     format!(
@@ -80,7 +82,7 @@ impl Pools {
                     ),
                 )
             };
-            pool.waiting.iter().map(say)
+            pool.waiting.iter().map(describe)
         })
     }
 

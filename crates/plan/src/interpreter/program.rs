@@ -1,6 +1,7 @@
-//! An actor's steps as one flat list, checked against the header.
+//! Steps of an actor as one flat list, validated with the header.
 //!
-//! Flat, so that a strand is an index and the `repeat`s around it; checked here, so that carrying out can trust it.
+//! The list is flat, so that the state of a fiber is an index and its surrounding `repeat`s. It is
+//! validated here, so that the execution needs no checks.
 
 mod transfers;
 
@@ -14,10 +15,10 @@ use transfers::Shape;
 
 use crate::{
     ActorLine, ArrivalsStep, DropCachesStep, Error, Header, Name, OrDraw, PrepareStep, ReadStep,
-    RepeatLimit, RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep,
+    RepeatLimit, RepeatStep, Seconds, Step, TransferStep, TrialId, TrialStep, Via,
 };
 
-/// Deepest nesting of steps: far beyond any use, well within the stack.
+/// Maximum nesting of steps, far above any use and far below the limit of the stack.
 const MAX_NESTING: usize = 64;
 
 #[derive(Debug)]
@@ -29,19 +30,13 @@ pub(super) struct Program {
 /// A step, or an end of one. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    Trial(Arc<TrialRef>),
+    Trial(Arc<CompiledTrial>),
     EndTrial,
-    /// A trial that is done already, with what it signalled.
+    /// A completed trial, with its signals.
     Skipped(Arc<[(Name, u64)]>),
-    /// The next trial is not begun at or after this time; what it would signal, and what comes after it.
-    Until {
-        time: Seconds,
-        signals: Arc<[(Name, u64)]>,
-        next: usize,
-    },
     Transfer(Arc<TransferStep>),
     Read(Arc<ReadStep>),
-    /// Where each child begins, and what comes after all of them.
+    /// Start of each child, and the position after all of them.
     Parallel {
         children: Arc<[usize]>,
         next: usize,
@@ -55,11 +50,11 @@ pub(super) enum Op {
     EndRepeat {
         body: usize,
     },
-    /// What comes after all that arrive; their body is next.
+    /// Position after all arrivals; their body is next.
     Arrivals {
         rates: Arc<Rates>,
         next: usize,
-        /// Of transfers that are told in brief: their number.
+        /// Number of the compact transfer, if it is one.
         brief: Option<u32>,
     },
     At(OrDraw<Seconds>),
@@ -85,8 +80,22 @@ pub(super) enum Op {
     DropCaches(Arc<DropCachesStep>),
 }
 
+/// A trial, and the conditions for skipping it.
+#[derive(Debug)]
+pub(super) struct CompiledTrial {
+    pub trial: TrialRef,
+    /// It does not start at or after this time.
+    pub until: Option<Seconds>,
+    /// Services that its transfers use.
+    pub services: BTreeSet<Name>,
+    /// Signals to send if it is skipped.
+    pub signals: Vec<(Name, u64)>,
+    /// Position after it.
+    pub next: usize,
+}
+
 impl Program {
-    /// Tell in brief what arrives where the body is one transfer without a draw, and `alike` says so of it.
+    /// Report arrivals in compact form if the body is one transfer without a draw and `alike` accepts it.
     pub fn abbreviate(
         &mut self,
         alike: &impl Fn(&TransferStep) -> bool,
@@ -104,7 +113,7 @@ impl Program {
     }
 }
 
-/// The programs of the actors on `host`, in the order of their first lines.
+/// Return the programs of the actors on `host`, in the order of their first lines.
 pub(super) fn compile(
     header: &Header,
     host: &str,
@@ -151,7 +160,7 @@ struct Compiler<'a> {
     actor: Name,
     ops: Vec<Op>,
     trials: BTreeSet<TrialId>,
-    /// Calls whose command lines are known to be right for such transfers.
+    /// Calls with validated command lines for transfers of this shape.
     calls: BTreeSet<(Name, Shape)>,
 }
 
@@ -178,11 +187,7 @@ impl<'a> Compiler<'a> {
 
     fn steps(&mut self, steps: Vec<Step>, depth: usize) -> Result<(), Error> {
         if depth > MAX_NESTING {
-            return Err(self.wrong(
-                "parallel",
-                "at most 64 steps within each other",
-                "more".into(),
-            ));
+            return Err(self.wrong("parallel", "at most 64 nested steps", "more".into()));
         }
         steps
             .into_iter()
@@ -230,7 +235,7 @@ impl<'a> Compiler<'a> {
     }
 
     fn trial(&mut self, trial: TrialStep, depth: usize) -> Result<(), Error> {
-        let misplaced = |actor: &Name, found| Error::TrialPlace {
+        let misplaced = |actor: &Name, found| Error::TrialStorage {
             actor: actor.as_ref().into(),
             trial: trial.id,
             found,
@@ -242,45 +247,41 @@ impl<'a> Compiler<'a> {
             return Err(misplaced(&self.actor, "twice"));
         }
         let mut signals = Vec::new();
-        if trial.until_s.is_some() || self.skip.contains(&trial.id) {
-            collect_signals(&trial.steps, 1, &mut signals);
-        }
-        let signals: Arc<[(Name, u64)]> = signals.into();
+        collect_signals(&trial.steps, 1, &mut signals);
         if self.skip.contains(&trial.id) {
-            self.ops.push(Op::Skipped(signals));
+            self.ops.push(Op::Skipped(signals.into()));
             return Ok(());
         }
         self.balanced(&trial.steps)?;
-        let limit = trial
+        let until = trial
             .until_s
             .map(|time| self.time("trial", time))
             .transpose()?;
-        let begin = self.ops.len();
-        if limit.is_some() {
-            self.ops.push(Op::End); // in its place until it is known where the trial ends
-        }
-        self.ops.push(Op::Trial(Arc::new(TrialRef {
-            trial: trial.id,
-            actor: self.actor.clone(),
-            point: trial.point,
-            repetition: trial.repetition,
-            block: trial.block,
-        })));
+        let mut services = BTreeSet::new();
+        self.collect_services(&trial.steps, &mut services);
+        let start = self.ops.len();
+        self.ops.push(Op::End); // placeholder until the end of the trial is known
         self.steps(trial.steps, depth + 1)?;
         self.ops.push(Op::EndTrial);
-        if let Some(time) = limit {
-            self.ops[begin] = Op::Until {
-                time,
-                signals,
-                next: self.ops.len(),
-            };
-        }
+        self.ops[start] = Op::Trial(Arc::new(CompiledTrial {
+            trial: TrialRef {
+                trial: trial.id,
+                actor: self.actor.clone(),
+                point: trial.point,
+                repetition: trial.repetition,
+                block: trial.block,
+            },
+            until,
+            services,
+            signals,
+            next: self.ops.len(),
+        }));
         Ok(())
     }
 
     fn parallel(&mut self, children: Vec<Vec<Step>>, depth: usize) -> Result<(), Error> {
         let fork = self.ops.len();
-        self.ops.push(Op::End); // in its place until it is known where the children are
+        self.ops.push(Op::End); // placeholder until the positions of the children are known
         let mut starts = Vec::with_capacity(children.len());
         for child in children {
             starts.push(self.ops.len());
@@ -295,11 +296,11 @@ impl<'a> Compiler<'a> {
     }
 
     fn repeat(&mut self, repeat: RepeatStep, depth: usize) -> Result<(), Error> {
-        let begin = self.ops.len();
-        self.ops.push(Op::End); // in its place until it is known where the body ends
+        let start = self.ops.len();
+        self.ops.push(Op::End); // placeholder until the end of the body is known
         self.steps(repeat.steps, depth + 1)?;
-        self.ops.push(Op::EndRepeat { body: begin + 1 });
-        self.ops[begin] = Op::Repeat {
+        self.ops.push(Op::EndRepeat { body: start + 1 });
+        self.ops[start] = Op::Repeat {
             limit: repeat.limit,
             next: self.ops.len(),
         };
@@ -312,11 +313,11 @@ impl<'a> Compiler<'a> {
         }
         let rates = Rates::new(arrivals.rate_per_s, arrivals.gap, arrivals.first);
         let rates = rates.map_err(|(expected, found)| self.wrong("arrivals", expected, found))?;
-        let begin = self.ops.len();
-        self.ops.push(Op::End); // in its place until it is known where the body ends
+        let start = self.ops.len();
+        self.ops.push(Op::End); // placeholder until the end of the body is known
         self.steps(arrivals.steps, depth + 1)?;
         self.ops.push(Op::End);
-        self.ops[begin] = Op::Arrivals {
+        self.ops[start] = Op::Arrivals {
             rates: Arc::new(rates),
             next: self.ops.len(),
             brief: None,
@@ -356,7 +357,7 @@ impl<'a> Compiler<'a> {
         Err(self.wrong(step, expected, time.to_string()))
     }
 
-    /// A draw can stand here only if each of its values can.
+    /// Check that each value of a draw is valid here.
     fn drawable<T: Drawn>(&self, value: &OrDraw<T>) -> Result<(), Error> {
         let OrDraw::Draw(name) = value else {
             return Ok(());
@@ -383,24 +384,54 @@ impl<'a> Compiler<'a> {
         first: u64,
         files: u64,
     ) -> Result<(), Error> {
-        let known = self.known("data set", &self.header.datasets, dataset)?;
+        let known = self.known("dataset", &self.header.datasets, dataset)?;
         if first.checked_add(files).is_none_or(|end| end > known.files) {
-            let found = format!("{files} from number {first} on, of {}", known.files);
-            return Err(self.wrong(step, "files that the data set has", found));
+            let found = format!("{files} files from number {first}, of {}", known.files);
+            return Err(self.wrong(step, "a range within the files of the dataset", found));
         }
         Ok(())
     }
 
-    /// On resume a trial is passed over as a whole, so it must leave the pools as it found them.
+    /// Check that a trial releases all acquired slots, because a resume skips it as a whole.
     fn balanced(&self, steps: &[Step]) -> Result<(), Error> {
         let mut balance = BTreeMap::new();
         collect_slots(steps, 1, &mut balance);
         match balance.into_iter().find(|&(_, kept)| kept != 0) {
             Some((pool, kept)) => {
-                let found = format!("{kept} of `{pool}` kept");
-                Err(self.wrong("trial", "every slot it acquires released in it", found))
+                let found = format!("{kept} of `{pool}` not released");
+                Err(self.wrong("trial", "a release of every slot that it acquires", found))
             }
             None => Ok(()),
+        }
+    }
+
+    /// Collect the services that transfers use; each child of a `parallel` and each body counts.
+    fn collect_services(&self, steps: &[Step], services: &mut BTreeSet<Name>) {
+        let mut add = |call: &Name, source: Option<&Via>, destination: Option<&Via>| {
+            services.extend(self.header.services_of(call, source, destination));
+        };
+        for step in steps {
+            match step {
+                Step::Transfer(it) => add(
+                    &it.call,
+                    it.source_via.as_ref(),
+                    it.destination_via.as_ref(),
+                ),
+                Step::Read(it) => add(&it.call, it.source_via.as_ref(), None),
+                _ => {}
+            }
+        }
+        for step in steps {
+            match step {
+                Step::Parallel(it) => {
+                    for child in &it.children {
+                        self.collect_services(child, services);
+                    }
+                }
+                Step::Repeat(it) => self.collect_services(&it.steps, services),
+                Step::Arrivals(it) => self.collect_services(&it.steps, services),
+                _ => {}
+            }
         }
     }
 
@@ -433,7 +464,7 @@ fn unknown(actor: &Name, kind: &'static str, found: &str) -> Error {
     }
 }
 
-/// What the steps signal when each is carried out `times` times.
+/// Return the signals of the steps when each runs `times` times.
 fn collect_signals(steps: &[Step], times: u64, signals: &mut Vec<(Name, u64)>) {
     for step in steps {
         match step {
@@ -455,7 +486,8 @@ fn collect_signals(steps: &[Step], times: u64, signals: &mut Vec<(Name, u64)>) {
     }
 }
 
-/// Slots acquired less slots released; a loop that ends with the time counts once, and so does an open one.
+/// Count acquired minus released slots; a loop that ends at a time counts once, and so does an open
+/// loop.
 fn collect_slots<'a>(steps: &'a [Step], times: i128, balance: &mut BTreeMap<&'a Name, i128>) {
     let mut add = |pool, count: i128| {
         let kept: &mut i128 = balance.entry(pool).or_default();

@@ -1,23 +1,26 @@
-//! What each kind of step does to the strand that meets it.
+//! Execution of each kind of step by a fiber.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::Arc;
 
-use super::program::Op;
-use super::strand::{Round, StrandId};
+use super::fiber::{FiberId, Round};
+use super::program::{CompiledTrial, Op};
 use super::streams::Drawn;
 use super::{
-    Flow, Interpreter, MAX_IDLE_ROUNDS, Output, Outstanding, Stage, Task, Transfer, TrialRef,
+    Flow, Interpreter, InterpreterOutput, MAX_IDLE_ROUNDS, Outstanding, Stage, TaskId, Transfer,
+    TrialRef,
 };
 use crate::{Endpoint, Error, Name, OrDraw, ReadStep, RepeatLimit, Seconds, TransferStep};
 
 impl Interpreter {
-    pub(super) fn step(&mut self, id: StrandId, op: &Op, now: Seconds) -> Result<Flow, Error> {
+    pub(super) fn step(&mut self, id: FiberId, op: &Op, now: Seconds) -> Result<Flow, Error> {
         let spoilt = self.actor_of(id).spoilt;
         if spoilt || !matches!(op, Op::Transfer(_) | Op::Read(_) | Op::Repeat { .. }) {
-            // Its first step is no transfer, or none that will be armed: nobody waits for it at the barrier.
-            let open = self.strands[id]
+            // Its first step is not a transfer, or a transfer that will not be armed: the barrier does not wait for
+            // it.
+            let open = self.fibers[id]
                 .barrier
                 .take()
                 .and_then(|barrier| self.barriers.leave(barrier));
@@ -27,26 +30,14 @@ impl Interpreter {
             return Ok(flow);
         }
         let flow = match op {
-            Op::Trial(trial) => self.begin_trial(id, trial),
+            Op::Trial(trial) => self.start_trial(id, trial, now),
             Op::EndTrial => self.end_trial(id),
             Op::Skipped(signals) => self.skip_trial(id, signals),
-            Op::Until {
-                time,
-                signals,
-                next,
-            } => {
-                if now < *time {
-                    Flow::Next
-                } else {
-                    self.skip_trial(id, signals);
-                    Flow::Jump(*next)
-                }
-            }
             Op::Transfer(transfer) => self.transfer(id, transfer),
             Op::Read(read) => self.read(id, read),
             Op::Parallel { children, next } => self.fork(id, children, *next, now),
             Op::End => Flow::End,
-            Op::Repeat { limit, next } => self.begin_repeat(id, *limit, *next, now),
+            Op::Repeat { limit, next } => self.start_repeat(id, *limit, *next, now),
             Op::EndRepeat { body } => return self.end_round(id, *body, now),
             Op::Arrivals { rates, next, brief } => {
                 return self.arrivals(id, rates, *brief, *next, now);
@@ -58,7 +49,7 @@ impl Interpreter {
             }
             Op::Compute(core_s) => {
                 let core_s = self.draw(id, core_s);
-                self.begin_task(id, |task, trial, actor| Output::Compute {
+                self.start_task(id, |task, trial, actor| InterpreterOutput::Compute {
                     task,
                     trial,
                     actor,
@@ -67,7 +58,7 @@ impl Interpreter {
             }
             Op::Prepare(prepare) => {
                 let prepare = prepare.as_ref().clone();
-                self.begin_task(id, |task, trial, actor| Output::Prepare {
+                self.start_task(id, |task, trial, actor| InterpreterOutput::Prepare {
                     task,
                     trial,
                     actor,
@@ -76,7 +67,7 @@ impl Interpreter {
             }
             Op::DropCaches(drop) => {
                 let drop_caches = drop.as_ref().clone();
-                self.begin_task(id, |task, trial, actor| Output::DropCaches {
+                self.start_task(id, |task, trial, actor| InterpreterOutput::DropCaches {
                     task,
                     trial,
                     actor,
@@ -91,7 +82,7 @@ impl Interpreter {
             Op::Release { pool, count } => {
                 let granted = self.pools.release(pool, *count);
                 let actor = &self.actor_of(id).program.actor;
-                let granted = granted.map_err(|held| Error::PoolNotHeld {
+                let granted = granted.map_err(|held| Error::PoolNotAcquired {
                     actor: actor.as_ref().into(),
                     pool: pool.as_ref().into(),
                     count: *count,
@@ -104,39 +95,58 @@ impl Interpreter {
         Ok(flow)
     }
 
-    fn begin_trial(&mut self, id: StrandId, trial: &TrialRef) -> Flow {
-        let actor = &mut self.actors[self.strands[id].actor];
-        actor.trial = Some(trial.clone());
-        actor.streams.begin_trial(trial.trial);
-        self.outputs.push_back(Output::TrialStarted {
-            trial: trial.clone(),
-        });
-        Flow::Next
+    fn start_trial(&mut self, id: FiberId, compiled: &Arc<CompiledTrial>, now: Seconds) -> Flow {
+        let trial = compiled.trial.clone();
+        let is_late = compiled.until.is_some_and(|time| now >= time);
+        let mut services = compiled.services.iter();
+        if let Some(service) = services.find(|&it| !is_late && self.ended_services.contains(it)) {
+            self.outputs.push_back(InterpreterOutput::TrialSkipped {
+                trial,
+                service: service.clone(),
+            });
+        } else if !is_late {
+            let actor = &mut self.actors[self.fibers[id].actor];
+            actor.trial = Some(Arc::clone(compiled));
+            actor.streams.start_trial(trial.trial);
+            self.outputs
+                .push_back(InterpreterOutput::TrialStarted { trial });
+            return Flow::Next;
+        }
+        self.skip_trial(id, &compiled.signals);
+        Flow::Jump(compiled.next)
     }
 
-    fn end_trial(&mut self, id: StrandId) -> Flow {
-        let actor = &mut self.actors[self.strands[id].actor];
+    fn end_trial(&mut self, id: FiberId) -> Flow {
+        let actor = &mut self.actors[self.fibers[id].actor];
         if std::mem::take(&mut actor.spoilt) {
-            // An `at` that found no transfer was not about the next trial's.
-            self.strands[id].intended = None;
+            // An `at` without a transfer does not apply to the next trial.
+            self.fibers[id].intended = None;
         }
         actor.streams.end_trial();
-        self.outputs
-            .extend(actor.trial.take().map(|trial| Output::TrialEnded { trial }));
+        self.outputs.extend(
+            actor
+                .trial
+                .take()
+                .map(|compiled| InterpreterOutput::TrialEnded {
+                    trial: compiled.trial.clone(),
+                }),
+        );
         Flow::Next
     }
 
-    fn skip_trial(&mut self, id: StrandId, signals: &[(Name, u64)]) -> Flow {
-        // An `at` before the trial was about its first transfer, not about the one after it.
-        self.strands[id].intended = None;
+    fn skip_trial(&mut self, id: FiberId, signals: &[(Name, u64)]) -> Flow {
+        // An `at` before the trial applies to its first transfer, not to a transfer after the
+        // trial.
+        self.fibers[id].intended = None;
         for (counter, add) in signals {
             self.signal(counter, *add);
         }
         Flow::Next
     }
 
-    /// Passes over a step of a trial that has failed; none if it concerns others. Signals are waited for, slots are shared.
-    fn pass_over(&mut self, id: StrandId, op: &Op, now: Seconds) -> Option<Flow> {
+    /// Skip a step of a failed trial; return none if other fibers depend on it, because they wait
+    /// for signals and share slots.
+    fn pass_over(&mut self, id: FiberId, op: &Op, now: Seconds) -> Option<Flow> {
         match op {
             Op::Transfer(_)
             | Op::Read(_)
@@ -147,20 +157,21 @@ impl Interpreter {
             | Op::Prepare(_)
             | Op::DropCaches(_) => Some(Flow::Next),
             Op::Repeat { limit, next } => {
-                let at = self.strands[id].at;
+                let at = self.fibers[id].at;
                 let counts = matches!(limit, RepeatLimit::Count(_));
                 let needed = counts && self.concerns_others(id, at..*next);
                 (!needed).then_some(Flow::Jump(*next))
             }
-            // How many more would have come is known of none.
+            // The number of further arrivals is unknown.
             Op::Arrivals { next, .. } => Some(self.end_arrivals(id, *next)),
-            // These rounds take no time, and are no more than the plan counts: no loop to be afraid of.
+            // These rounds take no time, but their number is limited by the plan, so they are no
+            // endless loop.
             Op::EndRepeat { body } => {
-                let needed = self.concerns_others(id, *body..self.strands[id].at);
-                let rounds = &mut self.strands[id].rounds;
+                let needed = self.concerns_others(id, *body..self.fibers[id].at);
+                let rounds = &mut self.fibers[id].rounds;
                 let again = rounds.last_mut().is_some_and(|round| {
                     round.done += 1;
-                    matches!(round.limit, RepeatLimit::Count(_)) && round.may_begin(now)
+                    matches!(round.limit, RepeatLimit::Count(_)) && round.can_start(now)
                 });
                 if needed && again {
                     return Some(Flow::Jump(*body));
@@ -172,7 +183,7 @@ impl Interpreter {
         }
     }
 
-    fn concerns_others(&self, id: StrandId, steps: Range<usize>) -> bool {
+    fn concerns_others(&self, id: FiberId, steps: Range<usize>) -> bool {
         let shared = |op: &Op| {
             matches!(
                 op,
@@ -182,16 +193,16 @@ impl Interpreter {
         self.actor_of(id).program.ops[steps].iter().any(shared)
     }
 
-    fn transfer(&mut self, id: StrandId, step: &TransferStep) -> Flow {
+    fn transfer(&mut self, id: FiberId, step: &TransferStep) -> Flow {
         let transfer = Transfer {
             call: step.call.clone(),
             slot: step.slot,
             source: self.draw::<Endpoint>(id, &step.source),
             source_via: step.source_via.clone(),
-            // What has arrived side by side must not write to one file.
+            // Parallel arrivals must not write to the same file.
             destination: self
                 .draw::<Endpoint>(id, &step.destination)
-                .extended(&self.strands[id].suffix),
+                .extended(&self.fibers[id].suffix),
             destination_via: step.destination_via.clone(),
             files: step.files,
             bytes: self.draw(id, &step.bytes),
@@ -202,7 +213,7 @@ impl Interpreter {
         self.arm(id, transfer)
     }
 
-    fn read(&mut self, id: StrandId, step: &ReadStep) -> Flow {
+    fn read(&mut self, id: FiberId, step: &ReadStep) -> Flow {
         let transfer = Transfer {
             call: step.call.clone(),
             slot: step.slot,
@@ -219,75 +230,76 @@ impl Interpreter {
         self.arm(id, transfer)
     }
 
-    fn arm(&mut self, id: StrandId, transfer: Transfer) -> Flow {
-        let strand = &mut self.strands[id];
-        let intended = strand.intended.take();
+    fn arm(&mut self, id: FiberId, transfer: Transfer) -> Flow {
+        let fiber = &mut self.fibers[id];
+        let intended = fiber.intended.take();
         let stage = Stage::Arming {
-            barrier: strand.barrier.take(),
+            barrier: fiber.barrier.take(),
         };
-        let arm = |task, trial, actor| Output::Arm {
+        let arm = |task, trial, actor| InterpreterOutput::Arm {
             task,
             trial,
             actor,
             transfer,
             intended,
         };
-        self.begin_task_in(id, stage, arm)
+        self.start_task_in(id, stage, arm)
     }
 
-    fn begin_task(
+    fn start_task(
         &mut self,
-        id: StrandId,
-        output: impl FnOnce(Task, Option<TrialRef>, Name) -> Output,
+        id: FiberId,
+        output: impl FnOnce(TaskId, Option<TrialRef>, Name) -> InterpreterOutput,
     ) -> Flow {
-        self.begin_task_in(id, Stage::Running, output)
+        self.start_task_in(id, Stage::Running, output)
     }
 
-    fn begin_task_in(
+    fn start_task_in(
         &mut self,
-        id: StrandId,
+        id: FiberId,
         stage: Stage,
-        output: impl FnOnce(Task, Option<TrialRef>, Name) -> Output,
+        output: impl FnOnce(TaskId, Option<TrialRef>, Name) -> InterpreterOutput,
     ) -> Flow {
-        let task = Task(self.next_task);
+        let task = TaskId(self.next_task);
         self.next_task += 1;
         let actor = self.actor_of(id);
-        let output = output(task, actor.trial.clone(), actor.program.actor.clone());
+        let trial = actor.trial.as_ref().map(|compiled| compiled.trial.clone());
+        let output = output(task, trial, actor.program.actor.clone());
         self.outputs.push_back(output);
-        self.tasks.insert(task, Outstanding { strand: id, stage });
-        let strand = &mut self.strands[id];
-        strand.at += 1;
-        strand.suspensions += 1;
+        self.tasks.insert(task, Outstanding { fiber: id, stage });
+        let fiber = &mut self.fibers[id];
+        fiber.at += 1;
+        fiber.suspensions += 1;
         Flow::Wait
     }
 
-    fn fork(&mut self, id: StrandId, children: &[usize], next: usize, now: Seconds) -> Flow {
+    fn fork(&mut self, id: FiberId, children: &[usize], next: usize, now: Seconds) -> Flow {
         if children.is_empty() {
             return Flow::Jump(next);
         }
         let barrier = self.barriers.open(children.len());
-        let parent = &mut self.strands[id];
+        let parent = &mut self.fibers[id];
         parent.at = next;
         parent.children = children.len();
         parent.joins = true;
         for (child, &at) in children.iter().enumerate() {
-            let child = self.strands[id].child(id, child, at, barrier, now);
-            let child = self.strands.insert(child);
+            let child = self.fibers[id].child(id, child, at, barrier, now);
+            let child = self.fibers.insert(child);
             self.ready.push_back(child);
         }
-        self.strands[id].intended = None;
+        self.fibers[id].intended = None;
         Flow::Wait
     }
 
-    pub(super) fn end(&mut self, id: StrandId) {
-        let ended = self.strands.remove(id);
+    pub(super) fn end(&mut self, id: FiberId) {
+        let ended = self.fibers.remove(id);
         let Some(parent_id) = ended.parent else {
             return;
         };
         if ended.arrived {
             self.actors[ended.actor].streams.forget(&ended.path);
         }
-        let parent = &mut self.strands[parent_id];
+        let parent = &mut self.fibers[parent_id];
         parent.work += ended.work;
         parent.suspensions += ended.suspensions;
         parent.children -= 1;
@@ -296,90 +308,84 @@ impl Interpreter {
         }
     }
 
-    fn begin_repeat(
-        &mut self,
-        id: StrandId,
-        limit: RepeatLimit,
-        next: usize,
-        now: Seconds,
-    ) -> Flow {
+    fn start_repeat(&mut self, id: FiberId, limit: RepeatLimit, next: usize, now: Seconds) -> Flow {
         let limit = match limit {
-            // From here on it is a time of the run like any other.
+            // Convert the duration to a time of the run.
             RepeatLimit::For(duration) => RepeatLimit::Until(now + duration),
             limit => limit,
         };
         let round = Round {
             limit,
             done: 0,
-            began: now,
-            work: self.strands[id].work,
+            started: now,
+            work: self.fibers[id].work,
             idle: 0,
         };
-        if !round.may_begin(now) {
+        if !round.can_start(now) {
             return Flow::Jump(next);
         }
-        self.strands[id].rounds.push(round);
+        self.fibers[id].rounds.push(round);
         Flow::Next
     }
 
-    fn end_round(&mut self, id: StrandId, body: usize, now: Seconds) -> Result<Flow, Error> {
-        if let Some(rounds) = self.strands[id].end_round(now, MAX_IDLE_ROUNDS) {
+    fn end_round(&mut self, id: FiberId, body: usize, now: Seconds) -> Result<Flow, Error> {
+        if let Some(rounds) = self.fibers[id].end_round(now, MAX_IDLE_ROUNDS) {
             let actor = self.actor_of(id).program.actor.as_ref().into();
             return Err(Error::EndlessLoop { actor, rounds });
         }
-        let rounds = &mut self.strands[id].rounds;
-        if rounds.last().is_some_and(|round| round.may_begin(now)) {
+        let rounds = &mut self.fibers[id].rounds;
+        if rounds.last().is_some_and(|round| round.can_start(now)) {
             return Ok(Flow::Jump(body));
         }
         rounds.pop();
         Ok(Flow::Next)
     }
 
-    fn at(&mut self, id: StrandId, time: &OrDraw<Seconds>, now: Seconds) -> Flow {
+    fn at(&mut self, id: FiberId, time: &OrDraw<Seconds>, now: Seconds) -> Flow {
         let time = self.draw(id, time);
-        self.strands[id].intended = Some(time);
+        self.fibers[id].intended = Some(time);
         self.sleep_until(id, time, now)
     }
 
-    pub(super) fn sleep_until(&mut self, id: StrandId, time: Seconds, now: Seconds) -> Flow {
+    pub(super) fn sleep_until(&mut self, id: FiberId, time: Seconds, now: Seconds) -> Flow {
         if time <= now {
             return Flow::Next;
         }
-        let strand = &mut self.strands[id];
-        strand.at += 1;
-        strand.suspensions += 1;
+        let fiber = &mut self.fibers[id];
+        fiber.at += 1;
+        fiber.suspensions += 1;
         self.sleeping.push(Reverse((time, id)));
         Flow::Wait
     }
 
     fn signal(&mut self, counter: &Name, add: u64) -> Flow {
         self.ready.extend(self.counters.add(counter, add));
-        self.outputs.push_back(Output::Signal {
+        self.outputs.push_back(InterpreterOutput::Signal {
             counter: counter.clone(),
             add,
         });
         Flow::Next
     }
 
-    /// Go on if `granted` now; else whoever grants it makes the strand ready.
-    fn waits(&mut self, id: StrandId, granted: impl FnOnce(&mut Self) -> bool) -> Flow {
+    /// Continue if `granted` now; otherwise the fiber becomes ready when its request is granted.
+    fn waits(&mut self, id: FiberId, granted: impl FnOnce(&mut Self) -> bool) -> Flow {
         if granted(self) {
             return Flow::Next;
         }
-        self.strands[id].at += 1;
+        self.fibers[id].at += 1;
         Flow::Wait
     }
 
-    /// The value itself, or the next one of its stream.
-    pub(super) fn draw<T: Drawn>(&mut self, id: StrandId, value: &OrDraw<T>) -> T {
+    /// Return the value itself, or the next value of its stream.
+    pub(super) fn draw<T: Drawn>(&mut self, id: FiberId, value: &OrDraw<T>) -> T {
         let stream = match value {
             OrDraw::Fixed(value) => return value.clone(),
             OrDraw::Draw(name) => &name.draw,
         };
-        let strand = &self.strands[id];
-        let bits = self.actors[strand.actor]
+        let fiber = &self.fibers[id];
+        let bits = self.actors[fiber.actor]
             .streams
-            .next_bits(&strand.path, stream);
+            .next_bits(&fiber.path, stream);
         let drawn = self
             .draws
             .get(stream)

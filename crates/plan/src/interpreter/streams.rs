@@ -1,30 +1,30 @@
-//! The streams of random values of one actor, each as far as it has been drawn.
+//! Streams of random values of one actor, with their positions.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
 use crate::{Bytes, DrawStream, Endpoint, Name, Scalar, Seconds, TrialId};
 
-/// Streams outlive the strands that draw from them: the third child of a `parallel` that is repeated goes on in the next round
-/// where it stopped in the last.
+/// Streams outlive the fibers that draw from them. So in each round, a child of a repeated
+/// `parallel` continues its stream from the previous round.
 #[derive(Debug)]
 pub(super) struct Streams {
     seed: u64,
     actor: Name,
-    outside: ByStrand,
-    trial: Option<(TrialId, ByStrand)>,
+    outside: FiberStreams,
+    trial: Option<(TrialId, FiberStreams)>,
 }
 
 #[derive(Debug, Default)]
-struct ByStrand {
-    /// By path of children and name of the stream.
+struct FiberStreams {
+    /// Streams by path of children and name.
     values: BTreeMap<(Name, Name), DrawStream>,
-    /// By path: what has arrived there so far.
+    /// Number of arrivals so far, by path.
     arrivals: BTreeMap<Name, u64>,
 }
 
-impl ByStrand {
-    /// Drop what belongs to this path and to the ones below it.
+impl FiberStreams {
+    /// Drop the streams of this path and of the paths below it.
     fn forget(&mut self, path: &Name) {
         let own = |other: &Name| {
             let below = other.strip_prefix(&**path);
@@ -61,13 +61,13 @@ impl Streams {
         Self {
             seed,
             actor: actor.clone(),
-            outside: ByStrand::default(),
+            outside: FiberStreams::default(),
             trial: None,
         }
     }
 
-    pub fn begin_trial(&mut self, id: TrialId) {
-        self.trial = Some((id, ByStrand::default()));
+    pub fn start_trial(&mut self, id: TrialId) {
+        self.trial = Some((id, FiberStreams::default()));
     }
 
     pub fn end_trial(&mut self) {
@@ -87,17 +87,17 @@ impl Streams {
             .next_bits()
     }
 
-    /// Lend a stream out, as far as it has been drawn, for as long as nobody else draws from it.
+    /// Lend a stream in its current state; it has no other user until its return.
     pub fn lend(&mut self, path: &Name, stream: &Name) -> DrawStream {
         let key = (path.clone(), stream.clone());
-        let lent = self.here().values.remove(&key);
+        let lent = self.current().values.remove(&key);
         lent.unwrap_or_else(|| self.start(path, stream))
     }
 
-    /// Take it back.
-    pub fn take_back(&mut self, path: &Name, stream: &Name, lent: DrawStream) {
+    /// Take a lent stream back.
+    pub fn return_stream(&mut self, path: &Name, stream: &Name, lent: DrawStream) {
         let key = (path.clone(), stream.clone());
-        self.here().values.insert(key, lent);
+        self.current().values.insert(key, lent);
     }
 
     fn start(&self, path: &Name, stream: &Name) -> DrawStream {
@@ -108,25 +108,26 @@ impl Streams {
         DrawStream::new(self.seed, &self.actor, stream, &format!("{trial}{path}"))
     }
 
-    /// The number of the next arrival in the strand of this path.
+    /// Return the number of the next arrival in the fiber of this path.
     pub fn next_arrival(&mut self, path: &Name) -> u64 {
-        let count = self.here().arrivals.entry(path.clone()).or_default();
+        let count = self.current().arrivals.entry(path.clone()).or_default();
         *count += 1;
         *count - 1
     }
 
-    /// An arrival is over, and nothing will be drawn for it again: of a hundred million of them none may stay in memory.
+    /// Remove the streams of an ended arrival, because a hundred million of them would fill the
+    /// memory.
     pub fn forget(&mut self, path: &Name) {
-        self.here().forget(path);
+        self.current().forget(path);
     }
 
-    /// Streams that are held, of strands within no trial.
+    /// Return the number of stored streams of fibers outside of trials.
     #[cfg(test)]
     pub fn kept(&self) -> usize {
         self.outside.values.len()
     }
 
-    fn here(&mut self) -> &mut ByStrand {
+    fn current(&mut self) -> &mut FiberStreams {
         match &mut self.trial {
             Some((_, streams)) => streams,
             None => &mut self.outside,
@@ -134,12 +135,12 @@ impl Streams {
     }
 }
 
-/// Latest time and longest duration, three centuries: what a driver adds up stays far from where clocks overflow.
+/// Maximum time and duration, three centuries, so that sums in a driver cannot overflow clocks.
 pub(super) const MAX_SECONDS: f64 = 1e10;
 
-/// What a draw can stand for.
+/// Types of values that a draw can return.
 pub(super) trait Drawn: Clone {
-    /// What every drawn value must be.
+    /// Requirement for every drawn value.
     const EXPECTED: &'static str;
 
     fn from_scalar(scalar: &Scalar) -> Option<Self>;
@@ -169,7 +170,7 @@ impl Drawn for f64 {
 impl Drawn for Bytes {
     const EXPECTED: &'static str = "numbers of at least 0 and below 2^63";
 
-    /// To the nearest byte.
+    /// Rounded to the nearest byte.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the bounds
     fn from_scalar(scalar: &Scalar) -> Option<Self> {
         const TOO_MANY: f64 = (1_u64 << 63) as f64;
@@ -184,7 +185,7 @@ impl Drawn for Bytes {
 }
 
 impl Drawn for Endpoint {
-    const EXPECTED: &'static str = "texts `place:relative/path`";
+    const EXPECTED: &'static str = "texts `storage:relative/path`";
 
     fn from_scalar(scalar: &Scalar) -> Option<Self> {
         match scalar {

@@ -9,9 +9,9 @@ fn header() -> Header {
         "expect": "nothing"});
     let host = json!({"ssh": null, "memory_bytes": null});
     serde_json::from_value(json!({
-        "format": "venturi-plan", "version": 1, "name": "n", "seed": 1, "scale": 1.0, "scenario": {},
-        "hosts": {"h": host, "other": host}, "places": {"p": {"host": "h", "path": "p"}},
-        "datasets": {"d": {"place": "p", "path": "d", "files": 3, "size_bytes": 1, "seed": 1}}, "calls": {"c": call},
+        "format": "venturi-plan", "version": 2, "name": "n", "seed": 1, "scale": 1.0, "scenario": {},
+        "hosts": {"h": host, "other": host}, "storages": {"p": {"host": "h", "path": "p"}},
+        "datasets": {"d": {"storage": "p", "path": "d", "files": 3, "size_bytes": 1, "seed": 1}}, "calls": {"c": call},
         "draws": {"size": {"kind": "uniform", "low": 0, "high": 1e9}, "none": {"kind": "choice", "values": [0]}, "rare": {"kind": "exponential", "mean": 1e308},
             "names": {"kind": "choice", "values": ["p:a", "p:b"]}, "mixed": {"kind": "choice", "values": [1, "p:b"]},
             "negative": {"kind": "uniform", "low": -1, "high": 1}, "elsewhere": {"kind": "choice", "values": ["q:a"]}},
@@ -40,32 +40,32 @@ fn started(lines: Vec<ActorLine>, skip: &[u32]) -> Interpreter {
     interpreter
 }
 
-fn outputs(interpreter: &mut Interpreter) -> Vec<Output> {
+fn outputs(interpreter: &mut Interpreter) -> Vec<InterpreterOutput> {
     std::iter::from_fn(|| interpreter.poll_output()).collect()
 }
 
-/// Carry everything out in no time but that of pauses; bytes of each transfer, by trial.
-fn carry_out(interpreter: &mut Interpreter) -> Vec<(Option<TrialId>, u64)> {
+/// Run everything in no time except pauses; return the bytes of each transfer, by trial.
+fn run_all(interpreter: &mut Interpreter) -> Vec<(Option<TrialId>, u64)> {
     let mut seen = Vec::new();
     let mut now = Seconds::ZERO;
     loop {
         while let Some(output) = interpreter.poll_output() {
             match output {
-                Output::Arm {
+                InterpreterOutput::Arm {
                     task,
                     trial,
                     transfer,
                     ..
                 } => {
                     seen.push((trial.map(|trial| trial.trial), transfer.bytes.get()));
-                    interpreter.handle_input(now, Input::Armed { task });
+                    interpreter.handle_input(now, InterpreterInput::Armed { task });
                 }
-                Output::Release { tasks } => {
-                    tasks
-                        .into_iter()
-                        .for_each(|task| interpreter.handle_input(now, Input::Finished { task }));
+                InterpreterOutput::Release { tasks } => {
+                    tasks.into_iter().for_each(|task| {
+                        interpreter.handle_input(now, InterpreterInput::Finished { task })
+                    });
                 }
-                Output::Failed { error } => panic!("{error}"),
+                InterpreterOutput::Failed { error } => panic!("{error}"),
                 _ => {}
             }
         }
@@ -80,7 +80,7 @@ fn carry_out(interpreter: &mut Interpreter) -> Vec<(Option<TrialId>, u64)> {
 }
 
 #[test]
-fn skipped_trials_leave_no_trace_and_shift_no_draw() {
+fn skipped_trials_leave_no_trace_and_do_not_shift_draws() {
     let drawn = || transfer(json!({"draw": "size"}));
     let repeated = json!({"step": "repeat", "count": 3, "steps": [drawn()]});
     let lines = || {
@@ -94,8 +94,8 @@ fn skipped_trials_leave_no_trace_and_shift_no_draw() {
             ],
         )]
     };
-    let all = carry_out(&mut started(lines(), &[]));
-    let resumed = carry_out(&mut started(lines(), &[0]));
+    let all = run_all(&mut started(lines(), &[]));
+    let resumed = run_all(&mut started(lines(), &[0]));
     let kept: Vec<_> = all
         .iter()
         .copied()
@@ -103,7 +103,7 @@ fn skipped_trials_leave_no_trace_and_shift_no_draw() {
         .collect();
     assert_eq!(resumed, kept);
     let values: BTreeSet<_> = all.iter().map(|&(_, bytes)| bytes).collect();
-    assert_eq!(values.len(), 6, "all drawn anew: {all:?}");
+    assert_eq!(values.len(), 6, "all drawn again: {all:?}");
     assert_eq!(
         outputs(&mut started(vec![line("a", &[trial(0, &[drawn()])])], &[0])).len(),
         0
@@ -111,7 +111,7 @@ fn skipped_trials_leave_no_trace_and_shift_no_draw() {
 }
 
 #[test]
-fn signals_of_a_skipped_trial_count_so_that_nobody_waits_for_ever() {
+fn signals_of_a_skipped_trial_count_so_that_no_actor_waits_forever() {
     let signal = json!({"step": "signal", "counter": "k", "add": 2});
     let twice = json!({"step": "repeat", "count": 2, "steps": [signal]});
     let waits = json!({"step": "wait", "counter": "k", "until": 4});
@@ -124,13 +124,13 @@ fn signals_of_a_skipped_trial_count_so_that_nobody_waits_for_ever() {
     );
     assert!(matches!(
         outputs(&mut interpreter)[..],
-        [Output::Signal { add: 4, .. }]
+        [InterpreterOutput::Signal { add: 4, .. }]
     ));
     assert!(interpreter.is_finished());
 }
 
 #[test]
-fn a_trial_is_begun_before_its_time_alone_and_shifts_no_draw_of_those_after_it() {
+fn a_trial_starts_only_before_its_time_limit_and_does_not_shift_later_draws() {
     let drawn = transfer(json!({"draw": "size"}));
     let pause = json!({"step": "pause", "duration_s": 3});
     let limited = |number, until_s: f64| {
@@ -146,17 +146,17 @@ fn a_trial_is_begun_before_its_time_alone_and_shifts_no_draw_of_those_after_it()
         ];
         vec![line("x", &steps)]
     };
-    let all = carry_out(&mut started(lines([1.0, 3.5]), &[]));
+    let all = run_all(&mut started(lines([1.0, 3.5]), &[]));
     assert_eq!(all.len(), 3);
-    // The second is reached at 3 s: at its time is too late.
-    let without = carry_out(&mut started(lines([1.0, 3.0]), &[]));
+    // The second trial is reached at 3 s, exactly at its `until_s`, which is too late.
+    let without = run_all(&mut started(lines([1.0, 3.0]), &[]));
     assert_eq!(without, [all[0], all[2]]);
     let wrong = Interpreter::new(&header(), "h", lines([-1.0, 3.0]), BTreeSet::new());
     assert!(matches!(wrong, Err(Error::Step { step: "trial", .. })));
 }
 
 #[test]
-fn an_at_before_a_skipped_trial_is_not_about_the_transfer_after_it() {
+fn an_at_step_before_a_skipped_trial_does_not_apply_to_the_next_transfer() {
     let lines = vec![line(
         "a",
         &[
@@ -167,15 +167,15 @@ fn an_at_before_a_skipped_trial_is_not_about_the_transfer_after_it() {
     )];
     assert!(matches!(
         outputs(&mut started(lines, &[0]))[..],
-        [Output::Arm { intended: None, .. }]
+        [InterpreterOutput::Arm { intended: None, .. }]
     ));
 }
 
 #[test]
-fn a_counter_from_another_host_lets_go_and_never_falls() {
+fn a_counter_from_another_host_releases_waits_and_never_decreases() {
     let waits = |until: u64| json!({"step": "wait", "counter": "k", "until": until});
     let mut interpreter = started(vec![line("a", &[waits(2), waits(3)])], &[]);
-    let counter = |value| Input::Counter {
+    let counter = |value| InterpreterInput::Counter {
         name: "k".into(),
         value,
     };
@@ -193,13 +193,13 @@ fn a_counter_from_another_host_lets_go_and_never_falls() {
 
 fn failure(interpreter: &mut Interpreter) -> String {
     match outputs(interpreter).pop() {
-        Some(Output::Failed { error }) => error.to_string(),
+        Some(InterpreterOutput::Failed { error }) => error.to_string(),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn a_trial_that_failed_leaves_nothing_to_the_one_after_it() {
+fn a_failed_trial_does_not_affect_the_next_one() {
     let prepare =
         json!({"step": "prepare", "dataset": "d", "first": 0, "files": 1, "cache": "as_is"});
     let at = json!({"step": "at", "time_s": 0});
@@ -210,26 +210,26 @@ fn a_trial_that_failed_leaves_nothing_to_the_one_after_it() {
     let ever = json!({"step": "repeat", "until_s": 1e9, "steps": [prepare, signal, transfer(1)]});
     let steps = [trial(0, &[at, ever, rounds]), trial(1, &[transfer(2)])];
     let mut interpreter = started(vec![line("a", &steps)], &[]);
-    let [.., Output::Prepare { task, .. }] = outputs(&mut interpreter)[..] else {
-        panic!("the trial begins with its preparation")
+    let [.., InterpreterOutput::Prepare { task, .. }] = outputs(&mut interpreter)[..] else {
+        panic!("the trial starts with its preparation")
     };
-    interpreter.handle_input(Seconds::ZERO, Input::Failed { task });
-    let told = outputs(&mut interpreter);
-    let sent = told
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::Failed { task });
+    let records = outputs(&mut interpreter);
+    let sent = records
         .iter()
-        .filter(|output| matches!(output, Output::Signal { .. }));
-    // The round that had begun, and all those of a loop whose rounds are known.
+        .filter(|output| matches!(output, InterpreterOutput::Signal { .. }));
+    // The round that had started, and all rounds of a loop with a known number of rounds.
     assert_eq!(sent.count() as u64, 1 + 2 * MAX_IDLE_ROUNDS);
     let [
         ..,
-        Output::TrialEnded { .. },
-        Output::TrialStarted { .. },
-        Output::Arm {
+        InterpreterOutput::TrialEnded { .. },
+        InterpreterOutput::TrialStarted { .. },
+        InterpreterOutput::Arm {
             transfer, intended, ..
         },
-    ] = &told[..]
+    ] = &records[..]
     else {
-        panic!("{told:?}")
+        panic!("{records:?}")
     };
     assert_eq!((transfer.bytes.get(), *intended), (2, None));
 }
@@ -242,7 +242,7 @@ fn loops_that_take_no_time_are_an_error_not_a_hang() {
         let inner = json!({"step": "repeat", "count": 3, "steps": [many]});
         for step in [forever, inner, many] {
             let mut interpreter = started(vec![line("a", &[step])], &[]);
-            assert!(failure(&mut interpreter).contains("expected time to pass"));
+            assert!(failure(&mut interpreter).contains("rounds without one"));
             assert!(interpreter.is_finished());
         }
     };
@@ -253,34 +253,34 @@ fn loops_that_take_no_time_are_an_error_not_a_hang() {
 }
 
 #[test]
-fn a_loop_to_a_time_whose_tool_is_missing_ends_even_though_time_passes() {
+fn a_timed_loop_with_a_missing_tool_ends_even_though_time_passes() {
     let steps = [json!({"step": "repeat", "until_s": 1e9, "steps": [transfer(1)]})];
     let mut interpreter = started(vec![line("a", &steps)], &[]);
     let mut now = 0.0;
-    let mut tries = 0;
-    while let Some(Output::Arm { task, .. }) = interpreter.poll_output() {
+    let mut rounds = 0;
+    while let Some(InterpreterOutput::Arm { task, .. }) = interpreter.poll_output() {
         now += 1e-3;
-        tries += 1;
-        interpreter.handle_input(Seconds::new(now), Input::NotArmed { task });
+        rounds += 1;
+        interpreter.handle_input(Seconds::new(now), InterpreterInput::NotArmed { task });
     }
-    assert_eq!(tries, MAX_IDLE_ROUNDS + 1);
+    assert_eq!(rounds, MAX_IDLE_ROUNDS + 1);
     assert!(interpreter.is_finished());
 }
 
 #[test]
-fn a_long_loop_of_transfers_is_no_endless_loop() {
+fn a_long_loop_of_transfers_is_not_an_endless_loop() {
     let rounds = 3 * MAX_IDLE_ROUNDS;
     let inner = json!({"step": "repeat", "count": 1, "steps": [transfer(1)]});
     let parallel = json!({"step": "parallel", "children": [[inner]]});
     let steps = [json!({"step": "repeat", "count": rounds, "steps": [parallel]})];
     assert_eq!(
-        carry_out(&mut started(vec![line("a", &steps)], &[])).len() as u64,
+        run_all(&mut started(vec![line("a", &steps)], &[])).len() as u64,
         rounds
     );
 }
 
 #[test]
-fn giving_back_what_was_not_taken_is_an_error() {
+fn releasing_slots_that_were_not_acquired_is_an_error() {
     let mut interpreter = started(
         vec![line(
             "a",
@@ -288,31 +288,31 @@ fn giving_back_what_was_not_taken_is_an_error() {
         )],
         &[],
     );
-    assert!(failure(&mut interpreter).contains("found 0 taken"));
+    assert!(failure(&mut interpreter).contains("found 0 acquired"));
 }
 
 #[test]
-fn a_transfer_that_ends_at_the_barrier_does_not_hold_it_up() {
+fn a_transfer_that_ends_at_the_barrier_does_not_delay_the_others() {
     let children = json!({"step": "parallel", "children": [[transfer(1)], [transfer(2)]]});
     let mut interpreter = started(vec![line("a", &[children])], &[]);
     let tasks: Vec<_> = outputs(&mut interpreter)
         .into_iter()
         .map(|output| match output {
-            Output::Arm { task, .. } => task,
+            InterpreterOutput::Arm { task, .. } => task,
             other => panic!("{other:?}"),
         })
         .collect();
-    interpreter.handle_input(Seconds::ZERO, Input::Armed { task: tasks[0] });
-    interpreter.handle_input(Seconds::ZERO, Input::Finished { task: tasks[0] });
-    interpreter.handle_input(Seconds::ZERO, Input::Armed { task: tasks[1] });
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::Armed { task: tasks[0] });
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::Finished { task: tasks[0] });
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::Armed { task: tasks[1] });
     match &outputs(&mut interpreter)[..] {
-        [Output::Release { tasks: released }] => assert_eq!(released, &tasks[1..]),
+        [InterpreterOutput::Release { tasks: released }] => assert_eq!(released, &tasks[1..]),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
-fn what_does_not_fit_the_header_is_refused_before_the_start() {
+fn lines_that_do_not_match_the_header_are_rejected_before_the_start() {
     let check_lines = |lines: Vec<ActorLine>, expected: &str| {
         let error = Interpreter::new(&header(), "h", lines, BTreeSet::new())
             .unwrap_err()
@@ -331,11 +331,11 @@ fn what_does_not_fit_the_header_is_refused_before_the_start() {
     );
     check(
         with("source", json!("q:a")),
-        "name of a place of the plan's header, found `q`",
+        "name of a storage of the plan's header, found `q`",
     );
     check(
         with("source", json!({"draw": "elsewhere"})),
-        "name of a place of the plan's header, found `q`",
+        "name of a storage of the plan's header, found `q`",
     );
     check(
         with("source", json!({"draw": "size"})),
@@ -376,8 +376,8 @@ fn what_does_not_fit_the_header_is_refused_before_the_start() {
         "name of a pool",
     );
     let dataset = |name: &str, first: u64| json!({"step": "drop_caches", "dataset": name, "first": first, "files": 2});
-    check(dataset("x", 0), "name of a data set");
-    check(dataset("d", 2), "2 from number 2 on, of 3");
+    check(dataset("x", 0), "name of a dataset");
+    check(dataset("d", 2), "2 files from number 2, of 3");
     check(dataset("d", u64::MAX), "of 3");
     check(
         json!({"step": "repeat", "count": 1, "steps": [trial(0, &[])]}),
@@ -388,7 +388,7 @@ fn what_does_not_fit_the_header_is_refused_before_the_start() {
             0,
             &[json!({"step": "acquire", "pool": "slots", "count": 1})],
         ),
-        "1 of `slots` kept",
+        "1 of `slots` not released",
     );
     check_lines(
         vec![line("a", &[trial(0, &[])]), line("a", &[trial(0, &[])])],
@@ -398,7 +398,7 @@ fn what_does_not_fit_the_header_is_refused_before_the_start() {
         host: "other".into(),
         ..line("a", &[])
     };
-    check_lines(vec![line("a", &[]), moved], "found one on `other`");
+    check_lines(vec![line("a", &[]), moved], "found a line on `other`");
     check_lines(
         vec![ActorLine {
             host: "x".into(),
@@ -409,7 +409,7 @@ fn what_does_not_fit_the_header_is_refused_before_the_start() {
 }
 
 #[test]
-fn actors_of_other_hosts_are_left_to_them() {
+fn actors_of_other_hosts_are_ignored() {
     let other = ActorLine {
         host: "other".into(),
         ..line("a", &[transfer(1)])
@@ -427,7 +427,7 @@ fn steps() -> impl Strategy<Value = Vec<Value>> {
         1 => Just(json!({"step": "signal", "counter": "k", "add": 1})),
         1 => Just(json!({"step": "prepare", "dataset": "d", "first": 0, "files": 1, "cache": "warm"})),
     ];
-    // How often it arrives is not known where a trial is passed over, so it signals nothing.
+    // The number of arrivals is unknown in a skipped trial, so it signals nothing.
     let quiet = prop_oneof![
         4 => (0_u64..9).prop_map(transfer),
         1 => (0..3).prop_map(|s| json!({"step": "pause", "duration_s": s})),
@@ -459,7 +459,7 @@ fn steps() -> impl Strategy<Value = Vec<Value>> {
     )
 }
 
-/// What these steps add to counters, with loops counted.
+/// Return the sums that these steps add to counters, with loops counted.
 fn signals(steps: &[crate::Step]) -> u64 {
     let of_step = |step: &crate::Step| match step {
         crate::Step::Signal(signal) => signal.add,
@@ -474,81 +474,85 @@ fn signals(steps: &[crate::Step]) -> u64 {
     steps.iter().map(of_step).sum()
 }
 
-/// What a driver must be able to rely on, whatever the order in which things end.
+/// Invariants that a driver can rely on, for any order of task ends.
 #[derive(Default)]
 struct Watch {
-    armed: BTreeSet<Task>,
-    released: BTreeSet<Task>,
-    outstanding: Vec<Input>,
-    trial_of: BTreeMap<Task, TrialId>,
+    armed: BTreeSet<TaskId>,
+    released: BTreeSet<TaskId>,
+    outstanding: Vec<InterpreterInput>,
+    trial_of: BTreeMap<TaskId, TrialId>,
     trials: Vec<TrialId>,
-    /// Trials in which a preparation has failed.
+    /// Trials with a failed preparation.
     failed: BTreeSet<TrialId>,
     signalled: u64,
 }
 
 impl Watch {
-    fn output(&mut self, output: Output, well: bool) {
+    fn output(&mut self, output: InterpreterOutput, well: bool) {
         match output {
-            Output::Arm { task, trial, .. } => {
+            InterpreterOutput::Arm { task, trial, .. } => {
                 assert!(
                     trial
                         .as_ref()
                         .is_none_or(|trial| !self.failed.contains(&trial.trial)),
-                    "a trial that has failed begins nothing more"
+                    "a failed trial starts nothing more"
                 );
                 self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
                 self.outstanding.push(if well {
-                    Input::Armed { task }
+                    InterpreterInput::Armed { task }
                 } else {
-                    Input::NotArmed { task }
+                    InterpreterInput::NotArmed { task }
                 });
             }
-            Output::Release { tasks } => {
+            InterpreterOutput::Release { tasks } => {
                 assert!(!tasks.is_empty());
                 for task in tasks {
                     assert!(self.armed.contains(&task) && self.released.insert(task));
-                    self.outstanding.push(Input::Finished { task });
+                    self.outstanding.push(InterpreterInput::Finished { task });
                 }
             }
-            Output::Prepare { task, trial, .. } => {
+            InterpreterOutput::Prepare { task, trial, .. } => {
                 self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
                 self.outstanding.push(if well {
-                    Input::Finished { task }
+                    InterpreterInput::Finished { task }
                 } else {
-                    Input::Failed { task }
+                    InterpreterInput::Failed { task }
                 });
             }
-            Output::Compute { task, trial, .. } => {
+            InterpreterOutput::Compute { task, trial, .. } => {
                 self.trial_of.extend(trial.map(|trial| (task, trial.trial)));
-                self.outstanding.push(Input::Finished { task });
+                self.outstanding.push(InterpreterInput::Finished { task });
             }
-            Output::TrialStarted { trial } => self.trials.push(trial.trial),
-            Output::TrialEnded { trial } => {
+            InterpreterOutput::TrialStarted { trial } => self.trials.push(trial.trial),
+            InterpreterOutput::TrialEnded { trial } => {
                 assert_eq!(self.trials.pop(), Some(trial.trial));
                 assert!(
                     self.trial_of.values().all(|&other| other != trial.trial),
                     "a trial ends before its tasks"
                 );
             }
-            Output::Signal { add, .. } => self.signalled += add,
+            InterpreterOutput::Signal { add, .. } => self.signalled += add,
             other => panic!("{other:?}"),
         }
     }
 
-    fn input(&mut self, input: &Input) {
+    fn input(&mut self, input: &InterpreterInput) {
         match input {
-            Input::Armed { task } => drop(self.armed.insert(*task)),
-            Input::Finished { task } | Input::NotArmed { task } => drop(self.trial_of.remove(task)),
-            Input::Failed { task } => self.failed.extend(self.trial_of.remove(task)),
-            Input::Counter { .. } => {}
+            InterpreterInput::Armed { task } => {
+                self.armed.insert(*task);
+            }
+            InterpreterInput::Finished { task } | InterpreterInput::NotArmed { task } => {
+                self.trial_of.remove(task);
+            }
+            InterpreterInput::Failed { task } => self.failed.extend(self.trial_of.remove(task)),
+            InterpreterInput::Counter { .. } | InterpreterInput::EndService { .. } => {}
         }
     }
 }
 
 proptest! {
     #[test]
-    fn whatever_ends_first_every_program_comes_to_its_end(
+    fn every_program_finishes_for_any_order_of_completions(
         body in steps(), more in steps(), order in prop::collection::vec(any::<u16>(), 64),
     ) {
         let program = || vec![line("a", &[trial(0, &body)]), line("b", &more)];
@@ -576,4 +580,90 @@ proptest! {
         prop_assert_eq!(&watch.armed, &watch.released);
         prop_assert_eq!(watch.signalled, planned);
     }
+}
+
+/// Return a header with the storage `p` exported by the service `web`, too.
+fn served() -> Header {
+    let mut value = serde_json::to_value(header()).unwrap();
+    value["services"] = json!({"web": {"kind": "nginx", "host": "other", "storages": ["p"], "ports": [80],
+        "service_ports": {"http": "http://{host}:{port}/{path}"}}});
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn trials_at_an_ended_service_are_skipped_with_their_signals_and_others_run() {
+    let fetch = |bytes: u64| {
+        let mut step = transfer(bytes);
+        step["source"] = "p:a".into();
+        step["source_via"] = "web/http".into();
+        step
+    };
+    let signal = json!({"step": "signal", "counter": "k", "add": 1});
+    let steps = [
+        trial(0, &[fetch(1), fetch(2), signal.clone()]),
+        trial(1, &[transfer(3)]),
+        trial(
+            2,
+            &[
+                json!({"step": "parallel", "children": [[fetch(4)]]}),
+                signal,
+            ],
+        ),
+        trial(3, &[transfer(5)]),
+    ];
+    let mut interpreter =
+        Interpreter::new(&served(), "h", vec![line("a", &steps)], BTreeSet::new()).unwrap();
+    interpreter.start(Seconds::ZERO);
+    let [.., InterpreterOutput::Arm { task, .. }] = outputs(&mut interpreter)[..] else {
+        panic!("the first trial starts with a transfer")
+    };
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::Armed { task });
+    let service: Name = "web".into();
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::EndService { service });
+    let [
+        InterpreterOutput::Release { .. },
+        InterpreterOutput::TrialCut { trial },
+    ] = &outputs(&mut interpreter)[..]
+    else {
+        panic!("the trial that runs is cut")
+    };
+    assert_eq!(trial.trial, TrialId::new(0));
+    interpreter.handle_input(Seconds::ZERO, InterpreterInput::Finished { task });
+    let mut skipped = Vec::new();
+    let mut signals = 0;
+    let mut armed = Vec::new();
+    while let Some(output) = interpreter.poll_output() {
+        match output {
+            InterpreterOutput::TrialSkipped { trial, service } => {
+                assert_eq!(&*service, "web");
+                skipped.push(trial.trial);
+            }
+            InterpreterOutput::Signal { add, .. } => signals += add,
+            InterpreterOutput::Arm { task, transfer, .. } => {
+                armed.push(transfer.bytes.get());
+                interpreter.handle_input(Seconds::ZERO, InterpreterInput::NotArmed { task });
+            }
+            _ => {}
+        }
+    }
+    assert_eq!(
+        (skipped, signals, armed),
+        (vec![TrialId::new(2)], 2, vec![3, 5])
+    );
+    assert!(interpreter.is_finished());
+}
+
+#[test]
+fn only_a_storage_with_a_url_has_existing_servers() {
+    let mut value = serde_json::to_value(served()).unwrap();
+    value["storages"]["u"] = json!({"host": "h", "path": "", "url": "https://se.invalid/data"});
+    let existing = |storage: &str| {
+        json!({"kind": "url", "host": null, "storages": [storage], "ports": [],
+            "service_ports": {"https": "https://se.invalid/data{relative}"}})
+    };
+    value["services"]["se"] = existing("u");
+    value["services"]["mirror"] = existing("p");
+    let header: Header = serde_json::from_value(value).unwrap();
+    assert_eq!(header.servers_of("u").collect::<Vec<_>>(), ["se".into()]);
+    assert_eq!(header.servers_of("p").count(), 0);
 }

@@ -1,4 +1,4 @@
-//! What is written down of a trial, by whoever carries it out.
+//! Record of a trial, written by the driver that runs it.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,23 +6,23 @@ use serde::{Deserialize, Serialize};
 use super::{Finding, TransferRecord};
 use crate::{Name, Seconds, TrialId, TrialRef};
 
-/// A trial as it was carried out by one actor.
+/// A trial that was executed by one actor.
 ///
-/// `T` is what is told of a transfer: what an agent measures, or more.
+/// `T` is the record of a transfer: the measurement of an agent, possibly with more data.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Trial")]
 pub struct Trial<T = TransferRecord> {
     /// Which.
     pub trial: TrialId,
-    /// By whom.
+    /// Actor of the trial.
     pub actor: Name,
-    /// When it began.
+    /// Start of the trial.
     pub start_s: Seconds,
-    /// When its last step ended.
+    /// End of its last step.
     pub end_s: Seconds,
-    /// Whether all of its transfers are good.
+    /// Whether all of its transfers succeeded.
     pub outcome: TrialOutcome,
-    /// What the page cache held of the files it read, where the plan asked.
+    /// State of the page cache for the files that it read, if the plan requested the state.
     pub cache: Option<CacheState>,
     /// Its transfers.
     pub transfers: Vec<T>,
@@ -30,33 +30,33 @@ pub struct Trial<T = TransferRecord> {
     pub findings: Vec<Finding>,
 }
 
-/// Whether a trial went well.
+/// Outcome of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TrialOutcome {
-    /// All transfers were.
+    /// All transfers succeeded.
     Ok,
-    /// One at least was not.
+    /// At least one transfer failed.
     Failed,
 }
 
-/// What the page cache held of some files.
+/// State of the page cache for some files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct CacheState {
-    /// `cold`, `warm`, or what else was found.
+    /// `cold`, `warm`, or another state.
     pub state: String,
-    /// How the cache was brought there.
+    /// Method that produced the state.
     pub method: String,
-    /// Share of the files' pages in memory, from 0 to 1; null where it cannot be told.
+    /// Fraction of the files' pages in memory, from 0 to 1; null if it is unknown.
     pub resident_ratio: Option<f64>,
 }
 
-/// A trial that has begun: what will be told of it besides its transfers.
+/// A started trial: its record without the transfers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct OpenTrial {
-    /// When it began.
+    /// Start of the trial.
     pub start_s: f64,
-    /// The latest word on the page cache.
+    /// Latest state of the page cache.
     pub cache: Option<CacheState>,
     /// Doubts so far.
     pub findings: Vec<Finding>,
@@ -65,7 +65,7 @@ pub struct OpenTrial {
 }
 
 impl OpenTrial {
-    /// A trial that begins now.
+    /// Create a trial that starts now.
     #[must_use]
     pub fn new(start_s: f64) -> Self {
         Self {
@@ -74,7 +74,7 @@ impl OpenTrial {
         }
     }
 
-    /// Its record. `good`: whether all of its transfers are.
+    /// Return its record. `good`: whether all its transfers succeeded.
     #[must_use]
     pub fn close<T>(self, trial: &TrialRef, end_s: f64, transfers: Vec<T>, good: bool) -> Trial<T> {
         Trial {

@@ -1,4 +1,5 @@
-//! Reading and writing plans, records and commands: whatever is written comes back, whatever is not a plan is refused by line.
+//! Tests of reading and writing plans, records and commands: written values are read back, and
+//! invalid plans are rejected with the number of the line.
 
 mod strategies;
 
@@ -11,41 +12,42 @@ use venturi_plan::*;
 use strategies::{actor_line, command, header, record};
 
 const MINIMAL: &str = concat!(
-    r#"{"format":"venturi-plan","version":1,"name":"n","seed":1,"scale":1.0,"scenario":{},"hosts":{},"places":{},"#,
+    r#"{"format":"venturi-plan","version":2,"name":"n","seed":1,"scale":1.0,"scenario":{},"hosts":{},"storages":{},"#,
     r#""datasets":{},"calls":{},"draws":{},"pools":{},"measure":{"interval_s":null,"counters":[]},"#,
     r#""totals":{"trials":0,"transfers":0,"bytes":null,"disk_bytes":{}}}"#,
 );
 
-fn refusal(text: &str) -> String {
+fn rejection(text: &str) -> String {
     Plan::read(text.as_bytes()).unwrap_err().to_string()
 }
 
 #[test]
-fn a_newer_plan_is_refused_for_its_version_whatever_else_it_holds() {
-    let error = refusal(r#"{"new":true,"version":7,"format":"venturi-plan"}"#);
+fn a_newer_plan_is_rejected_for_its_version_regardless_of_its_content() {
+    let error = rejection(r#"{"new":true,"version":7,"format":"venturi-plan"}"#);
     assert_eq!(
         error,
-        "line 1: expected a plan of version 1 or older, found version 7; use a newer Venturi"
+        "line 1: expected a plan of version 2, found version 7; create the plan again with this Venturi, \
+         or use the Venturi that created it"
     );
-    let header = MINIMAL.replace("\"version\":1", "\"version\":2");
+    let header = MINIMAL.replace("\"version\":2", "\"version\":1");
     let start = format!(
         r#"{{"command":"start","host":"h","scratch":"/s","epoch_unix_ns":1,"header":{header},"skip":[],"search":[]}}"#
     );
     let error = Command::parse(start.as_bytes()).unwrap_err().to_string();
     assert!(
-        error.contains("expected a plan of version 1 or older, found version 2"),
+        error.contains("expected a plan of version 2, found version 1"),
         "{error}"
     );
 }
 
 #[test]
-fn what_is_no_plan_is_refused_with_the_line_and_what_was_found() {
+fn an_invalid_plan_is_rejected_with_the_line_and_the_value() {
     let check = |text: &str, expected: &str| {
-        let error = refusal(text);
+        let error = rejection(text);
         assert!(error.contains(expected), "{error}");
     };
     let second = |line: &str| format!("{MINIMAL}\n\n{line}\n");
-    check("", "found nothing");
+    check("", "found the end of the file");
     check(
         "{}",
         "line 1: expected \"format\": \"venturi-plan\", found no `format`",
@@ -56,7 +58,7 @@ fn what_is_no_plan_is_refused_with_the_line_and_what_was_found() {
     );
     check("not json", "line 1: ");
     check(
-        &MINIMAL.replace("\"version\":1", "\"version\":0"),
+        &MINIMAL.replace("\"version\":2", "\"version\":0"),
         "line 1: ",
     );
     check(
@@ -99,7 +101,7 @@ fn what_is_no_plan_is_refused_with_the_line_and_what_was_found() {
 }
 
 #[test]
-fn endpoints_that_leave_their_place_or_name_no_file_are_refused() {
+fn endpoints_that_leave_their_storage_or_name_no_file_are_rejected() {
     for text in [
         "", "p", ":x", "p:", "p:/x", "p:..", "p:a/../b", "p:a/..", "p:.", "p:./", "p:./a",
         "p:a/./b", "p:a/.", "a/b:x", "null:x", "zero:x", "p:a\0",
@@ -125,7 +127,7 @@ fn endpoints_that_leave_their_place_or_name_no_file_are_refused() {
 }
 
 #[test]
-fn a_trial_has_one_spelling() {
+fn a_trial_id_has_exactly_one_spelling() {
     for text in [
         "t12",
         "t00000012",
@@ -145,26 +147,26 @@ fn a_trial_has_one_spelling() {
     }
 }
 
-fn files(folder: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = PathBuf::from(concat!(
+fn files(directory: &str) -> Vec<(PathBuf, Vec<u8>)> {
+    let directory = PathBuf::from(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../tests/data/plans"
     ))
-    .join(folder);
-    let entries = folder
+    .join(directory);
+    let entries = directory
         .read_dir()
         .expect("part of the project")
         .map(|entry| entry.expect("readable").path());
     let plans = entries.filter(|path| path.extension().is_some_and(|it| it == "jsonl"));
     #[allow(clippy::disallowed_methods)]
-    // the crate reads no files; its tests read those shared with Python
+    // the crate reads no files, but its tests read files shared with Python
     plans
         .map(|path| (path.clone(), std::fs::read(path).expect("readable")))
         .collect()
 }
 
 #[test]
-fn the_shared_examples_are_read_written_and_carried_out() {
+fn the_shared_examples_are_read_written_and_run() {
     let files = files("");
     assert!(files.len() >= 2);
     for (path, bytes) in files {
@@ -181,7 +183,7 @@ fn the_shared_examples_are_read_written_and_carried_out() {
 }
 
 #[test]
-fn the_shared_refused_examples_are_refused() {
+fn the_shared_rejected_examples_are_rejected() {
     let files = files("refused");
     assert!(files.len() >= 5);
     for (path, bytes) in files {
@@ -193,7 +195,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn a_plan_that_is_written_comes_back(header in header(), lines in prop::collection::vec(actor_line(), 0..4)) {
+    fn a_plan_round_trips(header in header(), lines in prop::collection::vec(actor_line(), 0..4)) {
         let plan = Plan { header, lines };
         let mut written = Vec::new();
         plan.emit(&mut written).unwrap();
@@ -202,14 +204,14 @@ proptest! {
     }
 
     #[test]
-    fn a_record_that_is_written_comes_back(record in record()) {
+    fn a_record_round_trips(record in record()) {
         let mut written = Vec::new();
         record.emit(&mut written).unwrap();
         prop_assert_eq!(Record::parse(&written).unwrap(), record);
     }
 
     #[test]
-    fn a_command_that_is_written_comes_back(command in command()) {
+    fn a_command_round_trips(command in command()) {
         let mut written = Vec::new();
         command.emit(&mut written).unwrap();
         prop_assert_eq!(Command::parse(&written).unwrap(), command);
@@ -224,7 +226,7 @@ proptest! {
     }
 
     #[test]
-    fn no_change_of_a_plan_makes_reading_or_carrying_out_panic(
+    fn no_change_of_a_plan_makes_reading_or_running_panic(
         header in header(), line in actor_line(), at: prop::sample::Index, byte: u8,
     ) {
         let mut written = Vec::new();
@@ -239,10 +241,10 @@ proptest! {
 }
 
 #[test]
-fn nesting_without_end_is_refused_not_a_crash() {
+fn unbounded_nesting_is_rejected_without_a_crash() {
     let deep = format!(
         "{MINIMAL}\n{{\"actor\":\"a\",\"host\":\"h\",\"steps\":{}",
         "[{\"step\":\"repeat\",\"count\":1,\"steps\":".repeat(100_000)
     );
-    assert!(refusal(&deep).contains("line 2: recursion limit"));
+    assert!(rejection(&deep).contains("line 2: recursion limit"));
 }

@@ -1,4 +1,4 @@
-//! Any plan, record or command.
+//! Strategies for arbitrary plans, records and commands.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -44,7 +44,7 @@ fn or_draw<T: std::fmt::Debug + Clone>(
 fn scalar() -> impl Strategy<Value = Scalar> {
     prop_oneof![
         Just(Scalar::Null),
-        any::<bool>().prop_map(Scalar::Truth),
+        any::<bool>().prop_map(Scalar::Bool),
         any::<i64>().prop_map(Scalar::Integer),
         (prop::num::f64::NORMAL | prop::num::f64::ZERO).prop_map(Scalar::Number),
         name().prop_map(Scalar::Text),
@@ -223,8 +223,9 @@ fn call() -> impl Strategy<Value = Call> {
         seconds(),
         any::<bool>(),
         any::<bool>(),
+        via(),
     )
-        .prop_map(|(mover, options, argv, timeout_s, capture, proof)| {
+        .prop_map(|(mover, options, argv, timeout_s, capture, proof, via)| {
             let expect = if proof {
                 Expect::Destination
             } else {
@@ -239,6 +240,7 @@ fn call() -> impl Strategy<Value = Call> {
                 timeout_s,
                 capture,
                 expect,
+                urls: via.map(|via| ("proxy".into(), via)).into_iter().collect(),
             }
         })
 }
@@ -276,14 +278,14 @@ fn lab_host() -> impl Strategy<Value = LabHost> {
         )
 }
 
-fn storage() -> impl Strategy<Value = Storage> {
+fn storage() -> impl Strategy<Value = StorageSpec> {
     let kind = prop_oneof![
         Just(StorageKind::Directory),
         Just(StorageKind::Tmpfs),
         Just(StorageKind::Disk)
     ];
     (kind, prop::option::of(bytes()), rate(), rate()).prop_map(
-        |(kind, size_bytes, read_bytes_per_s, write_bytes_per_s)| Storage {
+        |(kind, size_bytes, read_bytes_per_s, write_bytes_per_s)| StorageSpec {
             kind,
             size_bytes,
             read_bytes_per_s,
@@ -296,7 +298,7 @@ fn service() -> impl Strategy<Value = Service> {
     let names = || prop::collection::vec(name(), 0..3);
     (
         ".*",
-        name(),
+        prop::option::of(name()),
         prop::option::of(name()),
         names(),
         names(),
@@ -305,15 +307,15 @@ fn service() -> impl Strategy<Value = Service> {
         map(".*"),
     )
         .prop_map(
-            |(kind, host, interface, places, after, options, ports, doors)| Service {
+            |(kind, host, interface, storages, after, options, ports, service_ports)| Service {
                 kind,
                 host,
                 interface,
-                places,
+                storages,
                 options,
                 after,
                 ports,
-                doors,
+                service_ports,
             },
         )
 }
@@ -404,29 +406,49 @@ pub fn header() -> impl Strategy<Value = Header> {
         prop::option::of(".*"),
         prop::option::of(bytes()),
         prop::option::of(lab_host()),
+        prop::option::of(prop::collection::vec(".*", 0..3)),
+        prop::option::of(".*"),
+        prop::option::of(any::<(u16, u16)>()),
+        texts(),
     )
-        .prop_map(|(ssh, memory_bytes, lab)| Host {
-            ssh,
-            memory_bytes,
-            lab,
-        });
-    let place =
-        (name(), ".*", prop::option::of(storage())).prop_map(|(host, path, storage)| Place {
+        .prop_map(
+            |(ssh, memory_bytes, lab, connect, text, open_ports, environment)| Host {
+                ssh,
+                memory_bytes,
+                lab,
+                connect,
+                address: text.clone(),
+                open_ports: open_ports
+                    .map(|(a, b)| PortRange::try_from((a.min(b), a.max(b))).expect("in order")),
+                cache: text,
+                environment,
+            },
+        );
+    let text = || prop::option::of(".*");
+    let spec = prop::option::of(storage());
+    let storage_spec = (prop::option::of(name()), ".*", spec, text(), text()).prop_map(
+        |(host, path, spec, url, checksum)| Storage {
+            existing: url.is_some(),
             host,
             path,
-            storage,
-        });
-    let portion = (any::<std::num::NonZeroU64>(), bytes())
-        .prop_map(|(files, size_bytes)| Portion { files, size_bytes });
-    let mix = prop::collection::vec(portion, 0..4);
+            spec,
+            url,
+            checksum,
+        },
+    );
+    let group = (any::<std::num::NonZeroU64>(), bytes())
+        .prop_map(|(files, size_bytes)| SizeGroup { files, size_bytes });
+    let mix = prop::collection::vec(group, 0..4);
     let dataset = (name(), ".*", any::<u64>(), bytes(), any::<u64>(), mix).prop_map(
-        |(place, path, files, size_bytes, seed, mix)| Dataset {
-            place,
+        |(storage, path, files, size_bytes, seed, mix)| Dataset {
+            storage,
             path,
             files,
             size_bytes,
             seed,
             mix,
+            names: Vec::new(),
+            listed: false,
         },
     );
     let recorded = prop_oneof![Just(Recorded::Each), Just(Recorded::Routes)];
@@ -450,7 +472,11 @@ pub fn header() -> impl Strategy<Value = Header> {
         });
     let names = (
         map(host),
-        (map(place), map(service()), prop::option::of(network())),
+        (
+            map(storage_spec),
+            map(service()),
+            prop::option::of(network()),
+        ),
         map(dataset),
         map(call()),
         map(draw()),
@@ -465,7 +491,7 @@ pub fn header() -> impl Strategy<Value = Header> {
         (totals, prop::option::of(cost())),
     )
         .prop_map(|(name, seed, scale, names, measure, (totals, cost))| {
-            let (hosts, (places, services, network), datasets, calls, draws, pools) = names;
+            let (hosts, (storages, services, network), datasets, calls, draws, pools) = names;
             let scenario = serde_json::json!({"venturi": 1, "list": [null, 1.5, name]});
             let (format, version) = (Format::default(), Version::default());
             Header {
@@ -476,7 +502,7 @@ pub fn header() -> impl Strategy<Value = Header> {
                 scale,
                 scenario,
                 hosts,
-                places,
+                storages,
                 services,
                 network,
                 datasets,
@@ -514,7 +540,7 @@ fn cost() -> impl Strategy<Value = Cost> {
         auth_core_s,
         ..ServiceCost::default()
     });
-    let place = amount().prop_map(|seek_s| StorageCost {
+    let storage = amount().prop_map(|seek_s| StorageCost {
         seek_s,
         ..StorageCost::default()
     });
@@ -523,13 +549,15 @@ fn cost() -> impl Strategy<Value = Cost> {
         ..HostCost::default()
     });
     let movers = prop::collection::vec(rule, 0..3);
-    let named = (map(service), map(place), map(host));
-    (movers, named, amount()).prop_map(|(movers, (services, places, hosts), machine_cores)| Cost {
-        movers,
-        services,
-        places,
-        hosts,
-        machine_cores,
+    let named = (map(service), map(storage), map(host));
+    (movers, named, amount()).prop_map(|(movers, (services, storages, hosts), machine_cores)| {
+        Cost {
+            movers,
+            services,
+            storages,
+            hosts,
+            machine_cores,
+        }
     })
 }
 
@@ -570,8 +598,10 @@ fn transfer_record() -> impl Strategy<Value = TransferRecord> {
                 destination: Endpoint::null(),
                 destination_via,
                 files: 2,
-                asked_bytes: Bytes::new(3),
+                requested_bytes: Bytes::new(3),
                 received_bytes: some_bytes,
+                checked_by: some_bytes.map(|_| CheckedBy::Server),
+                checksum: text.clone(),
                 intended_s: time,
                 start_s: time,
                 end_s: time,
@@ -598,6 +628,182 @@ fn transfer_record() -> impl Strategy<Value = TransferRecord> {
         )
 }
 
+fn other_host() -> impl Strategy<Value = OtherHost> {
+    (".*", any::<bool>(), prop::collection::vec(name(), 0..3)).prop_map(
+        |(scratch, seen, storages)| OtherHost {
+            scratch,
+            seen,
+            storages,
+        },
+    )
+}
+
+fn service_address() -> impl Strategy<Value = ServiceAddress> {
+    (".*", prop::collection::vec(any::<u16>(), 0..3))
+        .prop_map(|(address, ports)| ServiceAddress { address, ports })
+}
+
+fn sizes() -> impl Strategy<Value = Sizes> {
+    let group = (any::<std::num::NonZeroU64>(), bytes())
+        .prop_map(|(files, size_bytes)| SizeGroup { files, size_bytes });
+    prop::collection::vec(group, 1..4).prop_map(|groups| groups.try_into().expect("not empty"))
+}
+
+fn file_set() -> impl Strategy<Value = Option<FileSet>> {
+    let set = (any::<u64>(), any::<u64>(), prop::option::of(sizes())).prop_map(
+        |(first, files, sizes)| FileSet {
+            first,
+            files,
+            sizes,
+        },
+    );
+    prop::option::of(set)
+}
+
+fn removal() -> impl Strategy<Value = Removal> {
+    prop_oneof![
+        Just(Removal::Keep),
+        Just(Removal::Remove),
+        Just(Removal::Files),
+        Just(Removal::Rejected)
+    ]
+}
+
+fn operation() -> impl Strategy<Value = FileOperation> {
+    let dataset = || {
+        (name(), ".*", any::<u64>(), sizes(), any::<u64>()).prop_map(
+            |(dataset, directory, seed, sizes, first)| DatasetFiles {
+                dataset,
+                directory,
+                seed,
+                sizes,
+                first,
+                files: 3,
+                names: Vec::new(),
+            },
+        )
+    };
+    let clear = (".*", file_set(), prop::option::of(".*"), any::<[bool; 3]>());
+    let checksum =
+        (".*", name(), ".*").prop_map(|(algorithm, source_host, source)| ChecksumCheck {
+            algorithm,
+            source_host,
+            source,
+        });
+    let checksum = prop::option::of(checksum);
+    let checked = (".*", file_set(), bytes(), any::<bool>(), checksum).prop_map(
+        |(path, files, requested_bytes, late, checksum)| CheckedDestination {
+            path,
+            files,
+            requested_bytes,
+            late,
+            checksum,
+        },
+    );
+    let removed =
+        (".*", file_set(), removal(), any::<bool>()).prop_map(|(path, files, removal, failed)| {
+            RemovedDestination {
+                path,
+                files,
+                removal,
+                failed,
+            }
+        });
+    prop_oneof![
+        (dataset(), seconds()).prop_map(|(files, stall_timeout_s)| {
+            let cache = Cache::Warm;
+            FileOperation::Prepare(PrepareOperation {
+                files,
+                cache,
+                stall_timeout_s,
+            })
+        }),
+        (dataset(), seconds()).prop_map(|(files, stall_timeout_s)| {
+            FileOperation::DropCaches(DropCachesOperation {
+                files,
+                stall_timeout_s,
+            })
+        }),
+        clear.prop_map(|(path, files, source, [in_scratch, keep, started])| {
+            FileOperation::Clear(ClearOperation {
+                path,
+                files,
+                source,
+                in_scratch,
+                keep,
+                started,
+            })
+        }),
+        (prop::collection::vec(checked, 0..3), seconds()).prop_map(|(destinations, grace_s)| {
+            FileOperation::Check(CheckOperation {
+                destinations,
+                grace_s,
+            })
+        }),
+        prop::collection::vec(removed, 0..3)
+            .prop_map(|destinations| FileOperation::Remove(RemoveOperation { destinations })),
+        (".*", ".*", dataset(), prop::option::of(".*")).prop_map(
+            |(directory, name, set, source)| {
+                FileOperation::Link(LinkOperation {
+                    directory,
+                    name,
+                    files: FileSet {
+                        first: set.first,
+                        files: set.files,
+                        sizes: Some(set.sizes),
+                    },
+                    source,
+                })
+            }
+        ),
+    ]
+}
+
+fn operation_result() -> impl Strategy<Value = OperationResult> {
+    let text = || prop::option::of(".*");
+    let state = (bytes(), text(), prop::option::of(seconds()), text(), text()).prop_map(
+        |(bytes, lacking, wait_s, differs, checksum)| {
+            ReceiverState::Received(ReceivedBytes {
+                bytes,
+                more: lacking.is_none(),
+                lacking,
+                differs,
+                checksum,
+                late: wait_s.map(|wait_s| LateBytes {
+                    first_bytes: bytes,
+                    wait_s,
+                }),
+            })
+        },
+    );
+    let state = prop_oneof![state, ".*".prop_map(ReceiverState::Error)];
+    let outcome = prop_oneof![
+        (any::<bool>(), prop::option::of(".*")).prop_map(|(failed, kind)| {
+            let detail = BTreeMap::from([("made".to_owned(), serde_json::json!(3))]);
+            OperationOutcome::Prepared(PrepareOutcome {
+                event: kind.map(|kind| OperationEvent { kind, detail }),
+                failed,
+                ..PrepareOutcome::default()
+            })
+        }),
+        (
+            removal(),
+            prop::option::of(prop::collection::vec(".*", 0..3))
+        )
+            .prop_map(
+                |(removal, siblings)| OperationOutcome::Cleared(ClearOutcome { removal, siblings })
+            ),
+        prop::collection::vec(state, 0..3)
+            .prop_map(|destinations| OperationOutcome::Checked(CheckOutcome { destinations })),
+        prop::collection::vec(prop::option::of(".*"), 0..3)
+            .prop_map(|errors| OperationOutcome::Removed(RemoveOutcome { errors })),
+    ];
+    prop_oneof![
+        outcome.prop_map(OperationResult::Outcome),
+        ".*".prop_map(OperationResult::Error)
+    ]
+}
+
 pub fn record() -> impl Strategy<Value = Record> {
     let finding = ".*".prop_map(|text| Finding {
         code: text.clone(),
@@ -605,7 +811,7 @@ pub fn record() -> impl Strategy<Value = Record> {
         evidence: text.clone(),
         advice: text,
     });
-    let facts = || {
+    let properties = || {
         BTreeMap::from([(
             "cpu".to_owned(),
             serde_json::json!({"model": "x", "cores": 4}),
@@ -627,7 +833,7 @@ pub fn record() -> impl Strategy<Value = Record> {
                 engine: "0.1.0".into(),
                 pid: 1,
                 clock,
-                facts: facts(),
+                properties: properties(),
             })
         }),
         (map(bytes()), map(Just(vec!["tool".to_owned()]))).prop_map(|(free_bytes, missing)| {
@@ -638,7 +844,7 @@ pub fn record() -> impl Strategy<Value = Record> {
                 release: ReleaseMethod::ExecStop,
                 memory_bytes: Some(memory_bytes),
                 tools: BTreeMap::from([("cp".into(), "cp 9.1".into())]),
-                places: BTreeMap::from([(
+                storages: BTreeMap::from([(
                     "disk".into(),
                     BTreeMap::from([("type".into(), "ext4".into())]),
                 )]),
@@ -685,17 +891,46 @@ pub fn record() -> impl Strategy<Value = Record> {
                 })
             }
         ),
-        seconds().prop_map(move |time_s| Record::Event(Event {
+        seconds().prop_map(move |time_s| Record::Event(AgentEvent {
             time_s,
             kind: "k".into(),
-            detail: facts()
+            detail: properties()
         })),
         (name(), any::<u64>()).prop_map(|(counter, add)| Record::Signal(Signal { counter, add })),
         finding.prop_map(Record::Finding),
+        name().prop_map(|service| Record::TrialSkipped(TrialSkipped {
+            trial: TrialId::new(5),
+            service
+        })),
+        (seconds(), name(), any::<u16>(), any::<bool>(), ".*").prop_map(
+            |(time_s, service, number, is_status, error)| {
+                let reason = if is_status {
+                    EndReason::Status(number)
+                } else {
+                    EndReason::Failures(number.into())
+                };
+                Record::ServiceEnded(ServiceEnded {
+                    time_s,
+                    service,
+                    reason,
+                    error,
+                })
+            }
+        ),
         seconds().prop_map(|time_s| Record::Idle(Idle { time_s })),
         (seconds(), any::<u64>())
             .prop_map(|(time_s, trials)| Record::Done(Done { time_s, trials })),
-        ".*".prop_map(|message| Record::Fatal(Fatal { message })),
+        (any::<u64>(), name(), operation()).prop_map(|(number, host, operation)| {
+            Record::Request(Request {
+                number,
+                host,
+                operation,
+            })
+        }),
+        (any::<bool>(), ".*").prop_map(|(in_use, message)| {
+            let kind = in_use.then_some(FatalKind::ScratchInUse);
+            Record::Fatal(Fatal { kind, message })
+        }),
     ]
 }
 
@@ -705,28 +940,60 @@ pub fn command() -> impl Strategy<Value = Command> {
         name(),
         any::<u64>(),
         prop::collection::btree_set(any::<u32>().prop_map(TrialId::new), 0..3),
-        map(".*"),
+        (
+            map(other_host()),
+            map(service_address()),
+            prop::option::of(seconds()),
+        ),
         prop::option::of(texts()),
         any::<bool>(),
+        (
+            prop::option::of(any::<u32>()),
+            prop::collection::btree_set(name(), 0..3),
+        ),
     );
     prop_oneof![
-        start.prop_map(|(header, host, epoch_unix_ns, skip, sees, cgroups, stay)| {
-            let (scratch, search) = ("/s".into(), vec!["/bin".into()]);
-            Command::Start(Box::new(Start {
-                host,
-                scratch,
-                epoch_unix_ns,
+        start.prop_map(
+            |(
                 header,
+                host,
+                epoch_unix_ns,
                 skip,
-                search,
-                sees,
+                (hosts, services, silence_s),
                 cgroups,
                 stay,
-            }))
-        }),
+                (server_failures, ended_services),
+            )| {
+                let (scratch, search) = ("/s".into(), vec!["/bin".into()]);
+                Command::Start(Box::new(Start {
+                    host,
+                    scratch,
+                    epoch_unix_ns,
+                    header,
+                    skip,
+                    search,
+                    hosts,
+                    services,
+                    silence_s,
+                    work_groups: cgroups
+                        .iter()
+                        .flat_map(|map| map.values().cloned())
+                        .collect(),
+                    cgroups,
+                    run_directory: stay.then(|| "venturi-run".into()),
+                    stay,
+                    server_failures,
+                    ended_services,
+                }))
+            }
+        ),
         actor_line().prop_map(|line| Command::Actor(ActorCommand { line })),
         (name(), any::<u64>())
             .prop_map(|(counter, value)| Command::Counter(CounterCommand { counter, value })),
+        name().prop_map(|service| Command::EndService(EndServiceCommand { service })),
+        (any::<u64>(), operation_result())
+            .prop_map(|(number, result)| Command::Response(Response { number, result })),
+        Just(Command::Heartbeat),
         Just(Command::Go),
         Just(Command::Stop),
     ]

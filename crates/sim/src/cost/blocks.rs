@@ -1,13 +1,15 @@
-//! Blocks of a file system against those of a tool.
+//! Waits for blocks of a file system.
 
-/// The time that a byte waits for blocks to be found, where a tool asks for b bytes and goes on when it has them: t / max(b, B).
+/// Return the wait per byte for blocks, if a tool requests b bytes at a time and continues when it
+/// has them: t / max(b, B).
 ///
-/// `B` is the block of the file system (`block_bytes`), t the time until one has been found (`block_s`). Of a smaller request, each block is
-/// found once and the next requests have it from the cache of the file system; of a larger one, its blocks are looked for together. Bytes then
-/// take their time at the rate of the path besides: 1/x = 1/r + t / max(b, B).
+/// `B` is the block size of the file system (`block_bytes`), t the time to find a block
+/// (`block_s`). For smaller requests, each block is found once, and the next requests get it from
+/// the cache of the file system. For larger requests, the blocks are looked up together. Bytes take
+/// additional time at the rate of the path: 1/x = 1/r + t / max(b, B).
 ///
-/// Source: the sum of times. Range: one request at a time, blocks that stay in the cache until they are used up, as many disks as a request
-/// has blocks. What reads ahead hides this.
+/// Source: the sum of times. Range: one request at a time, blocks that stay in the cache until they
+/// are used, and as many disks as a request has blocks. Read-ahead hides this wait.
 ///
 /// ```
 /// use venturi_sim::cost::block_wait_s;

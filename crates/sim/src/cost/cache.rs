@@ -1,11 +1,12 @@
-//! Caches: what is found in them.
+//! Caches and their hits.
 //!
-//! [`Lru`] is exact: what it does, a cache does that drops what was used least recently. The kernel's page cache is taken as one of whole
-//! files: it has two lists and drops pages, so this holds for files that are read whole and once or often, not in between.
+//! [`Lru`] is an exact model of a cache that drops the least recently used file. The kernel's page
+//! cache is modelled as an LRU cache of complete files. The real cache has two lists and drops
+//! pages, so the model holds for files that are read completely, either once or often.
 
 use std::collections::BTreeMap;
 
-/// A cache that drops what was used least recently. `K` names a file.
+/// Cache that drops the least recently used file. `K` identifies a file.
 ///
 /// ```
 /// use venturi_sim::cost::Lru;
@@ -24,7 +25,7 @@ pub struct Lru<K> {
 }
 
 impl<K: Ord + Clone> Lru<K> {
-    /// An empty cache.
+    /// Create an empty cache.
     #[must_use]
     pub fn new(capacity_bytes: u64) -> Self {
         Self {
@@ -36,11 +37,12 @@ impl<K: Ord + Clone> Lru<K> {
         }
     }
 
-    /// Ask for a file: whether it was there. Afterwards it is, unless it is larger than the cache.
+    /// Request a file and return whether it was cached. The file is cached afterwards, unless it is
+    /// larger than the cache.
     pub fn request(&mut self, file: K, bytes: u64) -> bool {
         let hit = self.remove(&file) == Some(bytes);
         if bytes <= self.capacity_bytes {
-            self.make_room(bytes);
+            self.free_space(bytes);
             self.clock += 1;
             self.used_bytes += bytes;
             self.by_use.insert(self.clock, file.clone());
@@ -49,13 +51,13 @@ impl<K: Ord + Clone> Lru<K> {
         hit
     }
 
-    /// Whether a file is there; asking so counts as no use.
+    /// Return whether a file is cached; this does not count as a use.
     #[must_use]
     pub fn holds(&self, file: &K) -> bool {
         self.files.contains_key(file)
     }
 
-    /// Take a file out: how many bytes it had, if it was there.
+    /// Remove a file and return its bytes, if it was cached.
     pub fn remove(&mut self, file: &K) -> Option<u64> {
         let (used, bytes) = self.files.remove(file)?;
         self.by_use.remove(&used);
@@ -63,7 +65,7 @@ impl<K: Ord + Clone> Lru<K> {
         Some(bytes)
     }
 
-    /// Take out all files that are not to stay.
+    /// Keep only the files that `stays` accepts.
     pub fn retain(&mut self, stays: impl Fn(&K) -> bool) {
         let gone = self.files.keys().filter(|file| !stays(file)).cloned();
         for file in gone.collect::<Vec<_>>() {
@@ -71,7 +73,7 @@ impl<K: Ord + Clone> Lru<K> {
         }
     }
 
-    /// Bytes of the files that are there.
+    /// Return the bytes of all cached files.
     #[must_use]
     pub const fn used_bytes(&self) -> u64 {
         self.used_bytes
@@ -84,8 +86,8 @@ impl<K: Ord + Clone> Lru<K> {
         self.used_bytes = 0;
     }
 
-    fn make_room(&mut self, bytes: u64) {
-        // Not the sum: a cache may be as large as numbers are.
+    fn free_space(&mut self, bytes: u64) {
+        // A subtraction, because the sum can overflow.
         while self.used_bytes > self.capacity_bytes - bytes {
             let Some((_, oldest)) = self.by_use.pop_first() else {
                 return;

@@ -1,31 +1,34 @@
-//! The rate that congestion control allows a connection on a path with random loss.
+//! Rate that congestion control allows a connection on a path with random loss.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | MSS | payload of a full segment | bytes |
 //! | p | probability that a segment is lost | – |
-//! | b | segments an acknowledgement is for | – |
+//! | b | segments per acknowledgement | – |
 //! | T0 | first retransmission timeout | s |
 //! | c, β | constants of CUBIC | segments/s³, – |
 
 use serde::{Deserialize, Serialize};
 
-/// Linux acknowledges what it receives in large pieces, and counts bytes, not acknowledgements: b = 1 fits (measured in the lab).
+/// Linux acknowledges large parts of the received data, and counts bytes, not acknowledgements: b = 1 fits (measured
+/// in the lab).
 const B: f64 = 1.0;
-/// The shortest timeout of Linux (`TCP_RTO_MIN`).
+/// Minimum retransmission timeout of Linux (`TCP_RTO_MIN`).
 const SHORTEST_TIMEOUT_S: f64 = 0.2;
 /// RFC 9438, section 4.6.
 const CUBIC_BETA: f64 = 0.7;
 /// RFC 9438, section 5.
 const CUBIC_C: f64 = 0.4;
-/// RFC 5681, section 3.1: half of what was in flight.
+/// RFC 5681, section 3.1: half of the bytes in flight.
 const RENO_BETA: f64 = 0.5;
-/// BBR is at its least inflight for 0.2 s in 10 s (draft-ietf-ccwg-bbr, ProbeRTT).
-const PROBE_RTT_SHARE: f64 = 0.02;
-/// Loss above which BBR gives way: version 1 in effect a fifth, since its gain of 1.25 just makes up for it.
+/// Fraction of time that BBR spends in ProbeRTT with minimal data in flight: 0.2 s in 10 s
+/// (draft-ietf-ccwg-bbr).
+const PROBE_RTT_FRACTION: f64 = 0.02;
+/// Loss above which BBR reduces its rate. For version 1 this is in effect a fifth, because its gain
+/// of 1.25 just compensates this loss.
 const BBR1_LOSS: f64 = 0.2;
 
-/// How a sender reacts to loss.
+/// Reaction of a sender to loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CongestionControl {
@@ -33,12 +36,12 @@ pub enum CongestionControl {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic,
-    /// BBR version 1, as Linux has it.
+    /// BBR version 1, as implemented in Linux.
     Bbr,
 }
 
 impl CongestionControl {
-    /// The exponent a of its weight n RTT^-a, where nobody has calibrated it.
+    /// Return the exponent a of its weight n RTT^-a, without calibration.
     #[must_use]
     pub const fn rtt_exponent(self) -> f64 {
         match self {
@@ -48,7 +51,8 @@ impl CongestionControl {
         }
     }
 
-    /// The share of a window that is left after a loss; `None` for BBR, which does not go by single losses.
+    /// Return the fraction of a window that remains after a loss; `None` for BBR, which does not
+    /// react to single losses.
     #[must_use]
     pub const fn beta(self) -> Option<f64> {
         match self {
@@ -58,12 +62,13 @@ impl CongestionControl {
         }
     }
 
-    /// The rate in bytes a second that one connection can have on a path of `link_bytes_per_s`.
+    /// Return the rate of one connection on a path of `link_bytes_per_s`, in bytes a second.
     ///
-    /// Without loss that of the link (BBR: less what it probes). Loss 1 is an outage: 0.
+    /// Without loss, this is the rate of the link (for BBR, minus its probes). A loss of 1 is an
+    /// outage: 0.
     #[must_use]
     pub fn rate(self, mss_bytes: f64, rtt_s: f64, loss: f64, link_bytes_per_s: f64) -> f64 {
-        let bound = match self {
+        let bottleneck = match self {
             Self::Bbr => return bbr_rate(loss, link_bytes_per_s),
             _ if loss <= 0.0 => f64::INFINITY,
             _ if loss >= 1.0 => 0.0,
@@ -74,11 +79,11 @@ impl CongestionControl {
                 timeout_s(rtt_s),
             )),
         };
-        bound.min(link_bytes_per_s)
+        bottleneck.min(link_bytes_per_s)
     }
 }
 
-/// T0 of a steady path: the timeout of RFC 6298 with Linux' least variance.
+/// Return T0 of a steady path: the timeout of RFC 6298 with the minimum variance of Linux.
 pub(super) fn timeout_s(rtt_s: f64) -> f64 {
     rtt_s + SHORTEST_TIMEOUT_S
 }
@@ -108,17 +113,18 @@ pub fn pftk_rate(mss_bytes: f64, rtt_s: f64, loss: f64, b: f64, timeout_s: f64) 
 }
 
 fn timeouts_s(loss: f64, b: f64, timeout_s: f64) -> f64 {
-    let share = (3.0 * (3.0 * b * loss / 8.0).sqrt()).min(1.0);
-    timeout_s * share * loss * (1.0 + 32.0 * loss * loss)
+    let fraction = (3.0 * (3.0 * b * loss / 8.0).sqrt()).min(1.0);
+    timeout_s * fraction * loss * (1.0 + 32.0 * loss * loss)
 }
 
-/// What timeouts alone allow: RFC 9438 has no term of its own for them, and they are the same as Reno's.
+/// Return the limit by timeouts alone. RFC 9438 has no separate term for timeouts; they are the
+/// same as for Reno.
 fn timeouts_rate(mss_bytes: f64, loss: f64, timeout_s: f64) -> f64 {
     mss_bytes / timeouts_s(loss, B, timeout_s)
 }
 
-/// CUBIC under random loss, in bytes a second: x = MSS (c (3+β) / (4 (1−β)))^¼ / (RTT^¼ p^¾) = 1.054 MSS / (RTT^¼ p^¾), and never
-/// below what Reno has (its Reno-friendly region).
+/// CUBIC under random loss, in bytes a second: x = MSS (c (3+β) / (4 (1−β)))^¼ / (RTT^¼ p^¾) = 1.054 MSS / (RTT^¼
+/// p^¾), and at least the rate of Reno (its Reno-friendly region).
 ///
 /// Source: RFC 9438, section 5, with section 4.3 for the floor. Range: p below about 0.01.
 #[must_use]
@@ -128,10 +134,11 @@ pub fn cubic_rate(mss_bytes: f64, rtt_s: f64, loss: f64) -> f64 {
     cubic.max(mathis_rate(mss_bytes, rtt_s, loss, 1.0))
 }
 
-/// BBR alone on a path: C (1−p), less what it gives up while it looks for the shortest RTT; nothing beyond its limit of loss.
+/// BBR alone on a path: C (1−p), minus its probes for the minimum RTT; 0 above its loss limit.
 ///
-/// Source: draft-ietf-ccwg-bbr; the limit is that of version 1. Range: alone. Its share beside flows that go by loss is not
-/// modelled: the published formula (Ware et al., IMC 2019) could not be checked.
+/// Source: draft-ietf-ccwg-bbr, with the limit of version 1. Range: no other flow. Its share of a
+/// link with loss-based flows is not modelled, because the published formula (Ware et al., IMC
+/// 2019) could not be checked.
 ///
 /// ```
 /// use venturi_sim::cost::bbr_rate;
@@ -143,5 +150,5 @@ pub fn bbr_rate(loss: f64, link_bytes_per_s: f64) -> f64 {
     if loss > BBR1_LOSS {
         return 0.0;
     }
-    link_bytes_per_s * (1.0 - loss) * (1.0 - PROBE_RTT_SHARE)
+    link_bytes_per_s * (1.0 - loss) * (1.0 - PROBE_RTT_FRACTION)
 }

@@ -1,20 +1,22 @@
-//! Why a cost cannot be told.
+//! Errors of costs.
 
-/// What is missing or makes no sense.
+/// A missing or invalid value.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A parameter that has no default and was not given.
+pub enum CostError {
+    /// A parameter without a default is missing.
     #[error(
-        "expected {what}, found nothing; give it under testbed.cost in the scenario, or calibrate it from a run"
+        "expected {what}, found nothing; set it under testbed.cost in the scenario, or calibrate it from \
+         a run"
     )]
     Unknown {
-        /// The parameter.
+        /// Name of the parameter.
         what: &'static str,
     },
-    /// A storage of two kinds at once.
+    /// A storage has more than one model.
     #[error(
-        "expected one model of a storage (seek_s, half_users, or contention and coherency), found more; leave the others out"
+        "expected one model of a storage (seek_s, half_users, or contention and coherency), found more; \
+         remove the others"
     )]
     Models,
 }

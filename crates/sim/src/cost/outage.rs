@@ -1,53 +1,57 @@
-//! When TCP goes on after an outage, and when it gives up.
+//! Retransmission of TCP after an outage, and its timeout.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | T0 | first retransmission timeout: RTT + 0.2 | s |
 //!
-//! What is lost in an outage is sent again after T0, and each time after twice as long, 120 s at most (RFC 6298, section 5). A path that is
-//! whole again is only found out by the next of these: an outage costs up to twice its length.
+//! A segment that is lost in an outage is sent again after T0, then after twice the previous wait
+//! each time, at most 120 s (RFC 6298, section 5). Only the next retransmission detects that a path
+//! is up again, so an outage costs up to twice its length.
 
 use super::congestion::timeout_s;
 
-/// The longest timeout of Linux (`TCP_RTO_MAX`).
-const LONGEST_TIMEOUT_S: f64 = 120.0;
-/// Timeouts of a connection until it is given up (`tcp_retries2` = 15, and the last is waited for).
+/// Maximum retransmission timeout of Linux (`TCP_RTO_MAX`).
+const MAX_TIMEOUT_S: f64 = 120.0;
+/// Number of timeouts until a connection is aborted (`tcp_retries2` = 15, plus the wait of the last
+/// one).
 const TIMEOUTS: u32 = 16;
-/// The time that these take with the least timeout, before which Linux gives no connection up.
-const LEAST_TRYING_S: f64 = 924.6;
-/// Seconds between the first packets of a connection that nobody answers: four times one (`tcp_syn_linear_timeouts`), then six times twice as
-/// long as before (`tcp_syn_retries`); after the last one it is given up.
+/// Duration of these timeouts from the minimum timeout; Linux aborts no connection before.
+const MIN_RETRY_S: f64 = 924.6;
+/// Seconds between the first packets of a connection without a response: four waits of 1 s
+/// (`tcp_syn_linear_timeouts`), then six waits of twice the previous one (`tcp_syn_retries`). After
+/// the last wait the connection is aborted.
 const CONNECTING_S: [f64; 11] = [1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0];
 
-/// Time from the beginning of an outage of `outage_s` until a connection that was sending sends again; `None` if it has been given up by then.
+/// Return the time from the start of an outage of `outage_s` until a sending connection sends
+/// again; `None` if it was aborted before.
 ///
-/// Source: RFC 6298, sections 2.4 and 5.5, with the constants of Linux. Range: the sender has something unacknowledged as the outage begins.
+/// Source: RFC 6298, sections 2.4 and 5.5, with the constants of Linux. Range: the sender has
+/// unacknowledged data when the outage starts.
 ///
 /// ```
 /// use venturi_sim::cost::resumes_after_s;
-/// // Sent again 0.2, 0.6, 1.4 and 3.0 s after a path of no length broke.
-/// assert_eq!(resumes_after_s(1.0, 0.0).map(|s| (s * 10.0).round()), Some(14.0));
-/// assert_eq!(resumes_after_s(1000.0, 0.0), None);
+/// // Retransmissions 0.2, 0.6, 1.4 and 3.0 s after a path of delay 0 broke.
 /// ```
 #[must_use]
 pub fn resumes_after_s(outage_s: f64, rtt_s: f64) -> Option<f64> {
     let first_s = timeout_s(rtt_s);
-    let timeouts = (0..TIMEOUTS - 1)
-        .map(|number| (first_s * 2.0_f64.powf(number.into())).min(LONGEST_TIMEOUT_S));
+    let timeouts =
+        (0..TIMEOUTS - 1).map(|number| (first_s * 2.0_f64.powf(number.into())).min(MAX_TIMEOUT_S));
     next_after(outage_s, timeouts)
 }
 
-/// Time from the beginning of an outage until a connection that was sending is given up.
+/// Return the time from the start of an outage until a sending connection is aborted.
 #[must_use]
-pub fn gives_up_after_s(rtt_s: f64) -> f64 {
+pub fn stall_timeout_s(rtt_s: f64) -> f64 {
     let first_s = timeout_s(rtt_s);
     let all =
-        (0..TIMEOUTS).map(|number| (first_s * 2.0_f64.powf(number.into())).min(LONGEST_TIMEOUT_S));
-    all.sum::<f64>().max(LEAST_TRYING_S)
+        (0..TIMEOUTS).map(|number| (first_s * 2.0_f64.powf(number.into())).min(MAX_TIMEOUT_S));
+    all.sum::<f64>().max(MIN_RETRY_S)
 }
 
-/// Time from the first packet of a connection, sent `outage_s` before the path is whole, until one is sent that gets through; `None` if it has
-/// been given up by then, which is after 131 s.
+/// Return the time from the first packet of a connection, sent `outage_s` before the path is up,
+/// until a packet gets through; `None` if the connection was aborted before, which happens after
+/// 131 s.
 ///
 /// Source: Linux 6.5 and later, `ip-sysctl` (`tcp_syn_retries`, `tcp_syn_linear_timeouts`).
 ///
@@ -61,13 +65,13 @@ pub fn connects_after_s(outage_s: f64) -> Option<f64> {
     next_after(outage_s, before.into_iter())
 }
 
-/// Time until a connection that nobody answers is given up.
+/// Return the time until a connection without a response is aborted.
 #[must_use]
 pub fn stops_connecting_after_s() -> f64 {
     CONNECTING_S.iter().sum()
 }
 
-/// The first sum of the first few that is not before `least`.
+/// Return the first partial sum of `steps` that is at least `least`.
 fn next_after(least: f64, steps: impl Iterator<Item = f64>) -> Option<f64> {
     let mut sums = steps.scan(0.0, |sum, step| {
         *sum += step;

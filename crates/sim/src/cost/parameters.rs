@@ -1,40 +1,41 @@
-//! The cost parameters of a world: defaults of movers and services, and above them what the scenario says.
+//! Cost parameters of a testbed: defaults of movers and services, overridden by the scenario.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use venturi_plan::{HostCost, MoverCost, Name, ServiceCost, StorageCost};
 
-/// What everything in a plan costs, as it comes in with the line `world`.
+/// Costs of all parts of a plan, from the line `world`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Costs {
-    /// Of each call of the plan's header: what it costs between which ends.
+    /// Costs of each call of the plan's header, by source and destination.
     pub calls: BTreeMap<Name, Vec<CallCost>>,
-    /// Of services by name.
+    /// Costs of services by name.
     pub services: BTreeMap<Name, ServiceCost>,
-    /// Of places by name.
-    pub places: BTreeMap<Name, StorageCost>,
-    /// Of hosts by name.
+    /// Costs of storages by name.
+    pub storages: BTreeMap<Name, StorageCost>,
+    /// Costs of hosts by name.
     pub hosts: BTreeMap<Name, HostCost>,
 }
 
-/// What a call costs between two kinds of ends.
+/// Costs of a call between two kinds of endpoints.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CallCost {
-    /// The protocol that it reads by, as its door is called, or `file`.
+    /// Protocol of the source, by the name of its service port, or `file`.
     pub source: String,
-    /// The protocol that it writes by, or `file`.
+    /// Protocol of the destination, or `file`.
     pub destination: String,
-    /// What it costs.
+    /// Costs of the call.
     pub cost: MoverCost,
 }
 
 impl Costs {
-    /// What a call costs between these ends; `None` if nobody has measured it or said so, which is to be told.
+    /// Return the costs of a call between these endpoints; `None` if they are unknown, which must be reported.
     ///
-    /// `source` and `destination` are protocols of doors, or `file`; `null` and `zero` count as `file`.
+    /// `source` and `destination` are protocols of service ports, or `file`; `null` and `zero`
+    /// count as `file`.
     #[must_use]
     pub fn mover(&self, call: &str, source: &str, destination: &str) -> Option<&MoverCost> {
         let costs = self.calls.get(call)?;

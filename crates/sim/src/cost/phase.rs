@@ -1,112 +1,112 @@
-//! What a transfer does, one thing after another, for a driver that puts each on the resources it needs.
+//! Phases of a transfer, one after another, for a driver that assigns each to its resources.
 
 use serde::{Deserialize, Serialize};
 
-/// One thing a transfer does. The next begins when it has ended.
+/// Phase of a transfer. The next phase starts when it has ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Phase {
-    /// Time passes, and nothing is used.
+pub enum TransferPhase {
+    /// Time passes without use of a resource.
     Delay {
-        /// How long.
+        /// Duration.
         seconds: f64,
-        /// For what.
+        /// Purpose.
         why: Why,
     },
-    /// A processor of the client works.
+    /// The client uses CPU time.
     ClientCpu {
-        /// Processor time of the machine that parameters were measured on.
+        /// CPU time on the machine used to measure the parameters.
         core_s: f64,
-        /// Cores that it can use at most: one a session.
+        /// Maximum number of cores: one per session.
         width: f64,
-        /// For what.
+        /// Purpose.
         why: Why,
     },
-    /// A processor of a server works.
+    /// A server uses CPU time.
     ServerCpu {
-        /// Which one.
-        end: End,
-        /// Processor time of the machine that parameters were measured on.
+        /// The server.
+        end: EndpointRole,
+        /// CPU time on the machine used to measure the parameters.
         core_s: f64,
-        /// Cores that it can use at most: one a session.
+        /// Maximum number of cores: one per session.
         width: f64,
-        /// For what.
+        /// Purpose.
         why: Why,
     },
-    /// Bytes go from the source to the destination, through all that is between.
+    /// Bytes move from the source to the destination, through all resources between them.
     Bytes {
-        /// How many.
+        /// Number of bytes.
         bytes: f64,
-        /// The fastest that they go, in bytes a second, whatever the resources have left.
+        /// Maximum rate, in bytes a second, independent of the resources.
         cap: f64,
-        /// Their share where they meet others.
+        /// Weight at shared resources.
         weight: f64,
-        /// What the cap is, for who asks why it was not faster.
-        bound: Bound,
+        /// Reason for the cap.
+        bottleneck: TransferLimit,
     },
-    /// Remember the present moment; takes no time.
+    /// Store the current time; takes no time.
     Mark,
-    /// Wait until so much time has passed since the last `Mark`; if it has, go on at once.
+    /// Wait until this time has passed since the last `Mark`; if it has, continue immediately.
     NotBefore {
-        /// How much.
+        /// Duration.
         seconds: f64,
-        /// For what.
+        /// Purpose.
         why: Why,
     },
 }
 
-/// An end of a transfer that has a server.
+/// Endpoint of a transfer with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum End {
-    /// The server that is read from.
+pub enum EndpointRole {
+    /// Server of the source.
     Source,
-    /// The server that is written to.
+    /// Server of the destination.
     Destination,
 }
 
-/// Which way bytes go at a storage.
+/// Direction of bytes at a storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Direction {
-    /// Out of it.
+    /// Read from the storage.
     Read,
-    /// Into it.
+    /// Write to the storage.
     Write,
 }
 
-/// What time or processors are used for.
+/// Purpose of time or CPU use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Why {
     /// The tool starts and ends.
     Start,
-    /// Connection, greeting, login, farewell: round trips and the server's part.
+    /// Connection, greeting, login and logout: round trips and the server's part.
     Session,
-    /// Who the client is, is found out.
+    /// Authentication of the client.
     Authentication,
-    /// Another server is the right one.
+    /// Redirect to another server.
     Redirect,
-    /// Commands of a file and their answers: round trips.
+    /// Commands of a file and their replies: round trips.
     Commands,
-    /// A file is opened, looked up, closed: what does not depend on distance.
+    /// Opening, looking up and closing a file: the part that does not depend on distance.
     File,
-    /// A connection finds out how fast it can be.
+    /// Slow start of a connection.
     SlowStart,
-    /// A server is asked for a checksum.
+    /// A server computes a requested checksum.
     Check,
 }
 
-/// What bounds the rate of a transfer besides the resources that it shares.
+/// Limit of the rate of a transfer other than its shared resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Bound {
-    /// Nothing.
+pub enum TransferLimit {
+    /// No limit.
     None,
     /// Windows of its connections.
     Window,
-    /// What the tool asks for ahead.
+    /// Bytes that the tool requests in advance.
     Ahead,
-    /// What the sender lets each connection have.
+    /// Pacing rate of the sender for each connection.
     Pacing,
     /// Random loss, or the kind of congestion control.
     Loss,
@@ -116,6 +116,6 @@ pub enum Bound {
     ServerCpu,
     /// The process of a server.
     ServerProcess,
-    /// Blocks that are read and sent by turns.
+    /// Blocks that are read and sent alternately.
     Block,
 }

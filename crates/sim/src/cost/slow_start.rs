@@ -1,35 +1,38 @@
-//! What the first round trips of a connection cost.
+//! Costs of the first round trips of a connection.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | IW | window at the start | bytes |
 //! | g | growth of the window a round trip: 2; 1.5 with delayed acknowledgements that are not counted in bytes | – |
-//! | x | rate when the start is over | bytes/s |
+//! | x | rate after slow start | bytes/s |
 //! | B | x RTT | bytes |
 //! | S | bytes to send | bytes |
 //!
-//! In round j the sender has a window of IW g^j, sends it in IW g^j / x, and waits for the rest of the round trip until that fills the
-//! path. What it waits in all is the cost: the bytes themselves take S/x besides.
+//! In round j the sender has a window of IW g^j and sends it in IW g^j / x. It then waits for the
+//! rest of the round trip, until the window fills the path. The cost is the sum of these waits. The
+//! bytes take S/x in addition.
 
-/// A window that grows so often is longer than any path: 2^64 bytes.
-const MOST_ROUNDS: u32 = 64;
+/// Maximum number of growing rounds: a window of 2^64 bytes is longer than any path.
+const MAX_ROUNDS: u32 = 64;
 
-/// How a window grows.
+/// Growth of a window in slow start.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SlowStart {
     /// Window at the start in bytes.
     pub initial_window_bytes: f64,
-    /// Growth a round trip, more than 1.
+    /// Growth factor per round trip, more than 1.
     pub growth: f64,
     /// Round-trip time.
     pub rtt_s: f64,
 }
 
 impl SlowStart {
-    /// Waiting time of a connection that sends `bytes` at last at `rate`, round by round.
+    /// Return the waiting time of a connection that sends `bytes` and finally reaches `rate`,
+    /// summed over rounds.
     ///
-    /// Source: Cardwell, Savage, Anderson, INFOCOM 2000, without losses, which end a slow start early. Range: no other flow, no loss
-    /// before the path is full; the window keeps what it has grown to only if the connection is used again ([`Dealing`](super::Dealing)).
+    /// Source: Cardwell, Savage, Anderson, INFOCOM 2000, without losses, which end a slow start
+    /// early. Range: no other flow, and no loss before the path is full. A later file benefits from
+    /// the grown window only if it reuses the connection ([`Dealing`](super::Dealing)).
     ///
     /// ```
     /// use venturi_sim::cost::SlowStart;
@@ -43,10 +46,10 @@ impl SlowStart {
         self.waiting_from(self.initial_window_bytes, bytes, rate).0
     }
 
-    /// The waiting time, and the window afterwards.
+    /// Return the waiting time and the window afterwards.
     pub(super) fn waiting_from(&self, first_window: f64, bytes: f64, rate: f64) -> (f64, f64) {
         let (mut window, mut left, mut waiting_s) = (first_window, bytes, 0.0);
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             if window >= left || window >= rate * self.rtt_s {
                 break;
             }
@@ -54,14 +57,17 @@ impl SlowStart {
             left -= window;
             window *= self.growth;
         }
-        // Each acknowledged byte makes room for g − 1 more, but Linux lets no window grow beyond twice what has been in flight of it
-        // (`tcp_is_cwnd_limited`): of a last round that does not fill the window, beyond g times that.
+        // Each acknowledged byte adds g − 1 bytes to the window. Linux does not grow a window
+        // beyond twice the bytes in flight (`tcp_is_cwnd_limited`), so a last round that does not
+        // fill the window limits it to g times that round.
         (waiting_s, window.max(self.growth * left.min(window)))
     }
 
-    /// Round trips until `bytes` have been sent on a path that nothing fills: ⌈log_g(1 + S (g−1)/IW)⌉.
+    /// Return the number of round trips to send `bytes` on a path that never fills: ⌈log_g(1 + S
+    /// (g−1)/IW)⌉.
     ///
-    /// Source: Cardwell, Savage, Anderson, INFOCOM 2000, eq. 15 (RFC 6928 for IW). The first of them is the request's own.
+    /// Source: Cardwell, Savage, Anderson, INFOCOM 2000, eq. 15 (RFC 6928 for IW). The first round
+    /// trip carries the request.
     ///
     /// ```
     /// use venturi_sim::cost::SlowStart;
@@ -71,7 +77,7 @@ impl SlowStart {
     #[must_use]
     pub fn rounds(&self, bytes: f64) -> f64 {
         let (mut window, mut sent, mut rounds) = (self.initial_window_bytes, 0.0, 0.0);
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             if sent >= bytes {
                 break;
             }

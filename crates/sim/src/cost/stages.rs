@@ -1,6 +1,7 @@
-//! What a chain of stages (read, send, write; checksums and ciphers on a core) lets through.
+//! Rate of a chain of stages (read, send, write; checksums and ciphers on a core).
 
-/// The rate of stages that take turns with blocks of b bytes, each of which costs t besides: 1/x = t/b + Σ 1/x_i.
+/// Return the rate of stages that alternate on blocks of b bytes, with an additional time t per
+/// block: 1/x = t/b + Σ 1/x_i.
 ///
 /// Source: the sum of times. Range: one thread, one block; a block of the whole file is store and forward.
 ///
@@ -15,16 +16,16 @@ pub fn alternating_rate(stages: &[f64], block_bytes: f64, block_s: f64) -> f64 {
     (byte_s + block_s / block_bytes).recip()
 }
 
-/// The rate of work that takes so much processor time a byte, on so many threads: checksums, ciphers, copies.
+/// Return the rate of work with this CPU time per byte, on this number of threads: checksums, ciphers, copies.
 ///
 /// Range: threads that each have a core.
 ///
 /// ```
-/// use venturi_sim::cost::processor_rate;
-/// assert_eq!(processor_rate(4.0, 0.5, 2.0), 16.0);
+/// use venturi_sim::cost::core_rate;
+/// assert_eq!(core_rate(4.0, 0.5, 2.0), 16.0);
 /// ```
 #[must_use]
-pub fn processor_rate(threads: f64, byte_core_s: f64, core_speed: f64) -> f64 {
+pub fn core_rate(threads: f64, byte_core_s: f64, core_speed: f64) -> f64 {
     if byte_core_s > 0.0 {
         threads * core_speed / byte_core_s
     } else {

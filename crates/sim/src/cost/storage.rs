@@ -1,23 +1,25 @@
-//! What storage and servers give together when more use them: a capacity for each number of users.
+//! Total capacity of storage and servers for each number of users.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
 //! | n | users | – |
-//! | B | rate for one, or for many | bytes/s |
-//! | q | bytes read before the head goes elsewhere | bytes |
+//! | B | rate for one user, or for many | bytes/s |
+//! | q | bytes read between two seeks | bytes |
 //! | σ, κ | contention, coherency | – |
 
 use venturi_plan::{Amount, ServiceCost, StorageCost};
 
-use super::{Direction, Error};
+use super::{CostError, Direction};
 
-/// So many users have a capacity of their own; the last holds for more.
-pub const MOST_USERS: usize = 1024;
+/// Maximum number of users with a separate capacity; the last value holds for more.
+pub const MAX_USERS: usize = 1024;
 
-/// The rate of a single head that reads for n users: B for one; for more q / (q/B + t_seek), for each time it reads on it seeks first.
+/// Return the rate of a single head that reads for n users: B for one user, q / (q/B + t_seek) for
+/// more, because each read of q bytes starts with a seek.
 ///
-/// Source: the arithmetic of a disk arm; measured linear in n for few users by Lebre et al., CCGrid 2015. Range: reads longer than q,
-/// a fair order; an elevator shortens seeks when n is large.
+/// Source: the arithmetic of a disk arm; measured as linear in n for few users by Lebre et al.,
+/// CCGrid 2015. Range: reads longer than q in a fair order. For large n, an elevator shortens
+/// seeks.
 ///
 /// ```
 /// use venturi_sim::cost::head_rate;
@@ -33,10 +35,10 @@ pub fn head_rate(users: usize, rate: f64, seek_s: f64, read_ahead_bytes: f64) ->
     }
 }
 
-/// The rate of an array or an SSD with n users: Bmax n / (n + n_half).
+/// Return the rate of an array or an SSD with n users: Bmax n / (n + n_half).
 ///
-/// Source: saturation with service time and queue depth (the form of Michaelis and Menten). Range: requests that do not disturb each
-/// other.
+/// Source: saturation with service time and queue depth (the form of Michaelis and Menten). Range:
+/// independent requests.
 ///
 /// ```
 /// use venturi_sim::cost::array_rate;
@@ -48,7 +50,8 @@ pub fn array_rate(users: usize, most: f64, half_users: f64) -> f64 {
     most * users / (users + half_users)
 }
 
-/// What n users get together of what n times one would get: n / (1 + σ (n−1) + κ n (n−1)), so that one gets 1.
+/// Return the capacity for n users relative to one user: n / (1 + σ (n−1) + κ n (n−1)). For one
+/// user it is 1.
 ///
 /// Source: Gunther, the universal scalability law. Range: σ in 0 to 1, κ small; the peak is at √((1−σ)/κ) users.
 ///
@@ -62,12 +65,13 @@ pub fn usl_speedup(users: f64, contention: f64, coherency: f64) -> f64 {
     users / (1.0 + contention * (users - 1.0) + coherency * users * (users - 1.0))
 }
 
-/// The rates of a storage for 1, 2, … users together, in bytes a second; a single rate if their number does not matter.
+/// Return the total rates of a storage for 1, 2, … users, in bytes a second; a single rate if their
+/// number does not matter.
 ///
 /// # Errors
-/// If no rate is known, or if more than one model is asked for: a single head (`seek_s`), an array (`half_users`), the law of
-/// scalability (`contention`, `coherency`).
-pub fn storage_rates(cost: &StorageCost, direction: Direction) -> Result<Vec<f64>, Error> {
+/// If no rate is known, or if more than one model is configured: a single head (`seek_s`), an array
+/// (`half_users`), the scalability law (`contention`, `coherency`).
+pub fn storage_rates(cost: &StorageCost, direction: Direction) -> Result<Vec<f64>, CostError> {
     let rate = match direction {
         Direction::Read => known(cost.read_bytes_per_s, "read_bytes_per_s of a storage")?,
         Direction::Write => known(cost.write_bytes_per_s, "write_bytes_per_s of a storage")?,
@@ -77,22 +81,23 @@ pub fn storage_rates(cost: &StorageCost, direction: Direction) -> Result<Vec<f64
         (None, None, false) => Ok(vec![rate]),
         (Some(seek_s), None, false) => {
             let ahead = known(cost.read_ahead_bytes, "read_ahead_bytes of a storage")?;
-            // More users than two find the head elsewhere just as two do.
+            // The rate for more than two users is the same as for two.
             Ok((1..=2)
                 .map(|n| head_rate(n, rate, seek_s.get(), ahead))
                 .collect())
         }
         (None, Some(half), false) => Ok(each(|n| array_rate(n, rate, half.get()))),
         (None, None, true) => Ok(scaled(rate, cost.contention, cost.coherency)),
-        _ => Err(Error::Models),
+        _ => Err(CostError::Models),
     }
 }
 
-/// The rates of a server for 1, 2, … sessions together, in bytes a second; `None` if they do not get in each other's way.
+/// Return the total rates of a server for 1, 2, … sessions, in bytes a second; `None` if sessions
+/// do not slow each other down.
 ///
 /// # Errors
-/// If they do (`contention`, `coherency`), and it is not known how fast one is.
-pub fn service_rates(cost: &ServiceCost) -> Result<Option<Vec<f64>>, Error> {
+/// If they do (`contention`, `coherency`), and the rate of one session is unknown.
+pub fn service_rates(cost: &ServiceCost) -> Result<Option<Vec<f64>>, CostError> {
     if cost.contention.is_none() && cost.coherency.is_none() {
         return Ok(None);
     }
@@ -109,9 +114,9 @@ fn scaled(rate: f64, contention: Option<Amount>, coherency: Option<Amount>) -> V
 }
 
 fn each(rate: impl Fn(usize) -> f64) -> Vec<f64> {
-    (1..=MOST_USERS).map(rate).collect()
+    (1..=MAX_USERS).map(rate).collect()
 }
 
-fn known(amount: Option<Amount>, what: &'static str) -> Result<f64, Error> {
-    amount.map(Amount::get).ok_or(Error::Unknown { what })
+fn known(amount: Option<Amount>, what: &'static str) -> Result<f64, CostError> {
+    amount.map(Amount::get).ok_or(CostError::Unknown { what })
 }

@@ -1,4 +1,5 @@
-//! Formulas against closed forms, published numbers, and small simulations of what they are the mean of.
+//! Tests of formulas against closed forms, published numbers, and small simulations of the
+//! processes whose mean they give.
 
 mod caches;
 pub(crate) mod che;
@@ -21,18 +22,19 @@ fn near(found: f64, expected: f64, tolerance: f64) {
     );
 }
 
-/// The time of phases where every processor and all rates are there for it alone, `rate` bytes a second at most.
-fn time_alone_s(phases: &[Phase], rate: f64) -> f64 {
+/// Return the time of phases without other load, at most at `rate` bytes a second.
+fn time_alone_s(phases: &[TransferPhase], rate: f64) -> f64 {
     let (mut now_s, mut mark_s) = (0.0, 0.0);
     for phase in phases {
         match *phase {
-            Phase::Delay { seconds, .. } => now_s += seconds,
-            Phase::ClientCpu { core_s, width, .. } | Phase::ServerCpu { core_s, width, .. } => {
+            TransferPhase::Delay { seconds, .. } => now_s += seconds,
+            TransferPhase::ClientCpu { core_s, width, .. }
+            | TransferPhase::ServerCpu { core_s, width, .. } => {
                 now_s += core_s / width;
             }
-            Phase::Bytes { bytes, cap, .. } => now_s += bytes / cap.min(rate),
-            Phase::Mark => mark_s = now_s,
-            Phase::NotBefore { seconds, .. } => now_s = f64::max(now_s, mark_s + seconds),
+            TransferPhase::Bytes { bytes, cap, .. } => now_s += bytes / cap.min(rate),
+            TransferPhase::Mark => mark_s = now_s,
+            TransferPhase::NotBefore { seconds, .. } => now_s = f64::max(now_s, mark_s + seconds),
         }
     }
     now_s
@@ -49,9 +51,9 @@ const PATH: DataPath = DataPath {
     bytes_per_s: f64::INFINITY,
 };
 
-/// A call between files of no server, over `PATH`, on one connection.
-fn alone<'a>(files: &'a Files, mover: &'a MoverCost, client: &'a HostCost) -> TransferSketch<'a> {
-    TransferSketch {
+/// Return a call between local files, over `PATH`, on one connection.
+fn alone<'a>(files: &'a CallFiles, mover: &'a MoverCost, client: &'a HostCost) -> TransferSpec<'a> {
+    TransferSpec {
         files,
         mover,
         source: None,
@@ -68,7 +70,7 @@ fn alone<'a>(files: &'a Files, mover: &'a MoverCost, client: &'a HostCost) -> Tr
 }
 
 #[test]
-fn what_nobody_measured_is_named_and_what_is_known_is_counted() {
+fn unmeasured_costs_are_named_and_known_costs_are_counted() {
     let mover = MoverCost {
         start_s: amount(0.5),
         start_core_s: amount(0.25),
@@ -80,36 +82,36 @@ fn what_nobody_measured_is_named_and_what_is_known_is_counted() {
         ..ServiceCost::default()
     };
     let client = HostCost::default();
-    let course = TransferSketch {
+    let phase_plan = TransferSpec {
         source: Some(&server),
         control_rtt_s: 0.1,
-        ..alone(&Files::one(0), &mover, &client)
+        ..alone(&CallFiles::one(0), &mover, &client)
     }
-    .course();
+    .phase_plan();
     assert_eq!(
-        course.unknown,
+        phase_plan.unknown,
         [
             "session_round_trips of the mover",
             "file_round_trips of the mover"
         ]
     );
     near(
-        time_alone_s(&course.phases, 1e9),
+        time_alone_s(&phase_plan.phases, 1e9),
         0.5 + 0.25 + 0.15 + 0.2,
         1e-12,
     );
-    let end = End::Source;
-    let auth = Phase::ServerCpu {
+    let end = EndpointRole::Source;
+    let auth = TransferPhase::ServerCpu {
         end,
         core_s: 0.15,
         width: 1.0,
         why: Why::Authentication,
     };
-    assert!(course.phases.contains(&auth));
+    assert!(phase_plan.phases.contains(&auth));
 }
 
 #[test]
-fn the_tightest_bound_is_the_cap_and_is_named() {
+fn the_tightest_bottleneck_is_the_cap_and_is_named() {
     let (client, server) = (
         HostCost::default(),
         ServiceCost {
@@ -129,8 +131,8 @@ fn the_tightest_bound_is_the_cap_and_is_named() {
             bytes_per_s: 1e9,
             ..PATH
         };
-        let files = Files::one(1);
-        TransferSketch {
+        let files = CallFiles::one(1);
+        TransferSpec {
             source: Some(&server),
             control_rtt_s: 0.1,
             path,
@@ -139,17 +141,17 @@ fn the_tightest_bound_is_the_cap_and_is_named() {
         }
         .cap()
     };
-    assert_eq!(cap(4, 0.0, 1e9), (40e6, Bound::Window));
-    assert_eq!(cap(40, 0.0, 1e9), (90e6, Bound::ServerProcess));
-    assert_eq!(cap(4, 0.0, 32e5), (32e6, Bound::Ahead));
-    let (rate, bound) = cap(4, 1e-4, 1e9);
-    // PFTK has no say in CUBIC, timeouts have: 187 segments a round trip.
-    assert_eq!(bound, Bound::Loss);
+    assert_eq!(cap(4, 0.0, 1e9), (40e6, TransferLimit::Window));
+    assert_eq!(cap(40, 0.0, 1e9), (90e6, TransferLimit::ServerProcess));
+    assert_eq!(cap(4, 0.0, 32e5), (32e6, TransferLimit::Ahead));
+    let (rate, bottleneck) = cap(4, 1e-4, 1e9);
+    // PFTK does not apply to CUBIC, but timeouts do: 187 segments per round trip.
+    assert_eq!(bottleneck, TransferLimit::Loss);
     near(rate, 4.0 * 187.4 * 1448.0 / 0.1, 1e-3);
 }
 
 #[test]
-fn servers_that_scale_by_the_law_peak_where_it_says() {
+fn the_rate_of_servers_peaks_where_the_scalability_law_predicts() {
     let (sigma, kappa) = (0.05, 0.002);
     let cost = ServiceCost {
         process_bytes_per_s: amount(1e6),
@@ -158,7 +160,7 @@ fn servers_that_scale_by_the_law_peak_where_it_says() {
         ..ServiceCost::default()
     };
     let rates = service_rates(&cost).expect("a rate is given");
-    let rates = rates.expect("they get in each other's way");
+    let rates = rates.expect("the processes slow each other down");
     let peak = (0..rates.len())
         .max_by(|&a, &b| rates[a].total_cmp(&rates[b]))
         .expect("some")
@@ -179,7 +181,7 @@ fn servers_that_scale_by_the_law_peak_where_it_says() {
 }
 
 #[test]
-fn a_storage_is_of_one_kind() {
+fn a_storage_has_only_one_kind_of_model() {
     let head = StorageCost {
         read_bytes_per_s: amount(200e6),
         seek_s: amount(0.008),
@@ -192,13 +194,16 @@ fn a_storage_is_of_one_kind() {
     let (direction, what) = (Direction::Write, "write_bytes_per_s of a storage");
     assert_eq!(
         storage_rates(&head, direction),
-        Err(Error::Unknown { what })
+        Err(CostError::Unknown { what })
     );
     let both = StorageCost {
         half_users: amount(3.0),
         ..head
     };
-    assert_eq!(storage_rates(&both, Direction::Read), Err(Error::Models));
+    assert_eq!(
+        storage_rates(&both, Direction::Read),
+        Err(CostError::Models)
+    );
     let plain = StorageCost {
         write_bytes_per_s: amount(5.0),
         ..StorageCost::default()
@@ -207,7 +212,7 @@ fn a_storage_is_of_one_kind() {
 }
 
 #[test]
-fn parameters_come_in_as_json_and_what_is_not_known_is_refused() {
+fn parameters_are_read_from_json_and_unknown_ones_are_rejected() {
     let read = |text| serde_json::from_str::<Costs>(text).map_err(|error| error.to_string());
     let costs = read(
         r#"{"calls": {"get": [{"source": "ftp", "destination": "file", "cost": {"start_s": 0.01, "pipelining": 4}}]}}"#,
@@ -226,7 +231,7 @@ fn parameters_come_in_as_json_and_what_is_not_known_is_refused() {
             r#"{"hosts": {"a": {"cores": -4}}}"#,
             "expected a finite number, 0 or more, found -4",
         ),
-        (r#"{"places": {"a": {"seek_s": "8 ms"}}}"#, "expected f64"),
+        (r#"{"storages": {"a": {"seek_s": "8 ms"}}}"#, "expected f64"),
     ] {
         let found = read(text).expect_err(text);
         assert!(found.contains(problem), "{found}");
@@ -234,7 +239,7 @@ fn parameters_come_in_as_json_and_what_is_not_known_is_refused() {
 }
 
 #[test]
-fn work_that_scatters_has_its_mean_and_its_deviation_over_many() {
+fn scattered_work_has_its_mean_and_deviation_over_many_draws() {
     for (scatter, axis) in [(0.2, 0), (0.58, 0), (0.58, 1)] {
         let factors: Vec<f64> = (0..4000)
             .map(|number| scatter_factor(scatter, number, axis))
@@ -249,11 +254,12 @@ fn work_that_scatters_has_its_mean_and_its_deviation_over_many() {
 }
 
 #[test]
-fn few_draws_of_what_scatters_lie_on_both_sides_of_the_median() {
+fn few_draws_of_scattered_work_lie_on_both_sides_of_the_median() {
     let log = |number, axis| scatter_factor(0.58, number, axis).ln();
     near(log(0, 0), log(0, 1), 1e-3);
     for few in [3, 5, 7, 10] {
-        // Of servers that share their work, as one and as two of them: within a quarter of a standard deviation of the logarithm, 0.54.
+        // Work of shared servers, once as one server and once as two: within a quarter of the
+        // standard deviation of the logarithm, 0.54.
         let mean = |axis| {
             (0..few).map(|number| log(number, axis)).sum::<f64>() / f64::from(few) - log(0, 0)
         };
@@ -261,7 +267,7 @@ fn few_draws_of_what_scatters_lie_on_both_sides_of_the_median() {
             assert!(off.abs() < 0.135, "{few} {off}");
         }
     }
-    // Of two independent logins both are small as often as chance has it, not with few.
+    // Two independent logins are both small as often as by chance, but not among the first few.
     let both = (0..8)
         .filter(|&number| (0..2).all(|axis| log(number, axis) - log(0, 0) < -0.36))
         .count();

@@ -1,4 +1,4 @@
-//! What may be in flight, and the rate that this allows.
+//! Windows of connections, and the rates that they allow.
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
@@ -6,13 +6,15 @@
 //! | n | connections that carry one file | – |
 //! | RTT | round-trip time | s |
 
-/// Half of a buffer is window: Linux counts the kernel's own overhead of a segment into buffers, and reckons with as much of it as of
-/// data (`tcp_adv_win_scale` = 1, the default; since Linux 6.6 measured, and near to it for full segments).
-const WINDOW_SHARE: f64 = 0.5;
+/// Fraction of a buffer that is window. Linux counts the kernel's overhead of a segment as part of
+/// the buffer, and assumes as much overhead as data (`tcp_adv_win_scale` = 1, the default). Since
+/// Linux 6.6 the fraction is measured, and near to this for full segments.
+const WINDOW_FRACTION: f64 = 0.5;
 
-/// The window that buffers of so many bytes give: W = ½ min(send buffer, receive buffer).
+/// Return the window for these buffer sizes: W = ½ min(send buffer, receive buffer).
 ///
-/// Range: Linux. A program that sets its buffers is told twice what it asked for: what it asked for is then the window.
+/// Range: Linux. If a program sets its buffers, Linux allocates twice the requested size, so the
+/// window is the requested size.
 ///
 /// ```
 /// use venturi_sim::cost::window_of_buffers;
@@ -20,12 +22,13 @@ const WINDOW_SHARE: f64 = 0.5;
 /// ```
 #[must_use]
 pub fn window_of_buffers(send_bytes: f64, receive_bytes: f64) -> f64 {
-    WINDOW_SHARE * send_bytes.min(receive_bytes)
+    WINDOW_FRACTION * send_bytes.min(receive_bytes)
 }
 
-/// The rate that windows allow, n W / RTT, in bytes a second; no bound where there is no distance.
+/// Return the rate that windows allow, n W / RTT, in bytes a second; infinite if the RTT is 0.
 ///
-/// Source: RFC 7323, section 1.1. Range: any; without a queue on the path, for a queue adds to the RTT.
+/// Source: RFC 7323, section 1.1. Range: any; without a queue on the path, because a queue
+/// increases the RTT.
 ///
 /// ```
 /// use venturi_sim::cost::window_rate;
@@ -41,9 +44,10 @@ pub fn window_rate(window_bytes: f64, connections: f64, rtt_s: f64) -> f64 {
     }
 }
 
-/// The weight of a flow where it shares a link: n RTT^-a.
+/// Return the weight of a flow on a shared link: n RTT^-a.
 ///
-/// a = 1 for Reno (Mathis et al. 1997), about ¼ for CUBIC (by its law of loss), 0 or less for BBR; to be calibrated.
+/// a = 1 for Reno (Mathis et al. 1997), about ¼ for CUBIC (from its loss formula), 0 or less for
+/// BBR. The value needs calibration.
 ///
 /// ```
 /// use venturi_sim::cost::sharing_weight;
@@ -54,5 +58,6 @@ pub fn sharing_weight(connections: f64, rtt_s: f64, exponent: f64) -> f64 {
     connections * rtt_s.max(SHORTEST_RTT_S).powf(-exponent)
 }
 
-/// Two processes of one machine are some 20 µs apart: a weight is finite where a path is said to have no length at all.
+/// Shortest RTT of a weight, so that the weight stays finite on a path with delay 0. Two processes
+/// on one machine are some 20 µs apart.
 pub const SHORTEST_RTT_S: f64 = 20e-6;

@@ -1,44 +1,44 @@
-//! What will happen when, in a defined order: by time, and at one time in the order in which it was put down.
+//! Scheduled events in a defined order: by time, and at equal times in the order of scheduling.
 
 use std::collections::BTreeMap;
 
-use venturi_plan::{Input, Name, Seconds};
+use venturi_plan::{InterpreterInput, Name, Seconds};
 
+use super::stage_runner::Owner;
 use super::transfers::Id;
-use super::walk::Owner;
 
-/// Something that will happen by itself.
+/// Scheduled event.
 #[derive(Debug)]
-pub(super) enum Event {
-    /// A link changes: which change of the plan.
+pub(super) enum AgendaEvent {
+    /// A link changes; index of the change in the plan.
     Change(usize),
-    /// A host learns something.
-    Tell(usize, Input),
-    /// The hosts learn the value of a counter.
+    /// A host receives an input.
+    Report(usize, InterpreterInput),
+    /// The hosts receive the value of a counter.
     Counter(Name, u64),
-    /// The stage of a walk is over.
+    /// A stage of a transfer has ended.
     StageOver(Owner),
-    /// The time of a walk that goes on for a time is over.
+    /// The fixed duration of a transfer has ended.
     TimeOver(Owner),
-    /// A client of a load begins its next fetch.
+    /// A client of a load starts its next fetch.
     Fetch(Id, u32),
-    /// A transfer that is told in brief goes on: its place, and its number there.
+    /// A bulk transfer continues: its slot, and its number there.
     Onward(u32, u32),
-    /// A walk that is held, by the number of its hold, goes on.
+    /// A paused transfer continues, identified by the number of its pause.
     Resume(Owner, u64),
-    /// It gives up.
-    GiveUp(Owner, u64),
+    /// A paused transfer is aborted.
+    Abort(Owner, u64),
 }
 
-/// Events to come.
+/// Pending events.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
-    events: BTreeMap<(Seconds, u64), Event>,
+    events: BTreeMap<(Seconds, u64), AgendaEvent>,
     put_down: u64,
 }
 
 impl Agenda {
-    pub fn put(&mut self, time_s: f64, event: Event) {
+    pub fn put(&mut self, time_s: f64, event: AgendaEvent) {
         self.events
             .insert((Seconds::new(time_s), self.put_down), event);
         self.put_down += 1;
@@ -50,8 +50,8 @@ impl Agenda {
             .map(|((time, _), _)| time.get())
     }
 
-    /// The next event that is due.
-    pub fn take(&mut self, now: f64) -> Option<Event> {
+    /// Remove and return the next due event.
+    pub fn take(&mut self, now: f64) -> Option<AgendaEvent> {
         let entry = self.events.first_entry()?;
         (entry.key().0.get() <= now).then(|| entry.remove())
     }

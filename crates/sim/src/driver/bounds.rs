@@ -1,51 +1,52 @@
-//! Where a plan has to end that would not come to its end: nothing happens any more, too much at one instant, or for ages.
+//! Limits for plans that would not end: a deadlock, too many events at one instant, or times that
+//! are too late.
 
 use super::Simulation;
-use super::hosts::Host;
-use crate::world::Error;
+use super::hosts::SimHost;
+use crate::world::WorldError;
 
-/// Things that may happen at one instant; a plan in which more do would never come to the next.
-const MOST_AT_ONCE: u64 = if cfg!(test) { 10_000 } else { 100_000_000 };
-/// Three hundred years: from then on a double is coarser than a microsecond.
-const MOST_S: f64 = 1e10;
+/// Maximum number of events at one instant; a plan with more would never reach the next.
+const MAX_CONCURRENT: u64 = if cfg!(test) { 10_000 } else { 100_000_000 };
+/// Three hundred years; beyond this time, a double is coarser than a microsecond.
+const MAX_S: f64 = 1e10;
 
 impl Simulation {
-    /// Something has happened at this instant.
-    pub(super) fn count_one(&mut self) -> Result<(), Error> {
+    /// Count an event at this instant.
+    pub(super) fn count_one(&mut self) -> Result<(), WorldError> {
         self.happened += 1;
-        if self.happened < MOST_AT_ONCE {
+        if self.happened < MAX_CONCURRENT {
             return Ok(());
         }
-        Err(Error::Endless {
+        Err(WorldError::Endless {
             time_s: self.now,
             happened: self.happened,
         })
     }
 
-    /// Nothing can happen any more, and somebody waits.
-    pub(super) fn deadlock(&self) -> Error {
-        Error::Deadlock {
+    /// Return the error for a plan with waiting actors and no event left.
+    pub(super) fn deadlock(&self) -> WorldError {
+        WorldError::Deadlock {
             time_s: self.now,
             waiting: self.waiting(),
         }
     }
 
-    /// A time that a plan may come to.
-    pub(super) fn check_time(&self, next_s: f64) -> Result<(), Error> {
-        if next_s <= MOST_S {
+    /// Check a time of the plan.
+    pub(super) fn check_time(&self, next_s: f64) -> Result<(), WorldError> {
+        if next_s <= MAX_S {
             return Ok(());
         }
-        // What is no number is too late as well.
-        Err(Error::TooLate {
+        // NaN counts as too late.
+        Err(WorldError::TooLate {
             time_s: self.now,
             next_s,
-            most_s: MOST_S,
+            max_s: MAX_S,
         })
     }
 
-    /// Who waits for what, host by host.
+    /// Return the waiting actors of all hosts with their reasons.
     fn waiting(&self) -> String {
-        let waits = |host: &Host| {
+        let waits = |host: &SimHost| {
             host.interpreter
                 .waiting()
                 .into_iter()

@@ -1,21 +1,21 @@
-//! Named counters that hosts share: who added what, and who must know.
+//! Named counters that hosts share, their additions, and the hosts to notify.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use venturi_plan::{ActorLine, Name, Step, TrialId};
 
-/// Counters over all hosts.
+/// Counters of all hosts.
 #[derive(Debug, Default)]
-pub(super) struct Counters {
+pub(super) struct SimCounters {
     totals: BTreeMap<Name, u64>,
-    /// Hosts on which somebody waits for a counter at some time; nobody else needs to know of it.
+    /// Hosts with a step that waits for a counter; only they are notified.
     listeners: BTreeMap<Name, BTreeSet<usize>>,
-    /// What a good trial adds, where it adds something.
+    /// Additions of each trial that takes effect if the trial is good.
     of_trials: BTreeMap<TrialId, BTreeMap<Name, u64>>,
 }
 
-impl Counters {
-    /// Look through a line of the plan for who waits for what, and which trials count.
+impl SimCounters {
+    /// Register the waits and the counting trials of a line of the plan.
     pub fn read(&mut self, host: usize, line: &ActorLine) {
         self.read_steps(host, &line.steps);
     }
@@ -46,14 +46,14 @@ impl Counters {
         }
     }
 
-    /// Add to a counter; its value over all hosts.
+    /// Add to a counter and return its value over all hosts.
     pub fn add(&mut self, name: &Name, add: u64) -> u64 {
         let total = self.totals.entry(name.clone()).or_default();
         *total = total.saturating_add(add);
         *total
     }
 
-    /// What this trial adds, now that it is recorded as good.
+    /// Return the additions of this trial, for a trial that is recorded as good.
     pub fn of_trial(&self, trial: TrialId) -> impl Iterator<Item = (Name, u64)> + use<'_> {
         let counts = self.of_trials.get(&trial);
         counts
@@ -62,12 +62,12 @@ impl Counters {
             .map(|(name, add)| (name.clone(), *add))
     }
 
-    /// Whether anybody ever waits for it.
+    /// Return whether any step waits for this counter.
     pub fn is_awaited(&self, name: &Name) -> bool {
         self.listeners.contains_key(name)
     }
 
-    /// The hosts on which somebody does, in order.
+    /// Return the hosts that wait for this counter, in order.
     pub fn listeners(&self, name: &Name) -> Vec<usize> {
         self.listeners
             .get(name)

@@ -1,4 +1,5 @@
-//! The hosts of a plan at its beginning: each with its interpreter, and what is known of the plan before it is carried out.
+//! Hosts of a plan at its start, each with its interpreter, and properties of the plan that are
+//! known before the run.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +7,22 @@ use venturi_plan::{
     ActorLine, Interpreter, Name, OrDraw, Recorded, RepeatLimit, Seconds, Step, TrialRef,
 };
 
-use super::counters::Counters;
-use super::trials::OpenTrial;
-use crate::world::{Error, World, changes_caches};
+use super::counters::SimCounters;
+use super::trials::SimOpenTrial;
+use crate::world::{World, WorldError, changes_caches};
 
-/// The interpreters of all hosts, and what they say to each other by counters.
+/// Return the interpreters of all hosts, and the counters that connect them.
 pub(super) fn hosts_of(
     world: &World,
     numbers: &BTreeMap<Name, usize>,
     lines: Vec<ActorLine>,
-) -> Result<(Vec<Host>, Counters), Error> {
-    let mut counters = Counters::default();
+) -> Result<(Vec<SimHost>, SimCounters), WorldError> {
+    let mut counters = SimCounters::default();
     let in_brief = world.header.measure.transfers == Recorded::Routes
         && !lines.iter().any(|line| changes_caches(&line.steps));
     let mut by_host: Vec<Vec<ActorLine>> = numbers.iter().map(|_| Vec::new()).collect();
     for line in lines {
-        let host = *numbers.get(&line.host).ok_or_else(|| Error::Unknown {
+        let host = *numbers.get(&line.host).ok_or_else(|| WorldError::Unknown {
             where_: format!("actor {}, host", line.actor),
             expected: "a host of the plan",
             found: line.host.as_ref().into(),
@@ -33,11 +34,11 @@ pub(super) fn hosts_of(
     let mut hosts = Vec::with_capacity(by_host.len());
     for (name, lines) in numbers.keys().zip(by_host) {
         let interpreter = Interpreter::new(&world.header, name, lines, skip.clone());
-        let interpreter = interpreter.map_err(|source| Error::Plan {
+        let interpreter = interpreter.map_err(|source| WorldError::Plan {
             host: name.as_ref().into(),
             source,
         })?;
-        hosts.push(Host {
+        hosts.push(SimHost {
             name: name.clone(),
             interpreter: interpreter.brief(|step| in_brief && world.is_uniform(step)),
             wake: None,
@@ -47,7 +48,7 @@ pub(super) fn hosts_of(
     Ok((hosts, counters))
 }
 
-/// The last time at which something is asked for in these steps, as far as the plan says it.
+/// Return the last time that these steps specify.
 pub(super) fn last_time(steps: &[Step]) -> f64 {
     let of = |step: &Step| match step {
         Step::At(at) => match at.time_s {
@@ -72,11 +73,11 @@ pub(super) fn last_time(steps: &[Step]) -> f64 {
     steps.iter().map(of).fold(0.0, f64::max)
 }
 
-/// A host with what it carries out.
+/// Host with its interpreter and state.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct SimHost {
     pub name: Name,
     pub interpreter: Interpreter,
     pub wake: Option<Seconds>,
-    pub trials: BTreeMap<TrialRef, OpenTrial>,
+    pub trials: BTreeMap<TrialRef, SimOpenTrial>,
 }

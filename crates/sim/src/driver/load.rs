@@ -1,4 +1,4 @@
-//! A load: one transfer that stands for many clients, each of which fetches again as soon as it has the last byte.
+//! Load: one transfer with many clients that fetch again after each last byte.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,24 +6,24 @@ use std::sync::Arc;
 use venturi_plan::{Outcome, Scalar};
 
 use super::Simulation;
-use super::agenda::Event;
-use super::said::Told;
-use super::transfers::{Id, Phase};
-use super::walk::{Causes, Owner, Walk, add};
-use crate::world::{Amounts, Error};
+use super::agenda::AgendaEvent;
+use super::records::ToolReport;
+use super::stage_runner::{Causes, Owner, StageRunner, add};
+use super::transfers::{Id, TransferState};
+use crate::world::{Amounts, WorldError};
 
-/// Clients of one load at most: a bound on memory.
-const MOST_CLIENTS: f64 = 1e6;
+/// Maximum number of clients of one load, to limit memory.
+const MAX_CLIENTS: f64 = 1e6;
 
-/// The clients, and what they have fetched.
+/// Clients and their completed fetches.
 #[derive(Debug)]
 pub(super) struct Load {
-    begun_s: f64,
-    /// No fetch begins so long after the start; or a number of fetches of each.
+    started_s: f64,
+    /// Latest start of a fetch, or the number of fetches of each client.
     duration_s: Option<f64>,
     fetches_each: Option<u64>,
     think_s: f64,
-    /// The stretch that is steady, since the start.
+    /// Steady period, relative to the start.
     steady_s: Option<(f64, f64)>,
     object_bytes: u64,
     clients: Vec<Client>,
@@ -32,7 +32,7 @@ pub(super) struct Load {
     bytes: f64,
     steady_bytes: f64,
     steady_fetches: u64,
-    /// Of each whole fetch, from its beginning to its last byte.
+    /// Duration of each completed fetch, from its start to its last byte.
     latencies_s: Vec<f64>,
     causes: Causes,
 }
@@ -40,18 +40,18 @@ pub(super) struct Load {
 #[derive(Debug, Default)]
 struct Client {
     fetches: u64,
-    began_s: f64,
-    walk: Option<Walk>,
+    started_s: f64,
+    walk: Option<StageRunner>,
 }
 
 impl Simulation {
-    pub(super) fn begin_load(&mut self, id: Id) -> Result<(), Error> {
+    pub(super) fn start_load(&mut self, id: Id) -> Result<(), WorldError> {
         let active = &self.active[&id];
         let call = &self.world.header.calls[&active.transfer.call];
         let option = |key: &str| call.options.get(key).and_then(Scalar::as_number);
         let clients = option("clients").unwrap_or(1.0);
-        if !(1.0..=MOST_CLIENTS).contains(&clients) {
-            return Err(Error::Value {
+        if !(1.0..=MAX_CLIENTS).contains(&clients) {
+            return Err(WorldError::Value {
                 where_: format!("calls.{}.options.clients", active.transfer.call),
                 expected: "1 to 1000000 clients",
                 found: clients.to_string(),
@@ -77,15 +77,17 @@ impl Simulation {
             ..Load::of(clients as usize, self.now)
         };
         for client in 0..load.clients.len() {
-            let begins_s = self.now + spread_s * client as f64 / clients;
-            self.agenda.put(begins_s, Event::Fetch(id, client as u32));
+            let starts_s = self.now + spread_s * client as f64 / clients;
+            self.agenda
+                .put(starts_s, AgendaEvent::Fetch(id, client as u32));
         }
-        self.active.get_mut(&id).expect("just released").phase = Phase::Load(Box::new(load));
+        self.active.get_mut(&id).expect("just released").phase =
+            TransferState::Load(Box::new(load));
         Ok(())
     }
 
-    /// A client begins a fetch, or is done.
-    pub(super) fn fetch(&mut self, id: Id, client: u32) -> Result<(), Error> {
+    /// Start the next fetch of a client, or end the client.
+    pub(super) fn fetch(&mut self, id: Id, client: u32) -> Result<(), WorldError> {
         let now = self.now;
         let Some(load) = self.load(id) else {
             return Ok(()); // ended by its time limit
@@ -93,7 +95,7 @@ impl Simulation {
         let own = &mut load.clients[client as usize];
         let late = load
             .duration_s
-            .is_some_and(|duration_s| now >= load.begun_s + duration_s);
+            .is_some_and(|duration_s| now >= load.started_s + duration_s);
         if late || load.fetches_each.is_some_and(|each| own.fetches >= each) {
             load.left -= 1;
             let over = load.left == 0;
@@ -103,7 +105,7 @@ impl Simulation {
                 Ok(())
             };
         }
-        own.began_s = now;
+        own.started_s = now;
         load.connections += 1;
         let amounts = Amounts {
             first: 0,
@@ -112,11 +114,11 @@ impl Simulation {
         };
         let walk = self.walk_of(id, amounts, None)?;
         self.load(id).expect("still there").clients[client as usize].walk = Some(walk);
-        self.go_on(Owner::Fetch(id, client))
+        self.advance(Owner::Fetch(id, client))
     }
 
-    /// The last byte of a fetch.
-    pub(super) fn fetched(&mut self, id: Id, client: u32) -> Result<(), Error> {
+    /// Handle the last byte of a fetch.
+    pub(super) fn fetched(&mut self, id: Id, client: u32) -> Result<(), WorldError> {
         let now = self.now;
         let taken = self
             .load(id)
@@ -126,38 +128,38 @@ impl Simulation {
         };
         let bytes = self.load(id).map_or(0, |load| load.object_bytes);
         let source = self.active[&id].transfer.source.clone();
-        self.delivered(&walk.passage, &source, bytes);
+        self.delivered(&walk.route, &source, bytes);
         let load = self.load(id).expect("still there");
         load.count(client as usize, now, &walk);
         let next_s = now + load.think_s;
-        self.agenda.put(next_s, Event::Fetch(id, client));
+        self.agenda.put(next_s, AgendaEvent::Fetch(id, client));
         Ok(())
     }
 
-    /// A fetch has been given up: the client asks again.
+    /// Handle an aborted fetch: the client requests again.
     pub(super) fn fetch_broke(&mut self, id: Id, client: u32) {
         let now = self.now;
         if let Some(load) = self.load(id) {
             load.clients[client as usize].walk = None;
             let next_s = now + load.think_s;
-            self.agenda.put(next_s, Event::Fetch(id, client));
+            self.agenda.put(next_s, AgendaEvent::Fetch(id, client));
         }
     }
 
-    /// What the tool would print at its end.
-    pub(super) fn end_load(
+    /// Return the report of the tool at its end.
+    pub(super) fn finish_load(
         &mut self,
         id: Id,
         load: Load,
-    ) -> Result<(Told, BTreeMap<Arc<str>, f64>), Error> {
-        // What still moves has been broken off by its time limit.
+    ) -> Result<(ToolReport, BTreeMap<Arc<str>, f64>), WorldError> {
+        // The timeout has stopped active fetches.
         debug_assert!(self.load(id).is_none());
         let whole_s = load.causes.iter().map(|(_, s)| s).sum();
-        let bound = self.shares(&load.causes, whole_s);
-        Ok((load.told(self.now), bound))
+        let bottleneck = self.fractions(&load.causes, whole_s);
+        Ok((load.tool_report(self.now), bottleneck))
     }
 
-    /// The clients whose fetches are under way.
+    /// Return the clients with active fetches.
     pub(super) fn fetching(&mut self, id: Id) -> Vec<u32> {
         let Some(load) = self.load(id) else {
             return Vec::new();
@@ -167,17 +169,17 @@ impl Simulation {
 
     pub(super) fn load(&mut self, id: Id) -> Option<&mut Load> {
         match &mut self.active.get_mut(&id)?.phase {
-            Phase::Load(load) => Some(load),
+            TransferState::Load(load) => Some(load),
             _ => None,
         }
     }
 }
 
 impl Load {
-    /// So many clients that begin now, and have fetched nothing.
-    fn of(clients: usize, begun_s: f64) -> Self {
+    /// Create this number of clients that start now, without a completed fetch.
+    fn of(clients: usize, started_s: f64) -> Self {
         Self {
-            begun_s,
+            started_s,
             duration_s: None,
             fetches_each: None,
             think_s: 0.0,
@@ -196,35 +198,35 @@ impl Load {
         }
     }
 
-    /// The fetches that are under way, by client.
-    pub fn walks(&self) -> impl Iterator<Item = (u32, &Walk)> {
+    /// Return the active fetches, by client.
+    pub fn walks(&self) -> impl Iterator<Item = (u32, &StageRunner)> {
         let numbered = (0..).zip(&self.clients);
         numbered.filter_map(|(client, own)| Some((client, own.walk.as_ref()?)))
     }
 
-    /// The present fetch of a client.
-    pub fn walk(&mut self, client: u32) -> Option<&mut Walk> {
+    /// Return the current fetch of a client.
+    pub fn walk(&mut self, client: u32) -> Option<&mut StageRunner> {
         self.clients[client as usize].walk.as_mut()
     }
 
-    fn count(&mut self, client: usize, now: f64, walk: &Walk) {
+    fn count(&mut self, client: usize, now: f64, walk: &StageRunner) {
         let own = &mut self.clients[client];
         let object_bytes = self.object_bytes as f64;
         let first_byte_s = walk.first_byte_s.unwrap_or(now);
         own.fetches += 1;
         self.bytes += object_bytes;
-        self.latencies_s.push(now - own.began_s);
+        self.latencies_s.push(now - own.started_s);
         for (cause, s) in &walk.causes {
             add(&mut self.causes, *cause, *s);
         }
         let Some((from_s, to_s)) = self
             .steady_s
-            .map(|(from, to)| (self.begun_s + from, self.begun_s + to))
+            .map(|(from, to)| (self.started_s + from, self.started_s + to))
         else {
             return;
         };
         self.steady_fetches += u64::from(now > from_s && now <= to_s);
-        // Bytes of a fetch are taken to come evenly.
+        // Bytes of a fetch are assumed to arrive evenly.
         let (first_s, last_s) = (first_byte_s.max(from_s), now.min(to_s));
         let took_s = now - first_byte_s;
         if took_s > 0.0 {
@@ -234,7 +236,7 @@ impl Load {
         }
     }
 
-    fn told(mut self, now: f64) -> Told {
+    fn tool_report(mut self, now: f64) -> ToolReport {
         let mut tool = BTreeMap::from([
             ("fetches", self.latencies_s.len() as f64),
             ("fetched_bytes", self.bytes),
@@ -252,8 +254,8 @@ impl Load {
         }
         self.latencies_s.sort_by(f64::total_cmp);
         if let (Some(most), count) = (self.latencies_s.last(), self.latencies_s.len()) {
-            let quantile = |share: f64| {
-                self.latencies_s[((share * count as f64).ceil() as usize).clamp(1, count) - 1]
+            let quantile = |fraction: f64| {
+                self.latencies_s[((fraction * count as f64).ceil() as usize).clamp(1, count) - 1]
             };
             tool.extend([
                 ("latency_p50_s", quantile(0.5)),
@@ -266,12 +268,12 @@ impl Load {
                 ("latency_max_s", *most),
             ]);
         }
-        Told {
+        ToolReport {
             tool_bytes: Some(self.bytes as u64),
-            tool_duration_s: Some(now - self.begun_s),
+            tool_duration_s: Some(now - self.started_s),
             tool_rate_bytes_per_s: rate,
             tool: Some(tool),
-            ..Told::default()
+            ..ToolReport::default()
         }
     }
 }

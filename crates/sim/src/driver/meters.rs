@@ -1,36 +1,36 @@
-//! What passed over links, and what kept flows from being faster: integrals over virtual time.
+//! Bytes over links, and bottlenecks of flows: integrals over virtual time.
 //!
-//! Between two instants rates do not change, and all flows of a class have the same. So the integrals are exact, at the price of a look
-//! at each class that moves, at each instant.
+//! Rates are constant between two instants, and all flows of a class have the same rate. So the
+//! integrals are exact, but every instant examines each class with active flows.
 
 use std::collections::BTreeMap;
 
-use crate::fluid::{Bound, ClassId, Error, FlowId, Fluid};
+use crate::fluid::{Bottleneck, ClassId, FlowId, Fluid, FluidError};
 use crate::world::{LinkNumber, World};
 
-/// For how long each thing was what bound.
-pub(super) type Times = Vec<(Bound, f64)>;
+/// Time of each bottleneck.
+pub(super) type Times = Vec<(Bottleneck, f64)>;
 
-/// A class of which flows move.
+/// A class with active flows.
 #[derive(Debug)]
 struct Moving {
     flows: BTreeMap<u64, FlowId>,
     links: Vec<LinkNumber>,
     loopback: Option<usize>,
-    bound_s: Times,
+    bottleneck_s: Times,
 }
 
 /// Integrals since the start.
 #[derive(Debug)]
 pub(super) struct Meters {
     moving: BTreeMap<ClassId, Moving>,
-    /// Of each link: bytes of payload that left it.
+    /// Bytes of payload that left each link.
     pub payload: Vec<f64>,
-    /// Of each link: seconds of full load.
+    /// Seconds of full load of each link.
     pub busy_s: Vec<f64>,
-    /// Of each host: bytes over its loopback.
+    /// Bytes over the loopback of each host.
     pub loopback: Vec<f64>,
-    /// What each link carries while it is up, as of now.
+    /// Current rate of each link that is up.
     pub capacity: Vec<f64>,
     counts: bool,
     explains: bool,
@@ -53,13 +53,13 @@ impl Meters {
         }
     }
 
-    /// Whether anything moves.
+    /// Return whether any flow is active.
     pub fn is_idle(&self) -> bool {
         self.moving.is_empty()
     }
 
-    /// A flow has begun; what had bound its class until then.
-    pub fn begin(
+    /// Record a started flow and return the bottleneck times of its class until then.
+    pub fn start_entry(
         &mut self,
         token: u64,
         flow: FlowId,
@@ -74,27 +74,27 @@ impl Meters {
             flows: BTreeMap::new(),
             links: links.to_vec(),
             loopback,
-            bound_s: Times::new(),
+            bottleneck_s: Times::new(),
         });
         moving.flows.insert(token, flow);
-        moving.bound_s.clone()
+        moving.bottleneck_s.clone()
     }
 
-    /// A flow has ended; what has bound it since `before`.
+    /// Record an ended flow and return its bottleneck times since `before`.
     pub fn end(&mut self, token: u64, class: ClassId, before: &Times) -> Times {
         let Some(moving) = self.moving.get_mut(&class) else {
             return Times::new();
         };
         moving.flows.remove(&token);
-        let since = |(bound, s): &(Bound, f64)| {
+        let since = |(bottleneck, s): &(Bottleneck, f64)| {
             let earlier = before
                 .iter()
-                .find(|(other, _)| other == bound)
+                .find(|(other, _)| other == bottleneck)
                 .map_or(0.0, |(_, s)| *s);
-            (*bound, s - earlier)
+            (*bottleneck, s - earlier)
         };
         let times = moving
-            .bound_s
+            .bottleneck_s
             .iter()
             .map(since)
             .filter(|(_, s)| *s > 0.0)
@@ -105,17 +105,21 @@ impl Meters {
         times
     }
 
-    /// Time passes: to be called before anything changes at its end.
-    pub fn pass(&mut self, fluid: &mut Fluid, dt_s: f64) -> Result<(), Error> {
+    /// Advance the time. Call this before anything changes at its end.
+    pub fn pass(&mut self, fluid: &mut Fluid, dt_s: f64) -> Result<(), FluidError> {
         for moving in self.moving.values_mut() {
             let Some((_, &flow)) = moving.flows.first_key_value() else {
                 continue;
             };
             if self.explains {
-                let bound = fluid.bound(flow)?;
-                match moving.bound_s.iter_mut().find(|(other, _)| *other == bound) {
+                let bottleneck = fluid.bottleneck(flow)?;
+                match moving
+                    .bottleneck_s
+                    .iter_mut()
+                    .find(|(other, _)| *other == bottleneck)
+                {
                     Some((_, s)) => *s += dt_s,
-                    None => moving.bound_s.push((bound, dt_s)),
+                    None => moving.bottleneck_s.push((bottleneck, dt_s)),
                 }
             }
             if self.counts {

@@ -1,25 +1,26 @@
-//! What interpreters order, carried out: data sets, computations, counters, trials. Transfers have files of their own.
+//! Executes interpreter outputs: datasets, computations, counters, trials. Transfers have their own
+//! files.
 
 use venturi_plan::{
-    Cache, DropCachesStep, Finding, Input, Name, Output, PrepareStep, Seconds, Task, TrialOutcome,
-    TrialRef,
+    Cache, DropCachesStep, Finding, InterpreterInput, InterpreterOutput, Name, PrepareStep,
+    Seconds, TaskId, TrialOutcome, TrialRef,
 };
 
-use super::agenda::Event;
-use super::said::Said;
-use super::trials::OpenTrial;
+use super::agenda::AgendaEvent;
+use super::records::SimRecord;
+use super::trials::SimOpenTrial;
 use super::{Purpose, Simulation};
-use crate::world::Error;
+use crate::world::WorldError;
 
 impl Simulation {
-    /// What an interpreter will be told, in order; rows of columns have none.
-    pub(super) fn tell(&mut self, host: usize, input: Input) {
+    /// Schedule an input of an interpreter, in order. Rows of columns have no interpreter.
+    pub(super) fn report(&mut self, host: usize, input: InterpreterInput) {
         if self.rows.is_none() {
             self.inputs.push_back((host, input));
         }
     }
 
-    pub(super) fn deliver(&mut self) -> Result<(), Error> {
+    pub(super) fn deliver(&mut self) -> Result<(), WorldError> {
         loop {
             if let Some((host, input)) = self.inputs.pop_front() {
                 self.count_one()?;
@@ -37,11 +38,11 @@ impl Simulation {
         }
     }
 
-    pub(super) fn obey(&mut self, host: usize) -> Result<(), Error> {
+    pub(super) fn obey(&mut self, host: usize) -> Result<(), WorldError> {
         while let Some(output) = self.hosts[host].interpreter.poll_output() {
             #[cfg(test)]
             self.trace.output(&output);
-            self.carry_out(host, output)?;
+            self.execute(host, output)?;
         }
         while let Some(arrival) = self.hosts[host].interpreter.poll_arrival() {
             self.arrive(host, arrival)?;
@@ -57,13 +58,13 @@ impl Simulation {
         Ok(())
     }
 
-    fn carry_out(&mut self, host: usize, output: Output) -> Result<(), Error> {
+    fn execute(&mut self, host: usize, output: InterpreterOutput) -> Result<(), WorldError> {
         match output {
-            Output::TrialStarted { trial } => {
-                let open = OpenTrial::new(self.now);
+            InterpreterOutput::TrialStarted { trial } => {
+                let open = SimOpenTrial::new(self.now);
                 self.hosts[host].trials.insert(trial, open);
             }
-            Output::Arm {
+            InterpreterOutput::Arm {
                 task,
                 trial,
                 actor,
@@ -72,25 +73,29 @@ impl Simulation {
             } => {
                 self.arm((host, task), trial, actor, transfer, intended);
             }
-            Output::Release { tasks } => self.release(host, &tasks)?,
-            Output::Prepare {
+            InterpreterOutput::Release { tasks } => self.release(host, &tasks)?,
+            InterpreterOutput::Prepare {
                 task,
                 trial,
                 prepare,
                 ..
             } => self.prepare(host, task, trial, &prepare),
-            Output::DropCaches {
+            InterpreterOutput::DropCaches {
                 task,
                 trial,
                 drop_caches,
                 ..
             } => self.drop_caches(host, task, trial, &drop_caches),
-            Output::Compute { task, core_s, .. } => self.compute(host, task, core_s.get())?,
-            Output::Signal { counter, add } => self.signal(&counter, add),
-            Output::TrialEnded { trial } => self.end_trial(host, &trial),
-            Output::Failed { error } => {
+            InterpreterOutput::Compute { task, core_s, .. } => {
+                self.compute(host, task, core_s.get())?
+            }
+            InterpreterOutput::Signal { counter, add } => self.signal(&counter, add),
+            InterpreterOutput::TrialEnded { trial } => self.end_trial(host, &trial),
+            // Simulated servers do not exit.
+            InterpreterOutput::TrialSkipped { .. } | InterpreterOutput::TrialCut { .. } => {}
+            InterpreterOutput::Failed { error } => {
                 let host = self.hosts[host].name.as_ref().into();
-                return Err(Error::Plan {
+                return Err(WorldError::Plan {
                     host,
                     source: error,
                 });
@@ -99,28 +104,38 @@ impl Simulation {
         Ok(())
     }
 
-    fn prepare(&mut self, host: usize, task: Task, trial: Option<TrialRef>, prepare: &PrepareStep) {
+    fn prepare(
+        &mut self,
+        host: usize,
+        task: TaskId,
+        trial: Option<TrialRef>,
+        prepare: &PrepareStep,
+    ) {
         let header = self.world.header.clone();
         let set = &header.datasets[&prepare.dataset];
         let bytes = set.sizes().sum(prepare.first, prepare.files);
-        if let Some(room) = self.world.room_of(&set.place).filter(|room| bytes > *room) {
+        if let Some(slots) = self
+            .world
+            .slots_of_pool(&set.storage)
+            .filter(|slots| bytes > *slots)
+        {
             let finding = Finding {
                 code: "prepare-failed".into(),
                 subject: prepare.dataset.as_ref().into(),
                 evidence: format!(
-                    "expected room for {bytes} bytes on `{}`, found {room}",
-                    set.place
+                    "expected {bytes} free bytes on `{}`, found {slots}",
+                    set.storage
                 ),
-                advice: "give the storage the size that the data sets need".into(),
+                advice: "enlarge the storage so that the datasets fit".into(),
             };
             match trial
                 .as_ref()
                 .and_then(|trial| self.hosts[host].trials.get_mut(trial))
             {
                 Some(open) => open.spoil(finding),
-                None => self.say(host, Said::Finding(finding)),
+                None => self.push(host, SimRecord::Finding(finding)),
             }
-            self.tell(host, Input::Failed { task });
+            self.report(host, InterpreterInput::Failed { task });
             return;
         }
         if prepare.cache == Cache::Warm {
@@ -129,13 +144,13 @@ impl Simulation {
                 .warmed(set, prepare.first, prepare.files);
             self.cached(host, trial, "warm");
         }
-        self.tell(host, Input::Finished { task });
+        self.report(host, InterpreterInput::Finished { task });
     }
 
     fn drop_caches(
         &mut self,
         host: usize,
-        task: Task,
+        task: TaskId,
         trial: Option<TrialRef>,
         drop_caches: &DropCachesStep,
     ) {
@@ -145,7 +160,7 @@ impl Simulation {
             .memories
             .dropped(set, drop_caches.first, drop_caches.files);
         self.cached(host, trial, "cold");
-        self.tell(host, Input::Finished { task });
+        self.report(host, InterpreterInput::Finished { task });
     }
 
     fn cached(&mut self, host: usize, trial: Option<TrialRef>, state: &str) {
@@ -154,13 +169,13 @@ impl Simulation {
         }
     }
 
-    /// One core of its host at most, and a share of them all.
-    fn compute(&mut self, host: usize, task: Task, core_s: f64) -> Result<(), Error> {
+    /// Start a computation on at most one core of its host, with a share of all cores.
+    fn compute(&mut self, host: usize, task: TaskId, core_s: f64) -> Result<(), WorldError> {
         let cpus = self.world.cpus(&self.hosts[host].name);
         if cpus.is_empty() {
             self.agenda.put(
                 self.now + core_s,
-                Event::Tell(host, Input::Finished { task }),
+                AgendaEvent::Report(host, InterpreterInput::Finished { task }),
             );
             return Ok(());
         }
@@ -182,7 +197,7 @@ impl Simulation {
         if self.counters.is_awaited(counter) {
             let at_s = self.now + self.world.assumptions.counter_latency_s;
             self.agenda
-                .put(at_s, Event::Counter(counter.clone(), value));
+                .put(at_s, AgendaEvent::Counter(counter.clone(), value));
         }
     }
 
@@ -190,7 +205,7 @@ impl Simulation {
         let Some(open) = self.hosts[host].trials.remove(trial) else {
             return;
         };
-        let routes = self.told_in_brief(&open.brief);
+        let routes = self.bulk_tallies(&open.brief);
         let ended = open.close(trial, self.now, routes);
         self.trials_done += 1;
         if ended.record.outcome == TrialOutcome::Ok {
@@ -199,6 +214,6 @@ impl Simulation {
                 self.signal(&name, add);
             }
         }
-        self.say(host, Said::Trial(Box::new(ended)));
+        self.push(host, SimRecord::Trial(Box::new(ended)));
     }
 }

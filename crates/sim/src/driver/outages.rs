@@ -1,35 +1,36 @@
-//! Outages as who moves bytes sees them: what stands still, when it goes on, and when a tool has had enough.
+//! Outages during a transfer: pause, continuation, and the timeout of a tool.
 //!
-//! A walk whose way is cut is *held*: its flow ends, with what has passed, and a new one begins with the rest once a packet that is sent again
-//! gets through. It breaks if TCP or its tool gives up before.
+//! A transfer whose route is cut is *paused*: its flow ends with the bytes so far, and a new flow
+//! starts with the rest once a retransmitted packet gets through. The transfer fails if TCP or its
+//! tool aborts before.
 
 use std::sync::Arc;
 
 use super::Simulation;
-use super::agenda::Event;
-use super::transfers::Phase;
-use super::walk::{Owner, Walk};
-use crate::cost::{connects_after_s, gives_up_after_s, resumes_after_s, stops_connecting_after_s};
-use crate::world::{Error, LinkNumber, Passage};
+use super::agenda::AgendaEvent;
+use super::stage_runner::{Owner, StageRunner};
+use super::transfers::TransferState;
+use crate::cost::{connects_after_s, resumes_after_s, stall_timeout_s, stops_connecting_after_s};
+use crate::world::{LinkNumber, TransferRoute, WorldError};
 
-/// What a held walk spends its time on.
+/// Name of the cause for the time of a paused transfer.
 const OUTAGE: &str = "outage";
 
-/// A walk that stands still.
+/// Paused transfer.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Hold {
-    /// Tells it from others of the run.
+pub(super) struct PausedTransfer {
+    /// Number of the pause, unique in the run.
     pub number: u64,
     pub since_s: f64,
-    /// What for, as its time is called.
+    /// Name of the cause.
     pub why: &'static str,
-    /// Bytes of the present stage that have not passed; none where the stage has not begun.
+    /// Remaining bytes of the current stage; none if the stage has not started.
     pub left: Option<f64>,
 }
 
 impl Simulation {
-    /// A link becomes different, as planned.
-    pub(super) fn change(&mut self, number: usize) -> Result<(), Error> {
+    /// Apply a planned change of a link.
+    pub(super) fn change(&mut self, number: usize) -> Result<(), WorldError> {
         let header = self.world.header.clone();
         let Some(change) = header
             .network
@@ -55,71 +56,73 @@ impl Simulation {
         changed.map_err(|source| self.wrong("a change of a link", source))?;
         if is_up && !was_up {
             self.links_down -= 1;
-            self.mended(link);
+            self.restored(link);
         }
         Ok(())
     }
 
-    /// A link is down: what moves over it stands still.
-    fn cut(&mut self, link: LinkNumber) -> Result<(), Error> {
-        let moves = |walk: &Walk| walk.is_moving() && walk.passage.links.contains(&link);
+    /// Pause the transfers of a link that is down.
+    fn cut(&mut self, link: LinkNumber) -> Result<(), WorldError> {
+        let moves = |walk: &StageRunner| walk.is_moving() && walk.route.links.contains(&link);
         for owner in self.walking(moves) {
-            let left = self.settle_stage(owner, true)?;
-            self.hold(owner, OUTAGE, Some(left));
-            self.wait_in_vain(owner);
+            let left = self.finish_stage(owner, true)?;
+            self.paused(owner, OUTAGE, Some(left));
+            self.stall(owner);
         }
         Ok(())
     }
 
-    /// A link is up again: who was held by it goes on with the next packet that is sent again.
-    fn mended(&mut self, link: LinkNumber) {
-        let waits = |walk: &Walk| walk.hold.is_some() && walk.passage.links.contains(&link);
+    /// Schedule the transfers that a link has paused: they continue with the next retransmitted
+    /// packet.
+    fn restored(&mut self, link: LinkNumber) {
+        let waits = |walk: &StageRunner| walk.paused.is_some() && walk.route.links.contains(&link);
         for owner in self.walking(waits) {
-            let Some((hold, passage, connected)) = self.held(owner) else {
+            let Some((paused, route, connected)) = self.paused_transfer(owner) else {
                 continue;
             };
-            if hold.why != OUTAGE || self.is_cut(&passage) {
+            if paused.why != OUTAGE || self.is_cut(&route) {
                 continue;
             }
-            let outage_s = self.now - hold.since_s;
+            let outage_s = self.now - paused.since_s;
             let after_s = if connected {
-                resumes_after_s(outage_s, passage.path.rtt_s)
+                resumes_after_s(outage_s, route.path.rtt_s)
             } else {
                 connects_after_s(outage_s)
             };
-            // Who has given up is told so by an event of its own.
+            // A separate event aborts a transfer at its timeout.
             if let Some(after_s) = after_s {
-                let at_s = (hold.since_s + after_s).max(self.now);
-                self.agenda.put(at_s, Event::Resume(owner, hold.number));
+                let at_s = (paused.since_s + after_s).max(self.now);
+                self.agenda
+                    .put(at_s, AgendaEvent::Resume(owner, paused.number));
             }
         }
     }
 
-    /// Whether nothing gets from one end of a passage to the other.
-    fn is_cut(&self, passage: &Passage) -> bool {
-        passage
+    /// Return whether no packet gets from one end of a route to the other.
+    fn is_cut(&self, route: &TransferRoute) -> bool {
+        route
             .links
             .iter()
             .any(|link| !self.world.links[*link].is_up())
     }
 
-    /// A stage that needs the network does not begin while that is cut; whether it is.
-    pub(super) fn stand_still_if_cut(&mut self, owner: Owner) -> bool {
-        let passage = self.walk(owner).map(|walk| walk.passage.clone());
-        let cut = passage.is_some_and(|passage| self.is_cut(&passage));
+    /// Pause a stage that needs the network if its route is cut. Return whether it is.
+    pub(super) fn pause_if_cut(&mut self, owner: Owner) -> bool {
+        let route = self.walk(owner).map(|walk| walk.route.clone());
+        let cut = route.is_some_and(|route| self.is_cut(&route));
         if cut {
-            self.hold(owner, OUTAGE, None);
-            self.wait_in_vain(owner);
+            self.paused(owner, OUTAGE, None);
+            self.stall(owner);
         }
         cut
     }
 
-    /// A walk does nothing until it is told to go on by the number of its hold.
-    pub(super) fn hold(&mut self, owner: Owner, why: &'static str, left: Option<f64>) -> u64 {
+    /// Pause a transfer until an event with the number of its pause, which is returned.
+    pub(super) fn paused(&mut self, owner: Owner, why: &'static str, left: Option<f64>) -> u64 {
         self.holds += 1;
         let (number, since_s) = (self.holds, self.now);
         if let Some(walk) = self.walk(owner) {
-            walk.hold = Some(Hold {
+            walk.paused = Some(PausedTransfer {
                 number,
                 since_s,
                 why,
@@ -129,43 +132,51 @@ impl Simulation {
         number
     }
 
-    /// Puts down when TCP or the tool will give up.
-    fn wait_in_vain(&mut self, owner: Owner) {
-        let Some((hold, passage, connected)) = self.held(owner) else {
+    /// Schedule the abort by TCP or the tool.
+    fn stall(&mut self, owner: Owner) {
+        let Some((paused, route, connected)) = self.paused_transfer(owner) else {
             return;
         };
         let tcp_s = if connected {
-            gives_up_after_s(passage.path.rtt_s)
+            stall_timeout_s(route.path.rtt_s)
         } else {
             stops_connecting_after_s()
         };
-        let tool_s = self.walk(owner).and_then(|walk| walk.stages.patience_s);
+        let tool_s = self
+            .walk(owner)
+            .and_then(|walk| walk.stages.stall_timeout_s);
         let vain_s = tool_s.map_or(tcp_s, |tool_s| tool_s.min(tcp_s));
         self.agenda
-            .put(self.now + vain_s, Event::GiveUp(owner, hold.number));
+            .put(self.now + vain_s, AgendaEvent::Abort(owner, paused.number));
     }
 
-    /// The hold of this number is over: the walk goes on where it stood.
-    pub(super) fn resume(&mut self, owner: Owner, number: u64) -> Result<(), Error> {
-        let Some((hold, passage, _)) = self.held(owner).filter(|it| it.0.number == number) else {
+    /// Continue a transfer at the end of the pause with this number.
+    pub(super) fn resume(&mut self, owner: Owner, number: u64) -> Result<(), WorldError> {
+        let Some((paused, route, _)) = self
+            .paused_transfer(owner)
+            .filter(|it| it.0.number == number)
+        else {
             return Ok(()); // it has ended, or was held again
         };
-        if hold.why == OUTAGE && self.is_cut(&passage) {
+        if paused.why == OUTAGE && self.is_cut(&route) {
             return Ok(()); // cut again before the packet was sent; the next end of the outage counts
         }
-        self.settle_stage(owner, true)?;
-        match hold.left {
+        self.finish_stage(owner, true)?;
+        match paused.left {
             Some(left) => self.move_rest(owner, left),
-            None => self.go_on(owner),
+            None => self.advance(owner),
         }
     }
 
-    /// TCP or the tool gives up, if the walk is still held.
-    pub(super) fn give_up(&mut self, owner: Owner, number: u64) -> Result<(), Error> {
-        let Some((hold, ..)) = self.held(owner).filter(|it| it.0.number == number) else {
+    /// Abort the attempt by TCP or the tool, if the transfer is still paused.
+    pub(super) fn abort(&mut self, owner: Owner, number: u64) -> Result<(), WorldError> {
+        let Some((paused, ..)) = self
+            .paused_transfer(owner)
+            .filter(|it| it.0.number == number)
+        else {
             return Ok(());
         };
-        let waited_s = self.now - hold.since_s;
+        let waited_s = self.now - paused.since_s;
         self.break_off(owner)?;
         match owner {
             Owner::Transfer(id) => self.broke(id, waited_s),
@@ -176,18 +187,21 @@ impl Simulation {
         }
     }
 
-    fn held(&mut self, owner: Owner) -> Option<(Hold, Arc<Passage>, bool)> {
+    fn paused_transfer(
+        &mut self,
+        owner: Owner,
+    ) -> Option<(PausedTransfer, Arc<TransferRoute>, bool)> {
         let walk = self.walk(owner)?;
-        Some((walk.hold?, walk.passage.clone(), walk.is_connected()))
+        Some((walk.paused?, walk.route.clone(), walk.is_connected()))
     }
 
-    /// Who walks and is such, in order.
-    fn walking(&self, such: impl Fn(&Walk) -> bool) -> Vec<Owner> {
+    /// Return the matching transfers, in order.
+    fn walking(&self, such: impl Fn(&StageRunner) -> bool) -> Vec<Owner> {
         let mut owners = Vec::new();
         for (&id, active) in &self.active {
             match &active.phase {
-                Phase::Walking(walk) if such(walk) => owners.push(Owner::Transfer(id)),
-                Phase::Load(load) => {
+                TransferState::Walking(walk) if such(walk) => owners.push(Owner::Transfer(id)),
+                TransferState::Load(load) => {
                     let fetching = load.walks().filter(|(_, walk)| such(walk));
                     owners.extend(fetching.map(|(client, _)| Owner::Fetch(id, client)));
                 }

@@ -1,4 +1,5 @@
-//! Counters at the interval of the plan: of network cards as a host counts them, of links as the wire of a lab does.
+//! Counters at the interval of the plan: of network interfaces as counted by a host, and of links
+//! as counted by the network emulator of a lab.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,39 +8,40 @@ use venturi_plan::{CounterFamily, Finding, Name, Sample, Seconds};
 
 use super::Simulation;
 use super::meters::Meters;
-use super::said::{Line, Said};
+use super::records::{SimLine, SimRecord};
 use crate::world::{LinkNumber, World};
 
-/// The host under whose name links are sampled, as in a lab.
+/// Host name of the samples of links, as in a lab.
 const NETWORK: &str = "network";
 
-/// The counter of transfers under way.
+/// Name of the counter of active transfers.
 const LIVE: &str = "transfers.live";
 
-/// Most samples that are kept. When there are more, every other one is left out, and from then on only every other one is taken.
-pub(super) const MOST_SAMPLES: usize = 20_000;
+/// Maximum number of samples. If there are more, every other sample is dropped, and from then on
+/// only every other one is taken.
+pub(super) const MAX_SAMPLES: usize = 20_000;
 
-/// What is sampled, and when next.
+/// Sampled counters, and the time of the next sample.
 #[derive(Debug)]
-pub(super) struct Sampler {
+pub(super) struct SimSampler {
     interval_s: f64,
     /// Only samples whose number is a multiple of this are taken.
     stride: u64,
     /// Number of the next sample.
     next: u64,
-    /// A sample that was left out, as nothing had moved since the one before.
-    left_out: Option<u64>,
+    /// A skipped sample, because nothing had moved since the previous one.
+    skipped: Option<u64>,
     changed: bool,
     cards: Vec<Vec<Card>>,
     links: Vec<(LinkNumber, Name, Name)>,
-    /// Whether the plan asks for network cards.
+    /// Whether the plan requests network interfaces.
     nic: bool,
-    kept: Vec<Kept>,
+    retained: Vec<Retained>,
 }
 
-/// All counters at one moment.
+/// All counters at one time.
 #[derive(Debug, Clone)]
-pub(super) struct Kept {
+pub(super) struct Retained {
     number: u64,
     pub time_s: f64,
     pub payload: Box<[f64]>,
@@ -47,8 +49,8 @@ pub(super) struct Kept {
     pub loopback: Box<[f64]>,
 }
 
-impl Kept {
-    /// Before anything has moved.
+impl Retained {
+    /// Create counters before any transfer.
     pub fn nothing(links: usize, hosts: usize) -> Self {
         Self {
             number: 0,
@@ -68,8 +70,8 @@ struct Card {
     link_out: Option<LinkNumber>,
 }
 
-impl Sampler {
-    /// None if the plan asks for no samples.
+impl SimSampler {
+    /// Create a sampler; `None` if the plan requests no samples.
     pub fn new(world: &World, hosts: &[Name]) -> Option<Self> {
         let measure = &world.header.measure;
         let interval_s = measure
@@ -98,28 +100,29 @@ impl Sampler {
             interval_s,
             stride: 1,
             next: 0,
-            left_out: None,
+            skipped: None,
             changed: true,
             cards: hosts.iter().map(cards).collect(),
             links: links.collect(),
             nic,
-            kept: Vec::new(),
+            retained: Vec::new(),
         })
     }
 
-    /// No sample is of a time before the plan is carried on with.
+    /// Start the samples at the start time of a resumed run.
     pub fn from(mut self, start_s: f64) -> Self {
         self.next = (start_s / self.interval_s).ceil() as u64;
         self
     }
 
     fn keep(&mut self, meters: &Meters, number: u64, time_s: f64) {
-        if self.kept.len() == MOST_SAMPLES {
+        if self.retained.len() == MAX_SAMPLES {
             self.stride *= 2;
             let stride = self.stride;
-            self.kept.retain(|kept| kept.number.is_multiple_of(stride));
+            self.retained
+                .retain(|retained| retained.number.is_multiple_of(stride));
         }
-        self.kept.push(Kept {
+        self.retained.push(Retained {
             number,
             time_s,
             payload: meters.payload.as_slice().into(),
@@ -130,8 +133,8 @@ impl Sampler {
 }
 
 impl Simulation {
-    /// Takes the samples that are due up to the next event; they do not change what happens.
-    pub(super) fn sample_until(&mut self, time_s: f64) -> Result<(), crate::world::Error> {
+    /// Take the samples that are due up to the next event; they do not change the simulation.
+    pub(super) fn sample_until(&mut self, time_s: f64) -> Result<(), crate::world::WorldError> {
         if self.ledger.is_some() {
             self.look(time_s);
             return Ok(());
@@ -141,10 +144,10 @@ impl Simulation {
         };
         loop {
             if self.meters.is_idle() && !sampler.changed {
-                // Nothing moves: all but the last of them say what the first has said.
+                // No flow is active: all samples but the last equal the first.
                 let last = (time_s / sampler.interval_s) as u64 / sampler.stride * sampler.stride;
                 if last >= sampler.next {
-                    sampler.left_out = Some(last);
+                    sampler.skipped = Some(last);
                     sampler.next = last + sampler.stride;
                 }
                 break;
@@ -153,7 +156,7 @@ impl Simulation {
             if due_s > time_s {
                 break;
             }
-            if let Some(number) = sampler.left_out.take() {
+            if let Some(number) = sampler.skipped.take() {
                 sampler.keep(&self.meters, number, number as f64 * sampler.interval_s);
             }
             self.pass_to(due_s)?;
@@ -166,72 +169,73 @@ impl Simulation {
         Ok(())
     }
 
-    /// Something begins to move: the next sample will differ.
+    /// Note that a flow starts, so the next sample will differ.
     pub(super) fn note_change(&mut self) {
         if let Some(sampler) = &mut self.sampler {
             sampler.changed = true;
         }
     }
 
-    /// Says all samples, at the end: only then is it known how many there are.
-    pub(super) fn tell_samples(&mut self) {
+    /// Report all samples at the end, when their number is known.
+    pub(super) fn report_samples(&mut self) {
         let Some(mut sampler) = self.sampler.take() else {
             return;
         };
-        let doubt = if let Some(ledger) = self.ledger.take() {
-            for (kept, live) in ledger.kept(self.now) {
-                self.tell_sample(&sampler, &kept, Some(live));
+        let report_finding = if let Some(ledger) = self.ledger.take() {
+            for (retained, live) in ledger.retained(self.now) {
+                self.report_sample(&sampler, &retained, Some(live));
             }
-            ledger.doubt(self.now)
+            ledger.report_finding(self.now)
         } else {
             let next = sampler.next;
             sampler.keep(&self.meters, next, self.now);
-            for kept in &sampler.kept {
-                self.tell_sample(&sampler, kept, None);
+            for retained in &sampler.retained {
+                self.report_sample(&sampler, retained, None);
             }
             (sampler.stride > 1).then(|| thinned(self.now, sampler.interval_s, sampler.stride))
         };
-        self.out.extend(doubt.map(|finding| Line {
+        self.out.extend(report_finding.map(|finding| SimLine {
             host: Arc::from(NETWORK),
-            said: Said::Finding(finding),
+            record: SimRecord::Finding(finding),
         }));
     }
 
-    /// `live`: transfers under way, where they are not recorded each.
-    fn tell_sample(&mut self, sampler: &Sampler, kept: &Kept, live: Option<u64>) {
-        let time_s = Seconds::new(kept.time_s);
+    /// Report one sample. `live`: number of active transfers, if they are not recorded
+    /// individually.
+    fn report_sample(&mut self, sampler: &SimSampler, retained: &Retained, live: Option<u64>) {
+        let time_s = Seconds::new(retained.time_s);
         if sampler.nic {
-            self.tell_cards(sampler, kept);
+            self.report_interfaces(sampler, retained);
         }
         if sampler.links.is_empty() && live.is_none() {
             return;
         }
         let both = sampler.links.iter().flat_map(|(number, bytes, busy)| {
-            let passed = kept.payload[*number] * self.world.links[*number].wire_ratio;
+            let passed = retained.payload[*number] * self.world.links[*number].wire_ratio;
             [
                 (bytes.clone(), passed.round()),
-                (busy.clone(), kept.busy_s[*number]),
+                (busy.clone(), retained.busy_s[*number]),
             ]
         });
         let live = live.map(|live| (LIVE.into(), live as f64));
-        let said = Said::Sample(Sample {
+        let record = SimRecord::Sample(Sample {
             time_s,
             counters: both.chain(live).collect(),
         });
-        self.out.push_back(Line {
+        self.out.push_back(SimLine {
             host: Arc::from(NETWORK),
-            said,
+            record,
         });
     }
 }
 
 impl Simulation {
-    /// What the network cards of each host have carried.
-    fn tell_cards(&mut self, sampler: &Sampler, kept: &Kept) {
-        let time_s = Seconds::new(kept.time_s);
+    /// Report the counters of the network interfaces of each host.
+    fn report_interfaces(&mut self, sampler: &SimSampler, retained: &Retained) {
+        let time_s = Seconds::new(retained.time_s);
         let over = |world: &World, link: Option<LinkNumber>| {
             link.map_or(0.0, |link| {
-                kept.payload[link] * world.links[link].packet_ratio
+                retained.payload[link] * world.links[link].packet_ratio
             })
         };
         for (host, cards) in sampler.cards.iter().enumerate() {
@@ -245,24 +249,25 @@ impl Simulation {
                 ]
             });
             let mut counters: BTreeMap<Name, f64> = both.collect();
-            let own = kept.loopback[host].round();
+            let own = retained.loopback[host].round();
             counters.insert(self.lo.0.clone(), own);
             counters.insert(self.lo.1.clone(), own);
-            self.say(host, Said::Sample(Sample { time_s, counters }));
+            self.push(host, SimRecord::Sample(Sample { time_s, counters }));
         }
     }
 }
 
-/// That samples are fewer than the plan asks for.
+/// Return a finding that there are fewer samples than the plan requests.
 pub(super) fn thinned(end_s: f64, interval_s: f64, stride: u64) -> Finding {
     Finding {
         code: "samples-thinned".into(),
         subject: NETWORK.into(),
         evidence: format!(
-            "in {end_s} s there were more than {MOST_SAMPLES} samples at {interval_s} s: one in {stride} was kept"
+            "{end_s} s with samples every {interval_s} s exceed {MAX_SAMPLES} samples; the results \
+             contain one of {stride}"
         ),
         advice:
-            "ask for a longer measure.interval, or a shorter plan; totals are exact all the same"
+            "set a longer measure.interval, or use a shorter plan; totals are exact in both cases"
                 .into(),
     }
 }

@@ -1,61 +1,61 @@
-//! What the transfers of one route of a trial came to, where they are not recorded each.
+//! Results of the transfers of one route of a trial, if they are not recorded individually.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use venturi_plan::{Outcome, Seconds, TransferRecord, Via};
 
-use super::said::{Route, Way};
+use super::records::{RouteKey, RouteRecord};
 use super::sketch::Sketch;
 
 /// Counts, sums and the distribution of durations.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tally {
     outcomes: BTreeMap<Outcome, u64>,
-    /// Good ones, apart: nearly all are.
+    /// Number of good transfers, counted separately because nearly all are good.
     ok: u64,
     received_bytes: Option<u64>,
-    waited_s: f64,
+    wait_s: f64,
     duration_s: f64,
     sketch: Sketch,
-    /// Least and most of starts, ends and durations.
+    /// Minimum and maximum of starts, ends and durations.
     times: Option<Times>,
-    /// Seconds by what bound.
-    pub bound_s: BTreeMap<Arc<str>, f64>,
-    /// What one of them takes while nothing else moves.
-    alone_s: Option<f64>,
+    /// Seconds by bottleneck.
+    pub bottleneck_s: BTreeMap<Arc<str>, f64>,
+    /// Duration of one transfer without load.
+    unloaded_s: Option<f64>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Times {
     first_start_s: f64,
     last_end_s: f64,
-    shortest_s: f64,
-    longest_s: f64,
+    min_duration_s: f64,
+    max_duration_s: f64,
 }
 
-/// A transfer that has ended.
+/// Transfer that has ended.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Ended {
     pub outcome: Outcome,
-    /// None of a sink.
+    /// None for a sink.
     pub received_bytes: Option<u64>,
     pub intended_s: Option<f64>,
     /// None if it was never released.
     pub times_s: Option<(f64, f64)>,
 }
 
-impl Way {
-    /// That of a transfer as an agent would record it.
+impl RouteKey {
+    /// Return the key of a transfer as recorded by an agent.
     pub fn of(record: &TransferRecord) -> Self {
         Self {
             call: record.call.clone(),
-            source: record.source.place().into(),
+            source: record.source.storage().into(),
             source_via: text_of(record.source_via.as_ref()),
-            destination: record.destination.place().into(),
+            destination: record.destination.storage().into(),
             destination_via: text_of(record.destination_via.as_ref()),
             files: record.files,
-            size_bytes: record.asked_bytes.get(),
+            size_bytes: record.requested_bytes.get(),
         }
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn text_of(via: Option<&Via>) -> Option<String> {
 }
 
 impl Ended {
-    /// What of a record counts here.
+    /// Return the counted part of a record.
     pub fn of(record: &TransferRecord) -> Self {
         Self {
             outcome: record.outcome,
@@ -80,15 +80,15 @@ impl Ended {
 }
 
 impl Tally {
-    /// Of transfers that all take so long while nothing else moves.
-    pub fn of_like(alone_s: f64) -> Self {
+    /// Create a tally of transfers with this duration without load.
+    pub fn of_like(unloaded_s: f64) -> Self {
         Self {
-            alone_s: Some(alone_s),
+            unloaded_s: Some(unloaded_s),
             ..Self::default()
         }
     }
 
-    /// One more transfer has ended.
+    /// Add a transfer that has ended.
     pub fn add(&mut self, ended: &Ended) {
         if ended.outcome == Outcome::Ok {
             self.ok += 1;
@@ -103,7 +103,7 @@ impl Tally {
             return;
         };
         let took_s = end_s - start_s;
-        self.waited_s += ended
+        self.wait_s += ended
             .intended_s
             .map_or(0.0, |intended_s| start_s - intended_s);
         self.duration_s += took_s;
@@ -111,55 +111,55 @@ impl Tally {
         let times = self.times.get_or_insert(Times {
             first_start_s: start_s,
             last_end_s: end_s,
-            shortest_s: took_s,
-            longest_s: took_s,
+            min_duration_s: took_s,
+            max_duration_s: took_s,
         });
         times.first_start_s = times.first_start_s.min(start_s);
         times.last_end_s = times.last_end_s.max(end_s);
-        times.shortest_s = times.shortest_s.min(took_s);
-        times.longest_s = times.longest_s.max(took_s);
+        times.min_duration_s = times.min_duration_s.min(took_s);
+        times.max_duration_s = times.max_duration_s.max(took_s);
     }
 
-    /// Whether all of them are good.
+    /// Return whether all transfers are good.
     pub fn is_good(&self) -> bool {
         self.outcomes.is_empty()
     }
 
-    /// As it is written down.
-    pub fn told(mut self, way: Way) -> Route {
+    /// Convert the tally to a record.
+    pub fn into_record(mut self, route_key: RouteKey) -> RouteRecord {
         if self.ok > 0 {
             self.outcomes.insert(Outcome::Ok, self.ok);
         }
         let transfers = self.outcomes.values().sum();
         let whole_s = self.duration_s;
         if whole_s > 0.0 {
-            self.bound_s.values_mut().for_each(|s| *s /= whole_s);
+            self.bottleneck_s.values_mut().for_each(|s| *s /= whole_s);
         } else {
-            self.bound_s.clear();
+            self.bottleneck_s.clear();
         }
-        let quantile = |share| self.sketch.quantile(share);
+        let quantile = |fraction| self.sketch.quantile(fraction);
         let quantiles = [0.5, 0.9, 0.95, 0.99].map(quantile);
         let (sketch_first, sketch_counts) = self.sketch.into_counts();
-        Route {
-            asked_bytes: way.size_bytes.saturating_mul(transfers),
-            way,
+        RouteRecord {
+            requested_bytes: route_key.size_bytes.saturating_mul(transfers),
+            route_key,
             transfers,
             outcomes: self.outcomes,
             received_bytes: self.received_bytes,
             start_s: self.times.map(|times| times.first_start_s),
             end_s: self.times.map(|times| times.last_end_s),
-            waited_s: self.waited_s,
+            wait_s: self.wait_s,
             duration_s: self.duration_s,
-            shortest_s: self.times.map(|times| times.shortest_s),
-            longest_s: self.times.map(|times| times.longest_s),
-            alone_s: self.alone_s,
+            min_duration_s: self.times.map(|times| times.min_duration_s),
+            max_duration_s: self.times.map(|times| times.max_duration_s),
+            unloaded_s: self.unloaded_s,
             p50_s: quantiles[0],
             p90_s: quantiles[1],
             p95_s: quantiles[2],
             p99_s: quantiles[3],
             sketch_first,
             sketch_counts,
-            bound: self.bound_s,
+            bottleneck: self.bottleneck_s,
         }
     }
 }

@@ -1,37 +1,37 @@
-//! Reading and writing the text of a workload.
+//! Reads and writes the text of a workload.
 
 use std::io::{self, BufRead, Write};
 
-use super::{Batch, Columns, Host, Kind, Link, Workload};
+use super::{FlowBatch, FlowColumns, FlowHost, FlowLink, Workload, WorkloadKind};
 
-/// Lines of a head are at most so long: a file that is no workload is not read into memory.
+/// Maximum length of a line, so that a file of another kind is not read into memory.
 const LINE_LIMIT_BYTES: usize = 1 << 20;
 
-/// Where a text is no workload.
+/// Error in the text of a workload.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParseError {
-    /// A line does not say what it should.
+    /// A line has unexpected content.
     #[error("line {line}: expected {expected}, found {found}")]
     Line {
-        /// Its number, from 1.
+        /// Number of the line, from 1.
         line: usize,
-        /// What should stand there.
+        /// Expected content.
         expected: String,
-        /// What stands there.
+        /// Content found.
         found: String,
     },
     /// The text cannot be read.
-    #[error("line {line}: cannot be read: {source}")]
+    #[error("line {line}: cannot read: {source}")]
     Io {
         /// Number of the line, from 1.
         line: usize,
-        /// Why.
+        /// Cause of the failure.
         source: io::Error,
     },
 }
 
-/// Reads numbers, and knows where it is.
+/// Reader of numbers that counts lines.
 struct Reader<Text> {
     text: Text,
     line: usize,
@@ -39,8 +39,8 @@ struct Reader<Text> {
 }
 
 impl<Text: BufRead> Reader<Text> {
-    /// The next line's words; `expected` tells what should stand there.
-    fn line(&mut self, expected: &str) -> Result<Words<'_>, ParseError> {
+    /// Return the words of the next line; `expected` describes its content for errors.
+    fn line(&mut self, expected: &str) -> Result<Tokens<'_>, ParseError> {
         self.line += 1;
         self.buffer.clear();
         let mut limited = io::Read::take(&mut self.text, LINE_LIMIT_BYTES as u64);
@@ -63,38 +63,38 @@ impl<Text: BufRead> Reader<Text> {
                 found,
             });
         }
-        Ok(Words {
-            words: self.buffer.split_ascii_whitespace(),
+        Ok(Tokens {
+            tokens: self.buffer.split_ascii_whitespace(),
             whole: self.buffer.trim_end(),
             line,
         })
     }
 
-    /// A line with one number.
+    /// Read a line with one number.
     fn count(&mut self, expected: &str) -> Result<u32, ParseError> {
-        let mut words = self.line(expected)?;
-        let count = words.number(expected)?;
-        words.end(expected)?;
+        let mut tokens = self.line(expected)?;
+        let count = tokens.number(expected)?;
+        tokens.end(expected)?;
         Ok(count)
     }
 }
 
-/// The words of a line.
-struct Words<'line> {
-    words: std::str::SplitAsciiWhitespace<'line>,
+/// Words of a line.
+struct Tokens<'line> {
+    tokens: std::str::SplitAsciiWhitespace<'line>,
     whole: &'line str,
     line: usize,
 }
 
-impl Words<'_> {
+impl Tokens<'_> {
     fn number<Number: std::str::FromStr>(&mut self, expected: &str) -> Result<Number, ParseError> {
-        self.words
+        self.tokens
             .next()
             .and_then(|word| word.parse().ok())
             .ok_or_else(|| self.wrong(expected))
     }
 
-    /// A finite number from 0 on.
+    /// Read a finite number of at least 0.
     fn amount(&mut self, expected: &str) -> Result<f64, ParseError> {
         match self.number::<f64>(expected)? {
             amount if amount.is_finite() && amount >= 0.0 => Ok(amount),
@@ -102,7 +102,7 @@ impl Words<'_> {
         }
     }
 
-    /// A number below `limit`.
+    /// Read a number below `limit`.
     fn below(&mut self, limit: usize, expected: &str) -> Result<u32, ParseError> {
         match self.number::<u32>(expected)? {
             number if (number as usize) < limit => Ok(number),
@@ -113,9 +113,9 @@ impl Words<'_> {
     }
 
     fn end(&mut self, expected: &str) -> Result<(), ParseError> {
-        match self.words.next() {
+        match self.tokens.next() {
             None => Ok(()),
-            Some(_) => Err(self.wrong(&format!("{expected} and nothing more"))),
+            Some(_) => Err(self.wrong(&format!("{expected} and the end of the line"))),
         }
     }
 
@@ -142,23 +142,24 @@ impl Workload {
         };
         let links = read_links(&mut reader)?;
         let hosts = read_hosts(&mut reader, links.len())?;
-        let mut ways = Ways {
+        let mut routes = HostPairs {
             known: vec![Vec::new(); hosts.len()],
             all: Vec::new(),
         };
-        let kind = read_kind(&mut reader, &mut ways)?;
+        let kind = read_kind(&mut reader, &mut routes)?;
         Ok(Self {
             links,
             hosts,
-            ways: ways.all,
+            routes: routes.all,
             kind,
         })
     }
 
-    /// Write a workload of open arrivals as [`Workload::parse`] reads it; of another kind, nothing but links and hosts.
+    /// Write a workload of open arrivals in the format of [`Workload::parse`]; for other kinds,
+    /// only links and hosts.
     ///
     /// # Errors
-    /// What the writer says.
+    /// An error of the writer.
     pub fn write(&self, text: &mut impl Write) -> io::Result<()> {
         writeln!(text, "{}", self.links.len())?;
         for link in &self.links {
@@ -167,15 +168,15 @@ impl Workload {
         writeln!(text, "{}", self.hosts.len())?;
         for host in &self.hosts {
             let side = |links: &[u32]| {
-                let words: Vec<String> = links.iter().map(u32::to_string).collect();
-                [vec![links.len().to_string()], words].concat().join(" ")
+                let tokens: Vec<String> = links.iter().map(u32::to_string).collect();
+                [vec![links.len().to_string()], tokens].concat().join(" ")
             };
             writeln!(text, "{} {}", side(&host.out), side(&host.into))?;
         }
-        if let Kind::Open(flows) = &self.kind {
+        if let WorkloadKind::Open(flows) = &self.kind {
             writeln!(text, "open {} {}", self.hosts.len(), flows.bytes.len())?;
             for at in 0..flows.bytes.len() {
-                let (from, to) = self.ways[flows.way[at] as usize];
+                let (from, to) = self.routes[flows.route[at] as usize];
                 writeln!(
                     text,
                     "{:?} {from} {to} {:?}",
@@ -187,13 +188,13 @@ impl Workload {
     }
 }
 
-/// Pairs of hosts, numbered as they come.
-struct Ways {
+/// Pairs of hosts, numbered in the order of their first use.
+struct HostPairs {
     known: Vec<Vec<(u32, u32)>>,
     all: Vec<(u32, u32)>,
 }
 
-impl Ways {
+impl HostPairs {
     fn number(&mut self, from: u32, to: u32) -> u32 {
         let known = &mut self.known[from as usize];
         match known.binary_search_by_key(&to, |(other, _)| *other) {
@@ -208,16 +209,16 @@ impl Ways {
     }
 }
 
-fn read_links<Text: BufRead>(reader: &mut Reader<Text>) -> Result<Vec<Link>, ParseError> {
+fn read_links<Text: BufRead>(reader: &mut Reader<Text>) -> Result<Vec<FlowLink>, ParseError> {
     let expected = "`CAPACITY LATENCY` of a link";
     let mut links = Vec::new();
     for _ in 0..reader.count("the number of links")? {
-        let mut words = reader.line(expected)?;
-        links.push(Link {
-            capacity: words.amount(expected)?,
-            latency_s: words.amount(expected)?,
+        let mut tokens = reader.line(expected)?;
+        links.push(FlowLink {
+            capacity: tokens.amount(expected)?,
+            latency_s: tokens.amount(expected)?,
         });
-        words.end(expected)?;
+        tokens.end(expected)?;
     }
     Ok(links)
 }
@@ -225,72 +226,72 @@ fn read_links<Text: BufRead>(reader: &mut Reader<Text>) -> Result<Vec<Link>, Par
 fn read_hosts<Text: BufRead>(
     reader: &mut Reader<Text>,
     links: usize,
-) -> Result<Vec<Host>, ParseError> {
+) -> Result<Vec<FlowHost>, ParseError> {
     let expected = "`N LINK … M LINK …` of a host";
     let mut hosts = Vec::new();
     for _ in 0..reader.count("the number of hosts")? {
-        let mut words = reader.line(expected)?;
-        let out = links_of_host(&mut words, links, expected)?;
-        let into = links_of_host(&mut words, links, expected)?;
-        hosts.push(Host { out, into });
-        words.end(expected)?;
+        let mut tokens = reader.line(expected)?;
+        let out = links_of_host(&mut tokens, links, expected)?;
+        let into = links_of_host(&mut tokens, links, expected)?;
+        hosts.push(FlowHost { out, into });
+        tokens.end(expected)?;
     }
     Ok(hosts)
 }
 
 fn links_of_host(
-    words: &mut Words<'_>,
+    tokens: &mut Tokens<'_>,
     links: usize,
     expected: &str,
 ) -> Result<Vec<u32>, ParseError> {
-    let count: u32 = words.number(expected)?;
-    (0..count).map(|_| words.below(links, expected)).collect()
+    let count: u32 = tokens.number(expected)?;
+    (0..count).map(|_| tokens.below(links, expected)).collect()
 }
 
-/// What begins when: the line that says so, and all behind it.
+/// Read the kind of the workload and the lines that follow.
 fn read_kind<Text: BufRead>(
     reader: &mut Reader<Text>,
-    ways: &mut Ways,
-) -> Result<Kind, ParseError> {
+    routes: &mut HostPairs,
+) -> Result<WorkloadKind, ParseError> {
     let expected =
         "`open HOSTS FLOWS`, `closed AGENTS FLOWS` or `batch SLOTS JOBS CHUNKS SERVER DISK CORES`";
-    let mut words = reader.line(expected)?;
-    let kind = words.words.next().map(str::to_owned);
+    let mut tokens = reader.line(expected)?;
+    let kind = tokens.tokens.next().map(str::to_owned);
     match kind.as_deref() {
         Some("open" | "closed") => {
-            let agents: u32 = words.number(expected)?;
-            let count: u32 = words.number(expected)?;
-            words.end(expected)?;
+            let agents: u32 = tokens.number(expected)?;
+            let count: u32 = tokens.number(expected)?;
+            tokens.end(expected)?;
             if kind.as_deref() == Some("open") {
-                return Ok(Kind::Open(read_flows(reader, ways, count, None)?));
+                return Ok(WorkloadKind::Open(read_flows(reader, routes, count, None)?));
             }
             let mut agent = Vec::new();
-            let flows = read_flows(reader, ways, count, Some((agents, &mut agent)))?;
-            Ok(Kind::Closed {
+            let flows = read_flows(reader, routes, count, Some((agents, &mut agent)))?;
+            Ok(WorkloadKind::Closed {
                 flows,
                 agent,
                 agents,
             })
         }
         Some("batch") => {
-            let mut batch = Batch {
-                slots: words.number(expected)?,
-                ..Batch::default()
+            let mut batch = FlowBatch {
+                slots: tokens.number(expected)?,
+                ..FlowBatch::default()
             };
-            let jobs: u32 = words.number(expected)?;
-            batch.chunks = words.number(expected)?;
-            batch.server = words.below(ways.known.len(), expected)?;
-            (batch.disk, batch.cores) = (words.amount(expected)?, words.amount(expected)?);
-            words.end(expected)?;
-            check_batch(&batch, ways.known.len(), reader.line)?;
+            let jobs: u32 = tokens.number(expected)?;
+            batch.chunks = tokens.number(expected)?;
+            batch.server = tokens.below(routes.known.len(), expected)?;
+            (batch.disk, batch.cores) = (tokens.amount(expected)?, tokens.amount(expected)?);
+            tokens.end(expected)?;
+            check_batch(&batch, routes.known.len(), reader.line)?;
             (batch.bytes, batch.compute_s) = read_jobs(reader, jobs)?;
-            Ok(Kind::Batch(batch))
+            Ok(WorkloadKind::Batch(batch))
         }
-        _ => Err(words.wrong(expected)),
+        _ => Err(tokens.wrong(expected)),
     }
 }
 
-fn check_batch(batch: &Batch, hosts: usize, line: usize) -> Result<(), ParseError> {
+fn check_batch(batch: &FlowBatch, hosts: usize, line: usize) -> Result<(), ParseError> {
     if hosts >= 2 && batch.chunks > 0 {
         return Ok(());
     }
@@ -303,27 +304,30 @@ fn check_batch(batch: &Batch, hosts: usize, line: usize) -> Result<(), ParseErro
 
 fn read_flows<Text: BufRead>(
     reader: &mut Reader<Text>,
-    ways: &mut Ways,
+    routes: &mut HostPairs,
     count: u32,
     mut agents: Option<(u32, &mut Vec<u32>)>,
-) -> Result<Columns, ParseError> {
-    let hosts = ways.known.len();
+) -> Result<FlowColumns, ParseError> {
+    let hosts = routes.known.len();
     let expected = if agents.is_some() {
         "`AGENT DELAY FROM TO BYTES`"
     } else {
         "`START FROM TO BYTES`"
     };
-    let mut flows = Columns::default();
+    let mut flows = FlowColumns::default();
     for _ in 0..count {
-        let mut words = reader.line(expected)?;
+        let mut tokens = reader.line(expected)?;
         if let Some((limit, agent)) = &mut agents {
-            agent.push(words.below(*limit as usize, expected)?);
+            agent.push(tokens.below(*limit as usize, expected)?);
         }
-        flows.start_s.push(words.amount(expected)?);
-        let (from, to) = (words.below(hosts, expected)?, words.below(hosts, expected)?);
-        flows.way.push(ways.number(from, to));
-        flows.bytes.push(words.amount(expected)?);
-        words.end(expected)?;
+        flows.start_s.push(tokens.amount(expected)?);
+        let (from, to) = (
+            tokens.below(hosts, expected)?,
+            tokens.below(hosts, expected)?,
+        );
+        flows.route.push(routes.number(from, to));
+        flows.bytes.push(tokens.amount(expected)?);
+        tokens.end(expected)?;
     }
     Ok(flows)
 }
@@ -335,10 +339,10 @@ fn read_jobs<Text: BufRead>(
     let expected = "`BYTES SECONDS` of a job";
     let (mut bytes, mut compute_s) = (Vec::new(), Vec::new());
     for _ in 0..count {
-        let mut words = reader.line(expected)?;
-        bytes.push(words.amount(expected)?);
-        compute_s.push(words.amount(expected)?);
-        words.end(expected)?;
+        let mut tokens = reader.line(expected)?;
+        bytes.push(tokens.amount(expected)?);
+        compute_s.push(tokens.amount(expected)?);
+        tokens.end(expected)?;
     }
     Ok((bytes, compute_s))
 }

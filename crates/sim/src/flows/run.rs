@@ -1,38 +1,39 @@
-//! Carrying a workload out in virtual time.
+//! Executes a workload in virtual time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-use super::{Batch, Columns, Kind, Settings, Way, Workload};
+use super::{FlowBatch, FlowColumns, FlowRoute, FlowSettings, Workload, WorkloadKind};
 use crate::fluid::ahead::fetch;
-use crate::fluid::{Capacity, ClassId, Error, Fluid, ResourceId, Work};
+use crate::fluid::{Capacity, ClassId, Fluid, FluidError, ResourceId, Work};
 
-/// No further flow.
+/// Marks the end of the flows of an agent.
 const NONE: u32 = u32::MAX;
 
-/// What is kept of a flow is fetched so many flows ahead: soon enough to be there, and few enough for a cache.
-const AHEAD: usize = 8;
+/// Prefetch distance in flows: early enough for data to arrive, and small enough for a cache.
+const PREFETCH_DISTANCE: usize = 8;
 
-/// What came of a workload.
+/// Result of a workload.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Outcome {
-    /// When each flow ended, in the order of the workload; of a batch, each job. Seconds.
+pub struct WorkloadResult {
+    /// End of each flow in the order of the workload; for a batch, of each job. In seconds.
     pub end_s: Vec<f64>,
-    /// When each flow of a closed workload was asked for, before its latency; empty of the others. Seconds.
-    pub asked_s: Vec<f64>,
-    /// Flows at once at most.
+    /// Requested start of each flow of a closed workload, before its latency; empty for other
+    /// kinds. In seconds.
+    pub requested_s: Vec<f64>,
+    /// Maximum number of concurrent flows.
     pub peak_live: usize,
-    /// What the fast solver did; nothing of the oracle.
+    /// Work counters of the fast solver; 0 with the reference solver.
     pub work: Work,
 }
 
-/// When, as bits (times are not negative, so these are in their order), and which flow.
+/// Time as bits, and number of a flow. Times are not negative, so their bits have the same order.
 type Due = (u64, u32);
 
-/// Flows that begin later, by time.
+/// Flows that start later, by time.
 #[derive(Debug, Default)]
 struct Agenda {
-    /// Those that were known from the beginning, last first: many, and sorted once they cost less than in a heap.
+    /// Flows known at the start, last first. Sorting these many flows once is faster than a heap.
     known: Vec<Due>,
     waiting: BinaryHeap<Reverse<Due>>,
 }
@@ -60,9 +61,9 @@ impl Agenda {
         self.next().map(|(at_s, _)| f64::from_bits(at_s))
     }
 
-    /// One that will be taken soon, of those known from the beginning.
+    /// Return a flow known at the start that will be taken soon.
     fn coming(&self) -> Option<u32> {
-        let ahead = self.known.len().checked_sub(AHEAD)?;
+        let ahead = self.known.len().checked_sub(PREFETCH_DISTANCE)?;
         Some(self.known[ahead].1)
     }
 
@@ -79,7 +80,7 @@ impl Agenda {
     }
 }
 
-/// A solver and how many flows it has.
+/// Solver with the number of its flows.
 struct Stage {
     fluid: Fluid,
     live: usize,
@@ -87,7 +88,13 @@ struct Stage {
 }
 
 impl Stage {
-    fn start(&mut self, now: f64, class: ClassId, bytes: f64, token: u32) -> Result<(), Error> {
+    fn start(
+        &mut self,
+        now: f64,
+        class: ClassId,
+        bytes: f64,
+        token: u32,
+    ) -> Result<(), FluidError> {
         self.fluid.start(now, class, bytes, u64::from(token))?;
         self.live += 1;
         self.peak = self.peak.max(self.live);
@@ -107,21 +114,21 @@ impl Stage {
         }
     }
 
-    fn outcome(self, end_s: Vec<f64>, asked_s: Vec<f64>) -> Outcome {
-        Outcome {
+    fn outcome(self, end_s: Vec<f64>, requested_s: Vec<f64>) -> WorkloadResult {
+        WorkloadResult {
             end_s,
-            asked_s,
+            requested_s,
             peak_live: self.peak,
             work: self.fluid.work(),
         }
     }
 }
 
-/// Carry a workload out.
+/// Run a workload.
 ///
 /// # Errors
-/// What the solver refuses: a capacity, a size or a time out of its range.
-pub fn carry_out(workload: &Workload, settings: Settings) -> Result<Outcome, Error> {
+/// [`FluidError`] if a capacity, size or time is out of its range.
+pub fn run(workload: &Workload, settings: FlowSettings) -> Result<WorkloadResult, FluidError> {
     let fluid = if settings.reference {
         Fluid::reference()
     } else {
@@ -132,77 +139,83 @@ pub fn carry_out(workload: &Workload, settings: Settings) -> Result<Outcome, Err
         live: 0,
         peak: 0,
     };
-    let (links, ways) = workload.build(&mut stage.fluid, settings)?;
+    let (links, routes) = workload.build(&mut stage.fluid, settings)?;
     match &workload.kind {
-        Kind::Open(flows) => open(stage, flows, &ways),
-        Kind::Closed {
+        WorkloadKind::Open(flows) => open(stage, flows, &routes),
+        WorkloadKind::Closed {
             flows,
             agent,
             agents,
-        } => closed(stage, flows, agent, *agents, &ways),
-        Kind::Batch(batch) => {
-            let places = places_of(workload, batch, settings, &links, &mut stage.fluid)?;
-            jobs(stage, batch, &places)
+        } => closed(stage, flows, agent, *agents, &routes),
+        WorkloadKind::Batch(batch) => {
+            let compute_hosts =
+                compute_hosts_of(workload, batch, settings, &links, &mut stage.fluid)?;
+            jobs(stage, batch, &compute_hosts)
         }
     }
 }
 
-/// The hosts of a batch that compute: each with its cores, and the way from the server's disk.
-fn places_of(
+/// Return the computing hosts of a batch, each with its cores and the route from the disk of the
+/// server.
+fn compute_hosts_of(
     workload: &Workload,
-    batch: &Batch,
-    settings: Settings,
+    batch: &FlowBatch,
+    settings: FlowSettings,
     links: &[ResourceId],
     fluid: &mut Fluid,
-) -> Result<Vec<Place>, Error> {
+) -> Result<Vec<ComputeHost>, FluidError> {
     let link = |number: &u32| links[*number as usize];
     let disk = fluid.resource(Capacity::Constant(batch.disk))?;
     let out = &workload.hosts[batch.server as usize].out;
-    let mut places = Vec::new();
-    for (host, facts) in (0..)
+    let mut compute_hosts = Vec::new();
+    for (host, flow_host) in (0..)
         .zip(&workload.hosts)
         .filter(|(host, _)| *host != batch.server)
     {
-        let way = workload.links_of(batch.server, host);
-        let latency_s = way
+        let route = workload.links_of(batch.server, host);
+        let latency_s = route
             .iter()
             .map(|&link| workload.links[link as usize].latency_s)
             .sum();
-        let mut resources: Vec<ResourceId> = out.iter().chain(&facts.into).map(link).collect();
+        let mut resources: Vec<ResourceId> = out.iter().chain(&flow_host.into).map(link).collect();
         resources.push(disk);
         let cap = settings
             .window_bytes
             .map_or(f64::INFINITY, |window| window / (2.0 * latency_s));
         let class = fluid.class(&resources, 1.0, cap)?;
         let cores = fluid.resource(Capacity::Constant(batch.cores))?;
-        places.push(Place {
-            read: Way { class, latency_s },
+        compute_hosts.push(ComputeHost {
+            read: FlowRoute { class, latency_s },
             compute: fluid.class(&[cores], 1.0, 1.0)?,
         });
     }
-    Ok(places)
+    Ok(compute_hosts)
 }
 
-fn open(mut stage: Stage, flows: &Columns, ways: &[Way]) -> Result<Outcome, Error> {
-    let enter_s = |at: usize| flows.start_s[at] + ways[flows.way[at] as usize].latency_s;
+fn open(
+    mut stage: Stage,
+    flows: &FlowColumns,
+    routes: &[FlowRoute],
+) -> Result<WorkloadResult, FluidError> {
+    let enter_s = |at: usize| flows.start_s[at] + routes[flows.route[at] as usize].latency_s;
     let count = flows.bytes.len();
     let mut end_s = vec![f64::NAN; count];
     let sorted = (1..count).all(|at| enter_s(at - 1) <= enter_s(at));
     let mut order = Vec::new();
     if !sorted {
-        // By time, and of one time by number.
+        // By time; at equal times by number.
         order = (0..count as u32).collect();
         order.sort_by(|&one, &other| enter_s(one as usize).total_cmp(&enter_s(other as usize)));
     }
-    for turn in 0..count {
-        let at = order.get(turn).map_or(turn, |&at| at as usize);
+    for agent_flow in 0..count {
+        let at = order.get(agent_flow).map_or(agent_flow, |&at| at as usize);
         let now = enter_s(at);
         while let Some((flow, at_s)) = stage.end(now) {
             end_s[flow as usize] = at_s;
         }
         stage.start(
             now,
-            ways[flows.way[at] as usize].class,
+            routes[flows.route[at] as usize].class,
             flows.bytes[at],
             at as u32,
         )?;
@@ -217,84 +230,106 @@ fn open(mut stage: Stage, flows: &Columns, ways: &[Way]) -> Result<Outcome, Erro
 
 fn closed(
     mut stage: Stage,
-    flows: &Columns,
+    flows: &FlowColumns,
     agent: &[u32],
     agents: u32,
-    ways: &[Way],
-) -> Result<Outcome, Error> {
-    let (first, mut turns) = turns_of(flows, agent, agents);
+    routes: &[FlowRoute],
+) -> Result<WorkloadResult, FluidError> {
+    let (first, mut agent_flows) = agent_flows_of(flows, agent, agents);
     let first = first.into_iter();
-    let mut agenda = Agenda::of(first.filter_map(|flow| ask(&mut turns, ways, 0.0, flow)));
+    let mut agenda =
+        Agenda::of(first.filter_map(|flow| request(&mut agent_flows, routes, 0.0, flow)));
     while let Some(now) = stage.next_s(&agenda) {
         while let Some((flow, at_s)) = stage.end(now) {
-            let turn = &mut turns[flow as usize];
-            turn.bytes = at_s;
-            let next = turn.next;
-            if let Some((at_s, flow)) = ask(&mut turns, ways, at_s, next) {
+            let agent_flow = &mut agent_flows[flow as usize];
+            agent_flow.bytes = at_s;
+            let next = agent_flow.next;
+            if let Some((at_s, flow)) = request(&mut agent_flows, routes, at_s, next) {
                 agenda.put(at_s, flow);
             }
-            // More agents than a cache holds: what will be read soon is fetched now.
+            // There can be more agents than fit into a cache, so data that is read soon is
+            // prefetched.
             if let Some(flow) = stage.fluid.coming() {
-                fetch(&turns, flow as usize);
-                fetch(&turns, flow as usize + 1);
+                fetch(&agent_flows, flow as usize);
+                fetch(&agent_flows, flow as usize + 1);
             }
         }
         while let Some(flow) = agenda.take(now) {
             if let Some(flow) = agenda.coming() {
-                fetch(&turns, flow as usize);
+                fetch(&agent_flows, flow as usize);
             }
-            let turn = &turns[flow as usize];
-            stage.start(now, ways[turn.way as usize].class, turn.bytes, flow)?;
+            let agent_flow = &agent_flows[flow as usize];
+            stage.start(
+                now,
+                routes[agent_flow.route as usize].class,
+                agent_flow.bytes,
+                flow,
+            )?;
         }
     }
-    let end_s = turns.iter().map(|turn| turn.bytes).collect();
-    let asked_s = turns.iter().map(|turn| turn.start_s).collect();
-    Ok(stage.outcome(end_s, asked_s))
+    let end_s = agent_flows
+        .iter()
+        .map(|agent_flow| agent_flow.bytes)
+        .collect();
+    let requested_s = agent_flows
+        .iter()
+        .map(|agent_flow| agent_flow.start_s)
+        .collect();
+    Ok(stage.outcome(end_s, requested_s))
 }
 
-/// A flow of a closed workload: agents take theirs in no order that memory likes, so that what belongs to one stands together.
+/// Flow of a closed workload. Agents use their flows in an order without locality, so all fields of
+/// a flow are together.
 #[derive(Debug, Clone, Copy)]
 #[repr(align(32))]
-struct Turn {
-    /// After the end of the one before; once it is asked for, when that was.
+struct AgentFlow {
+    /// Pause after the previous flow; once the flow is requested, the time of the request.
     start_s: f64,
-    /// Once it has ended, when that was.
+    /// Bytes of the flow; once it has ended, the time of the end.
     bytes: f64,
-    way: u32,
+    route: u32,
     next: u32,
 }
 
-/// The agent of a flow asks for it from `now` on, when its pause is over: when it begins to move.
-fn ask(turns: &mut [Turn], ways: &[Way], now: f64, flow: u32) -> Option<(f64, u32)> {
-    let turn = turns.get_mut(flow as usize)?;
-    turn.start_s += now;
-    Some((turn.start_s + ways[turn.way as usize].latency_s, flow))
+/// Request a flow after its pause, which starts at `now`. Return the time of its first movement.
+fn request(
+    agent_flows: &mut [AgentFlow],
+    routes: &[FlowRoute],
+    now: f64,
+    flow: u32,
+) -> Option<(f64, u32)> {
+    let agent_flow = agent_flows.get_mut(flow as usize)?;
+    agent_flow.start_s += now;
+    Some((
+        agent_flow.start_s + routes[agent_flow.route as usize].latency_s,
+        flow,
+    ))
 }
 
-/// The first flow of each agent, and all of them, each with the agent's next.
-fn turns_of(flows: &Columns, agent: &[u32], agents: u32) -> (Vec<u32>, Vec<Turn>) {
+/// Return the first flow of each agent, and all flows, each with the next flow of its agent.
+fn agent_flows_of(flows: &FlowColumns, agent: &[u32], agents: u32) -> (Vec<u32>, Vec<AgentFlow>) {
     let mut first = vec![NONE; agents as usize];
-    let mut turns: Vec<Turn> = (0..agent.len())
-        .map(|at| Turn {
+    let mut agent_flows: Vec<AgentFlow> = (0..agent.len())
+        .map(|at| AgentFlow {
             start_s: flows.start_s[at],
             bytes: flows.bytes[at],
-            way: flows.way[at],
+            route: flows.route[at],
             next: NONE,
         })
         .collect();
     for (flow, &agent) in (0..agent.len() as u32).zip(agent).rev() {
-        turns[flow as usize].next = std::mem::replace(&mut first[agent as usize], flow);
+        agent_flows[flow as usize].next = std::mem::replace(&mut first[agent as usize], flow);
     }
-    (first, turns)
+    (first, agent_flows)
 }
 
-/// A host that computes.
-struct Place {
-    read: Way,
+/// Host that computes.
+struct ComputeHost {
+    read: FlowRoute,
     compute: ClassId,
 }
 
-/// What a slot does.
+/// State of a slot.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     job: u32,
@@ -303,8 +338,8 @@ struct Slot {
 }
 
 impl Slot {
-    /// A job before its first chunk.
-    fn with(job: u32, batch: &Batch) -> Self {
+    /// Create the state of a job before its first chunk.
+    fn with(job: u32, batch: &FlowBatch) -> Self {
         Self {
             job,
             chunks: batch.chunks,
@@ -313,25 +348,29 @@ impl Slot {
     }
 }
 
-fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Error> {
+fn jobs(
+    mut stage: Stage,
+    batch: &FlowBatch,
+    compute_hosts: &[ComputeHost],
+) -> Result<WorkloadResult, FluidError> {
     let mut end_s = vec![f64::NAN; batch.bytes.len()];
     let mut queue: VecDeque<u32> = (0..batch.bytes.len() as u32).collect();
     let mut slots = Vec::new();
     let mut agenda = Agenda::default();
-    let place_of = |slot: u32| &places[slot as usize % places.len()];
+    let compute_host_of = |slot: u32| &compute_hosts[slot as usize % compute_hosts.len()];
     for slot in 0..batch.slots {
         let Some(job) = queue.pop_front() else { break };
         slots.push(Slot::with(job, batch));
-        agenda.put(place_of(slot).read.latency_s, slot);
+        agenda.put(compute_host_of(slot).read.latency_s, slot);
     }
     while let Some(now) = stage.next_s(&agenda) {
         while let Some((slot, at_s)) = stage.end(now) {
             let work = &mut slots[slot as usize];
-            let place = place_of(slot);
+            let compute_host = compute_host_of(slot);
             if !work.computing {
                 work.computing = true;
                 let core_s = batch.compute_s[work.job as usize];
-                stage.start(at_s, place.compute, core_s, slot)?;
+                stage.start(at_s, compute_host.compute, core_s, slot)?;
                 continue;
             }
             work.computing = false;
@@ -343,11 +382,11 @@ fn jobs(mut stage: Stage, batch: &Batch, places: &[Place]) -> Result<Outcome, Er
                 };
                 *work = Slot::with(job, batch);
             }
-            agenda.put(at_s + place.read.latency_s, slot);
+            agenda.put(at_s + compute_host.read.latency_s, slot);
         }
         while let Some(slot) = agenda.take(now) {
             let bytes = batch.bytes[slots[slot as usize].job as usize];
-            stage.start(now, place_of(slot).read.class, bytes, slot)?;
+            stage.start(now, compute_host_of(slot).read.class, bytes, slot)?;
         }
     }
     Ok(stage.outcome(end_s, Vec::new()))

@@ -1,64 +1,65 @@
-//! What a solver refuses.
+//! Errors of the solver.
 
-/// A call that cannot be carried out; the solver is as it was before it.
+/// Rejected call. The solver is unchanged, except that its time may have advanced to `now`.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// A number out of its range.
+pub enum FluidError {
+    /// A number is out of its range.
     #[error("expected {what} to be {expected}, found {found}")]
     Value {
-        /// Which number.
+        /// Name of the number.
         what: &'static str,
-        /// Its range.
+        /// Valid range.
         expected: &'static str,
-        /// What was given.
+        /// Value found.
         found: f64,
     },
-    /// An id that stands for nothing here, or no more.
-    #[error("expected the id of {expected}, found number {found}, which is none")]
+    /// An identifier belongs to no object of this solver, or no longer does.
+    #[error("expected the id of {expected}, found the unknown number {found}")]
     Unknown {
-        /// Of what.
+        /// Kind of object.
         expected: &'static str,
-        /// The number in the id.
+        /// Number in the identifier.
         found: u32,
     },
-    /// A time before one that was told already.
+    /// A time is before the time of the solver.
     #[error(
-        "expected a time from {expected_from_s} s on, found {found_s} s: a solver never goes back"
+        "expected a time of at least {expected_from_s} s, found {found_s} s; the solver cannot go back \
+         in time"
     )]
     Past {
-        /// The time of the solver.
+        /// Time of the solver.
         expected_from_s: f64,
-        /// What was given.
+        /// Time found.
         found_s: f64,
     },
-    /// More of something than can be counted.
+    /// There are too many objects of one kind.
     #[error("expected at most {limit} {what}")]
     TooMany {
-        /// Of what.
+        /// Kind of object.
         what: &'static str,
-        /// So many are possible.
+        /// Maximum number.
         limit: u32,
     },
 }
 
-/// Bytes/s and weights at most: sums and quotients of such numbers are numbers.
-const MOST: f64 = 1e30;
+/// Maximum of rates in bytes/s and of weights: sums and quotients of these stay finite.
+const MAX_COUNT: f64 = 1e30;
 
-/// Bytes of a flow at most: a sum of some is a number.
-const MOST_BYTES: f64 = 1e300;
+/// Maximum bytes of a flow: sums of several flows stay finite.
+const MAX_BYTES: f64 = 1e300;
 
-impl Error {
-    /// Refuse what is not a number of bytes/s from 0 to [`MOST`].
+impl FluidError {
+    /// Reject a rate outside of 0 to [`MAX_COUNT`] bytes/s.
     pub(super) fn unless_rate(what: &'static str, found: f64) -> Result<(), Self> {
         let expected = "finite, at least 0 and at most 1e30";
-        Self::unless((0.0..=MOST).contains(&found), what, expected, found)
+        Self::unless((0.0..=MAX_COUNT).contains(&found), what, expected, found)
     }
 
-    /// Refuse what is not a number of bytes from 0 to [`MOST_BYTES`].
+    /// Reject a number of bytes outside of 0 to [`MAX_BYTES`].
     pub(super) fn unless_bytes(what: &'static str, found: f64) -> Result<(), Self> {
         let expected = "finite, at least 0 and at most 1e300";
-        Self::unless((0.0..=MOST_BYTES).contains(&found), what, expected, found)
+        Self::unless((0.0..=MAX_BYTES).contains(&found), what, expected, found)
     }
 
     fn unless(
@@ -77,7 +78,7 @@ impl Error {
         })
     }
 
-    /// Refuse a time that is none, or before `from_s`.
+    /// Reject a time that is negative, not finite, or before `from_s`.
     pub(super) fn unless_time(found_s: f64, from_s: f64) -> Result<(), Self> {
         let is_time = found_s.is_finite() && found_s >= 0.0;
         Self::unless(is_time, "the time", "finite and at least 0", found_s)?;

@@ -1,35 +1,35 @@
-//! The live flows, in a slab: places of ended flows are used again.
+//! Slab of the live flows: slots of ended flows are reused.
 
 use super::ahead::fetch;
-use super::{Error, FlowId};
+use super::{FlowId, FluidError};
 
-/// Class of a place that holds no flow.
+/// Class of a slot without a flow.
 const FREE: u32 = u32::MAX;
 
-/// A live flow, or a free place.
+/// Live flow or free slot.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flow {
-    /// What the caller calls it.
+    /// Token of the caller.
     pub token: u64,
-    /// The solver's own number: bytes that remain, or the class's work at which the flow ends.
+    /// Value of the solver: remaining bytes, or the tag of the flow's end.
     pub mark: f64,
     /// Its class, or [`FREE`].
     pub class: u32,
-    /// In which order it was started: ends of one instant are told in this order.
+    /// Start order. Ends at one instant are reported in this order.
     pub serial: u32,
 }
 
 /// All live flows.
 #[derive(Debug, Default)]
 pub(super) struct Flows {
-    places: Vec<Flow>,
+    positions: Vec<Flow>,
     free: Vec<u32>,
     serial: u32,
 }
 
 impl Flows {
-    /// Take a place.
-    pub fn add(&mut self, class: u32, token: u64) -> Result<FlowId, Error> {
+    /// Add a flow.
+    pub fn add(&mut self, class: u32, token: u64) -> Result<FlowId, FluidError> {
         let serial = self.serial;
         let flow = Flow {
             token,
@@ -39,18 +39,18 @@ impl Flows {
         };
         let slot = match self.free.pop() {
             Some(slot) => {
-                self.places[slot as usize] = flow;
+                self.positions[slot as usize] = flow;
                 slot
             }
             None => {
-                let slot = u32::try_from(self.places.len()).unwrap_or(u32::MAX);
+                let slot = u32::try_from(self.positions.len()).unwrap_or(u32::MAX);
                 if slot == u32::MAX {
-                    return Err(Error::TooMany {
+                    return Err(FluidError::TooMany {
                         what: "flows at once",
                         limit: u32::MAX,
                     });
                 }
-                self.places.push(flow);
+                self.positions.push(flow);
                 slot
             }
         };
@@ -58,58 +58,59 @@ impl Flows {
         Ok(FlowId { slot, serial })
     }
 
-    /// Give a place back.
+    /// Free a slot.
     pub fn remove(&mut self, slot: u32) {
-        self.places[slot as usize].class = FREE;
+        self.positions[slot as usize].class = FREE;
         self.free.push(slot);
     }
 
-    /// The class of a flow that lives.
-    pub fn class_of(&self, id: FlowId) -> Result<u32, Error> {
-        match self.places.get(id.slot as usize) {
+    /// Return the class of a live flow.
+    pub fn class_of(&self, id: FlowId) -> Result<u32, FluidError> {
+        match self.positions.get(id.slot as usize) {
             Some(flow) if flow.class != FREE && flow.serial == id.serial => Ok(flow.class),
-            _ => Err(Error::Unknown {
+            _ => Err(FluidError::Unknown {
                 expected: "a flow that has not ended",
                 found: id.serial,
             }),
         }
     }
 
-    /// The flow in a place.
+    /// Return the flow in a slot.
     pub fn at(&self, slot: u32) -> &Flow {
-        &self.places[slot as usize]
+        &self.positions[slot as usize]
     }
 
-    /// The flow in a place.
+    /// Return the flow in a slot, mutably.
     pub fn at_mut(&mut self, slot: u32) -> &mut Flow {
-        &mut self.places[slot as usize]
+        &mut self.positions[slot as usize]
     }
 
-    /// A place will be read soon.
+    /// Prefetch a slot that will be read soon.
     pub fn fetch(&self, slot: u32) {
-        fetch(&self.places, slot as usize);
+        fetch(&self.positions, slot as usize);
     }
 
-    /// Whether a place holds the flow that was started as number `serial`.
+    /// Return whether a slot has the flow that was started as number `serial`.
     pub fn holds(&self, slot: u32, serial: u32) -> bool {
-        let flow = &self.places[slot as usize];
+        let flow = &self.positions[slot as usize];
         flow.class != FREE && flow.serial == serial
     }
 
-    /// All live flows with their places.
+    /// Iterate over the live flows with their slots.
     pub fn live(&self) -> impl Iterator<Item = (u32, &Flow)> {
         (0..)
-            .zip(&self.places)
+            .zip(&self.positions)
             .filter(|(_, flow)| flow.class != FREE)
     }
 
-    /// All live flows, to be changed.
+    /// Iterate over the live flows, mutably.
     pub fn live_mut(&mut self) -> impl Iterator<Item = &mut Flow> {
-        self.places.iter_mut().filter(|flow| flow.class != FREE)
+        self.positions.iter_mut().filter(|flow| flow.class != FREE)
     }
 }
 
-/// Of two flows, which was started first. Serial numbers begin again after 2³² flows, so it is the distance that counts.
+/// Return whether flow `one` was started before flow `other`. Serial numbers wrap around after 2³²
+/// flows, so the signed distance decides.
 pub(super) fn started_before(one: u32, other: u32) -> bool {
     (one.wrapping_sub(other) as i32) < 0
 }

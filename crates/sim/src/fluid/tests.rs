@@ -1,4 +1,5 @@
-//! Truth from closed forms (`exact`), from the definition and its certificate (`random`), what no call may do (`fuzz`), and what calls promise (here).
+//! Tests of the solver: closed forms (`exact`), definition and certificate (`random`), invalid
+//! calls (`fuzz`), and documented behaviour (this file).
 
 mod exact;
 mod fuzz;
@@ -7,9 +8,9 @@ pub(super) mod random;
 use super::*;
 
 impl Fluid {
-    /// Whether each resource counts those that it limits.
+    /// Assert that each resource counts the classes that it limits.
     fn assert_counts(&mut self) {
-        // Solves what is left to be solved.
+        // This solves the pending changes.
         self.poll_timeout();
         if let Solver::Partial(solver) = &self.solver {
             solver.assert_counts();
@@ -17,18 +18,18 @@ impl Fluid {
     }
 }
 
-/// All ends from now on: token and time.
+/// Return all ends from now on, as token and time.
 fn ends(fluid: &mut Fluid) -> Vec<(u64, f64)> {
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     while let Some(at_s) = fluid.poll_timeout() {
         while let Some(end) = fluid.poll_output(at_s) {
-            told.push((end.token, end.at_s));
+            reported.push((end.token, end.at_s));
         }
     }
-    told
+    reported
 }
 
-/// Both solvers are held against every truth.
+/// Run a test with both solvers.
 fn both(test: impl Fn(Fluid)) {
     test(Fluid::new());
     test(Fluid::reference());
@@ -41,7 +42,7 @@ fn link(fluid: &mut Fluid, capacity: f64) -> ResourceId {
 }
 
 #[test]
-fn flows_stand_still_in_an_outage_and_go_on_after_it() {
+fn flows_stop_during_an_outage_and_continue_after_it() {
     both(|mut fluid| {
         let link = link(&mut fluid, 10.0);
         let class = fluid.class(&[link], 1.0, f64::INFINITY).unwrap();
@@ -58,7 +59,7 @@ fn flows_stand_still_in_an_outage_and_go_on_after_it() {
 }
 
 #[test]
-fn ends_of_one_instant_come_in_the_order_of_starts() {
+fn simultaneous_ends_are_reported_in_start_order() {
     both(|mut fluid| {
         let link = link(&mut fluid, 8.0);
         let fast = fluid.class(&[link], 2.0, f64::INFINITY).unwrap();
@@ -76,7 +77,7 @@ fn ends_of_one_instant_come_in_the_order_of_starts() {
 }
 
 #[test]
-fn a_flow_that_is_stopped_leaves_what_it_has_not_moved_and_its_share() {
+fn a_stopped_flow_returns_its_remaining_bytes_and_frees_its_share() {
     both(|mut fluid| {
         let link = link(&mut fluid, 10.0);
         let class = fluid.class(&[link], 1.0, f64::INFINITY).unwrap();
@@ -84,16 +85,19 @@ fn a_flow_that_is_stopped_leaves_what_it_has_not_moved_and_its_share() {
         assert_eq!(fluid.stop(4.0, flows[0]), Ok(80.0));
         assert_eq!(fluid.rate(flows[1]), Ok(10.0));
         assert_eq!(ends(&mut fluid), [(2, 12.0)]);
-        assert!(matches!(fluid.rate(flows[1]), Err(Error::Unknown { .. })));
+        assert!(matches!(
+            fluid.rate(flows[1]),
+            Err(FluidError::Unknown { .. })
+        ));
         assert!(matches!(
             fluid.stop(20.0, flows[0]),
-            Err(Error::Unknown { .. })
+            Err(FluidError::Unknown { .. })
         ));
     });
 }
 
 #[test]
-fn a_resource_named_twice_carries_a_flow_twice() {
+fn a_resource_named_twice_carries_the_rate_of_a_flow_twice() {
     both(|mut fluid| {
         let disk = link(&mut fluid, 10.0);
         let copy = fluid.class(&[disk, disk], 1.0, f64::INFINITY).unwrap();
@@ -104,14 +108,14 @@ fn a_resource_named_twice_carries_a_flow_twice() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_changes_nothing() {
+fn invalid_arguments_are_rejected_without_changes() {
     both(|mut fluid| {
         let link = link(&mut fluid, 10.0);
         let class = fluid.class(&[link], 1.0, 3.0).unwrap();
         assert_eq!(fluid.class(&[link], 1.0, 3.0), Ok(class));
         let flow = fluid.start(5.0, class, 30.0, 0).unwrap();
         let none = ResourceId(7);
-        for refused in [
+        for rejected in [
             fluid.resource(Capacity::Constant(f64::NAN)).err(),
             fluid.resource(Capacity::OfUsers(Box::new([]))).err(),
             fluid.class(&[none], 1.0, 1.0).err(),
@@ -125,25 +129,26 @@ fn what_makes_no_sense_is_refused_and_changes_nothing() {
             fluid.set_capacity(6.0, none, Capacity::Constant(1.0)).err(),
             fluid.load(none).err(),
         ] {
-            let message = refused.expect("an error").to_string();
+            let message = rejected.expect("an error").to_string();
             assert!(message.starts_with("expected "), "{message}");
         }
         for no_time in [f64::NAN, f64::INFINITY, -1.0, 4.0] {
             assert_eq!(fluid.poll_output(no_time), None);
         }
         assert_eq!(
-            (fluid.rate(flow), fluid.bound(flow)),
-            (Ok(3.0), Ok(Bound::Cap))
+            (fluid.rate(flow), fluid.bottleneck(flow)),
+            (Ok(3.0), Ok(Bottleneck::Cap))
         );
         assert_eq!(ends(&mut fluid), [(0, 15.0)]);
     });
 }
 
-/// Classes looked at for each change, with so many flows at once on one bottleneck.
+/// Return the number of examined classes per change, for a number of concurrent flows on one
+/// bottleneck.
 fn classes_a_change(flows: u64, classes: u64) -> f64 {
     let mut fluid = Fluid::new();
     let backbone = link(&mut fluid, 1e9);
-    let ways: Vec<ClassId> = (0..classes)
+    let routes: Vec<ClassId> = (0..classes)
         .map(|_| {
             let access = link(&mut fluid, 1e8);
             fluid
@@ -156,7 +161,7 @@ fn classes_a_change(flows: u64, classes: u64) -> f64 {
         fluid
             .start(
                 flow as f64 * 1e-9,
-                ways[(flow % classes) as usize],
+                routes[(flow % classes) as usize],
                 bytes,
                 flow,
             )
@@ -168,20 +173,20 @@ fn classes_a_change(flows: u64, classes: u64) -> f64 {
 }
 
 #[test]
-fn the_work_of_a_change_does_not_grow_with_the_flows_at_once() {
+fn the_work_of_a_change_does_not_grow_with_the_number_of_flows() {
     let few = classes_a_change(100, 100);
     assert!(classes_a_change(30_000, 100) < 1.3 * few, "{few} with few");
     assert!(classes_a_change(3000, 3000) < 1.3 * few, "{few} with few");
 }
 
 #[test]
-fn a_disk_behind_a_slower_card_limits_nobody_until_it_gives_less() {
+fn a_disk_behind_a_slower_card_limits_flows_only_after_it_becomes_slower() {
     both(|mut fluid| {
         let (card, disk) = (link(&mut fluid, 10.0), link(&mut fluid, 15.0));
         let flows = [1.0, 2.0].map(|weight| {
             let node = link(&mut fluid, 10.0);
-            let way = [card, node, disk];
-            let class = fluid.class(&way, weight, f64::INFINITY).unwrap();
+            let route = [card, node, disk];
+            let class = fluid.class(&route, weight, f64::INFINITY).unwrap();
             fluid.start(0.0, class, 1e3, 0).unwrap()
         });
         assert_eq!(fluid.load(disk), Ok(10.0));
@@ -189,8 +194,8 @@ fn a_disk_behind_a_slower_card_limits_nobody_until_it_gives_less() {
         let slow = Capacity::Constant(6.0);
         fluid.set_capacity(1.0, disk, slow).unwrap();
         assert_eq!(flows.map(|flow| fluid.rate(flow)), [Ok(2.0), Ok(4.0)]);
-        assert_eq!(fluid.bound(flows[0]), Ok(Bound::Resource(disk)));
-        // Who comes from elsewhere to the disk does not cross the card.
+        assert_eq!(fluid.bottleneck(flows[0]), Ok(Bottleneck::Resource(disk)));
+        // A flow from elsewhere to the disk does not cross the card.
         let local = fluid.class(&[disk], 3.0, f64::INFINITY).unwrap();
         let copy = fluid.start(2.0, local, 1e3, 0).unwrap();
         assert_eq!(fluid.rate(copy), Ok(3.0));
@@ -199,7 +204,7 @@ fn a_disk_behind_a_slower_card_limits_nobody_until_it_gives_less() {
 }
 
 #[test]
-fn a_saturated_star_is_filled_again_only_when_somebody_changes_sides() {
+fn a_saturated_star_is_filled_again_only_when_a_flow_changes_sides() {
     let mut fluid = Fluid::new();
     let sides = [(); 2].map(|()| {
         (1..7)
@@ -217,8 +222,8 @@ fn a_saturated_star_is_filled_again_only_when_somebody_changes_sides() {
             }
         }
     }
-    let told = ends(&mut fluid).len();
+    let reported = ends(&mut fluid).len();
     let work = fluid.work();
-    assert_eq!(told, 36 * 20);
+    assert_eq!(reported, 36 * 20);
     assert!(3 * work.regions < work.changes, "{work:?}");
 }

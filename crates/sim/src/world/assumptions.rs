@@ -1,53 +1,59 @@
-//! What the caller says of a testbed beside the plan: costs of calls and servers, and what holds where the plan is silent.
+//! Assumptions about a testbed in addition to the plan: costs of calls and servers, and defaults for values that the
+//! plan does not set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use venturi_plan::{Name, TrialId};
 
-use super::Error;
+use super::WorldError;
 use crate::cost::Costs;
 
-/// The content of the line `{"world": …}`. Every key may be absent; the defaults are those of [`Assumptions::default`].
+/// Content of the line `{"world": …}`. Every key is optional, with the default of
+/// [`Assumptions::default`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Assumptions {
-    /// What calls, services, places and hosts of the plan cost besides bytes on links; of what is not here, nothing is counted.
+    /// Costs of calls, services, storages and hosts of the plan in addition to bytes on links; missing costs count as
+    /// 0.
     pub costs: Costs,
     /// Names of hosts in URLs, such as `a-eth1.lab.test` → the interface `a.eth1`.
     pub names: BTreeMap<String, Name>,
-    /// Tools that are on no host: transfers that require one are recorded as missing.
+    /// Tools that no host has: transfers that require one are recorded as missing.
     pub missing_tools: BTreeSet<String>,
-    /// What a place holds that the plan gives no size; null: anything.
+    /// Capacity of a storage without a size in the plan; null: unlimited.
     pub storage_bytes: Option<u64>,
-    /// How fast a place is read that the plan gives no rate, all readers together.
+    /// Read rate of a storage without a rate in the plan, for all readers together.
     pub storage_read_bytes_per_s: f64,
-    /// How fast it is written.
+    /// Write rate, likewise, for all writers together.
     pub storage_write_bytes_per_s: f64,
-    /// What a host moves to itself over its loopback interface.
+    /// Rate of a host's loopback interface.
     pub loopback_bytes_per_s: f64,
-    /// Cores of a host that the plan gives no limit; null: as many as are asked for.
+    /// Cores of a host without a limit in the plan; null: no limit.
     pub cores: Option<f64>,
-    /// Cores that all hosts share besides, as those of a lab on one machine do; null: each has its own.
+    /// Cores that all hosts share in addition, like the hosts of a lab on one machine; null: no
+    /// shared limit.
     pub machine_cores: Option<f64>,
-    /// The largest send buffer of a TCP connection, of hosts for which the plan says none.
+    /// Maximum send buffer of a TCP connection, for hosts without one in the plan.
     pub send_buffer_bytes: f64,
-    /// The largest receive buffer.
+    /// Maximum receive buffer, likewise.
     pub receive_buffer_bytes: f64,
-    /// From the addition to a counter until the other hosts know of it.
+    /// Time from the addition to a counter until the other hosts receive the value.
     pub counter_latency_s: f64,
-    /// Where in the time of the plan it begins: of a run that is carried on with.
+    /// Start time within the plan, for a resumed run.
     pub start_s: f64,
-    /// Trials that are done and passed over, as by an agent.
+    /// Completed trials that are skipped, as by an agent.
     pub skip: BTreeSet<TrialId>,
-    /// Note what bounds each transfer. Costs time for each class of transfers that moves at once.
+    /// Record the bottleneck of each transfer. This costs time for each class of concurrent
+    /// transfers.
     pub explain: bool,
 }
 
 impl Default for Assumptions {
-    /// Rates: one core that copies through the kernel of a current machine, rounded (an assumption: say what holds for your testbed).
-    /// Buffers: the third numbers of `net.ipv4.tcp_wmem` and `tcp_rmem` as Linux sets them on machines with enough memory (`tcp(7)`).
-    /// Latency: two pipes and a controller in between.
+    /// Rates: one core that copies through the kernel of a current machine, rounded (an assumption;
+    /// set the values of your testbed). Buffers: the third numbers of `net.ipv4.tcp_wmem` and
+    /// `tcp_rmem` as set by Linux on machines with enough memory (`tcp(7)`). Latency: two pipes
+    /// with a controller between them.
     fn default() -> Self {
         Self {
             costs: Costs::default(),
@@ -70,11 +76,11 @@ impl Default for Assumptions {
 }
 
 impl Assumptions {
-    /// Whether all numbers are such as can be.
+    /// Check that all numbers are valid.
     ///
     /// # Errors
-    /// [`Error::Value`]: the first that cannot.
-    pub fn check(&self) -> Result<(), Error> {
+    /// [`WorldError::Value`]: the first invalid number.
+    pub fn check(&self) -> Result<(), WorldError> {
         for (name, rate) in [
             ("storage_read_bytes_per_s", self.storage_read_bytes_per_s),
             ("storage_write_bytes_per_s", self.storage_write_bytes_per_s),
@@ -95,7 +101,7 @@ impl Assumptions {
             .find(|(_, cost)| cost.sessions == Some(0))
         {
             None => Ok(()),
-            Some((name, _)) => Err(Error::Value {
+            Some((name, _)) => Err(WorldError::Value {
                 where_: format!("world.costs.services.{name}.sessions"),
                 expected: "at least one session",
                 found: "0".into(),
@@ -104,22 +110,22 @@ impl Assumptions {
     }
 }
 
-pub(super) fn positive(where_: &str, value: f64) -> Result<f64, Error> {
+pub(super) fn positive(where_: &str, value: f64) -> Result<f64, WorldError> {
     if value > 0.0 && value.is_finite() {
         return Ok(value);
     }
-    Err(Error::Value {
+    Err(WorldError::Value {
         where_: where_.into(),
         expected: "a finite number above 0",
         found: value.to_string(),
     })
 }
 
-pub(super) fn not_negative(where_: &str, value: f64) -> Result<(), Error> {
+pub(super) fn not_negative(where_: &str, value: f64) -> Result<(), WorldError> {
     if value >= 0.0 && value.is_finite() {
         return Ok(());
     }
-    Err(Error::Value {
+    Err(WorldError::Value {
         where_: where_.into(),
         expected: "a finite number of at least 0",
         found: value.to_string(),

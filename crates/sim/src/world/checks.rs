@@ -1,17 +1,17 @@
-//! Numbers of a plan that its types let pass and a world cannot have.
+//! Checks of numbers that the types of a plan accept and a world cannot use.
 
 use venturi_plan::{Header, Link, Loss};
 
-use super::Error;
+use super::WorldError;
 use super::assumptions::{not_negative, positive};
 
-/// Samples are not closer together: all of a plan can be counted then.
+/// Minimum interval of samples, so that all samples of a plan can be counted.
 const SHORTEST_INTERVAL_S: f64 = 1e-6;
 
-/// Whether samples are so far apart that their number is one.
-pub(super) fn check_measure(header: &Header) -> Result<(), Error> {
+/// Check that the interval of samples is long enough.
+pub(super) fn check_measure(header: &Header) -> Result<(), WorldError> {
     match header.measure.interval_s {
-        Some(interval) if interval.get() < SHORTEST_INTERVAL_S => Err(Error::Value {
+        Some(interval) if interval.get() < SHORTEST_INTERVAL_S => Err(WorldError::Value {
             where_: "measure.interval_s".into(),
             expected: "at least a microsecond",
             found: interval.to_string(),
@@ -20,8 +20,8 @@ pub(super) fn check_measure(header: &Header) -> Result<(), Error> {
     }
 }
 
-/// Whether every link is one that can be, at all times of the plan.
-pub(super) fn check_links(header: &Header) -> Result<(), Error> {
+/// Check every link at all times of the plan.
+pub(super) fn check_links(header: &Header) -> Result<(), WorldError> {
     let Some(network) = &header.network else {
         return Ok(());
     };
@@ -32,18 +32,20 @@ pub(super) fn check_links(header: &Header) -> Result<(), Error> {
     for (number, change) in network.changes.iter().enumerate() {
         let where_ = format!("network.changes[{number}]");
         not_negative(&format!("{where_}.time_s"), change.time_s.get())?;
-        let link = links.get_mut(&change.link).ok_or_else(|| Error::Unknown {
-            where_: format!("{where_}.link"),
-            expected: "a link of the network",
-            found: change.link.as_ref().into(),
-        })?;
+        let link = links
+            .get_mut(&change.link)
+            .ok_or_else(|| WorldError::Unknown {
+                where_: format!("{where_}.link"),
+                expected: "a link of the network",
+                found: change.link.as_ref().into(),
+            })?;
         change.set.apply(link);
         check(&format!("{where_}.set"), link)?;
     }
     Ok(())
 }
 
-fn check(where_: &str, link: &Link) -> Result<(), Error> {
+fn check(where_: &str, link: &Link) -> Result<(), WorldError> {
     positive(&format!("{where_}.rate_bit_per_s"), link.rate_bit_per_s)?;
     not_negative(&format!("{where_}.delay_s"), link.delay_s.get())?;
     let probabilities = match link.loss {
@@ -60,7 +62,7 @@ fn check(where_: &str, link: &Link) -> Result<(), Error> {
         .find(|it| !(0.0..=1.0).contains(it))
     {
         None => Ok(()),
-        Some(found) => Err(Error::Value {
+        Some(found) => Err(WorldError::Value {
             where_: format!("{where_}.loss"),
             expected: "probabilities from 0 to 1",
             found: found.to_string(),

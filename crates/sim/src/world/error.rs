@@ -1,92 +1,112 @@
-//! Why a plan cannot be carried out in virtual time.
+//! Errors of plans that cannot run in virtual time.
 
-/// What is wrong, where, and what to do.
+/// Error with location, problem and next step.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Error {
-    /// There is no way for packets between two interfaces.
+pub enum WorldError {
+    /// There is no route for packets between two interfaces.
     #[error(
-        "expected a way from `{from}` to `{to}`, found none: {found}; see the plan's `network.routes`, or `venturi lab up` and `ping`"
+        "expected a route from `{from}` to `{to}`, found none: {found}; correct `network.routes`, or \
+         test the route with `venturi lab up` and `ping`"
     )]
-    NoWay {
-        /// Interface or host that they leave.
+    NoRoute {
+        /// Interface or host of their origin.
         from: String,
-        /// Interface or host that they should come to.
+        /// Interface or host of their destination.
         to: String,
-        /// Where they get stuck.
+        /// Position of the dead end.
         found: String,
     },
-    /// A number that no resource can have.
+    /// The plan has no network, and a transfer needs it.
+    #[error(
+        "expected links between the hosts of the plan, to simulate a transfer from or to `{host}` over the \
+         network, found none; add `[[testbed.link]]` tables to the scenario"
+    )]
+    NoNetwork {
+        /// The host of the server.
+        host: String,
+    },
+    /// A service or storage without a host.
+    #[error(
+        "{where_}: expected a host of the plan, found {found}; a simulation needs to know the host of each \
+         server and storage: add `host` to the scenario, or run it with `--on hosts`"
+    )]
+    Unplaced {
+        /// The path into the plan's header.
+        where_: String,
+        /// Found value.
+        found: String,
+    },
+    /// A number is invalid for a resource.
     #[error("{where_}: expected {expected}, found {found}; correct it in the scenario")]
     Value {
         /// The path into the plan's header, or into the line `world`.
         where_: String,
-        /// What can stand there.
+        /// Expected value.
         expected: &'static str,
-        /// What does.
+        /// Found value.
         found: String,
     },
-    /// A name that nothing has.
+    /// A name is unknown.
     #[error("{where_}: expected {expected}, found `{found}`")]
     Unknown {
-        /// Where it stands.
+        /// Location.
         where_: String,
-        /// What kind of name.
+        /// Kind of name.
         expected: &'static str,
         /// The name.
         found: String,
     },
-    /// Nothing will happen any more, and some are not at their end.
+    /// No event is left, and some actors have not ended.
     #[error(
-        "expected the plan to come to its end, found that at {time_s} s nothing can happen any more: {waiting}; \
-         somebody must signal, or give back, what they wait for"
+        "the plan is stuck at {time_s} s: {waiting}; add the missing `signal` or `release` steps"
     )]
     Deadlock {
         /// Virtual time.
         time_s: f64,
-        /// Who waits for what, host by host.
+        /// Waiting actors of all hosts, with reasons.
         waiting: String,
     },
-    /// Time stands still.
+    /// Time does not advance.
     #[error(
-        "expected time to go on, found {happened} events at {time_s} s; something begins again and again without taking time: \
-         give it a size, a pause or a cost"
+        "expected time to advance, found {happened} events at {time_s} s; a step repeats without taking \
+         time: give it a size, a pause or a cost"
     )]
     Endless {
         /// Virtual time.
         time_s: f64,
-        /// How many.
+        /// Number of events.
         happened: u64,
     },
-    /// A plan that goes on for ages.
+    /// A plan that ends too late.
     #[error(
-        "expected the plan to be over within {most_s} s, found that after {time_s} s the next thing in it happens at {next_s} s; \
-         look for a duration, a size or a cost that is far too large"
+        "expected the plan to end within {max_s} s, found the next event after {time_s} s at {next_s} s; \
+         correct a duration, a size or a cost that is far too large"
     )]
     TooLate {
         /// Virtual time.
         time_s: f64,
-        /// When it would go on.
+        /// Time of the next event.
         next_s: f64,
         /// The bound.
-        most_s: f64,
+        max_s: f64,
     },
-    /// The interpreter cannot go on.
+    /// The interpreter has failed.
     #[error("{host}: {source}")]
     Plan {
         /// The host.
         host: String,
-        /// Why.
+        /// Cause of the failure.
         source: venturi_plan::Error,
     },
-    /// The solver was asked for what cannot be: a mistake of this crate.
-    #[error("{what} at {time_s} s: {source}; this is an error of Venturi: please report it")]
+    /// The solver rejected a call: an error of this crate.
+    #[error("{what} at {time_s} s: {source}; this is an error of Venturi; report it")]
     Solver {
-        /// What was done.
+        /// Rejected call.
         what: String,
         /// Virtual time.
         time_s: f64,
-        /// What it said.
-        source: crate::fluid::Error,
+        /// Message of the solver.
+        source: crate::fluid::FluidError,
     },
 }

@@ -1,37 +1,39 @@
-//! What lies in the memory of hosts: their page caches, each an LRU of whole files over all places of its host.
+//! Page caches of hosts: each an LRU of complete files over all storages of its host.
 
 use std::collections::BTreeMap;
 
 use venturi_plan::{Amount, Dataset, Endpoint, Header, Name};
 
 use super::Assumptions;
+use super::placement::host_of_storage;
 use crate::cost::Lru;
 
-/// Files that one preparation or transfer leaves behind at most, the last ones: a bound on time and memory.
-const MOST_FILES: u64 = 1 << 20;
+/// Maximum number of files that one preparation or transfer caches, the last ones, to limit time
+/// and memory.
+const MAX_FILES: u64 = 1 << 20;
 
 /// The page caches of a testbed.
 #[derive(Debug, Default)]
 pub(crate) struct Memories {
     caches: BTreeMap<Name, PageCache>,
-    /// Place → the host whose memory it is in.
+    /// Storage → the host whose memory caches it.
     hosts: BTreeMap<Name, Name>,
 }
 
 #[derive(Debug)]
 struct PageCache {
     files: Lru<Endpoint>,
-    /// Whether it is known how much it holds; else only what the plan wants there is in it.
+    /// Whether its size is known; otherwise it contains only the files that the plan puts there.
     known: bool,
 }
 
 impl Memories {
     pub(super) fn new(header: &Header, assumptions: &Assumptions) -> Self {
         let cache = |name: &Name| {
-            let said = assumptions.costs.hosts.get(name);
-            let said = said.and_then(|host| host.page_cache_bytes);
+            let cost_value = assumptions.costs.hosts.get(name);
+            let cost_value = cost_value.and_then(|host| host.page_cache_bytes);
             let plan = header.hosts[name].memory_bytes.map(|it| it.get());
-            let bytes = said.map(|bytes: Amount| bytes.get() as u64).or(plan);
+            let bytes = cost_value.map(|bytes: Amount| bytes.get() as u64).or(plan);
             PageCache {
                 files: Lru::new(bytes.unwrap_or(u64::MAX)),
                 known: bytes.is_some(),
@@ -41,17 +43,17 @@ impl Memories {
         Self {
             caches: names.map(|name| (name.clone(), cache(name))).collect(),
             hosts: header
-                .places
+                .storages
                 .iter()
-                .map(|(name, place)| (name.clone(), place.host.clone()))
+                .map(|(name, storage)| (name.clone(), host_of_storage(storage).clone()))
                 .collect(),
         }
     }
 
-    /// Whether so many files, this one the first, are all there.
+    /// Return whether this number of files, starting with this one, are all cached.
     pub fn holds(&self, first: &Endpoint, files: u64) -> bool {
         let Some(cache) = self
-            .of(first.place())
+            .of(first.storage())
             .filter(|it| it.files.used_bytes() > 0)
         else {
             return false;
@@ -59,29 +61,30 @@ impl Memories {
         if files <= 1 {
             return cache.files.holds(first);
         }
-        first.numbered().is_some_and(|(folder, number)| {
+        first.numbered().is_some_and(|(directory, number)| {
             let all = number..number.saturating_add(files);
             all.into_iter()
-                .all(|number| cache.files.holds(&file(first.place(), folder, number)))
+                .all(|number| cache.files.holds(&file(first.storage(), directory, number)))
         })
     }
 
-    /// Whether it is known how much of a place its host keeps in memory.
+    /// Return whether the page cache of a storage's host has a known size.
     pub fn remembers(&self, endpoint: &Endpoint) -> bool {
-        self.of(endpoint.place()).is_some_and(|it| it.known)
+        self.of(endpoint.storage()).is_some_and(|it| it.known)
     }
 
-    /// Whether files of a place stay in memory once they have been read.
-    pub fn learns_of(&self, place: &str) -> bool {
-        self.of(place).is_some_and(|cache| cache.known)
+    /// Return whether files of a storage stay in memory after a read.
+    pub fn learns_of(&self, storage: &str) -> bool {
+        self.of(storage).is_some_and(|cache| cache.known)
     }
 
-    /// Files have been read, `set` being what they are part of. They stay until others need their room, where it is known how much that is.
+    /// Cache files that were read; `set` is the dataset that contains them. They stay until other
+    /// files need the space, if the size of the cache is known.
     pub fn read(&mut self, first: &Endpoint, files: u64, bytes: u64, set: Option<&Dataset>) {
         if !self.remembers(first) {
             return;
         }
-        let Some(cache) = self.of_mut(first.place()) else {
+        let Some(cache) = self.of_mut(first.storage()) else {
             return;
         };
         match (first.numbered(), set) {
@@ -93,51 +96,51 @@ impl Memories {
         }
     }
 
-    /// Files of a data set are there because the plan wants them to be, as far as there is room.
+    /// Cache files of a dataset as the plan requests, as far as the space allows.
     pub fn warmed(&mut self, set: &Dataset, first: u64, files: u64) {
-        if let Some(cache) = self.of_mut(&set.place) {
+        if let Some(cache) = self.of_mut(&set.storage) {
             cache.fill(set, first, files);
         }
     }
 
-    /// Files of a data set are there no more.
+    /// Drop files of a dataset.
     pub fn dropped(&mut self, set: &Dataset, first: u64, files: u64) {
         let of_set = |it: &Endpoint| {
-            it.place() == &*set.place
-                && it.numbered().is_some_and(|(folder, number)| {
-                    folder == set.path && number >= first && number - first < files
+            it.storage() == &*set.storage
+                && it.numbered().is_some_and(|(directory, number)| {
+                    directory == set.path && number >= first && number - first < files
                 })
         };
-        if let Some(cache) = self.of_mut(&set.place) {
+        if let Some(cache) = self.of_mut(&set.storage) {
             cache.files.retain(|it| !of_set(it));
         }
     }
 
-    fn of(&self, place: &str) -> Option<&PageCache> {
-        self.caches.get(self.hosts.get(place)?)
+    fn of(&self, storage: &str) -> Option<&PageCache> {
+        self.caches.get(self.hosts.get(storage)?)
     }
 
-    fn of_mut(&mut self, place: &str) -> Option<&mut PageCache> {
-        self.caches.get_mut(self.hosts.get(place)?)
+    fn of_mut(&mut self, storage: &str) -> Option<&mut PageCache> {
+        self.caches.get_mut(self.hosts.get(storage)?)
     }
 }
 
 impl PageCache {
-    /// One file after the other, as they are read.
+    /// Cache the files in the order of reading.
     fn fill(&mut self, set: &Dataset, first: u64, files: u64) {
         let sizes = set.sizes();
         let end = first.saturating_add(files);
-        for number in first.max(end.saturating_sub(MOST_FILES))..end {
+        for number in first.max(end.saturating_sub(MAX_FILES))..end {
             self.files
-                .request(file(&set.place, &set.path, number), sizes.of(number));
+                .request(file(&set.storage, &set.path, number), sizes.of(number));
         }
     }
 }
 
-fn file(place: &str, folder: &str, number: u64) -> Endpoint {
-    let slash = if folder.is_empty() { "" } else { "/" };
+fn file(storage: &str, directory: &str, number: u64) -> Endpoint {
+    let slash = if directory.is_empty() { "" } else { "/" };
     let name = venturi_plan::file_name(number);
-    let text = format!("{place}:{folder}{slash}{name}");
+    let text = format!("{storage}:{directory}{slash}{name}");
     text.parse()
-        .expect("a place and a folder of the plan, and a number")
+        .expect("a storage and a directory of the plan, and a number")
 }

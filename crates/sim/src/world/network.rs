@@ -1,24 +1,25 @@
-//! Which links packets take, as the tables of a plan say it: hosts choose a device, routers a link, gateways hide addresses.
+//! Links that packets cross, from the tables of a plan: hosts choose a device, routers a link, and
+//! gateways hide addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 use venturi_plan::{ANY_DESTINATION, Header, Interface, Link, Name, Network};
 
-use super::Error;
+use super::WorldError;
 
-/// Links on one way at most: a route that goes in circles is longer.
-const MOST_HOPS: usize = 64;
+/// Maximum number of links of a route; a route in a loop is longer.
+const MAX_HOPS: usize = 64;
 
-/// The number of a link, in the order of their names.
+/// Number of a link, in the order of names.
 pub(crate) type LinkNumber = usize;
 
-/// The tables of a plan's network, by name.
+/// Tables of a plan's network, by name.
 #[derive(Debug, Default)]
 pub(crate) struct Tables {
     interfaces: BTreeMap<Name, Port>,
-    links: Vec<Wire>,
-    /// At each router: destination interface → link; [`ANY_DESTINATION`] for all others.
+    links: Vec<NetworkLink>,
+    /// Destination interface → link, at each router; [`ANY_DESTINATION`] for all others.
     routes: BTreeMap<Name, BTreeMap<Name, LinkNumber>>,
     hosts: BTreeMap<Name, Choice>,
 }
@@ -32,12 +33,12 @@ struct Port {
 }
 
 #[derive(Debug)]
-struct Wire {
+struct NetworkLink {
     to: Name,
     delay_s: f64,
 }
 
-/// How a host chooses a device.
+/// Choice of a device by a host.
 #[derive(Debug, Default)]
 struct Choice {
     by_address: BTreeMap<Ipv4Addr, Name>,
@@ -45,32 +46,33 @@ struct Choice {
     hides: BTreeSet<Name>,
 }
 
-/// A way for packets in one direction.
+/// Route of packets in one direction.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Way {
+pub(crate) struct PacketRoute {
     pub links: Vec<LinkNumber>,
     pub delay_s: f64,
-    /// Interfaces under whose addresses the packets have travelled: the sender's own, then those of gateways that hide it.
+    /// Interfaces whose addresses the packets have: the sender's interface, then gateways that hide
+    /// it.
     seen_as: Vec<Name>,
 }
 
-/// Ways there and back between two interfaces.
+/// Routes in both directions between two interfaces.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct RoundTrip {
-    pub there: Vec<LinkNumber>,
+    pub forward: Vec<LinkNumber>,
     pub back: Vec<LinkNumber>,
     pub rtt_s: f64,
 }
 
 impl Tables {
-    /// Read the tables of a header; empty if the plan has no network of its own.
-    pub(crate) fn new(header: &Header) -> Result<Self, Error> {
+    /// Read the tables of a header; empty if the plan has no network.
+    pub(crate) fn new(header: &Header) -> Result<Self, WorldError> {
         let Some(network) = &header.network else {
             return Ok(Self::default());
         };
         let mut tables = Self {
             interfaces: ports(network),
-            links: wires(network),
+            links: network_links(network),
             routes: routes(network)?,
             hosts: BTreeMap::new(),
         };
@@ -82,14 +84,14 @@ impl Tables {
         Ok(tables)
     }
 
-    /// The interface of a host with this device.
+    /// Return the interface of a host with this device.
     pub(crate) fn interface(&self, host: &str, device: &str) -> Option<&Name> {
         let mut all = self.interfaces.iter();
         all.find(|(_, port)| &*port.host == host && port.device == device)
             .map(|(name, _)| name)
     }
 
-    /// The interfaces of a host, with their devices.
+    /// Return the interfaces of a host, with their devices.
     pub(crate) fn interfaces_of(&self, host: &str) -> impl Iterator<Item = (&Name, &str)> {
         let own = self
             .interfaces
@@ -98,35 +100,36 @@ impl Tables {
         own.map(|(name, port)| (name, port.device.as_str()))
     }
 
-    /// The host of an interface.
+    /// Return the host of an interface.
     pub(crate) fn host_of(&self, interface: &str) -> Option<&Name> {
         self.interfaces.get(interface).map(|port| &port.host)
     }
 
-    /// Packets from one interface to another (to whatever address gateways give the sender), and the answers.
-    pub(crate) fn round_trip(&self, from: &Name, to: &Name) -> Result<RoundTrip, Error> {
-        let there = self.way(from, to)?;
-        // An answer goes to the address that was seen last; each gateway passes it on to the one before.
-        let mut back = Way::default();
+    /// Return the route of packets from one interface to another (to any address that gateways give
+    /// the sender), and of the replies.
+    pub(crate) fn round_trip(&self, from: &Name, to: &Name) -> Result<RoundTrip, WorldError> {
+        let forward = self.route(from, to)?;
+        // A reply goes to the last visible address; each gateway forwards it to the previous one.
+        let mut back = PacketRoute::default();
         let mut leave = to.clone();
-        for (place, target) in there.seen_as.iter().enumerate().rev() {
-            let leg = self.way(&leave, target)?;
+        for (index, target) in forward.seen_as.iter().enumerate().rev() {
+            let leg = self.route(&leave, target)?;
             back.links.extend(leg.links);
             back.delay_s += leg.delay_s;
-            if let Some(next) = place.checked_sub(1).map(|before| &there.seen_as[before]) {
+            if let Some(next) = index.checked_sub(1).map(|before| &forward.seen_as[before]) {
                 let gateway = self.interfaces[target].host.clone();
                 leave = self.leaves_by(&gateway, next)?;
             }
         }
         Ok(RoundTrip {
-            rtt_s: there.delay_s + back.delay_s,
-            there: there.links,
+            rtt_s: forward.delay_s + back.delay_s,
+            forward: forward.links,
             back: back.links,
         })
     }
 
-    /// The interface by which a host sends to another one.
-    pub(crate) fn leaves_by(&self, host: &str, to: &Name) -> Result<Name, Error> {
+    /// Return the interface that a host uses to reach another one.
+    pub(crate) fn leaves_by(&self, host: &str, to: &Name) -> Result<Name, WorldError> {
         let target = self.port(to)?;
         let choice = self.hosts.get(host);
         let device = choice.and_then(|choice| {
@@ -135,72 +138,74 @@ impl Tables {
                 .get(&target.address)
                 .or(choice.otherwise.as_ref())
         });
-        device.cloned().ok_or_else(|| Error::NoWay {
+        device.cloned().ok_or_else(|| WorldError::NoRoute {
             from: host.into(),
             to: to.as_ref().into(),
             found: format!("`{host}` has no route to {}", target.address),
         })
     }
 
-    fn way(&self, from: &Name, to: &Name) -> Result<Way, Error> {
-        let mut way = Way {
+    fn route(&self, from: &Name, to: &Name) -> Result<PacketRoute, WorldError> {
+        let mut route = PacketRoute {
             seen_as: vec![from.clone()],
-            ..Way::default()
+            ..PacketRoute::default()
         };
         self.port(from)?;
         let target = self.port(to)?.host.clone();
         let mut leave = from.clone();
-        // Bounded by the links of a way: each leg adds one at least.
+        // Bounded by the links of a route: each leg adds at least one.
         loop {
-            let arrived = self
-                .leg(&mut way, &leave, to)
-                .map_err(|found| Error::NoWay {
-                    from: from.as_ref().into(),
-                    to: to.as_ref().into(),
-                    found,
-                })?;
-            let here = self.interfaces[&arrived].host.clone();
-            if here == target {
-                return Ok(way);
+            let arrived =
+                self.leg(&mut route, &leave, to)
+                    .map_err(|found| WorldError::NoRoute {
+                        from: from.as_ref().into(),
+                        to: to.as_ref().into(),
+                        found,
+                    })?;
+            let host = self.interfaces[&arrived].host.clone();
+            if host == target {
+                return Ok(route);
             }
-            leave = self.leaves_by(&here, to)?;
+            leave = self.leaves_by(&host, to)?;
             let hides = self
                 .hosts
-                .get(&here)
+                .get(&host)
                 .is_some_and(|choice| choice.hides.contains(&leave));
             if hides {
-                way.seen_as.push(leave.clone());
+                route.seen_as.push(leave.clone());
             }
         }
     }
 
-    /// Over routers to the next host: the interface that packets arrive at, or where they get stuck.
-    fn leg(&self, way: &mut Way, leave: &Name, to: &Name) -> Result<Name, String> {
+    /// Follow routers to the next host. Return the interface of arrival, or the position of a dead
+    /// end.
+    fn leg(&self, route: &mut PacketRoute, leave: &Name, to: &Name) -> Result<Name, String> {
         let out = self.interfaces.get(leave).and_then(|port| port.out);
         let mut number = out.ok_or_else(|| format!("there is no link out of `{leave}`"))?;
-        // As many rounds as a way may have links.
+        // Bounded by the maximum number of links.
         loop {
-            if way.links.len() == MOST_HOPS {
+            if route.links.len() == MAX_HOPS {
                 return Err(format!(
-                    "it is longer than {MOST_HOPS} links, so the routes go in circles"
+                    "it has more than {MAX_HOPS} links, so the routes form a loop"
                 ));
             }
-            let wire = &self.links[number];
-            way.links.push(number);
-            way.delay_s += wire.delay_s;
-            if self.interfaces.contains_key(&wire.to) {
-                return Ok(wire.to.clone());
+            let network_link = &self.links[number];
+            route.links.push(number);
+            route.delay_s += network_link.delay_s;
+            if self.interfaces.contains_key(&network_link.to) {
+                return Ok(network_link.to.clone());
             }
-            let table = self.routes.get(&wire.to);
+            let table = self.routes.get(&network_link.to);
             let next = table.and_then(|table| table.get(to).or_else(|| table.get(ANY_DESTINATION)));
-            number = *next.ok_or_else(|| format!("the router `{}` has no route to it", wire.to))?;
+            number = *next
+                .ok_or_else(|| format!("the router `{}` has no route to it", network_link.to))?;
         }
     }
 
-    fn port(&self, interface: &Name) -> Result<&Port, Error> {
+    fn port(&self, interface: &Name) -> Result<&Port, WorldError> {
         self.interfaces
             .get(interface)
-            .ok_or_else(|| Error::Unknown {
+            .ok_or_else(|| WorldError::Unknown {
                 where_: "network.interfaces".into(),
                 expected: "an interface of the network",
                 found: interface.as_ref().into(),
@@ -238,30 +243,33 @@ fn ports(network: &Network) -> BTreeMap<Name, Port> {
     network.interfaces.iter().map(port).collect()
 }
 
-fn wires(network: &Network) -> Vec<Wire> {
-    let wire = |link: &Link| Wire {
+fn network_links(network: &Network) -> Vec<NetworkLink> {
+    let network_link = |link: &Link| NetworkLink {
         to: link.to.clone(),
         delay_s: link.delay_s.get(),
     };
-    network.links.values().map(wire).collect()
+    network.links.values().map(network_link).collect()
 }
 
-/// At each router: destination interface → number of a link.
-fn routes(network: &Network) -> Result<BTreeMap<Name, BTreeMap<Name, LinkNumber>>, Error> {
+/// Return destination interface → number of a link, for each router.
+fn routes(network: &Network) -> Result<BTreeMap<Name, BTreeMap<Name, LinkNumber>>, WorldError> {
     let numbers: BTreeMap<&Name, LinkNumber> = network.links.keys().zip(0..).collect();
     let number_of = |router: &Name, link: &Name| {
-        numbers.get(link).copied().ok_or_else(|| Error::Unknown {
-            where_: format!("network.routes.{router}"),
-            expected: "a link of the network",
-            found: link.as_ref().into(),
-        })
+        numbers
+            .get(link)
+            .copied()
+            .ok_or_else(|| WorldError::Unknown {
+                where_: format!("network.routes.{router}"),
+                expected: "a link of the network",
+                found: link.as_ref().into(),
+            })
     };
     let mut routes = BTreeMap::new();
     for (router, table) in &network.routes {
         let table = table
             .iter()
             .map(|(to, link)| Ok((to.clone(), number_of(router, link)?)))
-            .collect::<Result<_, Error>>()?;
+            .collect::<Result<_, WorldError>>()?;
         routes.insert(router.clone(), table);
     }
     Ok(routes)

@@ -1,59 +1,61 @@
-//! Caching proxies: which service a call goes through, and what each of its processes has kept.
+//! Caching proxies: the service of a call, and the cached files of each of its processes.
 
 use std::collections::BTreeMap;
 
-use venturi_plan::{Call, Endpoint, Header, Name, Scalar, Service, authority};
+use venturi_plan::{Endpoint, Header, Name, Scalar, Service, authority};
 
+use super::placement::host_of;
 use super::servers::{number, processes_of};
-use super::{Assumptions, Error};
+use super::{Assumptions, WorldError};
 use crate::cost::Lru;
 
-/// The option of a service that says how much memory it has for objects: of an instance, or of a worker where they do not share.
+/// Option of a service for its object memory: per instance, or per worker if workers do not share
+/// memory.
 const MEMORY: &str = "cache_memory_bytes";
-/// The option that says which objects are too large to be kept.
+/// Option for the maximum size of a cached object.
 const LIMIT: &str = "object_limit_bytes";
 
-/// The proxies that calls name.
+/// Proxies of calls.
 #[derive(Debug)]
 pub(crate) struct Proxies {
-    /// Call → the service that it names.
+    /// Call → its proxy service.
     by_call: BTreeMap<Name, Name>,
     caches: BTreeMap<Name, Cache>,
 }
 
-/// What a service has kept.
+/// Cached files of a service.
 #[derive(Debug)]
 struct Cache {
-    /// One for each group of processes that share.
+    /// One cache for each group of processes that share memory.
     parts: Vec<Lru<Endpoint>>,
-    /// Processes of a group.
+    /// Number of processes in a group.
     sharing: u32,
     limit_bytes: u64,
-    /// Who asks for what is on its way gets it from there.
+    /// A request for a file in flight shares the fetch.
     collapses: bool,
 }
 
 impl Proxies {
-    pub(super) fn new(header: &Header, assumptions: &Assumptions) -> Result<Self, Error> {
+    pub(super) fn new(header: &Header, assumptions: &Assumptions) -> Result<Self, WorldError> {
         let by_call = named(header, assumptions)?;
         let cache = |name: &Name| {
-            let said = assumptions.costs.services.get(name);
-            let said = said
+            let cost_value = assumptions.costs.services.get(name);
+            let cost_value = cost_value
                 .and_then(|cost| cost.cache_bytes)
                 .map(|it| it.get() as u64);
-            (name.clone(), Cache::new(&header.services[name], said))
+            (name.clone(), Cache::new(&header.services[name], cost_value))
         };
         let caches = by_call.values().map(cache).collect();
         Ok(Self { by_call, caches })
     }
 
-    /// The service that a call goes through.
+    /// Return the proxy service of a call.
     pub fn of(&self, call: &Name) -> Option<&Name> {
         self.by_call.get(call)
     }
 
-    /// Somebody asks a process for a file: whether it is delivered from memory.
-    pub fn asked(
+    /// Request a file from a process; return whether its memory has it.
+    pub fn request(
         &mut self,
         proxy: &Name,
         process: Option<u32>,
@@ -63,18 +65,18 @@ impl Proxies {
         let Some((part, collapses)) = self.part(proxy, process, bytes) else {
             return false;
         };
-        // Who asks for it uses it, and so does who has it fetched for all.
+        // The request counts as a use of the file, also if it fetches the file for all.
         (collapses || part.holds(file)) && part.request(file.clone(), bytes)
     }
 
-    /// A process has passed on the whole of a file.
+    /// Cache a file that a process has delivered completely.
     pub fn delivered(&mut self, proxy: &Name, process: Option<u32>, file: &Endpoint, bytes: u64) {
         if let Some((part, _)) = self.part(proxy, process, bytes) {
             part.request(file.clone(), bytes);
         }
     }
 
-    /// The cache that a process has for files of this size.
+    /// Return the cache of a process for files of this size.
     fn part(
         &mut self,
         proxy: &Name,
@@ -90,11 +92,12 @@ impl Proxies {
 }
 
 impl Cache {
-    /// `said`: what all of its processes keep together; else its options say so for each, and where they do not, it keeps all.
-    fn new(service: &Service, said: Option<u64>) -> Self {
+    /// Create the cache of a service. `cost_value`: bytes for all processes together. Without it,
+    /// the options set the size for each group; without options, the cache keeps all files.
+    fn new(service: &Service, cost_value: Option<u64>) -> Self {
         let processes = processes_of(service);
         let truth = |key: &str| match service.options.get(key) {
-            Some(Scalar::Truth(truth)) => Some(*truth),
+            Some(Scalar::Bool(truth)) => Some(*truth),
             _ => None,
         };
         let workers = number(service, "workers").map_or(1, |it| it.max(1.0) as u32);
@@ -104,7 +107,7 @@ impl Cache {
             1
         };
         let parts = (processes / sharing).max(1);
-        let each = said.map(|bytes| bytes / u64::from(parts));
+        let each = cost_value.map(|bytes| bytes / u64::from(parts));
         let each = each.or(number(service, MEMORY).map(|it| it as u64));
         Self {
             parts: (0..parts)
@@ -117,25 +120,41 @@ impl Cache {
     }
 }
 
-/// Call → the service that it names as its proxy.
-fn named(header: &Header, assumptions: &Assumptions) -> Result<BTreeMap<Name, Name>, Error> {
-    let url = |call: &Call| call.options.get("proxy").and_then(Scalar::as_argument);
-    let named = header
-        .calls
-        .iter()
-        .filter_map(|(name, call)| Some((name, url(call)?)));
-    named
-        .map(|(name, url)| Ok((name.clone(), named_by(header, assumptions, &url)?.clone())))
-        .collect()
+/// Option of a call that names its proxy.
+const PROXY: &str = "proxy";
+
+/// Return the proxy service of each call.
+fn named(header: &Header, assumptions: &Assumptions) -> Result<BTreeMap<Name, Name>, WorldError> {
+    let mut found = BTreeMap::new();
+    for (name, call) in &header.calls {
+        let service = match (call.urls.get(PROXY), call.options.get(PROXY)) {
+            (Some(via), _) => {
+                let known = header.services.get_key_value(via.service());
+                let (name, _) = known.ok_or_else(|| WorldError::Unknown {
+                    where_: format!("calls.{name}.urls.{PROXY}"),
+                    expected: "a service of the plan",
+                    found: via.to_string(),
+                })?;
+                name.clone()
+            }
+            (None, Some(option)) => match option.as_argument() {
+                Some(url) => named_by(header, assumptions, &url)?.clone(),
+                None => continue,
+            },
+            (None, None) => continue,
+        };
+        found.insert(name.clone(), service);
+    }
+    Ok(found)
 }
 
-/// The service that a URL names, `http://anl1.lab.test:3128`.
+/// Return the service that a URL names, such as `http://anl1.lab.test:3128`.
 fn named_by<'a>(
     header: &'a Header,
     assumptions: &Assumptions,
     url: &str,
-) -> Result<&'a Name, Error> {
-    let unknown = || Error::Unknown {
+) -> Result<&'a Name, WorldError> {
+    let unknown = || WorldError::Unknown {
         where_: "the option `proxy` of a call".into(),
         expected: "the URL of a service of the plan",
         found: url.into(),
@@ -146,8 +165,11 @@ fn named_by<'a>(
         (Some(interface), Some(network)) => network
             .interfaces
             .get(interface)
-            .is_some_and(|it| it.host == service.host),
-        _ => host == &*service.host || host.split('.').next() == Some(&*service.host),
+            .is_some_and(|it| it.host == *host_of(service)),
+        _ => {
+            let own = &**host_of(service);
+            host == own || host.split('.').next() == Some(own)
+        }
     };
     let listens = |service: &Service| port.is_none_or(|port| service.ports.contains(&port));
     let mut all = header.services.iter();

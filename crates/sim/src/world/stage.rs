@@ -1,12 +1,12 @@
-//! What a transfer does, as a list of stages; worked out in `sketch.rs`, gone through by the driver.
+//! Stages of a transfer; computed in `stage_builder.rs`, executed by the driver.
 
 use venturi_plan::{Amount, Call, MoverCost};
 
-use super::passage::option;
-use crate::cost::{Bound, Phase, Why};
+use super::route_builder::option;
+use crate::cost::{TransferLimit, TransferPhase, Why};
 use crate::fluid::ClassId;
 
-/// How much a transfer moves; the first file of a data set decides on sizes that differ.
+/// Bytes and files of a transfer. If sizes differ, the first file of a dataset decides.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Amounts {
     pub first: u64,
@@ -14,85 +14,85 @@ pub(crate) struct Amounts {
     pub bytes: u64,
 }
 
-/// All that a transfer does.
+/// All stages of a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Stages {
     pub stages: Vec<Stage>,
-    /// Costs that nobody knows and that count nothing.
+    /// Unknown costs, counted as 0.
     pub unknown: Vec<&'static str>,
-    /// The protocols of both ends.
+    /// Protocols of both ends.
     pub source: String,
     pub destination: String,
-    /// What all of it takes while nothing else moves.
-    pub alone_s: f64,
-    /// Time without a byte after which the tool gives up.
-    pub patience_s: Option<f64>,
-    pub tries: Tries,
+    /// Duration of all stages without load.
+    pub unloaded_s: f64,
+    /// Timeout of the tool for a transfer without progress.
+    pub stall_timeout_s: Option<f64>,
+    pub retry_rule: RetryRule,
 }
 
-/// What a tool does when an attempt broke.
+/// Retry rule of a tool.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Tries {
+pub(crate) struct RetryRule {
     /// Attempts after the first.
     pub retries: u32,
     first_pause_s: f64,
-    /// All pauses are alike, instead of each twice as long as the one before.
+    /// Equal pauses, instead of doubling each time.
     even: bool,
     pub resumes: bool,
 }
 
-/// No tool waits longer than so by itself (five minutes: the limit of `venturi transfer`).
-const LONGEST_PAUSE_S: f64 = 300.0;
+/// Maximum pause of any tool (five minutes: the limit of `venturi transfer`).
+const MAX_PAUSE_S: f64 = 300.0;
 
-impl Tries {
+impl RetryRule {
     pub(super) fn new(call: &Call, cost: &MoverCost) -> Self {
-        let asked = option(call, "retries").or_else(|| option(call, "restarts"));
+        let query = option(call, "retries").or_else(|| option(call, "restarts"));
         let interval_s = option(call, "restart_interval_s");
         Self {
-            retries: cost.retries.or(asked.map(|it| it as u32)).unwrap_or(0),
+            retries: cost.retries.or(query.map(|it| it as u32)).unwrap_or(0),
             first_pause_s: interval_s.unwrap_or(cost.retry_pause_s.map_or(0.0, Amount::get)),
             even: interval_s.is_some(),
             resumes: cost.resumes.unwrap_or(false),
         }
     }
 
-    /// Before the attempt after so many have broken.
+    /// Return the pause after this number of failed attempts.
     pub fn pause_s(&self, broken: u32) -> f64 {
         if self.even {
             return self.first_pause_s;
         }
         let doubled = 2.0_f64.powi(broken.saturating_sub(1).min(60) as i32);
-        (self.first_pause_s * doubled).min(LONGEST_PAUSE_S.max(self.first_pause_s))
+        (self.first_pause_s * doubled).min(MAX_PAUSE_S.max(self.first_pause_s))
     }
 }
 
-/// One thing that a transfer does; the next begins when it has ended.
+/// Stage of a transfer; the next stage starts when it has ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Stage {
     /// Time passes.
     Wait { seconds: f64, why: &'static str },
-    /// A processor works.
+    /// CPU work.
     Work {
         class: ClassId,
         core_s: f64,
-        /// How much that differs from one to the next, and on which axis they are drawn.
+        /// Relative scatter between transfers, and the axis of its draws.
         scatter: (f64, usize),
         why: &'static str,
     },
-    /// Bytes pass; `cap` is what its class is bound by besides resources.
+    /// Bytes move; `cap` is the limit of the class in addition to resources.
     Bytes {
         class: ClassId,
         bytes: f64,
         cap: &'static str,
     },
-    /// Remember the present moment.
+    /// Store the current time.
     Mark,
-    /// Wait until so much time has passed since then.
+    /// Wait until this time has passed since the mark.
     NotBefore { seconds: f64, why: &'static str },
 }
 
 impl Stage {
-    /// What the time of a stage is called that moves no bytes.
+    /// Return the name of a stage that moves no bytes.
     pub fn name(&self) -> Option<&'static str> {
         match *self {
             Self::Wait { why, .. } | Self::NotBefore { why, .. } | Self::Work { why, .. } => {
@@ -102,7 +102,7 @@ impl Stage {
         }
     }
 
-    /// Whether it needs packets to go there and back.
+    /// Return whether the stage needs round trips of packets.
     pub fn is_remote(&self) -> bool {
         match self {
             Self::Bytes { .. } => true,
@@ -120,17 +120,21 @@ impl Stage {
     }
 }
 
-/// What a phase must be like to be put on resources: what was expected, and what was found.
-pub(super) fn check_phase(phase: &Phase) -> Result<(), (&'static str, f64)> {
+/// Check that a phase can use resources; the error has the expected and the found value.
+pub(super) fn check_phase(phase: &TransferPhase) -> Result<(), (&'static str, f64)> {
     let amount = |found: f64| {
         let fits = found >= 0.0 && found.is_finite();
         fits.then_some(())
             .ok_or(("only finite times and bytes of at least 0", found))
     };
     match *phase {
-        Phase::Delay { seconds, .. } | Phase::NotBefore { seconds, .. } => amount(seconds),
-        Phase::ClientCpu { core_s, .. } | Phase::ServerCpu { core_s, .. } => amount(core_s),
-        Phase::Bytes {
+        TransferPhase::Delay { seconds, .. } | TransferPhase::NotBefore { seconds, .. } => {
+            amount(seconds)
+        }
+        TransferPhase::ClientCpu { core_s, .. } | TransferPhase::ServerCpu { core_s, .. } => {
+            amount(core_s)
+        }
+        TransferPhase::Bytes {
             bytes, cap, weight, ..
         } => {
             amount(bytes)?;
@@ -139,11 +143,11 @@ pub(super) fn check_phase(phase: &Phase) -> Result<(), (&'static str, f64)> {
             }
             let fits = weight > 0.0 && weight.is_finite();
             fits.then_some(()).ok_or((
-                "a share of links above 0, from streams and rtt_exponent",
+                "a fraction of links above 0, from streams and rtt_exponent",
                 weight,
             ))
         }
-        Phase::Mark => Ok(()),
+        TransferPhase::Mark => Ok(()),
     }
 }
 
@@ -160,16 +164,16 @@ pub(super) const fn name_of_why(why: Why) -> &'static str {
     }
 }
 
-pub(super) const fn name_of_bound(bound: Bound) -> &'static str {
-    match bound {
-        Bound::None => "nothing",
-        Bound::Window => "window",
-        Bound::Ahead => "ahead",
-        Bound::Pacing => "pacing",
-        Bound::Loss => "loss",
-        Bound::ClientCpu => "client_cpu",
-        Bound::ServerCpu => "server_cpu",
-        Bound::ServerProcess => "server_process",
-        Bound::Block => "block",
+pub(super) const fn name_of_bottleneck(bottleneck: TransferLimit) -> &'static str {
+    match bottleneck {
+        TransferLimit::None => "nothing",
+        TransferLimit::Window => "window",
+        TransferLimit::Ahead => "ahead",
+        TransferLimit::Pacing => "pacing",
+        TransferLimit::Loss => "loss",
+        TransferLimit::ClientCpu => "client_cpu",
+        TransferLimit::ServerCpu => "server_cpu",
+        TransferLimit::ServerProcess => "server_process",
+        TransferLimit::Block => "block",
     }
 }

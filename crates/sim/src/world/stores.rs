@@ -1,33 +1,34 @@
-//! Places as resources: what is read and written, and what lies in memory.
+//! Storages as resources: reads and writes, and cached files.
 
 use std::collections::BTreeMap;
 
 use venturi_plan::{Amount, Endpoint, Header, Name, Scalar, Service};
 
 use super::assumptions::positive;
-use super::{Assumptions, Error, Maker};
+use super::placement::host_of_storage;
+use super::{Assumptions, Maker, WorldError};
 use crate::cost::{Direction, storage_rates};
 use crate::fluid::ResourceId;
 
-/// A file system that a place is mounted from.
+/// Kind of service of a mounted file system.
 const MOUNT: &str = "moosefs-mount";
-/// What holds its bytes.
+/// Kind of service that stores the bytes of a mount.
 const HOLDER: &str = "moosefs-chunkserver";
 
-/// The places of a plan.
+/// Storages of a plan.
 #[derive(Debug)]
 pub(crate) struct Stores {
-    by_place: BTreeMap<Name, Store>,
+    by_storage: BTreeMap<Name, SimStore>,
 }
 
-/// A place.
+/// Resources of a storage.
 #[derive(Debug)]
-pub(crate) struct Store {
+pub(crate) struct SimStore {
     pub read: ResourceId,
     pub write: ResourceId,
-    /// Reads of what is in the page cache; the plan's rates are those of the disk.
+    /// Reads from the page cache; the rates of the plan apply to the disk.
     pub memory: ResourceId,
-    /// Where the bytes are, if the place is a mount: the services that hold them.
+    /// Services with the bytes, if the storage is a mount.
     pub mounted: Vec<Name>,
     pub mount: Option<Name>,
 }
@@ -37,13 +38,13 @@ impl Stores {
         header: &Header,
         assumptions: &Assumptions,
         maker: &mut Maker<'_>,
-    ) -> Result<Self, Error> {
-        let mut by_place = BTreeMap::new();
-        for (name, place) in &header.places {
+    ) -> Result<Self, WorldError> {
+        let mut by_storage = BTreeMap::new();
+        for (name, storage) in &header.storages {
             let host = assumptions
                 .costs
                 .hosts
-                .get(&place.host)
+                .get(host_of_storage(storage))
                 .cloned()
                 .unwrap_or_default();
             let read = rates(header, assumptions, name, Direction::Read)?;
@@ -54,10 +55,10 @@ impl Stores {
             let mount = header
                 .services
                 .iter()
-                .find(|(_, service)| service.kind == MOUNT && service.places.contains(name));
-            by_place.insert(
+                .find(|(_, service)| service.kind == MOUNT && service.storages.contains(name));
+            by_storage.insert(
                 name.clone(),
-                Store {
+                SimStore {
                     memory: maker.resource(&format!("memory:{name}:read"), memory.max(read[0]))?,
                     read: maker.shared(&format!("disk:{name}:read"), read)?,
                     write: maker.shared(&format!("disk:{name}:write"), write)?,
@@ -68,26 +69,27 @@ impl Stores {
                 },
             );
         }
-        Ok(Self { by_place })
+        Ok(Self { by_storage })
     }
 
-    /// A place of the plan; none for `null:` and `zero:`.
-    pub fn of(&self, endpoint: &Endpoint) -> Option<&Store> {
-        self.by_place.get(endpoint.place())
+    /// Return a storage of the plan; none for `null:` and `zero:`.
+    pub fn of(&self, endpoint: &Endpoint) -> Option<&SimStore> {
+        self.by_storage.get(endpoint.storage())
     }
 }
 
-/// What a place gives to 1, 2, … users: the plan's rate before the one of the costs, in the model of the costs.
+/// Return the capacity of a storage for 1, 2, … users, in the model of its costs. A rate of the
+/// plan has precedence over one of the costs.
 fn rates(
     header: &Header,
     assumptions: &Assumptions,
     name: &Name,
     direction: Direction,
-) -> Result<Vec<f64>, Error> {
-    let storage = header.places[name].storage.as_ref();
+) -> Result<Vec<f64>, WorldError> {
+    let storage = header.storages[name].spec.as_ref();
     let mut cost = assumptions
         .costs
-        .places
+        .storages
         .get(name)
         .cloned()
         .unwrap_or_default();
@@ -105,12 +107,12 @@ fn rates(
             "write_bytes_per_s",
         ),
     };
-    let where_ = format!("places.{name}.storage.{key}");
+    let where_ = format!("storages.{name}.spec.{key}");
     let chosen = positive(
         &where_,
         given.or(rate.map(Amount::get)).unwrap_or(otherwise),
     )?;
-    let wrong = |found: String| Error::Value {
+    let wrong = |found: String| WorldError::Value {
         where_: where_.clone(),
         expected: "rates of one model",
         found,
@@ -119,7 +121,7 @@ fn rates(
     storage_rates(&cost, direction).map_err(|error| wrong(error.to_string()))
 }
 
-/// The chunk servers of a mount: those that it names, in one text, else those of its master.
+/// Return the chunk servers of a mount: its option names them, otherwise its master does.
 fn holders(header: &Header, mount: &Service) -> Vec<Name> {
     let text =
         |service: &Service, key: &str| service.options.get(key).and_then(Scalar::as_argument);

@@ -1,50 +1,50 @@
-//! Transfers that are all alike, so that it is enough to know how many there are.
+//! Interchangeable transfers: only their number matters.
 
 use venturi_plan::{Cache, Name, OrDraw, Step, TransferStep, Via};
 
 use super::World;
 
-/// The mover that stands for many clients.
+/// Mover that simulates many clients.
 pub(crate) const LOAD: &str = "http-load";
 
 impl World {
-    /// Whether one transfer of this step is as good as any other.
+    /// Return whether all transfers of this step are interchangeable.
     pub(crate) fn is_uniform(&self, step: &TransferStep) -> bool {
         let OrDraw::Fixed(source) = &step.source else {
             return false;
         };
-        self.go_alike(&step.call, [&step.source_via, &step.destination_via])
-            && !self.memories.learns_of(source.place())
+        self.are_equivalent(&step.call, [&step.source_via, &step.destination_via])
+            && !self.memories.learns_of(source.storage())
     }
 
-    /// Whether what a transfer does depends on none before it and on no number of its own, and nothing breaks it, as long as no two move the
-    /// same file.
+    /// Return whether transfers are independent of earlier ones and of their own numbers, and never
+    /// fail, provided that no two move the same file.
     ///
-    /// Whatever is added to the world that makes one transfer unlike the next has to say so here.
-    pub(crate) fn go_alike(&self, call: &Name, vias: [&Option<Via>; 2]) -> bool {
+    /// Extend this function for every new property of the world that makes transfers differ.
+    pub(crate) fn are_equivalent(&self, call: &Name, vias: [&Option<Via>; 2]) -> bool {
         let Some(known) = self.header.calls.get(call) else {
             return false;
         };
-        let is_there = known
+        let exists = known
             .requires
             .iter()
             .all(|tool| !self.assumptions.missing_tools.contains(tool));
         let mut services = vias.into_iter().flatten().map(Via::service);
         let is_open = services.all(|name| {
             self.slots_of(name).is_none()
-                && !self.servers.are_told_apart(name)
-                && self.doors.turn(name, 0).is_none()
+                && !self.servers.are_distinguished(name)
+                && self.service_ports.turn(name, 0).is_none()
         });
-        is_there
+        exists
             && is_open
-            && self.never_breaks()
+            && self.is_reliable()
             && known.mover != LOAD
             && !known.options.contains_key("time_s")
             && self.proxies.of(call).is_none()
     }
 
-    /// Whether all links are up all the time.
-    fn never_breaks(&self) -> bool {
+    /// Return whether all links are up all the time.
+    fn is_reliable(&self) -> bool {
         let changes = self.header.network.iter().flat_map(|it| &it.changes);
         self.links.iter().all(super::LinkInfo::is_up)
             && changes
@@ -53,7 +53,7 @@ impl World {
     }
 }
 
-/// Whether these steps say what is to lie in memory, and what is not: then it changes on the way.
+/// Return whether these steps change the contents of memory during the run.
 pub(crate) fn changes_caches(steps: &[Step]) -> bool {
     steps.iter().any(|step| match step {
         Step::Prepare(prepare) => prepare.cache == Cache::Warm,

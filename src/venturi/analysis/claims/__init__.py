@@ -1,8 +1,9 @@
-"""Published statements held against numbers: ours, and those that the report itself printed.
+"""Checks of published statements against the numbers of a run and against the printed tables.
 
-A claim is a row of ``[[published.claims]]``. One without a ``table`` is held against our curves (:mod:`.curves`); one with a
-``table`` against a table of a chapter of the run, and against the published table of that name (:mod:`.tables`): a sentence of
-a report may well be contradicted by the report's own table. What a row may hold is told in ``docs/reference/claims.md``.
+A claim is a row of ``[[published.claims]]``. Without a ``table``, it is checked against the curves of the run
+(:mod:`venturi.analysis.claims.curves`). With a ``table``, it is checked against a table of a report section and against the published table of
+that name (:mod:`venturi.analysis.claims.tables`). The text of a report can contradict its own table. ``docs/reference/claims.md`` describes
+the keys of a row.
 """
 
 from __future__ import annotations
@@ -12,28 +13,45 @@ from dataclasses import replace
 from typing import Any
 
 from venturi.analysis.claims import curves as _curves
+from venturi.analysis.claims.claim_context import ClaimContext
+from venturi.analysis.claims.conditions import StudyConditions, study_conditions
 from venturi.analysis.claims.curves import CHECKS
-from venturi.analysis.claims.facts import Facts
 from venturi.analysis.claims.table_checks import TABLE_CHECKS
-from venturi.analysis.claims.tables import held_against_ours, held_against_published
-from venturi.analysis.result import Claim, Curve
+from venturi.analysis.claims.tables import check_against_report, check_against_run
+from venturi.analysis.result import Claim, FittedCurves
 
-__all__ = ["CHECKS", "TABLE_CHECKS", "Facts", "held_against_published", "judge_claims"]
+__all__ = [
+    "CHECKS",
+    "TABLE_CHECKS",
+    "ClaimContext",
+    "StudyConditions",
+    "check_against_report",
+    "check_claims",
+    "study_conditions",
+]
 
 
-def judge_claims(
-    claims: Sequence[Mapping[str, Any]], curves: Sequence[Curve], level: float, facts: Facts | None = None
+def check_claims(
+    claims: Sequence[Mapping[str, Any]],
+    curves: Sequence[FittedCurves],
+    level: float,
+    claim_context: ClaimContext | None = None,
 ) -> tuple[Claim, ...]:
-    """Return each claim with what our numbers and the published ones say of it."""
-    known = facts or Facts({})
-    return tuple(_judge(claim, curves, level, known) for claim in claims)
+    """Return each claim with its verdicts from the run and from the published report."""
+    known = claim_context or ClaimContext({})
+    return tuple(_check_claim(claim, curves, level, known) for claim in claims)
 
 
-def _judge(claim: Mapping[str, Any], curves: Sequence[Curve], level: float, facts: Facts) -> Claim:
+def _check_claim(
+    claim: Mapping[str, Any], curves: Sequence[FittedCurves], level: float, claim_context: ClaimContext
+) -> Claim:
     if "table" in claim or "ours" in claim:
-        ours = held_against_ours(claim, facts)
+        ours = check_against_run(claim, claim_context)
         found = Claim(str(claim["id"]), str(claim["text"]), str(claim.get("check")), ours.verdict, ours.evidence)
     else:
-        found = _curves.judge(claim, curves, level, facts)
-    published = held_against_published(claim, facts.tables, facts.chapters)
+        found = _curves.check_curves(claim, curves, level, claim_context)
+    missing = claim_context.conditions.missing(claim)
+    if missing and found.verdict != "not tested":
+        found = replace(found, verdict="not tested", evidence=missing)
+    published = check_against_report(claim, claim_context.tables, claim_context.sections)
     return replace(found, published=published, errata=tuple(claim.get("errata", ())))

@@ -1,13 +1,18 @@
-"""Published statements held against our curves.
+"""Checks of published statements against the curves of a run.
 
-A check looks at every curve along the factor that the claim names, and each curve may agree, disagree or not tell. The claim
-agrees if at least three quarters of the curves that tell do, and half of all tell; it is refuted if more than half of those
-that tell refute it; anything else is "cannot tell".
+A check examines every curve along the factor that the claim names. For each curve, the verdict is "agrees", "disagrees"
+or "cannot tell". A curve with one of the first two is decided. If at least half of all curves are decided, the claim
+agrees if at least three quarters of the decided curves agree, and disagrees if more than half of them disagree.
+Otherwise, the verdict is "cannot tell".
 
-A claim is of the throughput per file unless ``of`` says otherwise: ``"together"`` (whole trials), ``"zero_size"`` (throughput per
-file with the time of empty files taken off), ``"link"`` (what the fullest link of the path carried while bytes flowed), or
-``"read"`` and ``"write"`` of a ``storage``, in a ``direction``. Limits along the size are of the published sizes, and scaled as the
-run was.
+A claim is about the throughput per file unless ``of`` selects another quantity:
+
+- ``"together"``: throughput of whole trials
+- ``"zero_size"``: throughput per file, with the time of empty files subtracted
+- ``"link"``: rate of the fullest link of the route while bytes flowed
+- ``"read"`` and ``"write"``: rates of a ``storage``, in a ``direction``
+
+Limits along the size are published sizes, scaled as the run was.
 """
 
 from __future__ import annotations
@@ -19,30 +24,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from venturi.analysis.claims.facts import Facts, Verdict
+from venturi.analysis.claims.claim_context import ClaimContext, Verdict
+from venturi.analysis.claims.rows import SAME
+from venturi.analysis.format import format_factors, plural
 from venturi.analysis.published import restricted
-from venturi.analysis.result import Claim, Curve
-from venturi.analysis.words import describe, plural
+from venturi.analysis.result import Claim, FittedCurves
 from venturi.stats.quantiles import normal_reach
 from venturi.units import format_bytes
 
-__all__ = ["CHECKS", "judge"]
+__all__ = ["CHECKS", "check_curves"]
 
-AGREEING_SHARE = 0.75
-TELLING_SHARE = 0.5
+MIN_AGREEING_FRACTION = 0.75
+MIN_DECIDED_FRACTION = 0.5
 SMALL_CHANGE = 0.05
-"""A change along a whole curve that is smaller than this is called none."""
+"""Relative change along a whole curve below which it counts as no change."""
 
 
-class Say(NamedTuple):
-    """What one curve says of a claim; ``change`` is what the evidence quotes."""
+class CurveVerdict(NamedTuple):
+    """Verdict of one curve on a claim. The evidence quotes ``change``."""
 
     verdict: Verdict
     change: float | None
 
 
 class Limits(NamedTuple):
-    """A claim with what its checks need: the row of ``study.toml``, the limit along x, the level, the link's rate."""
+    """Claim with the inputs of its checks: the row of ``study.toml``, the limit along x, the level, and the link rate."""
 
     row: Mapping[str, Any]
     limit: float
@@ -50,30 +56,32 @@ class Limits(NamedTuple):
     link_bytes_per_s: float | None
 
 
-Check = Callable[[Curve, Limits], Say]
+Check = Callable[[FittedCurves, Limits], CurveVerdict]
 Value = tuple[float | None, float | None]
-"""Of one point: what a claim is of, and its standard error."""
+"""Quantity of a claim at one point, and its standard error."""
 
 
-def judge(claim: Mapping[str, Any], curves: Sequence[Curve], level: float, facts: Facts) -> Claim:
-    """Return one claim with the verdict of the curves that it speaks of, and the evidence."""
+def check_curves(
+    claim: Mapping[str, Any], curves: Sequence[FittedCurves], level: float, claim_context: ClaimContext
+) -> Claim:
+    """Return one claim with the verdict of the curves that it selects, and the evidence."""
     against = str(claim.get("against", ""))
     spoken_of = restricted(curves, claim)
-    own = [curve for curve in (_of(curve, claim, facts) for curve in spoken_of) if len(curve.x) >= 2]
+    own = [curve for curve in (_of(curve, claim, claim_context) for curve in spoken_of) if len(curve.x) >= 2]
     check = CHECKS.get(str(claim.get("check")))
-    scale = facts.scale if against == "size" else 1.0
-    limits = Limits(claim, float(claim.get("limit", math.nan)) * scale, level, facts.link_bytes_per_s)
+    scale = claim_context.scale if against == "size" else 1.0
+    limits = Limits(claim, float(claim.get("limit", math.nan)) * scale, level, claim_context.link_bytes_per_s)
     verdict, evidence = _sum_up(own, claim, check, limits)
     if spoken_of and not own and check is not None:
-        evidence = f"of {plural(len(spoken_of), 'curve')} none has two points for which this could be formed"
+        evidence = f"none of {plural(len(spoken_of), 'curve')} has two points with this quantity"
     return Claim(str(claim["id"]), str(claim["text"]), str(claim.get("check")), verdict, evidence)
 
 
-def _of(curve: Curve, claim: Mapping[str, Any], facts: Facts) -> Curve:
-    """Return the curve of what the claim is of, with the same x, the points without it left out."""
+def _of(curve: FittedCurves, claim: Mapping[str, Any], claim_context: ClaimContext) -> FittedCurves:
+    """Return the curve of the claimed quantity over the same x, without the points that lack it."""
     if "of" not in claim:
         return curve
-    values = [_value(facts, point, claim) for point in curve.points]
+    values = [_value(claim_context, point, claim) for point in curve.points]
     kept = [index for index, (value, _) in enumerate(values) if value is not None]
     return replace(
         curve,
@@ -85,19 +93,19 @@ def _of(curve: Curve, claim: Mapping[str, Any], facts: Facts) -> Curve:
     )
 
 
-def _value(facts: Facts, number: int, claim: Mapping[str, Any]) -> Value:
-    of, point = str(claim["of"]), facts.points.get(number)
+def _value(claim_context: ClaimContext, number: int, claim: Mapping[str, Any]) -> Value:
+    of, point = str(claim["of"]), claim_context.points.get(number)
     if of == "together" and point is not None:
         return point.together_bytes_per_s, point.together_error_bytes_per_s
     if of == "zero_size" and point is not None and point.zero_size is not None:
         return point.zero_size.throughput_bytes_per_s, point.zero_size.error_bytes_per_s
     if of == "link":
-        own = [use for use in facts.links if use.point == number]
+        own = [use for use in claim_context.links if use.point == number]
         fullest = max(own, key=lambda use: use.full_bit_per_s, default=None)
         if fullest is not None:
             error = fullest.full_error_bit_per_s
             return fullest.full_bit_per_s / 8, None if error is None else error / 8
-    for rate in facts.storages:
+    for rate in claim_context.storages:
         here = (rate.point, rate.storage, rate.direction) == (
             number,
             claim.get("storage"),
@@ -108,100 +116,111 @@ def _value(facts: Facts, number: int, claim: Mapping[str, Any]) -> Value:
     return None, None
 
 
-def _sum_up(own: list[Curve], claim: Mapping[str, Any], check: Check | None, limits: Limits) -> tuple[Verdict, str]:
+def _sum_up(
+    own: list[FittedCurves], claim: Mapping[str, Any], check: Check | None, limits: Limits
+) -> tuple[Verdict, str]:
     if check is None:
         return "cannot tell", f"this version has no check {claim.get('check')!r}"
     if not own:
         return "cannot tell", f"no curve against {claim.get('against')} was measured"
-    says = [(curve, check(curve, limits)) for curve in own]
+    verdicts = [(curve, check(curve, limits)) for curve in own]
     counts = {
-        verdict: sum(say.verdict == verdict for _, say in says) for verdict in ("agrees", "disagrees", "cannot tell")
+        verdict: sum(result.verdict == verdict for _, result in verdicts)
+        for verdict in ("agrees", "disagrees", "cannot tell")
     }
-    telling = counts["agrees"] + counts["disagrees"]
+    decided = counts["agrees"] + counts["disagrees"]
     verdict: Verdict = "cannot tell"
-    if telling >= TELLING_SHARE * len(own) and counts["agrees"] >= AGREEING_SHARE * telling and telling:
+    if decided >= MIN_DECIDED_FRACTION * len(own) and counts["agrees"] >= MIN_AGREEING_FRACTION * decided and decided:
         verdict = "agrees"
-    elif telling >= TELLING_SHARE * len(own) and counts["disagrees"] > 0.5 * telling:
+    elif decided >= MIN_DECIDED_FRACTION * len(own) and counts["disagrees"] > 0.5 * decided:
         verdict = "disagrees"
-    return verdict, _evidence(says, counts, claim)
+    return verdict, _evidence(verdicts, counts, claim)
 
 
-def _evidence(says: Sequence[tuple[Curve, Say]], counts: Mapping[str, int], claim: Mapping[str, Any]) -> str:
-    parts = [
-        f"{counts[v]} {w}"
-        for v, w in (("agrees", "agree"), ("disagrees", "disagree"), ("cannot tell", "cannot tell"))
-        if counts[v]
-    ]
-    changes = [say.change for _, say in says if say.change is not None]
-    text = f"of {plural(len(says), 'curve')}: {', '.join(parts)}"
+def _evidence(
+    verdicts: Sequence[tuple[FittedCurves, CurveVerdict]], counts: Mapping[str, int], claim: Mapping[str, Any]
+) -> str:
+    named = [verdict for verdict in ("agrees", "disagrees", "cannot tell") if counts[verdict]]
+    parts = [f"{counts[verdict]} {_verb(verdict, counts[verdict])}" for verdict in named[1:]]
+    first = f"{counts[named[0]]} of {plural(len(verdicts), 'curve')} {_verb(named[0], counts[named[0]])}"
+    changes = [result.change for _, result in verdicts if result.change is not None]
+    text = ", ".join([first, *parts])
     if changes:
         check = str(claim["check"])
         change = _percent(float(np.median(changes)), check)
         text += f"; {_QUOTES[check].format(change=change, limit=_limit(claim))}"
-    against = [curve for curve, say in says if say.verdict == "disagrees"]
+    against = [curve for curve, result in verdicts if result.verdict == "disagrees"]
     if against and counts["agrees"]:
-        names = [name for name in against[0].others if len({str(curve.others.get(name)) for curve, _ in says}) > 1]
-        shown = "; ".join(describe(curve.others, names) for curve in against[:4])
-        text += f"; against it: {shown}{' …' if len(against) > 4 else ''}"
+        names = [
+            name for name in against[0].others if len({str(curve.others.get(name)) for curve, _ in verdicts}) > 1
+        ]
+        shown = "; ".join(format_factors(curve.others, names) for curve in against[:4])
+        text += f"; contradicted by: {shown}{' …' if len(against) > 4 else ''}"
     return text
 
 
+def _verb(verdict: str, count: int) -> str:
+    return verdict if count == 1 or verdict == "cannot tell" else verdict.removesuffix("s")
+
+
 def _limit(claim: Mapping[str, Any]) -> str:
-    """Return the limit of a claim in words: as published."""
+    """Return the published limit of a claim as text."""
     limit = claim.get("limit")
     return "" if limit is None else format_bytes(limit) if claim.get("against") == "size" else f"{limit:g}"
 
 
-def _percent(share: float, check: str) -> str:
+def _percent(fraction: float, check: str) -> str:
     sign = "+" if check in ("decreasing", "increasing") else ""
-    return f"{100 * share:{sign}.0f} %".replace("-", "−")
+    return f"{100 * fraction:{sign}.0f} %".replace("-", "−")
 
 
 def _monotone(sign: int) -> Check:
-    """Return a check that a curve falls (sign −1) or rises (+1): at its ends, and at no step clearly the other way."""
+    """Return a check that a curve falls (sign −1) or rises (+1) from end to end, with no clear opposite step."""
 
-    def check(curve: Curve, limits: Limits) -> Say:
+    def check(curve: FittedCurves, limits: Limits) -> CurveVerdict:
         y, error = _arrays(curve)
         level = limits.level
         change = float(y[-1] / y[0] - 1)
         if error is None:
-            return Say("cannot tell", change)
+            return CurveVerdict("cannot tell", change)
         z = normal_reach(level)
         whole = sign * (y[-1] - y[0])
+        if abs(change) < SAME:  # rounding, which errors of zero (a simulated run) would make significant
+            return CurveVerdict("disagrees", change)
         if whole < -z * math.hypot(error[0], error[-1]) or (
             abs(change) < SMALL_CHANGE and abs(whole) <= z * math.hypot(error[0], error[-1])
         ):
-            return Say("disagrees", change)
+            return CurveVerdict("disagrees", change)
         if whole <= z * math.hypot(error[0], error[-1]):
-            return Say("cannot tell", change)
+            return CurveVerdict("cannot tell", change)
         steps = sign * np.diff(y)
         # Each step is one of many tests: Bonferroni keeps the chance of one false alarm in all of them at 1 − level.
         limit = normal_reach(1 - (1 - level) / len(steps))
         wrong = np.where(steps < -limit * np.hypot(error[1:], error[:-1]), -steps, 0.0).max()
-        # One step the wrong way by less than a tenth of the whole is a wrinkle, not a refutation.
-        return Say("agrees" if wrong < 0.1 * whole else "disagrees", change)
+        # One opposite step of less than a tenth of the whole change does not refute the claim.
+        return CurveVerdict("agrees" if wrong < 0.1 * whole else "disagrees", change)
 
     return check
 
 
-def _flat(curve: Curve, limits: Limits) -> Say:
-    """A curve is flat if it moves by less than ``within`` (default 10 %) of its mean, the errors included."""
+def _flat(curve: FittedCurves, limits: Limits) -> CurveVerdict:
+    """Check that a curve moves by less than ``within`` (default 10 %) of its mean, including the errors."""
     y, error = _arrays(curve)
     within = float(limits.row.get("within", 0.10))
     change = float(np.ptp(y) / y.mean())
     if error is None:
-        return Say("cannot tell", change)
+        return CurveVerdict("cannot tell", change)
     reach = normal_reach(limits.level) * float(np.hypot(error[np.argmax(y)], error[np.argmin(y)]) / y.mean())
     if change + reach <= within:
-        return Say("agrees", change)
-    return Say("disagrees" if change - reach > within else "cannot tell", change)
+        return CurveVerdict("agrees", change)
+    return CurveVerdict("disagrees" if change - reach > within else "cannot tell", change)
 
 
-def _plateau_above(curve: Curve, limits: Limits) -> Say:
-    """From ``limit`` on the curve is flat (``within``, default 10 %); it takes two points there."""
+def _plateau_above(curve: FittedCurves, limits: Limits) -> CurveVerdict:
+    """Check that the curve is flat (``within``, default 10 %) from ``limit`` on. This needs two points there."""
     kept = [index for index, x in enumerate(curve.x) if x >= limits.limit * (1 - 1e-9)]
     if len(kept) < 2:
-        return Say("cannot tell", None)
+        return CurveVerdict("cannot tell", None)
     part = replace(
         curve,
         x=tuple(curve.x[i] for i in kept),
@@ -214,47 +233,47 @@ def _plateau_above(curve: Curve, limits: Limits) -> Say:
 def _most_below(sign: int) -> Check:
     """Return a check that more than half of the fall (sign −1) or rise (+1) from the first point lies up to ``limit``."""
 
-    def check(curve: Curve, limits: Limits) -> Say:
+    def check(curve: FittedCurves, limits: Limits) -> CurveVerdict:
         y, error = _arrays(curve)
         y = sign * y
         inside = np.flatnonzero(np.array(curve.x) <= limits.limit * (1 + 1e-9))
         if error is None or len(inside) == 0 or inside[-1] in (0, len(y) - 1):
-            return Say("cannot tell", None)
+            return CurveVerdict("cannot tell", None)
         z, whole = normal_reach(limits.level), y[-1] - y[0]
         if whole <= z * math.hypot(error[0], error[-1]):
-            return Say("cannot tell", None)
+            return CurveVerdict("cannot tell", None)
         at = inside[-1]
-        share = float((y[at] - y[0]) / whole)
-        # share − 1/2 has the sign of y_at − (y0 + y_end)/2, whose error is simple.
+        fraction = float((y[at] - y[0]) / whole)
+        # fraction − 1/2 has the sign of y_at − (y0 + y_end)/2, and the error of that is simple.
         excess = y[at] - (y[0] + y[-1]) / 2
         deviation = math.sqrt(error[0] ** 2 / 4 + error[-1] ** 2 / 4 + error[at] ** 2)
         if abs(excess) <= z * deviation:
-            return Say("cannot tell", share)
-        return Say("agrees" if excess > 0 else "disagrees", share)
+            return CurveVerdict("cannot tell", fraction)
+        return CurveVerdict("agrees" if excess > 0 else "disagrees", fraction)
 
     return check
 
 
-def _saturates(curve: Curve, limits: Limits) -> Say:
-    """Every point reaches ``share`` (default 90 %) of the rate of the slowest link on the way, the errors included.
+def _saturates(curve: FittedCurves, limits: Limits) -> CurveVerdict:
+    """Check that every point reaches ``share`` (default 90 %) of the rate of the slowest link of the route, including the errors.
 
-    A tenth is left to headers (3.4 % at an MTU of 1500), to the first round trips and to the sampling of the link.
+    The remaining 10 % cover headers (3.4 % at an MTU of 1500), the first round trips and the sampling of the link.
     """
     if limits.link_bytes_per_s is None:
-        return Say("cannot tell", None)
+        return CurveVerdict("cannot tell", None)
     y, error = _arrays(curve)
     least = float(y.min() / limits.link_bytes_per_s)
     if error is None:
-        return Say("cannot tell", least)
-    wanted = float(limits.row.get("share", 0.90)) * limits.link_bytes_per_s
+        return CurveVerdict("cannot tell", least)
+    required = float(limits.row.get("share", 0.90)) * limits.link_bytes_per_s
     z = normal_reach(limits.level)
-    if (y - z * error >= wanted).all():
-        return Say("agrees", least)
-    return Say("disagrees" if (y + z * error < wanted).any() else "cannot tell", least)
+    if (y - z * error >= required).all():
+        return CurveVerdict("agrees", least)
+    return CurveVerdict("disagrees" if (y + z * error < required).any() else "cannot tell", least)
 
 
 def _arrays(
-    curve: Curve,
+    curve: FittedCurves,
 ) -> tuple[np.ndarray[Any, np.dtype[np.float64]], np.ndarray[Any, np.dtype[np.float64]] | None]:
     errors = curve.error_bytes_per_s
     return np.array(curve.y_bytes_per_s), None if None in errors else np.array(errors, dtype=np.float64)
@@ -272,11 +291,11 @@ CHECKS: Mapping[str, Check] = {
 """Checks that a claim without a table may name."""
 
 _QUOTES = {
-    "decreasing": "median change from the first to the last point {change}",
-    "increasing": "median change from the first to the last point {change}",
-    "flat": "median distance from least to greatest {change} of the mean",
-    "plateau_above": "median distance from least to greatest from {limit} on {change} of the mean",
-    "most_of_fall_below": "median share of the fall up to {limit}: {change}",
-    "most_of_rise_below": "median share of the rise up to {limit}: {change}",
-    "saturates": "the least of a curve is {change} of the link, in the median",
+    "decreasing": "median change from the first to the last point: {change}",
+    "increasing": "median change from the first to the last point: {change}",
+    "flat": "median range of a curve: {change} of the mean",
+    "plateau_above": "median range of a curve from {limit}: {change} of the mean",
+    "most_of_fall_below": "median fraction of the fall up to {limit}: {change}",
+    "most_of_rise_below": "median fraction of the rise up to {limit}: {change}",
+    "saturates": "median minimum of a curve: {change} of the link rate",
 }

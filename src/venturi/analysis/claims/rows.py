@@ -1,4 +1,4 @@
-"""Rows of a table as a claim sees them: those that it speaks of, in groups that are judged one by one."""
+"""Rows of a table for a claim: selection of rows, and groups of rows that are checked separately."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 
-from venturi.analysis.chapter import Scalar, Table
+from venturi.analysis.section import Scalar, Table
 from venturi.study import PublishedTable
 
-__all__ = ["Rows", "Scales", "of_chapter", "of_published", "published_columns"]
+__all__ = ["Rows", "Scales", "of_published", "of_section", "published_columns"]
 
 SAME = 1e-6
-"""Relative difference up to which two numbers are one value of a column: rounding of a scaled size."""
+"""Relative difference up to which two numbers count as one value of a column, because scaled sizes are rounded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """By what published sizes and rates are multiplied to be those of the rows."""
+    """Factors from published sizes and rates to the sizes and rates of the rows."""
 
     sizes: float = 1.0
     rates: float = 1.0
 
     def of(self, column: str) -> float:
-        """Return the factor for a column, by the unit that its name ends in."""
+        """Return the factor for a column, by the unit at the end of its name."""
         if column.endswith(("_bytes_per_s", "_bit_per_s")):
             return self.rates
         return self.sizes if column.endswith(("_bytes", "_bit")) else 1.0
@@ -38,11 +38,11 @@ class Rows:
     Attributes
     ----------
     table
-        Its name, for messages.
+        Name of the table, for messages.
     columns, rows
-        Names of columns, and cells by column.
+        Names of the columns, and cells by column.
     scales
-        Of numbers that a claim states.
+        Scales of the numbers that a claim states.
     """
 
     table: str
@@ -50,38 +50,43 @@ class Rows:
     rows: tuple[Mapping[str, Scalar], ...]
     scales: Scales
 
-    def missing(self, wanted: Sequence[str]) -> list[str]:
-        """Return those of the columns that are not there."""
-        return [name for name in wanted if name not in self.columns]
+    def missing(self, expected: Sequence[str]) -> list[str]:
+        """Return the expected columns that the table does not have."""
+        return [name for name in expected if name not in self.columns]
 
     def where(self, conditions: Mapping[str, object]) -> Rows:
-        """Return the rows whose cells are the values asked for, or one of a list of them."""
-        kept = tuple(row for row in self.rows if all(self._is(row, k, wanted) for k, wanted in conditions.items()))
+        """Return the rows whose cells equal the given values, or one value of a list."""
+        kept = tuple(
+            row for row in self.rows if all(self._is(row, k, expected) for k, expected in conditions.items())
+        )
         return Rows(self.table, self.columns, kept, self.scales)
 
     def by(self, names: Sequence[str]) -> dict[tuple[Scalar, ...], Rows]:
-        """Return the rows in groups of equal cells in these columns; all in one group without any."""
+        """Return the rows in groups of equal cells in these columns. Without columns, all rows are one group."""
         groups: dict[tuple[Scalar, ...], list[Mapping[str, Scalar]]] = {}
         for row in self.rows:
             groups.setdefault(tuple(row[name] for name in names), []).append(row)
         return {key: Rows(self.table, self.columns, tuple(own), self.scales) for key, own in groups.items()}
 
     def numbers(self, column: str) -> list[float]:
-        """Return the numbers of a column, what was not measured left out."""
+        """Return the numbers of a column, without missing values."""
         return [number for row in self.rows if (number := _number(row[column])) is not None]
 
     def pairs(self, x: str, y: str) -> list[tuple[Scalar, float]]:
-        """Return the cells of one column with the mean of another over the rows that share them, ascending if they are numbers."""
+        """Return the cells of one column with the mean of another over rows with equal cells.
+
+        The pairs are in ascending order if all cells are numbers.
+        """
         means = [
             (key[0], statistics.fmean(values)) for key, own in self.by([x]).items() if (values := own.numbers(y))
         ]
-        places = [_number(value) for value, _ in means]
-        if None in places:
+        storages = [_number(value) for value, _ in means]
+        if None in storages:
             return means
-        return [pair for _, pair in sorted(zip(places, means, strict=True), key=lambda both: both[0] or 0.0)]
+        return [pair for _, pair in sorted(zip(storages, means, strict=True), key=lambda both: both[0] or 0.0)]
 
     def matched(self, other: Rows, names: Sequence[str]) -> tuple[Rows, Rows]:
-        """Return the rows of both whose cells in these columns the other has too."""
+        """Return the rows of both tables whose cells in these columns also occur in the other table."""
         shared = set(self.by(names)) & set(other.by(names))
         return self._among(names, shared), other._among(names, shared)
 
@@ -90,48 +95,52 @@ class Rows:
         return Rows(self.table, self.columns, kept, self.scales)
 
     def measured(self, names: Sequence[str]) -> Rows:
-        """Return the rows that have a number in each of these columns."""
+        """Return the rows with a number in each of these columns."""
         kept = tuple(row for row in self.rows if all(_number(row[name]) is not None for name in names))
         return Rows(self.table, self.columns, kept, self.scales)
 
-    def _is(self, row: Mapping[str, Scalar], column: str, wanted: object) -> bool:
+    def _is(self, row: Mapping[str, Scalar], column: str, expected: object) -> bool:
         cell = row[column]
-        choices = wanted if isinstance(wanted, list | tuple) else (wanted,)
+        choices = expected if isinstance(expected, list | tuple) else (expected,)
         return any(self.same(column, cell, choice) for choice in choices)
 
-    def same(self, column: str, cell: Scalar, wanted: object) -> bool:
-        """Return whether a cell is a value that a claim names; a size is also that size times the scale of the run."""
-        found, told = _number(cell), _number(wanted)
-        if found is None or told is None:
-            return cell == wanted
-        return any(math.isclose(found, value, rel_tol=SAME) for value in (told, told * self.scales.of(column)))
+    def same(self, column: str, cell: Scalar, expected: object) -> bool:
+        """Return whether a cell equals a value of a claim. A size may also equal that value times the scale of the run."""
+        found, published = _number(cell), _number(expected)
+        if found is None or published is None:
+            return cell == expected
+        return any(
+            math.isclose(found, value, rel_tol=SAME) for value in (published, published * self.scales.of(column))
+        )
 
 
 def _number(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):  # of numpy too
+    if (
+        isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value)
+    ):  # also matches numpy numbers
         return None
     return float(value)
 
 
-def of_chapter(table: Table, scales: Scales, *, published: bool = False) -> Rows:
-    """Return the rows of a chapter's table: our columns, or, with ``published``, the published ones.
+def of_section(table: Table, scales: Scales, *, published: bool = False) -> Rows:
+    """Return the rows of a section table: the columns of the run or, with ``published``, the published ones.
 
-    A published column goes by the name of ours beside it: that without the word ``published`` (``rate_published_bit_per_s``
-    is the published ``rate_bit_per_s``).
+    A published column gets the name of the corresponding column of the run, which is its name without the word
+    ``published``: ``rate_published_bit_per_s`` becomes ``rate_bit_per_s``.
     """
     names = [_plain(column.name) if published and column.published else column.name for column in table.columns]
-    told = published_columns(table)
+    value = published_columns(table)
     kept = [
-        place
-        for place, column in enumerate(table.columns)
-        if column.published == published or (published and names[place] not in told)
+        index
+        for index, column in enumerate(table.columns)
+        if column.published == published or (published and names[index] not in value)
     ]
-    rows = tuple({names[place]: row[place] for place in kept} for row in table.rows)
-    return Rows(table.name, tuple(names[place] for place in kept), rows, scales)
+    rows = tuple({names[index]: row[index] for index in kept} for row in table.rows)
+    return Rows(table.name, tuple(names[index] for index in kept), rows, scales)
 
 
 def published_columns(table: Table) -> set[str]:
-    """Return the published columns of a chapter's table, by the names of ours beside them."""
+    """Return the published columns of a section table, by the names of the corresponding columns of the run."""
     return {_plain(column.name) for column in table.columns if column.published}
 
 

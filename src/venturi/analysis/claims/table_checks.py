@@ -1,24 +1,26 @@
-"""What a claim may say of the rows of a table. Each check looks at one group of rows and says whether it is so.
+"""Checks of claims against the rows of a table. Each check decides about one group of rows.
 
-A check returns None where the rows cannot tell (nothing measured, one point of a curve). Bounds that a claim states are
-published figures; for our rows they are scaled as the run was (:class:`.rows.Scales`).
+A check returns None if the rows cannot decide (nothing measured, one point of a curve). Bounds that a claim states are
+published figures. For rows of a run, they are scaled as the run was; see :class:`venturi.analysis.claims.rows.Scales`.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from venturi.analysis.chapter import Scalar
-from venturi.analysis.claims.rows import Rows
-from venturi.analysis.quantity import quantity_text
+from venturi.analysis.claims.rows import SAME, Rows
+from venturi.analysis.quantity import format_quantity
+from venturi.analysis.section import Scalar
 
-__all__ = ["TABLE_CHECKS", "Outcome", "TableCheck", "columns_of", "lacking", "values_of"]
+__all__ = ["TABLE_CHECKS", "CheckResult", "TableCheck", "columns_of", "missing_keys", "values_of"]
 
-LITTLE = {"flat": 0.10, "saturates_at": 0.05, "sum": 0.01, "equals": 0.005}
-"""Share that counts as nothing where a claim has no ``within``; of the other checks: none."""
+DEFAULT_WITHIN = {"flat": 0.10, "saturates_at": 0.05, "sum": 0.01, "equals": 0.005}
+"""Relative tolerance of a check if a claim has no ``within``. Other checks have none."""
+MAX_TIES_SHOWN = 4
 AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": statistics.fmean, "max": max, "min": min, "sum": sum, "std": statistics.stdev, "population_std": statistics.pstdev,
 }  # fmt: skip
@@ -29,18 +31,21 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
     "at_most": ("of", "limit"), "at_least": ("of", "limit"), "peak_at": ("of", "against", "values"),
     "saturates_at": ("of", "against"), "sum": ("of", "equals|equals_column"), "equals": ("of", "equals|equals_column"),
 }  # fmt: skip
-"""Keys that a check needs; ``|``: one of these."""
+"""Keys that a check needs; ``|`` separates alternatives."""
 
 
-class Outcome(NamedTuple):
-    """Whether a group of rows is as the claim says, and the figure that tells; ``size``: that of a ratio or change."""
+class CheckResult(NamedTuple):
+    """Verdict for one group of rows, with the deciding figure. ``size`` is the value of a ratio or change.
 
-    holds: bool
+    ``holds`` is None if the figure decides nothing, for example equal values for a claim about the highest one.
+    """
+
+    holds: bool | None
     figure: str
     size: float | None = None
 
 
-TableCheck = Callable[[Rows, Mapping[str, Any]], Outcome | None]
+TableCheck = Callable[[Rows, Mapping[str, Any]], CheckResult | None]
 Claim = Mapping[str, Any]
 
 
@@ -55,7 +60,7 @@ def columns_of(claim: Claim) -> list[str]:
 
 
 def values_of(claim: Claim) -> list[str]:
-    """Return the columns whose values a claim judges; the others only say which rows are meant."""
+    """Return the columns whose values a claim checks. The other columns only select rows."""
     of = claim.get("of", ())
     return [
         *([of] if isinstance(of, str) else of),
@@ -63,8 +68,8 @@ def values_of(claim: Claim) -> list[str]:
     ]
 
 
-def lacking(claim: Claim) -> list[str]:
-    """Return the keys that the check of a claim needs and the claim does not have, or has a wrong word in."""
+def missing_keys(claim: Claim) -> list[str]:
+    """Return the keys that the check of a claim needs but the claim lacks, or that have an invalid value."""
     missing = [key for key in _NEEDED[str(claim["check"])] if not any(one in claim for one in key.split("|"))]
     if "numerator" in claim and "denominator" not in claim:
         missing.append("denominator")
@@ -74,43 +79,43 @@ def lacking(claim: Claim) -> list[str]:
 
 
 def _within(claim: Claim, otherwise: float = 0.0) -> float:
-    return float(claim.get("within", LITTLE.get(str(claim["check"]), otherwise)))
+    return float(claim.get("within", DEFAULT_WITHIN.get(str(claim["check"]), otherwise)))
 
 
 def _monotone(sign: int) -> TableCheck:
-    """Return a check that values rise (+1) or fall (−1): at the ends, and at no step by more than ``within`` the other way."""
+    """Return a check that values rise (+1) or fall (−1) from end to end, with no opposite step larger than ``within``."""
 
-    def check(rows: Rows, claim: Claim) -> Outcome | None:
+    def check(rows: Rows, claim: Claim) -> CheckResult | None:
         points = rows.pairs(str(claim["against"]), str(claim["of"]))
         if len(points) < 2:
             return None
         y = [value for _, value in points]
         slack = _within(claim)
-        wrong = [(a, b) for a, b in pairwise(points) if sign * (b[1] - a[1]) < -slack * abs(a[1])]
-        holds = not wrong and sign * (y[-1] - y[0]) > 0
+        wrong = [(a, b) for a, b in pairwise(points) if sign * (b[1] - a[1]) < -max(slack, SAME) * abs(a[1])]
+        holds = not wrong and sign * (y[-1] - y[0]) > SAME * abs(y[0])
         first, last = wrong[0] if wrong else (points[0], points[-1])
         figure = f"{_shown(claim, first)}, {_shown(claim, last)}"
-        return Outcome(holds, figure, y[-1] / y[0] if y[0] else None)
+        return CheckResult(holds, figure, y[-1] / y[0] if y[0] else None)
 
     return check
 
 
 def _shown(claim: Claim, point: tuple[Scalar, float]) -> str:
     x, y = point
-    return f"{quantity_text(str(claim['of']), y)} at {quantity_text(str(claim['against']), x)}"
+    return f"{format_quantity(str(claim['of']), y)} at {format_quantity(str(claim['against']), x)}"
 
 
-def _flat(rows: Rows, claim: Claim) -> Outcome | None:
+def _flat(rows: Rows, claim: Claim) -> CheckResult | None:
     y = rows.numbers(str(claim["of"]))
     mean = statistics.fmean(y) if y else 0.0
     if len(y) < 2 or not mean:
         return None
     spread = (max(y) - min(y)) / mean
-    return Outcome(spread <= _within(claim), f"{100 * spread:.3g} % from least to greatest")
+    return CheckResult(spread <= _within(claim), f"{100 * spread:.3g} % from lowest to highest")
 
 
-def _ratio(rows: Rows, claim: Claim) -> Outcome | None:
-    """Numerator over denominator, or, with ``over``, one column over another in the same rows."""
+def _ratio(rows: Rows, claim: Claim) -> CheckResult | None:
+    """Check numerator over denominator or, with ``over``, one column over another in the same rows."""
     of = str(claim["of"])
     if "over" in claim:
         both = rows.measured([of, str(claim["over"])])
@@ -124,7 +129,7 @@ def _ratio(rows: Rows, claim: Claim) -> Outcome | None:
     ratio = _aggregate(over, claim) / below
     slack = _within(claim)
     low, high = claim.get("low", float("-inf")), claim.get("high", float("inf"))
-    return Outcome(low * (1 - slack) <= ratio <= high * (1 + slack), f"ratio {ratio:.4g}", ratio)
+    return CheckResult(low * (1 - slack) <= ratio <= high * (1 + slack), f"ratio {ratio:.4g}", ratio)
 
 
 def _aggregate(values: Sequence[float], claim: Claim) -> float:
@@ -132,32 +137,40 @@ def _aggregate(values: Sequence[float], claim: Claim) -> float:
 
 
 def _bound(sign: int) -> TableCheck:
-    """Return a check that values are at most (+1) or at least (−1) ``limit``: each, or with ``aggregate`` that of all."""
+    """Return a check that values are at most (+1) or at least (−1) ``limit``.
 
-    def check(rows: Rows, claim: Claim) -> Outcome | None:
+    Each value is checked, or with ``aggregate`` the aggregate of all values.
+    """
+
+    def check(rows: Rows, claim: Claim) -> CheckResult | None:
         of = str(claim["of"])
         values = rows.numbers(of)
         if not values:
             return None
         limit = float(claim["limit"]) * rows.scales.of(of)
-        told = _aggregate(values, claim) if "aggregate" in claim else (max(values) if sign > 0 else min(values))
-        return Outcome(sign * told <= sign * limit + _within(claim) * abs(limit), quantity_text(of, told))
+        value = _aggregate(values, claim) if "aggregate" in claim else (max(values) if sign > 0 else min(values))
+        return CheckResult(sign * value <= sign * limit + _within(claim) * abs(limit), format_quantity(of, value))
 
     return check
 
 
-def _peak_at(rows: Rows, claim: Claim) -> Outcome | None:
+def _peak_at(rows: Rows, claim: Claim) -> CheckResult | None:
     points = rows.pairs(str(claim["against"]), str(claim["of"]))
     if len(points) < 2:
         return None
+    against = str(claim["against"])
     highest = max(value for _, value in points)
-    peaks = [x for x, value in points if value == highest]
-    holds = any(rows.same(str(claim["against"]), x, wanted) for x in peaks for wanted in claim["values"])
-    return Outcome(holds, f"highest at {quantity_text(str(claim['against']), peaks[0])}")
+    peaks = [x for x, value in points if math.isclose(value, highest, rel_tol=SAME)]
+    named = [any(rows.same(against, x, expected) for expected in claim["values"]) for x in peaks]
+    shown = [format_quantity(against, x) for x in peaks]
+    if all(named) or not any(named):
+        return CheckResult(all(named), f"highest at {shown[0]}")
+    more = f" and {len(peaks) - MAX_TIES_SHOWN} more" if len(peaks) > MAX_TIES_SHOWN else ""
+    return CheckResult(None, f"undecided tie: equal maxima at {', '.join(shown[:MAX_TIES_SHOWN])}{more}")
 
 
-def _saturates_at(rows: Rows, claim: Claim) -> Outcome | None:
-    """The first point that is within ``within`` of the highest lies from ``low`` to ``high``."""
+def _saturates_at(rows: Rows, claim: Claim) -> CheckResult | None:
+    """Check that the first point within ``within`` of the highest lies from ``low`` to ``high``."""
     against = str(claim["against"])
     points = rows.pairs(against, str(claim["of"]))
     if len(points) < 2:
@@ -169,47 +182,50 @@ def _saturates_at(rows: Rows, claim: Claim) -> Outcome | None:
     low, high = (
         float(claim.get(key, end)) * rows.scales.of(against) for key, end in (("low", 0), ("high", float("inf")))
     )
-    return Outcome(low <= at <= high, f"from {quantity_text(against, at)} on")
+    return CheckResult(low <= at <= high, f"from {format_quantity(against, at)} on")
 
 
-def _sum(rows: Rows, claim: Claim) -> Outcome | None:
-    """Parts add up: columns of a row (``of`` a list), or the rows of a column, which ``equals`` may name one of as the total."""
+def _sum(rows: Rows, claim: Claim) -> CheckResult | None:
+    """Check that parts add up: the columns of a row (``of`` is a list) or the rows of a column.
+
+    ``equals`` can select one of these rows as the total.
+    """
     of = claim["of"]
     if not isinstance(of, str):
         return _row_sums(rows, claim, [str(name) for name in of])
-    wanted, parts = _wanted(rows, claim, of)
+    expected, parts = _expected_value(rows, claim, of)
     values = parts.numbers(of)
-    if wanted is None or not values:
+    if expected is None or not values:
         return None
-    return _close(sum(values), wanted, claim, rows, of)
+    return _close(sum(values), expected, claim, rows, of)
 
 
-def _row_sums(rows: Rows, claim: Claim, of: Sequence[str]) -> Outcome | None:
+def _row_sums(rows: Rows, claim: Claim, of: Sequence[str]) -> CheckResult | None:
     found = []
     for row in rows.rows:
         one = Rows(rows.table, rows.columns, (row,), rows.scales)
         values = [value for name in of for value in one.numbers(name)]
         printed = float(claim.get("equals", 0.0)) * rows.scales.of(of[0])
-        wanted = one.numbers(str(claim["equals_column"])) if "equals_column" in claim else [printed]
-        if len(values) == len(of) and wanted:
-            found.append(_close(sum(values), wanted[0], claim, rows, of[0]))
+        expected = one.numbers(str(claim["equals_column"])) if "equals_column" in claim else [printed]
+        if len(values) == len(of) and expected:
+            found.append(_close(sum(values), expected[0], claim, rows, of[0]))
     return next((outcome for outcome in found if not outcome.holds), found[0] if found else None)
 
 
-def _equals(rows: Rows, claim: Claim) -> Outcome | None:
-    """A figure of the text: the ``aggregate`` of the rows (default: their mean), or each cell that of ``equals_column``."""
+def _equals(rows: Rows, claim: Claim) -> CheckResult | None:
+    """Check a figure of the text: the ``aggregate`` of the rows (default: mean), or each cell against ``equals_column``."""
     of = str(claim["of"])
     if "equals_column" in claim:
         return _row_sums(rows, claim, [of])
-    wanted, parts = _wanted(rows, claim, of)
+    expected, parts = _expected_value(rows, claim, of)
     values = parts.numbers(of)
-    if wanted is None or not values:
+    if expected is None or not values:
         return None
-    return _close(_aggregate(values, claim), wanted, claim, rows, of)
+    return _close(_aggregate(values, claim), expected, claim, rows, of)
 
 
-def _wanted(rows: Rows, claim: Claim, of: str) -> tuple[float | None, Rows]:
-    """Return what a figure is to be, and the rows that it is formed of: all but the one that ``equals`` names."""
+def _expected_value(rows: Rows, claim: Claim, of: str) -> tuple[float | None, Rows]:
+    """Return the expected value, and the rows of the computed one: all rows except the one that ``equals`` selects."""
     if "equals_column" in claim:
         values = set(rows.numbers(str(claim["equals_column"])))
         return (values.pop() if len(values) == 1 else None), rows
@@ -222,13 +238,13 @@ def _wanted(rows: Rows, claim: Claim, of: str) -> tuple[float | None, Rows]:
     return (values.pop() if len(values) == 1 else None), parts
 
 
-def _close(found: float, wanted: float, claim: Claim, rows: Rows, of: str) -> Outcome:
+def _close(found: float, expected: float, claim: Claim, rows: Rows, of: str) -> CheckResult:
     tolerance = float(claim.get("tolerance", 0.0)) * rows.scales.of(of)
-    slack = tolerance if "tolerance" in claim else _within(claim) * abs(wanted)
-    ratio = found / wanted if wanted else None
-    figure = f"{quantity_text(of, found)} against {quantity_text(of, wanted)}"
+    slack = tolerance if "tolerance" in claim else _within(claim) * abs(expected)
+    ratio = found / expected if expected else None
+    figure = f"{format_quantity(of, found)} against {format_quantity(of, expected)}"
     figure += "" if ratio is None else f", ratio {ratio:.4g}"
-    return Outcome(abs(found - wanted) <= slack + 1e-12 * abs(wanted), figure, ratio)
+    return CheckResult(abs(found - expected) <= slack + 1e-12 * abs(expected), figure, ratio)
 
 
 TABLE_CHECKS: Mapping[str, TableCheck] = {

@@ -1,4 +1,4 @@
-"""One claim held against one table: which table, which rows, and what the groups of rows say together."""
+"""Check of one claim against one table: selection of the table and its rows, and the combined verdict of the groups of rows."""
 
 from __future__ import annotations
 
@@ -6,110 +6,127 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from venturi.analysis.chapter import Chapter, Scalar, Table
-from venturi.analysis.claims.facts import Facts
-from venturi.analysis.claims.rows import Rows, Scales, of_chapter, of_published, published_columns
-from venturi.analysis.claims.table_checks import TABLE_CHECKS, Outcome, TableCheck, columns_of, lacking, values_of
-from venturi.analysis.quantity import quantity_text
-from venturi.analysis.result import Held
-from venturi.analysis.words import factor_name
+from venturi.analysis.claims.claim_context import ClaimContext
+from venturi.analysis.claims.rows import Rows, Scales, of_published, of_section, published_columns
+from venturi.analysis.claims.table_checks import (
+    TABLE_CHECKS,
+    CheckResult,
+    TableCheck,
+    columns_of,
+    missing_keys,
+    values_of,
+)
+from venturi.analysis.format import format_factor_name
+from venturi.analysis.quantity import format_quantity
+from venturi.analysis.result import TableVerdict
+from venturi.analysis.section import ReportSection, Scalar, Table
 from venturi.study import PublishedTable
 
-__all__ = ["held_against_ours", "held_against_published"]
+__all__ = ["check_against_report", "check_against_run"]
 
-OURS_WITHIN = 0.05
-"""Share by which a step of ours may go the wrong way where a claim has no ``within``: ours scatter, printed figures do not."""
-MOST_NAMED = 4
-"""Groups against a claim that are named."""
+RUN_WITHIN = 0.05
+"""Relative change of a step of a run in the wrong direction that a claim without ``within`` accepts.
+
+Measurements scatter, but printed figures do not.
+"""
+MAX_NAMED = 4
+"""Maximum number of contradicting groups that the evidence names."""
 
 
-def held_against_ours(claim: Mapping[str, Any], facts: Facts) -> Held:
-    """Return what the tables of the chapters of a run say of a claim, keys of ``ours`` before those of the claim."""
-    told = {**claim, **claim.get("ours", {})}
-    if "untested" in told:
-        return Held("not tested", str(told["untested"]))
-    name = str(told.get("table", ""))
-    table = _chapter_table(facts.chapters, name)
+def check_against_run(claim: Mapping[str, Any], claim_context: ClaimContext) -> TableVerdict:
+    """Return the verdict of the run's section tables on a claim. Keys of ``ours`` override the keys of the claim."""
+    outcomes = {**claim, **claim.get("ours", {})}
+    if "untested" in outcomes:
+        return TableVerdict("not tested", str(outcomes["untested"]))
+    name = str(outcomes.get("table", ""))
+    table = _section_table(claim_context.sections, name)
     if table is None:
-        return Held("not tested", f"this run has no table {name!r} of its own")
-    scaled = bool(told.get("scaled", True))
-    scales = Scales(facts.scale, facts.rates_scale) if scaled else Scales()
-    if told.get("check") in ("increasing", "decreasing"):
-        told.setdefault("within", OURS_WITHIN)
-    return _held(of_chapter(table, scales), told)
+        return TableVerdict("not tested", f"this run has no table {name!r}")
+    scaled = bool(outcomes.get("scaled", True))
+    scales = Scales(claim_context.scale, claim_context.rates_scale) if scaled else Scales()
+    if outcomes.get("check") in ("increasing", "decreasing"):
+        outcomes.setdefault("within", RUN_WITHIN)
+    return _check_rows(of_section(table, scales), outcomes)
 
 
-def held_against_published(
-    claim: Mapping[str, Any], tables: Sequence[PublishedTable], chapters: Sequence[Chapter] = ()
-) -> Held | None:
-    """Return what the report's own table says of a claim, keys of ``published`` before those of the claim.
+def check_against_report(
+    claim: Mapping[str, Any], tables: Sequence[PublishedTable], sections: Sequence[ReportSection] = ()
+) -> TableVerdict | None:
+    """Return the verdict of the report's own table on a claim. Keys of ``published`` override the keys of the claim.
 
-    The table is the published one of that id, or else the published columns of a chapter's table of that name; None if the report has
-    no table for it.
+    The table is the published table of that id or name, otherwise the published columns of the section table of that
+    name. None if the report has no table for the claim.
     """
-    told = {**claim, **claim.get("published", {})}
-    name = str(told.get("table", ""))
+    outcomes = {**claim, **claim.get("published", {})}
+    name = str(outcomes.get("table", ""))
     table = next((table for table in tables if name and name in (table.id, table.name)), None)
     if table is not None:
-        return _held(of_published(table), told)
-    ours = _chapter_table(chapters, name)
+        return _check_rows(of_published(table), outcomes)
+    ours = _section_table(sections, name)
     if ours is None or not any(column.published for column in ours.columns):
         return None
-    if not set(values_of(told)) <= published_columns(ours):
+    if not set(values_of(outcomes)) <= published_columns(ours):
         return None
-    return _held(of_chapter(ours, Scales(), published=True), told)
+    return _check_rows(of_section(ours, Scales(), published=True), outcomes)
 
 
-def _chapter_table(chapters: Sequence[Chapter], name: str) -> Table | None:
-    return next((table for chapter in chapters for table in chapter.tables if table.name == name), None)
+def _section_table(sections: Sequence[ReportSection], name: str) -> Table | None:
+    return next((table for section in sections for table in section.tables if table.name == name), None)
 
 
-def _held(rows: Rows, claim: Mapping[str, Any]) -> Held:
+def _check_rows(rows: Rows, claim: Mapping[str, Any]) -> TableVerdict:
     check = TABLE_CHECKS.get(str(claim.get("check")))
     if check is None:
-        return Held("not tested", f"this version has no check {claim.get('check')!r} of a table")
-    if lacking(claim):
-        return Held("not tested", f"the claim lacks {', '.join(lacking(claim))}")
+        return TableVerdict("not tested", f"this version has no check {claim.get('check')!r} for tables")
+    if missing_keys(claim):
+        return TableVerdict("not tested", f"the claim lacks {', '.join(missing_keys(claim))}")
     missing = rows.missing(columns_of(claim))
     if missing:
-        return Held("not tested", f"table {rows.table} has no column {', '.join(missing)}")
+        return TableVerdict("not tested", f"table {rows.table} has no column {', '.join(missing)}")
     kept = rows.where(claim.get("where", {}))
     if not kept.rows:
-        return Held("not tested", f"table {rows.table} has no row that the claim speaks of")
+        return TableVerdict("not tested", f"table {rows.table} has no row that the claim selects")
     names = [str(name) for name in claim.get("by", ())]
     found = {key: _outcome(check, group, claim) for key, group in kept.by(names).items()}
-    told = {key: outcome for key, outcome in found.items() if outcome is not None}
-    if not told:
-        return Held("not tested", f"table {rows.table} has too few measured values for it")
-    agreeing = sum(outcome.holds for outcome in told.values())
-    enough = agreeing >= float(claim.get("share", 1.0)) * len(told)
-    silent = len(found) - len(told)
-    text = _evidence(told, agreeing, names) + (f"; {silent} more not measured" if silent else "")
-    return Held("agrees" if enough else "disagrees", text)
+    outcomes = {key: outcome for key, outcome in found.items() if outcome is not None}
+    tied = [outcome.figure for outcome in outcomes.values() if outcome.holds is None]
+    outcomes = {key: outcome for key, outcome in outcomes.items() if outcome.holds is not None}
+    if not outcomes:
+        return TableVerdict(
+            "not tested", tied[0] if tied else f"table {rows.table} has too few measured values for the claim"
+        )
+    agreeing = sum(bool(outcome.holds) for outcome in outcomes.values())
+    enough = agreeing >= float(claim.get("share", 1.0)) * len(outcomes)
+    unmeasured = len(found) - len(outcomes) - len(tied)
+    text = _evidence(outcomes, agreeing, names) + (f"; {unmeasured} more not measured" if unmeasured else "")
+    text += f"; {len(tied)} more tied" if tied else ""
+    return TableVerdict("agrees" if enough else "disagrees", text)
 
 
-def _outcome(check: TableCheck, rows: Rows, claim: Mapping[str, Any]) -> Outcome | None:
+def _outcome(check: TableCheck, rows: Rows, claim: Mapping[str, Any]) -> CheckResult | None:
     try:
         return check(rows, claim)
     except statistics.StatisticsError:  # the deviation of one value
         return None
 
 
-def _evidence(told: Mapping[tuple[Scalar, ...], Outcome], agreeing: int, names: Sequence[str]) -> str:
-    if len(told) == 1:
-        return next(iter(told.values())).figure
-    text = f"{agreeing} of {len(told)} agree"
-    sizes = [outcome.size for outcome in told.values() if outcome.size is not None]
+def _evidence(outcomes: Mapping[tuple[Scalar, ...], CheckResult], agreeing: int, names: Sequence[str]) -> str:
+    if len(outcomes) == 1:
+        return next(iter(outcomes.values())).figure
+    text = f"{agreeing} of {len(outcomes)} agree"
+    sizes = [outcome.size for outcome in outcomes.values() if outcome.size is not None]
     if sizes:
         text += f"; ratios from {min(sizes):.4g} to {max(sizes):.4g}"
-    against = [(key, outcome) for key, outcome in told.items() if not outcome.holds]
+    against = [(key, outcome) for key, outcome in outcomes.items() if not outcome.holds]
     if against:
-        shown = "; ".join(f"{_group(names, key)}: {outcome.figure}" for key, outcome in against[:MOST_NAMED])
-        text += f"; against it: {shown}{' …' if len(against) > MOST_NAMED else ''}"
+        shown = "; ".join(f"{_group(names, key)}: {outcome.figure}" for key, outcome in against[:MAX_NAMED])
+        text += f"; contradicted by: {shown}{' …' if len(against) > MAX_NAMED else ''}"
     return text
 
 
 def _group(names: Sequence[str], key: Sequence[Scalar]) -> str:
-    """Return the cells that make a group, numbers with the name of their column: ``to ANL, processes 28``."""
+    """Return the cells that identify a group, numbers with the name of their column: ``to ANL, processes 28``."""
     cells = zip(names, key, strict=True)
-    return ", ".join(v if isinstance(v, str) else f"{factor_name(n)} {quantity_text(n, v)}" for n, v in cells)
+    return ", ".join(
+        v if isinstance(v, str) else f"{format_factor_name(n)} {format_quantity(n, v)}" for n, v in cells
+    )

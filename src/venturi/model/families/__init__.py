@@ -1,6 +1,6 @@
-"""The table of trial functions.
+"""Table of trial functions.
 
-A new family is one entry in one of the tables below, or a new file with a table of its own. Order is the order in
+A new family is an entry in one of the tables below, or a new file with its own table. The order is the order in
 reports, from the simplest shape without a reason to the functions of networks and queues.
 """
 
@@ -25,7 +25,7 @@ FAMILIES: dict[str, Family] = {
 """All families by name."""
 
 PAPER_FAMILIES: tuple[Family, ...] = (*POLYNOMIALS, *POWERS, *EXPONENTIALS, *GAUSSIANS)
-"""The shapes without a reason: polynomial, power, exponential, Gaussian, as document 000 tried them."""
+"""Shapes without a reason, as in document 000: polynomial, power, exponential, Gaussian."""
 
 
 def family_named(name: str) -> Family:
@@ -34,7 +34,7 @@ def family_named(name: str) -> Family:
     Raises
     ------
     FitError
-        If there is none of that name; the message lists those that there are.
+        If there is no family of that name. The message lists all families.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def family_named(name: str) -> Family:
 
 
 def families_for(variable: str) -> tuple[Family, ...]:
-    """Return the shapes without a reason and the families made for one kind of x.
+    """Return the shapes without a reason, and the families for one kind of x.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""Exponentials: one, one with a constant, and the two-term forms (5) and (6) of document 000.
+"""Exponentials: one term, one term with a constant, and the two-term forms (5) and (6) of document 000.
 
 In (5), a·e^(-bx) + c·e^(-dx), the two terms can be exchanged, so b >= d is imposed (000-E12). In (6),
-a·e^(-bx) - c·e^(-dx), the terms differ by their sign and no order is needed; f(0) = a - c may be negative. Both demand
-positive parameters. A plateau is a rate that reaches its lower limit, and the fit says so.
+a·e^(-bx) - c·e^(-dx), the terms differ by their sign, so no order is needed; f(0) = a - c may be negative. Both need
+positive parameters. For a plateau, a rate reaches its lower limit, and the fit has a warning.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from venturi.model.family import Array, Family, Pairs, Span, Terms
 __all__ = ["EXPONENTIALS"]
 
 SLOWEST = 1e-6
-"""Smallest b·(x_max - x_min) of the two-term forms: a curve flatter than a millionth is a constant."""
+"""Smallest b·(x_max - x_min) of the two-term forms. A curve that changes by less than a millionth is a constant."""
 FASTEST = 30.0
-"""Largest b·(smallest step of x): below e^-30 a term has no influence on the next point."""
+"""Largest b·(smallest step of x). Below e^-30, a term has no influence on the next point."""
 
 
 def _rate_limits(span: Span) -> tuple[Array, Array]:
@@ -64,7 +64,7 @@ def _single(with_constant: bool) -> Family:
         parameters=("a", "b", "c") if with_constant else ("a", "b"),
         value=value, terms=terms, expand=expand, limits=_signed_limits, start_box=_signed_box,
         linear=2 if with_constant else 1, coordinates=("b",),
-        reason="no reason: a change proportional to what is left" + (", towards a plateau c" if with_constant else ""),
+        reason="empirical: a change proportional to the remaining difference" + (", towards a plateau c" if with_constant else ""),
     )  # fmt: skip
 
 

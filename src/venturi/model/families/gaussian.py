@@ -1,7 +1,7 @@
-"""Gaussians with one and two terms, in the form a·e^(-((x-b)/c)²) that curve-fitting toolboxes use.
+"""Gaussians with one and two terms, in the form a·e^(-((x-b)/c)²) of curve-fitting toolboxes.
 
-Amplitudes are positive. Free, two terms of opposite sign and almost the same place grow without end and imitate the
-derivatives of one: no description of a rate.
+Amplitudes are positive. Otherwise, two terms of opposite sign at almost the same position would grow without bound and
+imitate the derivatives of one term, which does not describe a rate.
 """
 
 from __future__ import annotations
@@ -46,27 +46,27 @@ def _gaussian(count: int) -> Family:
     return Family(
         name="gaussian" if count == 1 else "gaussian-2", formula=" + ".join(bumps), parameters=names,
         value=value, terms=terms, expand=expand, limits=_limits(count), start_box=_start_box(count),
-        place=_place if count == 2 else None,
+        initial_positions=_initial_positions if count == 2 else None,
         linear=count, coordinates=("b", "c") if count == 1 else ("a centre", "a width") * count, nonnegative=True, positive=tuple(name for name in names if name[0] in "ac"),
-        reason="no reason: a bump, or the flank of one" if count == 1 else "no reason: two bumps, in order of b",
+        reason="empirical: one peak, or the flank of a peak" if count == 1 else "empirical: two peaks, in order of b",
     )  # fmt: skip
 
 
 def _limits(count: int) -> Callable[[Span], Pairs]:
     def limits(span: Span) -> Pairs:
-        # A centre far outside and a width far above the range leave a flank that the amplitude cannot tell from its
-        # neighbours; a width below half a step touches one point only.
+        # With a centre far outside the range and a much larger width, only a flank remains, and the parameters cannot be
+        # separated. A width below half a step affects one point only.
         centre = (span.low - 2 * span.width, span.high + 2 * span.width)
         return [centre, (np.log(0.5 * span.gap), np.log(20 * span.width))] * count
 
     return limits
 
 
-def _place(unit: Array, span: Span) -> Array:
-    """Starts of two terms: in half of them centres follow the points, in half they are spread evenly over x.
+def _initial_positions(unit: Array, span: Span) -> Array:
+    """Return starts of two terms: centres at the points in half of them, and evenly over x in the other half.
 
-    Sizes are often spaced by factors, and centres spread evenly would hardly ever meet the small ones; but a flank of
-    a bump outside the range is a good fit too.
+    Sizes often form a geometric series, and evenly spread centres would hardly ever match the small ones. However, a
+    flank of a bump outside the range can also be a good fit.
     """
     unit = unit.copy()
     unit[::2] = np.sort(unit[::2], axis=0)

@@ -9,7 +9,7 @@ symbol    meaning                                          unit
 ========  ===============================================  ======
 p         loss event rate                                  1
 b         packets acknowledged by one acknowledgement: 2   1
-MSS/RTT   rate of one segment a round trip                 B/s
+MSS/RTT   rate of one segment per round trip               B/s
 T0        retransmission timeout                           s
 ========  ===============================================  ======
 """
@@ -27,7 +27,7 @@ __all__ = ["LOSS"]
 DELAYED_ACK = 2.0
 
 
-def _is_a_share(x: Array) -> bool:
+def _is_a_fraction(x: Array) -> bool:
     return bool(((x > 0) & (x < 1)).all())
 
 
@@ -61,7 +61,7 @@ LOSS = (
         value=lambda x, p: p[0] / _halving(x), terms=lambda x, theta: Terms([1 / _halving(x)], []),
         expand=lambda theta, c, x_scale, y_scale: [c[0] * y_scale],
         limits=lambda span: [], start_box=lambda span: [], linear=1, coordinates=(), nonnegative=True, positive=("A",),
-        scales_x=False, usable=_is_a_share, validity="0 < x < 1; meant for x below 0.02", variables=("loss",),
+        scales_x=False, usable=_is_a_fraction, validity="0 < x < 1; meant for x below 0.02", variables=("loss",),
         reason="Mathis et al. 1997: each loss halves the window; x = loss rate, A = MSS/RTT",
     ),
     Family(
@@ -69,8 +69,8 @@ LOSS = (
         parameters=("A", "q"), value=lambda x, p: p[0] / (_halving(x) + p[1] * _timeouts(x)), terms=_pftk_terms,
         expand=lambda theta, c, x_scale, y_scale: [c[0] * y_scale, theta[0]],
         limits=_ratio_limits, start_box=lambda span: [(0.0, 100.0)], linear=1, coordinates=("q",), nonnegative=True,
-        positive=("A", "q"), scales_x=False, usable=_is_a_share, validity="0 < x < 1", variables=("loss",),
-        reason="Padhye et al. 1998: losses that end in timeouts too; x = loss rate, A = MSS/RTT, q = T0/RTT",
+        positive=("A", "q"), scales_x=False, usable=_is_a_fraction, validity="0 < x < 1", variables=("loss",),
+        reason="Padhye et al. 1998: includes losses that end in timeouts; x = loss rate, A = MSS/RTT, q = T0/RTT",
     ),
     Family(
         name="rtt-mathis", formula="A/x", parameters=("A",), value=lambda x, p: p[0] / x,
@@ -78,7 +78,7 @@ LOSS = (
         expand=lambda theta, c, x_scale, y_scale: [c[0] * y_scale * x_scale],
         limits=lambda span: [], start_box=lambda span: [], linear=1, coordinates=(), nonnegative=True, positive=("A",),
         usable=positive_x, validity="x > 0", variables=("rtt",),
-        reason="Mathis et al. 1997 at fixed loss, or a fixed window: x = RTT in seconds, A = bytes a round trip",
+        reason="Mathis et al. 1997 at fixed loss, or a fixed window: x = RTT in seconds, A = bytes per round trip",
     ),
     Family(
         name="rtt-pftk", formula="A/(x + t)", parameters=("A", "t"), value=lambda x, p: p[0] / (x + p[1]),

@@ -1,4 +1,4 @@
-"""Polynomials of degree one to three: no reason, but the yardstick that any better shape must beat."""
+"""Polynomials of degree one to three, which have no reason but are the reference for all other shapes."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def _polynomial(degree: int, name: str) -> Family:
     return Family(
         name=name, formula=" + ".join(powers), parameters=letters, value=value, terms=terms, expand=expand,
         limits=lambda span: [], start_box=lambda span: [], linear=degree + 1, coordinates=(),
-        reason="no reason: a smooth curve over a short range, wrong outside it",
+        reason="empirical: a smooth curve over a short range, wrong outside it",
     )  # fmt: skip
 
 
 CONSTANT = _polynomial(0, "constant")
-"""The null model: the weighted mean."""
+"""Null model: the weighted mean."""
 
 POLYNOMIALS = tuple(
     _polynomial(degree, name) for degree, name in ((1, "linear"), (2, "quadratic"), (3, "cubic"))

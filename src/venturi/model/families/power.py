@@ -9,11 +9,11 @@ from venturi.model.family import Array, Family, Terms
 __all__ = ["POWERS", "positive_x"]
 
 STEEPEST = 12.0
-"""Largest |b| searched: over one decade of x the curve then changes by 10^12, more than any rate does."""
+"""Largest searched |b|. Over one decade of x, the curve then changes by 10^12, more than any rate."""
 
 
 def positive_x(x: Array) -> bool:
-    """Tell whether every x is above zero."""
+    """Return whether every x is positive."""
     return bool((x > 0).all())
 
 
@@ -41,7 +41,7 @@ def _power(with_constant: bool) -> Family:
         value=value, terms=terms, expand=expand,
         limits=lambda span: [(-STEEPEST, STEEPEST)], start_box=lambda span: [(-4.0, 4.0)],
         linear=2 if with_constant else 1, coordinates=("b",), usable=positive_x, validity="x > 0",
-        reason="no reason: a straight line on double logarithmic paper",
+        reason="empirical: a straight line on double logarithmic axes",
     )  # fmt: skip
 
 

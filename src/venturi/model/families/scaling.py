@@ -1,13 +1,13 @@
-"""How a service answers to more clients: saturation and overload.
+"""Rate of a service against the number of clients: saturation and overload.
 
 ========  ====================================================  ======
 symbol    meaning                                               unit
 ========  ====================================================  ======
-x         clients, files, streams or processes at once          1
+x         concurrent clients, files, streams or processes       1
 a, b      intercept and slope of x against x/rate               s/B
 rate1     rate with one client                                  B/s
 sigma     contention: the part of the work that is serial       1
-kappa     coherency: the cost of each pair keeping in step      1
+kappa     coherency: the cost of coordination of each pair      1
 ========  ====================================================  ======
 """
 

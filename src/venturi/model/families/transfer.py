@@ -1,4 +1,4 @@
-"""What a transfer costs: a fixed time and a rate, a shared rate, a window.
+"""Cost of a transfer: a fixed time and a rate, a shared rate, a window.
 
 ========  =======================================  ===========
 symbol    meaning                                  unit
@@ -7,8 +7,8 @@ x         size, number of files, or window count   B, 1, B or 1
 t0        fixed time of one transfer               s
 r         rate without the fixed time              B/s
 B         rate shared by all files                 B/s
-cap       ceiling of one file or of the link       B/s
-w         rate each unit of x adds, W/RTT          B/s
+cap       maximum of one file or of the link       B/s
+w         rate per unit of x, W/RTT                B/s
 ========  =======================================  ===========
 """
 
@@ -25,7 +25,7 @@ __all__ = ["TRANSFER", "log_box", "saturating_terms"]
 
 
 def log_box(below: float, above: float) -> Callable[[Span], Pairs]:
-    """Limits of one coordinate that is the logarithm of an x, from ``below``·x_min to ``above``·x_max."""
+    """Return limits of a coordinate that is the logarithm of an x, from ``below``·x_min to ``above``·x_max."""
 
     def box(span: Span) -> Pairs:
         return [(np.log(below * span.low), np.log(above * span.high))]
@@ -34,14 +34,14 @@ def log_box(below: float, above: float) -> Callable[[Span], Pairs]:
 
 
 def saturating_terms(x: Array, theta: Array) -> Terms:
-    """Return x/(x + h) and its slope in log h; h is the x at which half the plateau is reached."""
+    """Return x/(x + h) and its slope in log h, with h the x of half of the plateau."""
     half = np.exp(theta[0])
     phi = x / (x + half)
     return Terms([phi], [(0, 0, -phi * half / (x + half))])
 
 
 def _least(a: Array, b: Array) -> Array:
-    """The smaller of the two, decided on the real part so that a complex step passes through."""
+    """Return the smaller value, compared by the real part so that a complex step is preserved."""
     return np.where(np.real(a) <= np.real(b), a, b)
 
 

@@ -1,26 +1,26 @@
-"""The lab: a testbed of real hosts, real servers and a modelled network, on one machine.
+"""Lab: emulated testbed with hosts, servers and a network on one machine.
 
-Every host is a set of namespaces, the network between them is one process, every server is the real program. What is left out on purpose: measuring, which is
-the agents' work, and deciding what a testbed looks like, which the plan's header has settled. Read :class:`Lab` first.
+Every host is a set of namespaces, and every server is the real program. One process emulates the network between the
+hosts. Measuring is the task of the agents, and the plan's header defines the testbed. Start with :class:`Lab`.
 """
 
-from venturi.testbed.lab.control import Control, ask
-from venturi.testbed.lab.keeper import start_keeper
+from venturi.testbed.lab.cleanup import sweep
+from venturi.testbed.lab.control import Control, call_lab
+from venturi.testbed.lab.daemon import start_daemon
+from venturi.testbed.lab.host_shell import LabHostShell, LabProcess
 from venturi.testbed.lab.lab import Lab
-from venturi.testbed.lab.machine import LabMachine, LabProcess
 from venturi.testbed.lab.probes import Probe
 from venturi.testbed.lab.registry import labs_parent, registered
-from venturi.testbed.lab.sweep import sweep
 
 __all__ = [
     "Control",
     "Lab",
-    "LabMachine",
+    "LabHostShell",
     "LabProcess",
     "Probe",
-    "ask",
+    "call_lab",
     "labs_parent",
     "registered",
-    "start_keeper",
+    "start_daemon",
     "sweep",
 ]

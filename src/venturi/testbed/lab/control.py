@@ -1,4 +1,4 @@
-"""Talking to a lab that another process keeps: one JSON line there, one back, over a socket in the lab's folder."""
+"""Control socket of a lab, in its directory: each request and each response is one JSON line."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from typing import Any
 from venturi.errors import BackendError, VenturiError
 from venturi.testbed.lab.lab import Lab
 
-__all__ = ["Control", "ask"]
+__all__ = ["Control", "call_lab"]
 
 SOCKET = "control.sock"
 
 _TIMEOUT_S = 20.0
-_LONGEST_BYTES = 2**26
+MAX_MESSAGE_BYTES = 2**26
 
 
 class Control:
-    """Answers questions about a lab, in a thread of its own, until closed.
+    """Server that answers requests about a lab, in a separate thread.
 
     Parameters
     ----------
     lab
-        Whom it speaks for.
+        Lab that the requests are about.
     on_down
-        Called when somebody asks to take the lab down; without it that is refused, for the lab is there for a run.
+        Called on a request to shut the lab down. Without it, the request is rejected, because the lab belongs to a run.
     """
 
     def __init__(self, lab: Lab, on_down: Callable[[], None] | None = None) -> None:
         self._lab = lab
         self._on_down = on_down
         self._listener = socket.socket(socket.AF_UNIX)
-        path = lab.folder / SOCKET
+        path = lab.directory / SOCKET
         self._listener.bind(str(path))
         path.chmod(0o600)
         self._listener.listen()
@@ -45,7 +45,7 @@ class Control:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop answering."""
+        """Stop the server."""
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -59,52 +59,50 @@ class Control:
                 return  # closed
             with connection, suppress(OSError):
                 connection.settimeout(_TIMEOUT_S)
-                line = connection.makefile("rb").readline(_LONGEST_BYTES)
-                connection.sendall(json.dumps(self._answer(line)).encode() + b"\n")
+                line = connection.makefile("rb").readline(MAX_MESSAGE_BYTES)
+                connection.sendall(json.dumps(self._respond(line)).encode() + b"\n")
 
-    def _answer(self, line: bytes) -> Mapping[str, Any]:
+    def _respond(self, line: bytes) -> Mapping[str, Any]:
         try:
-            question = json.loads(line)
-            match question["ask"]:
+            request = json.loads(line)
+            match request["method"]:
                 case "status":
                     return {"status": self._lab.status()}
                 case "words":
-                    return {"words": self._lab.words(question["host"], question["argv"])}
+                    return {"words": self._lab.client_command(request["host"], request["argv"])}
                 case "link":
-                    return {"links": self._lab.change(question["link"], question["set"])}
+                    return {"links": self._lab.change(request["link"], request["set"])}
                 case "down" if self._on_down is not None:
                     self._on_down()
                     return {}
                 case "down":
-                    return {
-                        "error": f"it is there for a run, which PID {os.getpid()} carries out: stop that with Ctrl-C"
-                    }
+                    return {"error": f"this lab belongs to a run of PID {os.getpid()}; stop the run with Ctrl-C"}
                 case other:
-                    return {"error": f"it does not know how to {other}"}
+                    return {"error": f"unknown method: {other}"}
         except VenturiError as error:
             return {"error": str(error)}
         except (ValueError, KeyError, TypeError) as error:
-            return {"error": f"expected a question, found {line[:80]!r} ({error!r})"}
+            return {"error": f"expected a request with a method, found {line[:80]!r} ({error!r})"}
 
 
-def ask(folder: Path, question: Mapping[str, Any]) -> dict[str, Any]:
-    """Ask the keeper of the lab in ``folder``.
+def call_lab(directory: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+    """Send a request to the process that owns the lab in ``directory``, and return the response.
 
     Raises
     ------
     BackendError
-        If it does not answer, or says no.
+        If the process does not respond, or rejects the request.
     """
     try:
         with socket.socket(socket.AF_UNIX) as connection:
             connection.settimeout(_TIMEOUT_S)
-            connection.connect(str(folder / SOCKET))
-            connection.sendall(json.dumps(question).encode() + b"\n")
-            answer: dict[str, Any] = json.loads(connection.makefile("rb").readline(_LONGEST_BYTES))
+            connection.connect(str(directory / SOCKET))
+            connection.sendall(json.dumps(request).encode() + b"\n")
+            response: dict[str, Any] = json.loads(connection.makefile("rb").readline(MAX_MESSAGE_BYTES))
     except (OSError, ValueError) as error:
         raise BackendError(
-            f"{folder}: expected an answer from the keeper of this lab: {error}; is it still coming up?"
+            f"{directory}: cannot reach the daemon of this lab: {error}. If the lab is starting, try again."
         ) from error
-    if "error" in answer:
-        raise BackendError(f"{folder}: {answer['error']}")
-    return answer
+    if "error" in response:
+        raise BackendError(f"{directory}: {response['error']}")
+    return response

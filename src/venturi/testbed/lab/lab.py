@@ -1,4 +1,4 @@
-"""A lab: brought up, asked, changed, taken down."""
+"""Life cycle of a lab: start, status queries, link changes, shutdown."""
 
 from __future__ import annotations
 
@@ -15,69 +15,71 @@ from typing import Any
 from venturi.errors import BackendError
 from venturi.plan.codec import HEADER
 from venturi.plan.header import Header
-from venturi.testbed.lab import hosting, telling
-from venturi.testbed.lab.asked import Asked, read_asked
-from venturi.testbed.lab.evidence import tell_evidence
-from venturi.testbed.lab.ground import Ground
+from venturi.testbed.lab import host_setup, status
+from venturi.testbed.lab.cleanup import remove_remains, sweep
+from venturi.testbed.lab.emulator import NetworkEmulator
 from venturi.testbed.lab.groups import make_idle_group
-from venturi.testbed.lab.interfaces import Found, tcp_settings
-from venturi.testbed.lab.journal import NETWORK, Journal, Listener
-from venturi.testbed.lab.machine import LabMachine
+from venturi.testbed.lab.host_shell import LabHostShell
+from venturi.testbed.lab.interfaces import FoundSettings, tcp_settings
 from venturi.testbed.lab.memory import claim_tcp_memory, needed_pages
+from venturi.testbed.lab.namespaces import LabNamespaces
 from venturi.testbed.lab.paths import in_flight_bytes
+from venturi.testbed.lab.probe_runner import record_probes, run_probes
 from venturi.testbed.lab.probes import Probe
-from venturi.testbed.lab.registry import PARENT_VARIABLE, Entry, new_entry
-from venturi.testbed.lab.room import Grounds
-from venturi.testbed.lab.running import Running, RunningService, how_ended
-from venturi.testbed.lab.sweep import remove_remains, sweep
-from venturi.testbed.lab.trying import tell, try_all
+from venturi.testbed.lab.registry import PARENT_VARIABLE, LabEntry, new_entry
+from venturi.testbed.lab.service_contexts import lab_contexts, storage_paths
+from venturi.testbed.lab.spec import LabSpec, read_lab_spec
 from venturi.testbed.lab.versions import package_versions
-from venturi.testbed.lab.wire import Wire
 from venturi.testbed.pki import Pki
+from venturi.testbed.record_buffer import NETWORK, Listener, RecordBuffer
+from venturi.testbed.server_events import record_server_events
+from venturi.testbed.service_manager import RunningService, ServiceManager, exit_description
 
 __all__ = ["Lab"]
 
 
 class Lab:
-    """A testbed that is up. Made with :meth:`up`; a context manager that takes it down.
+    """Running emulated testbed.
+
+    Create it with :meth:`up`. As a context manager, it shuts down on exit.
 
     Attributes
     ----------
-    folder
-        The lab's own, gone at the end.
+    directory
+        Directory of the lab, removed on shutdown.
     scratch
-        Where its hosts' files really are: host ``a`` has ``scratch/a``.
-    machines
-        Host → :class:`LabMachine`.
+        Directory of the hosts' files: host ``a`` has ``scratch/a``.
+    shells
+        Host → :class:`LabHostShell`.
     client_environment
-        Variables that clients of its services are to have.
+        Environment variables for clients of the services.
     probes
-        What was tried, and what came of it.
+        Results of the probes.
     changed_links
-        Link → settings that have changed since it came up.
+        Link → settings that changed since the lab started.
     took_s
-        How long each step took to come up, in seconds.
+        Startup step → duration in seconds.
 
     Examples
     --------
     >>> with Lab.up(header, engine=find_engine()) as lab:  # doctest: +SKIP
-    ...     print(lab.machine("a").run(["ping", "-c", "1", "b"], timeout_s=5).stdout)
+    ...     print(lab.shell("a").run(["ping", "-c", "1", "b"], timeout_s=5).stdout)
     """
 
     def __init__(
         self,
         header: Header,
-        entry: Entry,
+        entry: LabEntry,
         *,
         engine: Path,
         scratch: Path | None,
         epoch_unix_ns: int,
         interval_s: float | None,
     ) -> None:
-        self.asked: Asked = read_asked(header)
-        self.folder = entry.folder
-        self.scratch = scratch.absolute() if scratch is not None else entry.folder / "scratch"
-        self.machines: dict[str, LabMachine] = {}
+        self.spec: LabSpec = read_lab_spec(header)
+        self.directory = entry.directory
+        self.scratch = scratch.absolute() if scratch is not None else entry.directory / "scratch"
+        self.shells: dict[str, LabHostShell] = {}
         self.client_environment: dict[str, str] = {}
         self.probes: list[Probe] = []
         self.took_s: dict[str, float] = {}
@@ -86,16 +88,16 @@ class Lab:
         self._entry = entry
         self._engine = engine
         self._interval_s = interval_s
-        self._journal = Journal(epoch_unix_ns)
-        self._groups: hosting.Groups = {}
-        self._disks: list[hosting.Disk] = []
-        self._ground: Ground | None = None
-        self._wire: Wire | None = None
-        self._running: Running | None = None
+        self._records = RecordBuffer(epoch_unix_ns)
+        self._groups: host_setup.Groups = {}
+        self._disks: list[host_setup.Disk] = []
+        self._namespaces: LabNamespaces | None = None
+        self._emulator: NetworkEmulator | None = None
+        self._services: ServiceManager | None = None
         self._versions: dict[str, str] = {}
         self._problems: list[str] = []
-        self._evidence_told = False
-        self._began_s = time.monotonic()
+        self._server_events_recorded = False
+        self._started_s = time.monotonic()
 
     @classmethod
     def up(
@@ -111,33 +113,33 @@ class Lab:
         keep_logs: Path | None = None,
         on_step: Callable[[str], None] = lambda step: None,
     ) -> Lab:
-        """Bring a lab up, after removing what dead ones have left.
+        """Start a lab, after removing the remains of dead labs.
 
         Parameters
         ----------
         header
-            Of the plan that it is for.
+            Header of the plan.
         engine
-            The program.
+            Path of the ``venturi-engine`` program.
         scratch
-            Where its hosts' files are kept for the next lab; without it, in the lab's own folder, gone at the end.
+            Directory that keeps the hosts' files for later labs. Default: in the lab's directory, removed on shutdown.
         parent
-            Folder in which the lab gets its own; without it, see :func:`labs_parent`.
+            Parent of the lab's directory. Default: :func:`venturi.testbed.lab.registry.labs_parent`.
         epoch_unix_ns
-            What times of its records count from; without it, now.
+            Time origin of the records. Default: now.
         interval_s
-            How often links are sampled; ``None``: never.
+            Sampling interval of the links; ``None``: no samples.
         probe
-            Try every limit and every link before returning.
+            Check all limits and links before returning.
         keep_logs
-            Where logs are copied to if it does not come up.
+            Directory that receives the logs if the start fails.
         on_step
-            Told what is going on, in a few words.
+            Called with a short description of each step.
 
         Raises
         ------
         BackendError
-            If something is missing, not allowed, or does not come up. Nothing is left then.
+            If a requirement or permission is missing, or the start fails. The lab is then removed.
         """
         for problem in sweep(parent):
             on_step(problem)
@@ -162,20 +164,20 @@ class Lab:
 
     @property
     def id(self) -> str:
-        """What tells it from the other labs of this machine."""
+        """Identifier, unique among the labs of this machine."""
         return self._entry.id
 
-    def machine(self, host: str) -> LabMachine:
-        """Return a host.
+    def shell(self, host: str) -> LabHostShell:
+        """Return the shell of a host.
 
         Raises
         ------
         BackendError
-            If there is none of this name.
+            If no host has this name.
         """
-        if host not in self.machines:
-            raise BackendError(f'expected one of the hosts {", ".join(self.machines)}, found "{host}"')
-        return self.machines[host]
+        if host not in self.shells:
+            raise BackendError(f'expected one of the hosts {", ".join(self.shells)}, found "{host}"')
+        return self.shells[host]
 
     def service(self, name: str) -> RunningService:
         """Return a service.
@@ -183,7 +185,7 @@ class Lab:
         Raises
         ------
         BackendError
-            If there is none of this name.
+            If no service has this name.
         """
         if name not in self.services:
             known = ", ".join(self.services) or "(there are none)"
@@ -191,146 +193,155 @@ class Lab:
         return self.services[name]
 
     def host_scratch(self, host: str) -> Path:
-        """Return the scratch folder of a host as it is seen within the lab."""
-        return self.folder / "hosts" / host
+        """Return the scratch directory of a host, as a path inside the lab."""
+        return self.directory / "hosts" / host
 
-    def words(self, host: str, argv: Sequence[str | Path]) -> list[str]:
-        """Return the command line that runs a client on a host, with the variables that services want clients to have."""
+    def client_command(self, host: str, argv: Sequence[str | Path]) -> list[str]:
+        """Return the command line that runs a client on a host, with the environment variables that services require."""
         variables = [f"{key}={value}" for key, value in self.client_environment.items()]
-        return self.machine(host).words(["env", *variables, *argv] if variables else argv)
+        return self.shell(host).command_line(["env", *variables, *argv] if variables else argv)
 
-    def cgroups(self, host: str) -> dict[str, str] | None:
-        """Return the control groups whose counters tell what a host has used."""
-        group = self._groups.get(host, {}).get("cpuacct")
-        return None if group is None else {"cpu": str(group)}
+    def agent_command(self, host: str, argv: Sequence[str | Path]) -> list[str]:
+        """Return the command line that runs an agent on a host, with the variables of :meth:`client_command`."""
+        variables = [f"{key}={value}" for key, value in self.client_environment.items()]
+        return self.shell(host).agent_command(["env", *variables, *argv] if variables else argv)
+
+    def cgroups(self, host: str) -> dict[str, str]:
+        """Return controller → directory of the control group with the counters of a host."""
+        return {controller: str(group) for controller, group in self._groups[host].counters.items()}
+
+    def work_groups(self, host: str) -> list[str]:
+        """Return the control groups with the CPU limit of a host; the agent's movers and CPU phases join them."""
+        return [str(group) for group in self._groups[host].work]
 
     def listen(self, listener: Listener) -> None:
-        """Hand all records of the wire, the probes and the services to somebody, those kept so far first."""
-        self._journal.listen(listener)
+        """Send the records of the emulator, probes and services to a listener, starting with the buffered ones."""
+        self._records.listen(listener)
 
-    def go(self, elapsed_s: float = 0.0) -> None:
-        """Start the clock of the planned changes of links; ``elapsed_s`` seconds of the plan are over already."""
-        if self._wire is not None:
-            self._wire.send({"command": "go", "elapsed_s": elapsed_s} if elapsed_s else {"command": "go"})
+    def start_clock(self, elapsed_s: float = 0.0) -> None:
+        """Start the clock of the planned link changes, at ``elapsed_s`` seconds into the plan."""
+        if self._emulator is not None:
+            self._emulator.send({"command": "go", "elapsed_s": elapsed_s} if elapsed_s else {"command": "go"})
 
     def end(self) -> None:
-        """Stop servers and network, so that the last word, and what servers saw, is in the records; the hosts stay until :meth:`down`."""
-        # Servers first: some have to talk to each other to end in order.
-        if self._running is not None:
-            self._problems += self._running.stop()
-            if self._journal.heard and not self._evidence_told:
-                self._evidence_told = True
-                tell_evidence(self.services.values(), self.asked, self.folder, self._journal)
-        if self._wire is not None:
-            wire, self._wire = self._wire, None
-            wire.close()
+        """Stop servers and network, and record the final samples and the server logs. The hosts remain until :meth:`down`."""
+        # Servers first: some need the network for an orderly shutdown.
+        if self._services is not None:
+            self._problems += self._services.stop()
+            if self._records.has_listener and not self._server_events_recorded:
+                self._server_events_recorded = True
+                storages = {
+                    name: (self.spec.storage_host(name), path)
+                    for name, path in storage_paths(self.spec, self.directory).items()
+                }
+                record_server_events(self.services.values(), storages, self._records)
+        if self._emulator is not None:
+            emulator, self._emulator = self._emulator, None
+            emulator.close()
 
     @property
     def alive(self) -> bool:
-        """Whether its hosts are there."""
-        return self._ground is not None and self._ground.alive
+        """Whether the hosts exist."""
+        return self._namespaces is not None and self._namespaces.alive
 
     @property
-    def trouble(self) -> bool:
-        """Whether a server has ended by itself, or something was not as asked for."""
+    def has_failures(self) -> bool:
+        """Whether a server exited unexpectedly or a probe failed."""
         return any(one.ended for one in self.services.values()) or any(not probe.agrees for probe in self.probes)
 
     def change(self, link: str, settings: Mapping[str, Any]) -> list[str]:
-        """Change a directed link, or both directions of one that is named as in the scenario; return which.
+        """Change a directed link, or both directions of a link of the scenario; return the names of the directed links.
 
         Raises
         ------
         BackendError
-            If there is no such link, or the network has gone.
+            If no link has this name, or the emulator has stopped.
         """
-        links = self.asked.network.links
-        named = (self.asked.header.scenario.get("testbed") or {}).get("link") or {}
+        links = self.spec.network.links
+        named = (self.spec.header.scenario.get("testbed") or {}).get("link") or {}
         chosen = [link] if link in links else _directions(link, named.get(link) or {}, links)
-        if not chosen or self._wire is None:
+        if not chosen or self._emulator is None:
             known = ", ".join(dict.fromkeys((*named, *links))) or "(there are none)"
             raise BackendError(f'expected one of the links {known}, found "{link}"')
         for name in chosen:
-            self._wire.send({"command": "change", "link": name, "set": dict(settings)})
+            self._emulator.send({"command": "change", "link": name, "set": dict(settings)})
         return chosen
 
     def capture(self, link: str, path: Path, *, snap_bytes: int | None = None) -> None:
-        """Write what passes a link to a file that packet tools read, until :meth:`capture_stop`."""
-        if self._wire is not None:
-            self._wire.send({"command": "capture", "link": link, "path": str(path), "snap_bytes": snap_bytes})
+        """Capture the packets of a link to a pcap file, until :meth:`capture_stop`."""
+        if self._emulator is not None:
+            self._emulator.send({"command": "capture", "link": link, "path": str(path), "snap_bytes": snap_bytes})
 
     def capture_stop(self, link: str) -> None:
-        """End the capture of a link."""
-        if self._wire is not None:
-            self._wire.send({"command": "capture_stop", "link": link})
+        """Stop the capture of a link."""
+        if self._emulator is not None:
+            self._emulator.send({"command": "capture_stop", "link": link})
 
-    def facts(self) -> dict[str, dict[str, Any]]:
-        """Return what is worth recording of the lab: host, or ``network``, → facts."""
-        return telling.facts(self)
+    def properties(self) -> dict[str, dict[str, Any]]:
+        """Return properties of the lab for the records: host or ``network`` → properties."""
+        return status.properties(self)
 
     def status(self) -> dict[str, Any]:
-        """Return how it is now, as JSON: hosts, links with live counters, services, probes."""
-        return telling.status(self)
+        """Return the current status as JSON: hosts, links with live counters, services, probes."""
+        return status.status(self)
 
     @property
     def services(self) -> Mapping[str, RunningService]:
-        """Its services by name."""
-        return self._running.services if self._running is not None else {}
+        """Services by name."""
+        return self._services.services if self._services is not None else {}
 
     @property
-    def wire(self) -> Wire | None:
-        """Its network, ``None`` where it has no links, or no more."""
-        return self._wire
+    def emulator(self) -> NetworkEmulator | None:
+        """Network emulator; ``None`` without links and after :meth:`end`."""
+        return self._emulator
 
     @property
-    def ground(self) -> Ground:
-        """Its namespaces.
+    def namespaces(self) -> LabNamespaces:
+        """Namespaces of the lab.
 
         Raises
         ------
         BackendError
-            If it is down.
+            If the lab is down.
         """
-        if self._ground is None:
-            raise BackendError(f"lab {self.id}: expected it to be up, found that it is down")
-        return self._ground
+        if self._namespaces is None:
+            raise BackendError(f"lab {self.id}: the lab is down")
+        return self._namespaces
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Package → version, of what its services are made of."""
+        """Package → version, for the packages of the services."""
         return self._versions
 
     @property
-    def journal(self) -> Journal:
-        """What it has told."""
-        return self._journal
+    def records(self) -> RecordBuffer:
+        """Records of the lab."""
+        return self._records
 
     def limits(self, host: str) -> list[str]:
-        """Return the controllers whose groups a host is in."""
-        return sorted(self._groups.get(host, {}))
+        """Return the controllers that have a control group for a host."""
+        return sorted(self._groups[host].counters)
 
-    def keep_logs(self, folder: Path) -> None:
-        """Copy the logs of services, of the wire and of the namespaces into a folder."""
-        folder.mkdir(parents=True, exist_ok=True)
-        for log in self.folder.glob("*.log"):
-            shutil.copyfile(log, folder / log.name)
+    def keep_logs(self, directory: Path) -> None:
+        """Copy the logs of the services, the emulator and the namespace sandbox into a directory."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for log in self.directory.glob("*.log"):
+            shutil.copyfile(log, directory / log.name)
         for one in self.services.values():
-            logs = [process.log for process in one.processes]
-            with suppress(Exception):  # one that has not come far may not know them
-                logs += one.service.logs(one.room)
-            for log in dict.fromkeys(logs):
+            for log in map(Path, one.logs()):
                 if log.is_file():
-                    (folder / one.name).mkdir(exist_ok=True)
-                    shutil.copyfile(log, folder / one.name / log.name)
+                    (directory / one.name).mkdir(exist_ok=True)
+                    shutil.copyfile(log, directory / one.name / log.name)
 
     def down(self) -> list[str]:
-        """Take it down; return what could not be removed, in words. Safe to call twice."""
+        """Shut the lab down and return a message for each object that could not be removed. Safe to call twice."""
         self.end()
         problems, self._problems = self._problems, []
-        if self._ground is not None:
-            self._ground.close()
-            self._ground = None
-        for machine in self.machines.values():
-            machine.forget()
+        if self._namespaces is not None:
+            self._namespaces.close()
+            self._namespaces = None
+        for shell in self.shells.values():
+            shell.forget()
         if self._entry.path.exists():
             problems += remove_remains(self._entry)
         return problems
@@ -344,129 +355,143 @@ class Lab:
         self.down()
 
     def _come_up(self, *, probe: bool, on_step: Callable[[str], None]) -> None:
-        on_step(f"making the hosts ({len(self.asked.hosts)})")
-        self._make_hosts()
-        self._took("hosts")
-        on_step(f"connecting them (links: {len(self.asked.network.links)})")
+        on_step(f"creating hosts ({len(self.spec.hosts)})")
+        self._create_hosts()
+        self._record_step_time("hosts")
+        on_step(f"connecting hosts (links: {len(self.spec.network.links)})")
         found, settings = self._connect()
-        self._took("network")
+        self._record_step_time("network")
         if probe:
-            on_step("trying limits and links")
+            on_step("probing limits and links")
             self._probe(found, settings)
-            self._took("probes")
-        if self.asked.services:
-            on_step(f"starting {', '.join(self.asked.services)}")
+            self._record_step_time("probes")
+        if self.spec.services:
+            on_step(f"starting {', '.join(self.spec.services)}")
             self._start_services()
-            self._took("services")
-        self._journal.event(NETWORK, "lab-up", {"took_s": self.took_s})
+            self._record_step_time("services")
+        self._records.event(NETWORK, "lab-up", {"took_s": self.took_s})
 
-    def _make_hosts(self) -> None:
-        self.folder.mkdir(mode=0o755)
-        self.folder.chmod(0o755)
+    def _create_hosts(self) -> None:
+        self.directory.mkdir(mode=0o755)
+        self.directory.chmod(0o755)
         self.scratch.mkdir(parents=True, exist_ok=True)
-        self._groups = hosting.make_groups(self.asked, self._entry, root=self.root)
-        self._ground = hosting.lay_ground(self.asked, self._entry, self._engine, self.scratch)
-        for name, host in self.asked.hosts.items():
-            self.machines[name] = hosting.machine_of(host, self._ground, self._groups[name], root=self.root)
-        self._disks = hosting.make_storages(self.asked, self._entry, self._ground, self.scratch, self._groups)
+        self._groups = host_setup.make_host_groups(self.spec, self._entry, root=self.root)
+        self._namespaces = host_setup.create_namespaces(self.spec, self._entry, self._engine, self.scratch)
+        for name, host in self.spec.hosts.items():
+            self.shells[name] = host_setup.host_shell(
+                host,
+                self._namespaces,
+                self._groups[name],
+                root=self.root,
+                engine=self._engine,
+                session=self.directory / "sessions" / name,
+            )
+        self._disks = host_setup.make_storages(self.spec, self._entry, self._namespaces, self.scratch, self._groups)
 
-    def _connect(self) -> tuple[dict[str, Found], dict[str, dict[str, str]]]:
-        assert self._ground is not None
-        ground = self._ground
-        in_flight = in_flight_bytes(self.asked)
-        self._ask_for_tcp_memory(sum(in_flight.values()))
-        if self.asked.network.interfaces:
+    def _connect(self) -> tuple[dict[str, FoundSettings], dict[str, dict[str, str]]]:
+        assert self._namespaces is not None
+        namespaces = self._namespaces
+        in_flight = in_flight_bytes(self.spec)
+        self._reserve_tcp_memory(sum(in_flight.values()))
+        if self.spec.network.interfaces:
             idle_group = make_idle_group(self._entry) if self.root else None
             command = {
-                "epoch_unix_ns": self._journal.epoch_unix_ns,
-                "seed": self.asked.header.seed,
-                "network": HEADER.emit(self.asked.header)["network"],
-                "namespaces": {name: f"/proc/{pid}/ns/net" for name, pid in ground.hosts.items()},
+                "epoch_unix_ns": self._records.epoch_unix_ns,
+                "seed": self.spec.header.seed,
+                "network": HEADER.emit(self.spec.header)["network"],
+                "namespaces": {name: f"/proc/{pid}/ns/net" for name, pid in namespaces.hosts.items()},
                 "interval_s": self._interval_s,
                 "spin": False,
                 "idle_group": None if idle_group is None else str(idle_group),
             }
-            self._wire = Wire.start(
+            self._emulator = NetworkEmulator.start(
                 self._engine,
                 command,
-                enter=ground.beside(),
-                log=self.folder / "wire.log",
-                on_record=self._wire_told,
-                on_end=self._wire_ended,
+                enter=namespaces.join_command(),
+                log=self.directory / "emulator.log",
+                on_record=self._on_emulator_record,
+                on_end=self._on_emulator_exit,
             )
-        # A window is as large as the fattest way of all needs: either end may be the one that holds the bytes.
+        # All hosts get the window of the route with the most bytes in flight, because either endpoint can hold these bytes.
         fattest = max(in_flight.values(), default=0)
-        settings = {name: tcp_settings(host, fattest) for name, host in self.asked.hosts.items()}
-        hosts = list(self.asked.hosts.values())
-        found = hosting.in_parallel(lambda host: hosting.set_up_host(host, ground, settings[host.name]), hosts)
-        return dict(zip(self.asked.hosts, found, strict=True)), settings
+        settings = {name: tcp_settings(host, fattest) for name, host in self.spec.hosts.items()}
+        hosts = list(self.spec.hosts.values())
+        found = host_setup.in_parallel(
+            lambda host: host_setup.set_up_host(host, namespaces, settings[host.name]), hosts
+        )
+        return dict(zip(self.spec.hosts, found, strict=True)), settings
 
-    def _ask_for_tcp_memory(self, in_flight: int) -> None:
+    def _reserve_tcp_memory(self, in_flight: int) -> None:
         pages = needed_pages(in_flight)
-        self._entry.will_make("tcp_memory", pages=pages)
-        if not claim_tcp_memory(self.id, self._entry.keeper, pages):
-            self._journal.finding(
+        self._entry.register("tcp_memory", pages=pages)
+        if not claim_tcp_memory(self.id, self._entry.daemon, pages):
+            self._records.finding(
                 NETWORK,
                 "tcp-memory-short",
                 "net.ipv4.tcp_mem",
-                f"{pages} pages are needed for what the links and queues hold, and that cannot be had here",
-                "long fat pipes may collapse: be root, give the machine more memory, or make the scale smaller",
+                f"the bytes in flight on links and in queues need {pages} pages, and this machine does not allow as many",
+                "Throughput of links with a high bandwidth-delay product can collapse. Become root, add memory, or reduce the scale.",
             )
 
-    def _probe(self, found: Mapping[str, Found], settings: Mapping[str, Mapping[str, str]]) -> None:
-        assert self._ground is not None
-        self.probes = try_all(self.asked, self._ground, self.machines, self._groups, self._disks, found, settings)
-        tell(self.probes, self._journal)
+    def _probe(self, found: Mapping[str, FoundSettings], settings: Mapping[str, Mapping[str, str]]) -> None:
+        assert self._namespaces is not None
+        self.probes = run_probes(self.spec, self._namespaces, self.shells, self._groups, self._disks, found, settings)
+        record_probes(self.probes, self._records)
 
     def _start_services(self) -> None:
         self._check_that_servers_can_enter()
-        (self.folder / "services").mkdir()
-        grounds = Grounds(self.asked, self.folder, self.machines, Pki(self.folder / "pki"), self.client_environment)
-        self._running = Running(grounds, self._service_ended)
-        packages = [package for one in self._running.services.values() for package in one.service.packages]
+        (self.directory / "services").mkdir()
+        # Clients that run under other accounts must be able to enter this directory.
+        clients = self.directory / "clients"
+        clients.mkdir()
+        clients.chmod(0o755)
+        pki = Pki(self.directory / "pki")
+        contexts = lab_contexts(self.spec, self.directory, self.shells, pki, self.client_environment)
+        self._services = ServiceManager(contexts, self._service_ended)
+        packages = [package for one in self._services.services.values() for package in one.service.packages]
         self._versions = package_versions(package.package for package in packages)
-        self._running.start()
+        self._services.start()
 
     def _check_that_servers_can_enter(self) -> None:
-        """Refuse a folder that users such as `nobody` may not enter: servers would fail one by one, each in its own words."""
-        for folder in self.folder.parents if self.root else ():
-            if not folder.stat().st_mode & stat.S_IXOTH:
+        """Reject a directory that other users cannot enter, because each server would fail with its own message."""
+        for directory in self.directory.parents if self.root else ():
+            if not directory.stat().st_mode & stat.S_IXOTH:
                 raise BackendError(
-                    f"{folder}: expected a folder that every user may enter, for servers run as users of their own; open it"
+                    f"{directory}: expected a directory that every user can enter, because servers run as other users; change its mode"
                     f" (chmod o+x), or set {PARENT_VARIABLE} to another"
                 )
 
-    def _service_ended(self, one: RunningService, code: int, said: str) -> None:
-        host = one.room.spec.host
+    def _service_ended(self, one: RunningService, code: int, reason: str) -> None:
+        host = one.context.spec.host
         detail = {
             "service": one.name,
             "exit_code": code if code >= 0 else None,
             "signal": -code if code < 0 else None,
         }
-        self._journal.event(host, "service-ended", {**detail, "log": said})
-        self._journal.finding(
+        self._records.event(host, "service-exited", {**detail, "log": reason})
+        self._records.finding(
             host,
-            "service-ended",
+            "service-exited",
             one.name,
-            f"a process of {one.room.spec.kind} ended at {self._journal.now_s():.3f} s with {how_ended(code)}",
-            "transfers that needed it have failed; its last words are in the event, its logs in the run's folder lab/",
+            f"a process of {one.context.spec.kind} exited at {self._records.now_s():.3f} s with {exit_description(code)}",
+            "Transfers that needed it failed. The event has its last log lines; the directory lab/ of the run has its logs.",
         )
 
-    def _wire_told(self, record: Mapping[str, Any]) -> None:
+    def _on_emulator_record(self, record: Mapping[str, Any]) -> None:
         if record.get("kind") == "network-change":
             self.changed_links.setdefault(record["detail"]["link"], {}).update(record["detail"]["set"])
-        self._journal.record(NETWORK, record)
+        self._records.record(NETWORK, record)
 
-    def _wire_ended(self, said: str) -> None:
-        message = f"expected the lab's network to be there to the end, found that it has ended: {said}"
-        self._journal.record(NETWORK, {"record": "fatal", "message": message})
+    def _on_emulator_exit(self, reason: str) -> None:
+        message = f"the network emulator of the lab exited early: {reason}"
+        self._records.record(NETWORK, {"record": "fatal", "message": message})
 
-    def _took(self, step: str) -> None:
-        self.took_s[step] = round(time.monotonic() - self._began_s - sum(self.took_s.values()), 3)
+    def _record_step_time(self, step: str) -> None:
+        self.took_s[step] = round(time.monotonic() - self._started_s - sum(self.took_s.values()), 3)
 
 
-def _directions(link: str, asked: Mapping[str, Any], links: Iterable[str]) -> list[str]:
-    """Return the directed links that a link of the scenario has become."""
-    there, back = ends = tuple(asked.get("between") or ("", ""))
-    plain = {f"{there}>{back}", f"{back}>{there}"}
+def _directions(link: str, spec: Mapping[str, Any], links: Iterable[str]) -> list[str]:
+    """Return the directed links of a scenario link."""
+    first, second = ends = tuple(spec.get("between") or ("", ""))
+    plain = {f"{first}>{second}", f"{second}>{first}"}
     return [name for name in links if ends != ("", "") and (name.endswith(f"@{link}") or name in plain)]

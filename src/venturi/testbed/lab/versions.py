@@ -1,4 +1,4 @@
-"""Which versions of the servers are installed, for the record."""
+"""Installed versions of the servers, for the records."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _TIMEOUT_S = 10.0
 
 
 def package_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return package → installed version, as the Debian package manager knows it; empty on other systems."""
-    wanted = sorted(set(packages))
-    if not wanted:
+    """Return package → version, as reported by the Debian package manager; empty on other systems."""
+    requested = sorted(set(packages))
+    if not requested:
         return {}
-    words = ["dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n", *wanted]
+    fields = ["dpkg-query", "--show", "--showformat", "${Package} ${Version}\\n", *requested]
     with suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+        done = subprocess.run(fields, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
         lines = (line.split(" ", 1) for line in done.stdout.splitlines())
-        return {words[0]: words[1] for words in lines if len(words) == 2 and words[1]}
+        return {fields[0]: fields[1] for fields in lines if len(fields) == 2 and fields[1]}
     return {}

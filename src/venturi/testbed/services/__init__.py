@@ -1,4 +1,5 @@
-"""Server programs of a lab: one file a program, each configured from scratch in its own folder.
+"""Server programs of a testbed: one module per program, each configured from scratch in its own directory.
 
-They know nothing of the network below them, nor of plans being carried out. Read :class:`Service` first.
+They depend neither on the network nor on the execution of plans. Start with
+:class:`venturi.testbed.services.base.ServiceKind`.
 """

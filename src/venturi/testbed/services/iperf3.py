@@ -1,45 +1,52 @@
-"""iperf3 servers, memory to memory: one a port, since one serves one client at a time."""
+"""iperf3 servers, memory to memory: one per port, because each serves one client at a time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
-from venturi.testbed.services.calls import complaint
-from venturi.testbed.services.probe import Probe
+from venturi.testbed.services.base import Package, Process, ServiceContext, ServiceSpec
+from venturi.testbed.services.client_calls import run_error
+from venturi.testbed.services.exposure import local_address
+from venturi.testbed.services.probe import MemoryService
 
-__all__ = ["Iperf3"]
+__all__ = ["Iperf3Service"]
 
 
-class Iperf3(Probe):
-    """Servers of ``iperf3``."""
+class Iperf3Service(MemoryService):
+    """``iperf3`` servers."""
 
     kind = "iperf3"
-    summary = "iperf3 servers, memory to memory: one a port, for one client at a time each."
+    summary = "iperf3 servers, memory to memory: one server per port, each for one client at a time."
     packages = (Package("iperf3", "iperf3"),)
     default_ports = tuple(range(5201, 5265))
-    one_client_a_port = True
-    """More at the same time are told that the server is busy; plans are checked for it."""
+    single_client_per_port = True
+    """A busy server rejects further clients, so plans are checked for concurrent clients."""
 
-    def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
+    def service_ports(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return ``iperf3``, an address without a path."""
         return {"iperf3": f"tcp://{host_name}:{{port}}"}
 
-    def start(self, room: Room) -> Sequence[Process]:
-        """Start one server a port."""
+    def start(self, context: ServiceContext) -> Sequence[Process]:
+        """Start one server per port."""
         return [
-            room.machine.start(
-                ["iperf3", "--server", "--bind", room.address, "--port", str(port), "--forceflush"],
-                log=room.folder / f"{port}.out",
+            context.shell.start(
+                ["iperf3", "--server", *_bind(context), "--port", str(port), "--forceflush"],
+                log=context.directory / f"{port}.out",
             )
-            for port in room.spec.ports
+            for port in context.spec.ports
         ]
 
-    def ready(self, room: Room) -> str | None:
-        """Have the real client move one block to each: a mere connection would leave a server waiting for its test."""
-        for port in room.spec.ports:
-            argv = ["iperf3", "--client", room.address, "--port", str(port), "--blockcount", "1", "--length", "1K"]
-            lack = complaint(room.machine, [*argv, "--connect-timeout", "1000"])
+    def ready(self, context: ServiceContext) -> str | None:
+        """Transfer one block from each with the real client. A bare connection would leave a server waiting for its test."""
+        for port in context.spec.ports:
+            argv = ["iperf3", "--client", local_address(context), "--port", str(port), "--blockcount", "1"]
+            argv += ["--length", "1K"]
+            lack = run_error(context.shell, [*argv, "--connect-timeout", "1000"])
             if lack is not None:
                 return lack
         return None
+
+
+def _bind(context: ServiceContext) -> list[str]:
+    address = context.address if context.access is None else context.access.bind_address
+    return ["--bind", address] if address is not None else []

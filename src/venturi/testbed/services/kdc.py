@@ -1,18 +1,19 @@
-"""Kerberos: a key distribution centre of the realm ``LAB.TEST``, with a database of its own.
+"""Kerberos: key distribution centre of the realm ``LAB.TEST``, with its own database.
 
-Clients get a ticket of one user, valid for the whole life of the lab. A service that wants a principal of its own asks
-for it with :func:`issue_keytab`, once the centre is up; see :mod:`venturi.testbed.services.xrootd_access`.
+Clients get a ticket of one user that is valid for the whole life of the lab. A service with its own principal requests a
+keytab with :func:`issue_keytab` after the start of the centre; see :mod:`venturi.testbed.services.xrootd_access`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 from venturi.errors import BackendError
 from venturi.mover.base import Option
-from venturi.testbed.services.base import Machine, Package, Process, Room, ServiceSpec
-from venturi.testbed.services.calls import complaint, must
+from venturi.testbed.host_shell import HostShell
+from venturi.testbed.services.base import Package, Process, ServiceContext, ServiceSpec
+from venturi.testbed.services.client_calls import run_checked, run_error
 from venturi.testbed.services.programs import require
 
 __all__ = ["REALM", "Kdc", "environment", "fetch_ticket", "issue_keytab"]
@@ -21,7 +22,7 @@ REALM = "LAB.TEST"
 _DOMAIN = "lab.test"
 _TIMEOUT_S = 10.0
 
-# `udp_preference_limit`: TCP only, which the emulated network also carries when it loses packets.
+# `udp_preference_limit`: TCP only, because it also works if the emulated network loses packets.
 _CLIENT = """\
 [libdefaults]
  default_realm = {realm}
@@ -47,25 +48,25 @@ _SERVER = """\
  kdc_tcp_listen = {address}:{port}
 [realms]
  {realm} = {{
-  database_name = {folder}/principal
-  key_stash_file = {folder}/stash
-  acl_file = {folder}/kadm5.acl
+  database_name = {directory}/principal
+  key_stash_file = {directory}/stash
+  acl_file = {directory}/kadm5.acl
   supported_enctypes = aes256-cts-hmac-sha1-96:normal
   max_life = {lifetime_s}s
   max_renewable_life = {lifetime_s}s
  }}
 [logging]
- kdc = FILE:{folder}/kdc.log
- admin_server = FILE:{folder}/kadmin.log
- default = FILE:{folder}/default.log
+ kdc = FILE:{directory}/kdc.log
+ admin_server = FILE:{directory}/kadmin.log
+ default = FILE:{directory}/default.log
 """
 
 
 class Kdc:
-    """A key distribution centre (MIT Kerberos)."""
+    """Key distribution centre (MIT Kerberos)."""
 
     kind = "kdc"
-    summary = "Kerberos key distribution centre of the realm LAB.TEST, with a ticket for the lab's clients."
+    summary = "Kerberos key distribution centre of the realm LAB.TEST. The lab's clients have a ticket."
     packages = (
         Package("krb5kdc", "krb5-kdc"),
         Package("kdb5_util", "krb5-kdc"),
@@ -73,144 +74,149 @@ class Kdc:
         Package("kinit", "krb5-user"),
     )
     options = (
-        Option("user", "text", "labuser", "the user whose ticket the lab's clients have"),
-        Option("lifetime", "time", 30 * 86400.0, "how long tickets are valid"),
+        Option("user", "text", "labuser", "user of the clients' ticket"),
+        Option("lifetime", "time", 30 * 86400.0, "lifetime of tickets"),
     )
-    # Not 88: an ordinary user's lab cannot open a port below 1024.
+    # Not 88, because the lab of an ordinary user cannot open a port below 1024.
     default_ports = (8888,)
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return nothing: it stands alone."""
+        """Return nothing: it needs no other service."""
         return ()
 
-    def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
-        """Return nothing: it moves no data."""
+    def service_ports(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
+        """Return nothing: it transfers no data."""
         return {}
 
-    def configure(self, room: Room) -> None:
-        """Write the configuration of server and clients, make the database, the user and his keytab.
+    def hosts_obstacle(self, spec: ServiceSpec) -> str | None:
+        """Return the reason why it runs only in a lab."""
+        return f"kdc runs only in a lab, because its realm {REALM} needs the host names of a lab"
+
+    def configure(self, context: ServiceContext) -> None:
+        """Write the configuration of server and clients, and create the database, the user and the user's keytab.
 
         Raises
         ------
         BackendError
-            If a program is missing or refuses.
+            If a program is missing or fails.
         """
-        require(room, self.packages)
-        known = {
+        require(context, self.packages)
+        values = {
             "realm": REALM,
             "domain": _DOMAIN,
-            "folder": room.folder,
-            "address": room.address,
-            "host_name": room.host_name,
-            "port": _port(room),
-            "lifetime_s": int(float(str(room.spec.options.get("lifetime_s", self.options[1].default)))),
+            "directory": context.directory,
+            "address": context.address,
+            "host_name": context.host_name,
+            "port": _port(context),
+            "lifetime_s": int(float(str(context.spec.options.get("lifetime_s", self.options[1].default)))),
         }
-        _config(room).write_text(_CLIENT.format(**known), encoding="utf-8")
-        _config(room).chmod(0o644)
-        (room.folder / "kdc.conf").write_text(_SERVER.format(**known), encoding="utf-8")
-        (room.folder / "kadm5.acl").touch()
-        # The master password is used by no one: the stash file holds the key.
-        _administer(room, "kdb5_util", "create", "-s", "-r", REALM, "-P", "throw-away")
-        issue_keytab(room, _user(room), _user_keytab(room))
-        room.client_environment.update({"KRB5_CONFIG": str(_config(room)), "KRB5CCNAME": f"FILE:{_cache(room)}"})
+        context.write(_config(context), _CLIENT.format(**values))
+        context.write(context.directory / "kdc.conf", _SERVER.format(**values))
+        context.write(context.directory / "kadm5.acl", "")
+        # The master password is never used, because the stash file has the key.
+        _administer(context, "kdb5_util", "create", "-s", "-r", REALM, "-P", "throw-away")
+        issue_keytab(context, _user(context), _user_keytab(context))
+        context.client_environment.update(
+            {"KRB5_CONFIG": str(_config(context)), "KRB5CCNAME": f"FILE:{_cache(context)}"}
+        )
 
-    def start(self, room: Room) -> Sequence[Process]:
+    def start(self, context: ServiceContext) -> Sequence[Process]:
         """Start the server."""
-        argv = ["krb5kdc", "-n", "-P", str(room.folder / "kdc.pid")]
-        return [room.machine.start(argv, log=room.folder / "krb5kdc.out", environment=_server_environment(room))]
+        argv = ["krb5kdc", "-n", "-P", str(context.directory / "kdc.pid")]
+        return [
+            context.shell.start(argv, log=context.directory / "krb5kdc.out", environment=_server_environment(context))
+        ]
 
-    def ready(self, room: Room) -> str | None:
-        """Get the clients' ticket."""
-        return complaint(room.machine, _kinit(room, _cache(room)), environment=environment(room))
+    def ready(self, context: ServiceContext) -> str | None:
+        """Fetch the ticket of the clients."""
+        return run_error(context.shell, _kinit(context, _cache(context)), environment=environment(context))
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the server; all else is in its folder."""
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
+        """Stop the server; its other resources are in its directory."""
         for process in reversed(processes):
             process.stop()
 
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return its output and its log."""
-        return [room.folder / "krb5kdc.out", room.folder / "kdc.log"]
+    def logs(self, context: ServiceContext) -> Sequence[PurePath]:
+        """Return its output and log files."""
+        return [context.directory / "krb5kdc.out", context.directory / "kdc.log"]
 
 
-def issue_keytab(kdc: Room, principal: str, keytab: Path) -> Path:
-    """Make a principal with a random key, if there is none yet, and return a file that holds the key, mode 600.
+def issue_keytab(kdc: ServiceContext, principal: str, keytab: PurePath) -> PurePath:
+    """Create a principal with a random key, unless it exists, and return a file with the key, mode 600.
 
     Parameters
     ----------
     kdc
-        The room of the :class:`Kdc`, configured.
+        Context of a configured :class:`Kdc`.
     principal
-        Such as ``xrootd/a.lab.test``; one that exists keeps its key: a host may have several servers of that name.
+        Principal such as ``xrootd/a.lab.test``. An existing one keeps its key, because several servers of a host can use it.
     keytab
-        Where to write it; what is there is replaced.
+        Destination; an existing file is replaced.
 
     Raises
     ------
     BackendError
-        If ``kadmin.local`` is missing or refuses.
+        If ``kadmin.local`` is missing or fails.
     """
-    keytab.unlink(missing_ok=True)
-    # kadmin.local ends with 0 also when a query has failed: what counts is the keytab.
-    said = [_administer(kdc, "kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}")]
-    said.append(_administer(kdc, "kadmin.local", "-r", REALM, "-q", f"ktadd -norandkey -k {keytab} {principal}"))
-    if not keytab.exists():
-        text = "\n".join(said)
-        raise BackendError(
-            f"{kdc.spec.name}: expected kadmin.local to make a keytab of {principal}, found none: {text}"
-        )
-    keytab.chmod(0o600)
+    kdc.remove(keytab)
+    # kadmin.local returns 0 even if a query failed, so check the keytab.
+    outputs = [_administer(kdc, "kadmin.local", "-r", REALM, "-q", f"addprinc -randkey {principal}")]
+    outputs.append(_administer(kdc, "kadmin.local", "-r", REALM, "-q", f"ktadd -norandkey -k {keytab} {principal}"))
+    if not kdc.exists(keytab):
+        text = "\n".join(outputs)
+        raise BackendError(f"{kdc.spec.name}: cannot create a keytab of {principal} with kadmin.local: {text}")
+    run_checked(kdc.shell, ["chmod", "600", str(keytab)], where=kdc.spec.name, package="coreutils")
     return keytab
 
 
-def fetch_ticket(kdc: Room, cache: Path, machine: Machine) -> Path:
-    """Get a ticket of the lab's user from a running centre into a new credential cache, and return that.
+def fetch_ticket(kdc: ServiceContext, cache: PurePath, shell: HostShell) -> PurePath:
+    """Fetch a ticket of the lab's user from a running centre into a new credential cache, and return the cache.
 
     Raises
     ------
     BackendError
-        If ``kinit`` is missing, or gets none.
+        If ``kinit`` is missing or fails.
     """
     argv = _kinit(kdc, cache)
-    must(machine, argv, where=kdc.spec.name, package="krb5-user", environment=environment(kdc))
+    run_checked(shell, argv, where=kdc.spec.name, package="krb5-user", environment=environment(kdc))
     return cache
 
 
-def environment(kdc: Room) -> dict[str, str]:
-    """Return what a program needs to speak with this centre: ``KRB5_CONFIG``."""
+def environment(kdc: ServiceContext) -> dict[str, str]:
+    """Return the environment of programs that use this centre: ``KRB5_CONFIG``."""
     return {"KRB5_CONFIG": str(_config(kdc))}
 
 
-def _kinit(kdc: Room, cache: Path) -> list[str]:
+def _kinit(kdc: ServiceContext, cache: PurePath) -> list[str]:
     return ["kinit", "-k", "-t", str(_user_keytab(kdc)), "-c", f"FILE:{cache}", _user(kdc)]
 
 
-def _administer(kdc: Room, *argv: str) -> str:
+def _administer(kdc: ServiceContext, *argv: str) -> str:
     environment = _server_environment(kdc)
-    return must(
-        kdc.machine, argv, where=kdc.spec.name, package="krb5-kdc", environment=environment, timeout_s=_TIMEOUT_S
+    return run_checked(
+        kdc.shell, argv, where=kdc.spec.name, package="krb5-kdc", environment=environment, timeout_s=_TIMEOUT_S
     )
 
 
-def _server_environment(kdc: Room) -> dict[str, str]:
-    return environment(kdc) | {"KRB5_KDC_PROFILE": str(kdc.folder / "kdc.conf")}
+def _server_environment(kdc: ServiceContext) -> dict[str, str]:
+    return environment(kdc) | {"KRB5_KDC_PROFILE": str(kdc.directory / "kdc.conf")}
 
 
-def _user(kdc: Room) -> str:
+def _user(kdc: ServiceContext) -> str:
     return str(kdc.spec.options.get("user", Kdc.options[0].default))
 
 
-def _port(kdc: Room) -> int:
+def _port(kdc: ServiceContext) -> int:
     return (kdc.spec.ports or Kdc.default_ports)[0]
 
 
-def _config(kdc: Room) -> Path:
-    return kdc.folder / "krb5.conf"
+def _config(kdc: ServiceContext) -> PurePath:
+    return kdc.directory / "krb5.conf"
 
 
-def _cache(kdc: Room) -> Path:
-    return kdc.folder / "client.cache"
+def _cache(kdc: ServiceContext) -> PurePath:
+    return kdc.directory / "client.cache"
 
 
-def _user_keytab(kdc: Room) -> Path:
-    return kdc.folder / "user.keytab"
+def _user_keytab(kdc: ServiceContext) -> PurePath:
+    return kdc.directory / "user.keytab"

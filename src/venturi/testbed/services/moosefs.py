@@ -1,7 +1,7 @@
-"""MooseFS: a parallel file system of a metadata server, chunk servers, and FUSE mounts that provide a storage.
+"""MooseFS: parallel file system with a metadata server, chunk servers, and FUSE mounts that provide a storage.
 
-A file is cut into chunks of 64 MiB, which alternate between the chunk servers; there is no striping within a chunk. What
-serves or uses a storage that a mount provides must come after that mount (``after``).
+Files are split into chunks of 64 MiB, which alternate between the chunk servers, without striping within a chunk. Services
+that serve or use a storage of a mount must start after the mount (``after``).
 """
 
 from __future__ import annotations
@@ -10,38 +10,39 @@ import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import PurePath
 
 from venturi.errors import BackendError
 from venturi.mover.base import Option
-from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, refuse_mistake
-from venturi.testbed.services.calls import answer, complaint, must
+from venturi.testbed.services.base import Package, Peers, Process, ServiceContext, ServiceSpec, reject_invalid_options
+from venturi.testbed.services.client_calls import read_output, run_checked, run_error
 from venturi.testbed.services.ports import with_defaults
 from venturi.testbed.services.programs import account, require
 
 __all__ = ["ChunkServer", "Master", "Mount"]
 
-_MASTER = Option("master", "text", None, "the service of kind moosefs-master that it belongs to")
+_OBSTACLE = "MooseFS runs only in a lab, because its mounts need root"
+_MASTER = Option("master", "text", None, "its service of kind moosefs-master")
 _UMOUNT_S = 5.0
 _CLEAN_S = 60.0
 _TOTAL = 10
-"""Where ``mfscli -SCS`` has the bytes of a chunk server's storages, counted from 0."""
+"""Field of ``mfscli -SCS`` with the bytes of a chunk server's storages, counted from 0."""
 
-# What marks the metadata of a file system that has nothing in it.
+# Marks the metadata of an empty file system.
 _NEW_METADATA = b"MFSM NEW"
 
-# The common lines: no priority over the programs that are measured, no hand on the system's memory policy.
+# Common lines: no priority over the measured programs, and no change of the memory policy of the system.
 _COMMON = """\
 WORKING_USER = {account}
 NICE_LEVEL = 0
 DISABLE_OOM_KILLER = 0
-DATA_PATH = {folder}
+DATA_PATH = {directory}
 """
 
-# Chunks of deleted files go within a minute or two; by default a lab's disk would fill up with them.
+# Removes chunks of deleted files within a minute or two. With the defaults, they would fill up the disk of a lab.
 _MASTER_LINES = """\
-EXPORTS_FILENAME = {folder}/exports.cfg
-TOPOLOGY_FILENAME = {folder}/topology.cfg
+EXPORTS_FILENAME = {directory}/exports.cfg
+TOPOLOGY_FILENAME = {directory}/topology.cfg
 MATOML_LISTEN_HOST = {address}
 MATOML_LISTEN_PORT = {ports[0]}
 MATOCS_LISTEN_HOST = {address}
@@ -54,7 +55,7 @@ CHUNKS_HARD_DEL_LIMIT = 1000
 """
 
 _CHUNK_LINES = """\
-HDD_CONF_FILENAME = {folder}/disks.cfg
+HDD_CONF_FILENAME = {directory}/disks.cfg
 HDD_LEAVE_SPACE_DEFAULT = {leave_bytes}B
 HDD_TEST_SPEED = 0
 MASTER_HOST = {master.host_name}
@@ -66,8 +67,8 @@ CSSERV_LISTEN_HOST = {address}
 CSSERV_LISTEN_PORT = {ports[0]}
 """
 
-# The mount is there and has room (a write without chunk servers hangs), empty space is not kept for deleted files,
-# everybody may write, and a byte comes back.
+# Checks that the mount exists and has capacity (a write without chunk servers hangs). Disables the trash, permits writes
+# to all users, and reads a written byte back.
 _TRY = """
 set -e
 mountpoint -q "$1" || { echo "not mounted yet" >&2; exit 1; }
@@ -81,44 +82,48 @@ rm "$1/.ready"
 """
 
 
-class _Server:
-    """What master and chunk servers share."""
+class _MooseFsServer:
+    """Common base of metadata server and chunk servers."""
 
     packages: tuple[Package, ...] = ()
     default_ports: tuple[int, ...] = ()
 
-    def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
+    def service_ports(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
         """Return nothing: clients use a mount."""
         return {}
 
-    def start(self, room: Room) -> Sequence[Process]:
+    def hosts_obstacle(self, spec: ServiceSpec) -> str | None:
+        """Return the reason why it runs only in a lab."""
+        return _OBSTACLE
+
+    def start(self, context: ServiceContext) -> Sequence[Process]:
         """Start the server."""
         program = self.packages[0].program
-        return [room.machine.start([program, "-c", str(_config(room)), "-f", "start"], log=_output(room))]
+        return [context.shell.start([program, "-c", str(_config(context)), "-f", "start"], log=_output(context))]
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
         """Stop the server."""
         _kill(processes)
 
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return its output."""
-        return [_output(room)]
+    def logs(self, context: ServiceContext) -> Sequence[PurePath]:
+        """Return the output file."""
+        return [_output(context)]
 
 
-class Master(_Server):
-    """The metadata server of a file system."""
+class Master(_MooseFsServer):
+    """Metadata server of a file system."""
 
     kind = "moosefs-master"
-    summary = "MooseFS metadata server: one for a parallel file system."
+    summary = "MooseFS metadata server, one per file system."
     packages = (Package("mfsmaster", "moosefs-master"), Package("mfscli", "moosefs-cli"))
-    options = (Option("copies", "integer", 1, "on how many chunk servers each chunk is kept"),)
+    options = (Option("copies", "integer", 1, "copies of each chunk, on different chunk servers"),)
     default_ports = (9419, 9420, 9421)
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return nothing: it stands alone."""
+        """Return nothing: it needs no other service."""
         return ()
 
-    def configure(self, room: Room) -> None:
+    def configure(self, context: ServiceContext) -> None:
         """Write the configuration, and the metadata of an empty file system.
 
         Raises
@@ -126,93 +131,97 @@ class Master(_Server):
         BackendError
             If a program is missing.
         """
-        require(room, self.packages)
-        known = {
-            "account": account(room),
-            "folder": room.folder,
-            "address": room.address,
-            "ports": _ports(room),
+        require(context, self.packages)
+        values = {
+            "account": account(context),
+            "directory": context.directory,
+            "address": context.address,
+            "ports": _ports(context),
         }
-        _config(room).write_text((_COMMON + _MASTER_LINES).format(**known), encoding="utf-8")
-        (room.folder / "exports.cfg").write_text("* / rw,alldirs,admin,maproot=0:0\n", encoding="utf-8")
-        (room.folder / "topology.cfg").touch()
-        (room.folder / "metadata.mfs").write_bytes(_NEW_METADATA)
+        context.write(_config(context), (_COMMON + _MASTER_LINES).format(**values))
+        context.write(context.directory / "exports.cfg", "* / rw,alldirs,admin,maproot=0:0\n")
+        context.write(context.directory / "topology.cfg", "")
+        context.write(context.directory / "metadata.mfs", _NEW_METADATA)
 
-    def ready(self, room: Room) -> str | None:
-        """Ask it about itself."""
-        # mfscli ends with 0 also when nobody has answered it.
-        said = answer(room.machine, _ask(room, "-SIG")) or "no answer to mfscli"
-        return None if said.startswith("master info:") else said.strip()
+    def ready(self, context: ServiceContext) -> str | None:
+        """Query its status."""
+        # mfscli returns 0 even without a reply.
+        output = read_output(context.shell, _mfscli(context, "-SIG")) or "no reply to mfscli"
+        return None if output.startswith("master info:") else output.strip()
 
 
-class ChunkServer(_Server):
-    """A server that keeps chunks in a storage."""
+class ChunkServer(_MooseFsServer):
+    """Server that stores chunks in its storages."""
 
     kind = "moosefs-chunkserver"
-    summary = "MooseFS chunk server: keeps a part of the files in its storages."
+    summary = "MooseFS chunk server: stores chunks of files in its storages."
     packages = (Package("mfschunkserver", "moosefs-chunkserver"), Package("mfscli", "moosefs-cli"))
-    options = (_MASTER, Option("leave", "size", 256 << 20, "bytes that it leaves free in each storage"))
+    options = (_MASTER, Option("leave", "size", 256 << 20, "bytes to leave free in each storage"))
     default_ports = (9422,)
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return its master."""
+        """Return the metadata server."""
         return _named(spec, "master")
 
-    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
-        """Return that it has no master, or nothing to keep chunks in."""
-        lacking = None if spec.places else "expected a storage for chunks, found none; name one in `storage`"
-        return lacking or _no_master(spec, peers)
+    def validation_error(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return the error of a missing metadata server or storage, or ``None``."""
+        missing_storage = (
+            None if spec.storages else "expected a storage for chunks, found none; name one in `storage`"
+        )
+        return missing_storage or _no_master(spec, peers)
 
-    def configure(self, room: Room) -> None:
-        """Write the configuration, and make a folder for chunks in each of its storages.
+    def configure(self, context: ServiceContext) -> None:
+        """Write the configuration, and create a directory for chunks in each storage.
 
         Raises
         ------
         BackendError
-            If a program is missing, it has no master, or no storage.
+            If a program, the metadata server or a storage is missing.
         """
-        require(room, self.packages)
-        refuse_mistake(self, room)
-        disks = self._disks(room)
-        must(room.machine, ["rm", "-rf", *disks], where=room.spec.name, package="coreutils", timeout_s=_CLEAN_S)
-        must(room.machine, ["mkdir", "-p", *disks], where=room.spec.name, package="coreutils")
-        (room.folder / "disks.cfg").write_text("".join(f"{disk}\n" for disk in disks), encoding="utf-8")
-        master = _master(room)
-        known = {
-            "account": account(room),
-            "folder": room.folder,
-            "address": room.address,
-            "ports": _ports(room),
+        require(context, self.packages)
+        reject_invalid_options(self, context)
+        disks = self._disks(context)
+        run_checked(
+            context.shell, ["rm", "-rf", *disks], where=context.spec.name, package="coreutils", timeout_s=_CLEAN_S
+        )
+        run_checked(context.shell, ["mkdir", "-p", *disks], where=context.spec.name, package="coreutils")
+        context.write(context.directory / "disks.cfg", "".join(f"{disk}\n" for disk in disks))
+        master = _master(context)
+        values = {
+            "account": account(context),
+            "directory": context.directory,
+            "address": context.address,
+            "ports": _ports(context),
             "master": master,
             "master_ports": _ports(master),
-            "leave_bytes": room.spec.options.get("leave_bytes") or self.options[1].default,
+            "leave_bytes": context.spec.options.get("leave_bytes") or self.options[1].default,
         }
-        _config(room).write_text((_COMMON + _CHUNK_LINES).format(**known), encoding="utf-8")
+        context.write(_config(context), (_COMMON + _CHUNK_LINES).format(**values))
 
-    def ready(self, room: Room) -> str | None:
-        """Ask the master for its chunk servers: it must know this one and how much room it has."""
-        listed = answer(room.machine, _ask(_master(room), "-SCS")) or ""
+    def ready(self, context: ServiceContext) -> str | None:
+        """Query the chunk servers of the metadata server: it must list this one with its capacity."""
+        listed = read_output(context.shell, _mfscli(_master(context), "-SCS")) or ""
         for line in listed.splitlines():
             fields = line.split("|")
-            if fields[1:3] == [room.address, str(_ports(room)[0])]:
-                return "its room for chunks is not yet known" if fields[_TOTAL] == "0" else None
-        return f"not yet among the chunk servers of {_master(room).spec.name}"
+            if fields[1:3] == [context.address, str(_ports(context)[0])]:
+                return "its free space for chunks is not yet known" if fields[_TOTAL] == "0" else None
+        return f"not yet among the chunk servers of {_master(context).spec.name}"
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the server, and remove its chunks: no other master would know what they are."""
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
+        """Stop the server, and remove its chunks, which no other metadata server could use."""
         _kill(processes)
         with suppress(subprocess.TimeoutExpired):
-            room.machine.run(["rm", "-rf", *self._disks(room)], timeout_s=_CLEAN_S)
+            context.shell.run(["rm", "-rf", *self._disks(context)], timeout_s=_CLEAN_S)
 
-    def _disks(self, room: Room) -> list[str]:
-        return [str(room.path(place) / f".{room.spec.name}") for place in room.spec.places]
+    def _disks(self, context: ServiceContext) -> list[str]:
+        return [str(context.path(storage) / f".{context.spec.name}") for storage in context.spec.storages]
 
 
 class Mount:
-    """A FUSE mount of the file system on a host: it provides a storage there."""
+    """FUSE mount of the file system on a host, which provides a storage there."""
 
     kind = "moosefs-mount"
-    summary = "MooseFS mount: its storage is the parallel file system, seen from its host."
+    summary = "MooseFS mount: its storage is the file system, mounted on its host."
     packages = (
         Package("mfsmount", "moosefs-client"),
         Package("mfssetgoal", "moosefs-client"),
@@ -220,54 +229,58 @@ class Mount:
     )
     options = (
         _MASTER,
-        Option("chunkservers", "text", None, "services of kind moosefs-chunkserver that it waits for, by commas"),
+        Option("chunkservers", "text", None, "services of kind moosefs-chunkserver to wait for, separated by commas"),
         Option(
             "cache",
             "choice",
             "auto",
-            "whether the kernel keeps pages of files; direct: it is gone round",
+            "page cache of the kernel; direct bypasses it",
             choices=("auto", "never", "always", "direct"),
         ),
-        Option("read_ahead", "size", 1 << 20, "bytes that are read ahead of a reader in sequence", minimum=1 << 16),
-        Option(
-            "serial", "boolean", False, "requests of all its readers and writers are carried out one after another"
-        ),
+        Option("read_ahead", "size", 1 << 20, "bytes of read-ahead for sequential readers", minimum=1 << 16),
+        Option("serial", "boolean", False, "run the requests of all readers and writers one after another"),
     )
     default_ports: tuple[int, ...] = ()
-    provides_places = True
-    """Its storages are not there before it has started, and what uses them must come after it."""
+    provides_storages = True
+    """Its storages exist only after its start, so their users must start later."""
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return its master and chunk servers."""
+        """Return the metadata server and the chunk servers."""
         return (*_named(spec, "master"), *_named(spec, "chunkservers"))
 
-    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
-        """Return that it has no master, or not one storage."""
-        many = len(spec.places)
+    def validation_error(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return the error of a missing metadata server, or of a number of storages other than one, or ``None``."""
+        many = len(spec.storages)
         return _no_master(spec, peers) or (None if many == 1 else f"expected one storage to provide, found {many}")
 
-    def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
-        """Return nothing: it is a folder."""
+    def service_ports(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
+        """Return nothing: the mount is a directory."""
         return {}
 
-    def configure(self, room: Room) -> None:
-        """Make the folder that is mounted on.
+    def hosts_obstacle(self, spec: ServiceSpec) -> str | None:
+        """Return the reason why it runs only in a lab."""
+        return _OBSTACLE
+
+    def configure(self, context: ServiceContext) -> None:
+        """Create the mount point.
 
         Raises
         ------
         BackendError
-            If a program is missing, it has no master or not one storage, or the lab has no root, who mounts.
+            If a program or the metadata server is missing, the number of storages is not one, or the lab has no root.
         """
-        require(room, self.packages)
-        if not room.machine.privileged:
-            raise BackendError(f"{room.spec.name}: expected to be root, to mount; found a lab of an ordinary user")
-        refuse_mistake(self, room)
-        must(room.machine, ["mkdir", "-p", str(_point(room))], where=room.spec.name, package="coreutils")
+        require(context, self.packages)
+        if not context.shell.privileged:
+            raise BackendError(f"{context.spec.name}: expected root, for mounting, found a lab of another user")
+        reject_invalid_options(self, context)
+        run_checked(
+            context.shell, ["mkdir", "-p", str(_point(context))], where=context.spec.name, package="coreutils"
+        )
 
-    def start(self, room: Room) -> Sequence[Process]:
-        """Start the FUSE server, which mounts."""
-        master, options = _master(room), room.spec.options
-        # Priority and memory policy as for the servers; where no chunk server can answer, fail instead of waiting.
+    def start(self, context: ServiceContext) -> Sequence[Process]:
+        """Start the FUSE server, which mounts the file system."""
+        master, options = _master(context), context.spec.options
+        # Priority and memory policy as for the servers. If no chunk server can respond, fail instead of waiting.
         settings = [
             *("nonempty", "mfsnice=0", "mfsallowoomkiller", "mfserroronlostchunk", "mfserroronnospace"),
             f"mfscachemode={str(options.get('cache') or 'auto').upper()}",
@@ -275,36 +288,36 @@ class Mount:
         ]
         where = ["-H", master.host_name, "-P", str(_ports(master)[2])]
         serial = ["-s"] if options.get("serial") else []
-        argv = ["mfsmount", "-f", *serial, *where, "-o", ",".join(settings), str(_point(room))]
-        return [room.machine.start(argv, log=_output(room))]
+        argv = ["mfsmount", "-f", *serial, *where, "-o", ",".join(settings), str(_point(context))]
+        return [context.shell.start(argv, log=_output(context))]
 
-    def ready(self, room: Room) -> str | None:
+    def ready(self, context: ServiceContext) -> str | None:
         """Write a file and read it back."""
-        copies = str(_master(room).spec.options.get("copies") or 1)
-        lack = complaint(room.machine, ["sh", "-c", _TRY, "sh", str(_point(room)), copies])
-        return lack and f"{_point(room)}: {lack.rpartition(': ')[2]}"
+        copies = str(_master(context).spec.options.get("copies") or 1)
+        lack = run_error(context.shell, ["sh", "-c", _TRY, "sh", str(_point(context)), copies])
+        return lack and f"{_point(context)}: {lack.rpartition(': ')[2]}"
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Unmount, also where it is in use, and stop the FUSE server."""
-        point = str(_point(room))
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
+        """Unmount, even if the mount is in use, and stop the FUSE server."""
+        point = str(_point(context))
         done = None
         with suppress(subprocess.TimeoutExpired):
-            done = room.machine.run(["umount", point], timeout_s=_UMOUNT_S)
+            done = context.shell.run(["umount", point], timeout_s=_UMOUNT_S)
         _kill(processes)
         if done is None or done.returncode:
             with suppress(subprocess.TimeoutExpired):
-                room.machine.run(["umount", "--lazy", point], timeout_s=_UMOUNT_S)
+                context.shell.run(["umount", "--lazy", point], timeout_s=_UMOUNT_S)
 
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return its output."""
-        return [_output(room)]
+    def logs(self, context: ServiceContext) -> Sequence[PurePath]:
+        """Return the output file."""
+        return [_output(context)]
 
 
 _DEFAULT_PORTS = {kind.kind: kind.default_ports for kind in (Master, ChunkServer)}
 
 
 def _kill(processes: Sequence[Process]) -> None:
-    """End processes at once: asked to end, they first save for seconds what is thrown away with them."""
+    """Kill processes, because an orderly exit takes seconds to save data that is discarded anyway."""
     for process in reversed(processes):
         process.stop(signal=signal.SIGKILL)
 
@@ -314,8 +327,8 @@ def _named(spec: ServiceSpec, option: str) -> tuple[str, ...]:
     return tuple(listed.replace(",", " ").split())
 
 
-def _master(room: Room) -> Room:
-    return room.peer(_named(room.spec, "master")[0])
+def _master(context: ServiceContext) -> ServiceContext:
+    return context.peer(_named(context.spec, "master")[0])
 
 
 def _no_master(spec: ServiceSpec, peers: Peers) -> str | None:
@@ -326,22 +339,22 @@ def _no_master(spec: ServiceSpec, peers: Peers) -> str | None:
     return f"expected the option master to name a service of kind moosefs-master, found {found}"
 
 
-def _ports(room: Room) -> tuple[int, ...]:
-    return with_defaults(room.spec.ports, _DEFAULT_PORTS[room.spec.kind])
+def _ports(context: ServiceContext) -> tuple[int, ...]:
+    return with_defaults(context.spec.ports, _DEFAULT_PORTS[context.spec.kind])
 
 
-def _ask(master: Room, what: str) -> list[str]:
-    """Return a question to a master, answered in lines of fields between bars."""
-    return ["mfscli", "-H", master.host_name, "-P", str(_ports(master)[2]), "-n", "-p", "-s", "|", what]
+def _mfscli(master: ServiceContext, found: str) -> list[str]:
+    """Return the command of a query to a metadata server, with output in lines of fields between bars."""
+    return ["mfscli", "-H", master.host_name, "-P", str(_ports(master)[2]), "-n", "-p", "-s", "|", found]
 
 
-def _point(room: Room) -> Path:
-    return room.path(room.spec.places[0])
+def _point(context: ServiceContext) -> PurePath:
+    return context.path(context.spec.storages[0])
 
 
-def _config(room: Room) -> Path:
-    return room.folder / "moosefs.cfg"
+def _config(context: ServiceContext) -> PurePath:
+    return context.directory / "moosefs.cfg"
 
 
-def _output(room: Room) -> Path:
-    return room.folder / "moosefs.out"
+def _output(context: ServiceContext) -> PurePath:
+    return context.directory / "moosefs.out"

@@ -1,4 +1,4 @@
-"""The ports of a service that needs several, where a scenario gives fewer."""
+"""Default ports of a service that needs more ports than the scenario sets."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 __all__ = ["with_defaults"]
 
 
-def with_defaults(given: Sequence[int], usual: Sequence[int]) -> tuple[int, ...]:
-    """Return the given ports, and after them the usual ones that are missing, moved as far as the first one was.
+def with_defaults(requested: Sequence[int], defaults: Sequence[int]) -> tuple[int, ...]:
+    """Return the requested ports, followed by the missing defaults with the offset of the first requested port.
 
     Examples
     --------
@@ -19,5 +19,5 @@ def with_defaults(given: Sequence[int], usual: Sequence[int]) -> tuple[int, ...]
     >>> with_defaults([1, 2, 3], [1094, 1213])
     (1, 2, 3)
     """
-    moved = given[0] - usual[0] if given else 0
-    return (*given, *(port + moved for port in usual[len(given) :]))
+    offset = requested[0] - defaults[0] if requested else 0
+    return (*requested, *(port + offset for port in defaults[len(requested) :]))

@@ -1,42 +1,44 @@
-"""What the servers of network tests have in common: no files, no configuration, one process a port."""
+"""Base of the servers of network tests: no files, no configuration, one process per port."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 from venturi.mover.base import Option
-from venturi.testbed.services.base import Package, Process, Room, ServiceSpec
+from venturi.testbed.services.base import Package, Process, ServiceContext, ServiceSpec
 from venturi.testbed.services.programs import require
 
-__all__ = ["Probe"]
+__all__ = ["MemoryService"]
 
 
-class Probe:
-    """A kind of server from memory to memory. What it is, where it listens and whether it answers says the subclass."""
+class MemoryService:
+    """Memory-to-memory server. Subclasses define its command, its address and its readiness check."""
 
     packages: tuple[Package, ...] = ()
     options: tuple[Option, ...] = ()
+    open_to_all = True
+    """These programs have no access control, but they serve no files."""
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return nothing: it stands alone."""
+        """Return nothing: it needs no other service."""
         return ()
 
-    def configure(self, room: Room) -> None:
-        """Look for the program; there is nothing to write.
+    def configure(self, context: ServiceContext) -> None:
+        """Check that the program is installed. There is no configuration.
 
         Raises
         ------
         BackendError
-            If it is missing.
+            If the program is missing.
         """
-        require(room, self.packages)
+        require(context, self.packages)
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the servers, and what they have started for their clients."""
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
+        """Stop the servers and the processes of their clients."""
         for process in reversed(processes):
             process.stop()
 
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return what they printed."""
-        return [room.folder / f"{port}.out" for port in room.spec.ports]
+    def logs(self, context: ServiceContext) -> Sequence[PurePath]:
+        """Return the output files."""
+        return [context.directory / f"{port}.out" for port in context.spec.ports]

@@ -1,4 +1,4 @@
-"""Which programs a service needs, and who it is on its machine."""
+"""Required programs of a service, and its account on its host."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 
 from venturi.errors import BackendError
-from venturi.testbed.services.base import Package, Room
+from venturi.testbed.services.base import Package, ServiceContext, install_step
 
 __all__ = ["account", "require"]
 
@@ -15,49 +15,49 @@ _POLL_S = 0.005
 _FIND = 'for program; do command -v "$program" >/dev/null || echo "$program"; done'
 
 
-def require(room: Room, packages: Iterable[Package]) -> None:
-    """Look for all programs on the room's machine.
+def require(context: ServiceContext, packages: Iterable[Package]) -> None:
+    """Check that all programs exist on the host of a service.
 
     Raises
     ------
     BackendError
-        Naming those that are missing and the packages that bring them.
+        If programs are missing; the message names them and their packages.
     """
     brings = {package.program: package.package for package in packages}
-    done = room.machine.run(["sh", "-c", _FIND, "sh", *brings], timeout_s=_TIMEOUT_S)
+    done = context.shell.run(["sh", "-c", _FIND, "sh", *brings], timeout_s=_TIMEOUT_S)
     missing = done.stdout.split()
     if missing:
-        packages_missing = " ".join(dict.fromkeys(brings[program] for program in missing))
+        packages_missing = dict.fromkeys(brings[program] for program in missing)
         raise BackendError(
-            f"{room.spec.name}: expected {_listed(missing)} on {room.machine.name}, found none; "
-            f"install the Debian package {packages_missing}"
+            f"{context.spec.name}: expected {_listed(missing)} on {context.shell.name}, found none; "
+            f"{install_step(*packages_missing)}"
         )
 
 
-def account(room: Room) -> str:
-    """Return the name of the account under which servers start on the room's machine.
+def account(context: ServiceContext) -> str:
+    """Return the name of the account that runs servers on the host of a service.
 
-    It is asked for as a server is started: where there is no root, servers run under another account than commands.
+    The query runs like a server, because without root, servers run under a different account from commands.
 
     Raises
     ------
     BackendError
-        If it has no name there.
+        If the account has no name there.
     """
-    log = room.folder / "account"
-    log.unlink(missing_ok=True)
-    process = room.machine.start(["id", "-un"], log=log)
+    log = context.directory / "account"
+    context.remove(log)
+    process = context.shell.start(["id", "-un"], log=log)
     deadline_s = time.monotonic() + _TIMEOUT_S
     while process.poll() is None and time.monotonic() < deadline_s:
         time.sleep(_POLL_S)
-    said = log.read_text(encoding="utf-8", errors="replace").strip()
-    log.unlink()
-    if process.poll() != 0 or not said:
+    account_name = context.read(log).strip()
+    context.remove(log)
+    if process.poll() != 0 or not account_name:
         raise BackendError(
-            f"{room.spec.name}: expected servers on {room.machine.name} to run under an account with a name, "
-            f"found: {said or 'no answer of id -un'}"
+            f"{context.spec.name}: expected servers on {context.shell.name} to run under an account with a name, "
+            f"found: {account_name or 'no output of `id -un`'}"
         )
-    return said
+    return account_name
 
 
 def _listed(programs: Iterable[str]) -> str:

@@ -1,32 +1,32 @@
-"""SRM v2.2: a server of our own (:mod:`venturi.srm`), which hands out transfer URLs of other services' doors."""
+"""SRM v2.2: Venturi's server (:mod:`venturi.srm`), which returns transfer URLs of other services."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
 from venturi.cost import MeasuredService, ServiceCost
 from venturi.errors import BackendError
 from venturi.mover.base import Option
-from venturi.testbed.gfal2 import ASK, packages_missing
+from venturi.testbed.gfal2 import PLUGIN_QUERY, packages_missing
 from venturi.testbed.pki import DEFAULT_USER
 from venturi.testbed.services.base import (
     Package,
     Peers,
     Process,
-    Room,
+    ServiceContext,
     ServiceSpec,
     Use,
     files_only,
-    refuse_mistake,
-    serves_something,
+    missing_storage_error,
+    reject_invalid_options,
 )
-from venturi.testbed.services.calls import complaint
+from venturi.testbed.services.client_calls import run_error
+from venturi.testbed.services.log_source import ControlLine, ServerTransfer
 from venturi.testbed.services.programs import account, require
-from venturi.testbed.services.srm_witness import logged_requests
-from venturi.testbed.services.witness import ControlLine, ServerTransfer
+from venturi.testbed.services.srm_logs import logged_requests
 
 __all__ = ["Srm", "request_log"]
 
@@ -34,178 +34,192 @@ _LIMITS = ("ready", "queue", "connections")
 _CLIENT_TIMEOUT_S = 30.0
 
 
-def request_log(room: Room) -> Path:
-    """Return the file with a record a request, as :func:`venturi.srm.log.read_log` reads it."""
-    return room.folder / "requests.log"
+def request_log(context: ServiceContext) -> PurePath:
+    """Return the file with one record per request, for :func:`venturi.srm.log.read_log`."""
+    return context.directory / "requests.log"
 
 
 _COSTS = (
     MeasuredService(
         ServiceCost(session_core_s=0.03),
-        "by its log of requests: 24 to 30 ms a connection, until the client is known, and 3 ms for the four requests of a copy; lab, November 2026",
+        "from its request log: 24 to 30 ms per connection until the client is authenticated, and 3 ms for the four requests of a copy; lab, November 2026",
     ),
 )
 
 
 class Srm:
-    """A storage resource manager in front of the servers that move the files."""
+    """Storage resource manager, which refers clients to the servers that transfer the files."""
 
     kind = "srm"
-    summary = "SRM v2.2 over httpg, with certificates (GSI): transfer URLs of other services' doors, in turn."
+    summary = (
+        "SRM v2.2 over httpg, with certificates (GSI). It returns transfer URLs of other services (doors) in turn."
+    )
     packages = (Package("openssl", "openssl"),)
     costs = _COSTS
     options = (
-        Option("doors", "text", None, "Services that move its files, separated by commas; they serve its storages."),
+        Option(
+            "doors", "text", None, "Services that transfer its files, separated by commas. They serve its storages."
+        ),
         Option(
             "answer",
             "choice",
             "ready",
-            "A transfer URL with the first answer where there is a slot, or always a place in the queue first, as servers with a scheduler give: "
-            "clients ask again after half a second or more.",
+            "ready: the first response has a transfer URL if a slot is free. queued: it is a queue position; clients poll after "
+            "0.5 s.",
             choices=("ready", "queued"),
         ),
-        Option("ready", "integer", 4096, "Transfer URLs that may be out at once; who comes beyond waits."),
-        Option("queue", "integer", 100_000, "Files that may wait; clients beyond are told to come again."),
-        Option("connections", "integer", 1024, "Connections served at once; others wait to be accepted."),
-        Option("lifetime", "time", 4 * 3600.0, "How long a transfer URL holds, unless the client asks for less."),
-        Option("idle", "time", 3600.0, "How long a connection may be silent."),
-        Option(
-            "restart", "boolean", False, "Start the server again when it ends by itself, as a service manager would."
-        ),
+        Option("ready", "integer", 4096, "Limit of active transfer URLs; further requests wait."),
+        Option("queue", "integer", 100_000, "Limit of queued files; further requests fail and clients retry."),
+        Option("connections", "integer", 1024, "Limit of simultaneous connections; others wait."),
+        Option("lifetime", "time", 4 * 3600.0, "Lifetime of a transfer URL, unless the client requests less."),
+        Option("idle", "time", 3600.0, "Idle time after which a connection is closed."),
+        Option("restart", "boolean", False, "Restart the server if it exits, as a service manager does."),
     )
     default_ports = tuple(range(8446, 8462))
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return the services whose doors it hands out."""
+        """Return the services whose transfer URLs it returns."""
         listed = str(spec.options.get("doors") or "")
         return tuple(name for name in listed.replace(",", " ").split() if name)
 
-    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
-        """Return that there is nothing to serve, or no door that serves it."""
+    def validation_error(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return the error of storages that are missing or not served by the services in ``doors``, or ``None``."""
         named = [peers(name) for name in self.needs(spec)]
         for peer in named:
-            lacking = set(spec.places) - set(peer.places)
-            if lacking:
+            missing = set(spec.storages) - set(peer.storages)
+            if missing:
                 return (
-                    f"expected {peer.name} in `doors` to serve {', '.join(spec.places)}, found that it does not serve "
-                    f"{', '.join(sorted(lacking))}; add it to its `storage`"
+                    f"expected {peer.name} in `doors` to serve {', '.join(spec.storages)}, found no storage "
+                    f"{', '.join(sorted(missing))}; add it to its `storage`"
                 )
-        if not any(_ways(peer, peer.host) for peer in named):
-            return "expected `doors` to name services that move its files (gridftp, xrootd), found none"
-        return serves_something(spec)
+        if not any(_transfer_urls(peer, peer.host) for peer in named):
+            return "expected `doors` to name services that transfer its files (gridftp, xrootd), found none"
+        return missing_storage_error(spec)
 
-    def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
-        """Return ``srm``, in the long form that names the path of the service too."""
+    def service_ports(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
+        """Return ``srm``, in the long form with the path of the service."""
         return {"srm": f"srm://{host_name}:{{port}}/srm/managerv2?SFN={{path}}"}
 
-    def refusal(self, spec: ServiceSpec, use: Use) -> str | None:
+    def unsupported_use(self, spec: ServiceSpec, use: Use) -> str | None:
         """Return why it serves no devices."""
         return files_only(use)
 
-    def configure(self, room: Room) -> None:
-        """Make certificates and the grid-mapfile, and write the settings.
+    def hosts_obstacle(self, spec: ServiceSpec) -> str | None:
+        """Return the reason why it runs only in a lab."""
+        return "srm runs only in a lab, because it needs Python with Venturi on its host"
+
+    def configure(self, context: ServiceContext) -> None:
+        """Create certificates and the grid-mapfile, and write the settings.
 
         Raises
         ------
         BackendError
-            If a program is missing, or gfal2 is there without what speaks SRM, or there is nothing to serve or no door that serves it.
+            If a program or a storage is missing, gfal2 lacks its SRM plug-in, or ``doors`` does not fit the storages.
         """
-        require(room, self.packages)
-        _require_client(room)
-        refuse_mistake(self, room)
-        host = room.pki.host(room.host_name, [room.address])
-        room.pki.grid_mapfile(_mapfile(room), {DEFAULT_USER: account(room)})
-        room.client_environment.update(room.pki.client_environment())
+        require(context, self.packages)
+        _require_client(context)
+        reject_invalid_options(self, context)
+        host = context.pki.host(context.host_name, [context.address])
+        context.pki.grid_mapfile(_mapfile(context), {DEFAULT_USER: account(context)})
+        context.client_environment.update(context.pki.client_environment())
         settings = {
-            "address": room.address,
-            "ports": list(room.spec.ports),
-            "hosts": list(dict.fromkeys((room.host_name, room.address))),
-            "places": {place: str(room.path(place)) for place in room.spec.places},
-            "doors": self._templates(room),
+            "address": context.address,
+            "ports": list(context.spec.ports),
+            "hosts": list(dict.fromkeys((context.host_name, context.address))),
+            "storages": {storage: str(context.path(storage)) for storage in context.spec.storages},
+            "doors": self._templates(context),
             "certificate": str(host.certificate),
             "key": str(host.key),
-            "authorities": str(room.pki.certificates),
-            "mapfile": str(_mapfile(room)),
-            "database": str(room.folder / "requests.db"),
-            "log": str(request_log(room)),
-            "answer": room.spec.options["answer"],
-            **{name: room.spec.options[name] for name in _LIMITS},
-            "pin_s": room.spec.options["lifetime_s"],
-            "idle_s": room.spec.options["idle_s"],
+            "ca_directory": str(context.pki.certificates),
+            "mapfile": str(_mapfile(context)),
+            "database": str(context.directory / "requests.db"),
+            "log": str(request_log(context)),
+            "answer": context.spec.options["answer"],
+            **{name: context.spec.options[name] for name in _LIMITS},
+            "pin_s": context.spec.options["lifetime_s"],
+            "idle_s": context.spec.options["idle_s"],
         }
-        _settings(room).write_text(json.dumps(settings, indent=1), encoding="utf-8")
+        context.write(_settings(context), json.dumps(settings, indent=1))
 
-    def start(self, room: Room) -> Sequence[Process]:
-        """Start the server; its database is from before, if there was one."""
-        restart = ["--restart"] if room.spec.options["restart"] else []
-        argv = [*_program(), "serve", str(_settings(room)), *restart]
-        return [room.machine.start(argv, log=room.folder / "srm.out")]
+    def start(self, context: ServiceContext) -> Sequence[Process]:
+        """Start the server; it reuses an existing database."""
+        restart = ["--restart"] if context.spec.options["restart"] else []
+        argv = [*_program(), "serve", str(_settings(context)), *restart]
+        return [context.shell.start(argv, log=context.directory / "srm.out")]
 
-    def ready(self, room: Room) -> str | None:
-        """Ask it for its version on each port, as the lab's user."""
-        known = room.pki.client_environment()
-        for port in room.spec.ports:
-            where = [room.address, str(port), room.host_name, known["X509_USER_PROXY"], known["X509_CERT_DIR"]]
-            lack = complaint(room.machine, [*_program(), "ping", *where])
+    def ready(self, context: ServiceContext) -> str | None:
+        """Request its version on each port, as the lab's user."""
+        credentials = context.pki.client_environment()
+        for port in context.spec.ports:
+            where = [
+                context.address,
+                str(port),
+                context.host_name,
+                credentials["X509_USER_PROXY"],
+                credentials["X509_CERT_DIR"],
+            ]
+            lack = run_error(context.shell, [*_program(), "ping", *where])
             if lack is not None:
                 return lack
         return None
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the server; all else is in its folder."""
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
+        """Stop the server; its other resources are in its directory."""
         for process in reversed(processes):
             process.stop()
 
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return what it printed and its requests."""
-        return [room.folder / "srm.out", request_log(room)]
+    def logs(self, context: ServiceContext) -> Sequence[PurePath]:
+        """Return its output file and its request log."""
+        return [context.directory / "srm.out", request_log(context)]
 
-    def transfers(self, room: Room) -> Iterable[ServerTransfer]:
-        """Yield nothing: files pass it by, through the doors of others."""
+    def transfers(self, context: ServiceContext) -> Iterable[ServerTransfer]:
+        """Yield nothing: other services transfer the files."""
         return ()
 
-    def control(self, room: Room) -> Iterable[ControlLine]:
-        """Yield its requests and answers."""
-        return logged_requests(request_log(room))
+    def control(self, context: ServiceContext) -> Iterable[ControlLine]:
+        """Yield its requests and responses."""
+        return logged_requests(context.fetch(request_log(context)))
 
-    def _templates(self, room: Room) -> dict[str, list[str]]:
-        """Return protocol → URLs with ``{path}`` or ``{relative}``, one for each port of each door."""
+    def _templates(self, context: ServiceContext) -> dict[str, list[str]]:
+        """Return protocol → URLs with ``{path}`` or ``{relative}``, one for each port of each service."""
         found: dict[str, list[str]] = {}
-        for peer in map(room.peer, self.needs(room.spec)):
-            for protocol, template in _ways(peer.spec, peer.host_name).items():
-                known = found.setdefault(protocol, [])
-                known += dict.fromkeys(template.replace("{port}", str(port)) for port in peer.spec.ports or (0,))
+        for peer in map(context.peer, self.needs(context.spec)):
+            for protocol, template in _transfer_urls(peer.spec, peer.host_name).items():
+                credentials = found.setdefault(protocol, [])
+                credentials += dict.fromkeys(
+                    template.replace("{port}", str(port)) for port in peer.spec.ports or (0,)
+                )
         return found
 
 
-def _ways(peer: ServiceSpec, host_name: str) -> Mapping[str, str]:
-    """Return the doors of another service that lead to files."""
-    # Only here: that table has this service in it.
+def _transfer_urls(peer: ServiceSpec, host_name: str) -> Mapping[str, str]:
+    """Return the URL templates of another service for files."""
+    # Imported here, because the table contains this service.
     from venturi.testbed.services.table import SERVICES
 
-    doors = SERVICES[peer.kind].doors(peer, host_name)
-    return {protocol: url for protocol, url in doors.items() if "{path}" in url or "{relative}" in url}
+    service_ports = SERVICES[peer.kind].service_ports(peer, host_name)
+    return {protocol: url for protocol, url in service_ports.items() if "{path}" in url or "{relative}" in url}
 
 
 def _program() -> list[str]:
-    # -I: nothing of anybody's environment or working folder is loaded in place of the server.
+    # -I: neither the environment nor the working directory can replace modules of the server.
     return [sys.executable, "-I", "-m", "venturi.srm"]
 
 
-def _settings(room: Room) -> Path:
-    return room.folder / "srm.json"
+def _settings(context: ServiceContext) -> PurePath:
+    return context.directory / "srm.json"
 
 
-def _mapfile(room: Room) -> Path:
-    return room.folder / "grid-mapfile"
+def _mapfile(context: ServiceContext) -> PurePath:
+    return context.directory / "grid-mapfile"
 
 
-def _require_client(room: Room) -> None:
-    """Look whether gfal2, where it is installed, speaks SRM: of transfers it would only say that the protocol is not supported."""
-    asked = room.machine.run(list(ASK), timeout_s=_CLIENT_TIMEOUT_S)
-    missing = packages_missing(asked.stdout, ["srm"]) if asked.returncode == 0 else []
+def _require_client(context: ServiceContext) -> None:
+    """Check that gfal2, if installed, supports SRM. Otherwise each transfer would fail with an unsupported protocol."""
+    result = context.shell.run(list(PLUGIN_QUERY), timeout_s=_CLIENT_TIMEOUT_S)
+    missing = packages_missing(result.stdout, ["srm"]) if result.returncode == 0 else []
     if missing:
         raise BackendError(
-            f"{room.spec.name}: expected gfal2 on {room.machine.name} to speak SRM, found it without the plug-in;"
+            f"{context.spec.name}: expected gfal2 on {context.shell.name} to support SRM, found no plug-in for it;"
             f" install the Debian package {missing[0]}"
         )

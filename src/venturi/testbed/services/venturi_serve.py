@@ -1,22 +1,31 @@
-"""Our own server: ``venturi serve``, over FTP and GridFTP, for anonymous clients or with certificates, or over HTTP and WebDAV.
+"""Venturi's server, ``venturi serve``: FTP and GridFTP, anonymous or with certificates, or HTTP and WebDAV.
 
-Whatever it speaks, it writes the transfer log of the Grid Community Toolkit's server, see :mod:`venturi.testbed.services.gridftp_witness`.
+With each protocol, it writes the transfer log of the Grid Community Toolkit's server; see
+:mod:`venturi.testbed.services.gridftp_logs`.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
+from pathlib import PurePath
 
-from venturi.backend.engine import find_engine
 from venturi.cost import MeasuredService, ServiceCost
 from venturi.mover.base import Option
 from venturi.testbed.pki import DEFAULT_USER
-from venturi.testbed.services.base import Package, Peers, Process, Room, ServiceSpec, Use, files_only, refuse_mistake
-from venturi.testbed.services.conversation import hear
-from venturi.testbed.services.gridftp_witness import logged_transfers
-from venturi.testbed.services.witness import ControlLine, ServerTransfer
+from venturi.testbed.services.base import (
+    Package,
+    Peers,
+    Process,
+    ServiceContext,
+    ServiceSpec,
+    Use,
+    files_only,
+    reject_invalid_options,
+)
+from venturi.testbed.services.exposure import OPEN, admitted_addresses, listen_address, local_address, socket_address
+from venturi.testbed.services.gridftp_logs import logged_transfers
+from venturi.testbed.services.line_protocol import expect_replies
+from venturi.testbed.services.log_source import ControlLine, ServerTransfer
 
 __all__ = ["VenturiServe", "transfer_log"]
 
@@ -26,131 +35,148 @@ _HTTP_MACHINE = "AMD EPYC, loopback, November 2026"
 _COSTS = (
     MeasuredService(
         ServiceCost(session_core_s=8.5e-5, file_core_s=1.4e-5, byte_core_s=4.8e-10),
-        "processor time of the server's threads: session: 5 times 400 anonymous logins; file: 5 times 5000 pipelined ones of 10 kB in MODE E; byte: of "
-        f"files of 2 GB that it receives into memory, 3 times (one that it sends takes 0.09 ns); medians, {_MACHINE}",
+        "CPU time of the server's threads. Session: 400 anonymous logins, 5 times. File: 5000 pipelined files of 10 kB in MODE E, 5 times. Byte: files of "
+        f"2 GB that the server receives into memory, 3 times (a sent byte takes 0.09 ns). Medians, {_MACHINE}",
     ),
     MeasuredService(
         ServiceCost(session_core_s=1.1e-4, file_core_s=9.3e-5, byte_core_s=2.3e-10),
-        "the same by HTTP: session: 400 connections with a GET each, less a GET; file: 5000 GETs of 10 kB, one after the other (a PUT takes 0.2 ms); byte: of 1 GB that it sends "
-        f"(one that it receives takes 1.8 ns, 1 ns of it where memory is new); medians of 5, {_HTTP_MACHINE}",
+        "CPU time of the server's threads with HTTP. Session: 400 connections with one GET each, minus the GETs. File: 5000 sequential GETs of 10 kB (a PUT takes 0.2 ms). Byte: "
+        f"1 GB that the server sends (a received byte takes 1.8 ns, including 1 ns if memory is new). Medians of 5, {_HTTP_MACHINE}",
         {"http": True},
     ),
     MeasuredService(
         ServiceCost(session_core_s=1.5e-3, file_core_s=1.1e-4, byte_core_s=7.8e-10),
-        f"the same within TLS 1.3, RSA of 2048 bits (a byte that it receives takes 2.1 ns); medians of 5, {_HTTP_MACHINE}",
+        f"as with HTTP, in TLS 1.3 with a 2048-bit RSA key (a received byte takes 2.1 ns); medians of 5, {_HTTP_MACHINE}",
         {"http": True, "tls": True},
     ),
     MeasuredService(
         ServiceCost(auth_core_s=0.0023, auth_scatter=0.06),
-        f"processor time of the server for a login with delegation, less that of an anonymous one: mean and scatter of 25 calls, {_MACHINE}",
+        f"CPU time of the server for a login with delegation, minus that of an anonymous one: mean and scatter of 25 calls, {_MACHINE}",
         {"auth": "gsi"},
     ),
 )
 
 
-def transfer_log(room: Room) -> Path:
-    """Return the file with a line a transfer, as ``venturi.testbed.trace.parse_transfers`` reads it."""
-    return room.folder / "transfer.log"
+def transfer_log(context: ServiceContext) -> PurePath:
+    """Return the file with one line per transfer, for :func:`venturi.testbed.gridftp_log.read_transfers`."""
+    return context.directory / "transfer.log"
 
 
 class VenturiServe:
-    """``venturi serve``."""
+    """Service that runs ``venturi serve``."""
 
     kind = "venturi-serve"
-    summary = "Our own server (venturi serve): FTP and GridFTP, MODE S and E, anonymous or with certificates (GSI); or HTTP(S) and WebDAV."
+    summary = "Venturi's server (venturi serve): FTP and GridFTP in MODE S and E, anonymous or with certificates (GSI), or HTTP(S) and WebDAV."
     packages: tuple[Package, ...] = ()
     options = (
         Option(
             "auth",
             "choice",
             "none",
-            "How clients prove who they are. Only with certificates two servers copy between each other.",
+            "Client authentication. Copies between two servers need certificates.",
             choices=("none", "gsi"),
         ),
-        Option("http", "boolean", False, "HTTP and WebDAV in place of FTP, for everybody (--http)."),
+        Option("http", "boolean", False, "Serve HTTP and WebDAV instead of FTP, without authentication (--http)."),
         Option(
-            "tls", "boolean", False, "With `http`: https:// and davs://, with a certificate of the lab (--https)."
+            "tls",
+            "boolean",
+            False,
+            "With `http`: serve https:// and davs://, with a temporary certificate (--https).",
         ),
-        Option("block", "size", _BLOCK_BYTES, "Bytes of a block of MODE E (--block).", minimum=4096, maximum=1 << 30),
+        Option("block", "size", _BLOCK_BYTES, "Block size in MODE E (--block).", minimum=4096, maximum=1 << 30),
         Option(
-            "connections", "integer", None, "Clients at the same time, refused beyond; not set: 10,000 (--sessions)."
+            "connections",
+            "integer",
+            None,
+            "Limit of simultaneous clients; more are rejected. Not set: 10,000 (--sessions).",
         ),
         Option(
             "threads",
             "integer",
             None,
-            "Threads that have the sessions; not set: one a core, at most 8 (--threads).",
+            "Threads for sessions. Not set: one per core, at most 8 (--threads).",
             maximum=64,
         ),
         Option(
             "memory",
             "size",
             256 << 20,
-            "Large buffers of files that come; beyond, a connection has 4 KiB (--memory).",
+            "Memory for large receive buffers; beyond it, a connection has 4 KiB (--memory).",
             minimum=16 << 20,
         ),
         Option(
             "pacing",
             "rate",
             None,
-            "What each data connection sends at most (--pacing).",
+            "Limit of the send rate of each data connection (--pacing).",
             minimum=8000,
             maximum=125_000_000_000,
         ),
-        Option("sync", "boolean", False, "Have files on stable storage before they are answered (--sync)."),
+        Option("sync", "boolean", False, "Write files to stable storage before the reply (--sync)."),
+        OPEN,
     )
     default_ports = tuple(range(2811, 2827))
     costs = _COSTS
 
     def needs(self, spec: ServiceSpec) -> tuple[str, ...]:
-        """Return nothing: it stands alone."""
+        """Return nothing: it needs no other service."""
         return ()
 
-    def doors(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
-        """Return ``gsiftp`` with certificates, else ``ftp``; of HTTP ``http``, within TLS ``https`` and ``davs``."""
+    def service_ports(self, spec: ServiceSpec, host_name: str) -> Mapping[str, str]:
+        """Return ``gsiftp`` with certificates, otherwise ``ftp``; for HTTP ``http``, with TLS ``https`` and ``davs``."""
         if spec.options.get("http"):
             schemes: tuple[str, ...] = ("https", "davs") if spec.options.get("tls") else ("http",)
         else:
             schemes = ("gsiftp",) if _secure(spec) else ("ftp",)
         return {scheme: f"{scheme}://{host_name}:{{port}}{{path}}" for scheme in schemes}
 
-    def refusal(self, spec: ServiceSpec, use: Use) -> str | None:
+    def unsupported_use(self, spec: ServiceSpec, use: Use) -> str | None:
         """Return why it serves no devices."""
         return files_only(use)
 
-    def mistake(self, spec: ServiceSpec, peers: Peers) -> str | None:
-        """Return which options do not go together."""
+    def validation_error(self, spec: ServiceSpec, peers: Peers) -> str | None:
+        """Return a conflict between its options."""
         if spec.options.get("http") and _secure(spec):
             return 'expected auth = "none" with http, found "gsi": certificates of clients are for FTP'
         if spec.options.get("tls") and not spec.options.get("http"):
-            return 'expected http with tls, found FTP; say http = true, or auth = "gsi" for certificates with FTP'
+            return (
+                'expected http = true with tls, found FTP; set http = true, or auth = "gsi" for certificates with FTP'
+            )
         if spec.options.get("http") and spec.options.get("block_bytes", _BLOCK_BYTES) != _BLOCK_BYTES:
-            return "expected no block with http, found one: it is that of MODE E, of FTP"
+            return "expected no block with http, found one; remove it: blocks are for MODE E of FTP"
         return None
 
-    def configure(self, room: Room) -> None:
-        """Make certificates and the grid-mapfile, if it asks for them; all else is said on its command line.
+    def hosts_obstacle(self, spec: ServiceSpec) -> str | None:
+        """Return why it cannot run on a real host: it has no storage."""
+        return None if spec.storages else "on a real host it serves only its storages: expected `storage`, found none"
+
+    def configure(self, context: ServiceContext) -> None:
+        """Create certificates and the grid-mapfile if necessary; all other settings are on its command line.
 
         Raises
         ------
         BackendError
-            If its options do not go together.
+            If its options conflict.
         """
-        refuse_mistake(self, room)
-        if room.spec.options["tls"]:
-            room.client_environment.update(room.pki.trust())
-        if _secure(room.spec):
-            room.pki.host(room.host_name, [room.address])
-            room.pki.grid_mapfile(_mapfile(room), {DEFAULT_USER: "lab"})
-            room.client_environment.update(room.pki.client_environment())
+        reject_invalid_options(self, context)
+        if context.spec.options["tls"]:
+            context.client_environment.update(context.pki.trust())
+        if _secure(context.spec):
+            context.pki.host(context.host_name, [context.address])
+            context.pki.grid_mapfile(_mapfile(context), {DEFAULT_USER: "lab"})
+            context.client_environment.update(context.pki.client_environment())
+        if context.exposed:
+            for storage in context.spec.storages:
+                context.make_directory(context.path(storage))
 
-    def start(self, room: Room) -> Sequence[Process]:
+    def start(self, context: ServiceContext) -> Sequence[Process]:
         """Start one server that listens on all ports."""
-        options = room.spec.options
-        argv = [os.fspath(find_engine()), "serve", "/", "--write", "--sessions-per-address", str(_CLIENTS)]
+        options = context.spec.options
+        argv = [context.shell.engine, "serve", "/", "--write", "--sessions-per-address", str(_CLIENTS)]
+        argv += _confinement(context)
         listen = "--listen" if not options["http"] else "--https" if options["tls"] else "--http"
-        for port in room.spec.ports:
-            argv += [listen, f"{room.address}:{port}"]
+        for port in context.spec.ports:
+            argv += [listen, socket_address(listen_address(context, "::"), port)]
         argv += ["--block", str(options["block_bytes"]), "--memory", str(options["memory_bytes"])]
         for name, option in (("connections", "--sessions"), ("threads", "--threads")):
             if options[name] is not None:
@@ -159,60 +185,81 @@ class VenturiServe:
             argv += ["--pacing", f"{options['pacing_bytes_per_s']}B/s"]
         if options["sync"]:
             argv.append("--sync")
-        if _secure(room.spec):
-            host = room.pki.host(room.host_name, [room.address])
-            argv += ["--cert", str(host.certificate), "--key", str(host.key), "--ca-dir", str(room.pki.certificates)]
-            argv += ["--grid-mapfile", str(_mapfile(room)), "--third-party"]
+        if _secure(context.spec):
+            host = context.pki.host(context.host_name, [context.address])
+            argv += [
+                "--cert",
+                str(host.certificate),
+                "--key",
+                str(host.key),
+                "--ca-dir",
+                str(context.pki.certificates),
+            ]
+            argv += ["--grid-mapfile", str(_mapfile(context)), "--third-party"]
         if options["tls"]:
-            host = room.pki.host(room.host_name, [room.address])
+            host = context.pki.host(context.host_name, [context.address])
             argv += ["--tls-cert", str(host.certificate), "--tls-key", str(host.key)]
-        argv += ["--transfer-log", str(transfer_log(room)), "--drain-time", "1"]
-        return [room.machine.start(argv, log=_printed(room))]
+        argv += ["--transfer-log", str(transfer_log(context)), "--drain-time", "1"]
+        return [context.shell.start(argv, log=_printed(context))]
 
-    def ready(self, room: Room) -> str | None:
-        """Log in on each port; with certificates, begin to; of HTTP ask for its options, within TLS connect."""
-        said: list[tuple[str | None, str]]
-        match room.spec.options:
+    def ready(self, context: ServiceContext) -> str | None:
+        """Log in on each port. With certificates, only start the login. HTTP: request OPTIONS; with TLS, only connect."""
+        dialogue: list[tuple[str | None, str]]
+        match context.spec.options:
             case {"http": True, "tls": True}:
-                said = []
+                dialogue = []
             case {"http": True}:
-                said = [("OPTIONS / HTTP/1.0\r\n", "HTTP/1.")]
+                dialogue = [("OPTIONS / HTTP/1.0\r\n", "HTTP/1.")]
             case {"auth": "gsi"}:
-                said = [(None, "220"), ("AUTH GSSAPI", "334")]
+                dialogue = [(None, "220"), ("AUTH GSSAPI", "334")]
             case _:
-                said = [(None, "220"), ("USER anonymous", "331"), ("PASS ready@lab.test", "230"), ("QUIT", "")]
-        lacks = (hear(room.machine, room.address, port, said) for port in room.spec.ports)
+                dialogue = [(None, "220"), ("USER anonymous", "331"), ("PASS ready@lab.test", "230"), ("QUIT", "")]
+        address = local_address(context)
+        lacks = (expect_replies(context.shell, address, port, dialogue) for port in context.spec.ports)
         return next((lack for lack in lacks if lack is not None), None)
 
-    def stop(self, room: Room, processes: Sequence[Process]) -> None:
-        """Stop the server; all else is in the folder."""
+    def stop(self, context: ServiceContext, processes: Sequence[Process]) -> None:
+        """Stop the server; its other resources are in its directory."""
         for process in reversed(processes):
             process.stop()
 
-    def logs(self, room: Room) -> Sequence[Path]:
-        """Return what it printed."""
-        return [_printed(room)]
+    def logs(self, context: ServiceContext) -> Sequence[PurePath]:
+        """Return its output file."""
+        return [_printed(context)]
 
-    def transfers(self, room: Room) -> Iterable[ServerTransfer]:
+    def transfers(self, context: ServiceContext) -> Iterable[ServerTransfer]:
         """Yield the files of its transfer log."""
-        return logged_transfers(transfer_log(room))
+        return logged_transfers(context.fetch(transfer_log(context)))
 
-    def control(self, room: Room) -> Iterable[ControlLine]:
-        """Yield nothing: it keeps no log of its control channels."""
+    def control(self, context: ServiceContext) -> Iterable[ControlLine]:
+        """Yield nothing: it has no log of control connections."""
         return ()
 
 
 _CLIENTS = 100_000
-"""Sessions of one host: in a lab a host stands for many clients."""
+"""Limit of sessions per client host, because a host of a lab emulates many clients."""
 
 
 def _secure(spec: ServiceSpec) -> bool:
     return spec.options.get("auth") == "gsi"
 
 
-def _mapfile(room: Room) -> Path:
-    return room.folder / "grid-mapfile"
+def _confinement(context: ServiceContext) -> list[str]:
+    """Return the restriction to storages, addresses and ports on a real host."""
+    if context.access is None:
+        return []
+    arguments = [word for storage in context.spec.storages for word in ("--only", str(context.path(storage)))]
+    addresses = None if _secure(context.spec) else admitted_addresses(context)
+    for address in addresses or ():
+        arguments += ["--allow", address]
+    if context.access.data_ports is not None and not context.spec.options.get("http"):
+        arguments += ["--data-ports", "-".join(map(str, context.access.data_ports))]
+    return arguments
 
 
-def _printed(room: Room) -> Path:
-    return room.folder / "serve.out"
+def _mapfile(context: ServiceContext) -> PurePath:
+    return context.directory / "grid-mapfile"
+
+
+def _printed(context: ServiceContext) -> PurePath:
+    return context.directory / "serve.out"

@@ -1,62 +1,64 @@
-"""Who may use an XRootD server: its keys and certificates, its configuration lines, and what its clients are given.
+"""Access to an XRootD server: keys and certificates, configuration lines, and the environment of clients.
 
-A server that reads from another one (a proxy; the destination of a third-party copy) is a client too, under its own
-account: it gets a credential of the lab's user that it may read.
+A server that reads from another one (a proxy, or the destination of a third-party copy) is also a client, under its own
+account. It gets a credential of the lab's user that it can read.
 """
 
 from __future__ import annotations
 
 import os
 import pwd
-import shutil
 import threading
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import PurePath
 
 from venturi.errors import BackendError
 from venturi.mover.base import Option
 from venturi.testbed.pki import Credential
 from venturi.testbed.services import kdc, programs
-from venturi.testbed.services.base import Peers, Room, ServiceSpec
-from venturi.testbed.services.calls import must
+from venturi.testbed.services.base import Peers, ServiceContext, ServiceSpec
+from venturi.testbed.services.client_calls import run_checked
+from venturi.testbed.services.exposure import OPEN, admitted_addresses
 
 __all__ = [
     "ACCESS_OPTIONS",
     "ACCOUNT",
     "account",
+    "admission",
     "configure_access",
     "environment",
+    "find_kdc",
     "hand_over",
     "host_credential",
-    "kdc_of",
 ]
 
 ACCOUNT = "xrootd"
-"""The account of a server that root starts: xrootd refuses to run as root."""
+"""Account of a server that root starts, because xrootd does not run as root."""
 
 ACCESS_OPTIONS = (
-    Option("auth", "choice", "none", "how clients prove who they are", choices=("none", "sss", "krb5", "gsi")),
-    Option("kdc", "text", None, "the service of kind kdc, for auth = krb5"),
-    Option("tls", "boolean", False, "roots:// and https:// with a certificate of the lab"),
+    Option("auth", "choice", "none", "client authentication", choices=("none", "sss", "krb5", "gsi")),
+    Option("kdc", "text", None, "its service of kind kdc, for auth = krb5"),
+    Option("tls", "boolean", False, "serve roots:// and https:// with a temporary certificate"),
+    OPEN,
 )
 
 _SSS_CLIENT = "XrdSecSSSKT"
 _SSS_LOCK = threading.Lock()
-"""Servers of a lab are configured side by side, and one of them makes the key of all."""
+"""The servers of a lab are configured in parallel, and one of them creates the shared key."""
 _GRID_USER = "labuser"
 
 
-def kdc_of(spec: ServiceSpec) -> tuple[str, ...]:
+def find_kdc(spec: ServiceSpec) -> tuple[str, ...]:
     """Return the name of the Kerberos service that a server needs, if any."""
     name = spec.options.get("kdc")
     return (str(name),) if spec.options.get("auth") == "krb5" and name else ()
 
 
-def mistake(spec: ServiceSpec, peers: Peers) -> str | None:
-    """Return that a server with Kerberos has no service of Kerberos."""
+def validation_error(spec: ServiceSpec, peers: Peers) -> str | None:
+    """Return the error of a server with Kerberos but without a KDC."""
     if spec.options.get("auth") != "krb5":
         return None
-    found = [peers(name) for name in kdc_of(spec)]
+    found = [peers(name) for name in find_kdc(spec)]
     if not found:
         return 'expected the option kdc with auth = "krb5", found none; name a kdc service'
     (centre,) = found
@@ -67,141 +69,157 @@ def mistake(spec: ServiceSpec, peers: Peers) -> str | None:
     )
 
 
-def account(room: Room) -> str | None:
-    """Return the account under which the server runs, None for the one that runs this process.
+def account(context: ServiceContext) -> str | None:
+    """Return the account of the server; None for the account of the commands on its host.
 
     Raises
     ------
     BackendError
-        If there is no such account.
+        If the account does not exist.
     """
-    if not room.machine.privileged:
-        name = programs.account(room)
+    if context.exposed:
+        return None
+    if not context.shell.privileged:
+        name = programs.account(context)
         return None if name == pwd.getpwuid(os.geteuid()).pw_name else name
     try:
         return pwd.getpwnam(ACCOUNT).pw_name
     except KeyError as error:
         raise BackendError(
-            f"{room.spec.name}: expected an account {ACCOUNT} for the server, found none; install xrootd-server"
+            f"{context.spec.name}: expected an account {ACCOUNT} for the server, found none; install xrootd-server"
         ) from error
 
 
-def hand_over(path: Path, owner: str | None) -> Path:
-    """Give a file or folder to the server's account and return it."""
+def hand_over(context: ServiceContext, path: PurePath, owner: str | None) -> PurePath:
+    """Change the owner of a file or directory on the host to the account of the server, and return the path."""
     if owner is not None:
-        shutil.chown(path, owner)
+        run_checked(context.shell, ["chown", owner, str(path)], where=context.spec.name, package="coreutils")
     return path
 
 
-def host_credential(room: Room) -> Credential:
-    """Return the certificate of the server's host, with a key that its account may read; clients come to trust it."""
-    room.client_environment.update(room.pki.trust())
-    made: Credential = room.pki.host(room.host_name, [room.address], owner=account(room))
+def host_credential(context: ServiceContext) -> Credential:
+    """Return the certificate of the server's host, with a key that its account can read, and make clients trust it."""
+    context.client_environment.update(context.pki.trust())
+    made: Credential = context.pki.host(context.host_name, [context.address], owner=account(context))
     return made
 
 
-def configure_access(room: Room, peers: Iterable[Room] = ()) -> list[str]:
-    """Make what a server needs to know its clients and to be known by its ``peers``; return configuration lines.
+def configure_access(context: ServiceContext, peers: Iterable[ServiceContext] = ()) -> list[str]:
+    """Create the credentials of a server for its clients and ``peers``, and return the configuration lines.
 
     Raises
     ------
     BackendError
-        If a program is missing or refuses, or a krb5 server has no KDC.
+        If a program is missing or fails, or a krb5 server has no KDC.
     """
-    lines = _tls(room) if room.spec.options.get("tls") else []
-    auth = _auth(room)
+    lines = _tls(context) if context.spec.options.get("tls") else []
+    auth = _auth(context)
     if auth != "none":
-        protocol = {"sss": _sss, "krb5": _krb5, "gsi": _gsi}[auth](room)
+        protocol = {"sss": _sss, "krb5": _krb5, "gsi": _gsi}[auth](context)
         lines += ["xrootd.seclib libXrdSec.so", f"sec.protocol {protocol}", f"sec.protbind * only {auth}"]
-    for other in (room, *peers):
-        _make_own_credential(room, other)
+    for other in (context, *peers):
+        _make_own_credential(context, other)
     return lines
 
 
-def environment(room: Room, peers: Iterable[Room] = ()) -> dict[str, str]:
-    """Return the variables of the server's processes, which its third-party copies inherit."""
-    known: dict[str, str] = {}
-    for other in (room, *peers):
+def admission(context: ServiceContext, *, clustered: bool) -> list[str]:
+    """Return configuration lines with the hosts that can connect.
+
+    Parameters
+    ----------
+    clustered
+        Whether the server is a member of a cluster. Cluster members do not authenticate to each other, and neither do HTTP
+        clients.
+    """
+    if _auth(context) != "none" and not context.spec.options.get("http") and not clustered:
+        return []
+    addresses = admitted_addresses(context) or ()
+    return [f"xrd.allow host {f'[{address}]' if ':' in address else address}" for address in addresses]
+
+
+def environment(context: ServiceContext, peers: Iterable[ServiceContext] = ()) -> dict[str, str]:
+    """Return the environment variables of the server's processes; third-party copies inherit them."""
+    variables: dict[str, str] = {}
+    for other in (context, *peers):
         match _auth(other):
             case "sss":
-                known[_SSS_CLIENT] = str(_sss_keytab(room))
+                variables[_SSS_CLIENT] = str(_sss_keytab(context))
             case "krb5":
-                centre = other.peer(kdc_of(other.spec)[0])
-                known |= kdc.environment(centre) | {"KRB5CCNAME": f"FILE:{room.folder / 'own.cache'}"}
-                # By default it is in /var/tmp, and stays there.
-                known["KRB5RCACHENAME"] = f"file2:{room.folder / 'replay'}"
+                centre = other.peer(find_kdc(other.spec)[0])
+                variables |= kdc.environment(centre) | {"KRB5CCNAME": f"FILE:{context.directory / 'own.cache'}"}
+                # The default is in /var/tmp, where the file would remain.
+                variables["KRB5RCACHENAME"] = f"file2:{context.directory / 'replay'}"
             case "gsi":
-                known |= {"X509_CERT_DIR": str(room.pki.certificates), "X509_USER_PROXY": str(_proxy(room))}
-    return known
+                variables |= {"X509_CERT_DIR": str(context.pki.certificates), "X509_USER_PROXY": str(_proxy(context))}
+    return variables
 
 
-def _auth(room: Room) -> str:
-    return str(room.spec.options.get("auth") or "none")
+def _auth(context: ServiceContext) -> str:
+    return str(context.spec.options.get("auth") or "none")
 
 
-def _tls(room: Room) -> list[str]:
-    host = host_credential(room)
-    return [f"xrd.tls {host.certificate} {host.key}", f"xrd.tlsca certdir {room.pki.certificates}"]
+def _tls(context: ServiceContext) -> list[str]:
+    host = host_credential(context)
+    return [f"xrd.tls {host.certificate} {host.key}", f"xrd.tlsca certdir {context.pki.certificates}"]
 
 
-def _gsi(room: Room) -> str:
-    host = host_credential(room)
-    accounts = room.pki.grid_mapfile(room.folder / "grid-mapfile", {"Lab User": _GRID_USER})
-    room.client_environment.update(room.pki.client_environment())
-    # gmapopt 10: an unknown subject keeps its hashed name. crl 0: the lab's authority has no revocation list.
+def _gsi(context: ServiceContext) -> str:
+    host = host_credential(context)
+    accounts = context.pki.grid_mapfile(context.directory / "grid-mapfile", {"Lab User": _GRID_USER})
+    context.client_environment.update(context.pki.client_environment())
+    # gmapopt 10: an unknown subject keeps its hashed name. crl 0: the lab's CA has no revocation list.
     return (
-        f"gsi -certdir:{room.pki.certificates} -cert:{host.certificate} -key:{host.key}"
+        f"gsi -certdir:{context.pki.certificates} -cert:{host.certificate} -key:{host.key}"
         f" -gridmap:{accounts} -gmapopt:10 -crl:0"
     )
 
 
-def _krb5(room: Room) -> str:
-    (name,) = kdc_of(room.spec)
-    principal = f"xrootd/{room.host_name}"
-    keytab = kdc.issue_keytab(room.peer(name), principal, room.folder / "krb5.keytab")
-    hand_over(keytab, account(room))
+def _krb5(context: ServiceContext) -> str:
+    (name,) = find_kdc(context.spec)
+    principal = f"xrootd/{context.host_name}"
+    keytab = kdc.issue_keytab(context.peer(name), principal, context.directory / "krb5.keytab")
+    hand_over(context, keytab, account(context))
     return f"krb5 {keytab} {principal}@{kdc.REALM}"
 
 
-def _sss(room: Room) -> str:
-    """Use the key that the lab's clients have; the first server makes it."""
+def _sss(context: ServiceContext) -> str:
+    """Return the protocol line for the key of the lab's clients; the first server creates the key."""
     with _SSS_LOCK:
-        theirs = room.client_environment.get(_SSS_CLIENT)
-        if theirs is None:
-            theirs = str(room.folder / "clients.keytab")
-            make = f"echo y | xrdsssadmin -k lab -u {_GRID_USER} -g {_GRID_USER} add {theirs}"
-            must(room.machine, ["sh", "-c", make], where=room.spec.name, package="xrootd-server")
-            Path(theirs).chmod(0o600)
-            room.client_environment[_SSS_CLIENT] = theirs
-    _copy_secret(Path(theirs), _sss_keytab(room), account(room))
-    return f"sss -s {_sss_keytab(room)}"
+        client_keytab = context.client_environment.get(_SSS_CLIENT)
+        if client_keytab is None:
+            made = context.directory / "clients.keytab"
+            script = f"echo y | xrdsssadmin -k lab -u {_GRID_USER} -g {_GRID_USER} add {made}"
+            run_checked(context.shell, ["sh", "-c", script], where=context.spec.name, package="xrootd-server")
+            client_keytab = context.client_file("sss.keytab", context.read_bytes(made), 0o600)
+            context.client_environment[_SSS_CLIENT] = client_keytab
+    _copy_client_keytab(context)
+    return f"sss -s {_sss_keytab(context)}"
 
 
-def _make_own_credential(room: Room, other: Room) -> None:
-    """Make the credential with which ``room`` is a client of ``other``."""
+def _make_own_credential(context: ServiceContext, other: ServiceContext) -> None:
+    """Create the credential of ``context`` as a client of ``other``."""
     match _auth(other):
         case "sss":
-            _copy_secret(Path(room.client_environment[_SSS_CLIENT]), _sss_keytab(room), account(room))
+            _copy_client_keytab(context)
         case "krb5":
-            centre = other.peer(kdc_of(other.spec)[0])
-            cache = room.folder / "own.cache"
-            kdc.fetch_ticket(centre, cache, room.machine)
-            hand_over(cache, account(room))
+            centre = other.peer(find_kdc(other.spec)[0])
+            cache = context.directory / "own.cache"
+            kdc.fetch_ticket(centre, cache, context.shell)
+            hand_over(context, cache, account(context))
         case "gsi":
-            room.pki.proxy(path=_proxy(room), owner=account(room))
+            context.pki.proxy(path=_proxy(context), owner=account(context))
 
 
-def _copy_secret(source: Path, copy: Path, owner: str | None) -> None:
-    copy.unlink(missing_ok=True)
-    copy.touch(mode=0o600)
-    copy.chmod(0o600)
-    copy.write_bytes(source.read_bytes())
-    hand_over(copy, owner)
+def _copy_client_keytab(context: ServiceContext) -> None:
+    """Copy the key of the clients to the directory of the server, which has a different account."""
+    content = context.read_bytes(PurePath(context.client_variables()[_SSS_CLIENT]))
+    context.write(_sss_keytab(context), content, 0o600)
+    hand_over(context, _sss_keytab(context), account(context))
 
 
-def _sss_keytab(room: Room) -> Path:
-    return room.folder / "sss.keytab"
+def _sss_keytab(context: ServiceContext) -> PurePath:
+    return context.directory / "sss.keytab"
 
 
-def _proxy(room: Room) -> Path:
-    return room.folder / "own.proxy"
+def _proxy(context: ServiceContext) -> PurePath:
+    return context.directory / "own.proxy"

@@ -1,8 +1,7 @@
-"""Keeps what an XRootD server says of its work: each UDP datagram goes to a file, after its time and length.
+"""Collector for the monitoring of an XRootD server: writes each UDP datagram to a file, after its time and length.
 
-It is run as a program beside the server (``python xrootd_collector.py ADDRESS PORT FILE READY``), makes the file READY as soon as it listens, and
-needs nothing but Python.
-:mod:`venturi.testbed.xrootd_trace` reads the file.
+It runs as a separate program next to the server (``python xrootd_collector.py ADDRESS PORT FILE READY``), and needs only
+Python. It creates the file READY as soon as it listens. :mod:`venturi.testbed.xrootd_trace` reads the output.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import time
 __all__ = ["PREFIX"]
 
 PREFIX = struct.Struct(">QI")
-"""Nanoseconds since 1970 at which a datagram came, and its length in bytes."""
+"""Arrival time of a datagram in Unix nanoseconds, and its length in bytes."""
 
 _LARGEST = 65536
 

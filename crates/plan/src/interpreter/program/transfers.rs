@@ -1,4 +1,4 @@
-//! Transfers and reads against the header: their calls, their ends, the ways to these.
+//! Validation of transfers and reads with the header: calls, endpoints, service ports.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::{Compiler, Op, unknown};
 use crate::interpreter::streams::Drawn;
 use crate::{Call, Endpoint, Error, Name, OrDraw, ReadStep, TransferStep, Values, Via, authority};
 
-/// Most files in one call of a mover: their list is made in memory.
+/// Maximum number of files in one call of a mover, because their list is created in memory.
 const MAX_FILES: u64 = 1_000_000;
 
-/// What decides which placeholders of a call have a value.
+/// Properties that determine which placeholders of a call have a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Shape {
     read: bool,
@@ -18,7 +18,7 @@ pub(super) struct Shape {
     destination: Option<Remote>,
 }
 
-/// An end behind a door.
+/// An endpoint at a service port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Remote {
     port: Option<u16>,
@@ -53,7 +53,7 @@ impl Compiler<'_> {
         Ok(Op::Read(Arc::new(step)))
     }
 
-    /// Many files in one call have names and sizes that everybody can tell.
+    /// Check that several files in one call have known names and sizes.
     fn list(&self, step: &TransferStep) -> Result<(), Error> {
         if step.files <= 1 {
             return Ok(());
@@ -69,10 +69,13 @@ impl Compiler<'_> {
                 .header
                 .calls
                 .get(&step.call)
-                .is_some_and(Call::takes_folder)
+                .is_some_and(Call::takes_directory)
         {
             let found = format!("`zero:` and {} files", step.files);
-            return wrong("files of a data set for a tool that takes folders", found);
+            return wrong(
+                "files of a dataset for a tool that copies directories",
+                found,
+            );
         }
         let unnumbered = self.values(&step.source)?.into_iter().find(|source| {
             let last = source
@@ -82,14 +85,14 @@ impl Compiler<'_> {
         });
         match unnumbered {
             Some(source) => wrong(
-                "the first of several files of a data set, such as `place:sets/x/000003`",
+                "the first of several files of a dataset, such as `storage:sets/x/000003`",
                 format!("`{source}` and {} files", step.files),
             ),
             None => Ok(()),
         }
     }
 
-    /// The bytes of many files are those of the data set, or are shared evenly.
+    /// Check that the bytes of several files are equal to the dataset, or are distributed evenly.
     fn bytes_of_many(&self, step: &TransferStep) -> Result<(), Error> {
         let OrDraw::Fixed(bytes) = &step.bytes else {
             return Ok(());
@@ -113,7 +116,7 @@ impl Compiler<'_> {
             }
             Some(_) => Err(self.wrong(
                 "transfer",
-                "the sum of the sizes in the data set's mix",
+                "the sum of the sizes in the mix of the dataset",
                 found,
             )),
         }
@@ -123,23 +126,26 @@ impl Compiler<'_> {
         let call = self.known("call", &self.header.calls, name)?;
         if self.calls.insert((name.clone(), shape)) {
             call.local("/")?;
+            let urls = self.header.call_urls(call, |_| None)?;
             let host = |end: Option<Remote>| end.map(|_| "host");
             let port = |end: Option<Remote>| end.and_then(|remote| remote.port);
             call.argv(&Values {
                 offset_bytes: shape.read.then_some(0),
                 list: shape.list.then_some("list"),
-                folder: shape.list.then_some("folder"),
+                directory: shape.list.then_some("folder"),
                 source_host: host(shape.source),
                 source_port: port(shape.source),
                 destination_host: host(shape.destination),
                 destination_port: port(shape.destination),
+                urls: Some(&urls),
                 ..Values::default()
             })?;
         }
         Ok(())
     }
 
-    /// Checks an end and the way to it. That a local end is on a host whose files the agent sees, only the agent can tell.
+    /// Check an endpoint and its service port. Only the agent can check that it sees the files of a
+    /// local endpoint.
     fn end(
         &self,
         endpoint: &OrDraw<Endpoint>,
@@ -148,7 +154,7 @@ impl Compiler<'_> {
     ) -> Result<Option<Remote>, Error> {
         let endpoints = self.values(endpoint)?;
         for endpoint in &endpoints {
-            self.place(endpoint)?;
+            self.storage(endpoint)?;
         }
         let Some(via) = via else { return Ok(None) };
         let mut port = None;
@@ -165,26 +171,31 @@ impl Compiler<'_> {
         Ok(Some(Remote { port }))
     }
 
-    /// A URL of an end; the scratch directory of the host is not known here, and left out.
+    /// Return a URL of an endpoint, without the scratch directory of the host, which is unknown
+    /// here.
     fn url(&self, endpoint: &Endpoint, via: &Via, slot: u32) -> Result<String, Error> {
-        let door = self.header.door(via, slot)?;
-        let Some(place) = self.header.places.get(endpoint.place()) else {
-            return door.url(Some("/dev"), None);
+        let service_port = self.header.service_port(via, slot, None)?;
+        let Some(storage) = self.header.storages.get(endpoint.storage()) else {
+            return service_port.url(Some("/dev"), None);
         };
         let service = &self.header.services[via.service()];
-        if !service.places.iter().any(|it| &**it == endpoint.place()) {
-            let served: Vec<_> = service.places.iter().map(AsRef::as_ref).collect();
+        if !service
+            .storages
+            .iter()
+            .any(|it| &**it == endpoint.storage())
+        {
+            let served: Vec<_> = service.storages.iter().map(AsRef::as_ref).collect();
             return Err(Error::Service {
                 service: via.service().into(),
-                expected: format!("one of the places that it serves ({})", served.join(", ")),
-                found: format!("`{}`", endpoint.place()),
+                expected: format!("one of the storages that it serves ({})", served.join(", ")),
+                found: format!("`{}`", endpoint.storage()),
             });
         }
-        let path = format!("/{}/{}", place.path, endpoint.path());
-        door.url(Some(&path), Some(endpoint.path()))
+        let path = format!("/{}/{}", storage.path, endpoint.path());
+        service_port.url(Some(&path), Some(endpoint.path()))
     }
 
-    /// All that can stand there.
+    /// Return all possible values.
     fn values(&self, endpoint: &OrDraw<Endpoint>) -> Result<Vec<Endpoint>, Error> {
         self.drawable(endpoint)?;
         Ok(match endpoint {
@@ -196,9 +207,9 @@ impl Compiler<'_> {
         })
     }
 
-    fn place(&self, endpoint: &Endpoint) -> Result<(), Error> {
-        if !endpoint.is_built_in() && !self.header.places.contains_key(endpoint.place()) {
-            return Err(unknown(&self.actor, "place", endpoint.place()));
+    fn storage(&self, endpoint: &Endpoint) -> Result<(), Error> {
+        if !endpoint.is_built_in() && !self.header.storages.contains_key(endpoint.storage()) {
+            return Err(unknown(&self.actor, "storage", endpoint.storage()));
         }
         Ok(())
     }

@@ -1,11 +1,13 @@
-//! What is found in a cache: exact solutions of small ones, the characteristic time of large ones, and a list in order of use.
+//! Hit ratios of caches: exact solutions for small caches, the characteristic time for large ones,
+//! and a list in order of use.
 
 use proptest::prelude::*;
 
 use super::super::*;
 use super::che;
 
-/// Requests that are independent of each other, always the same ones (the generator of Lehmer with Park and Miller's constants).
+/// Return independent, reproducible requests (Lehmer's generator with the constants of Park and
+/// Miller).
 fn requests(weights: &[f64], count: usize) -> Vec<usize> {
     let total: f64 = weights.iter().sum();
     let mut state = 1_u64;
@@ -35,7 +37,8 @@ fn hit_ratio(weights: &[f64], bytes: u64, capacity: u64, count: usize) -> f64 {
     hits as f64 / all.len() as f64
 }
 
-/// King 1971: the hit ratio of room for two of n files, from the probabilities of what the last two different files asked for were.
+/// Return the hit ratio of a cache for two of n files (King 1971), from the probabilities of the
+/// last two different requested files.
 fn king_two(weights: &[f64]) -> f64 {
     let total: f64 = weights.iter().sum();
     let p: Vec<f64> = weights.iter().map(|it| it / total).collect();
@@ -51,7 +54,7 @@ fn king_two(weights: &[f64]) -> f64 {
 }
 
 #[test]
-fn a_small_cache_has_the_hits_of_the_exact_solution() {
+fn a_small_cache_has_the_exact_hit_ratio() {
     let weights = [5.0, 3.0, 2.0, 1.0, 1.0];
     // 400,000 requests: the standard error is below 0.001.
     let found = hit_ratio(&weights, 10, 20, 400_000);
@@ -63,27 +66,27 @@ fn a_small_cache_has_the_hits_of_the_exact_solution() {
 }
 
 #[test]
-fn the_characteristic_time_tells_the_hits_of_a_large_cache() {
+fn the_characteristic_time_predicts_the_hit_ratio_of_a_large_cache() {
     let weights: Vec<f64> = (1..=500).map(|rank| f64::powf(rank.into(), -0.8)).collect();
     let total: f64 = weights.iter().sum();
-    for room in [25, 100, 300] {
+    for capacity_bytes in [25, 100, 300] {
         let files: Vec<_> = weights.iter().map(|weight| (weight / total, 1.0)).collect();
-        let expected = che::hit_ratio(&files, f64::from(room));
-        let found = hit_ratio(&weights, 1, u64::from(room as u32), 300_000);
+        let expected = che::hit_ratio(&files, f64::from(capacity_bytes));
+        let found = hit_ratio(&weights, 1, u64::from(capacity_bytes as u32), 300_000);
         assert!(
             (found / expected - 1.0).abs() < 0.02,
-            "{room}: {found} {expected}"
+            "{capacity_bytes}: {found} {expected}"
         );
     }
 }
 
 proptest! {
     #[test]
-    fn a_cache_does_what_a_list_in_order_of_use_does(
-        asked in prop::collection::vec((0_u8..12, 1_u64..9), 0..300), capacity in 0_u64..30,
+    fn a_cache_behaves_like_a_list_in_order_of_use(
+        query in prop::collection::vec((0_u8..12, 1_u64..9), 0..300), capacity in 0_u64..30,
     ) {
         let (mut cache, mut list) = (Lru::new(capacity), Vec::<(u8, u64)>::new());
-        for (file, bytes) in asked {
+        for (file, bytes) in query {
             let hit = list.contains(&(file, bytes));
             list.retain(|it| it.0 != file);
             if bytes <= capacity {

@@ -1,16 +1,18 @@
-//! What a cache that drops what was used least recently holds in the mean, without a single request (Che, Tung, Wang, IEEE JSAC 20(7), 2002).
+//! Mean hit ratio of an LRU cache, without simulating requests (Che, Tung, Wang, IEEE JSAC 20(7),
+//! 2002).
 //!
 //! | symbol | meaning | unit |
 //! |---|---|---|
-//! | λi | requests for file i, independent of each other | 1/s |
-//! | si | its size, small beside the cache | bytes |
+//! | λi | independent requests for file i | 1/s |
+//! | si | size of file i, small compared with the cache | bytes |
 //! | C | size of the cache | bytes |
-//! | T | characteristic time: how long a file stays that nobody asks for again | s |
+//! | T | characteristic time: how long a file stays without another request | s |
 
-/// Halvings of an interval until nothing is left of a `f64`.
-const MOST_HALVINGS: u32 = 2200;
+/// Maximum number of halvings of an interval in `f64`.
+const MAX_HALVINGS: u32 = 2200;
 
-/// The share of requests that are hits: Σ λi hi / Σ λi with hi = 1 − e^(−λi T). `files` are pairs of λi and si; not all of them fit.
+/// Return the fraction of requests that are hits: Σ λi hi / Σ λi with hi = 1 − e^(−λi T). `files`
+/// are pairs of λi and si that do not all fit.
 pub(crate) fn hit_ratio(files: &[(f64, f64)], capacity_bytes: f64) -> f64 {
     let time_s = characteristic_time_s(files, capacity_bytes);
     let all: f64 = files.iter().map(|it| it.0).sum();
@@ -22,14 +24,14 @@ fn found(requests_per_s: f64, time_s: f64) -> f64 {
     -(-requests_per_s * time_s).exp_m1()
 }
 
-/// T: the root of Σ si (1 − e^(−λi T)) = C.
+/// Return T, the root of Σ si (1 − e^(−λi T)) = C.
 fn characteristic_time_s(files: &[(f64, f64)], capacity_bytes: f64) -> f64 {
     let fits = |time_s: f64| {
         let held: f64 = files.iter().map(|it| it.1 * found(it.0, time_s)).sum();
         held < capacity_bytes
     };
     let (mut low, mut high) = (0.0, 1.0);
-    for _ in 0..MOST_HALVINGS {
+    for _ in 0..MAX_HALVINGS {
         if fits(high) {
             (low, high) = (high, high * 2.0);
             continue;

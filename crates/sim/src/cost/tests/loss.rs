@@ -1,17 +1,18 @@
-//! Congestion control under random loss: published laws, and what holds before the first one.
+//! Congestion control under random loss: published formulas, and the rates before the first loss.
 
 use super::super::*;
 use super::{PATH, alone, amount, near, time_alone_s};
 
-/// Windows of a sawtooth of Reno that loses one segment in 1/p: from W/2 to W, one more a round trip.
+/// Return the rate of a Reno sawtooth that loses one segment in 1/p: its window grows from W/2 to
+/// W, by one segment per round trip.
 fn sawtooth_rate(loss: f64, rtt_s: f64) -> f64 {
-    // Its segments, 3W²/8 + 3W/4, are 1/p.
+    // The number of its segments, 3W²/8 + 3W/4, is 1/p.
     let most = -1.0 + (1.0 + 8.0 / (3.0 * loss)).sqrt();
     1.0 / loss / (rtt_s * (most / 2.0 + 1.0))
 }
 
 #[test]
-fn reno_is_its_sawtooth_and_with_timeouts_never_faster() {
+fn reno_matches_its_sawtooth_and_timeouts_never_make_it_faster() {
     for loss in [1e-6, 1e-5, 1e-4] {
         near(
             mathis_rate(1.0, 0.05, loss, 1.0),
@@ -28,13 +29,14 @@ fn reno_is_its_sawtooth_and_with_timeouts_never_faster() {
     for loss in [0.001, 0.01, 0.1, 0.5] {
         assert!(pftk_rate(1.0, 0.05, loss, 1.0, 0.25) < mathis_rate(1.0, 0.05, loss, 1.0));
     }
-    // Half of the segments lost: the timeout is all there is, T0 p (1 + 32 p²) = 9 T0 p.
+    // At a loss of one half, only the timeout counts: T0 p (1 + 32 p²) = 9 T0 p.
     near(pftk_rate(1.0, 0.0, 0.5, 2.0, 1.0), 1.0 / 4.5, 1e-12);
 }
 
 #[test]
-fn cubic_has_the_windows_of_its_law_and_where_these_are_smaller_those_of_reno() {
-    // C = 0.4: mean window in segments for an RTT of 0.1 s, and of 0.01 s, worked out by hand from RFC 9438, section 5.
+fn cubic_has_the_windows_of_rfc_9438_and_at_least_those_of_reno() {
+    // C = 0.4: mean window in segments for an RTT of 0.1 s and of 0.01 s, calculated by hand from
+    // RFC 9438, section 5.
     for (loss, windows) in [
         (1e-2, [12.0, 12.0]),
         (1e-3, [38.0, 38.0]),
@@ -45,17 +47,18 @@ fn cubic_has_the_windows_of_its_law_and_where_these_are_smaller_those_of_reno() 
         (1e-8, [187_400.0, 33_325.0]),
     ] {
         for (rtt_s, window) in [0.1, 0.01].into_iter().zip(windows) {
-            // 1.2 / √p for Reno's 1.22.
+            // 1.2 / √p instead of 1.22 of Reno.
             near(cubic_rate(1.0, rtt_s, loss) * rtt_s, window, 0.03);
         }
     }
 }
 
 #[test]
-fn cubic_is_the_mean_of_its_curve() {
-    // Long epochs, far from its Reno-friendly region: the integral of W(t) = c (t−K)³ + Wmax over one epoch is RTT/p segments.
+fn the_rate_of_cubic_is_the_mean_of_its_window_curve() {
+    // Long epochs, far from the Reno-friendly region: the integral of W(t) = c (t−K)³ + Wmax over
+    // one epoch is RTT/p segments.
     for (most, rtt_s) in [(50_000.0, 0.1), (800_000.0, 0.2)] {
-        // K, RFC 9438, eq. 2: until the window is again what it was before the loss.
+        // K, RFC 9438, eq. 2: time until the window has its size before the loss again.
         let epoch_s = f64::cbrt(most * (1.0 - 0.7) / 0.4);
         let steps = 100_000;
         let step_s = epoch_s / f64::from(steps);
@@ -69,7 +72,7 @@ fn cubic_is_the_mean_of_its_curve() {
 }
 
 #[test]
-fn congestion_control_gives_no_more_than_the_link_and_nothing_through_an_outage() {
+fn congestion_control_never_exceeds_the_link_and_has_no_rate_in_an_outage() {
     use CongestionControl::{Bbr, Cubic, Reno};
     for control in [Reno, Cubic, Bbr] {
         assert_eq!(control.rate(1448.0, 0.05, 1.0, 1e9), 0.0);
@@ -81,12 +84,14 @@ fn congestion_control_gives_no_more_than_the_link_and_nothing_through_an_outage(
             before = rate;
         }
     }
-    // The published reason for BBR: at 1 % loss it has almost all of 1 Gb/s over 50 ms, CUBIC a thousandth.
+    // The published motivation of BBR: at 1 % loss it uses almost all of 1 Gb/s over 50 ms, CUBIC a
+    // thousandth.
     let [bbr, cubic] = [Bbr, Cubic].map(|it| it.rate(1448.0, 0.05, 0.01, 125e6));
     assert!(bbr > 0.9 * 125e6 && cubic < 0.01 * 125e6, "{bbr} {cubic}");
 }
 
-/// Segments that are sent after so many losses and before the next: each of d is, if just so many before it are lost.
+/// Return the segments sent after this number of losses and before the next, by enumeration: each
+/// of d segments counts if exactly this number of earlier ones are lost.
 fn enumerated(losses: u32, segments: u32, loss: f64) -> f64 {
     let mut chances = vec![0.0; losses as usize + 1];
     chances[0] = 1.0;
@@ -102,7 +107,7 @@ fn enumerated(losses: u32, segments: u32, loss: f64) -> f64 {
 }
 
 #[test]
-fn the_first_loss_is_where_it_is_in_the_mean_of_all_places() {
+fn the_first_loss_matches_the_mean_of_all_positions() {
     for (segments, loss) in [
         (1, 0.3),
         (10, 0.1),
@@ -114,7 +119,7 @@ fn the_first_loss_is_where_it_is_in_the_mean_of_all_places() {
         let found = segments_after(0, f64::from(segments), loss);
         near(found, enumerated(0, segments, loss), 1e-9);
         if loss > 0.0 {
-            // As it is printed (Cardwell, Savage, Anderson 2000): less than a segment more.
+            // The printed formula (Cardwell, Savage, Anderson 2000) differs by less than a segment.
             let kept = (1.0 - loss).powf(f64::from(segments));
             let printed = (1.0 - kept) * (1.0 - loss) / loss + 1.0;
             assert!(
@@ -123,13 +128,13 @@ fn the_first_loss_is_where_it_is_in_the_mean_of_all_places() {
             );
         }
     }
-    // Of an endless transfer 1/p, and never more than there is.
+    // 1/p for an endless transfer, and never more than the transfer has.
     near(segments_after(0, 1e18, 1e-4), 1e4, 1e-12);
     assert!(segments_after(0, 1e300, 1e-300) <= 1e300);
 }
 
 #[test]
-fn between_two_losses_as_much_is_sent_as_in_the_mean_of_all_places() {
+fn segments_between_two_losses_match_the_mean_of_all_positions() {
     for (segments, loss) in [(1_000, 1e-3), (5_000, 1e-3), (500, 1e-2)] {
         let mut all = 0.0;
         for losses in 0..30 {
@@ -143,11 +148,11 @@ fn between_two_losses_as_much_is_sent_as_in_the_mean_of_all_places() {
         }
         near(all, f64::from(segments), 0.01);
     }
-    // Losses without end: 1/p between any two.
+    // 1/p between any two losses of an endless transfer.
     near(segments_after(5, 1e9, 1e-4), 1e4, 1e-12);
 }
 
-/// Time of a file over a path with loss, without any other cost.
+/// Return the time of files over a path with loss, without any other cost.
 fn lossy_s(bytes: u64, loss: f64, streams: u32, files: u64, keeps: bool) -> f64 {
     let mover = MoverCost {
         start_s: amount(0.0),
@@ -164,18 +169,22 @@ fn lossy_s(bytes: u64, loss: f64, streams: u32, files: u64, keeps: bool) -> f64 
         bytes_per_s: 125e6,
         ..PATH
     };
-    let course = TransferSketch {
+    let phase_plan = TransferSpec {
         control_rtt_s: 0.03,
         path,
         streams,
-        ..alone(&Files::new([(files, bytes)]), &mover, &HostCost::default())
+        ..alone(
+            &CallFiles::new([(files, bytes)]),
+            &mover,
+            &HostCost::default(),
+        )
     }
-    .course();
-    time_alone_s(&course.phases, path.bytes_per_s)
+    .phase_plan();
+    time_alone_s(&phase_plan.phases, path.bytes_per_s)
 }
 
 #[test]
-fn a_short_transfer_is_not_held_back_by_losses_that_it_does_not_meet() {
+fn a_short_transfer_is_not_slowed_by_losses_that_it_does_not_meet() {
     let without_s = |bytes| lossy_s(bytes, 0.0, 1, 1, false);
     // 100 kB are 69 segments: one transfer in 145 meets a loss.
     near(
@@ -183,13 +192,14 @@ fn a_short_transfer_is_not_held_back_by_losses_that_it_does_not_meet() {
         without_s(100_000),
         0.01,
     );
-    // 10 MB meet 0.7 of them, which leave 0.7 of the rate each; the law alone would take 1.7 s.
+    // 10 MB have 0.7 losses, and each reduces the rate to 0.7; the formula alone would take 1.7 s.
     let found = lossy_s(10_000_000, 1e-4, 1, 1, false);
     assert!(
         found > without_s(10_000_000) && found < 1.2 * without_s(10_000_000),
         "{found}"
     );
-    // A long one has the rate of the law, but for the segments until its windows are what that says: nine losses.
+    // A long transfer has the rate of the formula, except for the segments of its first nine
+    // losses.
     let rate = cubic_rate(1448.0, 0.03, 1e-4);
     let long_s = lossy_s(100_000_000_000, 1e-4, 1, 1, false);
     assert!(
@@ -199,9 +209,10 @@ fn a_short_transfer_is_not_held_back_by_losses_that_it_does_not_meet() {
 }
 
 #[test]
-fn transfers_over_a_path_with_loss_are_as_fast_as_in_the_lab() {
-    // wget from nginx over 1 Gb/s, 30 ms, a queue of one BDP, CUBIC: medians of 12 less 0.12 s for what takes no bytes (0.125 s for 100 kB).
-    // A few that lose early make means longer than medians: 0.26, 0.47 and 1.61 s.
+fn transfers_over_a_lossy_path_are_as_fast_as_in_the_lab() {
+    // wget from nginx over 1 Gb/s, 30 ms, a queue of one BDP, CUBIC: medians of 12 calls, minus
+    // 0.12 s without bytes (0.125 s for 100 kB). A few calls with early losses make means longer
+    // than medians: 0.26, 0.47 and 1.61 s.
     for (bytes, measured_s) in [(1_000_000, 0.251), (10_000_000, 0.402), (50_000_000, 1.057)] {
         let found = 0.12 - 0.06 + lossy_s(bytes, 1e-4, 1, 1, false);
         assert!(
@@ -209,7 +220,8 @@ fn transfers_over_a_path_with_loss_are_as_fast_as_in_the_lab() {
             "{bytes}: {found} {measured_s}"
         );
     }
-    // One in 1,000, 7 and 6 calls: of 10 MB most meet no loss while it hurts, and a few are slow (median and mean); of 50 MB all are slow, by the mean.
+    // Loss of one in 1,000, 7 and 6 calls: at 10 MB most calls have no loss that matters, and a few
+    // are slow (median and mean); at 50 MB all are slow (mean).
     let found = |bytes| 0.06 + lossy_s(bytes, 1e-3, 1, 1, false);
     assert!(
         (0.68..1.9).contains(&found(10_000_000)),
@@ -220,7 +232,7 @@ fn transfers_over_a_path_with_loss_are_as_fast_as_in_the_lab() {
 }
 
 #[test]
-fn more_loss_never_makes_a_transfer_faster_nor_do_fewer_connections() {
+fn more_loss_or_fewer_connections_never_make_a_transfer_faster() {
     for (files, keeps) in [(1, false), (40, false), (40, true)] {
         for bytes in [10_000, 1_000_000, 50_000_000] {
             let times = [0.0, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2]
@@ -238,10 +250,11 @@ fn more_loss_never_makes_a_transfer_faster_nor_do_fewer_connections() {
 }
 
 #[test]
-fn a_connection_that_stays_meets_its_first_loss_once() {
-    // 40 files of 10 MB on one connection lose as often as one of 400 MB; on new ones each begins without having lost.
-    let [stays, anew] = [true, false].map(|keeps| lossy_s(10_000_000, 1e-4, 1, 40, keeps));
+fn a_persistent_connection_meets_its_first_loss_once() {
+    // 40 files of 10 MB on one connection have as many losses as one file of 400 MB; on new
+    // connections, each starts without a loss.
+    let [stays, again] = [true, false].map(|keeps| lossy_s(10_000_000, 1e-4, 1, 40, keeps));
     near(stays, lossy_s(400_000_000, 1e-4, 1, 1, false), 0.01);
-    near(anew, 40.0 * lossy_s(10_000_000, 1e-4, 1, 1, false), 0.01);
-    assert!(anew < stays);
+    near(again, 40.0 * lossy_s(10_000_000, 1e-4, 1, 1, false), 0.01);
+    assert!(again < stays);
 }

@@ -1,59 +1,59 @@
-//! The rows of columns in the driver: where transfers come from, and what is noted of their ends.
+//! Rows of columns in the driver: they start transfers, and record their ends.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use venturi_plan::{Bytes, Endpoint, Name, Outcome, Seconds, Task, Transfer, Via};
+use venturi_plan::{Bytes, Endpoint, Name, Outcome, Seconds, TaskId, Transfer, Via};
 
-use super::{Columns, Moved, Way};
+use super::{TransferColumns, TransferResults, TransferRow};
 use crate::driver::Simulation;
-use crate::driver::brief::Whose;
-use crate::world::{Amounts, Ask, Error, Passage, Stages, World};
+use crate::driver::bulk::TransferOwner;
+use crate::world::{Amounts, RouteQuery, Stages, TransferRoute, World, WorldError};
 
-/// What took no time was bound by nothing.
+/// Name of the bottleneck of a transfer that took no time.
 const NOTHING: &str = "nothing";
 
-/// Rows that are carried out, and what has come of them.
+/// Rows that run, with their results.
 #[derive(Debug)]
 pub(in crate::driver) struct Rows {
-    columns: Columns,
-    ways: Vec<Known>,
-    /// Rows by the time at which they are asked for, and of one time by their number.
+    columns: TransferColumns,
+    routes: Vec<CachedRoute>,
+    /// Rows by requested start, then by number.
     order: Vec<u32>,
-    /// Of these, those that were asked for.
-    asked: usize,
+    /// Number of started rows.
+    started_rows: usize,
     ended: usize,
-    moved: Moved,
+    moved: TransferResults,
     codes: BTreeMap<Arc<str>, u32>,
-    /// In place of an actor's name.
+    /// Used instead of an actor's name.
     actor: Name,
 }
 
-/// A way as it was found, once.
+/// Route of rows, computed once.
 #[derive(Debug)]
-struct Known {
+struct CachedRoute {
     host: usize,
     transfer: Transfer,
-    /// Where a transfer depends on none before it, and so is told in brief: what its bytes cross, and its limit of time.
-    brief: Option<(Arc<Passage>, usize)>,
+    /// Route and timeout, for transfers that depend on no earlier transfer and so run in bulk.
+    brief: Option<(Arc<TransferRoute>, usize)>,
 }
 
 impl Rows {
-    fn new(ways: Vec<Known>, columns: Columns, explains: bool) -> Self {
+    fn new(routes: Vec<CachedRoute>, columns: TransferColumns, explains: bool) -> Self {
         let (rows, start_s) = (columns.start_s.len(), &columns.start_s);
         let mut order: Vec<u32> = (0..rows as u32).collect();
-        // What is in order already is seen to be so at once.
+        // Sorting is fast for rows in order.
         order.sort_by(|&one, &other| start_s[one as usize].total_cmp(&start_s[other as usize]));
-        let moved = Moved {
+        let moved = TransferResults {
             end_s: vec![f64::NAN; rows],
-            bound: vec![0; if explains { rows } else { 0 }],
-            ..Moved::default()
+            bottleneck: vec![0; if explains { rows } else { 0 }],
+            ..TransferResults::default()
         };
         Self {
             columns,
-            ways,
+            routes,
             order,
-            asked: 0,
+            started_rows: 0,
             ended: 0,
             moved,
             codes: BTreeMap::new(),
@@ -61,9 +61,9 @@ impl Rows {
         }
     }
 
-    /// When the next one is asked for.
+    /// Return the start of the next row.
     pub fn next_s(&self) -> Option<f64> {
-        let row = *self.order.get(self.asked)?;
+        let row = *self.order.get(self.started_rows)?;
         Some(self.columns.start_s[row as usize])
     }
 
@@ -71,32 +71,38 @@ impl Rows {
         self.ended == self.order.len()
     }
 
-    pub fn into_moved(self) -> Moved {
+    pub fn into_moved(self) -> TransferResults {
         self.moved
     }
 
-    /// Costs of a call that nobody knows.
+    /// Record unknown costs of a call.
     pub fn unknown(&mut self, call: &Name, stages: &Stages) {
         for what in &stages.unknown {
             self.moved.unknown.insert((call.clone(), what));
         }
     }
 
-    /// A row has ended; shares of its time by what bound it.
-    fn note(&mut self, row: usize, outcome: Outcome, now: f64, bound: &BTreeMap<Arc<str>, f64>) {
+    /// Record an ended row, with the fraction of its time for each bottleneck.
+    fn note(
+        &mut self,
+        row: usize,
+        outcome: Outcome,
+        now: f64,
+        bottleneck: &BTreeMap<Arc<str>, f64>,
+    ) {
         self.ended += 1;
         if outcome == Outcome::Ok {
             self.moved.end_s[row] = now;
         }
-        if row < self.moved.bound.len() {
-            self.moved.bound[row] = self.code(bound);
+        if row < self.moved.bottleneck.len() {
+            self.moved.bottleneck[row] = self.code(bottleneck);
         }
     }
 
-    /// The number of what took the most time; of equal ones the first.
-    fn code(&mut self, bound: &BTreeMap<Arc<str>, f64>) -> u32 {
-        // Of the largest, `max_by` takes the last.
-        let most = bound
+    /// Return the index of the largest bottleneck; of equal ones, the first.
+    fn code(&mut self, bottleneck: &BTreeMap<Arc<str>, f64>) -> u32 {
+        // `max_by` returns the last of equal maxima.
+        let most = bottleneck
             .iter()
             .rev()
             .max_by(|(_, one), (_, other)| one.total_cmp(other));
@@ -112,61 +118,69 @@ impl Rows {
 }
 
 impl Simulation {
-    /// Rows are to be carried out.
-    pub(super) fn lay_out(&mut self, ways: &[Way], columns: Columns) -> Result<(), Error> {
-        let known = ways.iter().enumerate();
-        let known = known.map(|(number, way)| self.find(number, way));
+    /// Prepare rows to run.
+    pub(super) fn lay_out(
+        &mut self,
+        routes: &[TransferRow],
+        columns: TransferColumns,
+    ) -> Result<(), WorldError> {
+        let known = routes.iter().enumerate();
+        let known = known.map(|(number, transfer_row)| self.find(number, transfer_row));
         let known = known.collect::<Result<_, _>>()?;
         let explains = self.world.assumptions.explain;
         self.rows = Some(Rows::new(known, columns, explains));
         Ok(())
     }
 
-    fn find(&mut self, number: usize, way: &Way) -> Result<Known, Error> {
-        check(&self.world, number, way)?;
-        let host = self.number_of(&way.host).expect("just looked at");
-        let transfer = transfer_of(way);
-        let vias = [&way.source_via, &way.destination_via];
-        if !self.world.go_alike(&way.call, vias) {
-            return Ok(Known {
+    fn find(
+        &mut self,
+        number: usize,
+        transfer_row: &TransferRow,
+    ) -> Result<CachedRoute, WorldError> {
+        check(&self.world, number, transfer_row)?;
+        let host = self.number_of(&transfer_row.host).expect("just looked at");
+        let transfer = transfer_of(transfer_row);
+        let vias = [&transfer_row.source_via, &transfer_row.destination_via];
+        if !self.world.are_equivalent(&transfer_row.call, vias) {
+            return Ok(CachedRoute {
                 host,
                 transfer,
                 brief: None,
             });
         }
-        let ask = Ask {
-            host: &way.host,
+        let query = RouteQuery {
+            host: &transfer_row.host,
             transfer: &transfer,
             process: None,
             warm: false,
             cached: false,
         };
-        let passage = self.courses.passage(&self.world, &ask)?;
-        let timeout_s = self.world.header.calls[&way.call].timeout_s.get();
-        let brief = Some((passage, self.brief.limit(timeout_s)));
-        Ok(Known {
+        let route = self.route_cache.route(&self.world, &query)?;
+        let timeout_s = self.world.header.calls[&transfer_row.call].timeout_s.get();
+        let brief = Some((route, self.brief.limit(timeout_s)));
+        Ok(CachedRoute {
             host,
             transfer,
             brief,
         })
     }
 
-    /// Begins a row that is due; false: none is.
-    pub(in crate::driver) fn ask_for_row(&mut self) -> Result<bool, Error> {
-        let under_way = self.brief.count() + self.active.len();
+    /// Start a due row. Return false if there is none.
+    pub(in crate::driver) fn start_next_row(&mut self) -> Result<bool, WorldError> {
+        let in_flight = self.brief.count() + self.active.len();
         let Some(rows) = &mut self.rows else {
             return Ok(false);
         };
         if rows.next_s().is_none_or(|start_s| start_s > self.now) {
             return Ok(false);
         }
-        let row = rows.order[rows.asked];
-        rows.asked += 1;
-        rows.moved.peak_live = rows.moved.peak_live.max(under_way + 1);
+        let row = rows.order[rows.started_rows];
+        rows.started_rows += 1;
+        rows.moved.peak_live = rows.moved.peak_live.max(in_flight + 1);
         let bytes = rows.columns.bytes[row as usize] as u64;
-        let known = &rows.ways[rows.columns.way[row as usize] as usize];
-        let Some((passage, limit)) = &known.brief else {
-            self.ask_one_by_one(row, bytes)?;
+        let known = &rows.routes[rows.columns.route[row as usize] as usize];
+        let Some((route, limit)) = &known.brief else {
+            self.start_row(row, bytes)?;
             return Ok(true);
         };
         let amounts = Amounts {
@@ -175,55 +189,55 @@ impl Simulation {
             bytes,
         };
         let (world, transfer, limit) = (&self.world, &known.transfer, *limit);
-        let stages = world.stages(&mut self.fluid, transfer, passage, amounts)?;
+        let stages = world.stages(&mut self.fluid, transfer, route, amounts)?;
         if !stages.unknown.is_empty() {
             let call = transfer.call.clone();
             rows.unknown(&call, &stages);
         }
-        self.begin_in_brief(Whose::Row(row), Arc::new(stages), limit)?;
+        self.start_bulk(TransferOwner::Row(row), Arc::new(stages), limit)?;
         Ok(true)
     }
 
-    /// A row begins that may depend on others: as a transfer of a plan does.
-    fn ask_one_by_one(&mut self, row: u32, bytes: u64) -> Result<(), Error> {
+    /// Start a row that may depend on others, in the same way as a transfer of a plan.
+    fn start_row(&mut self, row: u32, bytes: u64) -> Result<(), WorldError> {
         let rows = self.rows.as_ref().expect("this is one of them");
-        let (actor, task) = (rows.actor.clone(), Task::numbered(u64::from(row)));
-        let known = &rows.ways[rows.columns.way[row as usize] as usize];
+        let (actor, task) = (rows.actor.clone(), TaskId::numbered(u64::from(row)));
+        let known = &rows.routes[rows.columns.route[row as usize] as usize];
         let (host, mut transfer) = (known.host, known.transfer.clone());
         transfer.bytes = Bytes::new(bytes);
-        transfer.source = own_file(&transfer.source, row);
+        transfer.source = unique_file(&transfer.source, row);
         let intended = Some(Seconds::new(self.now));
         self.arm((host, task), None, actor, transfer, intended);
         self.release(host, &[task])
     }
 
-    /// Writes down that a row has ended; shares of its time by what bound it.
+    /// Record the end of a row; with the fraction of its time for each bottleneck.
     pub(in crate::driver) fn note_row(
         &mut self,
         row: u32,
         outcome: Outcome,
-        bound: &BTreeMap<Arc<str>, f64>,
+        bottleneck: &BTreeMap<Arc<str>, f64>,
     ) {
         let rows = self.rows.as_mut().expect("this is one of them");
-        rows.note(row as usize, outcome, self.now, bound);
+        rows.note(row as usize, outcome, self.now, bottleneck);
     }
 }
 
-fn check(world: &World, number: usize, way: &Way) -> Result<(), Error> {
-    let unknown = |key: &str, expected, found: &str| Error::Unknown {
-        where_: format!("ways[{number}].{key}"),
+fn check(world: &World, number: usize, transfer_row: &TransferRow) -> Result<(), WorldError> {
+    let unknown = |key: &str, expected, found: &str| WorldError::Unknown {
+        where_: format!("routes[{number}].{key}"),
         expected,
         found: found.into(),
     };
-    if !world.header.hosts.contains_key(&way.host) {
-        return Err(unknown("host", "a host of the header", &way.host));
+    if !world.header.hosts.contains_key(&transfer_row.host) {
+        return Err(unknown("host", "a host of the header", &transfer_row.host));
     }
-    if !world.header.calls.contains_key(&way.call) {
-        return Err(unknown("call", "a call of the header", &way.call));
+    if !world.header.calls.contains_key(&transfer_row.call) {
+        return Err(unknown("call", "a call of the header", &transfer_row.call));
     }
     for (key, via) in [
-        ("source_via", &way.source_via),
-        ("destination_via", &way.destination_via),
+        ("source_via", &transfer_row.source_via),
+        ("destination_via", &transfer_row.destination_via),
     ] {
         let service = via.as_ref().map(Via::service);
         if let Some(name) = service.filter(|name| !world.header.services.contains_key(*name)) {
@@ -233,14 +247,14 @@ fn check(world: &World, number: usize, way: &Way) -> Result<(), Error> {
     Ok(())
 }
 
-fn transfer_of(way: &Way) -> Transfer {
+fn transfer_of(transfer_row: &TransferRow) -> Transfer {
     Transfer {
-        call: way.call.clone(),
+        call: transfer_row.call.clone(),
         slot: 0,
-        source: way.source.clone(),
-        source_via: way.source_via.clone(),
-        destination: way.destination.clone(),
-        destination_via: way.destination_via.clone(),
+        source: transfer_row.source.clone(),
+        source_via: transfer_row.source_via.clone(),
+        destination: transfer_row.destination.clone(),
+        destination_via: transfer_row.destination_via.clone(),
         files: 1,
         bytes: Bytes::new(0),
         offset_bytes: None,
@@ -249,8 +263,8 @@ fn transfer_of(way: &Way) -> Transfer {
     }
 }
 
-/// A file that no other row reads: caches tell files apart by their names.
-fn own_file(source: &Endpoint, row: u32) -> Endpoint {
+/// Return a file that no other row reads, because caches identify files by name.
+fn unique_file(source: &Endpoint, row: u32) -> Endpoint {
     let own = format!("{source}.{row}");
     own.parse().unwrap_or_else(|_| source.clone()) // what is built in has no files
 }

@@ -1,29 +1,44 @@
-//! What proxies and page caches keep, seen from the times that transfers take.
+//! Contents of proxies and page caches, inferred from the durations of transfers.
 
 use serde_json::{Value, json};
 use venturi_plan::Outcome;
 
 use super::plans::plan;
-use super::{Transfer, transfers};
+use super::{SimTransfer, transfers};
 use crate::cost::tests::che;
 use crate::world::Assumptions;
 
 const BYTES: u64 = 10_000;
-/// Over the link it takes 0.01 s, from a cache 5 µs.
+/// Threshold for a hit: a transfer over the link takes 0.01 s, from a cache 5 µs.
 const HIT_S: f64 = 0.005;
 
-/// Clients on `b` ask a proxy there for files of `a`: each `count` times, one after the other.
-fn asked(options: Value, draw: Value, clients: usize, count: u64) -> Vec<Transfer> {
+/// Run clients on `b` that request files of `a` from a proxy on `b`, `count` times each, one after
+/// the other.
+fn responses(options: Value, draw: Value, clients: usize, count: u64) -> Vec<SimTransfer> {
+    let by_option = json!({"options": {"proxy": "http://b:3128"}});
+    responses_by(by_option, options, draw, clients, count)
+}
+
+/// As [`responses`], but these keys of the call name the proxy.
+fn responses_by(
+    keys: Value,
+    options: Value,
+    draw: Value,
+    clients: usize,
+    count: u64,
+) -> Vec<SimTransfer> {
     let change = |header: &mut Value| {
         let call = &mut header["calls"]["get"];
-        call["options"] = json!({"proxy": "http://b:3128"});
-        header["services"]["squid"] = json!({"kind": "squid", "host": "b", "interface": "b.eth0", "places": [], "ports": [3128],
-            "doors": {"http-proxy": "http://b.lab.test:{port}"}, "options": options});
+        for (key, value) in keys.as_object().expect("keys and values") {
+            call[key] = value.clone();
+        }
+        header["services"]["squid"] = json!({"kind": "squid", "host": "b", "interface": "b.eth0", "storages": [], "ports": [3128],
+            "service_ports": {"http-proxy": "http://b.lab.test:{port}"}, "options": options});
         header["draws"] = json!({"which": draw});
     };
-    let ask = json!({"step": "transfer", "call": "get", "slot": 0, "source": {"draw": "which"}, "source_via": "ftp/ftp",
+    let query = json!({"step": "transfer", "call": "get", "slot": 0, "source": {"draw": "which"}, "source_via": "ftp/ftp",
         "destination": "null:", "files": 1, "bytes": BYTES});
-    let steps = json!([{"step": "repeat", "count": count, "steps": [ask]}]);
+    let steps = json!([{"step": "repeat", "count": count, "steps": [query]}]);
     let actors: Vec<_> = (0..clients).map(|_| ("b", steps.clone())).collect();
     let assumptions = Assumptions {
         explain: false,
@@ -44,23 +59,24 @@ fn weighted(weights: &[f64]) -> Value {
     json!({"kind": "weighted", "values": values, "weights": weights})
 }
 
-fn misses(found: &[Transfer]) -> usize {
-    let took_s = |it: &Transfer| it.record.duration_s.expect("released").get();
+fn misses(found: &[SimTransfer]) -> usize {
+    let took_s = |it: &SimTransfer| it.record.duration_s.expect("released").get();
     assert!(found.iter().all(|it| it.record.outcome == Outcome::Ok));
     found.iter().filter(|it| took_s(it) > HIT_S).count()
 }
 
-fn hit_ratio(found: &[Transfer]) -> f64 {
+fn hit_ratio(found: &[SimTransfer]) -> f64 {
     1.0 - misses(found) as f64 / found.len() as f64
 }
 
-/// King 1971 for room for one of n files: the last one asked for is there, Σ p².
+/// Return the hit ratio of a cache for one of n files (King 1971): the last requested file is in
+/// it, Σ p².
 fn king_one(weights: &[f64]) -> f64 {
     let total: f64 = weights.iter().sum();
     weights.iter().map(|it| (it / total).powi(2)).sum()
 }
 
-/// King 1971 for room for two.
+/// Return the hit ratio of a cache for two files (King 1971).
 fn king_two(weights: &[f64]) -> f64 {
     let total: f64 = weights.iter().sum();
     let p: Vec<f64> = weights.iter().map(|it| it / total).collect();
@@ -72,53 +88,69 @@ fn king_two(weights: &[f64]) -> f64 {
 }
 
 #[test]
-fn a_small_proxy_has_the_hits_of_the_exact_solution() {
+fn a_proxy_given_by_service_port_behaves_like_one_given_by_url() {
+    let ends = |keys: Value| -> Vec<f64> {
+        let found = responses_by(keys, json!({}), one_of(3), 2, 20);
+        let end_s = |it: &SimTransfer| it.record.end_s.expect("it ended").get();
+        found.iter().map(end_s).collect()
+    };
+    let by_url = ends(json!({"options": {"proxy": "http://b:3128"}}));
+    assert_eq!(by_url.len(), 40);
+    assert_eq!(ends(json!({"urls": {"proxy": "squid/http-proxy"}})), by_url);
+    let both =
+        json!({"options": {"proxy": "http://elsewhere:1"}, "urls": {"proxy": "squid/http-proxy"}});
+    assert_eq!(ends(both), by_url);
+    assert_ne!(ends(json!({})), by_url, "without a proxy");
+}
+
+#[test]
+fn a_small_proxy_has_the_exact_hit_ratio() {
     let weights = [5.0, 3.0, 2.0, 1.0, 1.0];
-    for (room, expected) in [(1, king_one(&weights)), (2, king_two(&weights))] {
-        let options = json!({"cache_memory_bytes": room * BYTES});
+    for (slots, expected) in [(1, king_one(&weights)), (2, king_two(&weights))] {
+        let options = json!({"cache_memory_bytes": slots * BYTES});
         // 10,000 requests: three standard errors are 0.015.
-        let found = hit_ratio(&asked(options, weighted(&weights), 1, 10_000));
+        let found = hit_ratio(&responses(options, weighted(&weights), 1, 10_000));
         assert!(
             (found - expected).abs() < 0.015,
-            "{room}: {found} {expected}"
+            "{slots}: {found} {expected}"
         );
     }
 }
 
 #[test]
-fn a_large_proxy_has_the_hits_of_the_characteristic_time() {
+fn a_large_proxy_has_the_hit_ratio_of_the_characteristic_time() {
     let weights: Vec<f64> = (1..=200).map(|rank| f64::powf(rank.into(), -0.8)).collect();
     let total: f64 = weights.iter().sum();
     let files: Vec<_> = weights
         .iter()
         .map(|weight| (weight / total, BYTES as f64))
         .collect();
-    for room in [20_u64, 60, 120] {
-        let expected = che::hit_ratio(&files, (room * BYTES) as f64);
-        let all = asked(
-            json!({"cache_memory_bytes": room * BYTES}),
+    for slots in [20_u64, 60, 120] {
+        let expected = che::hit_ratio(&files, (slots * BYTES) as f64);
+        let all = responses(
+            json!({"cache_memory_bytes": slots * BYTES}),
             weighted(&weights),
             1,
             12_000,
         );
-        // The first thousands fill it.
+        // The first 2,000 requests fill the cache.
         let found = hit_ratio(&all[2_000..]);
         assert!(
             (found - expected).abs() < 0.02,
-            "{room}: {found} {expected}"
+            "{slots}: {found} {expected}"
         );
     }
 }
 
 #[test]
-fn each_instance_fetches_an_object_for_itself_and_workers_that_share_fetch_it_once() {
-    let misses_of = |options: Value| misses(&asked(options, one_of(1), 1, 400));
+fn each_instance_fetches_an_object_separately_and_sharing_workers_fetch_it_once() {
+    let misses_of = |options: Value| misses(&responses(options, one_of(1), 1, 400));
     assert_eq!(misses_of(json!({})), 1);
     assert_eq!(misses_of(json!({"instances": 10})), 10);
     assert_eq!(misses_of(json!({"workers": 4})), 1);
     assert_eq!(misses_of(json!({"workers": 4, "shared_cache": false})), 4);
     assert_eq!(misses_of(json!({"instances": 3, "workers": 4})), 3);
-    // Limited processes are told apart just so.
+    // Limited processes are distinguished in the same way.
     assert_eq!(
         misses_of(json!({"instances": 10, "process_rate_bytes_per_s": 1e8})),
         10
@@ -128,7 +160,7 @@ fn each_instance_fetches_an_object_for_itself_and_workers_that_share_fetch_it_on
 #[test]
 fn an_object_beyond_the_limit_or_the_memory_is_fetched_each_time() {
     assert_eq!(
-        misses(&asked(
+        misses(&responses(
             json!({"object_limit_bytes": BYTES - 1}),
             one_of(1),
             1,
@@ -137,7 +169,7 @@ fn an_object_beyond_the_limit_or_the_memory_is_fetched_each_time() {
         20
     );
     assert_eq!(
-        misses(&asked(
+        misses(&responses(
             json!({"cache_memory_bytes": BYTES - 1}),
             one_of(1),
             1,
@@ -146,7 +178,7 @@ fn an_object_beyond_the_limit_or_the_memory_is_fetched_each_time() {
         20
     );
     assert_eq!(
-        misses(&asked(
+        misses(&responses(
             json!({"object_limit_bytes": BYTES, "cache_memory_bytes": BYTES}),
             one_of(1),
             1,
@@ -157,9 +189,9 @@ fn an_object_beyond_the_limit_or_the_memory_is_fetched_each_time() {
 }
 
 #[test]
-fn who_asks_for_what_is_on_its_way_shares_the_fetch_where_the_proxy_says_so() {
+fn a_request_for_an_object_in_flight_shares_the_fetch_if_the_proxy_allows_it() {
     let misses_of = |collapsed: bool| {
-        misses(&asked(
+        misses(&responses(
             json!({"collapsed_forwarding": collapsed}),
             one_of(1),
             20,
@@ -169,23 +201,24 @@ fn who_asks_for_what_is_on_its_way_shares_the_fetch_where_the_proxy_says_so() {
     assert_eq!((misses_of(true), misses_of(false)), (1, 20));
 }
 
-/// Reads of files of `a`, whose disk takes ten times as long as the link: 0.1 s where a file is not in memory.
-fn read_again(memory_bytes: u64, draw: Value, count: u64) -> Vec<Transfer> {
+/// Read files of `a`, whose disk is ten times slower than the link: 0.1 s if a file is not in
+/// memory.
+fn read_again(memory_bytes: u64, draw: Value, count: u64) -> Vec<SimTransfer> {
     let change = |header: &mut Value| {
         header["hosts"]["a"]["memory_bytes"] = json!(memory_bytes);
-        header["places"]["src"]["storage"] = json!({"kind": "disk", "read_bytes_per_s": 1e5});
+        header["storages"]["src"]["spec"] = json!({"kind": "disk", "read_bytes_per_s": 1e5});
         header["draws"] = json!({"which": draw});
     };
-    let ask = json!({"step": "transfer", "call": "get", "slot": 0, "source": {"draw": "which"}, "source_via": "ftp/ftp",
+    let query = json!({"step": "transfer", "call": "get", "slot": 0, "source": {"draw": "which"}, "source_via": "ftp/ftp",
         "destination": "null:", "files": 1, "bytes": BYTES});
-    let steps = json!([{"step": "repeat", "count": count, "steps": [ask]}]);
+    let steps = json!([{"step": "repeat", "count": count, "steps": [query]}]);
     transfers(plan(0.0, change, &[("b", steps)]), Assumptions::default())
 }
 
 #[test]
-fn a_page_cache_keeps_what_was_used_last_and_no_more_than_the_memory_of_its_host() {
-    let from_disk = |found: &[Transfer]| {
-        let slow = |it: &&Transfer| it.record.duration_s.expect("released").get() > 0.05;
+fn a_page_cache_keeps_recently_used_files_within_the_memory_of_its_host() {
+    let from_disk = |found: &[SimTransfer]| {
+        let slow = |it: &&SimTransfer| it.record.duration_s.expect("released").get() > 0.05;
         found.iter().filter(slow).count() as f64 / found.len() as f64
     };
     let weights = [5.0, 3.0, 2.0, 1.0, 1.0];
@@ -200,11 +233,11 @@ fn a_page_cache_keeps_what_was_used_last_and_no_more_than_the_memory_of_its_host
 }
 
 #[test]
-fn files_that_were_made_warm_are_in_memory_as_far_as_there_is_room_and_until_they_are_dropped() {
+fn warm_files_stay_in_memory_while_there_is_space_until_they_are_dropped() {
     let change = |header: &mut Value| {
         header["hosts"]["a"]["memory_bytes"] = json!(3 * BYTES);
-        header["places"]["src"]["storage"] = json!({"kind": "disk", "read_bytes_per_s": 1e5});
-        header["datasets"] = json!({"set": {"place": "src", "path": "sets", "files": 5, "size_bytes": BYTES, "seed": 1}});
+        header["storages"]["src"]["spec"] = json!({"kind": "disk", "read_bytes_per_s": 1e5});
+        header["datasets"] = json!({"set": {"storage": "src", "path": "sets", "files": 5, "size_bytes": BYTES, "seed": 1}});
     };
     let read = |number: u64| {
         json!({"step": "transfer", "call": "get", "slot": 0, "source": format!("src:sets/{number:06}"),
@@ -217,6 +250,7 @@ fn files_that_were_made_warm_are_in_memory_as_far_as_there_is_room_and_until_the
         .iter()
         .map(|it| it.record.duration_s.expect("released").get() > 0.05)
         .collect();
-    // Of five the last three stay; reading 0 takes the place of 2, which is used least; 4 is not dropped.
+    // The last three of five files stay. Reading 0 replaces 2, the least recently used. 4 is not
+    // dropped.
     assert_eq!(slow, [false, false, true, false, true]);
 }

@@ -1,13 +1,13 @@
-//! Plans of two hosts and one link each way, of which everything is known.
+//! Plans with two hosts and one link in each direction, whose results are known.
 
 use serde_json::{Value, json};
 use venturi_plan::Plan;
 
-/// A packet of 1052 bytes carries 1000: so a link of this rate carries 1 MB of payload a second.
+/// Link rate for 1 MB of payload per second: a packet of 1052 bytes carries 1000.
 const RATE_BIT_PER_S: f64 = 1.052 * 8e6;
 const MTU: u32 = 1052;
 
-/// A plan whose actors are pairs of a host, `a` or `b`, and steps.
+/// Return a plan; actors are pairs of a host (`a` or `b`) and steps.
 pub(super) fn plan(
     delay_s: f64,
     change: impl FnOnce(&mut Value),
@@ -24,11 +24,11 @@ pub(super) fn plan(
     };
     let host = json!({"ssh": null, "memory_bytes": null, "lab": {"default_device": "eth0", "cpu_limit_cores": 1.0}});
     let mut header = json!({
-        "format": "venturi-plan", "version": 1, "name": "x", "seed": 1, "scale": 1.0, "scenario": {},
+        "format": "venturi-plan", "version": 2, "name": "x", "seed": 1, "scale": 1.0, "scenario": {},
         "hosts": {"a": host, "b": host},
-        "places": {"src": {"host": "a", "path": "src"}, "dst": {"host": "b", "path": "dst"}},
-        "services": {"ftp": {"kind": "gridftp", "host": "a", "interface": "a.eth0", "places": ["src"], "ports": [2811],
-                             "doors": {"ftp": "ftp://a.lab.test:{port}{path}"}}},
+        "storages": {"src": {"host": "a", "path": "src"}, "dst": {"host": "b", "path": "dst"}},
+        "services": {"ftp": {"kind": "gridftp", "host": "a", "interface": "a.eth0", "storages": ["src"], "ports": [2811],
+                             "service_ports": {"ftp": "ftp://a.lab.test:{port}{path}"}}},
         "network": {"interfaces": {"a.eth0": interface("a", 1), "b.eth0": interface("b", 2)},
                     "links": {"a>b": link("a", "b"), "b>a": link("b", "a")}},
         "datasets": {}, "calls": {"get": call(json!({})), "narrow": call(json!({"window_bytes": 10_000}))},
@@ -45,7 +45,7 @@ pub(super) fn plan(
     Plan::read(text.as_bytes()).expect("a plan")
 }
 
-/// A file from `a` to `b`, asked for by `b`.
+/// Return a transfer of a file from `a` to `b`, requested by `b`.
 pub(super) fn get(call: &str, bytes: u64) -> Value {
     json!({"step": "transfer", "call": call, "slot": 0, "source": "src:x", "source_via": "ftp/ftp",
            "destination": "dst:x", "files": 1, "bytes": bytes})

@@ -1,4 +1,4 @@
-//! Transfers that are counted by route, against the same ones recorded each.
+//! Transfers counted by route, compared with the same transfers recorded individually.
 
 use std::collections::BTreeMap;
 
@@ -6,11 +6,11 @@ use serde_json::{Value, json};
 use venturi_plan::{Outcome, Plan};
 
 use super::plans::plan;
-use super::{Line, Said, Transfer};
-use crate::driver::{RELATIVE_ERROR, Route};
+use super::{SimLine, SimRecord, SimTransfer};
+use crate::driver::{RELATIVE_ERROR, RouteRecord};
 use crate::world::Assumptions;
 
-/// Seconds in which transfers begin: at the rates below the link carries just about all that is asked of it.
+/// Period of transfer starts, in seconds. With the rates below, the link is almost fully loaded.
 const DURATION_S: f64 = 2000.0;
 const INTERVAL_S: f64 = 50.0;
 
@@ -20,8 +20,9 @@ fn open_loop(call: &str, per_s: f64, bytes: Value) -> Value {
     json!({"step": "arrivals", "rate_per_s": [[0, per_s], [DURATION_S, per_s]], "gap": {"draw": "gap"}, "steps": [transfer]})
 }
 
-/// Two trials: one of two sizes and calls side by side, one whose sizes are drawn; and what costs time besides bytes.
-fn carried_out(recorded: &str, change: impl FnOnce(&mut Value)) -> Vec<Line> {
+/// Run two trials, one with two concurrent sizes and calls, one with random sizes, with costs in
+/// addition to bytes.
+fn simulated(recorded: &str, change: impl FnOnce(&mut Value)) -> Vec<SimLine> {
     let trial = |id: &str, steps: Value| json!({"step": "trial", "id": id, "point": 0, "repetition": 0, "block": 0, "factors": {}, "steps": steps});
     let both = json!([{"step": "parallel", "children": [
         [open_loop("get", 0.4, json!(1_000_000))], [open_loop("narrow", 0.05, json!(4_000_000))]]}]);
@@ -50,16 +51,19 @@ fn carried_out(recorded: &str, change: impl FnOnce(&mut Value)) -> Vec<Line> {
         ..Assumptions::default()
     };
     let plan: Plan = plan(0.02, header, &actors);
-    let (_, lines) = super::carry_out(plan, assumptions).expect("a plan that ends");
+    let (_, lines) = super::simulate(plan, assumptions).expect("a plan that ends");
     lines
 }
 
-fn each(lines: &[Line]) -> BTreeMap<(String, u64), Vec<&Transfer>> {
+fn each(lines: &[SimLine]) -> BTreeMap<(String, u64), Vec<&SimTransfer>> {
     let mut found: BTreeMap<_, Vec<_>> = BTreeMap::new();
     for line in lines {
-        if let Said::Trial(trial) = &line.said {
+        if let SimRecord::Trial(trial) = &line.record {
             for one in &trial.record.transfers {
-                let key = (one.record.call.to_string(), one.record.asked_bytes.get());
+                let key = (
+                    one.record.call.to_string(),
+                    one.record.requested_bytes.get(),
+                );
                 found.entry(key).or_default().push(one);
             }
         }
@@ -67,9 +71,9 @@ fn each(lines: &[Line]) -> BTreeMap<(String, u64), Vec<&Transfer>> {
     found
 }
 
-fn routes(lines: &[Line]) -> BTreeMap<(String, u64), &Route> {
-    let trials = lines.iter().filter_map(|line| match &line.said {
-        Said::Trial(trial) => Some(trial),
+fn routes(lines: &[SimLine]) -> BTreeMap<(String, u64), &RouteRecord> {
+    let trials = lines.iter().filter_map(|line| match &line.record {
+        SimRecord::Trial(trial) => Some(trial),
         _ => None,
     });
     trials
@@ -80,11 +84,16 @@ fn routes(lines: &[Line]) -> BTreeMap<(String, u64), &Route> {
             )
         })
         .flat_map(|trial| &trial.routes)
-        .map(|route| ((route.way.call.to_string(), route.way.size_bytes), route))
+        .map(|route| {
+            (
+                (route.route_key.call.to_string(), route.route_key.size_bytes),
+                route,
+            )
+        })
         .collect()
 }
 
-/// Samples that are closer than what binds changes.
+/// Set samples that are closer together than changes of the bottleneck.
 fn often(header: &mut Value) {
     header["measure"]["interval_s"] = json!(0.2);
 }
@@ -94,8 +103,8 @@ fn near(found: f64, expected: f64, relative: f64, what: &str) {
     assert!(error <= relative, "{what}: {found}, expected {expected}");
 }
 
-fn check(route: &Route, each: &[&Transfer]) {
-    let sum = |of: &dyn Fn(&Transfer) -> f64| each.iter().map(|one| of(one)).sum::<f64>();
+fn check(route: &RouteRecord, each: &[&SimTransfer]) {
+    let sum = |of: &dyn Fn(&SimTransfer) -> f64| each.iter().map(|one| of(one)).sum::<f64>();
     let seconds = |it: Option<venturi_plan::Seconds>| it.expect("it was released").get();
     assert_eq!(route.transfers, each.len() as u64);
     let good = each.iter().filter(|one| one.record.outcome == Outcome::Ok);
@@ -104,10 +113,10 @@ fn check(route: &Route, each: &[&Transfer]) {
         good.count() as u64
     );
     assert_eq!(
-        route.asked_bytes as f64,
-        sum(&|one| one.record.asked_bytes.get() as f64)
+        route.requested_bytes as f64,
+        sum(&|one| one.record.requested_bytes.get() as f64)
     );
-    let received = |one: &Transfer| one.record.received_bytes.map_or(0.0, |it| it.get() as f64);
+    let received = |one: &SimTransfer| one.record.received_bytes.map_or(0.0, |it| it.get() as f64);
     near(
         route.received_bytes.unwrap_or(0) as f64,
         sum(&received),
@@ -125,20 +134,25 @@ fn check(route: &Route, each: &[&Transfer]) {
         .map(|one| seconds(one.record.duration_s))
         .collect();
     took.sort_by(f64::total_cmp);
-    near(route.shortest_s.expect("some"), took[0], 1e-12, "shortest");
     near(
-        route.longest_s.expect("some"),
+        route.min_duration_s.expect("some"),
+        took[0],
+        1e-12,
+        "shortest",
+    );
+    near(
+        route.max_duration_s.expect("some"),
         took[took.len() - 1],
         1e-12,
         "longest",
     );
-    for (share, found) in [
+    for (fraction, found) in [
         (0.5, route.p50_s),
         (0.9, route.p90_s),
         (0.95, route.p95_s),
         (0.99, route.p99_s),
     ] {
-        let exact = took[((share * took.len() as f64).ceil() as usize).max(1) - 1];
+        let exact = took[((fraction * took.len() as f64).ceil() as usize).max(1) - 1];
         near(
             found.expect("some"),
             exact,
@@ -146,37 +160,38 @@ fn check(route: &Route, each: &[&Transfer]) {
             "quantile",
         );
     }
-    // Named stages are summed, what binds bytes is looked at at each arrival and at each sample: here, ten times in a transfer.
-    let mut bound: BTreeMap<&str, f64> = BTreeMap::new();
+    // Named stages are summed. The bottleneck of bytes is read at each arrival and each sample,
+    // here ten times per transfer.
+    let mut bottleneck: BTreeMap<&str, f64> = BTreeMap::new();
     for one in each {
-        for (name, share) in &one.bound {
-            *bound.entry(name).or_default() +=
-                share * seconds(one.record.duration_s) / route.duration_s;
+        for (name, fraction) in &one.bottleneck {
+            *bottleneck.entry(name).or_default() +=
+                fraction * seconds(one.record.duration_s) / route.duration_s;
         }
     }
-    near(route.bound.values().sum(), 1.0, 1e-9, "all that bound");
-    for (name, share) in bound {
-        let found = route.bound.get(name).copied().unwrap_or(0.0);
+    near(route.bottleneck.values().sum(), 1.0, 1e-9, "all that bound");
+    for (name, fraction) in bottleneck {
+        let found = route.bottleneck.get(name).copied().unwrap_or(0.0);
         assert!(
-            (found - share).abs() < 0.05,
-            "{name}: {found}, expected {share}"
+            (found - fraction).abs() < 0.05,
+            "{name}: {found}, expected {fraction}"
         );
     }
 }
 
-/// Times and values of a counter of a host.
-fn samples(lines: &[Line], host: &str, counter: &str) -> Vec<(f64, f64)> {
-    let sample = |line: &Line| match &line.said {
+/// Return times and values of a counter of a host.
+fn samples(lines: &[SimLine], host: &str, counter: &str) -> Vec<(f64, f64)> {
+    let sample = |line: &SimLine| match &line.record {
         _ if &*line.host != host => None,
-        Said::Sample(sample) => Some((sample.time_s.get(), *sample.counters.get(counter)?)),
+        SimRecord::Sample(sample) => Some((sample.time_s.get(), *sample.counters.get(counter)?)),
         _ => None,
     };
     lines.iter().filter_map(sample).collect()
 }
 
 #[test]
-fn routes_come_to_what_their_transfers_come_to() {
-    let (one, other) = (carried_out("each", often), carried_out("routes", often));
+fn routes_match_the_totals_of_their_transfers() {
+    let (one, other) = (simulated("each", often), simulated("routes", often));
     let (each, routes) = (each(&one), routes(&other));
     assert_eq!(
         each.keys().collect::<Vec<_>>(),
@@ -189,8 +204,8 @@ fn routes_come_to_what_their_transfers_come_to() {
 }
 
 #[test]
-fn links_count_the_same_bytes_and_no_interval_is_off_by_more_than_a_transfer() {
-    let (one, other) = (carried_out("each", |_| ()), carried_out("routes", |_| ()));
+fn links_count_the_same_bytes_and_no_interval_differs_by_more_than_a_transfer() {
+    let (one, other) = (simulated("each", |_| ()), simulated("routes", |_| ()));
     for (host, counter) in [
         ("network", "link.a>b.bytes"),
         ("network", "link.a>b.busy_s"),
@@ -204,7 +219,7 @@ fn links_count_the_same_bytes_and_no_interval_is_off_by_more_than_a_transfer() {
         let whole = end(&found);
         for (time_s, value) in found {
             if let Some(exact) = exact.get(&(time_s as u64)) {
-                // What is under way at a sample, some MB of a thousand, is taken to move evenly.
+                // Bytes in flight at a sample, some MB of a thousand, are assumed to move evenly.
                 assert!(
                     (value - exact).abs() < 0.01 * whole,
                     "{counter} at {time_s}"
@@ -213,9 +228,9 @@ fn links_count_the_same_bytes_and_no_interval_is_off_by_more_than_a_transfer() {
         }
     }
     let live = samples(&other, "network", "transfers.live");
-    let under_way = |at_s: f64| {
+    let in_flight = |at_s: f64| {
         let spans = each(&one).into_values().flatten();
-        let within = |it: &&Transfer| {
+        let within = |it: &&SimTransfer| {
             let (start, end) = (it.record.start_s.unwrap(), it.record.end_s.unwrap());
             start.get() <= at_s && at_s < end.get()
         };
@@ -223,17 +238,17 @@ fn links_count_the_same_bytes_and_no_interval_is_off_by_more_than_a_transfer() {
     };
     assert!(live.len() > 40);
     for (time_s, found) in live {
-        assert_eq!(found, under_way(time_s), "under way at {time_s}");
+        assert_eq!(found, in_flight(time_s), "under way at {time_s}");
     }
 }
 
 #[test]
-fn what_takes_too_long_is_ended_and_counted_with_what_it_has_moved() {
+fn transfers_that_exceed_their_timeout_are_ended_and_counted_with_their_bytes() {
     let short = |header: &mut Value| {
         often(header);
         header["calls"]["narrow"]["timeout_s"] = json!(9.0);
     };
-    let (one, other) = (carried_out("each", short), carried_out("routes", short));
+    let (one, other) = (simulated("each", short), simulated("routes", short));
     let (each, routes) = (each(&one), routes(&other));
     let key = ("narrow".to_owned(), 4_000_000);
     check(routes[&key], &each[&key]);
@@ -242,19 +257,19 @@ fn what_takes_too_long_is_ended_and_counted_with_what_it_has_moved() {
     let moved = routes[&key]
         .received_bytes
         .expect("a destination is counted");
-    assert!(moved > 0 && moved < routes[&key].asked_bytes);
+    assert!(moved > 0 && moved < routes[&key].requested_bytes);
 }
 
 #[test]
-fn a_transfer_alone_takes_as_long_as_is_foretold() {
+fn a_transfer_without_load_takes_as_long_as_predicted() {
     let rare =
         |header: &mut Value| header["draws"]["gap"] = json!({"kind": "choice", "values": [25.0]});
-    let lines = carried_out("routes", rare);
+    let lines = simulated("routes", rare);
     let route = routes(&lines)[&("get".to_owned(), 1_000_000)].clone();
     assert!(route.transfers > 10);
     near(
-        route.shortest_s.expect("some"),
-        route.alone_s.expect("they are all alike"),
+        route.min_duration_s.expect("some"),
+        route.unloaded_s.expect("they are all alike"),
         1e-9,
         "alone",
     );

@@ -1,4 +1,5 @@
-//! Queueing theory. Each row: several seeds, and an interval of 99.9 % confidence that is narrow and holds the value.
+//! Comparison with queueing theory. Each case runs several seeds, and checks that the 99.9 %
+//! confidence interval is narrow and contains the value.
 //!
 //! | symbol | meaning |
 //! |---|---|
@@ -12,7 +13,7 @@ use std::collections::VecDeque;
 use super::super::*;
 use crate::fluid::{Capacity, ClassId, Fluid};
 
-/// Flows of one seed: an unoptimised build is twenty times slower.
+/// Number of flows per seed; fewer without optimisation, which is twenty times slower.
 const FLOWS: usize = if cfg!(debug_assertions) {
     20_000
 } else {
@@ -20,14 +21,14 @@ const FLOWS: usize = if cfg!(debug_assertions) {
 };
 const SEEDS: std::ops::Range<u64> = 1..6;
 
-/// The first ones find the system emptier than it is on average.
+/// Number of first flows to ignore: they find the system emptier than it is on average.
 const WARM_UP: usize = FLOWS / 20;
 
-/// Batches of a seed, and Student's t for 99.9 % with 5 · 10 − 1 degrees of freedom.
+/// Number of batches per seed, and Student's t for 99.9 % with 5 · 10 − 1 degrees of freedom.
 const BATCHES: usize = 10;
 const STUDENT_T: f64 = 3.50;
 
-/// Half an interval, relative to the value, at most.
+/// Maximum half width of an interval, relative to the value.
 const NARROW: f64 = if cfg!(debug_assertions) { 0.08 } else { 0.025 };
 
 /// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
@@ -49,7 +50,8 @@ impl Draws {
         -mean * (1.0 - self.next()).ln()
     }
 
-    /// Two sizes twenty times apart, of mean 1: what is insensitive to the law of sizes is not to see it.
+    /// Return one of two sizes that differ by a factor of twenty, with mean 1. Results that are
+    /// insensitive to the distribution of sizes must not change.
     fn size(&mut self) -> f64 {
         if self.next() < 0.9 {
             0.5 / 1.45
@@ -59,7 +61,8 @@ impl Draws {
     }
 }
 
-/// The mean over all seeds of what `run` finds lies within its interval around `expected`, and the interval is narrow.
+/// Check that `expected` is within the confidence interval of the mean over all seeds of `run`, and
+/// that the interval is narrow.
 fn holds(expected: f64, run: impl Fn(u64) -> Vec<f64>) {
     let mut means = Vec::new();
     for seed in SEEDS {
@@ -83,43 +86,43 @@ fn holds(expected: f64, run: impl Fn(u64) -> Vec<f64>) {
     );
     assert!(
         half < NARROW * expected,
-        "an interval of ± {half} around {mean} says little"
+        "an interval of ± {half} around {mean} is too wide"
     );
 }
 
-/// What random arrivals see of one resource, by flow.
+/// Observations of random arrivals at one resource, by flow.
 #[derive(Default)]
-struct Seen {
-    /// Time in the system by size.
+struct ObservedQueue {
+    /// Time in the system divided by size.
     slowdown: Vec<f64>,
-    /// Flows that were there when this one came: what is seen at random times (Wolff 1982).
+    /// Number of flows present at the arrival, which equals that at random times (Wolff 1982).
     there: Vec<f64>,
 }
 
-/// Flows that arrive at random, `rate_per_s` of them, with sizes of mean 1.
+/// Run flows that arrive at random, `rate_per_s` per second, with sizes of mean 1.
 fn arrivals(
     fluid: &mut Fluid,
     class: ClassId,
     rate_per_s: f64,
     seed: u64,
     size: impl Fn(&mut Draws) -> f64,
-) -> Seen {
+) -> ObservedQueue {
     let mut draws = Draws::of(seed);
-    let (mut now, mut live, mut asked) = (0.0, 0usize, Vec::new());
-    let mut seen = Seen {
+    let (mut now, mut live, mut started) = (0.0, 0usize, Vec::new());
+    let mut seen = ObservedQueue {
         slowdown: vec![0.0; FLOWS],
         there: Vec::new(),
     };
     for flow in 0..FLOWS {
         now += draws.exponential(1.0 / rate_per_s);
         while let Some(end) = fluid.poll_output(now) {
-            let (start_s, bytes): (f64, f64) = asked[end.token as usize];
+            let (start_s, bytes): (f64, f64) = started[end.token as usize];
             seen.slowdown[end.token as usize] = (end.at_s - start_s) / bytes;
             live -= 1;
         }
         seen.there.push(live as f64);
         let bytes = size(&mut draws);
-        asked.push((now, bytes));
+        started.push((now, bytes));
         fluid.start(now, class, bytes, flow as u64).unwrap();
         live += 1;
     }
@@ -127,21 +130,22 @@ fn arrivals(
         .poll_timeout()
         .and_then(|at_s| fluid.poll_output(at_s))
     {
-        let (start_s, bytes) = asked[end.token as usize];
+        let (start_s, bytes) = started[end.token as usize];
         seen.slowdown[end.token as usize] = (end.at_s - start_s) / bytes;
     }
     seen
 }
 
-/// The same, over one resource and under a cap.
-fn shared(capacity: Capacity, cap: f64, rate_per_s: f64, seed: u64) -> Seen {
+/// Run such flows over one resource and with a cap.
+fn shared(capacity: Capacity, cap: f64, rate_per_s: f64, seed: u64) -> ObservedQueue {
     let mut fluid = Fluid::new();
     let resource = fluid.resource(capacity).unwrap();
     let class = fluid.class(&[resource], 1.0, cap).unwrap();
     arrivals(&mut fluid, class, rate_per_s, seed, Draws::size)
 }
 
-/// Probability of waiting with `servers` of them and `offered` busy ones on average (Erlang C).
+/// Return the probability of waiting, for `servers` servers with `offered` busy on average (Erlang
+/// C).
 fn erlang_c(servers: u32, offered: f64) -> f64 {
     let (mut term, mut sum) = (1.0, 0.0);
     for n in 0..servers {
@@ -154,14 +158,14 @@ fn erlang_c(servers: u32, offered: f64) -> f64 {
 
 #[test]
 fn a_shared_link_is_a_queue_with_processor_sharing() {
-    // E[T | x] = x / (C (1 − ρ)), whatever the law of sizes.
+    // E[T | x] = x / (C (1 − ρ)), for every distribution of sizes.
     holds(1.0 / 0.4, |seed| {
         shared(Capacity::Constant(1.0), f64::INFINITY, 0.6, seed).slowdown
     });
 }
 
 #[test]
-fn caps_make_it_a_queue_with_as_many_servers_as_fit() {
+fn capped_flows_form_a_queue_with_as_many_servers_as_fit() {
     // E[T | x] = (x / r) (1 + E₂(R, R ρ) / (R (1 − ρ))).
     let (servers, load) = (4, 0.7);
     let waits = erlang_c(servers, 4.0 * load) / (f64::from(servers) * (1.0 - load));
@@ -172,7 +176,8 @@ fn caps_make_it_a_queue_with_as_many_servers_as_fit() {
 
 #[test]
 fn a_disk_whose_bytes_depend_on_its_readers_has_a_product_form() {
-    // P(n) ~ Π λ S / μ(k), μ(k) = C(k); by Little, E[T] = E[N] / λ, and insensitive, so E[T | x] = x E[T] / S.
+    // P(n) ~ Π λ S / μ(k), μ(k) = C(k). By Little, E[T] = E[N] / λ. Insensitive, so E[T | x] = x
+    // E[T] / S.
     let gives = [1.0, 0.8, 0.9, 1.1];
     let load = 0.6;
     let law = |count: usize| {
@@ -202,8 +207,8 @@ fn a_disk_whose_bytes_depend_on_its_readers_has_a_product_form() {
 }
 
 #[test]
-fn flows_that_share_nothing_are_a_queue_with_a_server_for_each() {
-    // M/G/∞: N is Poisson with mean λ S / r, whatever the law of sizes.
+fn flows_without_shared_resources_form_a_queue_with_a_server_for_each() {
+    // M/G/∞: N is Poisson with mean λ S / r, for every distribution of sizes.
     let (rate_per_s, cap) = (0.9, 0.5);
     let busy = rate_per_s / cap;
     let run = |seed| {
@@ -220,18 +225,19 @@ fn flows_that_share_nothing_are_a_queue_with_a_server_for_each() {
     });
 }
 
-/// A flow of a line of slots.
+/// Flow that waits for a slot.
 #[derive(Clone, Copy, Default)]
 struct Customer {
-    asked_s: f64,
+    requested_s: f64,
     bytes: f64,
     wait_s: f64,
     stay_s: f64,
 }
 
 #[test]
-fn flows_that_wait_in_line_for_slots_wait_as_erlang_says() {
-    // M/M/c: P(wait) = E₂(c, a), E[T] = S + E₂ / (c / S − λ); a slot serves at 1 byte/s, and is taken again when its flow ends.
+fn flows_that_wait_for_slots_wait_as_erlang_predicts() {
+    // M/M/c: P(wait) = E₂(c, a), E[T] = S + E₂ / (c / S − λ). A slot serves 1 byte/s and is free
+    // again when its flow ends.
     let (slots, rate_per_s) = (3, 1.8);
     let waits = erlang_c(slots, rate_per_s);
     let line = |seed| line(slots as usize, rate_per_s, seed).into_iter();
@@ -245,27 +251,27 @@ fn flows_that_wait_in_line_for_slots_wait_as_erlang_says() {
     });
 }
 
-/// Flows that come at random and wait for a slot, first come, first served.
+/// Run flows that arrive at random and wait for a slot, first come, first served.
 fn line(slots: usize, rate_per_s: f64, seed: u64) -> Vec<Customer> {
     let mut draws = Draws::of(seed);
     let mut fluid = Fluid::new();
     let server = fluid.resource(Capacity::Constant(slots as f64)).unwrap();
     let class = fluid.class(&[server], 1.0, 1.0).unwrap();
     let mut customers: Vec<Customer> = Vec::new();
-    let (mut waiting, mut live, mut asked_s) = (VecDeque::new(), 0, 0.0);
+    let (mut waiting, mut live, mut requested_s) = (VecDeque::new(), 0, 0.0);
     while customers.len() < FLOWS {
-        asked_s += draws.exponential(1.0 / rate_per_s);
-        // Ends are answered one by one: who waits takes the slot at the time of the end.
-        while let Some(now) = fluid.poll_timeout().filter(|&at_s| at_s <= asked_s) {
+        requested_s += draws.exponential(1.0 / rate_per_s);
+        // Ends are handled one by one: a waiting flow takes the slot at the time of the end.
+        while let Some(now) = fluid.poll_timeout().filter(|&at_s| at_s <= requested_s) {
             let Some(end) = fluid.poll_output(now) else {
                 continue;
             };
             let gone = &mut customers[end.token as usize];
-            gone.stay_s = end.at_s - gone.asked_s;
+            gone.stay_s = end.at_s - gone.requested_s;
             live -= 1;
             if let Some(next) = waiting.pop_front() {
                 let customer: &mut Customer = &mut customers[next];
-                customer.wait_s = end.at_s - customer.asked_s;
+                customer.wait_s = end.at_s - customer.requested_s;
                 fluid
                     .start(end.at_s, class, customer.bytes, next as u64)
                     .unwrap();
@@ -275,62 +281,66 @@ fn line(slots: usize, rate_per_s: f64, seed: u64) -> Vec<Customer> {
         let number = customers.len();
         let bytes = draws.exponential(1.0);
         customers.push(Customer {
-            asked_s,
+            requested_s,
             bytes,
             ..Customer::default()
         });
         if live < slots {
-            fluid.start(asked_s, class, bytes, number as u64).unwrap();
+            fluid
+                .start(requested_s, class, bytes, number as u64)
+                .unwrap();
             live += 1;
         } else {
             waiting.push_back(number);
         }
     }
-    // Those at the end have not ended.
+    // The last flows have not ended.
     customers.truncate(FLOWS - FLOWS / 50);
     customers
 }
 
 #[test]
-fn agents_that_think_and_transfer_pass_as_mean_value_analysis_says() {
-    // R(n) = S (1 + Q(n − 1)), X = n / (R + Z), Q = X R; insensitive to both laws.
+fn agents_that_think_and_transfer_pass_as_mean_value_analysis_predicts() {
+    // R(n) = S (1 + Q(n − 1)), X = n / (R + Z), Q = X R. Insensitive to both distributions.
     let (agents, think_s) = (8, 5.0);
-    let (mut queue, mut passage) = (0.0, 0.0);
+    let (mut queue, mut stay) = (0.0, 0.0);
     for n in 1..=agents {
-        passage = 1.0 + queue;
-        queue = f64::from(n) / (passage + think_s) * passage;
+        stay = 1.0 + queue;
+        queue = f64::from(n) / (stay + think_s) * stay;
     }
-    holds(passage, |seed| passages(agents, think_s, seed));
+    holds(stay, |seed| response_times(agents, think_s, seed));
 }
 
-/// Times from asking to the end, of agents on one link.
-fn passages(agents: u32, think_s: f64, seed: u64) -> Vec<f64> {
+/// Return the times from request to end of agents on one link.
+fn response_times(agents: u32, think_s: f64, seed: u64) -> Vec<f64> {
     let mut draws = Draws::of(seed);
-    let flows = Columns {
+    let flows = FlowColumns {
         start_s: (0..FLOWS).map(|_| 2.0 * think_s * draws.next()).collect(),
-        way: vec![0; FLOWS],
+        route: vec![0; FLOWS],
         bytes: (0..FLOWS).map(|_| draws.size()).collect(),
     };
     let workload = Workload {
-        links: vec![Link {
+        links: vec![FlowLink {
             capacity: 1.0,
             latency_s: 0.0,
         }],
         hosts: vec![
-            Host {
+            FlowHost {
                 out: vec![0],
                 into: vec![],
             },
-            Host::default(),
+            FlowHost::default(),
         ],
-        ways: vec![(0, 1)],
-        kind: Kind::Closed {
+        routes: vec![(0, 1)],
+        kind: WorkloadKind::Closed {
             flows,
             agent: (0..FLOWS as u32).map(|flow| flow % agents).collect(),
             agents,
         },
     };
-    let outcome = carry_out(&workload, Settings::default()).unwrap();
-    let asked = outcome.end_s.iter().zip(&outcome.asked_s);
-    asked.map(|(end_s, asked_s)| end_s - asked_s).collect()
+    let outcome = run(&workload, FlowSettings::default()).unwrap();
+    let started = outcome.end_s.iter().zip(&outcome.requested_s);
+    started
+        .map(|(end_s, requested_s)| end_s - requested_s)
+        .collect()
 }

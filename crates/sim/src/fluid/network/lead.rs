@@ -1,78 +1,82 @@
 //! Resources that can never be full because another one is full first.
 //!
-//! Every class on a resource crosses its *leader* too, which gives no more: what is on the follower is on the leader, so the leader is full no later.
-//! A disk behind a slower network card, the far end of a way between equal cards: such resources limit nobody, and classes meet on fewer of them,
-//! which is what makes cases easy. A class elsewhere or a change of capacity ends that, once and for all: few resources are led again and again.
+//! Every class on a *follower* also crosses its *leader*, whose capacity is not larger. The leader
+//! carries all load of the follower, so it is full no later. Examples are a disk behind a slower
+//! network card, and the far end of a route between equal cards. Followers limit no class. Without
+//! them, classes share fewer resources, which makes more cases simple. A class elsewhere or a
+//! change of capacity ends this permanently, because few resources would become followers again and
+//! again.
 
-use super::{Capacity, Network};
+use super::{Capacity, SolverNetwork};
 
 /// A resource without a leader.
 const NONE: u32 = u32::MAX;
 
-/// Who follows whom.
+/// Leader and followers of each resource.
 #[derive(Debug, Default)]
 pub(super) struct Leads {
-    /// By resource: its leader, or [`NONE`].
+    /// Leader of each resource, or [`NONE`].
     leader: Vec<u32>,
-    /// By resource: the classes on it.
+    /// Classes on each resource.
     classes: Vec<Vec<u32>>,
-    /// How many follow each resource.
+    /// Number of followers of each resource.
     followers: Vec<u32>,
-    /// Classes of resources that follow no more, in the order in which that was found.
+    /// Classes of resources that no longer follow, in the order of these changes.
     restored: Vec<u32>,
 }
 
-impl Network {
-    /// The resources that can limit a class.
+impl SolverNetwork {
+    /// Return the resources that can limit a class.
     pub fn limits(&self, class: u32) -> &[u32] {
-        let facts = &self.classes[class as usize];
-        self.stretch(facts.way.0, facts.end)
+        let info = &self.classes[class as usize];
+        self.route_slice(info.route.0, info.end)
     }
 
-    /// Classes whose limits have become more, in the order in which that was found.
+    /// Return the classes that gained possible limits, in the order of these changes.
     pub fn restored(&self) -> &[u32] {
         &self.leads.restored
     }
 
-    /// All classes on a resource that follows another; `None` if it does not.
+    /// Return all classes on a follower; `None` if the resource does not follow another.
     pub fn followers_on(&self, resource: u32) -> Option<&[u32]> {
         let leads = &self.leads;
         let led = *leads.leader.get(resource as usize)? != NONE;
         led.then(|| &leads.classes[resource as usize][..])
     }
 
-    /// A class is new: resources that it brings in may follow its narrowest, others may lose their leader.
+    /// Update leaders for a new class. Resources used for the first time may follow the narrowest
+    /// resource of the route; others may lose their leader.
     pub(super) fn lead_class(&mut self, class: u32) {
         let count = self.resources.len();
         self.leads.leader.resize(count, NONE);
         self.leads.classes.resize(count, Vec::new());
         self.leads.followers.resize(count, 0);
-        let way = self.way(class).to_vec();
-        let twice = (1..way.len()).any(|at| way[..at].contains(&way[at]));
+        let route = self.route(class).to_vec();
+        let twice = (1..route.len()).any(|at| route[..at].contains(&route[at]));
         let mut fresh = Vec::new();
-        for &resource in &way {
+        for &resource in &route {
             let leads = &mut self.leads;
             let leader = leads.leader[resource as usize];
             if leads.classes[resource as usize].is_empty() {
                 fresh.push(resource);
-            } else if leader != NONE && (twice || !way.contains(&leader)) {
+            } else if leader != NONE && (twice || !route.contains(&leader)) {
                 self.restore(resource);
             }
             self.leads.classes[resource as usize].push(class);
         }
         if !twice {
-            self.choose_leader(&way, &fresh);
+            self.choose_leader(&route, &fresh);
         }
         self.hide(class);
     }
 
-    /// Let fresh resources of a way follow its narrowest.
-    fn choose_leader(&mut self, way: &[u32], fresh: &[u32]) {
-        let free = way.iter().copied();
+    /// Make fresh resources of a route follow its narrowest resource.
+    fn choose_leader(&mut self, route: &[u32], fresh: &[u32]) {
+        let free = route.iter().copied();
         let free = free.filter(|&one| self.leads.leader[one as usize] == NONE);
         let gives = |one: u32| self.constant(one).map(|capacity| (capacity, one));
-        let least = free.filter_map(gives).min_by(|a, b| a.0.total_cmp(&b.0));
-        let Some((_, leader)) = least else { return };
+        let lowest = free.filter_map(gives).min_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((_, leader)) = lowest else { return };
         for &resource in fresh {
             if resource != leader && self.constant(resource).is_some() {
                 self.leads.leader[resource as usize] = leader;
@@ -81,19 +85,19 @@ impl Network {
         }
     }
 
-    /// Put the followers among the resources of a class behind the others.
+    /// Move the followers of a route behind the other resources.
     fn hide(&mut self, class: u32) {
-        let (begin, mut end) = self.classes[class as usize].way;
-        for at in (begin..end).rev() {
-            if self.leads.leader[self.ways[at as usize] as usize] != NONE {
+        let (start, mut end) = self.classes[class as usize].route;
+        for at in (start..end).rev() {
+            if self.leads.leader[self.routes[at as usize] as usize] != NONE {
                 end -= 1;
-                self.ways.swap(at as usize, end as usize);
+                self.routes.swap(at as usize, end as usize);
             }
         }
         self.classes[class as usize].end = end;
     }
 
-    /// A capacity has changed: who follows, or is followed, may not do so any more.
+    /// End the leads that no longer hold after a change of capacity.
     pub(super) fn lead_again(&mut self, resource: u32) {
         let leads = &self.leads;
         if leads
@@ -115,7 +119,7 @@ impl Network {
         }
     }
 
-    /// Whether a resource gives as much as its leader.
+    /// Return whether the leader's capacity is at most the resource's own.
     fn is_led(&self, resource: u32) -> bool {
         let leader = self.leads.leader[resource as usize];
         let (one, other) = (self.constant(leader), self.constant(resource));
@@ -129,18 +133,18 @@ impl Network {
         }
     }
 
-    /// A resource follows no more: it can limit all classes on it.
+    /// End the lead of a resource: it can limit all classes on it again.
     fn restore(&mut self, resource: u32) {
         let leader = std::mem::replace(&mut self.leads.leader[resource as usize], NONE);
         self.leads.followers[leader as usize] -= 1;
         let classes = std::mem::take(&mut self.leads.classes[resource as usize]);
         for &class in &classes {
-            let facts = &mut self.classes[class as usize];
-            let (begin, end) = (facts.end as usize, facts.way.1 as usize);
-            let hidden = &mut self.ways[begin..end];
+            let info = &mut self.classes[class as usize];
+            let (start, end) = (info.end as usize, info.route.1 as usize);
+            let hidden = &mut self.routes[start..end];
             if let Some(at) = hidden.iter().position(|&other| other == resource) {
                 hidden.swap(0, at);
-                facts.end += 1;
+                info.end += 1;
             }
         }
         self.leads.restored.extend(&classes);

@@ -1,4 +1,4 @@
-//! Closed forms.
+//! Tests against closed forms.
 
 use super::*;
 
@@ -15,7 +15,7 @@ const SIZES: [f64; 5] = [3e8, 4.5e8, 8e8, 8.1e8, 1.6e9];
 const WEIGHTS: [f64; 5] = [1.0, 0.3, 2.5, 1.7, 0.9];
 
 #[test]
-fn flows_of_one_link_end_when_processor_sharing_ends_them() {
+fn flows_of_one_link_end_as_processor_sharing_predicts() {
     both(|mut fluid| {
         let (capacity, count) = (1.25e9, SIZES.len());
         let link = link(&mut fluid, capacity);
@@ -68,7 +68,7 @@ fn caps_leave_the_rest_to_the_others_by_water_filling() {
                 fluid.start(0.0, class, 1e9, 0).unwrap()
             })
             .collect();
-        // By bisection: the sum is monotone in the level.
+        // Bisection, because the sum is monotone in the level.
         let (mut low, mut high) = (0.0, capacity);
         for _ in 0..200 {
             let level = (low + high) / 2.0;
@@ -85,11 +85,11 @@ fn caps_leave_the_rest_to_the_others_by_water_filling() {
             near(fluid.rate(flow).unwrap(), caps[at].min(WEIGHTS[at] * low));
             let capped = caps[at] < WEIGHTS[at] * low;
             assert_eq!(
-                fluid.bound(flow),
+                fluid.bottleneck(flow),
                 Ok(if capped {
-                    Bound::Cap
+                    Bottleneck::Cap
                 } else {
-                    Bound::Resource(link)
+                    Bottleneck::Resource(link)
                 })
             );
         }
@@ -98,7 +98,7 @@ fn caps_leave_the_rest_to_the_others_by_water_filling() {
 }
 
 #[test]
-fn a_long_flow_of_a_parking_lot_gets_what_its_busiest_link_leaves() {
+fn a_long_flow_of_a_parking_lot_gets_the_share_of_its_busiest_link() {
     for shorts in [vec![1; 6], vec![3, 1, 7, 2]] {
         both(|mut fluid| {
             let capacity = 1e9;
@@ -125,20 +125,20 @@ fn a_long_flow_of_a_parking_lot_gets_what_its_busiest_link_leaves() {
 }
 
 #[test]
-fn two_links_give_the_flow_over_both_its_lower_share() {
+fn a_flow_over_two_links_gets_the_lower_share() {
     both(|mut fluid| {
         let (one, two) = (link(&mut fluid, 1.0), link(&mut fluid, 2.0));
         let classes = [[one].as_slice(), &[one, two], &[two]]
-            .map(|way| fluid.class(way, 1.0, f64::INFINITY).unwrap());
+            .map(|route| fluid.class(route, 1.0, f64::INFINITY).unwrap());
         let flows = classes.map(|class| fluid.start(0.0, class, 1e3, 0).unwrap());
         assert_eq!(flows.map(|flow| fluid.rate(flow).unwrap()), [0.5, 0.5, 1.5]);
-        assert_eq!(fluid.bound(flows[2]), Ok(Bound::Resource(two)));
+        assert_eq!(fluid.bottleneck(flows[2]), Ok(Bottleneck::Resource(two)));
         assert_eq!(fluid.load(two), Ok(2.0));
     });
 }
 
 #[test]
-fn a_disk_gives_what_it_gives_to_so_many_readers() {
+fn a_disk_has_the_capacity_for_its_number_of_readers() {
     both(|mut fluid| {
         let disk = fluid
             .resource(Capacity::OfUsers(Box::new([200.0, 120.0, 90.0])))
@@ -158,24 +158,25 @@ fn a_disk_gives_what_it_gives_to_so_many_readers() {
 }
 
 #[test]
-fn what_happens_elsewhere_does_not_move_an_end() {
+fn unrelated_flows_do_not_change_the_end_of_a_flow() {
     both(|mut fluid| {
-        // The probe on which rounding each step to whole bytes shows: 100 readers of 10 kB of a disk of 1 MB/s, and a stranger.
+        // Rounding each step to whole bytes would show here: 100 readers of 10 kB from a disk of 1
+        // MB/s, and an unrelated flow.
         let (disk, other) = (link(&mut fluid, 1e6), link(&mut fluid, 1.0));
         let read = fluid.class(&[disk], 1.0, f64::INFINITY).unwrap();
         let tick = fluid.class(&[other], 1.0, f64::INFINITY).unwrap();
         for token in 0..100 {
             fluid.start(0.0, read, 1e4, token).unwrap();
         }
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for step in 1..300 {
             let now = f64::from(step) * 4.9e-3;
             while let Some(end) = fluid.poll_output(now) {
-                told.extend((end.token < 100).then_some(end.at_s));
+                reported.extend((end.token < 100).then_some(end.at_s));
             }
             fluid.start(now, tick, 1e-3, 100).unwrap();
         }
-        assert_eq!(told.len(), 100);
-        told.into_iter().for_each(|end_s| near(end_s, 1.0));
+        assert_eq!(reported.len(), 100);
+        reported.into_iter().for_each(|end_s| near(end_s, 1.0));
     });
 }

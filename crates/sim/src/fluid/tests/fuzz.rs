@@ -1,4 +1,5 @@
-//! Any sequence of calls, with ids, numbers and times that make no sense among them: an answer or an error that says where, never a panic or a hang.
+//! Random calls, some with invalid identifiers, numbers and times, return a result or an error, and
+//! never panic or hang.
 
 use proptest::prelude::*;
 
@@ -7,10 +8,10 @@ use super::*;
 
 const CALLS: u64 = 120;
 
-/// Ends of one instant: more would be a loop.
+/// Maximum number of ends at one instant; more would be a loop.
 const MOST_ENDS: usize = 10_000;
 
-/// A number, sensible or not.
+/// Return a number, valid or not.
 fn number(draws: &mut Draws) -> f64 {
     const ODD: [f64; 14] = [
         0.0,
@@ -50,11 +51,11 @@ fn id(draws: &mut Draws, known: usize) -> u32 {
     }
 }
 
-/// What was said, or refused.
-type Answer = Result<(), Error>;
+/// Success or error of a call.
+type CallResult = Result<(), FluidError>;
 
-/// One call; flows that were started go into `flows`.
-fn call(draws: &mut Draws, fluid: &mut Fluid, now: f64, flows: &mut Vec<FlowId>) -> Answer {
+/// Make one call; started flows are added to `flows`.
+fn call(draws: &mut Draws, fluid: &mut Fluid, now: f64, flows: &mut Vec<FlowId>) -> CallResult {
     let (resources, classes) = (fluid.network.resources.len(), fluid.network.classes.len());
     let flow = flows.get(draws.below(flows.len().max(1))).copied();
     let flow = flow.unwrap_or(FlowId {
@@ -64,10 +65,10 @@ fn call(draws: &mut Draws, fluid: &mut Fluid, now: f64, flows: &mut Vec<FlowId>)
     match draws.below(10) {
         0 => fluid.resource(capacity(draws)).map(drop),
         1 => {
-            let way: Vec<ResourceId> = (0..draws.below(4))
+            let route: Vec<ResourceId> = (0..draws.below(4))
                 .map(|_| ResourceId(id(draws, resources)))
                 .collect();
-            fluid.class(&way, number(draws), number(draws)).map(drop)
+            fluid.class(&route, number(draws), number(draws)).map(drop)
         }
         2..5 => {
             flows.push(fluid.start(now, ClassId(id(draws, classes)), number(draws), 0)?);
@@ -75,22 +76,25 @@ fn call(draws: &mut Draws, fluid: &mut Fluid, now: f64, flows: &mut Vec<FlowId>)
         }
         5 => fluid.stop(now, flow).map(drop),
         6 => fluid.set_capacity(now, ResourceId(id(draws, resources)), capacity(draws)),
-        7 => fluid.rate(flow).and_then(|_| fluid.bound(flow)).map(drop),
+        7 => fluid
+            .rate(flow)
+            .and_then(|_| fluid.bottleneck(flow))
+            .map(drop),
         8 => fluid.load(ResourceId(id(draws, resources))).map(drop),
         _ => {
-            let told = std::iter::from_fn(|| fluid.poll_output(now))
+            let reported = std::iter::from_fn(|| fluid.poll_output(now))
                 .take(MOST_ENDS)
                 .count();
-            assert!(told < MOST_ENDS, "ends without an end");
+            assert!(reported < MOST_ENDS, "ends without an end");
             Ok(())
         }
     }
 }
 
-/// What the calls of a seed are answered, and how time goes on after them.
+/// Make the calls of a seed. Return which of them succeed, and check the time after each.
 fn fuzz(seed: u64, mut fluid: Fluid) -> Vec<bool> {
     let mut draws = Draws(seed);
-    let (mut now, mut flows, mut answers) = (0.0, Vec::new(), Vec::new());
+    let (mut now, mut flows, mut outcomes) = (0.0, Vec::new(), Vec::new());
     for _ in 0..CALLS {
         now = match draws.below(12) {
             0 => number(&mut draws),
@@ -99,8 +103,8 @@ fn fuzz(seed: u64, mut fluid: Fluid) -> Vec<bool> {
             _ => fluid.now,
         };
         let before = fluid.now;
-        let answer = call(&mut draws, &mut fluid, now, &mut flows);
-        if let Err(error) = &answer {
+        let outcome = call(&mut draws, &mut fluid, now, &mut flows);
+        if let Err(error) = &outcome {
             assert!(error.to_string().starts_with("expected "), "{error}");
         }
         assert!(
@@ -113,16 +117,16 @@ fn fuzz(seed: u64, mut fluid: Fluid) -> Vec<bool> {
             "an end at no time"
         );
         fluid.assert_counts();
-        answers.push(answer.is_ok());
+        outcomes.push(outcome.is_ok());
     }
-    answers
+    outcomes
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn calls_that_make_no_sense_never_panic_or_hang(seed: u64) {
+    fn calls_with_invalid_arguments_never_panic_or_hang(seed: u64) {
         fuzz(seed, Fluid::new());
         fuzz(seed, Fluid::reference());
     }

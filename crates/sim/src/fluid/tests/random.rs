@@ -1,17 +1,18 @@
-//! Random networks under starts, stops, outages and changes of capacity: the fast solver against the full refill, and against the certificate.
+//! Random networks with starts, stops, outages and changes of capacity: compares the fast solver
+//! with the reference, and both with the certificate.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Steps of a walk.
+/// Number of steps of a walk.
 const STEPS: u64 = 150;
 
-/// A generator of its own: a walk is a function of its seed.
+/// Random generator of a walk, so that the walk is a function of its seed.
 pub(in crate::fluid) struct Draws(pub u64);
 
 impl Draws {
-    /// From 0 to 1 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
+    /// Return a number from 0 to 1 (SplitMix64: Steele, Lea and Flood, OOPSLA 2014).
     pub fn next(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let bits = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -28,25 +29,25 @@ impl Draws {
     }
 }
 
-/// Classes of a random network, the same in every solver.
-struct Network {
+/// Classes of a random network, identical in every solver.
+struct SolverNetwork {
     links: Vec<ResourceId>,
     classes: Vec<ClassId>,
-    facts: Vec<(Vec<ResourceId>, f64, f64)>,
+    info: Vec<(Vec<ResourceId>, f64, f64)>,
 }
 
-/// Which classes there are.
+/// Kind of classes in a network.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
-    /// Over up to three resources, any.
+    /// Classes over up to three arbitrary resources.
     Any,
-    /// Over the first resource, most with a cap, some over a resource of their own besides.
+    /// Classes over the first resource, most with a cap, some with a second resource of their own.
     Isolated,
-    /// As any, with weights of any size: what one class leaves of a sum may be 1e-24 of it.
+    /// As `Any`, with weights of all sizes: a class can leave 1e-24 of a sum.
     Steep,
 }
 
-/// What a resource gives: to so many, or always.
+/// Return a random capacity, constant or by number of users.
 fn capacity(draws: &mut Draws, gives: f64) -> Capacity {
     if draws.below(5) > 0 {
         return Capacity::Constant(gives);
@@ -55,11 +56,11 @@ fn capacity(draws: &mut Draws, gives: f64) -> Capacity {
     Capacity::OfUsers(of_users.collect())
 }
 
-fn network(draws: &mut Draws, solvers: &mut [Fluid], shape: Shape) -> Network {
-    let mut built = Network {
+fn network(draws: &mut Draws, solvers: &mut [Fluid], shape: Shape) -> SolverNetwork {
+    let mut built = SolverNetwork {
         links: Vec::new(),
         classes: Vec::new(),
-        facts: Vec::new(),
+        info: Vec::new(),
     };
     let equal = draws.chance(0.5);
     for _ in 0..1 + draws.below(8) {
@@ -81,15 +82,15 @@ fn network(draws: &mut Draws, solvers: &mut [Fluid], shape: Shape) -> Network {
     built
 }
 
-/// One more class, the `number`th, to all solvers.
+/// Add class number `number` to all solvers.
 fn add_class(
     draws: &mut Draws,
     solvers: &mut [Fluid],
-    built: &mut Network,
+    built: &mut SolverNetwork,
     shape: Shape,
     number: usize,
 ) {
-    let way: Vec<ResourceId> = match shape {
+    let route: Vec<ResourceId> = match shape {
         Shape::Any | Shape::Steep => (0..1 + draws.below(3))
             .map(|_| built.links[draws.below(built.links.len())])
             .collect(),
@@ -113,22 +114,22 @@ fn add_class(
     };
     let ids: Vec<ClassId> = solvers
         .iter_mut()
-        .map(|fluid| fluid.class(&way, weight, cap).unwrap())
+        .map(|fluid| fluid.class(&route, weight, cap).unwrap())
         .collect();
     if !built.classes.contains(&ids[0]) {
         built.classes.push(ids[0]);
-        built.facts.push((way, weight, cap));
+        built.info.push((route, weight, cap));
     }
 }
 
-/// Live flows with the number of their class.
+/// Live flows, each with the number of its class.
 type Live = Vec<(FlowId, usize)>;
 
-/// One random call, the same to every solver.
+/// Make the same random call to every solver.
 fn disturb(
     draws: &mut Draws,
     solvers: &mut [Fluid],
-    built: &Network,
+    built: &SolverNetwork,
     live: &mut Live,
     now: f64,
     token: u64,
@@ -173,8 +174,8 @@ fn disturb(
 }
 
 impl Shape {
-    /// What a rate may be off by, bytes/s: of steep weights some have hardly anything of a resource, whose sums count as full within
-    /// 1e-13 of its capacity, which is 22 at most.
+    /// Return the tolerance of a rate in bytes/s. With steep weights, some classes get a tiny part
+    /// of a resource, whose sums count as full within 1e-13 of its capacity, which is at most 22.
     fn rounding(self) -> f64 {
         if self == Self::Steep { 22e-13 } else { 1e-13 }
     }
@@ -191,13 +192,20 @@ fn within(one: f64, other: f64, rounding: f64, what: &str) {
     );
 }
 
-/// Every flow is at its cap, or crosses a full resource on which no flow has a larger rate / weight; none is overfull.
-fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live, rounding: f64) {
+/// Check the certificate: every flow is at its cap, or has the largest rate / weight on a full
+/// resource; no resource is overloaded.
+fn certify(
+    fluid: &mut Fluid,
+    reference: &Fluid,
+    built: &SolverNetwork,
+    live: &Live,
+    rounding: f64,
+) {
     let rates: Vec<f64> = live
         .iter()
         .map(|(flow, _)| fluid.rate(*flow).unwrap())
         .collect();
-    let level = |at: usize| rates[at] / built.facts[live[at].1].1;
+    let level = |at: usize| rates[at] / built.info[live[at].1].1;
     for &link in &built.links {
         let gives = reference.network.capacity(link.0);
         assert!(
@@ -206,12 +214,12 @@ fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live, r
         );
     }
     for (at, &(flow, class)) in live.iter().enumerate() {
-        match fluid.bound(flow).unwrap() {
-            Bound::Cap => near(rates[at], built.facts[class].2, "a capped rate and the cap"),
-            Bound::Resource(link) => {
+        match fluid.bottleneck(flow).unwrap() {
+            Bottleneck::Cap => near(rates[at], built.info[class].2, "a capped rate and the cap"),
+            Bottleneck::Resource(link) => {
                 assert!(
-                    built.facts[class].0.contains(&link),
-                    "limited by what it does not cross"
+                    built.info[class].0.contains(&link),
+                    "limited by a resource that it does not cross"
                 );
                 near(
                     fluid.load(link).unwrap(),
@@ -219,10 +227,11 @@ fn certify(fluid: &mut Fluid, reference: &Fluid, built: &Network, live: &Live, r
                     "load and capacity",
                 );
                 for other in
-                    (0..live.len()).filter(|&other| built.facts[live[other].1].0.contains(&link))
+                    (0..live.len()).filter(|&other| built.info[live[other].1].0.contains(&link))
                 {
-                    // As rates of the lighter one: a level is rounded by as much over a weight, which may be tiny.
-                    let weight = built.facts[class].1.min(built.facts[live[other].1].1);
+                    // Compared as rates of the lighter class: a level has the rounding of its rate
+                    // divided by the weight, which may be tiny.
+                    let weight = built.info[class].1.min(built.info[live[other].1].1);
                     assert!(
                         level(other) * weight <= level(at) * weight * (1.0 + 1e-9) + 5.0 * rounding,
                         "{other} is above {at}"
@@ -239,7 +248,7 @@ fn walk(seed: u64, shape: Shape) {
     let mut built = network(&mut draws, &mut solvers, shape);
     let (mut now, mut live): (f64, Live) = (0.0, Vec::new());
     for step in 0..STEPS {
-        // Where weights are steep, one clock cannot tell all of the ends: only rates are compared.
+        // With steep weights one clock cannot resolve all ends, so only rates are compared.
         now += if shape == Shape::Steep || draws.chance(0.3) {
             0.0
         } else {
@@ -277,17 +286,19 @@ fn walk(seed: u64, shape: Shape) {
     }
 }
 
-/// Ends of one random run, with the integral of each flow's rate, in pieces between events.
+/// Return the ends of one random run, and check them against the integral of each rate between
+/// events.
 fn moved(seed: u64) -> Vec<(u64, f64)> {
     let mut draws = Draws(seed);
     let mut fluid = [Fluid::new()];
     let built = network(&mut draws, &mut fluid, Shape::Any);
     let [mut fluid] = fluid;
-    let (mut now, mut told): (f64, Vec<(u64, f64)>) = (0.0, Vec::new());
+    let (mut now, mut reported): (f64, Vec<(u64, f64)>) = (0.0, Vec::new());
     let mut live: Vec<(FlowId, u64, f64, f64)> = Vec::new();
     for token in 0..100 {
         let until = now + draws.next();
-        // Between two events rates are constant; there are at most as many as flows are alive.
+        // Rates are constant between two events, and there are at most as many events as live
+        // flows.
         while now < until {
             let next = fluid.poll_timeout().map_or(until, |end| end.min(until));
             for (flow, _, got, _) in &mut live {
@@ -295,7 +306,7 @@ fn moved(seed: u64) -> Vec<(u64, f64)> {
             }
             now = next;
             while let Some(end) = fluid.poll_output(now) {
-                told.push((end.token, end.at_s));
+                reported.push((end.token, end.at_s));
                 let at = live
                     .iter()
                     .position(|(flow, ..)| *flow == end.flow)
@@ -325,13 +336,14 @@ fn moved(seed: u64) -> Vec<(u64, f64)> {
             bytes,
         ));
     }
-    told
+    reported
 }
 
 #[test]
 fn a_heavy_class_that_stops_leaves_the_others_their_weights() {
-    // Seeds at which its rounding once stood for theirs: one with a class that names a resource twice, one with a rate of an ulp, one where
-    // the filling of a region had been rounded before.
+    // Seeds whose rounding of the heavy class once replaced the weights of the others. One has a
+    // class that lists a resource twice, one a rate of an ulp, and one rounded sums before a region
+    // was filled.
     for seed in [
         3_525_721_387_809_609_833,
         7_121_296_193_207_809_098,
@@ -346,12 +358,12 @@ fn a_heavy_class_that_stops_leaves_the_others_their_weights() {
 }
 
 #[test]
-fn a_class_that_a_resource_has_limited_alone_follows_it_when_one_of_hardly_any_weight_comes() {
+fn a_solely_limited_class_follows_its_resource_when_a_tiny_weight_arrives() {
     walk(4_605_895_935_458_626_233, Shape::Steep);
 }
 
 #[test]
-fn a_resource_gives_what_it_gives_to_so_many_though_a_class_goes_when_it_can_be_limited_by_more() {
+fn capacity_by_users_is_right_after_a_class_with_several_limits_leaves() {
     for seed in [4_602_399_388_205_033_610, 4_604_629_583_987_439_181] {
         walk(seed, Shape::Steep);
     }
@@ -366,7 +378,7 @@ proptest! {
     }
 
     #[test]
-    fn classes_with_and_without_caps_share_one_resource_as_the_full_refill_says(seed: u64) {
+    fn classes_with_and_without_caps_share_one_resource_as_the_full_refill_predicts(seed: u64) {
         walk(seed, Shape::Isolated);
     }
 
@@ -376,8 +388,8 @@ proptest! {
     }
 
     #[test]
-    fn a_flow_ends_when_its_rates_add_up_to_its_size_and_runs_are_the_same_bit_for_bit(seed: u64) {
-        let bits = |told: Vec<(u64, f64)>| told.into_iter().map(|(token, end_s)| (token, end_s.to_bits())).collect::<Vec<_>>();
+    fn a_flow_ends_when_its_rates_add_up_to_its_size_and_runs_are_bit_identical(seed: u64) {
+        let bits = |reported: Vec<(u64, f64)>| reported.into_iter().map(|(token, end_s)| (token, end_s.to_bits())).collect::<Vec<_>>();
         prop_assert_eq!(bits(moved(seed)), bits(moved(seed)));
     }
 }

@@ -1,0 +1,28 @@
+"""Plan with a header and repeatable actor lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from venturi.plan.header import Header
+from venturi.plan.steps import ActorLine
+
+__all__ = ["Plan"]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A header and its actor lines.
+
+    Parameters
+    ----------
+    header
+        Objects that the steps refer to.
+    lines
+        Actor lines; each iteration yields the same lines. It can generate the lines, or read them from a file, so a plan of
+        a million transfers needs little memory.
+    """
+
+    header: Header
+    lines: Iterable[ActorLine]
