@@ -21,6 +21,7 @@ USER, UID = "alice", 2001
 SSHD = "/usr/sbin/sshd"
 OPERATOR = "c"
 VENTURI = Path(sys.executable).parent / "venturi"
+CHECKOUT = Path(__file__).parents[2]
 
 _SSHD_CONFIG = f"""\
 Port 22
@@ -35,25 +36,34 @@ AllowUsers {USER}
 Subsystem sftp internal-sftp
 """
 
-# Creates the private directories of one host: $1. All hosts share $2 as /srv. If the ordinary user cannot enter $4, a
-# directory above the Python installation $3, it is replaced. The configuration is below /home, because /tmp is replaced
-# last.
+# Creates the private directories of one host: $1. All hosts share $2 as /srv. The ordinary user cannot enter the
+# directories $3: empty ones replace them. The other arguments, the directories of Python and of this checkout, keep their
+# paths below replaced directories.
 _ENTER = """\
 umask 022
+private=$1 shared=$2 closed=$3
+shift 3
 mount --make-rprivate /
-mount --bind "$1/passwd" /etc/passwd
-mount --bind "$1/shadow" /etc/shadow
-mount --bind "$1/group" /etc/group
-mount --bind "$1/home" /home
-mount --bind "$2" /srv
-if [ -n "$4" ]; then
-  mkdir -p "$1/python"
-  mount --bind "$3" "$1/python"
-  mount -t tmpfs -o mode=755 tmpfs "$4"
-  mkdir -p "$3"
-  mount --bind "$1/python" "$3"
-fi
-mount --bind "$1/tmp" /tmp
+mount -t tmpfs -o mode=755 tmpfs /mnt
+for kept; do
+  mkdir -p "/mnt/$kept"
+  mount --bind "$kept" "/mnt/$kept"
+done
+mount --bind "$private/passwd" /etc/passwd
+mount --bind "$private/shadow" /etc/shadow
+mount --bind "$private/group" /etc/group
+mount --bind "$private/home" /home
+mount --bind "$shared" /srv
+for directory in $closed; do
+  mkdir -p "$directory"
+  mount -t tmpfs -o mode=755 tmpfs "$directory"
+done
+mount --bind "$private/tmp" /tmp
+for kept; do
+  mkdir -p "$kept"
+  mount --bind "/mnt/$kept" "$kept"
+done
+umount --lazy /mnt
 install -d -m 755 /run/sshd
 exec {sshd} -D -e -f /home/.sshd/config
 """
@@ -244,9 +254,9 @@ class RealHosts:
             ssh.chmod(0o700)
 
     def _start_host(self, name):
-        python = Path(sys.base_prefix)
-        closed = [str(path) for path in reversed(python.parents) if not path.stat().st_mode & 0o001]
-        arguments = [self.base / name, self.base / "srv", python, closed[0] if closed else ""]
+        kept = (Path(sys.base_prefix), CHECKOUT)
+        closed = {_outermost_closed(path) for path in kept} - {None}
+        arguments = [self.base / name, self.base / "srv", " ".join(map(str, closed)), *kept]
         command = ["unshare", "--mount", "sh", "-ec", _ENTER.format(sshd=SSHD), "host", *map(str, arguments)]
         log = self.base / name / "sshd.log"
         process = self._sshd[name] = self.lab.shell(name).start(command, log=log)
@@ -254,6 +264,11 @@ class RealHosts:
         while "Server listening" not in log.read_text(errors="replace"):
             assert process.poll() is None and time.monotonic() < deadline_s, log.read_text(errors="replace")
             time.sleep(0.02)
+
+
+def _outermost_closed(path):
+    """Return the outermost directory above ``path`` that other users cannot enter, or None."""
+    return next((parent for parent in reversed(path.parents) if not parent.stat().st_mode & 0o001), None)
 
 
 def _create_key(path):
