@@ -596,6 +596,9 @@ class RunController:
             case "trial_start":
                 host_state.trial = str(record["trial"])
                 self._meter.start_trial(host_state.trial)
+                # Readers of a run in progress see the trials that run now.
+                started = {"time_s": record["time_s"], "kind": "trial-start", "detail": {"trial": host_state.trial}}
+                self._run.event(started, host_state.name)
             case "trial":
                 before = sum(self._run.counts.values())
                 self._record_trial(host_state, record)

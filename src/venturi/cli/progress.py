@@ -1,4 +1,4 @@
-"""Progress of a run on stderr: a bar on a terminal, else a line every 10 s."""
+"""Progress of a run on stderr: a bar on a terminal, or a line every 10 s. Also for the snapshots of a live view."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from venturi.units import format_bytes, format_duration, format_rate
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
 
-__all__ = ["ProgressView", "progress_view", "task_bar"]
+    from venturi.live.snapshot import Snapshot
+
+__all__ = ["ProgressView", "SnapshotDisplay", "progress_view", "snapshot_display", "task_bar"]
 
 LINE_INTERVAL_S = 10.0
 """Interval of progress lines without a terminal. A log of a day stays readable."""
@@ -44,6 +46,30 @@ def progress_view(*, quiet: bool) -> ProgressView:
     if quiet:
         return _Quiet()
     return _Bar(console) if console.is_terminal else _LineProgress()
+
+
+class SnapshotDisplay(Protocol):
+    """Display of snapshots between :meth:`start` and :meth:`stop`."""
+
+    def start(self) -> None:
+        """Start to draw."""
+        ...
+
+    def stop(self) -> None:
+        """Stop to draw. Safe to call twice."""
+        ...
+
+    def draw(self, now: Snapshot) -> None:
+        """Draw a snapshot, from any thread."""
+        ...
+
+
+def snapshot_display(*, quiet: bool) -> SnapshotDisplay:
+    """Return the display of a live view on stderr: none, a bar, or lines."""
+    console = Console(stderr=True, highlight=False)
+    if quiet:
+        return _NoDisplay()
+    return _BarDisplay(console) if console.is_terminal else _LineDisplay()
 
 
 def task_bar(*columns: ProgressColumn, quiet: bool) -> Progress:
@@ -112,6 +138,63 @@ class _Bar(_Quiet):
             Text(_progress_line(progress)),
         )
         grid.add_row("", Text(_factor_text(progress), style="dim"))
+        self._live.update(grid)
+
+
+class _NoDisplay:
+    def start(self) -> None:
+        pass
+
+    def stop(self) -> None:
+        pass
+
+    def draw(self, now: Snapshot) -> None:
+        pass
+
+
+class _LineDisplay(_NoDisplay):
+    """A line every :data:`LINE_INTERVAL_S`, at each new topic or problem, and at the end."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+        self._last = ""
+        self._seen: set[tuple[str, ...]] = set()
+
+    def stop(self) -> None:
+        if self._last:
+            print_status(self._last)
+        self._last = ""
+
+    def draw(self, now: Snapshot) -> None:
+        from venturi.live.shown import terminal_line  # only a live view needs it
+
+        now_s = time.monotonic()
+        topic = (now.phase.partition(":")[0], *(f"{host.name} {host.state}" for host in now.hosts))
+        self._last = terminal_line(now)
+        if now_s >= self._next_s or topic not in self._seen:
+            self._next_s = now_s + LINE_INTERVAL_S
+            self._seen.add(topic)
+            self.stop()
+
+
+class _BarDisplay(_NoDisplay):
+    """Two lines redrawn in place: a bar with phase, rate and time left, and the factors of the running trials."""
+
+    def __init__(self, console: Console) -> None:
+        self._live = Live(console=console, refresh_per_second=4, transient=True)
+
+    def start(self) -> None:
+        self._live.start()
+
+    def stop(self) -> None:
+        self._live.stop()
+
+    def draw(self, now: Snapshot) -> None:
+        from venturi.live.shown import factor_line, terminal_line  # only a live view needs it
+
+        grid = Table.grid(padding=(0, 1))
+        grid.add_row(ProgressBar(total=1.0, completed=now.fraction_done, width=20), Text(terminal_line(now)))
+        grid.add_row("", Text(factor_line(now), style="dim"))
         self._live.update(grid)
 
 

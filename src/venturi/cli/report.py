@@ -40,6 +40,12 @@ def report(
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Print all sections and tables, not one screen.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="First show a run that another process makes, until it ends.")
+    ] = False,
+    live: Annotated[
+        bool, typer.Option("--live", help="With --follow, also serve a page on this machine that shows the run.")
+    ] = False,
     runs: Runs = RUNS,
     as_json: JsonFlag = False,
 ) -> None:
@@ -48,11 +54,21 @@ def report(
     The terminal shows one screen: the answer, the points, the findings and the next step. The page has the figures and
     all tables; --full prints the tables. Runs can be complete, interrupted or in progress.
 
+    --follow shows phase, rate, share done and time left of a run in progress, then its report. Ctrl-C ends only the view.
+    If the controller was killed, the command reports it and ends with exit code 1.
+
     Example: `venturi report my-disk --csv tables --png figures`
     """
     from venturi import report as forms
 
-    opened = Run.open(resolve_run(run, runs))
+    if live and not follow:
+        raise RunError("--live: expected --follow, found none; add --follow, or use `venturi run --live`")
+    path = resolve_run(run, runs)
+    if follow:
+        from venturi.cli.live import follow_run
+
+        follow_run(path, live=live, quiet=as_json)
+    opened = Run.open(path)
     analysis = show_report(opened, confidence=confidence, html=html, as_json=as_json, full=full)
     for directory, write in ((csv, forms.csv), (png, forms.png)):
         if directory is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -44,6 +45,9 @@ from venturi.scenario import Scenario
 from venturi.units import format_bytes, format_duration, parse_duration
 from venturi.workload import expand
 
+if TYPE_CHECKING:
+    from venturi.cli.live import LiveRun
+
 __all__ = ["conclude", "resume_scenario", "run", "run_scenario"]
 
 
@@ -69,6 +73,7 @@ def run(
     hosts: Hosts = None,
     yes: Yes = False,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Hide progress.")] = False,
+    live: Annotated[bool, typer.Option("--live", help="Serve a page on this machine that shows the run.")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Run a scenario and store the results in a new directory under `runs/`.
@@ -77,6 +82,8 @@ def run(
     host or an existing server, it prompts for consent; `venturi plan` lists them. Ctrl-C stops the processes, keeps
     finished trials and prints the command that resumes. Exit code 3 if transfers failed; the run records the reason of
     each one.
+
+    With --live, Venturi prints the URL of a page that shows progress, rates, hosts and findings during the run.
 
     Examples: `venturi run my.toml`, `venturi run my.toml --set workload.repeat=20`, `venturi run --resume runs/my-disk-20261121T213700Z`
     """
@@ -94,8 +101,9 @@ def run(
             ],
             "run",
         )
+    page = _live_run(quiet=quiet or as_json) if live else None
     if resume:
-        options = _ResumeOptions(scratch, quiet or as_json, keep_logs, retry_failed, yes, hosts)
+        options = _ResumeOptions(scratch, quiet or as_json, keep_logs, retry_failed, yes, hosts, page)
         path, outcome, failure = _resume(
             scenario, overrides, options, quick=quick, portable=portable, on=on, runs=runs
         )
@@ -110,21 +118,31 @@ def run(
             keep_logs=keep_logs,
             yes=yes,
             hosts=hosts,
+            live=page,
         )
-    if outcome.state == "complete":
-        _store_verdicts(path)
+    verdict = _store_verdicts(path) if outcome.state == "complete" else ""
+    if page is not None:
+        page.end(outcome.state, outcome.reason, verdict)
     if as_json:
         print_json(_as_json(path, outcome, failure))
     conclude(path, outcome, failure, quiet=quiet or as_json)
 
 
-def _store_verdicts(path: Path) -> None:
-    """Write the bottlenecks of a run to its table `verdicts`."""
+def _live_run(*, quiet: bool) -> LiveRun:
+    from venturi.cli.live import LiveRun  # imports an HTTP server
+
+    return LiveRun(quiet=quiet)
+
+
+def _store_verdicts(path: Path) -> str:
+    """Write the bottlenecks of a run to its table `verdicts`, and return the verdict of the run as a sentence."""
     from venturi.advice import advise  # numpy takes a moment to import
     from venturi.advice.store import store_verdicts
 
     with Run.open(path) as found:
-        store_verdicts(found, advise(found))
+        advice = advise(found)
+        store_verdicts(found, advice)
+    return advice.run.sentence
 
 
 FinishedSession = tuple[Path, SessionOutcome, str]
@@ -141,11 +159,12 @@ def run_scenario(
     keep_logs: bool = False,
     yes: bool = False,
     hosts: Path | None = None,
+    live: LiveRun | None = None,
 ) -> FinishedSession:
     """Expand a scenario and execute its plan in a new run.
 
     See :func:`venturi.cli.backend_choice.choose_backend` for ``on``. With ``yes``, the first contact with remote hosts has
-    consent. ``hosts`` is a file of targets (:mod:`venturi.backend.targets`).
+    consent. ``hosts`` is a file of targets (:mod:`venturi.backend.targets`). ``live`` shows the run; the caller ends it.
     """
     plan = expand(scenario)
     cost = estimate(plan.header)
@@ -163,7 +182,9 @@ def run_scenario(
     if not quiet:
         size = "" if cost.bytes is None else f", {format_bytes(cost.bytes)}"
         print_status(f"{plan.header.name}: {cost.trials} trials{size}, {_BACKEND_TEXT[name]}, in {writer.path}")
-    return _execute(backend, writer, quiet=quiet)
+        for note in plan.notes:
+            print_status(note)
+    return _execute(backend, writer, quiet=quiet, live=live)
 
 
 _BACKEND_TEXT = {"hosts": "on hosts", "lab": "in the lab", "sim": "simulated"}
@@ -193,6 +214,7 @@ class _ResumeOptions:
     retry_failed: bool
     yes: bool = False
     hosts: Path | None = None
+    live: LiveRun | None = None
 
 
 def resume_scenario(
@@ -205,6 +227,7 @@ def resume_scenario(
     retry_failed: bool = False,
     yes: bool = False,
     hosts: Path | None = None,
+    live: LiveRun | None = None,
 ) -> FinishedSession:
     """Resume the newest run of a scenario. With ``retry_failed``, also run its failed trials again.
 
@@ -224,7 +247,7 @@ def resume_scenario(
             f"{path}: expected a run of this scenario, found changes since its start ({differences}{more}). Resume it unchanged with:"
             f" venturi run --resume {path}. Or start a new run without --resume."
         )
-    return _resume_run(path, _ResumeOptions(scratch, quiet, keep_logs, retry_failed, yes, hosts))
+    return _resume_run(path, _ResumeOptions(scratch, quiet, keep_logs, retry_failed, yes, hosts, live))
 
 
 def _flat(document: Mapping[str, Any], above: str = "") -> dict[str, Any]:
@@ -261,7 +284,7 @@ def _resume_run(path: Path, options: _ResumeOptions) -> FinishedSession:
         retries = f", running {len(writer.retried)} failed trials again" if writer.retried else ""
         done = f"{len(writer.finished)} of {len(writer.trials)} trials done"
         print_status(f"{writer.header['name']}: {done}{retries}, resuming {path}")
-    return _execute(backend, writer, quiet=options.quiet)
+    return _execute(backend, writer, quiet=options.quiet, live=options.live)
 
 
 def _report_complete(path: Path, *, quiet: bool) -> FinishedSession:
@@ -324,6 +347,7 @@ def _resume(
             retry_failed=options.retry_failed,
             yes=options.yes,
             hosts=options.hosts,
+            live=options.live,
         )
     if overrides:
         raise ScenarioError(
@@ -333,18 +357,39 @@ def _resume(
     return _resume_run(resolve_run(name, runs), options)
 
 
-def _execute(backend: Backend, writer: RunWriter, *, quiet: bool) -> FinishedSession:
+def _execute(backend: Backend, writer: RunWriter, *, quiet: bool, live: LiveRun | None = None) -> FinishedSession:
     """Execute the remaining trials of a run. Then repeat failed trials up to ``workload.retries`` times.
 
     After ``limits.time`` of the scenario, stop in order.
     """
     limit = TimeLimit(None if backend.name == "sim" else _time_limit_s(writer.header["scenario"]))
     try:
-        with stop_after(limit):
-            return _execute_sessions(backend, writer, quiet=quiet)
+        with stop_after(limit), _shown(live, writer):
+            return _execute_sessions(backend, writer, quiet=quiet, live=live)
     finally:
         if limit.is_over and limit.limit_s is not None:
             print_status(f"stopped after {format_duration(limit.limit_s)}, the time of [limits] in the scenario")
+
+
+@contextmanager
+def _shown(live: LiveRun | None, writer: RunWriter) -> Iterator[None]:
+    """Start the live view of a run. If the run ends by an error, the view shows it and ends."""
+    if live is None:
+        yield
+        return
+    try:
+        live.start(writer)
+    except BaseException:
+        writer.close()
+        raise
+    try:
+        yield
+    except (BackendError, PlanError, RunError) as error:
+        live.end("failed", str(error))
+        raise
+    except BaseException:
+        live.end("stopped")
+        raise
 
 
 def _time_limit_s(scenario: Mapping[str, Any]) -> float | None:
@@ -353,19 +398,19 @@ def _time_limit_s(scenario: Mapping[str, Any]) -> float | None:
     return None if time is None else parse_duration(time)
 
 
-def _execute_sessions(backend: Backend, writer: RunWriter, *, quiet: bool) -> FinishedSession:
-    finished = _run_session(backend, writer, quiet=quiet)
+def _execute_sessions(backend: Backend, writer: RunWriter, *, quiet: bool, live: LiveRun | None) -> FinishedSession:
+    finished = _run_session(backend, writer, quiet=quiet, live=live)
     for _ in range(int(writer.header["scenario"].get("workload", {}).get("retries", 0))):
         path, outcome, failure = finished
         if outcome.state != "complete" or not outcome.failed:
             break
         if not quiet:
             print_status(f"{outcome.failed} trials failed, the first as {failure}; running them again")
-        finished = _run_session(backend, RunWriter.resume(path, retry_failed=True), quiet=quiet)
+        finished = _run_session(backend, RunWriter.resume(path, retry_failed=True), quiet=quiet, live=live)
     return finished
 
 
-def _run_session(backend: Backend, writer: RunWriter, *, quiet: bool) -> FinishedSession:
+def _run_session(backend: Backend, writer: RunWriter, *, quiet: bool, live: LiveRun | None) -> FinishedSession:
     path = writer.path
     failure = ""
 
@@ -375,7 +420,7 @@ def _run_session(backend: Backend, writer: RunWriter, *, quiet: bool) -> Finishe
         view.show(progress)
 
     try:
-        with progress_view(quiet=quiet) as view:
+        with live or progress_view(quiet=quiet) as view:
             outcome = backend.execute(writer, on_progress=show)
     except KeyboardInterrupt:
         # Before or after the backend handles signals itself.
