@@ -29,6 +29,7 @@ from venturi.analysis.link_rates import change_times, link_rates
 from venturi.analysis.next_step import next_step
 from venturi.analysis.options import AnalyseOptions, Criterion
 from venturi.analysis.points import point_rows, throughputs, trial_columns
+from venturi.analysis.requested_load import requested_load
 from venturi.analysis.result import About, Analysis, Counts, LoadCurve, PointResult, Trials
 from venturi.analysis.result_lab import TestbedResult
 from venturi.analysis.run_columns import DELIVERED_BYTES, RunColumns, load_run_columns
@@ -101,6 +102,7 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
     byte_conservation = checks.conservation(run, devices)
     failures = checks.failures(run)
     drift = checks.trend(trials, points, about.confidence, change_times(run))
+    load = requested_load(run, about)
     findings = checks.all_findings(
         run,
         checks.Evidence(
@@ -108,11 +110,12 @@ def analyse(run: Run, options: AnalyseOptions | None = None) -> Analysis:
             caches=_caches(run), cpu_s=series.cpu_seconds(run) if traces else None,
             mover_s=_used_seconds(run, testbed_result, bool(traces)), accounts=byte_counts_found, testbed=testbed_result,
             memory_sources=storage.memory_sources(run, about), limited_destination=storage.limited_destination(run, rates),
+            load=load,
         ),
     )  # fmt: skip
     where = testbed_sentence(testbed_result) if counts.transfers_ok else ""
     advice = advise(run)
-    report_sections = sections(run, about)
+    report_sections = sections(run, about, advice, load)
     phrases = advice.run.limit_phrases if advice.run.groups and advice.run.cause else ("",)
     limits = next((phrase for phrase in phrases if len(phrase.split()) <= MAX_WORDS), phrases[-1])
     result_text = summary_sentence(counts, points, measured.factors, loads, best, about.mover, found, limits)

@@ -18,6 +18,7 @@ from venturi.analysis.format import plural
 from venturi.analysis.lateness import LATE, grade_lateness
 from venturi.analysis.points import MIXED_SIZES
 from venturi.analysis.reasons import readable_reason
+from venturi.analysis.requested_load import SHORT, RequestedLoad, format_flow
 from venturi.analysis.result import (
     About,
     Conservation,
@@ -35,7 +36,7 @@ from venturi.analysis.result_lab import ByteCount, TestbedResult
 from venturi.analysis.servers import server_counts, server_findings
 from venturi.run import Run
 from venturi.stats.quantiles import student_reach
-from venturi.units import format_bytes, format_duration
+from venturi.units import format_bit_rate, format_bytes, format_duration
 
 __all__ = ["CHECKS", "Evidence", "all_findings", "conservation", "failures", "trend"]
 
@@ -86,6 +87,8 @@ class Evidence:
     """True if all sources are storages in memory (tmpfs), which have no disk."""
     limited_destination: bool = False
     """True if a destination with a write rate limit received at least half of that rate."""
+    load: RequestedLoad | None = None
+    """Requested load of the workloads ``inject`` and ``replay``."""
 
     @property
     def simulated(self) -> bool:
@@ -318,6 +321,24 @@ def _failed(e: Evidence) -> FindingSummary | None:
     )  # fmt: skip
 
 
+def _rate_not_reached(e: Evidence) -> FindingSummary | None:
+    short = e.load.short if e.load is not None and e.counts.transfers_ok else ()
+    if e.load is None or not short:
+        return None
+    worst = min(short, key=lambda flow: flow.ratio or 0.0)
+    advice = f"to see the evidence for the cause: venturi advise {e.about.path}"
+    if all(flow.is_underscheduled for flow in short):
+        advice = (
+            'the plan schedules fewer bytes than the rate; use a longer period, smaller files, or arrivals = "even"'
+        )
+    return FindingSummary(
+        "rate-not-reached", e.about.name,
+        f"{len(short):,} of {plural(len(e.load.flows), 'flow')} reached less than {100 * (1 - SHORT):.0f} % of the requested rate; the"
+        f" lowest: {format_flow(worst)} with {100 * (worst.ratio or 0.0):.3g} % of {format_bit_rate(worst.requested_bit_per_s)}",
+        advice,
+    )  # fmt: skip
+
+
 def _page_cache(e: Evidence) -> FindingSummary | None:
     ratio = e.conservation.read_disk_ratio
     if ratio is None or ratio >= CACHED_FRACTION or e.memory_sources:
@@ -410,6 +431,8 @@ def _drift(e: Evidence) -> FindingSummary | None:
     t = e.trend
     if t is None or abs(t.ratio - 1) < DRIFT or t.low <= 1 <= t.high:
         return None
+    if e.load is not None and e.load.short:
+        return None  # A growing backlog makes transfers slower.
     advice = (
         'look for a cause, such as a disk that fills or other load; use order = "random" to distribute the effect over all'
         " points, and repeat on an idle machine"
@@ -556,7 +579,7 @@ def _workload(e: Evidence) -> dict[str, object]:
 
 
 CHECKS: tuple[Check, ...] = (
-    _nothing, _failed, _received, _accounts, _page_cache, _not_cold, _writes_in_memory, _kernel, _tool, _drift, _steal, _start_spread,
+    _nothing, _failed, _rate_not_reached, _received, _accounts, _page_cache, _not_cold, _writes_in_memory, _kernel, _tool, _drift, _steal, _start_spread,
     _few, _incomplete, _wide, _outliers, _few_points, _mixed, _other_load, _scale,
 )  # fmt: skip
 """All checks, the most serious first."""

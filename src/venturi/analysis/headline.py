@@ -28,7 +28,7 @@ MAX_WORDS = 25
 """Maximum number of words in a headline."""
 ALIKE = 1e-6
 """Relative difference of rates below which trials count as equal."""
-IN_TIME = ("peers", "tiers", "routes")
+IN_TIME = ("peers", "tiers", "routes", "injected")
 """Sections of workloads whose trials are transfers of one run in time, not repetitions."""
 _COUNTED = {"files": "file", "streams": "stream", "jobs": "job", "processes": "process", "clients": "client"}
 _PLURALS = {"process": "processes"}
@@ -56,7 +56,8 @@ def headline(
     best = max(rated, key=lambda point: point.together_bytes_per_s or 0.0, default=None)
     if not sweep:
         levels = _of_workload(counts, points, sections, simulated=advice.backend == "sim")
-        limits: tuple[str, ...] = tuple(f"; {limit}" for limit in _limits(advice.run))
+        has_limit = any(section.headline for section in sections if section.name == "injected")
+        limits: tuple[str, ...] = () if has_limit else tuple(f"; {limit}" for limit in _limits(advice.run))
     elif best is None:
         levels, limits = [_of_empty_files(points, counts, mover)], ()
     else:

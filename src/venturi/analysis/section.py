@@ -10,7 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["Band", "Column", "Figure", "Message", "Panel", "ReportSection", "Scalar", "Sequence", "Series", "Table"]
+__all__ = [
+    "Band",
+    "Column",
+    "Figure",
+    "HeatMap",
+    "Message",
+    "Panel",
+    "ReportSection",
+    "Scalar",
+    "Sequence",
+    "Series",
+    "Table",
+]
 
 Scalar = str | int | float | bool | None
 """A cell. None if it was not measured."""
@@ -40,7 +52,8 @@ class Column:
 class Table:
     """Rows with one cell per column.
 
-    ``name`` is unique in the run (``squid-rates``) and names the CSV file.
+    ``name`` is unique in the run (``squid-rates``) and names the CSV file. ``max_shown`` limits the rows of the page. CSV and
+    JSON have all.
     """
 
     name: str
@@ -48,6 +61,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[Scalar, ...], ...]
     note: str = ""
+    max_shown: int | None = None
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class Series:
     y: tuple[float | None, ...]
     low: tuple[float | None, ...] = ()
     high: tuple[float | None, ...] = ()
-    style: Literal["line", "points", "steps", "bars"] = "line"
+    style: Literal["line", "dashes", "points", "steps", "bars"] = "line"
     published: bool = False
 
 
@@ -112,6 +126,21 @@ class Figure:
     panels: tuple[Panel, ...]
     caption: str
     source: str = ""
+
+
+@dataclass(frozen=True)
+class HeatMap:
+    """Ratios from 0 to 1 for pairs of a row (source) and a column (destination).
+
+    ``values`` has (row, column, ratio). ``name`` names the image.
+    """
+
+    name: str
+    title: str
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: tuple[tuple[str, str, float], ...]
+    caption: str
 
 
 @dataclass(frozen=True)
@@ -161,3 +190,4 @@ class ReportSection:
     sequences: tuple[Sequence, ...] = ()
     note: str = ""
     headline: str = ""
+    heat_maps: tuple[HeatMap, ...] = ()

@@ -16,8 +16,9 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocat
 
 from venturi.analysis.format import plural
 from venturi.analysis.quantity import Scale, axis_scale, format_axis, format_quantity
-from venturi.analysis.section import Figure, Panel, ReportSection, Series
+from venturi.analysis.section import Figure, HeatMap, Panel, ReportSection, Series
 from venturi.report.drawing import FULL, HALF, Picture, caption_axis, file_name, spread
+from venturi.report.heat_map import heat_map
 from venturi.report.sequence import sequence_picture
 from venturi.report.theme import BACKGROUND, BAND, INK, MUTED, SECOND, series_colours
 
@@ -37,9 +38,16 @@ Floats = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 
 def section_pictures(section: ReportSection) -> list[Picture]:
-    """Return the figures and message sequences of a section, without empty ones."""
+    """Return the figures, heat maps and message sequences of a section, without empty ones."""
     drawn = [_picture(section, figure) for figure in section.figures if any(_has_values(p) for p in figure.panels)]
+    drawn += [_heat_picture(section, one) for one in section.heat_maps if one.values]
     return drawn + [sequence_picture(section.name, sequence) for sequence in section.sequences if sequence.messages]
+
+
+def _heat_picture(section: ReportSection, one: HeatMap) -> Picture:
+    values = {(row, column): ratio for row, column, ratio in one.values}
+    name = file_name(section.name, {"figure": one.name})
+    return heat_map(name, one.title, one.caption, values, one.rows, one.columns)
 
 
 def _has_values(panel: Panel) -> bool:
@@ -175,7 +183,7 @@ def _bar_width(positions: _AxisPositions, bars: Sequence[Series]) -> float:
 
 def _draw_series(axes: Axes, one: Series, x: Floats, scale: Scale, colour: str, width: float) -> Any:  # noqa: ANN401 - three kinds of artist
     y = _column(one.y) / scale.divisor
-    line = (0, (4, 2)) if one.published else "-"
+    line = (0, (4, 2)) if one.published or one.style == "dashes" else "-"
     dense = len(x) > RASTER_FROM
     if one.style == "bars":
         handle: Any = _draw_bars(axes, one, x, y, colour, width)
@@ -194,8 +202,8 @@ def _draw_series(axes: Axes, one: Series, x: Floats, scale: Scale, colour: str, 
 
 
 def _marks(one: Series, colour: str) -> dict[str, Any]:
-    """Return the marker style of a line. Long lines have no markers."""
-    if len(one.x) > MAX_MARKERS:
+    """Return the marker style of a line. Long and dashed lines have no markers."""
+    if len(one.x) > MAX_MARKERS or one.style == "dashes":
         return {}
     edge, face = (colour, BACKGROUND) if one.published else (BACKGROUND, colour)
     return {"marker": "D" if one.published else "o", "markersize": 4.2, "markeredgewidth": 0.7, "markeredgecolor": edge,
@@ -212,7 +220,7 @@ def _draw_bars(axes: Axes, one: Series, x: Floats, y: Floats, colour: str, width
 
 def _draw_interval(axes: Axes, one: Series, x: Floats, y: Floats, scale: Scale, colour: str) -> None:
     low, high = _column(one.low) / scale.divisor, _column(one.high) / scale.divisor
-    if one.style in ("line", "steps") and len(x) > MAX_MARKERS:
+    if one.style in ("line", "dashes", "steps") and len(x) > MAX_MARKERS:
         axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0, zorder=1)
         return
     finite = np.isfinite(y) & np.isfinite(low) & np.isfinite(high)
